@@ -1,0 +1,29 @@
+# How every C++ source of singa is compiled. No -march: kernels for newer processors choose
+# themselves at run time, so that one binary runs everywhere.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+find_package(Threads REQUIRED)
+# One OpenMP runtime in the process: GCC's, whose SONAME is libgomp.so.1, which is also what oneDNN
+# asks for. scripts/check_wheel.py verifies it on the finished package.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
+# Flags of our own code; never seen by users of the library, nor by generated code.
+add_library(singa_flags INTERFACE)
+target_compile_options(singa_flags INTERFACE -Wall -Wextra $<$<BOOL:${SINGA_WERROR}>:-Werror>)
+target_link_libraries(singa_flags INTERFACE OpenMP::OpenMP_CXX Threads::Threads)
+
+if(SINGA_SANITIZE)
+  add_compile_options(-fsanitize=${SINGA_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SINGA_SANITIZE})
+endif()
+if(SINGA_COVERAGE)
+  add_compile_options(--coverage -fprofile-update=atomic)
+  add_link_options(--coverage)
+endif()

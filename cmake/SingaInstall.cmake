@@ -1,0 +1,67 @@
+# `cmake --install`: headers, library and package config, so that find_package(singa) works. The
+# wheel is the same layout with the Python files beside it and the prefix <site-packages>/singa.
+
+include(CMakePackageConfigHelpers)
+
+set_target_properties(singa PROPERTIES INSTALL_RPATH "$ORIGIN")
+
+install(
+  TARGETS singa
+  EXPORT singa-targets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+  FILE_SET HEADERS
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  COMPONENT headers)
+set(_config "${CMAKE_INSTALL_LIBDIR}/cmake/singa")
+install(
+  EXPORT singa-targets
+  NAMESPACE singa::
+  DESTINATION "${_config}"
+  COMPONENT headers)
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/singa-config.cmake.in" "${PROJECT_BINARY_DIR}/singa-config.cmake"
+  INSTALL_DESTINATION "${_config}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/singa-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(
+  FILES "${PROJECT_BINARY_DIR}/singa-config.cmake"
+        "${PROJECT_BINARY_DIR}/singa-config-version.cmake"
+  DESTINATION "${_config}"
+  COMPONENT headers)
+
+# Libraries that came from pip's packages are carried along beside libsinga: where pip puts them is
+# not where a loader looks. Those of the system stay where they are.
+function(singa_vendor library soname)
+  find_program(CMAKE_STRIP strip)
+  set(copy "${PROJECT_BINARY_DIR}/vendored/${soname}")
+  if(NOT EXISTS "${copy}" OR "${library}" IS_NEWER_THAN "${copy}")
+    file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/vendored")
+    execute_process(COMMAND "${CMAKE_STRIP}" --strip-unneeded -o "${copy}" "${library}"
+                            COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+  install(
+    PROGRAMS "${copy}"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    COMPONENT library)
+endfunction()
+
+if(TARGET singa_backend_onednn AND SINGA_ONEDNN_PACKAGED)
+  get_target_property(_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
+  get_target_property(_soname DNNL::dnnl IMPORTED_SONAME_RELEASE)
+  singa_vendor("${_library}" "${_soname}")
+endif()
+if(SINGA_BLAS_PACKAGED)
+  cmake_path(GET SINGA_BLAS_LIBRARY FILENAME _soname)
+  singa_vendor("${SINGA_BLAS_LIBRARY}" "${_soname}")
+endif()
+
+if(SINGA_PYTHON AND SINGA_WHEEL)
+  install(
+    TARGETS singa_wrap
+    LIBRARY DESTINATION . COMPONENT python)
+  install(
+    FILES "${PROJECT_BINARY_DIR}/generated/swig/singa_wrap.py"
+          "${PROJECT_BINARY_DIR}/generated/_version.py"
+    DESTINATION .
+    COMPONENT python)
+endif()

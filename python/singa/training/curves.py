@@ -1,0 +1,138 @@
+"""Loss and accuracy over the epochs, as a picture."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .files import atomic_write
+from .log import read_log
+
+Points = tuple[list[float], list[float]]
+
+_COLOURS = {"train": "#4477aa", "test": "#cc6633", "val": "#cc6633", "valid": "#cc6633"}
+_OTHERS = ("#228833", "#aa3377", "#66ccee", "#bbbbbb")
+_FORMATS = (".png", ".svg", ".pdf")
+_INK, _GRID = "#333333", "#e4e4e4"
+
+
+def plot_curves(
+    log: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
+    path: str | os.PathLike[str],
+    *,
+    x: str = "epoch",
+    title: str | None = None,
+) -> None:
+    """Draws every loss and every accuracy of a training log and saves the picture atomically.
+
+    `log` is a JSON-lines file (see `read_log`) or its records. Fields with a number whose name
+    holds "loss" go to the left panel, those with "acc", "top1" or "top5" to the right one, both
+    over the field `x`; an accuracy is a fraction of 1 and drawn in per cent. Missing and
+    non-finite values leave a gap; records without `x` are skipped; if one `x` comes twice (a
+    resumed run), the later record counts. Where a panel has nothing to draw it is left out.
+
+    `path` ends in .png, .svg or .pdf. Raises ValueError for another ending or if there is nothing
+    to draw at all, ImportError if matplotlib is not installed. Needs no display, and leaves
+    matplotlib's global state (pyplot) alone.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"[plot_curves] {path}: expected a name ending in {', '.join(_FORMATS)}")
+    records = read_log(log) if isinstance(log, str | os.PathLike) else list(log)
+    panels = _panels(records, x)
+    if not panels:
+        raise ValueError(f"[plot_curves] no loss and no accuracy over {x!r} in the log")
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "[plot_curves] needs matplotlib: pip install matplotlib (or singa's extra 'plots')"
+        ) from error
+
+    figure = Figure(figsize=(5.2 * len(panels), 3.9), dpi=144, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (name, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        _draw(axes, name, curves, x)
+    if title:
+        figure.suptitle(title, fontsize=12, color=_INK)
+    with atomic_write(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower())
+
+
+def _panels(records: Iterable[Mapping[str, Any]], x: str) -> dict[str, dict[str, Points]]:
+    """{"loss": {field: (xs, ys)}, "accuracy": ...}, in the order of first appearance."""
+    values: dict[str, dict[str, dict[float, float]]] = {"loss": {}, "accuracy": {}}
+    for record in records:
+        position = _number(record.get(x))
+        if math.isnan(position):
+            continue
+        for field, value in record.items():
+            panel = _panel_of(field)
+            if panel and (isinstance(value, int | float) or value is None):
+                values[panel].setdefault(field, {})[position] = _number(value)
+    panels: dict[str, dict[str, Points]] = {}
+    for panel, fields in values.items():
+        for field, points in fields.items():
+            if any(math.isfinite(y) for y in points.values()):
+                xs = sorted(points)
+                scale = 100.0 if panel == "accuracy" else 1.0
+                panels.setdefault(panel, {})[field] = (xs, [points[i] * scale for i in xs])
+    return panels
+
+
+def _panel_of(field: str) -> str | None:
+    name = field.lower()
+    if "loss" in name:
+        return "loss"
+    return "accuracy" if any(word in name for word in ("acc", "top1", "top5")) else None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value) if math.isfinite(value) else math.nan
+
+
+def _draw(axes: Any, name: str, curves: dict[str, Points], x: str) -> None:
+    spare = iter(_OTHERS * len(curves))
+    used: set[str] = set()
+    for field, (xs, ys) in curves.items():
+        colour = _COLOURS.get(field.lower().split("_")[0])
+        # A second curve of the same split (top-5 beside top-1) keeps the colour, dashed.
+        style = "--" if colour in used else "-"
+        colour = colour or next(spare)
+        used.add(colour)
+        marker = "o" if sum(map(math.isfinite, ys)) <= 20 else None  # one epoch must show, too
+        label = f"{field.replace('_', ' ')}  {_best(name, ys)}"
+        axes.plot(
+            xs, ys, style, color=colour, marker=marker, markersize=3.5, linewidth=1.8, label=label
+        )
+    axes.set_title(f"{name} (%)" if name == "accuracy" else name, fontsize=11, color=_INK)
+    axes.set_xlabel(x, color=_INK)
+    axes.grid(color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.tick_params(colors=_INK, length=0)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(_GRID)
+    if name == "loss":
+        axes.set_ylim(0.0, max(y for _, ys in curves.values() for y in ys if y == y) * 1.05 or 1.0)
+    else:
+        axes.set_ylim(top=min(100.0, axes.get_ylim()[1]))
+    if x == "epoch":
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        if all(len(xs) == 1 for xs, _ in curves.values()):  # no range to scale to yet
+            axes.set_xlim(xs[0] - 1.0, xs[0] + 1.0)
+    axes.legend(frameon=False, fontsize=9, labelcolor=_INK)
+
+
+def _best(name: str, ys: list[float]) -> str:
+    finite = [y for y in ys if math.isfinite(y)]
+    return f"(lowest {min(finite):.3f})" if name == "loss" else f"(best {max(finite):.1f})"

@@ -1,0 +1,124 @@
+"""A training log: one JSON object a line, readable while it is written and after a crash."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .files import atomic_write
+
+Record = dict[str, Any]
+
+
+class JsonLinesLog:
+    """Appends records to a JSON-lines file; each is on its way to disk when `append` returns.
+
+        with JsonLinesLog("log.jsonl", keep=lambda r: r["epoch"] < start_epoch) as log:
+            log.append(epoch=3, train_loss=1.21, test_accuracy=0.634)
+
+    An existing file is continued. A last line torn by a crash is cut off first. `keep`, if given,
+    is called with each record that is there and drops those for which it is false: a run resumed
+    from a checkpoint drops what was logged after that checkpoint, so that nothing stands twice.
+
+    Raises ValueError, as `read_log`, if the file holds something else than such records.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], keep: Callable[[Record], bool] | None = None
+    ) -> None:
+        self.path = os.fspath(path)
+        old = read_log(self.path) if os.path.exists(self.path) else []
+        kept = old if keep is None else [record for record in old if keep(record)]
+        if len(kept) != len(old) or _is_torn(self.path):
+            with atomic_write(self.path, "w") as file:
+                file.writelines(_line(record) for record in kept)
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed in close()
+
+    def append(self, record: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        """Adds one record, given as a mapping, as keyword arguments, or both.
+
+        NumPy scalars and arrays become numbers and lists. JSON has no NaN and no infinity: such
+        values become null. Raises TypeError for a value that JSON cannot express, ValueError if
+        the log is closed.
+        """
+        if self._file.closed:
+            raise ValueError(f"[JsonLinesLog] {self.path} is closed")
+        # One unbuffered write: a reader never sees half a line unless the machine dies in it.
+        self._file.write(_line({**(record or {}), **fields}).encode())
+
+    def close(self) -> None:
+        """Forces the file to disk and closes it. May be called more than once."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> JsonLinesLog:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+
+def read_log(path: str | os.PathLike[str]) -> list[Record]:
+    """All whole records of a JSON-lines file, oldest first.
+
+    A last line without its newline is what a crash in the middle of a write leaves; it is skipped.
+    Anything else that is not a JSON object raises ValueError with file and line number. Empty
+    lines are allowed. A missing file raises FileNotFoundError.
+    """
+    with open(path, "rb") as file:
+        *lines, _torn = file.read().split(b"\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"[read_log] {os.fspath(path)}, line {number}: not JSON ({error})"
+            ) from None
+        if not isinstance(record, dict):
+            raise ValueError(
+                f"[read_log] {os.fspath(path)}, line {number}: expected an object, "
+                f"found {type(record).__name__}"
+            )
+        records.append(record)
+    return records
+
+
+def _is_torn(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # absent or empty
+        return False
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(record), allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's own types; NumPy is recognised by its methods, without importing it."""
+    if isinstance(value, bool | str | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"[JsonLinesLog] cannot write a {type(value).__name__} as JSON")

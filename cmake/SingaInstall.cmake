@@ -29,12 +29,11 @@ install(
   DESTINATION "${_config}"
   COMPONENT headers)
 
-# Libraries that came from pip's packages are carried along beside libsinga: where pip puts them is
-# not where a loader looks. Those of the system stay where they are.
-function(singa_vendor library soname)
-  find_program(CMAKE_STRIP strip)
+# Libraries that came from pip's packages are carried along beside libsinga, with their licences:
+# where pip puts them is not where a loader looks. Those of the system stay where they are.
+function(singa_vendor library soname licence)
   set(copy "${PROJECT_BINARY_DIR}/vendored/${soname}")
-  if(NOT EXISTS "${copy}" OR "${library}" IS_NEWER_THAN "${copy}")
+  if("${library}" IS_NEWER_THAN "${copy}") # also when there is no copy yet
     file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/vendored")
     execute_process(COMMAND "${CMAKE_STRIP}" --strip-unneeded -o "${copy}" "${library}"
                             COMMAND_ERROR_IS_FATAL ANY)
@@ -43,16 +42,25 @@ function(singa_vendor library soname)
     PROGRAMS "${copy}"
     DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     COMPONENT library)
+  if(licence)
+    install(
+      FILES "${licence}"
+      DESTINATION "${CMAKE_INSTALL_DATADIR}/singa/licenses"
+      COMPONENT library
+      RENAME "${soname}.txt")
+  endif()
 endfunction()
 
 if(TARGET singa_backend_onednn AND SINGA_ONEDNN_PACKAGED)
   get_target_property(_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
   get_target_property(_soname DNNL::dnnl IMPORTED_SONAME_RELEASE)
-  singa_vendor("${_library}" "${_soname}")
+  singa_package(dnnl_licence _licence)
+  singa_vendor("${_library}" "${_soname}" "${_licence}")
 endif()
 if(SINGA_BLAS_PACKAGED)
   cmake_path(GET SINGA_BLAS_LIBRARY FILENAME _soname)
-  singa_vendor("${SINGA_BLAS_LIBRARY}" "${_soname}")
+  singa_package(openblas_licence _licence)
+  singa_vendor("${SINGA_BLAS_LIBRARY}" "${_soname}" "${_licence}")
 endif()
 
 if(SINGA_PYTHON AND SINGA_WHEEL)

@@ -1,19 +1,19 @@
 # Finds oneDNN (3.2 or newer, OpenMP build) as DNNL::dnnl: the package that pip installed for this
-# interpreter, else whatever find_package knows (dnnl_DIR, CMAKE_PREFIX_PATH, the system).
+# interpreter, unless dnnl_DIR names another; else whatever find_package knows.
 
-set(SINGA_ONEDNN_PACKAGED OFF)
-if(NOT DEFINED dnnl_DIR AND COMMAND singa_package)
-  singa_package(dnnl_DIR _dnnl_dir)
-  if(_dnnl_dir)
-    find_package(dnnl 3.2 CONFIG QUIET PATHS "${_dnnl_dir}" NO_DEFAULT_PATH)
-    set(SINGA_ONEDNN_PACKAGED ${dnnl_FOUND})
-  endif()
+singa_package(dnnl_DIR _packaged)
+if(_packaged AND NOT EXISTS "${dnnl_DIR}") # also when a cached path has gone
+  set(dnnl_DIR
+      "${_packaged}"
+      CACHE PATH "Folder of dnnl-config.cmake" FORCE)
 endif()
-if(NOT TARGET DNNL::dnnl)
-  find_package(dnnl 3.2 CONFIG QUIET)
-endif()
+find_package(dnnl 3.2 CONFIG QUIET)
 
+set(SINGA_ONEDNN_PACKAGED OFF) # whether singa's own packages carry the library along
 if(TARGET DNNL::dnnl)
+  if(dnnl_DIR STREQUAL _packaged)
+    set(SINGA_ONEDNN_PACKAGED ON)
+  endif()
   if(DNNL_CPU_THREADING_RUNTIME AND NOT DNNL_CPU_THREADING_RUNTIME STREQUAL "OMP")
     message(FATAL_ERROR "oneDNN at ${dnnl_DIR} runs on ${DNNL_CPU_THREADING_RUNTIME}; singa needs "
                         "the OpenMP build (pip install onednn-devel-cpu-gomp)")

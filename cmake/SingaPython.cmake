@@ -3,13 +3,38 @@
 # a virtual environment, a user install and the overlay of an isolated build. Only the interpreter
 # knows, so it is asked instead of guessed at.
 
-# A .venv beside the sources (made by `make`) is preferred, unless another environment is active.
-if(NOT DEFINED Python_EXECUTABLE
-   AND NOT DEFINED ENV{VIRTUAL_ENV}
-   AND NOT SINGA_WHEEL
-   AND EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
-  set(Python_EXECUTABLE "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+option(SINGA_BOOTSTRAP "Make .venv with the build packages when no interpreter was chosen"
+       ${PROJECT_IS_TOP_LEVEL})
+
+set(SINGA_PACKAGES "{}")
+
+# singa_package(<key> <variable>): the path that locate_packages.py reports under <key>, or "".
+function(singa_package key variable)
+  string(JSON value ERROR_VARIABLE error GET "${SINGA_PACKAGES}" "${key}")
+  if(error)
+    set(value "")
+  endif()
+  set(${variable}
+      "${value}"
+      PARENT_SCOPE)
+endfunction()
+
+# The interpreter: the one that was asked for, that of the active environment, or .venv beside the
+# sources, which `make` and the bootstrap fill with the packages that pyproject.toml lists.
+set(_venv "${PROJECT_SOURCE_DIR}/.venv")
+if(NOT SINGA_WHEEL
+   AND NOT DEFINED Python_EXECUTABLE
+   AND NOT DEFINED ENV{VIRTUAL_ENV})
+  if(SINGA_BOOTSTRAP AND SINGA_PYTHON)
+    message(STATUS "Looking after the build packages in ${_venv}")
+    execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/venv.sh" "${_venv}" build run
+                            COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+  if(EXISTS "${_venv}/bin/python")
+    set(Python_EXECUTABLE "${_venv}/bin/python")
+  endif()
 endif()
+
 set(Python_FIND_VIRTUALENV FIRST)
 find_package(Python 3.11 COMPONENTS Interpreter)
 if(NOT Python_Interpreter_FOUND)
@@ -23,19 +48,4 @@ endif()
 execute_process(
   COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_packages.py"
   OUTPUT_VARIABLE SINGA_PACKAGES
-  RESULT_VARIABLE _result
-  OUTPUT_STRIP_TRAILING_WHITESPACE)
-if(NOT _result EQUAL 0)
-  message(FATAL_ERROR "${Python_EXECUTABLE} could not list its packages (locate_packages.py)")
-endif()
-
-# singa_package(<key> <variable>): the folder that locate_packages.py reports under <key>, or "".
-function(singa_package key variable)
-  string(JSON value ERROR_VARIABLE error GET "${SINGA_PACKAGES}" "${key}")
-  if(error)
-    set(value "")
-  endif()
-  set(${variable}
-      "${value}"
-      PARENT_SCOPE)
-endfunction()
+  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

@@ -7,34 +7,33 @@ import sysconfig
 from pathlib import Path
 
 
-def file_of(distribution: str, name: str) -> Path | None:
-    """The path of the file called `name` that `distribution` installed, if it is installed."""
+def file_of(distribution: str, pattern: str) -> Path | None:
+    """The first file of `distribution` whose name matches `pattern`, if it is installed."""
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
         return None
     for entry in files:
-        if entry.name == name:
-            path = Path(entry.locate()).resolve()
-            if path.exists():
-                return path
+        path = Path(entry.locate())
+        if entry.match(pattern) and path.exists():
+            return path.resolve()
     return None
 
 
 found: dict[str, str] = {}
 
-dnnl = file_of("onednn-devel-cpu-gomp", "dnnl-config.cmake")
-if dnnl:
+if dnnl := file_of("onednn-devel-cpu-gomp", "dnnl-config.cmake"):
     found["dnnl_DIR"] = str(dnnl.parent)
+if licence := file_of("onednn-cpu-gomp", "LICENSE*"):
+    found["dnnl_licence"] = str(licence)
 
-cblas = file_of("scipy-openblas32", "cblas.h")
-if cblas:
+if cblas := file_of("scipy-openblas32", "cblas.h"):
     found["openblas"] = str(cblas.parent.parent)
+if licence := file_of("scipy-openblas32", "LICENSE*"):
+    found["openblas_licence"] = str(licence)
 
-scripts = sysconfig.get_path("scripts")
-swig_h = file_of("swig", "swig.swg")
-swig = shutil.which("swig", path=scripts) or (swig_h and shutil.which("swig"))
-if swig:
+# An isolated build has its programs on PATH instead of beside the interpreter.
+if swig := shutil.which("swig", path=sysconfig.get_path("scripts")) or shutil.which("swig"):
     found["swig"] = swig
 
 print(json.dumps(found))

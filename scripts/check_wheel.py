@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Checks a wheel of singa: its files, its size, and what its libraries ask of a system.
+
+One OpenMP runtime must serve the whole process, so the libraries may ask for `libgomp.so.1` by that
+name only, and for no symbol of it newer than 5.0 (PyTorch ships an older one). Needs binutils.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+LIMIT_MB = 100  # installed, NumPy apart
+
+REQUIRED = [
+    "singa/__init__.py",
+    "singa/_singa_wrap.abi3.so",
+    "singa/_version.py",
+    "singa/include/singa/singa.h",
+    "singa/include/singa/version.h",
+    "singa/lib/cmake/singa/singa-config.cmake",
+    "singa/lib/libdnnl.so.3",
+    "singa/lib/libscipy_openblas.so",
+    "singa/lib/libsinga.so",
+    "singa/py.typed",
+    "singa/share/singa/licenses/libdnnl.so.3.txt",
+    "singa/share/singa/licenses/libscipy_openblas.so.txt",
+    "singa/singa_wrap.py",
+]
+
+# The system's share: the C and C++ runtimes and OpenMP.
+SYSTEM = {
+    "ld-linux-x86-64.so.2",
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libgomp.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libstdc++.so.6",
+}
+
+NEWEST = {"GOMP": (5, 0), "OMP": (5, 0)}
+
+
+def output_of(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def check_library(path: Path, carried: set[str]) -> list[str]:
+    """What is wrong with one shared library, as a list of sentences."""
+    problems = []
+    dynamic = output_of("readelf", "-dW", str(path))
+    for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+        if needed not in carried and needed not in SYSTEM:
+            problems.append(f"{path.name} needs {needed}, which neither the wheel nor a system has")
+    for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
+        if not all(part.startswith("$ORIGIN") for part in run_path.split(":")):
+            problems.append(f"{path.name} looks for libraries in {run_path}")
+    for family, version in re.findall(
+        r"\*UND\*.*\((\w+?)_([\d.]+)\)", output_of("objdump", "-T", str(path))
+    ):
+        newest = NEWEST.get(family)
+        if newest and tuple(int(n) for n in version.split(".")) > newest:
+            problems.append(f"{path.name} needs {family}_{version}; {newest} is the newest allowed")
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path)
+    wheel: Path = parser.parse_args().wheel
+    problems = []
+    if "-cp311-abi3-" not in wheel.name:
+        problems.append(f"{wheel.name} is not tagged cp311-abi3")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+        files = [item for item in archive.infolist() if not item.is_dir()]
+        names = {item.filename for item in files}
+        problems += [f"{name} is missing" for name in REQUIRED if name not in names]
+        libraries = [Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)]
+        carried = {path.name for path in libraries}
+        for path in libraries:
+            problems += check_library(path, carried)
+        megabytes = sum(item.file_size for item in files) / 1e6
+        for item in sorted(files, key=lambda item: -item.file_size)[:5]:
+            print(f"  {item.file_size / 1e6:7.1f} MB  {item.filename}")
+        print(f"  {megabytes:7.1f} MB  installed, {wheel.stat().st_size / 1e6:.1f} MB to download")
+        if megabytes > LIMIT_MB:
+            problems.append(f"installed size is {megabytes:.0f} MB; the limit is {LIMIT_MB} MB")
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs singa and its extras into .venv, as `pip install .[EXTRA...]` does, but with the build
+# packages kept in .venv and the objects in build/, so that a second time is quick.
+#
+#   scripts/install.sh [EXTRA...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/venv.sh .venv build run "$@"
+
+# Nothing to do when no source is newer than what was installed last.
+stamp=.venv/.singa-installed
+if [[ -e $stamp ]] && [[ -z $(find CMakeLists.txt pyproject.toml cmake include src python \
+  -newer "$stamp" -type f -not -name '*.pyc' -print -quit) ]]; then
+  echo "== singa is installed in .venv and up to date"
+  exit 0
+fi
+
+echo "== building and installing singa into .venv (C++ on ${JOBS:-$(nproc)} cores; minutes the first time)"
+start=$(mktemp)
+mkdir -p build
+if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
+  .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps \
+  --force-reinstall --verbose . >build/install.log 2>&1; then
+  grep -E -A5 'error|Error|FAILED' build/install.log | head -60 >&2
+  echo "error: the build failed; all of its output is in build/install.log" >&2
+  exit 1
+fi
+touch -r "$start" "$stamp"
+rm -f "$start"
+tail -n 1 build/install.log

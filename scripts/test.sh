@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The tests: `cpp` builds the preset in PRESET and runs ctest; `python` runs pytest on what was built,
+# under the default Python and, when there is another CPython of 3.11 or newer, under the newest such
+# one too: the extension is one binary for all of them.
+#
+#   scripts/test.sh cpp|python
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=${PRESET:-release}
+jobs=${JOBS:-$(nproc)}
+build=build/$preset
+venv=$PWD/.venv
+export PATH="$venv/bin:$PATH" VIRTUAL_ENV=$venv
+
+case "${1-}" in
+  cpp)
+    scripts/venv.sh .venv build run test
+    gtest=$(CMAKE=.venv/bin/cmake scripts/gtest.sh build/gtest)
+    mkdir -p build
+    echo "== configuring $build"
+    if ! cmake --preset "$preset" ${gtest:+"-DCMAKE_PREFIX_PATH=$PWD/$gtest"} \
+      >build/configure.log 2>&1; then
+      cat build/configure.log >&2
+      exit 1
+    fi
+    sed -n '/^-- singa /,/^-- Configuring/{/Configuring/!s/^-- //p}' build/configure.log
+    echo "== building on $jobs cores"
+    cmake --build --preset "$preset" -- -j "$jobs"
+    echo "== C++ tests"
+    ctest --preset "$preset" -j "$jobs"
+    ;;
+  python)
+    # Sanitizers live in a library that has to be in the process before the interpreter is.
+    preload=
+    if [[ $preset == asan ]]; then
+      preload="$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libubsan.so)"
+      export SINGA_ALLOCATOR=system ASAN_OPTIONS=detect_leaks=0
+    fi
+    run() { # run <python of a venv>
+      echo "== Python tests: $("$1" -V), from $build/python"
+      # shellcheck disable=SC2086  # PYTEST_FLAGS is a list of words
+      PYTHONPATH=$build/python LD_PRELOAD=$preload "$1" -m pytest ${PYTEST_FLAGS-}
+    }
+    run "$venv/bin/python"
+
+    default=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for python in $(scripts/pythons.sh); do
+      version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+      [[ $version == "$default" ]] || other=$python other_version=$version
+    done
+    if [[ -z ${other-} ]]; then
+      echo "== no other CPython found: the extension was tried under $default alone"
+    elif [[ ${SINGA_ONE_PYTHON-0} != 1 ]]; then
+      PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
+      # The oracle has wheels for the default Python alone.
+      SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python"
+    fi
+    ;;
+  *)
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac

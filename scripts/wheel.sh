@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds dist/*.whl with pip's isolated build, as a user's `pip install .` would, and checks it:
+# what is in it, what it asks of the system, how large it is, and that it works in a fresh
+# environment, from Python and from C++ (examples/cpp through find_package).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/venv.sh .venv build run
+echo "== building the wheel"
+rm -rf dist
+mkdir -p build
+if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} .venv/bin/python -m pip wheel --no-deps \
+  --disable-pip-version-check --verbose --wheel-dir dist . >build/wheel.log 2>&1; then
+  tail -n 60 build/wheel.log >&2
+  exit 1
+fi
+wheel=$(echo dist/singa-*.whl)
+
+echo "== checking $wheel"
+.venv/bin/python scripts/check_wheel.py "$wheel"
+
+echo "== trying it in a fresh environment"
+try=$(mktemp -d)
+trap 'rm -rf "$try"' EXIT
+.venv/bin/python -m venv "$try/venv"
+"$try/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel"
+(cd "$try" && "$try/venv/bin/python" -X dev -W error -c 'import singa; print("singa", singa.__version__)')
+if [[ -d examples/cpp ]]; then
+  prefix=$("$try/venv/bin/python" -c 'import pathlib, singa; print(pathlib.Path(singa.__file__).parent)')
+  .venv/bin/cmake -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -S examples/cpp \
+    -B "$try/cpp" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+  .venv/bin/cmake --build "$try/cpp" >/dev/null
+  (cd "$try/cpp" && ctest --output-on-failure)
+fi

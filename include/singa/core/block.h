@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "singa/core/export.h"
+#include "singa/core/layout.h"
+
+namespace singa {
+
+class Device;
+using DevicePtr = std::shared_ptr<Device>;
+
+/// Bytes on a Device, shared by all tensors that are views of them. The physical layout belongs to
+/// the Block: every tensor on it sees the same one.
+class SINGA_API Block {
+ public:
+  /// Takes `bytes` (64-byte aligned, not initialised) from the device's allocator; zero bytes are
+  /// allowed. Raises OutOfMemory, or Unavailable when the device is closed.
+  Block(DevicePtr device, size_t bytes);
+  /// Wraps memory that somebody else owns; `release` is called once when the last tensor lets go.
+  Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  const DevicePtr& device() const { return device_; }
+  /// Raises Unavailable when the device was closed meanwhile.
+  void* data() const;
+  size_t size() const { return size_; }
+
+  /// Null for plain.
+  const LayoutPtr& layout() const { return layout_; }
+  /// Declares that the bytes lie in `layout`; moves nothing. For whoever has just written them.
+  void set_layout(LayoutPtr layout) { layout_ = std::move(layout); }
+  /// Reorders an opaque block to row-major for all its tensors, and counts that. No-op when plain.
+  /// Not safe against threads that read the block at the same time.
+  void MakePlain();
+  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory.
+  void MakeLayout(const LayoutPtr& layout);
+
+  /// Counts writes; a tape compares it to find tensors that were changed after they were saved.
+  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void Touch() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void Release() noexcept;
+
+  DevicePtr device_;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  LayoutPtr layout_;
+  std::atomic<uint64_t> version_{0};
+  std::function<void()> release_;
+  uint64_t epoch_ = 0;  // the device's opening that this memory belongs to
+};
+using BlockPtr = std::shared_ptr<Block>;
+
+}  // namespace singa

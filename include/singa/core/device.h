@@ -1,0 +1,131 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "singa/core/block.h"
+#include "singa/core/export.h"
+#include "singa/core/plan.h"
+
+namespace singa {
+
+enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
+
+/// Bytes and counts of one device's allocator.
+struct MemoryStats {
+  size_t live = 0;                  ///< in blocks now
+  size_t peak = 0;                  ///< most that was ever live since the last reset
+  size_t reserved = 0;              ///< taken from the system and kept
+  uint64_t allocations = 0;         ///< blocks handed out
+  uint64_t system_allocations = 0;  ///< times that the system was asked for memory
+};
+
+/// A step of work: a plan with what it reads and writes. Holds its tensors, so nothing outlives
+/// what it uses.
+struct Node {
+  const char* op;  ///< "ConvForward" ...; a string that lives for ever
+  PlanPtr plan;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  Scalars scalars;
+};
+
+/// Addresses of the blocks of an Exec(fn, ...), in the order in which they were given.
+struct BlockPointers {
+  std::vector<const void*> reads;
+  std::vector<void*> writes;
+};
+
+/// A place with memory and something that computes. Thread-safe.
+class SINGA_API Device : public std::enable_shared_from_this<Device> {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  DeviceKind kind() const { return kind_; }
+  int id() const { return id_; }
+  /// "cpu", "cuda:0".
+  const std::string& name() const { return name_; }
+
+  // Memory.
+  /// 64-byte aligned, not initialised, never null (also for 0 bytes). Raises OutOfMemory.
+  virtual void* Allocate(size_t bytes) = 0;
+  virtual void Free(void* data, size_t bytes) noexcept = 0;
+  virtual MemoryStats memory() const = 0;
+  virtual void ResetPeak() = 0;
+  /// Gives back to the system what no block uses.
+  virtual void EmptyCache() = 0;
+  virtual void CopyFromHost(void* device_data, const void* host_data, size_t bytes) = 0;
+  virtual void CopyToHost(void* host_data, const void* device_data, size_t bytes) = 0;
+
+  // Execution.
+  /// Runs a plan now: resolves workspace, marks the outputs as written.
+  void Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
+            std::span<const Tensor> outputs, const Scalars& scalars = {});
+  void Exec(const Node& node) { Exec(node.op, node.plan, node.inputs, node.outputs, node.scalars); }
+  /// For users: an opaque step, never fused or planned. `fn` gets resolved addresses; opaque blocks
+  /// are made plain.
+  void Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,
+            const std::vector<BlockPtr>& writes, const char* op = "user");
+  /// Waits for everything that was queued.
+  virtual void Sync() {}
+
+  // Random state: a counter-based sequence, so that results do not depend on the number of threads.
+  void SetRandSeed(uint64_t seed);
+  /// Takes `count` positions of the sequence; writes seed and first position.
+  void TakeRandom(uint64_t count, Scalars* scalars);
+  /// {seed, position}, to be saved and restored.
+  std::vector<uint64_t> random_state() const;
+  void set_random_state(const std::vector<uint64_t>& state);
+
+  // SINGA's switches. Recording a step is done by the model's graph; until it is, EnableGraph only
+  // remembers.
+  void EnableGraph(bool enable) { graph_enabled_ = enable; }
+  bool graph_enabled() const { return graph_enabled_; }
+  void RunGraph(bool sequential = false);
+  void ResetGraph() {}
+  void SetVerbosity(int verbosity) { verbosity_ = verbosity; }
+  void SetSkipIteration(int iterations) { skip_iteration_ = iterations; }
+  int verbosity() const { return verbosity_; }
+
+  /// Frees all memory, also of tensors that are still held; using one of those then raises
+  /// Unavailable.
+  void Close();
+  bool closed() const { return closed_; }
+  /// Counts Close() calls; a Block remembers the one it was born in.
+  uint64_t epoch() const { return epoch_; }
+  /// Raises Unavailable naming `op` when closed.
+  void CheckOpen(const char* op) const;
+
+ protected:
+  Device(DeviceKind kind, int id, std::string name);
+  virtual void ReleaseAll() noexcept = 0;
+
+ private:
+  DeviceKind kind_;
+  int id_;
+  std::string name_;
+  std::atomic<bool> closed_{false};
+  std::atomic<uint64_t> epoch_{0};
+  std::atomic<bool> graph_enabled_{false};
+  int verbosity_ = 0;
+  int skip_iteration_ = 0;
+  mutable std::mutex random_mutex_;
+  uint64_t seed_ = 0;
+  uint64_t position_ = 0;
+};
+
+/// The CPU that everything uses unless told otherwise. Never closed.
+SINGA_API DevicePtr DefaultDevice();
+/// A further CPU device with memory of its own.
+SINGA_API DevicePtr CreateCpuDevice();
+
+}  // namespace singa

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "singa/core/error.h"
+#include "singa/core/export.h"
+
+namespace singa {
+
+/// Raised by OPCHECK when an implementation disagrees with `reference`.
+class SINGA_API OpcheckMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// OPCHECK runs each operation on its chosen implementation and on `reference` and compares the
+/// results with a tolerance that grows with the length of the sums. The results that the program
+/// sees stay the chosen one's.
+struct OpcheckOptions {
+  int64_t every = 0;             ///< 0: off; 1: each operation; N: one in N
+  std::vector<std::string> ops;  ///< names, such as "ConvForward"; empty: all
+  bool raise = true;             ///< raise OpcheckMismatch, or warn on stderr and count
+  std::string replay_directory;  ///< where a mismatch is saved; empty: SINGA_OPCHECK_DIR or the
+                                 ///< working directory
+};
+
+struct OpcheckOpStats {
+  std::string op;
+  uint64_t checked = 0;
+  uint64_t failed = 0;
+  double worst_ratio = 0;  ///< largest |difference| / tolerance seen
+};
+
+/// Environment: SINGA_OPCHECK=N sets `every`.
+SINGA_API void SetOpcheck(const OpcheckOptions& options);
+SINGA_API OpcheckOptions GetOpcheck();
+SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
+SINGA_API void ResetOpcheckStats();
+/// Name of the layer that the calling thread is in, for messages; set by the Python layers.
+SINGA_API void SetCurrentLayer(const std::string& name);
+SINGA_API const std::string& CurrentLayer();
+/// Runs the operation of a saved mismatch again, compares, and returns the report.
+/// Raises OpcheckMismatch when it still disagrees, std::invalid_argument for a file that is none.
+SINGA_API std::string ReplayFile(const std::string& path);
+
+}  // namespace singa

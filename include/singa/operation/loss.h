@@ -1,0 +1,42 @@
+#pragma once
+
+#include <vector>
+
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// Mean over the batch of −Σ_c t·log softmax(x), x (N, C). `t` holds class numbers (N) int32/int64
+/// (also (N, 1) and floats with whole values), or probabilities (N, C). `smoothing` s mixes the
+/// target with the uniform one: (1 − s)·t + s/C. A class number outside [0, C) raises
+/// std::invalid_argument naming the first. {loss (shape ()), probabilities (N, C)}; the second is
+/// what backward takes.
+SINGA_API std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t,
+                                                         double smoothing = 0);
+/// dx = dy · (p − t) / N.
+SINGA_API Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t,
+                                             double smoothing = 0);
+
+/// Mean over the batch of −Σ t·log(p), with log clamped at log(1e-10): p are probabilities already
+/// (SINGA's cross_entropy).
+SINGA_API Tensor CrossEntropyForward(const Tensor& p, const Tensor& t);
+SINGA_API Tensor CrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
+
+/// Mean over the batch (first axis) of −Σ (t·log p + (1 − t)·log(1 − p)), clamped like PyTorch at
+/// −100.
+SINGA_API Tensor BinaryCrossEntropyForward(const Tensor& p, const Tensor& t);
+SINGA_API Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
+
+/// Σ (x − t)² / N with N the number of rows (SINGA's mse_loss: no factor ½, divides by the batch
+/// size).
+SINGA_API Tensor MeanSquareErrorForward(const Tensor& x, const Tensor& t);
+SINGA_API Tensor MeanSquareErrorBackward(const Tensor& dy, const Tensor& x, const Tensor& t);
+
+/// Mean of max(0, margin − (positive − negative)).
+SINGA_API Tensor RankingLossForward(const Tensor& positive, const Tensor& negative,
+                                    double margin = 0.2);
+/// {dpositive, dnegative}.
+SINGA_API std::vector<Tensor> RankingLossBackward(const Tensor& dy, const Tensor& positive,
+                                                  const Tensor& negative, double margin);
+
+}  // namespace singa

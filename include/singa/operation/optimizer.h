@@ -1,0 +1,42 @@
+#pragma once
+
+#include <vector>
+
+#include "singa/core/tensor.h"
+
+// One pass over all parameters of a step: weight decay, momentum and update inside. Parameters,
+// gradients and states of one index have equal shapes; gradients may be of another float type;
+// states are float32 (float64 for float64). An empty gradient skips its parameter. Formulas and
+// order of operations are PyTorch's.
+
+namespace singa {
+
+/// g = grad + weight_decay·p; m = momentum·m + (1 − dampening)·g (m = g on the first step, when
+/// `first` of the index is set); p −= lr·(nesterov ? g + momentum·m : m). Without momentum
+/// `momentum_buffers` may be empty.
+SINGA_API void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                         const std::vector<Tensor>& momentum_buffers,
+                         const std::vector<double>& weight_decay, double lr, double momentum,
+                         double dampening, bool nesterov, bool first);
+/// v = rho·v + (1 − rho)·g²; p −= lr·g / sqrt(v + eps)   (SINGA: epsilon inside the root)
+SINGA_API void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                             const std::vector<Tensor>& averages,
+                             const std::vector<double>& weight_decay, double lr, double rho,
+                             double epsilon);
+/// v += g²; p −= lr·g / sqrt(v + eps)
+SINGA_API void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                             const std::vector<Tensor>& sums,
+                             const std::vector<double>& weight_decay, double lr, double epsilon);
+/// Adam (Kingma & Ba 2015), with weight decay in the gradient, or decoupled (AdamW, Loshchilov &
+/// Hutter 2019). `step` counts from 1.
+SINGA_API void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                          const std::vector<Tensor>& first_moments,
+                          const std::vector<Tensor>& second_moments,
+                          const std::vector<double>& weight_decay, double lr, double beta1,
+                          double beta2, double epsilon, int64_t step, bool decoupled);
+/// sqrt of the sum of squares of all elements of all tensors (empty ones skipped), in float64.
+SINGA_API double GlobalNorm(const std::vector<Tensor>& tensors);
+/// Multiplies every tensor in place.
+SINGA_API void ScaleAll(const std::vector<Tensor>& tensors, double factor);
+
+}  // namespace singa

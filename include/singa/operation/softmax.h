@@ -1,0 +1,13 @@
+#pragma once
+
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// Softmax along `axis`, shifted by the maximum so that nothing overflows.
+SINGA_API Tensor Softmax(const Tensor& x, int64_t axis = 1);
+SINGA_API Tensor SoftmaxBackward(const Tensor& dy, const Tensor& y, int64_t axis = 1);
+SINGA_API Tensor LogSoftmax(const Tensor& x, int64_t axis = 1);
+SINGA_API Tensor LogSoftmaxBackward(const Tensor& dy, const Tensor& y, int64_t axis = 1);
+
+}  // namespace singa

@@ -1,0 +1,28 @@
+#pragma once
+
+// Everything: the core and all operations.
+
+#include "singa/core/device.h"
+#include "singa/core/dtype.h"
+#include "singa/core/error.h"
+#include "singa/core/opcheck.h"
+#include "singa/core/plan_cache.h"
+#include "singa/core/stats.h"
+#include "singa/core/tensor.h"
+#include "singa/core/threads.h"
+#include "singa/operation/batchnorm.h"
+#include "singa/operation/conv.h"
+#include "singa/operation/dropout.h"
+#include "singa/operation/elementwise.h"
+#include "singa/operation/embedding.h"
+#include "singa/operation/indexing.h"
+#include "singa/operation/linalg.h"
+#include "singa/operation/loss.h"
+#include "singa/operation/lrn.h"
+#include "singa/operation/optimizer.h"
+#include "singa/operation/pooling.h"
+#include "singa/operation/random.h"
+#include "singa/operation/recorder.h"
+#include "singa/operation/reduce.h"
+#include "singa/operation/rnn.h"
+#include "singa/operation/softmax.h"

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "singa/core/layout.h"
+#include "singa/core/shape.h"
+#include "singa/operation/recorder.h"
+
+namespace singa {
+
+/// Key of a plan: everything that changes what a backend compiles. Fixed size, so building one
+/// allocates nothing; hashed as it is written and compared in full.
+class OpSignature {
+ public:
+  static constexpr int kMaxWords = 160;
+  static constexpr int kMaxLayouts = 10;
+
+  explicit OpSignature(const char* op);
+
+  const char* op() const { return op_; }
+  uint64_t hash() const { return hash_; }
+  bool operator==(const OpSignature& other) const;
+
+  void Add(uint64_t word);
+  void Add(const LayoutPtr& layout);
+
+  // The visitor protocol of a Spec (kernel.h): one call per field.
+  template <class T>
+  void operator()(std::string_view /*name*/, const T& value) {
+    if constexpr (std::is_same_v<T, LayoutPtr>) {
+      Add(value);
+    } else if constexpr (std::is_same_v<T, Shape>) {
+      Add(static_cast<uint64_t>(value.rank()));
+      for (int64_t dim : value) Add(static_cast<uint64_t>(dim));
+    } else if constexpr (std::is_same_v<T, Recorder>) {
+      value.Visit(*this);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      Add(std::bit_cast<uint64_t>(static_cast<double>(value)));
+    } else {
+      static_assert(std::is_enum_v<T> || std::is_integral_v<T>,
+                    "a Spec's field must be a number, Shape, Recorder or layout");
+      Add(static_cast<uint64_t>(value));
+    }
+  }
+
+ private:
+  const char* op_;
+  uint64_t hash_;
+  int words_ = 0;
+  int layouts_ = 0;
+  std::array<uint64_t, kMaxWords> word_;       // only the first words_ are set
+  std::array<LayoutPtr, kMaxLayouts> layout_;  // likewise
+};
+
+struct OpSignatureHash {
+  size_t operator()(const OpSignature& signature) const { return signature.hash(); }
+};
+
+}  // namespace singa

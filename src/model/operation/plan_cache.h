@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "model/operation/op_signature.h"
+#include "singa/core/plan.h"
+#include "singa/core/plan_cache.h"
+
+namespace singa {
+
+/// The plan for `signature`, made by `make(context)` when it is not there. Concurrent misses of one
+/// signature build it once. A hit allocates nothing.
+PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void* context),
+                       const void* context);
+
+}  // namespace singa

@@ -9,8 +9,13 @@ namespace singa {
 /// Batch normalisation over every axis but 1, of x (N, C), (N, C, L) or (N, C, H, W).
 ///   y = scale · (x − mean) / sqrt(var + eps) + bias
 /// Training normalises with the batch's mean and biased variance and updates, in place,
-///   running = (1 − factor) · running + factor · batch      (variance there: unbiased)
-/// `factor` is SINGA's momentum. Statistics are float32 (float64 for float64 input).
+///   running = (1 − factor) · running + factor · batch
+/// where the batch's variance is the unbiased one (of a single value per channel: the biased one,
+/// which is zero; an empty batch changes nothing). `factor` is SINGA's momentum.
+///
+/// Statistics are float32 (float64 for float64 input) and so are the running tensors. scale and
+/// bias are of that type or of x's, and may be empty for 1 and 0; all of these have shape (C).
+/// Raises std::invalid_argument and TypeError, naming the argument, for anything else.
 class SINGA_API BatchNormHandle {
  public:
   /// SINGA's default eps is 1e-5. `input` only checks the shape.
@@ -20,8 +25,8 @@ class SINGA_API BatchNormHandle {
   int64_t channels;
 };
 
-/// {y, mean, inverse standard deviation} of the batch; the last two are what backward takes.
-/// Empty running tensors are not updated.
+/// {y, mean, var}: the batch's mean and biased variance, which backward takes. Empty running
+/// tensors are not updated.
 SINGA_API std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle,
                                                        const Tensor& x, const Tensor& scale,
                                                        const Tensor& bias,
@@ -31,10 +36,11 @@ SINGA_API std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& ha
 SINGA_API Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
                                            const Tensor& scale, const Tensor& bias,
                                            const Tensor& running_mean, const Tensor& running_var);
-/// {dx, dscale, dbias} from what the training forward saved; empty where not needed.
+/// {dx, dscale, dbias} from the mean and variance that the training forward returned; empty where
+/// not needed. The gradients of scale and bias have scale's type.
 SINGA_API std::vector<Tensor> BatchNormBackward(const BatchNormHandle& handle, const Tensor& dy,
                                                 const Tensor& x, const Tensor& scale,
-                                                const Tensor& mean, const Tensor& inv_std,
+                                                const Tensor& mean, const Tensor& var,
                                                 bool need_x = true, bool need_scale = true);
 /// The same through frozen statistics: the mean and variance are constants.
 SINGA_API std::vector<Tensor> BatchNormBackwardInference(

@@ -62,6 +62,9 @@ class SINGA_API Plan {
   virtual LayoutPtr output_layout(size_t i) const { return (void)i, nullptr; }
   /// Index of the input whose memory output `i` may take over, or -1.
   virtual int inplace_input(size_t i) const { return (void)i, -1; }
+  /// Bytes of output `i` where that is a flat uint8 tensor which only this implementation's own
+  /// backward reads (arg-max workspace ...); 0: the operation's common form.
+  virtual size_t private_bytes(size_t i) const { return (void)i, 0; }
   /// Bytes that the plan holds (an estimate for generated code).
   virtual size_t bytes() const { return 256; }
 

@@ -1,0 +1,9 @@
+#include "backend/reference/register.h"
+
+namespace singa::backend {
+
+void RegisterReferenceBackend() {
+  // One line per family; alphabetical.
+}
+
+}  // namespace singa::backend

@@ -1,0 +1,14 @@
+#pragma once
+
+namespace singa::reference {
+
+// One function per family, in the family's file; alphabetical.
+
+}  // namespace singa::reference
+
+namespace singa::backend {
+
+/// Offers the reference kernels to the registry.
+void RegisterReferenceBackend();
+
+}  // namespace singa::backend

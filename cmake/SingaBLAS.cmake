@@ -33,8 +33,9 @@ else()
     if(NOT BLAS_FOUND OR NOT SINGA_CBLAS_INCLUDE)
       message(
         FATAL_ERROR
-          "No CBLAS found. Install one with `pip install scipy-openblas32` into the Python that "
-          "CMake uses (${Python_EXECUTABLE}), or libopenblas-dev, or set BLA_VENDOR.")
+        "No CBLAS found. Install one with `pip install scipy-openblas32` into the Python that "
+        "CMake uses (${Python_EXECUTABLE}), or libopenblas-dev, or set BLA_VENDOR."
+      )
     endif()
     set(SINGA_BLAS_LIBRARY "${BLAS_LIBRARIES}")
     if(NOT BLAS_LIBRARIES MATCHES "openblas")
@@ -45,6 +46,9 @@ else()
   endif()
 endif()
 
-configure_file("${PROJECT_SOURCE_DIR}/cmake/singa_blas.h.in"
-               "${PROJECT_BINARY_DIR}/generated/blas/singa_blas.h" @ONLY)
+configure_file(
+  "${PROJECT_SOURCE_DIR}/cmake/singa_blas.h.in"
+  "${PROJECT_BINARY_DIR}/generated/blas/singa_blas.h"
+  @ONLY
+)
 target_include_directories(singa_blas INTERFACE "${PROJECT_BINARY_DIR}/generated/blas")

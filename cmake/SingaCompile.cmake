@@ -19,8 +19,11 @@ target_compile_options(singa_flags INTERFACE -Wall -Wextra $<$<BOOL:${SINGA_WERR
 target_link_libraries(singa_flags INTERFACE OpenMP::OpenMP_CXX Threads::Threads)
 
 if(SINGA_SANITIZE)
-  add_compile_options(-fsanitize=${SINGA_SANITIZE} -fno-omit-frame-pointer
-                      -fno-sanitize-recover=all)
+  add_compile_options(
+    -fsanitize=${SINGA_SANITIZE}
+    -fno-omit-frame-pointer
+    -fno-sanitize-recover=all
+  )
   add_link_options(-fsanitize=${SINGA_SANITIZE})
 endif()
 if(SINGA_COVERAGE)

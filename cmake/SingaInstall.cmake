@@ -9,25 +9,26 @@ install(
   TARGETS singa
   EXPORT singa-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
-  FILE_SET HEADERS
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-  COMPONENT headers)
+  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT headers
+)
 set(_config "${CMAKE_INSTALL_LIBDIR}/cmake/singa")
-install(
-  EXPORT singa-targets
-  NAMESPACE singa::
-  DESTINATION "${_config}"
-  COMPONENT headers)
+install(EXPORT singa-targets NAMESPACE singa:: DESTINATION "${_config}" COMPONENT headers)
 configure_package_config_file(
-  "${PROJECT_SOURCE_DIR}/cmake/singa-config.cmake.in" "${PROJECT_BINARY_DIR}/singa-config.cmake"
-  INSTALL_DESTINATION "${_config}")
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/singa-config-version.cmake"
-                                 COMPATIBILITY SameMinorVersion)
+  "${PROJECT_SOURCE_DIR}/cmake/singa-config.cmake.in"
+  "${PROJECT_BINARY_DIR}/singa-config.cmake"
+  INSTALL_DESTINATION "${_config}"
+)
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/singa-config-version.cmake"
+  COMPATIBILITY SameMinorVersion
+)
 install(
-  FILES "${PROJECT_BINARY_DIR}/singa-config.cmake"
-        "${PROJECT_BINARY_DIR}/singa-config-version.cmake"
+  FILES
+    "${PROJECT_BINARY_DIR}/singa-config.cmake"
+    "${PROJECT_BINARY_DIR}/singa-config-version.cmake"
   DESTINATION "${_config}"
-  COMPONENT headers)
+  COMPONENT headers
+)
 
 # Libraries that came from pip's packages are carried along beside libsinga, with their licences:
 # where pip puts them is not where a loader looks. Those of the system stay where they are.
@@ -35,19 +36,19 @@ function(singa_vendor library soname licence)
   set(copy "${PROJECT_BINARY_DIR}/vendored/${soname}")
   if("${library}" IS_NEWER_THAN "${copy}") # also when there is no copy yet
     file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/vendored")
-    execute_process(COMMAND "${CMAKE_STRIP}" --strip-unneeded -o "${copy}" "${library}"
-                            COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(
+      COMMAND "${CMAKE_STRIP}" --strip-unneeded -o "${copy}" "${library}"
+      COMMAND_ERROR_IS_FATAL ANY
+    )
   endif()
-  install(
-    PROGRAMS "${copy}"
-    DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-    COMPONENT library)
+  install(PROGRAMS "${copy}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
   if(licence)
     install(
       FILES "${licence}"
       DESTINATION "${CMAKE_INSTALL_DATADIR}/singa/licenses"
       COMPONENT library
-      RENAME "${soname}.txt")
+      RENAME "${soname}.txt"
+    )
   endif()
 endfunction()
 
@@ -64,12 +65,12 @@ if(SINGA_BLAS_PACKAGED)
 endif()
 
 if(SINGA_PYTHON AND SINGA_WHEEL)
+  install(TARGETS singa_wrap LIBRARY DESTINATION . COMPONENT python)
   install(
-    TARGETS singa_wrap
-    LIBRARY DESTINATION . COMPONENT python)
-  install(
-    FILES "${PROJECT_BINARY_DIR}/generated/swig/singa_wrap.py"
-          "${PROJECT_BINARY_DIR}/generated/_version.py"
+    FILES
+      "${PROJECT_BINARY_DIR}/generated/swig/singa_wrap.py"
+      "${PROJECT_BINARY_DIR}/generated/_version.py"
     DESTINATION .
-    COMPONENT python)
+    COMPONENT python
+  )
 endif()

@@ -3,9 +3,7 @@
 
 singa_package(dnnl_DIR _packaged)
 if(_packaged AND NOT EXISTS "${dnnl_DIR}") # also when a cached path has gone
-  set(dnnl_DIR
-      "${_packaged}"
-      CACHE PATH "Folder of dnnl-config.cmake" FORCE)
+  set(dnnl_DIR "${_packaged}" CACHE PATH "Folder of dnnl-config.cmake" FORCE)
 endif()
 find_package(dnnl 3.2 CONFIG QUIET)
 
@@ -15,12 +13,18 @@ if(TARGET DNNL::dnnl)
     set(SINGA_ONEDNN_PACKAGED ON)
   endif()
   if(DNNL_CPU_THREADING_RUNTIME AND NOT DNNL_CPU_THREADING_RUNTIME STREQUAL "OMP")
-    message(FATAL_ERROR "oneDNN at ${dnnl_DIR} runs on ${DNNL_CPU_THREADING_RUNTIME}; singa needs "
-                        "the OpenMP build (pip install onednn-devel-cpu-gomp)")
+    message(
+      FATAL_ERROR
+      "oneDNN at ${dnnl_DIR} runs on ${DNNL_CPU_THREADING_RUNTIME}; singa needs "
+      "the OpenMP build (pip install onednn-devel-cpu-gomp)"
+    )
   endif()
 elseif(SINGA_ONEDNN STREQUAL "on")
-  message(FATAL_ERROR "SINGA_ONEDNN=on, but oneDNN >= 3.2 was not found. Install it with "
-                      "`pip install onednn-devel-cpu-gomp`, or set dnnl_DIR.")
+  message(
+    FATAL_ERROR
+    "SINGA_ONEDNN=on, but oneDNN >= 3.2 was not found. Install it with "
+    "`pip install onednn-devel-cpu-gomp`, or set dnnl_DIR."
+  )
 else()
   message(STATUS "oneDNN not found: building without the onednn backend")
 endif()

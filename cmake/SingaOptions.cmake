@@ -4,14 +4,10 @@ option(SINGA_PYTHON "Build the Python extension and lay out the Python package" 
 option(SINGA_TESTS "Build the C++ tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
 option(SINGA_WERROR "Treat compiler warnings as errors" OFF)
 option(SINGA_COVERAGE "Instrument for coverage" OFF)
-set(SINGA_SANITIZE
-    ""
-    CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
+set(SINGA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 
 # Optional backends: auto builds one when what it needs is found, on insists, off leaves it out.
-set(SINGA_ONEDNN
-    "auto"
-    CACHE STRING "oneDNN backend: auto, on or off")
+set(SINGA_ONEDNN "auto" CACHE STRING "oneDNN backend: auto, on or off")
 set_property(CACHE SINGA_ONEDNN PROPERTY STRINGS auto on off)
 
 # scikit-build-core sets SKBUILD while it builds the wheel; tests have no place there.
@@ -23,9 +19,7 @@ else()
 endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE
-      Release
-      CACHE STRING "Build type" FORCE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -41,7 +35,5 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 # The same folders in a system prefix and inside the wheel; "lib64" or a multi-arch folder would
 # make the two differ.
-set(CMAKE_INSTALL_LIBDIR
-    "lib"
-    CACHE STRING "Where libraries go, below the prefix")
+set(CMAKE_INSTALL_LIBDIR "lib" CACHE STRING "Where libraries go, below the prefix")
 include(GNUInstallDirs)

@@ -3,8 +3,11 @@
 # a virtual environment, a user install and the overlay of an isolated build. Only the interpreter
 # knows, so it is asked instead of guessed at.
 
-option(SINGA_BOOTSTRAP "Make .venv with the build packages when no interpreter was chosen"
-       ${PROJECT_IS_TOP_LEVEL})
+option(
+  SINGA_BOOTSTRAP
+  "Make .venv with the build packages when no interpreter was chosen"
+  ${PROJECT_IS_TOP_LEVEL}
+)
 
 set(SINGA_PACKAGES "{}")
 
@@ -14,21 +17,19 @@ function(singa_package key variable)
   if(error)
     set(value "")
   endif()
-  set(${variable}
-      "${value}"
-      PARENT_SCOPE)
+  set(${variable} "${value}" PARENT_SCOPE)
 endfunction()
 
 # The interpreter: the one that was asked for, that of the active environment, or .venv beside the
 # sources, which `make` and the bootstrap fill with the packages that pyproject.toml lists.
 set(_venv "${PROJECT_SOURCE_DIR}/.venv")
-if(NOT SINGA_WHEEL
-   AND NOT DEFINED Python_EXECUTABLE
-   AND NOT DEFINED ENV{VIRTUAL_ENV})
+if(NOT SINGA_WHEEL AND NOT DEFINED Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV})
   if(SINGA_BOOTSTRAP AND SINGA_PYTHON)
     message(STATUS "Looking after the build packages in ${_venv}")
-    execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/venv.sh" "${_venv}" build run
-                            COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(
+      COMMAND "${PROJECT_SOURCE_DIR}/scripts/venv.sh" "${_venv}" build run
+      COMMAND_ERROR_IS_FATAL ANY
+    )
   endif()
   if(EXISTS "${_venv}/bin/python")
     set(Python_EXECUTABLE "${_venv}/bin/python")
@@ -39,8 +40,11 @@ set(Python_FIND_VIRTUALENV FIRST)
 find_package(Python 3.11 COMPONENTS Interpreter)
 if(NOT Python_Interpreter_FOUND)
   if(SINGA_PYTHON)
-    message(FATAL_ERROR "Python 3.11 or newer was not found. Point -DPython_EXECUTABLE at one, or "
-                        "build the C++ library alone with -DSINGA_PYTHON=OFF.")
+    message(
+      FATAL_ERROR
+      "Python 3.11 or newer was not found. Point -DPython_EXECUTABLE at one, or "
+      "build the C++ library alone with -DSINGA_PYTHON=OFF."
+    )
   endif()
   return()
 endif()
@@ -48,4 +52,6 @@ endif()
 execute_process(
   COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_packages.py"
   OUTPUT_VARIABLE SINGA_PACKAGES
-  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  OUTPUT_STRIP_TRAILING_WHITESPACE
+  COMMAND_ERROR_IS_FATAL ANY
+)

@@ -20,11 +20,7 @@ function(link target name)
   file(CREATE_LINK "${target}" "${TREE}/${name}" SYMBOLIC)
 endfunction()
 
-file(
-  GLOB entries
-  LIST_DIRECTORIES true
-  RELATIVE "${SOURCE}"
-  "${SOURCE}/*")
+file(GLOB entries LIST_DIRECTORIES true RELATIVE "${SOURCE}" "${SOURCE}/*")
 list(REMOVE_ITEM entries __pycache__)
 foreach(name IN LISTS entries)
   link("${SOURCE}/${name}" "${name}")

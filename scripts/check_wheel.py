@@ -81,7 +81,9 @@ def main() -> int:
         files = [item for item in archive.infolist() if not item.is_dir()]
         names = {item.filename for item in files}
         problems += [f"{name} is missing" for name in REQUIRED if name not in names]
-        libraries = [Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)]
+        libraries = [
+            Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)
+        ]
         carried = {path.name for path in libraries}
         for path in libraries:
             problems += check_library(path, carried)

@@ -1,0 +1,2 @@
+# The module is generated at build time.
+__version__: str

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Line coverage of the C++ library by the C++ and the Python tests: build/coverage/report/index.html.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export PRESET=coverage SINGA_ONE_PYTHON=1
+scripts/venv.sh .venv build run test
+.venv/bin/python -m pip install --quiet --disable-pip-version-check gcovr
+find build/coverage -name '*.gcda' -delete 2>/dev/null || true
+scripts/test.sh cpp
+scripts/test.sh python
+mkdir -p build/coverage/report
+.venv/bin/gcovr --root . --filter 'include/' --filter 'src/' --exclude 'src/api/' \
+  --object-directory build/coverage --exclude-throw-branches --gcov-ignore-parse-errors \
+  --html-details build/coverage/report/index.html --print-summary

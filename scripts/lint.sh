@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Formatting, lint and types of everything that git knows. `check` says what is wrong; `fix` puts
+# right what can be put right by a tool; `hook` is check without the slow part, for pre-commit.
+#
+#   scripts/lint.sh check|fix|hook
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1-}
+case "$mode" in
+  check | hook) ruff_format=(--check --diff) ruff_check=() gersemi=(--check) ;;
+  fix) ruff_format=() ruff_check=(--fix) gersemi=(--in-place) ;;
+  *)
+    sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+scripts/venv.sh .venv run dev
+export PATH="$PWD/.venv/bin:$PATH"
+failed=0
+run() {
+  echo "== $1"
+  shift
+  "$@" || failed=1
+}
+
+# Names the files; the tool's own complaints are a page for each.
+format_cpp() {
+  local file bad=0
+  for file in "${cpp[@]}"; do
+    clang-format --style=file "$file" | cmp -s - "$file" && continue
+    if [[ $mode == fix ]]; then
+      clang-format --style=file -i "$file"
+    else
+      echo "$file: clang-format would change it" >&2
+      bad=1
+    fi
+  done
+  return $bad
+}
+
+mapfile -t python < <(git ls-files -co --exclude-standard -- '*.py' '*.pyi')
+mapfile -t cpp < <(git ls-files -co --exclude-standard -- '*.h' '*.cc' '*.cu')
+mapfile -t cmake < <(git ls-files -co --exclude-standard -- '*.cmake' 'CMakeLists.txt' '*/CMakeLists.txt')
+run "ruff format" ruff format --quiet "${ruff_format[@]}" -- "${python[@]}"
+run "ruff check" ruff check --quiet "${ruff_check[@]}" -- "${python[@]}"
+run "clang-format" format_cpp
+run "gersemi" gersemi --no-warn-about-unknown-commands "${gersemi[@]}" "${cmake[@]}"
+if [[ $mode != hook ]]; then
+  run "mypy" env MYPYPATH=python mypy
+fi
+exit $failed

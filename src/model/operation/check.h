@@ -1,0 +1,51 @@
+#pragma once
+
+// Checks of arguments that most operation families share. Messages name the operation, the argument
+// and the shapes.
+
+#include "singa/core/error.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// `t` holds something.
+inline void CheckGiven(const char* op, const char* name, const Tensor& t) {
+  Check(!t.empty(), op, name, " is an empty tensor (None)");
+}
+
+/// `t` holds floats; raises TypeError.
+inline void CheckFloat(const char* op, const char* name, const Tensor& t) {
+  CheckGiven(op, name, t);
+  Check<TypeError>(IsFloat(t.data_type()), op, name, " has to be of a float type, got ", t);
+}
+
+inline void CheckDType(const char* op, const char* name, const Tensor& t, DType dtype) {
+  CheckGiven(op, name, t);
+  Check<TypeError>(t.data_type() == dtype, op, name, " has to be ", DTypeName(dtype), ", got ", t);
+}
+
+inline void CheckShapeIs(const char* op, const char* name, const Tensor& t, const Shape& shape) {
+  CheckGiven(op, name, t);
+  Check(t.shape() == shape, op, name, " has to have shape ", shape, ", got ", t);
+}
+
+/// `t` lies on the device of `other`.
+inline void CheckSameDevice(const char* op, const char* name, const Tensor& t,
+                            const char* other_name, const Tensor& other) {
+  Check(t.empty() || t.block()->device() == other.block()->device(), op, name, " is on ",
+        t.empty() ? "" : t.block()->device()->name(), ", ", other_name, " on ",
+        other.block()->device()->name());
+}
+
+/// Shape, type and device of `t` are those of `other`.
+inline void CheckLike(const char* op, const char* name, const Tensor& t, const char* other_name,
+                      const Tensor& other) {
+  CheckGiven(op, name, t);
+  Check(t.shape() == other.shape(), op, name, " has to have the shape of ", other_name, " ",
+        other.shape(), ", got ", t);
+  Check<TypeError>(t.data_type() == other.data_type(), op, name, " has to have the type of ",
+                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
+  CheckSameDevice(op, name, t, other_name, other);
+}
+
+}  // namespace singa

@@ -3,6 +3,7 @@
 // Checks of arguments that most operation families share. Messages name the operation, the argument
 // and the shapes.
 
+#include "singa/core/device.h"
 #include "singa/core/error.h"
 #include "singa/core/tensor.h"
 

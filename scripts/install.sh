@@ -21,7 +21,7 @@ start=$(mktemp)
 mkdir -p build
 if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
   .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps \
-  --force-reinstall --verbose . >build/install.log 2>&1; then
+  --force-reinstall --verbose --config-settings=build-dir=build/install . >build/install.log 2>&1; then
   grep -E -A5 'error|Error|FAILED' build/install.log | head -60 >&2
   echo "error: the build failed; all of its output is in build/install.log" >&2
   exit 1

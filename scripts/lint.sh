@@ -25,6 +25,7 @@ run() {
   "$@" || failed=1
 }
 
+# shellcheck disable=SC2317  # called through run
 # Names the files; the tool's own complaints are a page for each.
 format_cpp() {
   local file bad=0
@@ -37,7 +38,7 @@ format_cpp() {
       bad=1
     fi
   done
-  return $bad
+  return "$bad"
 }
 
 mapfile -t python < <(git ls-files -co --exclude-standard -- '*.py' '*.pyi')

@@ -55,7 +55,6 @@ class SINGA_API Block {
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};
   std::function<void()> release_;
-  uint64_t epoch_ = 0;  // the device's opening that this memory belongs to
 };
 using BlockPtr = std::shared_ptr<Block>;
 

@@ -100,8 +100,6 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   /// Unavailable.
   void Close();
   bool closed() const { return closed_; }
-  /// Counts Close() calls; a Block remembers the one it was born in.
-  uint64_t epoch() const { return epoch_; }
   /// Raises Unavailable naming `op` when closed.
   void CheckOpen(const char* op) const;
 
@@ -114,7 +112,6 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   int id_;
   std::string name_;
   std::atomic<bool> closed_{false};
-  std::atomic<uint64_t> epoch_{0};
   std::atomic<bool> graph_enabled_{false};
   int verbosity_ = 0;
   int skip_iteration_ = 0;

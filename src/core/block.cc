@@ -1,6 +1,6 @@
 #include "singa/core/block.h"
 
-#include "core/reorder.h"
+#include "core/counted_reorder.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
 
@@ -46,7 +46,7 @@ void Block::MakeLayout(const LayoutPtr& layout) {
   const size_t bytes = layout ? layout->bytes() : shape.Count() * SizeOf(dtype);
   void* moved = device_->Allocate(bytes);
   try {
-    Reorder(layout_, layout, shape, dtype, data(), moved, "a view or a write in place");
+    CountedReorder(device_, layout_, layout, shape, dtype, data(), moved, "a view or a write in place");
   } catch (...) {
     device_->Free(moved, bytes);
     throw;

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include "singa/core/layout.h"
@@ -15,7 +16,7 @@ namespace singa {
 /// allocates nothing; hashed as it is written and compared in full.
 class OpSignature {
  public:
-  static constexpr int kMaxWords = 160;
+  static constexpr int kMaxWords = 128;
   static constexpr int kMaxLayouts = 10;
 
   explicit OpSignature(const char* op);
@@ -24,25 +25,29 @@ class OpSignature {
   uint64_t hash() const { return hash_; }
   bool operator==(const OpSignature& other) const;
 
-  void Add(uint64_t word);
-  void Add(const LayoutPtr& layout);
+  /// `name` has to live for ever; it is for messages only.
+  void Add(const char* name, uint64_t word);
+  void Add(const char* name, const LayoutPtr& layout);
+
+  /// Name of the first field in which two signatures of one operation differ.
+  const char* FirstDifference(const OpSignature& other) const;
 
   // The visitor protocol of a Spec (kernel.h): one call per field.
   template <class T>
-  void operator()(std::string_view /*name*/, const T& value) {
+  void operator()(const char* name, const T& value) {
     if constexpr (std::is_same_v<T, LayoutPtr>) {
-      Add(value);
+      Add(name, value);
     } else if constexpr (std::is_same_v<T, Shape>) {
-      Add(static_cast<uint64_t>(value.rank()));
-      for (int64_t dim : value) Add(static_cast<uint64_t>(dim));
+      Add(name, static_cast<uint64_t>(value.rank()));
+      for (int64_t dim : value) Add(name, static_cast<uint64_t>(dim));
     } else if constexpr (std::is_same_v<T, Recorder>) {
       value.Visit(*this);
     } else if constexpr (std::is_floating_point_v<T>) {
-      Add(std::bit_cast<uint64_t>(static_cast<double>(value)));
+      Add(name, std::bit_cast<uint64_t>(static_cast<double>(value)));
     } else {
       static_assert(std::is_enum_v<T> || std::is_integral_v<T>,
                     "a Spec's field must be a number, Shape, Recorder or layout");
-      Add(static_cast<uint64_t>(value));
+      Add(name, static_cast<uint64_t>(value));
     }
   }
 
@@ -51,8 +56,9 @@ class OpSignature {
   uint64_t hash_;
   int words_ = 0;
   int layouts_ = 0;
-  std::array<uint64_t, kMaxWords> word_;       // only the first words_ are set
-  std::array<LayoutPtr, kMaxLayouts> layout_;  // likewise
+  std::array<uint64_t, kMaxWords> word_;     // only the first words_ are set
+  std::array<const char*, kMaxWords> name_;  // likewise
+  std::array<LayoutPtr, kMaxLayouts> layout_;
 };
 
 struct OpSignatureHash {

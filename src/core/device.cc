@@ -1,0 +1,94 @@
+#include "singa/core/device.h"
+
+#include "singa/core/error.h"
+
+namespace singa {
+namespace {
+
+/// Workspace of one execution, from the device's allocator.
+class Workspace {
+ public:
+  Workspace(Device& device, size_t bytes)
+      : device_(device), bytes_(bytes), data_(bytes ? device.Allocate(bytes) : nullptr) {}
+  ~Workspace() {
+    if (data_) device_.Free(data_, bytes_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Device& device_;
+  size_t bytes_;
+  void* data_;
+};
+
+}  // namespace
+
+Device::Device(DeviceKind kind, int id, std::string name) : kind_(kind), id_(id), name_(std::move(name)) {}
+
+void Device::CheckOpen(const char* op) const {
+  if (closed_) throw Unavailable(detail::Message(op, "device ", name_, " was closed; its tensors are gone"));
+}
+
+void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
+                  std::span<const Tensor> outputs, const Scalars& scalars) {
+  CheckOpen(op);
+  Workspace workspace(*this, plan->workspace_bytes());
+  for (const Tensor& output : outputs)
+    if (!output.empty()) output.block()->Touch();
+  plan->Run(Execution{*this, inputs, outputs, scalars, workspace.data()});
+}
+
+void Device::Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,
+                  const std::vector<BlockPtr>& writes, const char* op) {
+  CheckOpen(op);
+  BlockPointers pointers;
+  for (const BlockPtr& block : reads) {
+    Check(block != nullptr, op, "a block to read is null");
+    block->MakePlain();
+    pointers.reads.push_back(block->data());
+  }
+  for (const BlockPtr& block : writes) {
+    Check(block != nullptr, op, "a block to write is null");
+    block->MakePlain();
+    block->Touch();
+    pointers.writes.push_back(block->data());
+  }
+  fn(pointers);
+}
+
+void Device::SetRandSeed(uint64_t seed) {
+  std::lock_guard<std::mutex> lock(random_mutex_);
+  seed_ = seed;
+  position_ = 0;
+}
+
+void Device::TakeRandom(uint64_t count, Scalars* scalars) {
+  std::lock_guard<std::mutex> lock(random_mutex_);
+  scalars->seed = seed_;
+  scalars->offset = position_;
+  position_ += count;
+}
+
+std::vector<uint64_t> Device::random_state() const {
+  std::lock_guard<std::mutex> lock(random_mutex_);
+  return {seed_, position_};
+}
+
+void Device::set_random_state(const std::vector<uint64_t>& state) {
+  Check(state.size() == 2, "random_state", "a state has two numbers, got ", state.size());
+  std::lock_guard<std::mutex> lock(random_mutex_);
+  seed_ = state[0];
+  position_ = state[1];
+}
+
+void Device::RunGraph(bool) {}
+
+void Device::Close() {
+  Check(this != DefaultDevice().get(), "close", "the default device cannot be closed");
+  if (closed_.exchange(true)) return;
+  ReleaseAll();
+}
+
+}  // namespace singa

@@ -1,0 +1,45 @@
+#include "singa/core/stats.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+#include "core/counted_reorder.h"
+#include "singa/core/opcheck.h"
+
+namespace singa {
+namespace {
+
+std::atomic<uint64_t> g_count{0};
+std::atomic<uint64_t> g_bytes{0};
+std::atomic<bool> g_record{false};
+std::mutex g_mutex;
+std::vector<ReorderRecord> g_records;  // guarded by g_mutex
+
+}  // namespace
+
+void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to, const Shape& shape,
+                    DType dtype, const void* source, void* destination, const char* reason) {
+  using Clock = std::chrono::steady_clock;
+  const uint64_t bytes = static_cast<uint64_t>(shape.Count()) * SizeOf(dtype);
+  g_count.fetch_add(1, std::memory_order_relaxed);
+  g_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  const bool record = g_record.load(std::memory_order_relaxed);
+  const auto start = record ? Clock::now() : Clock::time_point();
+  Reorder(device, from, to, shape, dtype, source, destination);
+  if (!record) return;
+  const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
+  std::lock_guard<std::mutex> lock(g_mutex);
+  g_records.push_back({CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed.count(), reason});
+}
+
+ReorderStats GetReorderStats() { return {g_count.load(), g_bytes.load()}; }
+
+void RecordReorders(bool enable) { g_record.store(enable); }
+
+std::vector<ReorderRecord> TakeReorders() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return std::exchange(g_records, {});
+}
+
+}  // namespace singa

@@ -1,0 +1,334 @@
+#include "singa/core/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ostream>
+
+#include "core/copy.h"
+#include "core/counted_reorder.h"
+#include "singa/core/device.h"
+
+namespace singa {
+namespace {
+
+const LayoutPtr kPlain;
+
+void CheckNotEmpty(const char* op, const Tensor& t) { Check(!t.empty(), op, "the tensor is empty"); }
+
+/// The block, row-major from now on: what a view or a write through one needs.
+const BlockPtr& PlainBlock(const char* op, const Tensor& t) {
+  CheckNotEmpty(op, t);
+  t.block()->MakePlain();
+  return t.block();
+}
+
+/// Strides that show `shape` in the memory of (old_shape, old_strides), if there are any.
+bool ViewStrides(const Shape& old_shape, const Strides& old_strides, const Shape& shape, Strides* result) {
+  // Groups of old axes and of new axes with equal products are matched from the left; within a group the old axes have
+  // to be dense among themselves.
+  *result = Shape::Filled(shape.rank(), 1);
+  int i = 0, j = 0;
+  while (i < old_shape.rank() || j < shape.rank()) {
+    int64_t old_count = 1, new_count = 1;
+    const int i0 = i, j0 = j;
+    if (i < old_shape.rank()) old_count = old_shape[i++];
+    if (j < shape.rank()) new_count = shape[j++];
+    while (old_count != new_count) {
+      if (old_count < new_count) {
+        if (i == old_shape.rank()) return false;
+        old_count *= old_shape[i++];
+      } else {
+        if (j == shape.rank()) return false;
+        new_count *= shape[j++];
+      }
+    }
+    int64_t stride = 1;
+    int64_t dense = -1;  // what the next outer axis' stride has to be
+    for (int k = i - 1; k >= i0; --k) {
+      if (old_shape[k] == 1) continue;
+      if (dense < 0) {
+        stride = old_strides[k];
+      } else if (old_strides[k] != dense) {
+        return false;
+      }
+      dense = old_strides[k] * old_shape[k];
+    }
+    for (int k = j - 1; k >= j0; --k) {
+      (*result)[k] = stride;
+      stride *= shape[k];
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor::Tensor(const Shape& shape, DevicePtr device, DataType dtype)
+    : shape_(shape), strides_(ContiguousStrides(shape)), dtype_(dtype) {
+  CheckShape("tensor", shape, SizeOf(dtype));
+  if (!device) device = DefaultDevice();
+  block_ = std::make_shared<Block>(std::move(device), static_cast<size_t>(shape.Count()) * SizeOf(dtype));
+}
+
+Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
+    : shape_(layout->shape()), strides_(ContiguousStrides(shape_)), dtype_(layout->dtype()) {
+  block_ = std::make_shared<Block>(std::move(device), layout->bytes());
+  block_->set_layout(layout);
+}
+
+Tensor::Tensor(BlockPtr block, const Shape& shape, const Strides& strides, int64_t offset, DataType dtype)
+    : block_(std::move(block)), shape_(shape), strides_(strides), offset_(offset), dtype_(dtype) {
+  Check(block_ != nullptr, "tensor", "a view needs a block");
+  Check(shape.rank() == strides.rank(), "tensor", "shape ", shape, " and strides ", strides, " differ in rank");
+  int64_t low = offset, high = offset;
+  bool any = true;
+  for (int i = 0; i < shape.rank(); ++i) {
+    any &= shape[i] > 0;
+    (strides[i] < 0 ? low : high) += (shape[i] - 1) * strides[i];
+  }
+  Check(!any || (low >= 0 && (high + 1) * static_cast<int64_t>(SizeOf(dtype)) <= static_cast<int64_t>(block_->size())),
+        "tensor", "a view of shape ", shape, ", strides ", strides, ", offset ", offset,
+        " leaves its block of ", block_->size(), " bytes");
+}
+
+int64_t Tensor::shape(int axis) const { return shape_[NormalizeAxis("shape", axis, shape_.rank())]; }
+
+const LayoutPtr& Tensor::layout() const { return block_ ? block_->layout() : kPlain; }
+
+bool Tensor::is_contiguous() const { return block_ && !layout() && IsContiguous(shape_, strides_); }
+
+Tensor Tensor::Transpose(const std::vector<int64_t>& axes) const {
+  const BlockPtr& block = PlainBlock("transpose", *this);
+  std::vector<int64_t> order = axes;
+  if (order.empty())
+    for (int i = rank() - 1; i >= 0; --i) order.push_back(i);
+  Check(static_cast<int>(order.size()) == rank(), "transpose", order.size(), " axes for shape ", shape_);
+  Shape shape = shape_;
+  Strides strides = strides_;
+  unsigned seen = 0;
+  for (int i = 0; i < rank(); ++i) {
+    const int axis = NormalizeAxis("transpose", order[i], rank());
+    Check(!(seen >> axis & 1u), "transpose", "axis ", axis, " appears twice for shape ", shape_);
+    seen |= 1u << axis;
+    shape[i] = shape_[axis];
+    strides[i] = strides_[axis];
+  }
+  return Tensor(block, shape, strides, offset_, dtype_);
+}
+
+Tensor Tensor::Broadcast(const Shape& shape) const {
+  if (!empty() && shape == shape_) return *this;
+  const BlockPtr& block = PlainBlock("broadcast", *this);
+  CheckShape("broadcast", shape, SizeOf(dtype_));
+  const int extra = shape.rank() - rank();
+  Check(extra >= 0, "broadcast", "shape ", shape_, " does not broadcast to ", shape);
+  Strides strides = Shape::Filled(shape.rank(), 0);
+  for (int i = 0; i < rank(); ++i) {
+    Check(shape_[i] == shape[i + extra] || shape_[i] == 1, "broadcast", "shape ", shape_,
+          " does not broadcast to ", shape);
+    strides[i + extra] = shape_[i] == 1 ? 0 : strides_[i];
+  }
+  return Tensor(block, shape, strides, offset_, dtype_);
+}
+
+Tensor Tensor::SliceAxis(int64_t axis, int64_t start, int64_t stop, int64_t step) const {
+  const BlockPtr& block = PlainBlock("slice", *this);
+  const int a = NormalizeAxis("slice", axis, rank());
+  Check(step != 0, "slice", "step is zero");
+  Check(step != INT64_MIN, "slice", "step ", step, " is out of range");
+  const int64_t n = shape_[a];
+  // Python's slice.indices().
+  const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? n - 1 : n;
+  if (start < 0) start = start < -n ? -1 - n : start;
+  if (stop < 0) stop = stop < -n ? -1 - n : stop;
+  start = start < 0 ? std::max(start + n, low) : std::min(start, high);
+  stop = stop < 0 ? std::max(stop + n, low) : std::min(stop, high);
+  const int64_t length = step > 0 ? (stop > start ? (stop - start - 1) / step + 1 : 0)
+                                  : (start > stop ? (start - stop - 1) / -step + 1 : 0);
+  Shape shape = shape_;
+  Strides strides = strides_;
+  shape[a] = length;
+  strides[a] = length > 1 ? strides_[a] * step : strides_[a];
+  return Tensor(block, shape, strides, length > 0 ? offset_ + start * strides_[a] : offset_, dtype_);
+}
+
+Tensor Tensor::Squeeze(const std::vector<int64_t>& axes) const {
+  const BlockPtr& block = PlainBlock("squeeze", *this);
+  unsigned drop = 0;
+  for (int64_t axis : axes) {
+    const int a = NormalizeAxis("squeeze", axis, rank());
+    Check(shape_[a] == 1, "squeeze", "axis ", axis, " of shape ", shape_, " is not of length 1");
+    drop |= 1u << a;
+  }
+  Shape shape;
+  Strides strides;
+  for (int i = 0; i < rank(); ++i) {
+    if (axes.empty() ? shape_[i] == 1 : (drop >> i & 1u)) continue;
+    shape.push_back(shape_[i]);
+    strides.push_back(strides_[i]);
+  }
+  return Tensor(block, shape, strides, offset_, dtype_);
+}
+
+Tensor Tensor::Unsqueeze(const std::vector<int64_t>& axes) const {
+  const BlockPtr& block = PlainBlock("unsqueeze", *this);
+  const int rank = this->rank() + static_cast<int>(axes.size());
+  Check(rank <= kMaxRank, "unsqueeze", "more than ", kMaxRank, " dimensions");
+  unsigned added = 0;
+  for (int64_t axis : axes) {
+    const int a = NormalizeAxis("unsqueeze", axis, rank);
+    Check(!(added >> a & 1u), "unsqueeze", "axis ", axis, " appears twice");
+    added |= 1u << a;
+  }
+  Shape shape;
+  Strides strides;
+  for (int i = 0, old = 0; i < rank; ++i) {
+    const bool fresh = added >> i & 1u;
+    shape.push_back(fresh ? 1 : shape_[old]);
+    strides.push_back(fresh ? 1 : strides_[old]);
+    if (!fresh) ++old;
+  }
+  return Tensor(block, shape, strides, offset_, dtype_);
+}
+
+Tensor Tensor::Reshape(const Shape& shape) const {
+  CheckNotEmpty("reshape", *this);
+  Shape wanted = shape;
+  int unknown = -1;
+  int64_t known = 1;
+  for (int i = 0; i < wanted.rank(); ++i) {
+    if (wanted[i] == -1) {
+      Check(unknown < 0, "reshape", "more than one -1 in ", shape);
+      unknown = i;
+    } else {
+      Check(wanted[i] >= 0, "reshape", "negative dimension in ", shape);
+      Check(!__builtin_mul_overflow(known, wanted[i], &known), "reshape", "shape ", shape, " has too many elements");
+    }
+  }
+  if (unknown >= 0) {
+    Check(known > 0 && size() % known == 0, "reshape", "shape ", shape_, " does not fit into ", shape);
+    wanted[unknown] = size() / known;
+  }
+  Check(wanted.Count() == size(), "reshape", "shape ", shape_, " (", size(), " elements) does not fit into ", shape);
+  if (wanted == shape_) return *this;
+  const BlockPtr& block = PlainBlock("reshape", *this);
+  Strides strides;
+  if (size() == 0) return Tensor(block, wanted, ContiguousStrides(wanted), offset_, dtype_);
+  if (ViewStrides(shape_, strides_, wanted, &strides)) return Tensor(block, wanted, strides, offset_, dtype_);
+  const Tensor dense = Clone();
+  return Tensor(dense.block(), wanted, ContiguousStrides(wanted), 0, dtype_);
+}
+
+Tensor Tensor::Clone() const {
+  CheckNotEmpty("clone", *this);
+  Tensor copy(shape_, device(), dtype_);
+  copy.CopyFrom(*this);
+  return copy;
+}
+
+Tensor Tensor::Contiguous() const { return empty() || is_contiguous() ? *this : Clone(); }
+
+Tensor Tensor::AsType(DataType dtype) const {
+  SizeOf(dtype);  // refuses unknown types
+  if (empty() || dtype == dtype_) return *this;
+  Tensor converted(shape_, device(), dtype);
+  converted.CopyFrom(*this);
+  return converted;
+}
+
+Tensor Tensor::ToDevice(DevicePtr device) const {
+  Check(device != nullptr, "to_device", "no device given");
+  if (empty() || device == this->device()) return *this;
+  Tensor moved(shape_, device, dtype_);
+  moved.CopyFrom(*this);
+  return moved;
+}
+
+Tensor Tensor::Plain() const { return ToLayout(nullptr); }
+
+Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
+  CheckNotEmpty("to_layout", *this);
+  if (SameLayout(layout(), wanted)) return *this;
+  if (wanted)
+    Check(wanted->shape() == shape_ && wanted->dtype() == dtype_, "to_layout", "layout ", wanted->ToString(), " of ",
+          wanted->shape(), " ", DTypeName(wanted->dtype()), " does not fit ", *this);
+  // A strided view has to be made dense before it can be packed.
+  const Tensor source = layout() ? *this : Contiguous();
+  Tensor result = wanted ? Tensor(device(), wanted) : Tensor(shape_, device(), dtype_);
+  CountedReorder(device(), source.layout(), wanted, shape_, dtype_, source.raw_data(), result.raw_data(),
+                 wanted ? "an operation wants it so" : "an operation wants it plain");
+  return result;
+}
+
+void Tensor::Fill(double value) {
+  CheckNotEmpty("fill", *this);
+  if (layout() && value == 0) {  // zero is zero in every layout
+    std::memset(raw_data(), 0, block_->size());
+  } else {
+    block_->MakePlain();
+    StridedFill(*this, value);
+  }
+  block_->Touch();
+}
+
+void Tensor::CopyFrom(const Tensor& source) {
+  CheckNotEmpty("copy", *this);
+  CheckNotEmpty("copy", source);
+  if (layout() && source.shape_ == shape_ && source.dtype_ == dtype_ && SameLayout(layout(), source.layout())) {
+    std::memcpy(raw_data(), source.raw_data(), block_->size());
+    block_->Touch();
+    return;
+  }
+  block_->MakePlain();
+  const Tensor plain = source.Plain();
+  if (plain.shape_ == shape_) {
+    StridedCopy(plain, *this);
+  } else {
+    Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ", shape_);
+    StridedCopy(plain.Broadcast(shape_), *this);
+  }
+  block_->Touch();
+}
+
+void Tensor::CopyFromHost(const void* data, size_t bytes, size_t byte_offset) {
+  CheckNotEmpty("copy_from_host", *this);
+  block_->MakePlain();
+  Check(is_contiguous(), "copy_from_host", "the tensor is not contiguous: strides ", strides_);
+  Check(byte_offset <= static_cast<size_t>(this->bytes()) && bytes <= static_cast<size_t>(this->bytes()) - byte_offset,
+        "copy_from_host", bytes, " bytes at ", byte_offset, " do not fit ", *this);
+  device()->CopyFromHost(static_cast<char*>(raw_data()) + byte_offset, data, bytes);
+  block_->Touch();
+}
+
+void Tensor::CopyToHost(void* data, size_t bytes) const {
+  CheckNotEmpty("copy_to_host", *this);
+  Check(bytes == static_cast<size_t>(this->bytes()), "copy_to_host", bytes, " bytes for ", *this);
+  const Tensor source = Plain().Contiguous();
+  device()->CopyToHost(data, source.raw_data(), bytes);
+}
+
+double Tensor::Item() const {
+  Check(size() == 1, "item", "needs one element, got ", *this);
+  double value = 0;
+  Reshape({}).AsType(kFloat64).CopyToHost(&value, sizeof(value));
+  return value;
+}
+
+std::string Tensor::ToString() const {
+  if (empty()) return "empty tensor";
+  std::string text = shape_.ToString() + " " + DTypeName(dtype_) + " on " + device()->name();
+  if (layout()) text += " in " + layout()->ToString();
+  return text;
+}
+
+Tensor EmptyLike(const Tensor& t) { return Tensor(t.shape(), t.device(), t.data_type()); }
+
+Tensor Full(const Shape& shape, double value, DevicePtr device, DataType dtype) {
+  Tensor t(shape, std::move(device), dtype);
+  t.Fill(value);
+  return t;
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.ToString(); }
+
+}  // namespace singa

@@ -1,0 +1,208 @@
+#include "model/operation/plan_cache.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "model/operation/kernel.h"
+#include "singa/core/error.h"
+
+namespace singa {
+namespace {
+
+constexpr uint64_t kDefaultBytes = uint64_t{256} << 20;
+constexpr uint64_t kDefaultEntries = 4096;
+
+class PlanCache {
+ public:
+  static PlanCache& Get() {
+    static PlanCache& cache = *new PlanCache;  // plans may be asked for until the process ends
+    return cache;
+  }
+
+  PlanPtr FindOrMake(const OpSignature& signature, PlanPtr (*make)(const void*), const void* context) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      auto it = map_.find(signature);
+      if (it == map_.end()) break;
+      Entry& entry = *it->second;
+      if (entry.plan) {
+        entries_.splice(entries_.begin(), entries_, it->second);
+        ++hits_;
+        ++CountersOf(signature.op()).hits;
+        return entry.plan;
+      }
+      built_.wait(lock);  // another thread is making it; look again, it may have failed
+    }
+    ++misses_;
+    Counters& counters = CountersOf(signature.op());
+    ++counters.misses;
+    entries_.push_front({signature, nullptr, 0});
+    const auto position = entries_.begin();
+    map_.emplace(signature, position);
+    lock.unlock();
+    PlanPtr plan;
+    try {
+      plan = make(context);
+    } catch (...) {
+      lock.lock();
+      map_.erase(signature);
+      entries_.erase(position);
+      built_.notify_all();
+      throw;
+    }
+    lock.lock();
+    position->plan = plan;
+    position->bytes = plan->bytes() + sizeof(Entry) + sizeof(OpSignature) + 64;
+    bytes_ += position->bytes;
+    built_.notify_all();
+    Trim(&*position);
+    return plan;
+  }
+
+  PlanCacheStats stats() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    PlanCacheStats stats{hits_, misses_, evictions_, map_.size(), bytes_, max_entries_, max_bytes_, {}};
+    std::map<std::string, Counters> merged;  // one name may come from several literals
+    for (const auto& [op, counters] : counters_) {
+      merged[op].hits += counters.hits;
+      merged[op].misses += counters.misses;
+    }
+    for (const auto& [op, counters] : merged) stats.by_op.push_back({op, counters.hits, counters.misses});
+    return stats;
+  }
+
+  void SetLimit(uint64_t bytes, uint64_t entries) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes) max_bytes_ = bytes;
+    if (entries) max_entries_ = entries;
+    Trim(nullptr);
+  }
+
+  void Clear() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = entries_.begin(); it != entries_.end();) it = it->plan ? Erase(it) : std::next(it);
+    hits_ = misses_ = evictions_ = 0;
+    counters_.clear();
+    warned_ = false;
+  }
+
+ private:
+  struct Entry {
+    OpSignature signature;
+    PlanPtr plan;  // null while it is being made
+    uint64_t bytes;
+  };
+  struct Counters {
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+  };
+  using Entries = std::list<Entry>;
+
+  Counters& CountersOf(const char* op) { return counters_[op]; }
+
+  Entries::iterator Erase(Entries::iterator it) {
+    bytes_ -= it->bytes;
+    map_.erase(it->signature);
+    return entries_.erase(it);
+  }
+
+  /// Evicts from the old end until the limits hold; `keep` was made just now and stays.
+  void Trim(const Entry* keep) {
+    for (auto it = entries_.end(); it != entries_.begin() && (bytes_ > max_bytes_ || map_.size() > max_entries_);) {
+      --it;
+      if (!it->plan || &*it == keep) continue;
+      ++evictions_;
+      if (keep && !warned_ && evictions_ > 64 && evictions_ > hits_) Warn(*keep, *it);
+      it = Erase(it);
+    }
+  }
+
+  void Warn(const Entry& made, const Entry& evicted) {
+    warned_ = true;
+    const Entry* other = &evicted;
+    for (const Entry& entry : entries_)
+      if (&entry != &made && std::strcmp(entry.signature.op(), made.signature.op()) == 0) {
+        other = &entry;
+        break;
+      }
+    std::fprintf(stderr,
+                 "singa: the plan cache makes more plans than it finds (%llu hits, %llu misses, limit %llu entries or "
+                 "%llu MiB); '%s' of %s keeps changing. Pad or bucket that dimension, or raise "
+                 "singa.plan_cache.set_limit().\n",
+                 static_cast<unsigned long long>(hits_), static_cast<unsigned long long>(misses_),
+                 static_cast<unsigned long long>(max_entries_), static_cast<unsigned long long>(max_bytes_ >> 20),
+                 made.signature.FirstDifference(other->signature), made.signature.op());
+  }
+
+  std::mutex mutex_;
+  std::condition_variable built_;
+  Entries entries_;  // most recently used first
+  std::unordered_map<OpSignature, Entries::iterator, OpSignatureHash> map_;
+  std::unordered_map<const char*, Counters> counters_;
+  uint64_t hits_ = 0, misses_ = 0, evictions_ = 0, bytes_ = 0;
+  uint64_t max_bytes_ = kDefaultBytes, max_entries_ = kDefaultEntries;
+  bool warned_ = false;
+};
+
+std::atomic<bool>& CacheEnabled() {
+  static std::atomic<bool> enabled = [] {
+    const char* text = std::getenv("SINGA_PLAN_CACHE");
+    return !(text && std::strcmp(text, "0") == 0);
+  }();
+  return enabled;
+}
+
+constexpr const char* kPreferenceNames[] = {"fastest", "limited_workspace", "no_workspace", "autotune", "reference"};
+
+std::atomic<int>& DefaultPreference() {
+  static std::atomic<int> preference = [] {
+    const char* text = std::getenv("SINGA_PREFER");
+    if (!text || !*text) return static_cast<int>(Preference::kFastest);
+    return static_cast<int>(ParsePreference(text));
+  }();
+  return preference;
+}
+
+void RegisterBackendsOnce() {
+  static const bool registered = (backend::RegisterAll(), true);
+  (void)registered;
+}
+
+}  // namespace
+
+PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*), const void* context) {
+  RegisterBackendsOnce();
+  if (!PlanCacheEnabled()) return make(context);
+  return PlanCache::Get().FindOrMake(signature, make, context);
+}
+
+PlanCacheStats GetPlanCacheStats() { return PlanCache::Get().stats(); }
+void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) { PlanCache::Get().SetLimit(bytes, entries); }
+void ClearPlanCache() { PlanCache::Get().Clear(); }
+void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
+bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }
+
+void SetPreference(Preference preference) { DefaultPreference().store(static_cast<int>(preference)); }
+Preference GetPreference() { return static_cast<Preference>(DefaultPreference().load(std::memory_order_relaxed)); }
+
+Preference ParsePreference(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(std::size(kPreferenceNames)); ++i)
+    if (name == kPreferenceNames[i]) return static_cast<Preference>(i);
+  throw std::invalid_argument(detail::Message(
+      "prefer", "'", name, "' is none of fastest, limited_workspace, no_workspace, autotune, reference"));
+}
+
+const char* PreferenceName(Preference preference) {
+  const int i = static_cast<int>(preference);
+  Check(i >= 0 && i < static_cast<int>(std::size(kPreferenceNames)), "prefer", "there is no preference number ", i);
+  return kPreferenceNames[i];
+}
+
+}  // namespace singa

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/venv.sh .venv build run
+scripts/venv.sh .venv build run dev
 echo "== building the wheel"
 rm -rf dist
 mkdir -p build
@@ -18,6 +18,7 @@ wheel=$(echo dist/singa-*.whl)
 
 echo "== checking $wheel"
 .venv/bin/python scripts/check_wheel.py "$wheel"
+.venv/bin/abi3audit --strict --summary "$wheel"
 
 echo "== trying it in a fresh environment"
 try=$(mktemp -d)

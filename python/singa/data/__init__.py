@@ -1,0 +1,1 @@
+"""Images for training: readers, generators, augmentation and a loader."""

@@ -1,0 +1,76 @@
+"""A set of labelled images in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled images: what every reader and generator of this package returns.
+
+    images   uint8 (N, C, H, W), 0 … 255
+    labels   int32 (N,), each in 0 … len(classes) - 1
+    classes  the classes' names
+    name     what it is, for a log: "cifar10 train (4000 of 50000)"
+
+    Raises TypeError or ValueError if the arrays do not fit together.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int32]
+    classes: tuple[str, ...]
+    name: str = "images"
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.labels.dtype != np.int32:
+            raise TypeError(
+                f"[{self.name}] expected uint8 images and int32 labels, "
+                f"got {self.images.dtype} and {self.labels.dtype}"
+            )
+        if self.images.ndim != 4 or self.labels.shape != self.images.shape[:1]:
+            raise ValueError(
+                f"[{self.name}] expected images (N, C, H, W) and labels (N,), "
+                f"got {self.images.shape} and {self.labels.shape}"
+            )
+        check_labels(self.labels, len(self.classes), f"[{self.name}]")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def head(self, count: int) -> ImageSet:
+        """The first `count` images (all, if there are fewer), without copying."""
+        if count < 0:
+            raise ValueError(f"[{self.name}] head: count must not be negative, got {count}")
+        return ImageSet(self.images[:count], self.labels[:count], self.classes, self.name)
+
+    def mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each channel, pixels in units of 0 … 1.
+
+        Raises ValueError for an empty set.
+        """
+        if not len(self):
+            raise ValueError(f"[{self.name}] mean_std: the set is empty")
+        means, deviations = [], []
+        levels = np.arange(256) / 255.0
+        for channel in range(self.images.shape[1]):
+            # Over the histogram: exact, and no float copy of the whole set.
+            share = np.bincount(self.images[:, channel].ravel(), minlength=256)
+            share = share / share.sum()
+            mean = float(share @ levels)
+            means.append(mean)
+            deviations.append(float(np.sqrt(share @ (levels - mean) ** 2)))
+        return tuple(means), tuple(deviations)
+
+
+def check_labels(labels: NDArray[np.integer], classes: int, what: str) -> None:
+    """Raises ValueError, beginning with `what`, for the first label outside 0 … classes - 1."""
+    bad = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(bad):
+        raise ValueError(
+            f"{what}: label {labels[bad[0]]} of record {bad[0]} is out of range: "
+            f"expected 0 to {classes - 1}"
+        )

@@ -41,8 +41,11 @@ void Block::MakePlain() {
 
 void Block::MakeLayout(const LayoutPtr& layout) {
   if (SameLayout(layout_, layout)) return;
+  Check(pins_.load() == 0, "to_layout", "the tensor's memory is shared with NumPy or DLPack and has to stay plain");
   const Shape shape = layout_ ? layout_->shape() : layout->shape();
   const DType dtype = layout_ ? layout_->dtype() : layout->dtype();
+  Check(layout_ || size_ == static_cast<size_t>(shape.Count()) * SizeOf(dtype), "to_layout",
+        "the memory holds more than the one tensor of ", shape);
   const size_t bytes = layout ? layout->bytes() : shape.Count() * SizeOf(dtype);
   void* moved = device_->Allocate(bytes);
   try {
@@ -55,6 +58,17 @@ void Block::MakeLayout(const LayoutPtr& layout) {
   data_ = moved;
   size_ = bytes;
   layout_ = layout;
+}
+
+void Block::Pin() {
+  MakePlain();
+  ++pins_;
+  device_->CountExport(1);
+}
+
+void Block::Unpin() noexcept {
+  --pins_;
+  device_->CountExport(-1);
 }
 
 }  // namespace singa

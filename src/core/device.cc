@@ -87,6 +87,7 @@ void Device::RunGraph(bool) {}
 
 void Device::Close() {
   Check(this != DefaultDevice().get(), "close", "the default device cannot be closed");
+  Check(exports_ == 0, "close", "NumPy or DLPack still hold memory of ", name_);
   if (closed_.exchange(true)) return;
   ReleaseAll();
 }

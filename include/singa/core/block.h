@@ -39,8 +39,13 @@ class SINGA_API Block {
   /// Reorders an opaque block to row-major for all its tensors, and counts that. No-op when plain.
   /// Not safe against threads that read the block at the same time.
   void MakePlain();
-  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory.
+  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory; raises
+  /// std::invalid_argument when it is pinned or not the size of one whole tensor.
   void MakeLayout(const LayoutPtr& layout);
+
+  /// While pinned (its address was given away: NumPy, DLPack) the block stays where it is and plain.
+  void Pin();
+  void Unpin() noexcept;
 
   /// Counts writes; a tape compares it to find tensors that were changed after they were saved.
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -54,6 +59,7 @@ class SINGA_API Block {
   size_t size_ = 0;
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};
+  std::atomic<int> pins_{0};
   std::function<void()> release_;
 };
 using BlockPtr = std::shared_ptr<Block>;

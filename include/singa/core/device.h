@@ -100,6 +100,8 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   /// Unavailable.
   void Close();
   bool closed() const { return closed_; }
+  /// Blocks whose address somebody else holds; the device cannot be closed meanwhile.
+  void CountExport(int change) noexcept { exports_ += change; }
   /// Raises Unavailable naming `op` when closed.
   void CheckOpen(const char* op) const;
 
@@ -112,6 +114,7 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   int id_;
   std::string name_;
   std::atomic<bool> closed_{false};
+  std::atomic<int> exports_{0};
   std::atomic<bool> graph_enabled_{false};
   int verbosity_ = 0;
   int skip_iteration_ = 0;

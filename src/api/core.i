@@ -1,0 +1,85 @@
+// The core: types, tensors, devices, statistics.
+
+// Too short to be worth giving the interpreter away for.
+%feature("nothread") singa::Tensor::Tensor;
+%feature("nothread") singa::Tensor::empty;
+%feature("nothread") singa::Tensor::shape;
+%feature("nothread") singa::Tensor::strides;
+%feature("nothread") singa::Tensor::data_type;
+%feature("nothread") singa::Tensor::rank;
+%feature("nothread") singa::Tensor::size;
+%feature("nothread") singa::Tensor::bytes;
+%feature("nothread") singa::Tensor::version;
+%feature("nothread") singa::Tensor::device;
+%feature("nothread") singa::Tensor::is_blocked;
+%feature("nothread") singa::Tensor::is_contiguous;
+%feature("nothread") singa::Tensor::Size;
+%feature("nothread") singa::Device::graph_enabled;
+%feature("nothread") singa::NumThreads;
+%feature("nothread") singa::SetCurrentLayer;
+%feature("nothread") singa::CurrentLayer;
+
+// Types that only C++ sees.
+%ignore singa::Tensor::Tensor(DevicePtr, const LayoutPtr&);
+%ignore singa::Tensor::Tensor(BlockPtr, const Shape&, const Strides&, int64_t, DataType);
+%ignore singa::Tensor::block;
+%ignore singa::Tensor::layout;
+%ignore singa::Tensor::ToLayout;
+%ignore singa::Tensor::raw_data;
+%ignore singa::Tensor::CopyFromHost;
+%ignore singa::Tensor::CopyToHost;
+%ignore singa::Tensor::Contiguous;
+%ignore singa::Device::Allocate;
+%ignore singa::Device::Free;
+%ignore singa::Device::CopyFromHost;
+%ignore singa::Device::CopyToHost;
+%ignore singa::Device::Exec;
+%ignore singa::Device::TakeRandom;
+%ignore singa::Device::CheckOpen;
+%ignore singa::Node;
+%ignore singa::BlockPointers;
+%ignore singa::OpcheckMismatch;
+
+namespace singa {
+class Shape;
+using Strides = Shape;
+using DevicePtr = std::shared_ptr<Device>;
+}
+
+%apply const singa::Shape& { const singa::Strides& };
+
+%include "singa/core/export.h"
+%include "singa/core/dtype.h"
+%include "singa/core/threads.h"
+%include "singa/core/tensor.h"
+%include "singa/core/device.h"
+%template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
+%template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
+%template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
+%include "singa/core/stats.h"
+%include "singa/core/plan_cache.h"
+%include "singa/core/opcheck.h"
+
+%extend singa::Tensor {
+  // The names that scripts written for Apache SINGA call.
+  int64_t Size() const { return $self->size(); }
+  int64_t MemSize() const { return $self->bytes(); }
+  int nDim() const { return $self->rank(); }
+  bool initailized() const { return !$self->empty(); }
+  bool transpose() const { return !$self->is_contiguous(); }
+  /// A copy in row-major order, or the tensor itself where it is that already.
+  singa::Tensor Contiguous() const { return $self->Contiguous(); }
+  singa::Tensor ToType(singa::DataType dtype) const { return $self->AsType(dtype); }
+  singa::Tensor ToHost() const { return $self->ToDevice(singa::DefaultDevice()); }
+  void SetFloatValue(double value) { $self->Fill(value); }
+  void SetIntValue(int value) { $self->Fill(value); }
+  void CopyData(const singa::Tensor& source) { $self->CopyFrom(source); }
+  /// Name of the physical layout: "plain", "nChw16c" ...
+  std::string layout_name() const { return singa::LayoutName($self->layout()); }
+  /// Reorders the block in place to row-major, for all its views.
+  void MakePlain() { if (!$self->empty()) $self->block()->MakePlain(); }
+  /// True when both are views of one block.
+  bool SharesMemory(const singa::Tensor& other) const {
+    return !$self->empty() && $self->block() == other.block();
+  }
+}

@@ -1,0 +1,27 @@
+// Tensors in and out without a copy: the buffer protocol, __array_interface__ and DLPack.
+
+%{
+#include "exchange.h"
+%}
+
+// These touch Python objects, so they keep the interpreter.
+%feature("nothread") singa::python::FromBuffer;
+%feature("nothread") singa::python::FromDlpack;
+%feature("nothread") singa::python::Exporter;
+%feature("nothread") singa::python::CopyToBuffer;
+
+%typemap(in) PyObject* { $1 = $input; }
+%typemap(out) PyObject* { $result = $1; if (!$result) SWIG_fail; }
+
+%rename(from_buffer) singa::python::FromBuffer;
+%rename(from_dlpack) singa::python::FromDlpack;
+
+%include "exchange.h"
+
+%extend singa::python::Exporter {
+  %pythoncode %{
+    @property
+    def __array_interface__(self):
+        return self.array_interface()
+  %}
+}

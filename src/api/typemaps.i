@@ -1,0 +1,95 @@
+// Shape ↔ tuple; vectors of numbers and tensors ↔ sequences; an empty Tensor ↔ None.
+
+%include <stdint.i>
+%include <std_string.i>
+%include <std_shared_ptr.i>
+
+%shared_ptr(singa::Device)
+
+// --- integers: also NumPy's, by __index__.
+%typemap(in) singa::Shape, std::vector<int64_t> {
+  if (!singa::python::ToIntegers($input, "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in) const singa::Shape& (singa::Shape temp), const std::vector<int64_t>& (std::vector<int64_t> temp) {
+  if (!singa::python::ToIntegers($input, "$1_name", &temp)) SWIG_fail;
+  $1 = &temp;
+}
+%typemap(typecheck, precedence=SWIG_TYPECHECK_INT64_ARRAY) singa::Shape, const singa::Shape&,
+                                                           std::vector<int64_t>, const std::vector<int64_t>& {
+  $1 = PyTuple_Check($input) || PyList_Check($input);
+}
+%typemap(out) singa::Shape, std::vector<int64_t>, std::vector<uint64_t> {
+  $result = singa::python::ToTuple($1.begin(), $1.end());
+}
+%typemap(out) const singa::Shape& {
+  $result = singa::python::ToTuple($1->begin(), $1->end());
+}
+%typemap(memberin) singa::Shape { $1 = $input; }
+
+%typemap(in) const std::vector<uint64_t>& (std::vector<uint64_t> temp) {
+  if (!singa::python::ToIntegers($input, "$1_name", &temp)) SWIG_fail;
+  $1 = &temp;
+}
+%typemap(in) const std::vector<double>& (std::vector<double> temp) {
+  if (!singa::python::ToDoubles($input, "$1_name", &temp)) SWIG_fail;
+  $1 = &temp;
+}
+%typemap(in) int64_t {
+  if (!singa::python::ToInteger($input, "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in) const std::vector<std::string>& (std::vector<std::string> temp) {
+  if (!singa::python::ToStrings($input, "$1_name", &temp)) SWIG_fail;
+  $1 = &temp;
+}
+
+// --- tensors
+%typemap(in) const singa::Tensor& (void* pointer = nullptr) {
+  if ($input == Py_None) {
+    $1 = const_cast<singa::Tensor*>(&singa::python::EmptyTensor());
+  } else {
+    if (!SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Tensor*), 0)) || !pointer) {
+      singa::python::SetTypeError("$symname", "$1_name", "a Tensor", $input);
+      SWIG_fail;
+    }
+    $1 = static_cast<singa::Tensor*>(pointer);
+  }
+}
+%typemap(typecheck, precedence=SWIG_TYPECHECK_POINTER) const singa::Tensor& {
+  void* pointer = nullptr;
+  $1 = $input == Py_None || SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Tensor*), 0));
+}
+%typemap(out) singa::Tensor {
+  singa::Tensor& value = $1;
+  $result = value.empty() ? SWIG_Py_INCREF(Py_None), Py_None
+                          : SWIG_NewPointerObj(new singa::Tensor(std::move(value)), $descriptor(singa::Tensor*), SWIG_POINTER_OWN);
+}
+%typemap(in) const std::vector<singa::Tensor>& (std::vector<singa::Tensor> temp) {
+  if (!singa::python::ForEach($input, "$symname", "$1_name", [&](PyObject* item) {
+        void* pointer = nullptr;
+        if (item == Py_None) {
+          temp.emplace_back();
+          return true;
+        }
+        if (!SWIG_IsOK(SWIG_ConvertPtr(item, &pointer, $descriptor(singa::Tensor*), 0)) || !pointer) {
+          singa::python::SetTypeError("$symname", "$1_name", "a Tensor", item);
+          return false;
+        }
+        temp.push_back(*static_cast<singa::Tensor*>(pointer));
+        return true;
+      }))
+    SWIG_fail;
+  $1 = &temp;
+}
+%typemap(out) std::vector<singa::Tensor> {
+  std::vector<singa::Tensor>& values = $1;
+  $result = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyObject* item = Py_None;
+    if (values[i].empty()) {
+      SWIG_Py_INCREF(item);
+    } else {
+      item = SWIG_NewPointerObj(new singa::Tensor(std::move(values[i])), $descriptor(singa::Tensor*), SWIG_POINTER_OWN);
+    }
+    PyTuple_SetItem($result, static_cast<Py_ssize_t>(i), item);
+  }
+}

@@ -19,6 +19,8 @@
 %feature("nothread") singa::SetCurrentLayer;
 %feature("nothread") singa::CurrentLayer;
 
+#pragma SWIG nowarn=314,329,401
+
 // Types that only C++ sees.
 %ignore singa::Tensor::Tensor(DevicePtr, const LayoutPtr&);
 %ignore singa::Tensor::Tensor(BlockPtr, const Shape&, const Strides&, int64_t, DataType);
@@ -42,8 +44,9 @@
 
 namespace singa {
 class Shape;
+class Device;
 using Strides = Shape;
-using DevicePtr = std::shared_ptr<Device>;
+using DevicePtr = std::shared_ptr<singa::Device>;
 }
 
 %apply const singa::Shape& { const singa::Strides& };
@@ -51,14 +54,31 @@ using DevicePtr = std::shared_ptr<Device>;
 %include "singa/core/export.h"
 %include "singa/core/dtype.h"
 %include "singa/core/threads.h"
+%ignore singa::Block;
 %include "singa/core/tensor.h"
 %include "singa/core/device.h"
+%ignore singa::OpcheckOptions;
+%ignore singa::SetOpcheck;
+%ignore singa::GetOpcheck;
+%rename(from_layout) singa::ReorderRecord::from;
+%rename(to_layout) singa::ReorderRecord::to;
+%include <std_vector.i>
 %template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
 %template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
 %include "singa/core/stats.h"
 %include "singa/core/plan_cache.h"
 %include "singa/core/opcheck.h"
+
+%inline %{
+/// OpcheckOptions, flat. See singa/core/opcheck.h.
+void ConfigureOpcheck(int64_t every, const std::vector<std::string>& ops, bool raise_error,
+                      const std::string& replay_directory) {
+  singa::SetOpcheck({every, ops, raise_error, replay_directory});
+}
+/// The present `every` of OPCHECK; 0 is off.
+int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
+%}
 
 %extend singa::Tensor {
   // The names that scripts written for Apache SINGA call.

@@ -9,7 +9,8 @@
 namespace singa::python {
 namespace {
 
-// DLPack's C interface, version 0.8 (github.com/dmlc/dlpack): the layout of these structs is the protocol.
+// DLPack's C interface, version 0.8 (github.com/dmlc/dlpack): the layout of these structs is the
+// protocol.
 struct DLDevice {
   int32_t device_type;
   int32_t device_id;
@@ -43,9 +44,11 @@ struct TypeRow {
   const char* formats;  // the buffer protocol's letters of this kind and size
 };
 constexpr TypeRow kTypes[] = {
-    {kFloat32, kDLFloat, "<f4", "f"}, {kDouble, kDLFloat, "<f8", "d"}, {kFloat16, kDLFloat, "<f2", "e"},
-    {kBFloat16, kDLBfloat, nullptr, ""}, {kInt, kDLInt, "<i4", "il"}, {kInt64, kDLInt, "<i8", "lqn"},
-    {kChar, kDLInt, "|i1", "b"}, {kUChar, kDLUInt, "|u1", "B"}, {kBool, kDLBool, "|b1", "?"},
+    {kFloat32, kDLFloat, "<f4", "f"}, {kDouble, kDLFloat, "<f8", "d"},
+    {kFloat16, kDLFloat, "<f2", "e"}, {kBFloat16, kDLBfloat, nullptr, ""},
+    {kInt, kDLInt, "<i4", "il"},      {kInt64, kDLInt, "<i8", "lqn"},
+    {kChar, kDLInt, "|i1", "b"},      {kUChar, kDLUInt, "|u1", "B"},
+    {kBool, kDLBool, "|b1", "?"},
 };
 
 const TypeRow& RowOf(DType dtype) {
@@ -60,7 +63,8 @@ DType TypeOfFormat(const char* format, Py_ssize_t itemsize) {
   if (*letter == '@' || *letter == '=' || *letter == '<') ++letter;
   if (std::strlen(letter) == 1)
     for (const TypeRow& row : kTypes)
-      if (std::strchr(row.formats, *letter) && SizeOf(row.dtype) == static_cast<size_t>(itemsize)) return row.dtype;
+      if (std::strchr(row.formats, *letter) && SizeOf(row.dtype) == static_cast<size_t>(itemsize))
+        return row.dtype;
   throw TypeError(detail::Message("from_buffer", "elements of format '", all, "' (", itemsize,
                                   " bytes) are none of float16/32/64, int8/32/64, uint8, bool"));
 }
@@ -75,7 +79,8 @@ struct BufferView {
 };
 
 /// A tensor over foreign memory: `data` is the first element, strides in elements may be negative.
-Tensor Wrap(void* data, const Shape& shape, const Strides& strides, DType dtype, std::shared_ptr<void> owner) {
+Tensor Wrap(void* data, const Shape& shape, const Strides& strides, DType dtype,
+            std::shared_ptr<void> owner) {
   int64_t low = 0, high = 0;
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 0) return Tensor(shape, nullptr, dtype);
@@ -83,7 +88,8 @@ Tensor Wrap(void* data, const Shape& shape, const Strides& strides, DType dtype,
   }
   const int64_t size = static_cast<int64_t>(SizeOf(dtype));
   auto block = std::make_shared<Block>(DefaultDevice(), static_cast<char*>(data) + low * size,
-                                       static_cast<size_t>((high - low + 1) * size), [owner]() mutable { owner.reset(); });
+                                       static_cast<size_t>((high - low + 1) * size),
+                                       [owner]() mutable { owner.reset(); });
   return Tensor(std::move(block), shape, strides, -low, dtype);
 }
 
@@ -97,7 +103,8 @@ Tensor FromBuffer(PyObject* object, bool copy) {
     throw TypeError(detail::Message("from_buffer", TypeName(object), " has no buffer of numbers"));
   }
   const DType dtype = TypeOfFormat(view.format, view.itemsize);
-  Check(view.ndim <= kMaxRank, "from_buffer", view.ndim, " dimensions, at most ", kMaxRank, " are possible");
+  Check(view.ndim <= kMaxRank, "from_buffer", view.ndim, " dimensions, at most ", kMaxRank,
+        " are possible");
   Check(copy || !view.readonly, "from_buffer", "a read-only buffer cannot be shared, only copied");
   Shape shape = Shape::Filled(view.ndim, 0);
   Strides strides = shape;
@@ -122,12 +129,14 @@ Tensor FromDlpack(PyObject* capsule) {
   const DLTensor& t = managed->dl_tensor;
   Check<TypeError>(t.device.device_type == kDLCPU, "from_dlpack", "the tensor is on device type ",
                    t.device.device_type, ", only CPU memory can be shared");
-  Check(t.ndim >= 0 && t.ndim <= kMaxRank, "from_dlpack", t.ndim, " dimensions, at most ", kMaxRank, " are possible");
+  Check(t.ndim >= 0 && t.ndim <= kMaxRank, "from_dlpack", t.ndim, " dimensions, at most ", kMaxRank,
+        " are possible");
   const TypeRow* found = nullptr;
   for (const TypeRow& row : kTypes)
-    if (t.dtype.lanes == 1 && row.dl_code == t.dtype.code && SizeOf(row.dtype) * 8 == t.dtype.bits) found = &row;
-  Check<TypeError>(found, "from_dlpack", "element type (code ", int{t.dtype.code}, ", ", int{t.dtype.bits},
-                   " bits, ", t.dtype.lanes, " lanes) is not supported");
+    if (t.dtype.lanes == 1 && row.dl_code == t.dtype.code && SizeOf(row.dtype) * 8 == t.dtype.bits)
+      found = &row;
+  Check<TypeError>(found, "from_dlpack", "element type (code ", int{t.dtype.code}, ", ",
+                   int{t.dtype.bits}, " bits, ", t.dtype.lanes, " lanes) is not supported");
   Shape shape = Shape::Filled(t.ndim, 0);
   for (int i = 0; i < t.ndim; ++i) shape[i] = t.shape[i];
   CheckShape("from_dlpack", shape, SizeOf(found->dtype));
@@ -146,7 +155,8 @@ Tensor FromDlpack(PyObject* capsule) {
 
 Exporter::Exporter(const Tensor& tensor) : tensor_(tensor) {
   Check(!tensor.empty(), "export", "the tensor is empty");
-  Check<TypeError>(tensor.device()->kind() == DeviceKind::kCpu, "export", "only CPU memory can be shared, got ", tensor);
+  Check<TypeError>(tensor.device()->kind() == DeviceKind::kCpu, "export",
+                   "only CPU memory can be shared, got ", tensor);
   tensor_.block()->Pin();
 }
 
@@ -156,12 +166,14 @@ PyObject* Exporter::array_interface() const {
   const TypeRow& row = RowOf(tensor_.data_type());
   Check<TypeError>(row.typestr, "numpy", "NumPy has no bfloat16; convert with as_type first");
   Shape bytes = tensor_.strides();
-  for (int i = 0; i < bytes.rank(); ++i) bytes[i] *= static_cast<int64_t>(SizeOf(tensor_.data_type()));
+  for (int i = 0; i < bytes.rank(); ++i)
+    bytes[i] *= static_cast<int64_t>(SizeOf(tensor_.data_type()));
   PyObject* shape = ToTuple(tensor_.shape().begin(), tensor_.shape().end());
   PyObject* strides = ToTuple(bytes.begin(), bytes.end());
-  PyObject* dict = Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i}", "shape", shape, "typestr", row.typestr, "data",
-                                 static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(tensor_.raw_data())),
-                                 Py_False, "strides", strides, "version", 3);
+  PyObject* dict = Py_BuildValue(
+      "{s:N,s:s,s:(KO),s:N,s:i}", "shape", shape, "typestr", row.typestr, "data",
+      static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(tensor_.raw_data())), Py_False,
+      "strides", strides, "version", 3);
   return dict;
 }
 
@@ -179,7 +191,8 @@ PyObject* Exporter::dlpack() const {
   t.data = tensor_.raw_data();
   t.device = {kDLCPU, 0};
   t.ndim = tensor_.rank();
-  t.dtype = {RowOf(tensor_.data_type()).dl_code, static_cast<uint8_t>(SizeOf(tensor_.data_type()) * 8), 1};
+  t.dtype = {RowOf(tensor_.data_type()).dl_code,
+             static_cast<uint8_t>(SizeOf(tensor_.data_type()) * 8), 1};
   t.shape = holder->shape.rank() ? &holder->shape[0] : nullptr;
   t.strides = holder->strides.rank() ? &holder->strides[0] : nullptr;
   holder->managed.manager_ctx = holder.get();

@@ -8,15 +8,17 @@
 
 namespace singa::python {
 
-/// A tensor over (copy false) or from (copy true) the memory of an object with the buffer protocol, strided or not.
-/// Shared memory stays alive with the tensor. Raises TypeError for element types that singa does not have,
-/// ValueError for a read-only buffer that is to be shared.
+/// A tensor over (copy false) or from (copy true) the memory of an object with the buffer protocol,
+/// strided or not. Shared memory stays alive with the tensor. Raises TypeError for element types
+/// that singa does not have, ValueError for a read-only buffer that is to be shared.
 Tensor FromBuffer(PyObject* object, bool copy = true);
 
-/// A tensor over the memory of a DLPack capsule named "dltensor", which is consumed. CPU memory only.
+/// A tensor over the memory of a DLPack capsule named "dltensor", which is consumed. CPU memory
+/// only.
 Tensor FromDlpack(PyObject* capsule);
 
-/// Gives a tensor's memory away without a copy, and pins it for as long as this object or a capsule lives.
+/// Gives a tensor's memory away without a copy, and pins it for as long as this object or a capsule
+/// lives.
 class Exporter {
  public:
   explicit Exporter(const Tensor& tensor);

@@ -7,8 +7,9 @@
 // These touch Python objects, so they keep the interpreter.
 %feature("nothread") singa::python::FromBuffer;
 %feature("nothread") singa::python::FromDlpack;
-%feature("nothread") singa::python::Exporter;
-%feature("nothread") singa::python::CopyToBuffer;
+%feature("nothread") singa::python::Exporter::Exporter;
+%feature("nothread") singa::python::Exporter::array_interface;
+%feature("nothread") singa::python::Exporter::dlpack;
 
 %typemap(in) PyObject* { $1 = $input; }
 %typemap(out) PyObject* { $result = $1; if (!$result) SWIG_fail; }

@@ -1,5 +1,8 @@
 // The functional operations.
 
+%ignore singa::ConvTransposeHandle::output_padding;
+%immutable singa::Recorder;
+
 %include "singa/operation/recorder.h"
 %include "singa/operation/elementwise.h"
 %include "singa/operation/reduce.h"
@@ -16,4 +19,3 @@
 %include "singa/operation/random.h"
 %include "singa/operation/optimizer.h"
 %include "singa/operation/rnn.h"
-%include "singa/compat.h"

@@ -1,6 +1,7 @@
 #pragma once
 
-// Helpers of the SWIG typemaps: conversions between Python objects and C++ values, within the stable ABI.
+// Helpers of the SWIG typemaps: conversions between Python objects and C++ values, within the
+// stable ABI.
 
 #include <Python.h>
 
@@ -45,16 +46,19 @@ inline std::string TypeName(PyObject* object) {
   PyObject* text = PyType_GetName(Py_TYPE(object));
   if (text) {
     Py_ssize_t size = 0;
-    if (const char* data = PyUnicode_AsUTF8AndSize(text, &size)) name.assign(data, static_cast<size_t>(size));
+    if (const char* data = PyUnicode_AsUTF8AndSize(text, &size))
+      name.assign(data, static_cast<size_t>(size));
     Py_DECREF(text);
   }
   PyErr_Clear();
   return name;
 }
 
-inline void SetTypeError(const char* function, const char* argument, const char* wanted, PyObject* got) {
-  PyErr_SetString(PyExc_TypeError,
-                  detail::Message(function, argument, " has to be ", wanted, ", got ", TypeName(got)).c_str());
+inline void SetTypeError(const char* function, const char* argument, const char* wanted,
+                         PyObject* got) {
+  PyErr_SetString(
+      PyExc_TypeError,
+      detail::Message(function, argument, " has to be ", wanted, ", got ", TypeName(got)).c_str());
 }
 
 /// Any object with __index__ (NumPy integers too); a float is refused.
@@ -69,13 +73,15 @@ inline bool ToInteger(PyObject* object, const char* argument, int64_t* value) {
   Py_DECREF(index);
   if (*value == -1 && PyErr_Occurred()) {
     PyErr_Clear();
-    PyErr_SetString(PyExc_ValueError, detail::Message("argument", argument, " does not fit 64 bits").c_str());
+    PyErr_SetString(PyExc_ValueError,
+                    detail::Message("argument", argument, " does not fit 64 bits").c_str());
     return false;
   }
   return true;
 }
 
-/// Calls `f(item)` until it returns false; false with a Python error set when that happens or `object` is no sequence.
+/// Calls `f(item)` until it returns false; false with a Python error set when that happens or
+/// `object` is no sequence.
 template <class F>
 bool ForEach(PyObject* object, const char* function, const char* argument, F&& f) {
   if (!PySequence_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object)) {
@@ -130,9 +136,10 @@ inline bool ToIntegers(PyObject* object, const char* argument, Shape* shape) {
   std::vector<int64_t> values;
   if (!ToIntegers(object, argument, &values)) return false;
   if (values.size() > kMaxRank) {
-    PyErr_SetString(PyExc_ValueError, detail::Message("shape", argument, " has ", values.size(),
-                                                      " dimensions, at most ", kMaxRank, " are possible")
-                                          .c_str());
+    PyErr_SetString(PyExc_ValueError,
+                    detail::Message("shape", argument, " has ", values.size(),
+                                    " dimensions, at most ", kMaxRank, " are possible")
+                        .c_str());
     return false;
   }
   *shape = Shape(values);

@@ -3,7 +3,6 @@
 
 %{
 #include "singa/singa.h"
-#include "singa/compat.h"
 #include "python_support.h"
 %}
 

@@ -19,7 +19,8 @@
   $1 = PyTuple_Check($input) || PyList_Check($input);
 }
 %typemap(out) singa::Shape, std::vector<int64_t>, std::vector<uint64_t> {
-  $result = singa::python::ToTuple($1.begin(), $1.end());
+  const auto& values = *(&$1);  // SWIG may have wrapped it
+  $result = singa::python::ToTuple(values.begin(), values.end());
 }
 %typemap(out) const singa::Shape& {
   $result = singa::python::ToTuple($1->begin(), $1->end());
@@ -59,7 +60,7 @@
   $1 = $input == Py_None || SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Tensor*), 0));
 }
 %typemap(out) singa::Tensor {
-  singa::Tensor& value = $1;
+  singa::Tensor& value = *(&$1);
   $result = value.empty() ? SWIG_Py_INCREF(Py_None), Py_None
                           : SWIG_NewPointerObj(new singa::Tensor(std::move(value)), $descriptor(singa::Tensor*), SWIG_POINTER_OWN);
 }
@@ -81,7 +82,7 @@
   $1 = &temp;
 }
 %typemap(out) std::vector<singa::Tensor> {
-  std::vector<singa::Tensor>& values = $1;
+  std::vector<singa::Tensor>& values = *(&$1);
   $result = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {
     PyObject* item = Py_None;

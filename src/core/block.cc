@@ -41,7 +41,8 @@ void Block::MakePlain() {
 
 void Block::MakeLayout(const LayoutPtr& layout) {
   if (SameLayout(layout_, layout)) return;
-  Check(pins_.load() == 0, "to_layout", "the tensor's memory is shared with NumPy or DLPack and has to stay plain");
+  Check(pins_.load() == 0, "to_layout",
+        "the tensor's memory is shared with NumPy or DLPack and has to stay plain");
   const Shape shape = layout_ ? layout_->shape() : layout->shape();
   const DType dtype = layout_ ? layout_->dtype() : layout->dtype();
   Check(layout_ || size_ == static_cast<size_t>(shape.Count()) * SizeOf(dtype), "to_layout",
@@ -49,7 +50,8 @@ void Block::MakeLayout(const LayoutPtr& layout) {
   const size_t bytes = layout ? layout->bytes() : shape.Count() * SizeOf(dtype);
   void* moved = device_->Allocate(bytes);
   try {
-    CountedReorder(device_, layout_, layout, shape, dtype, data(), moved, "a view or a write in place");
+    CountedReorder(device_, layout_, layout, shape, dtype, data(), moved,
+                   "a view or a write in place");
   } catch (...) {
     device_->Free(moved, bytes);
     throw;

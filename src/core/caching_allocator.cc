@@ -22,7 +22,8 @@ std::string MiB(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 CachingAllocator::CachingAllocator() {
   const char* kind = std::getenv("SINGA_ALLOCATOR");
   system_ = kind && std::strcmp(kind, "system") == 0;
-  physical_ = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  physical_ =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
 CachingAllocator::~CachingAllocator() { ReleaseAll(); }
@@ -31,7 +32,7 @@ CachingAllocator::~CachingAllocator() { ReleaseAll(); }
 int CachingAllocator::ClassOf(size_t bytes) {
   const size_t units = std::max<size_t>((bytes + kAlign - 1) / kAlign, 1);
   if (units <= 4) return static_cast<int>(units) - 1;
-  const int log = std::bit_width(units - 1) - 1;           // 2^log < units <= 2^(log+1)
+  const int log = std::bit_width(units - 1) - 1;  // 2^log < units <= 2^(log+1)
   const size_t step = (size_t{1} << log) / 4;
   const size_t quarter = (units - (size_t{1} << log) + step - 1) / step;  // 1..4
   return 4 * (log - 1) + static_cast<int>(quarter) - 1;
@@ -51,11 +52,14 @@ size_t CachingAllocator::Rounded(size_t bytes) {
 void* CachingAllocator::Allocate(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (bytes > physical_)
-    throw OutOfMemory(detail::Message("memory", MiB(bytes), " asked for, the machine has ", MiB(physical_)));
+    throw OutOfMemory(
+        detail::Message("memory", MiB(bytes), " asked for, the machine has ", MiB(physical_)));
   void* data = nullptr;
   if (system_) {
     if (posix_memalign(&data, kAlign, std::max(bytes, kAlign)) != 0) data = nullptr;
-    if (!data) throw OutOfMemory(detail::Message("memory", MiB(bytes), " asked for, the system has none left"));
+    if (!data)
+      throw OutOfMemory(
+          detail::Message("memory", MiB(bytes), " asked for, the system has none left"));
     system_live_[data] = bytes;
     ++stats_.system_allocations;
   } else {
@@ -170,7 +174,8 @@ void* CachingAllocator::Map(size_t bytes) {
     void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base != MAP_FAILED) {
       char* begin = static_cast<char*>(base);
-      char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
+      char* aligned =
+          reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
       if (aligned > begin) munmap(begin, static_cast<size_t>(aligned - begin));
       const size_t tail = static_cast<size_t>(begin + mapped - (aligned + bytes));
       if (tail > 0) munmap(aligned + bytes, tail);
@@ -180,8 +185,9 @@ void* CachingAllocator::Map(size_t bytes) {
     }
     EmptyCacheLocked();
   }
-  throw OutOfMemory(detail::Message("memory", MiB(bytes), " asked for; ", MiB(stats_.live), " in use, ",
-                                    MiB(stats_.reserved), " reserved, the machine has ", MiB(physical_)));
+  throw OutOfMemory(detail::Message("memory", MiB(bytes), " asked for; ", MiB(stats_.live),
+                                    " in use, ", MiB(stats_.reserved),
+                                    " reserved, the machine has ", MiB(physical_)));
 }
 
 void CachingAllocator::EmptyCache() {

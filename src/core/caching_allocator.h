@@ -12,12 +12,13 @@
 
 namespace singa {
 
-/// Host memory that is kept: freed blocks go to lists from which later requests are served, so that a training step
-/// that repeats asks the system for nothing and faults no page.
+/// Host memory that is kept: freed blocks go to lists from which later requests are served, so that
+/// a training step that repeats asks the system for nothing and faults no page.
 ///
-/// Small requests (up to kSmall) come from size classes carved out of chunks. Larger ones are cut, best fit, out of
-/// segments of at least kSegment bytes, and merge with free neighbours when they come back. Segments lie on huge pages
-/// where the system offers them. With SINGA_ALLOCATOR=system every request goes to the system, for sanitizers.
+/// Small requests (up to kSmall) come from size classes carved out of chunks. Larger ones are cut,
+/// best fit, out of segments of at least kSegment bytes, and merge with free neighbours when they
+/// come back. Segments lie on huge pages where the system offers them. With SINGA_ALLOCATOR=system
+/// every request goes to the system, for sanitizers.
 class CachingAllocator {
  public:
   CachingAllocator();

@@ -25,10 +25,12 @@ class Workspace {
 
 }  // namespace
 
-Device::Device(DeviceKind kind, int id, std::string name) : kind_(kind), id_(id), name_(std::move(name)) {}
+Device::Device(DeviceKind kind, int id, std::string name)
+    : kind_(kind), id_(id), name_(std::move(name)) {}
 
 void Device::CheckOpen(const char* op) const {
-  if (closed_) throw Unavailable(detail::Message(op, "device ", name_, " was closed; its tensors are gone"));
+  if (closed_)
+    throw Unavailable(detail::Message(op, "device ", name_, " was closed; its tensors are gone"));
 }
 
 void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
@@ -40,8 +42,9 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   plan->Run(Execution{*this, inputs, outputs, scalars, workspace.data()});
 }
 
-void Device::Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,
-                  const std::vector<BlockPtr>& writes, const char* op) {
+void Device::Exec(const std::function<void(const BlockPointers&)>& fn,
+                  const std::vector<BlockPtr>& reads, const std::vector<BlockPtr>& writes,
+                  const char* op) {
   CheckOpen(op);
   BlockPointers pointers;
   for (const BlockPtr& block : reads) {

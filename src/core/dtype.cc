@@ -14,8 +14,8 @@ struct Info {
 };
 
 constexpr Info kInfo[kNumDataType] = {
-    {"float32", 4, Kind::kFloat}, {"float16", 2, Kind::kFloat},  {"int32", 4, Kind::kInteger},
-    {"int8", 1, Kind::kInteger},  {"float64", 8, Kind::kFloat},  {"uint8", 1, Kind::kInteger},
+    {"float32", 4, Kind::kFloat},  {"float16", 2, Kind::kFloat}, {"int32", 4, Kind::kInteger},
+    {"int8", 1, Kind::kInteger},   {"float64", 8, Kind::kFloat}, {"uint8", 1, Kind::kInteger},
     {"bfloat16", 2, Kind::kFloat}, {"int64", 8, Kind::kInteger}, {"bool", 1, Kind::kBool},
 };
 

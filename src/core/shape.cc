@@ -19,7 +19,8 @@ Shape::Shape(const std::vector<int64_t>& dims) {
 }
 
 Shape Shape::Filled(int rank, int64_t value) {
-  Check(rank >= 0 && rank <= kMaxRank, "shape", "rank has to be in [0, ", kMaxRank, "], got ", rank);
+  Check(rank >= 0 && rank <= kMaxRank, "shape", "rank has to be in [0, ", kMaxRank, "], got ",
+        rank);
   Shape shape;
   shape.rank_ = rank;
   std::fill_n(shape.dims_, rank, value);
@@ -105,7 +106,8 @@ void CheckShape(const char* op, const Shape& shape, size_t element_size) {
   bool zero = false;
   for (int64_t dim : shape) {
     zero |= dim == 0;
-    overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes) || bytes > (int64_t{1} << 62);
+    overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes) ||
+                bytes > (int64_t{1} << 62);
     if (overflow) break;
   }
   Check(!overflow || zero, op, "shape ", shape, " has too many elements");

@@ -18,8 +18,9 @@ std::vector<ReorderRecord> g_records;  // guarded by g_mutex
 
 }  // namespace
 
-void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to, const Shape& shape,
-                    DType dtype, const void* source, void* destination, const char* reason) {
+void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to,
+                    const Shape& shape, DType dtype, const void* source, void* destination,
+                    const char* reason) {
   using Clock = std::chrono::steady_clock;
   const uint64_t bytes = static_cast<uint64_t>(shape.Count()) * SizeOf(dtype);
   g_count.fetch_add(1, std::memory_order_relaxed);
@@ -30,7 +31,8 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
   if (!record) return;
   const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
   std::lock_guard<std::mutex> lock(g_mutex);
-  g_records.push_back({CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed.count(), reason});
+  g_records.push_back(
+      {CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed.count(), reason});
 }
 
 ReorderStats GetReorderStats() { return {g_count.load(), g_bytes.load()}; }

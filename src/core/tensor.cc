@@ -13,7 +13,9 @@ namespace {
 
 const LayoutPtr kPlain;
 
-void CheckNotEmpty(const char* op, const Tensor& t) { Check(!t.empty(), op, "the tensor is empty"); }
+void CheckNotEmpty(const char* op, const Tensor& t) {
+  Check(!t.empty(), op, "the tensor is empty");
+}
 
 /// The block, row-major from now on: what a view or a write through one needs.
 const BlockPtr& PlainBlock(const char* op, const Tensor& t) {
@@ -23,9 +25,10 @@ const BlockPtr& PlainBlock(const char* op, const Tensor& t) {
 }
 
 /// Strides that show `shape` in the memory of (old_shape, old_strides), if there are any.
-bool ViewStrides(const Shape& old_shape, const Strides& old_strides, const Shape& shape, Strides* result) {
-  // Groups of old axes and of new axes with equal products are matched from the left; within a group the old axes have
-  // to be dense among themselves.
+bool ViewStrides(const Shape& old_shape, const Strides& old_strides, const Shape& shape,
+                 Strides* result) {
+  // Groups of old axes and of new axes with equal products are matched from the left; within a
+  // group the old axes have to be dense among themselves.
   *result = Shape::Filled(shape.rank(), 1);
   int i = 0, j = 0;
   while (i < old_shape.rank() || j < shape.rank()) {
@@ -67,7 +70,8 @@ Tensor::Tensor(const Shape& shape, DevicePtr device, DataType dtype)
     : shape_(shape), strides_(ContiguousStrides(shape)), dtype_(dtype) {
   CheckShape("tensor", shape, SizeOf(dtype));
   if (!device) device = DefaultDevice();
-  block_ = std::make_shared<Block>(std::move(device), static_cast<size_t>(shape.Count()) * SizeOf(dtype));
+  block_ = std::make_shared<Block>(std::move(device),
+                                   static_cast<size_t>(shape.Count()) * SizeOf(dtype));
 }
 
 Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
@@ -76,22 +80,27 @@ Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
   block_->set_layout(layout);
 }
 
-Tensor::Tensor(BlockPtr block, const Shape& shape, const Strides& strides, int64_t offset, DataType dtype)
+Tensor::Tensor(BlockPtr block, const Shape& shape, const Strides& strides, int64_t offset,
+               DataType dtype)
     : block_(std::move(block)), shape_(shape), strides_(strides), offset_(offset), dtype_(dtype) {
   Check(block_ != nullptr, "tensor", "a view needs a block");
-  Check(shape.rank() == strides.rank(), "tensor", "shape ", shape, " and strides ", strides, " differ in rank");
+  Check(shape.rank() == strides.rank(), "tensor", "shape ", shape, " and strides ", strides,
+        " differ in rank");
   int64_t low = offset, high = offset;
   bool any = true;
   for (int i = 0; i < shape.rank(); ++i) {
     any &= shape[i] > 0;
     (strides[i] < 0 ? low : high) += (shape[i] - 1) * strides[i];
   }
-  Check(!any || (low >= 0 && (high + 1) * static_cast<int64_t>(SizeOf(dtype)) <= static_cast<int64_t>(block_->size())),
+  Check(!any || (low >= 0 && (high + 1) * static_cast<int64_t>(SizeOf(dtype)) <=
+                                 static_cast<int64_t>(block_->size())),
         "tensor", "a view of shape ", shape, ", strides ", strides, ", offset ", offset,
         " leaves its block of ", block_->size(), " bytes");
 }
 
-int64_t Tensor::shape(int axis) const { return shape_[NormalizeAxis("shape", axis, shape_.rank())]; }
+int64_t Tensor::shape(int axis) const {
+  return shape_[NormalizeAxis("shape", axis, shape_.rank())];
+}
 
 const LayoutPtr& Tensor::layout() const { return block_ ? block_->layout() : kPlain; }
 
@@ -102,7 +111,8 @@ Tensor Tensor::Transpose(const std::vector<int64_t>& axes) const {
   std::vector<int64_t> order = axes;
   if (order.empty())
     for (int i = rank() - 1; i >= 0; --i) order.push_back(i);
-  Check(static_cast<int>(order.size()) == rank(), "transpose", order.size(), " axes for shape ", shape_);
+  Check(static_cast<int>(order.size()) == rank(), "transpose", order.size(), " axes for shape ",
+        shape_);
   Shape shape = shape_;
   Strides strides = strides_;
   unsigned seen = 0;
@@ -149,7 +159,8 @@ Tensor Tensor::SliceAxis(int64_t axis, int64_t start, int64_t stop, int64_t step
   Strides strides = strides_;
   shape[a] = length;
   strides[a] = length > 1 ? strides_[a] * step : strides_[a];
-  return Tensor(block, shape, strides, length > 0 ? offset_ + start * strides_[a] : offset_, dtype_);
+  return Tensor(block, shape, strides, length > 0 ? offset_ + start * strides_[a] : offset_,
+                dtype_);
 }
 
 Tensor Tensor::Squeeze(const std::vector<int64_t>& axes) const {
@@ -202,19 +213,23 @@ Tensor Tensor::Reshape(const Shape& shape) const {
       unknown = i;
     } else {
       Check(wanted[i] >= 0, "reshape", "negative dimension in ", shape);
-      Check(!__builtin_mul_overflow(known, wanted[i], &known), "reshape", "shape ", shape, " has too many elements");
+      Check(!__builtin_mul_overflow(known, wanted[i], &known), "reshape", "shape ", shape,
+            " has too many elements");
     }
   }
   if (unknown >= 0) {
-    Check(known > 0 && size() % known == 0, "reshape", "shape ", shape_, " does not fit into ", shape);
+    Check(known > 0 && size() % known == 0, "reshape", "shape ", shape_, " does not fit into ",
+          shape);
     wanted[unknown] = size() / known;
   }
-  Check(wanted.Count() == size(), "reshape", "shape ", shape_, " (", size(), " elements) does not fit into ", shape);
+  Check(wanted.Count() == size(), "reshape", "shape ", shape_, " (", size(),
+        " elements) does not fit into ", shape);
   if (wanted == shape_) return *this;
   const BlockPtr& block = PlainBlock("reshape", *this);
   Strides strides;
   if (size() == 0) return Tensor(block, wanted, ContiguousStrides(wanted), offset_, dtype_);
-  if (ViewStrides(shape_, strides_, wanted, &strides)) return Tensor(block, wanted, strides, offset_, dtype_);
+  if (ViewStrides(shape_, strides_, wanted, &strides))
+    return Tensor(block, wanted, strides, offset_, dtype_);
   const Tensor dense = Clone();
   return Tensor(dense.block(), wanted, ContiguousStrides(wanted), 0, dtype_);
 }
@@ -250,12 +265,14 @@ Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
   CheckNotEmpty("to_layout", *this);
   if (SameLayout(layout(), wanted)) return *this;
   if (wanted)
-    Check(wanted->shape() == shape_ && wanted->dtype() == dtype_, "to_layout", "layout ", wanted->ToString(), " of ",
-          wanted->shape(), " ", DTypeName(wanted->dtype()), " does not fit ", *this);
+    Check(wanted->shape() == shape_ && wanted->dtype() == dtype_, "to_layout", "layout ",
+          wanted->ToString(), " of ", wanted->shape(), " ", DTypeName(wanted->dtype()),
+          " does not fit ", *this);
   // A strided view has to be made dense before it can be packed.
   const Tensor source = layout() ? *this : Contiguous();
   Tensor result = wanted ? Tensor(device(), wanted) : Tensor(shape_, device(), dtype_);
-  CountedReorder(device(), source.layout(), wanted, shape_, dtype_, source.raw_data(), result.raw_data(),
+  CountedReorder(device(), source.layout(), wanted, shape_, dtype_, source.raw_data(),
+                 result.raw_data(),
                  wanted ? "an operation wants it so" : "an operation wants it plain");
   return result;
 }
@@ -274,7 +291,8 @@ void Tensor::Fill(double value) {
 void Tensor::CopyFrom(const Tensor& source) {
   CheckNotEmpty("copy", *this);
   CheckNotEmpty("copy", source);
-  if (layout() && source.shape_ == shape_ && source.dtype_ == dtype_ && SameLayout(layout(), source.layout())) {
+  if (layout() && source.shape_ == shape_ && source.dtype_ == dtype_ &&
+      SameLayout(layout(), source.layout())) {
     std::memcpy(raw_data(), source.raw_data(), block_->size());
     block_->Touch();
     return;
@@ -284,7 +302,8 @@ void Tensor::CopyFrom(const Tensor& source) {
   if (plain.shape_ == shape_) {
     StridedCopy(plain, *this);
   } else {
-    Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ", shape_);
+    Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ",
+          shape_);
     StridedCopy(plain.Broadcast(shape_), *this);
   }
   block_->Touch();
@@ -294,7 +313,8 @@ void Tensor::CopyFromHost(const void* data, size_t bytes, size_t byte_offset) {
   CheckNotEmpty("copy_from_host", *this);
   block_->MakePlain();
   Check(is_contiguous(), "copy_from_host", "the tensor is not contiguous: strides ", strides_);
-  Check(byte_offset <= static_cast<size_t>(this->bytes()) && bytes <= static_cast<size_t>(this->bytes()) - byte_offset,
+  Check(byte_offset <= static_cast<size_t>(this->bytes()) &&
+            bytes <= static_cast<size_t>(this->bytes()) - byte_offset,
         "copy_from_host", bytes, " bytes at ", byte_offset, " do not fit ", *this);
   device()->CopyFromHost(static_cast<char*>(raw_data()) + byte_offset, data, bytes);
   block_->Touch();
@@ -329,6 +349,8 @@ Tensor Full(const Shape& shape, double value, DevicePtr device, DataType dtype) 
   return t;
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.ToString(); }
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  return out << tensor.ToString();
+}
 
 }  // namespace singa

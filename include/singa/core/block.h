@@ -12,7 +12,7 @@
 namespace singa {
 
 class Device;
-using DevicePtr = std::shared_ptr<Device>;
+using DevicePtr = std::shared_ptr<singa::Device>;
 
 /// Bytes on a Device, shared by all tensors that are views of them. The physical layout belongs to
 /// the Block: every tensor on it sees the same one.
@@ -39,11 +39,12 @@ class SINGA_API Block {
   /// Reorders an opaque block to row-major for all its tensors, and counts that. No-op when plain.
   /// Not safe against threads that read the block at the same time.
   void MakePlain();
-  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory; raises
-  /// std::invalid_argument when it is pinned or not the size of one whole tensor.
+  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory;
+  /// raises std::invalid_argument when it is pinned or not the size of one whole tensor.
   void MakeLayout(const LayoutPtr& layout);
 
-  /// While pinned (its address was given away: NumPy, DLPack) the block stays where it is and plain.
+  /// While pinned (its address was given away: NumPy, DLPack) the block stays where it is and
+  /// plain.
   void Pin();
   void Unpin() noexcept;
 

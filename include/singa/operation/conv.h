@@ -9,6 +9,9 @@
 
 namespace singa {
 
+/// Default limit of the memory that one plan may ask for while it runs.
+inline constexpr size_t kWorkspaceByteLimit = 1 << 30;
+
 /// Parameters and preference of a convolution. Nothing in it changes by a call: sizes follow the
 /// tensors that are passed, so one handle serves every batch size, height and width, from any
 /// thread. W is (out, in / group, kh, kw), or for transposed convolution (in, out / group, kh, kw).
@@ -18,8 +21,8 @@ class SINGA_API ConvHandle {
              const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
              int64_t in_channels, int64_t out_channels, bool bias = true, int64_t group = 1,
              const std::vector<int64_t>& dilation = {1, 1},
-             size_t workspace_byte_limit = size_t{1} << 30, const std::string& prefer = "");
-  ConvHandle(const Recorder& recorder, size_t workspace_byte_limit = size_t{1} << 30,
+             size_t workspace_byte_limit = kWorkspaceByteLimit, const std::string& prefer = "");
+  ConvHandle(const Recorder& recorder, size_t workspace_byte_limit = kWorkspaceByteLimit,
              const std::string& prefer = "");
 
   /// The geometry of the tensor that the handle was made with.

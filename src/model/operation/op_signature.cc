@@ -12,7 +12,8 @@ namespace {
 uint64_t Mix(uint64_t hash, uint64_t word) {
   const unsigned __int128 product =
       static_cast<unsigned __int128>(hash ^ 0x9e3779b97f4a7c15u) * (word ^ 0xe7037ed1a0b428dbu);
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ std::rotl(word, 29);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^
+         std::rotl(word, 29);
 }
 
 }  // namespace
@@ -22,14 +23,16 @@ OpSignature::OpSignature(const char* op) : op_(op), hash_(0x2d358dccaa6c78a5u) {
 }
 
 void OpSignature::Add(const char* name, uint64_t word) {
-  Check<std::logic_error>(words_ < kMaxWords, op_, "the signature has more than ", kMaxWords, " words");
+  Check<std::logic_error>(words_ < kMaxWords, op_, "the signature has more than ", kMaxWords,
+                          " words");
   name_[words_] = name;
   word_[words_++] = word;
   hash_ = Mix(hash_, word);
 }
 
 void OpSignature::Add(const char* name, const LayoutPtr& layout) {
-  Check<std::logic_error>(layouts_ < kMaxLayouts, op_, "the signature has more than ", kMaxLayouts, " layouts");
+  Check<std::logic_error>(layouts_ < kMaxLayouts, op_, "the signature has more than ", kMaxLayouts,
+                          " layouts");
   Add(name, layout ? layout->hash() : 0);
   layout_[layouts_++] = layout;
 }

@@ -11,8 +11,9 @@ namespace singa::opcheck {
 bool Wanted(const char* op, const Plan& plan);
 
 template <class Spec>
-void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan, std::span<const Tensor> inputs,
-                std::span<const Tensor> outputs, const Scalars& scalars) {
+void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
+                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Scalars& scalars) {
   device->Exec(spec.op(), plan, inputs, outputs, scalars);
 }
 

@@ -26,7 +26,8 @@ class PlanCache {
     return cache;
   }
 
-  PlanPtr FindOrMake(const OpSignature& signature, PlanPtr (*make)(const void*), const void* context) {
+  PlanPtr FindOrMake(const OpSignature& signature, PlanPtr (*make)(const void*),
+                     const void* context) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       auto it = map_.find(signature);
@@ -68,13 +69,15 @@ class PlanCache {
 
   PlanCacheStats stats() {
     std::lock_guard<std::mutex> lock(mutex_);
-    PlanCacheStats stats{hits_, misses_, evictions_, map_.size(), bytes_, max_entries_, max_bytes_, {}};
+    PlanCacheStats stats{hits_,  misses_,      evictions_, map_.size(),
+                         bytes_, max_entries_, max_bytes_, {}};
     std::map<std::string, Counters> merged;  // one name may come from several literals
     for (const auto& [op, counters] : counters_) {
       merged[op].hits += counters.hits;
       merged[op].misses += counters.misses;
     }
-    for (const auto& [op, counters] : merged) stats.by_op.push_back({op, counters.hits, counters.misses});
+    for (const auto& [op, counters] : merged)
+      stats.by_op.push_back({op, counters.hits, counters.misses});
     return stats;
   }
 
@@ -87,7 +90,8 @@ class PlanCache {
 
   void Clear() {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = entries_.begin(); it != entries_.end();) it = it->plan ? Erase(it) : std::next(it);
+    for (auto it = entries_.begin(); it != entries_.end();)
+      it = it->plan ? Erase(it) : std::next(it);
     hits_ = misses_ = evictions_ = 0;
     counters_.clear();
     warned_ = false;
@@ -115,7 +119,8 @@ class PlanCache {
 
   /// Evicts from the old end until the limits hold; `keep` was made just now and stays.
   void Trim(const Entry* keep) {
-    for (auto it = entries_.end(); it != entries_.begin() && (bytes_ > max_bytes_ || map_.size() > max_entries_);) {
+    for (auto it = entries_.end();
+         it != entries_.begin() && (bytes_ > max_bytes_ || map_.size() > max_entries_);) {
       --it;
       if (!it->plan || &*it == keep) continue;
       ++evictions_;
@@ -133,11 +138,13 @@ class PlanCache {
         break;
       }
     std::fprintf(stderr,
-                 "singa: the plan cache makes more plans than it finds (%llu hits, %llu misses, limit %llu entries or "
+                 "singa: the plan cache makes more plans than it finds (%llu hits, %llu misses, "
+                 "limit %llu entries or "
                  "%llu MiB); '%s' of %s keeps changing. Pad or bucket that dimension, or raise "
                  "singa.plan_cache.set_limit().\n",
                  static_cast<unsigned long long>(hits_), static_cast<unsigned long long>(misses_),
-                 static_cast<unsigned long long>(max_entries_), static_cast<unsigned long long>(max_bytes_ >> 20),
+                 static_cast<unsigned long long>(max_entries_),
+                 static_cast<unsigned long long>(max_bytes_ >> 20),
                  made.signature.FirstDifference(other->signature), made.signature.op());
   }
 
@@ -159,7 +166,8 @@ std::atomic<bool>& CacheEnabled() {
   return enabled;
 }
 
-constexpr const char* kPreferenceNames[] = {"fastest", "limited_workspace", "no_workspace", "autotune", "reference"};
+constexpr const char* kPreferenceNames[] = {"fastest", "limited_workspace", "no_workspace",
+                                            "autotune", "reference"};
 
 std::atomic<int>& DefaultPreference() {
   static std::atomic<int> preference = [] {
@@ -177,31 +185,40 @@ void RegisterBackendsOnce() {
 
 }  // namespace
 
-PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*), const void* context) {
+PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*),
+                       const void* context) {
   RegisterBackendsOnce();
   if (!PlanCacheEnabled()) return make(context);
   return PlanCache::Get().FindOrMake(signature, make, context);
 }
 
 PlanCacheStats GetPlanCacheStats() { return PlanCache::Get().stats(); }
-void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) { PlanCache::Get().SetLimit(bytes, entries); }
+void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) {
+  PlanCache::Get().SetLimit(bytes, entries);
+}
 void ClearPlanCache() { PlanCache::Get().Clear(); }
 void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
 bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }
 
-void SetPreference(Preference preference) { DefaultPreference().store(static_cast<int>(preference)); }
-Preference GetPreference() { return static_cast<Preference>(DefaultPreference().load(std::memory_order_relaxed)); }
+void SetPreference(Preference preference) {
+  DefaultPreference().store(static_cast<int>(preference));
+}
+Preference GetPreference() {
+  return static_cast<Preference>(DefaultPreference().load(std::memory_order_relaxed));
+}
 
 Preference ParsePreference(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kPreferenceNames)); ++i)
     if (name == kPreferenceNames[i]) return static_cast<Preference>(i);
   throw std::invalid_argument(detail::Message(
-      "prefer", "'", name, "' is none of fastest, limited_workspace, no_workspace, autotune, reference"));
+      "prefer", "'", name,
+      "' is none of fastest, limited_workspace, no_workspace, autotune, reference"));
 }
 
 const char* PreferenceName(Preference preference) {
   const int i = static_cast<int>(preference);
-  Check(i >= 0 && i < static_cast<int>(std::size(kPreferenceNames)), "prefer", "there is no preference number ", i);
+  Check(i >= 0 && i < static_cast<int>(std::size(kPreferenceNames)), "prefer",
+        "there is no preference number ", i);
   return kPreferenceNames[i];
 }
 

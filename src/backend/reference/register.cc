@@ -4,6 +4,7 @@ namespace singa::backend {
 
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
+  reference::RegisterReduce();
 }
 
 }  // namespace singa::backend

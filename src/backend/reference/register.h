@@ -3,6 +3,7 @@
 namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterReduce();
 
 }  // namespace singa::reference
 

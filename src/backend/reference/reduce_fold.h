@@ -1,0 +1,240 @@
+#pragma once
+
+// Folding an array along some of its axes.
+//
+// A Fold<T> says what is done with elements of type T: values of type Acc, `Identity()`, `Load(x)`
+// of an element, and `Join(a, b)`, which is associative. Sums of floats have a double Acc: the
+// error of a float32 sum so stays at its last rounding, however long it is.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <type_traits>
+
+#include "backend/reference/dtype_switch.h"
+#include "backend/reference/parallel.h"
+#include "core/strided.h"
+
+namespace singa::reference {
+
+// Integers are summed without a sign, where overflow wraps.
+template <class T>
+using SumType = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+template <class T>
+inline SumType<T> AsSum(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<uint64_t>(static_cast<int64_t>(x));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return x;
+  } else {
+    return static_cast<double>(static_cast<float>(x));
+  }
+}
+
+template <class T>
+struct SumFold {
+  using Acc = SumType<T>;
+  static Acc Identity() { return 0; }
+  static Acc Load(T x) { return AsSum(x); }
+  static Acc Join(Acc a, Acc b) { return a + b; }
+};
+
+template <class T>
+struct AbsSumFold : SumFold<T> {
+  using Acc = SumType<T>;
+  static Acc Load(T x) {
+    if constexpr (std::is_integral_v<T>) {
+      return x < 0 ? 0 - AsSum(x) : AsSum(x);
+    } else {
+      return std::abs(AsSum(x));
+    }
+  }
+};
+
+template <class T>
+struct SquareSumFold : SumFold<T> {
+  using Acc = SumType<T>;
+  static Acc Load(T x) { return AsSum(x) * AsSum(x); }
+};
+
+template <class T>
+struct ProdFold {
+  using Acc = SumType<T>;
+  static Acc Identity() { return 1; }
+  static Acc Load(T x) { return AsSum(x); }
+  static Acc Join(Acc a, Acc b) { return a * b; }
+};
+
+// NaN beats every number, as in NumPy.
+template <class T>
+struct MaxFold {
+  using Acc = ComputeType<T>;
+  static Acc Identity() {
+    if constexpr (std::is_integral_v<Acc>) return std::numeric_limits<Acc>::lowest();
+    return static_cast<Acc>(-std::numeric_limits<double>::infinity());
+  }
+  static Acc Load(T x) { return static_cast<Acc>(x); }
+  static bool Beats(Acc a, Acc b) { return a > b; }
+  static Acc Join(Acc a, Acc b) { return b > a || b != b ? b : a; }
+};
+
+template <class T>
+struct MinFold {
+  using Acc = ComputeType<T>;
+  static Acc Identity() {
+    if constexpr (std::is_integral_v<Acc>) return std::numeric_limits<Acc>::max();
+    return static_cast<Acc>(std::numeric_limits<double>::infinity());
+  }
+  static Acc Load(T x) { return static_cast<Acc>(x); }
+  static bool Beats(Acc a, Acc b) { return a < b; }
+  static Acc Join(Acc a, Acc b) { return b < a || b != b ? b : a; }
+};
+
+/// The fold of n elements that lie `stride` apart: in 16 lanes, which are vector registers, and by
+/// blocks, so that float64 sums do not become one long chain either.
+template <class Fold, class T>
+SINGA_MULTI_ISA typename Fold::Acc FoldRun(const T* p, int64_t n, int64_t stride) {
+  using Acc = typename Fold::Acc;
+  constexpr int kLanes = 16;
+  constexpr int64_t kBlock = 4096;
+  Acc total = Fold::Identity();
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = std::min(n, begin + kBlock);
+    Acc lane[kLanes];
+    for (Acc& a : lane) a = Fold::Identity();
+    int64_t i = begin;
+    if (stride == 1) {
+      for (; i + kLanes <= end; i += kLanes)
+        for (int k = 0; k < kLanes; ++k) lane[k] = Fold::Join(lane[k], Fold::Load(p[i + k]));
+    }
+    for (int k = 0; i < end; ++i, k = (k + 1) % kLanes)
+      lane[k] = Fold::Join(lane[k], Fold::Load(p[i * stride]));
+    for (int gap = kLanes / 2; gap > 0; gap /= 2)
+      for (int k = 0; k < gap; ++k) lane[k] = Fold::Join(lane[k], lane[k + gap]);
+    total = Fold::Join(total, lane[0]);
+  }
+  return total;
+}
+
+/// acc[j] = join of acc[j] with column j of `rows` rows, `row_stride` apart; columns lie `stride`
+/// apart.
+template <class Fold, class T>
+SINGA_MULTI_ISA void FoldRows(const T* p, int64_t rows, int64_t row_stride, int64_t columns,
+                              int64_t stride, typename Fold::Acc* acc) {
+  int64_t r = 0;
+  if (stride == 1) {
+    for (; r + 4 <= rows; r += 4) {  // four rows for one load and store of acc
+      const T* a = p + r * row_stride;
+      const T* b = a + row_stride;
+      const T* c = b + row_stride;
+      const T* d = c + row_stride;
+      for (int64_t j = 0; j < columns; ++j)
+        acc[j] = Fold::Join(acc[j], Fold::Join(Fold::Join(Fold::Load(a[j]), Fold::Load(b[j])),
+                                               Fold::Join(Fold::Load(c[j]), Fold::Load(d[j]))));
+    }
+  }
+  for (; r < rows; ++r) {
+    const T* a = p + r * row_stride;
+    for (int64_t j = 0; j < columns; ++j) acc[j] = Fold::Join(acc[j], Fold::Load(a[j * stride]));
+  }
+}
+
+/// Axes of an array that are kept (array 0: the array, array 1: the result) and folded.
+struct FoldSpace {
+  StridedSpace<2> kept;
+  StridedSpace<1> folded;
+
+  /// True when neighbours in memory belong to one result, false when they belong to neighbouring
+  /// ones. Short runs are not worth their overhead.
+  bool by_runs() const {
+    if (kept.inner_length() == 1) return true;
+    return std::abs(folded.inner_stride(0)) <= std::abs(kept.inner_stride(0)) &&
+           folded.inner_length() >= 16;
+  }
+};
+
+constexpr int64_t kFoldBlock = 512;  // results that are folded together; their Accs fit the cache
+
+/// Into how many parts the folded range is cut where there are few results: a function of the two
+/// lengths only, so that the sums are the same for any number of threads.
+inline int64_t FoldParts(int64_t kept, int64_t folded) {
+  if (kept <= 0 || folded <= 0) return 1;
+  return std::clamp<int64_t>(std::min(16384 / kept, kept * folded / kParallelGrain), 1,
+                             std::min<int64_t>(64, folded));
+}
+
+/// Bytes that FoldAxes needs.
+inline size_t FoldWorkspace(int64_t kept, int64_t folded) {
+  const int64_t parts = FoldParts(kept, folded);
+  return parts > 1 ? static_cast<size_t>(parts * kept) * sizeof(double) : 0;
+}
+
+/// Folds elements [begin, end) of the folded axes for the results [first, last) into acc.
+template <class Fold, class T>
+void FoldRange(const FoldSpace& space, const T* in, int64_t first, int64_t last, int64_t begin,
+               int64_t end, typename Fold::Acc* acc) {
+  const int64_t kept_stride = space.kept.inner_stride(0);
+  const int64_t folded_stride = space.folded.inner_stride(0);
+  const bool by_runs = space.by_runs();
+  std::fill(acc, acc + (last - first), Fold::Identity());
+  space.kept.Walk(first, last, [&](const auto& kept, int64_t n) {
+    space.folded.Walk(begin, end, [&](const auto& folded, int64_t m) {
+      const T* p = in + kept[0] + folded[0];
+      if (by_runs) {
+        for (int64_t i = 0; i < n; ++i)
+          acc[i] = Fold::Join(acc[i], FoldRun<Fold>(p + i * kept_stride, m, folded_stride));
+      } else {
+        FoldRows<Fold>(p, m, folded_stride, n, kept_stride, acc);
+      }
+    });
+    acc += n;
+  });
+}
+
+/// Folds; calls store(offset in the result, Acc) once for each result, from any thread.
+template <class Fold, class T, class Store>
+void FoldAxes(const FoldSpace& space, const T* in, void* workspace, const Store& store) {
+  using Acc = typename Fold::Acc;
+  static_assert(sizeof(Acc) <= sizeof(double));
+  const int64_t kept = space.kept.size();
+  const int64_t folded = space.folded.size();
+  if (kept == 0) return;
+  const auto store_all = [&](int64_t first, int64_t last, const Acc* acc) {
+    const int64_t stride = space.kept.inner_stride(1);
+    space.kept.Walk(first, last, [&](const auto& offset, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) store(offset[1] + i * stride, *acc++);
+    });
+  };
+
+  const int64_t parts = FoldParts(kept, folded);
+  if (parts == 1) {
+    ParallelFor(kept, kParallelGrain / std::max<int64_t>(folded, 1),
+                [&](int64_t begin, int64_t end) {
+                  Acc acc[kFoldBlock];
+                  for (int64_t first = begin; first < end; first += kFoldBlock) {
+                    const int64_t last = std::min(end, first + kFoldBlock);
+                    FoldRange<Fold>(space, in, first, last, 0, folded, acc);
+                    store_all(first, last, acc);
+                  }
+                });
+    return;
+  }
+  Acc* partial = static_cast<Acc*>(workspace);
+  ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part)
+      for (int64_t first = 0; first < kept; first += kFoldBlock)
+        FoldRange<Fold>(space, in, first, std::min(kept, first + kFoldBlock), part * folded / parts,
+                        (part + 1) * folded / parts, partial + part * kept + first);
+  });
+  for (int64_t gap = 1; gap < parts; gap *= 2)
+    for (int64_t part = 0; part + gap < parts; part += 2 * gap)
+      for (int64_t i = 0; i < kept; ++i)
+        partial[part * kept + i] =
+            Fold::Join(partial[part * kept + i], partial[(part + gap) * kept + i]);
+  store_all(0, kept, partial);
+}
+
+}  // namespace singa::reference

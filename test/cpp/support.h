@@ -1,0 +1,163 @@
+#pragma once
+
+// What the tests of operations share: tensors from values and back, random tensors and views with
+// fixed seeds, and loops over all positions of a shape, from which the naive results are built.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "singa/core/tensor.h"
+
+namespace singa::test {
+
+using Index = std::vector<int64_t>;
+
+/// A small generator (splitmix64), the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Bits() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// In [low, high], both included.
+  int64_t Int(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
+  }
+  double Real(double low = -1, double high = 1) {
+    return low + (high - low) * static_cast<double>(Bits() >> 11) * 0x1p-53;
+  }
+  bool Coin() { return Bits() >> 63; }
+  /// Lengths in [low, high].
+  Shape Dims(int rank, int64_t low, int64_t high) {
+    Shape shape;
+    for (int i = 0; i < rank; ++i) shape.push_back(Int(low, high));
+    return shape;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+/// Relative rounding error of a float type.
+inline double Epsilon(DType dtype) {
+  switch (dtype) {
+    case kFloat64:
+      return 0x1p-52;
+    case kFloat32:
+      return 0x1p-23;
+    case kFloat16:
+      return 0x1p-10;
+    default:
+      return 0x1p-7;
+  }
+}
+
+/// Distance between the smallest values of a float type: what rounding can cost near zero.
+inline double Smallest(DType dtype) {
+  switch (dtype) {
+    case kFloat64:
+      return 0x1p-1074;
+    case kFloat32:
+      return 0x1p-149;
+    case kFloat16:
+      return 0x1p-24;
+    default:
+      return 0x1p-133;
+  }
+}
+
+/// Row-major values; rounded to `dtype`.
+inline Tensor FromValues(const Shape& shape, const std::vector<double>& values,
+                         DType dtype = kFloat32) {
+  Tensor wide(shape, nullptr, kFloat64);
+  wide.CopyFromHost(values.data(), values.size() * sizeof(double));
+  return wide.AsType(dtype);
+}
+
+inline std::vector<double> Values(const Tensor& t) {
+  const Tensor wide = t.AsType(kFloat64).Contiguous();
+  std::vector<double> values(static_cast<size_t>(t.size()));
+  wide.CopyToHost(values.data(), values.size() * sizeof(double));
+  return values;
+}
+
+inline Tensor RandomTensor(Random& random, const Shape& shape, DType dtype = kFloat32,
+                           double low = -1, double high = 1) {
+  std::vector<double> values(static_cast<size_t>(shape.Count()));
+  for (double& v : values) v = random.Real(low, high);
+  return FromValues(shape, values, dtype);
+}
+
+/// Random values of `shape` that lie in memory in some other way: permuted axes, steps of -2 to 2.
+inline Tensor RandomView(Random& random, const Shape& shape, DType dtype = kFloat32,
+                         double low = -1, double high = 1) {
+  std::vector<int64_t> order(shape.rank());
+  std::iota(order.begin(), order.end(), 0);
+  for (int i = shape.rank() - 1; i > 0; --i) std::swap(order[i], order[random.Int(0, i)]);
+  Shape stored;
+  std::vector<int64_t> back(shape.rank());
+  Index steps(shape.rank());
+  for (int i = 0; i < shape.rank(); ++i) {
+    back[order[i]] = i;
+    steps[i] = random.Coin() ? 1 : random.Int(1, 2) * (random.Coin() ? 1 : -1);
+    stored.push_back(shape[order[i]] * std::abs(steps[i]));
+  }
+  Tensor t = RandomTensor(random, stored, dtype, low, high);
+  for (int i = 0; i < shape.rank(); ++i) {
+    constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+    if (steps[i] > 0) t = t.SliceAxis(i, 0, kEnd, steps[i]);
+    if (steps[i] < 0) t = t.SliceAxis(i, kEnd, std::numeric_limits<int64_t>::min(), steps[i]);
+  }
+  return shape.rank() == 0 ? t : t.Transpose(back);
+}
+
+/// Contiguous or not, by chance.
+inline Tensor AnyTensor(Random& random, const Shape& shape, DType dtype = kFloat32, double low = -1,
+                        double high = 1) {
+  return random.Coin() ? RandomTensor(random, shape, dtype, low, high)
+                       : RandomView(random, shape, dtype, low, high);
+}
+
+/// Calls visit(index) for every position, in row-major order.
+inline void ForEachIndex(const Shape& shape, const std::function<void(const Index&)>& visit) {
+  Index index(shape.rank(), 0);
+  for (int64_t i = 0, n = shape.Count(); i < n; ++i) {
+    visit(index);
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      if (++index[axis] < shape[axis]) break;
+      index[axis] = 0;
+    }
+  }
+}
+
+/// Row-major position.
+inline size_t Flat(const Shape& shape, const Index& index) {
+  int64_t flat = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) flat = flat * shape[axis] + index[axis];
+  return static_cast<size_t>(flat);
+}
+
+/// fn() has to raise exactly `Error` with `part` in its message.
+template <class Error, class Fn>
+void ExpectError(const Fn& fn, const std::string& part) {
+  try {
+    fn();
+    ADD_FAILURE() << "nothing was raised; expected: " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(typeid(error), typeid(Error)) << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << "message: " << error.what() << "\nlacks: " << part;
+  }
+}
+
+}  // namespace singa::test

@@ -15,7 +15,10 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 # Flags of our own code; never seen by users of the library, nor by generated code.
 add_library(singa_flags INTERFACE)
-target_compile_options(singa_flags INTERFACE -Wall -Wextra $<$<BOOL:${SINGA_WERROR}>:-Werror>)
+# -fno-math-errno: nothing reads errno after a mathematical function, and a square root that sets
+# it is not vectorised.
+target_compile_options(singa_flags INTERFACE -Wall -Wextra -fno-math-errno
+                                             $<$<BOOL:${SINGA_WERROR}>:-Werror>)
 target_link_libraries(singa_flags INTERFACE OpenMP::OpenMP_CXX Threads::Threads)
 
 if(SINGA_SANITIZE)

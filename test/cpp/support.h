@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "singa/core/plan_cache.h"
 #include "singa/core/tensor.h"
 
 namespace singa::test {
@@ -146,6 +147,50 @@ inline size_t Flat(const Shape& shape, const Index& index) {
   for (int axis = 0; axis < shape.rank(); ++axis) flat = flat * shape[axis] + index[axis];
   return static_cast<size_t>(flat);
 }
+
+/// Each element within its tolerance of `want`, to which half a step of the tensor's own type is
+/// added; infinities and NaN have to be there too. Reports the worst element.
+inline void ExpectNear(const Tensor& got, const std::vector<double>& want,
+                       const std::vector<double>& tolerance, const std::string& what) {
+  ASSERT_EQ(static_cast<size_t>(got.size()), want.size()) << what;
+  const std::vector<double> values = Values(got);
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    double excess = 0;
+    if (std::isfinite(want[i])) {
+      const double allowed = tolerance[i] + 0.5 * Epsilon(got.data_type()) * std::abs(want[i]) +
+                             Smallest(got.data_type());
+      excess = std::abs(values[i] - want[i]) / allowed;
+      if (std::isnan(excess)) excess = std::numeric_limits<double>::infinity();
+    } else if (!(values[i] == want[i] || (std::isnan(values[i]) && std::isnan(want[i])))) {
+      excess = std::numeric_limits<double>::infinity();
+    }
+    if (excess > worst) {
+      worst = excess;
+      at = i;
+    }
+  }
+  EXPECT_LE(worst, 1) << what << "[" << at << "] of " << got.ToString() << " is " << values[at]
+                      << ", expected " << want[at] << " within " << tolerance[at];
+}
+
+/// Sets the preference until the end of the scope.
+class PreferenceScope {
+ public:
+  explicit PreferenceScope(Preference preference) : before_(GetPreference()) {
+    SetPreference(preference);
+  }
+  ~PreferenceScope() { SetPreference(before_); }
+  PreferenceScope(const PreferenceScope&) = delete;
+  PreferenceScope& operator=(const PreferenceScope&) = delete;
+
+ private:
+  Preference before_;
+};
+
+/// The plain implementation, and the one that is used by default.
+inline constexpr Preference kImplementations[] = {Preference::kReference, Preference::kFastest};
 
 /// fn() has to raise exactly `Error` with `part` in its message.
 template <class Error, class Fn>

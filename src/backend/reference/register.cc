@@ -4,7 +4,11 @@ namespace singa::backend {
 
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
+  reference::RegisterBatchNorm();
+  reference::RegisterLrn();
+  reference::RegisterPooling();
   reference::RegisterReduce();
+  reference::RegisterSoftmax();
 }
 
 }  // namespace singa::backend

@@ -3,7 +3,11 @@
 namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterBatchNorm();
+void RegisterLrn();
+void RegisterPooling();
 void RegisterReduce();
+void RegisterSoftmax();
 
 }  // namespace singa::reference
 

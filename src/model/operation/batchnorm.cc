@@ -1,0 +1,174 @@
+#include "singa/operation/batchnorm.h"
+
+#include <cmath>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+
+namespace singa {
+namespace {
+
+void CheckInput(const char* op, const Tensor& x) {
+  CheckFloat(op, "x", x);
+  Check(x.rank() >= 2 && x.rank() <= 4, op,
+        "x has to have shape (N, C), (N, C, L) or (N, C, H, W), got ", x);
+}
+
+void CheckInput(const char* op, const BatchNormHandle& handle, const Tensor& x) {
+  CheckInput(op, x);
+  Check(x.shape(1) == handle.channels, op, "x has ", x.shape(1),
+        " channels, the handle was made for ", handle.channels, ": ", x);
+}
+
+/// scale or bias as the kernels take it: plain, of the statistics' type; empty stays empty.
+Tensor Affine(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (t.empty()) return t;
+  const DType statistics = BatchNormStatisticsType(x.data_type());
+  CheckShapeIs(op, name, t, {x.shape(1)});
+  Check<TypeError>(t.data_type() == statistics || t.data_type() == x.data_type(), op, name,
+                   " has to be ", DTypeName(statistics), " or of x's type, got ", t);
+  CheckSameDevice(op, name, t, "x", x);
+  return t.AsType(statistics);
+}
+
+void CheckStatistics(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  CheckShapeIs(op, name, t, {x.shape(1)});
+  CheckDType(op, name, t, BatchNormStatisticsType(x.data_type()));
+  CheckSameDevice(op, name, t, "x", x);
+}
+
+void CheckRunning(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (t.empty()) return;
+  CheckStatistics(op, name, t, x);
+  Check(t.is_contiguous(), op, name, " is updated in place and has to be contiguous, got ", t,
+        " with strides ", t.strides());
+}
+
+BatchNormForwardSpec ForwardSpec(const BatchNormHandle& handle, const Tensor& x,
+                                 const Tensor& scale, const Tensor& bias, bool training) {
+  return {.shape = x.shape(),
+          .dtype = x.data_type(),
+          .training = training,
+          .has_scale = !scale.empty(),
+          .has_bias = !bias.empty(),
+          .epsilon = handle.epsilon,
+          .x_layout = x.layout()};
+}
+
+std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, const Tensor& x,
+                             const Tensor& scale, const Tensor& mean, const Tensor& var,
+                             bool training, bool need_x, bool need_scale) {
+  BatchNormBackwardSpec spec{.shape = {},
+                             .training = training,
+                             .has_scale = !scale.empty(),
+                             .need_x = need_x,
+                             .need_scale = need_scale,
+                             .epsilon = handle.epsilon,
+                             .x_layout = {}};
+  const char* op = spec.op();
+  CheckInput(op, handle, x);
+  CheckLike(op, "dy", dy, "x", x);
+  const Tensor affine = Affine(op, "scale", scale, x);
+  CheckStatistics(op, training ? "mean" : "running_mean", mean, x);
+  CheckStatistics(op, training ? "var" : "running_var", var, x);
+  if (!need_x && !need_scale) return std::vector<Tensor>(3);
+
+  spec.shape = x.shape();
+  spec.dtype = x.data_type();
+  spec.x_layout = x.layout();
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const DType statistics = BatchNormStatisticsType(spec.dtype);
+  const Shape channels{handle.channels};
+  Tensor dx, dscale, dbias;
+  if (need_x) dx = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
+  if (need_scale) {
+    dscale = NewOutput(*plan, 1, channels, device, statistics);
+    dbias = NewOutput(*plan, 2, channels, device, statistics);
+  }
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, dy), Wanted(*plan, 1, x), Wanted(*plan, 2, affine), Wanted(*plan, 3, mean),
+       Wanted(*plan, 4, var)},
+      {dx, dscale, dbias});
+  if (need_scale && !scale.empty() && scale.data_type() != statistics) {
+    dscale = dscale.AsType(scale.data_type());
+    dbias = dbias.AsType(scale.data_type());
+  }
+  return {dx, dscale, dbias};
+}
+
+}  // namespace
+
+BatchNormHandle::BatchNormHandle(double momentum, const Tensor& input, double epsilon)
+    : factor(momentum), epsilon(epsilon) {
+  const char* op = "BatchNorm";
+  CheckInput(op, input);
+  Check(momentum >= 0 && momentum <= 1, op, "momentum has to be within [0, 1], got ", momentum);
+  Check(epsilon >= 0 && std::isfinite(epsilon), op,
+        "epsilon has to be finite and not negative, got ", epsilon);
+  channels = input.shape(1);
+}
+
+std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, const Tensor& x,
+                                             const Tensor& scale, const Tensor& bias,
+                                             const Tensor& running_mean,
+                                             const Tensor& running_var) {
+  const char* op = "BatchNormForwardTraining";
+  CheckInput(op, handle, x);
+  const Tensor a = Affine(op, "scale", scale, x);
+  const Tensor b = Affine(op, "bias", bias, x);
+  CheckRunning(op, "running_mean", running_mean, x);
+  CheckRunning(op, "running_var", running_var, x);
+
+  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, true);
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const DType statistics = BatchNormStatisticsType(spec.dtype);
+  const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
+  const Tensor mean = NewOutput(*plan, 1, {handle.channels}, device, statistics);
+  const Tensor var = NewOutput(*plan, 2, {handle.channels}, device, statistics);
+  Scalars scalars;
+  scalars.v[0] = handle.factor;
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), running_mean, running_var},
+      {y, mean, var, running_mean, running_var}, scalars);
+  return {y, mean, var};
+}
+
+Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
+                                 const Tensor& scale, const Tensor& bias,
+                                 const Tensor& running_mean, const Tensor& running_var) {
+  const char* op = "BatchNormForwardInference";
+  CheckInput(op, handle, x);
+  const Tensor a = Affine(op, "scale", scale, x);
+  const Tensor b = Affine(op, "bias", bias, x);
+  CheckStatistics(op, "running_mean", running_mean, x);
+  CheckStatistics(op, "running_var", running_var, x);
+
+  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, false);
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b),
+       Wanted(*plan, 3, running_mean), Wanted(*plan, 4, running_var)},
+      {y});
+  return y;
+}
+
+std::vector<Tensor> BatchNormBackward(const BatchNormHandle& handle, const Tensor& dy,
+                                      const Tensor& x, const Tensor& scale, const Tensor& mean,
+                                      const Tensor& var, bool need_x, bool need_scale) {
+  return Backward(handle, dy, x, scale, mean, var, true, need_x, need_scale);
+}
+
+std::vector<Tensor> BatchNormBackwardInference(const BatchNormHandle& handle, const Tensor& dy,
+                                               const Tensor& x, const Tensor& scale,
+                                               const Tensor& running_mean,
+                                               const Tensor& running_var, bool need_x,
+                                               bool need_scale) {
+  return Backward(handle, dy, x, scale, running_mean, running_var, false, need_x, need_scale);
+}
+
+}  // namespace singa

@@ -1,0 +1,118 @@
+#include "singa/operation/pooling.h"
+
+#include <limits>
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/pooling_spec.h"
+
+namespace singa {
+namespace {
+
+const Shape& InputShape(const char* op, const Tensor& x) {
+  CheckFloat(op, "x", x);
+  return x.shape();
+}
+
+/// The pooling whose window is the whole image.
+Recorder GlobalRecorder(const char* op, const Shape& x) {
+  Check(x.rank() == 4, op, "x has to have shape (N, C, H, W), got ", x);
+  return PoolRecorder(op, x, {x[2], x[3]}, {1, 1}, {0, 0}, {1, 1}, false);
+}
+
+std::vector<Tensor> Forward(const Recorder& geometry, PoolMode mode, const Tensor& x, bool save) {
+  const PoolingForwardSpec spec{.geometry = geometry,
+                                .mode = mode,
+                                .dtype = x.data_type(),
+                                .save = save,
+                                .x_layout = x.layout()};
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, geometry.output_shape(), device, spec.dtype);
+  Tensor saved;
+  if (save) saved = NewOutput(*plan, 1, geometry.output_shape(), device, kInt32);
+  Run(spec, device, plan, {Wanted(*plan, 0, x)}, {y, saved});
+  return {y, saved};
+}
+
+Tensor Backward(const Recorder& geometry, PoolMode mode, const Tensor& dy, const Tensor& x,
+                const Tensor& saved) {
+  const PoolingBackwardSpec spec{.geometry = geometry,
+                                 .mode = mode,
+                                 .dtype = dy.data_type(),
+                                 .saved = FormOf(saved),
+                                 .saved_layout = saved.empty() ? nullptr : saved.layout(),
+                                 .x_layout = x.empty() ? nullptr : x.layout(),
+                                 .dy_layout = dy.layout()};
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, geometry.input_shape(), device, spec.dtype);
+  const Tensor kept = mode == PoolMode::kMax ? x : Tensor();
+  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, kept), Wanted(*plan, 2, saved)},
+      {dx});
+  return dx;
+}
+
+}  // namespace
+
+PoolingHandle::PoolingHandle(const Tensor& input, const std::vector<int64_t>& kernel,
+                             const std::vector<int64_t>& stride,
+                             const std::vector<int64_t>& padding, bool is_max, bool ceil_mode,
+                             bool count_include_pad, const std::vector<int64_t>& dilation)
+    : recorder(PoolRecorder("Pooling", InputShape("Pooling", input), kernel, stride, padding,
+                            dilation, ceil_mode)),
+      mode(is_max              ? PoolMode::kMax
+           : count_include_pad ? PoolMode::kAverageIncludePad
+                               : PoolMode::kAverageExcludePad) {}
+
+std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x, bool training) {
+  const char* op = "PoolingForward";
+  const Recorder geometry = WithInput(op, handle.recorder, InputShape(op, x));
+  const bool save = training && handle.mode == PoolMode::kMax;
+  Check(!save || geometry.height * geometry.width <= std::numeric_limits<int32_t>::max(), op,
+        "positions in an image of ", geometry.height, " x ", geometry.width, " exceed int32");
+  return Forward(geometry, handle.mode, x, save);
+}
+
+Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, const Tensor& x,
+                       const Tensor& y, const Tensor& saved) {
+  const char* op = "PoolingBackward";
+  CheckFloat(op, "dy", dy);
+  Shape x_shape = handle.recorder.input_shape();
+  if (!x.empty()) {
+    x_shape = x.shape();
+  } else {
+    Check(handle.mode != PoolMode::kMax, op, "x is an empty tensor (None)");
+    if (dy.rank() > 0) x_shape[0] = dy.shape(0);
+  }
+  const Recorder geometry = WithInput(op, handle.recorder, x_shape);
+  CheckShapeIs(op, "dy", dy, geometry.output_shape());
+  if (!x.empty()) {
+    CheckDType(op, "x", x, dy.data_type());
+    CheckSameDevice(op, "x", x, "dy", dy);
+  }
+  if (!y.empty()) CheckShapeIs(op, "y", y, geometry.output_shape());
+  if (handle.mode != PoolMode::kMax) return Backward(geometry, handle.mode, dy, x, {});
+  if (FormOf(saved) == SavedForm::kCommon) {
+    CheckShapeIs(op, "saved", saved, geometry.output_shape());
+    CheckDType(op, "saved", saved, kInt32);
+  }
+  CheckSameDevice(op, "saved", saved, "dy", dy);
+  return Backward(geometry, handle.mode, dy, x, saved);
+}
+
+Tensor GlobalAveragePoolForward(const Tensor& x) {
+  const char* op = "GlobalAveragePoolForward";
+  const Recorder geometry = GlobalRecorder(op, InputShape(op, x));
+  return Forward(geometry, PoolMode::kAverageExcludePad, x, false)[0];
+}
+
+Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape) {
+  const char* op = "GlobalAveragePoolBackward";
+  CheckFloat(op, "dy", dy);
+  const Recorder geometry = GlobalRecorder(op, x_shape);
+  CheckShapeIs(op, "dy", dy, geometry.output_shape());
+  return Backward(geometry, PoolMode::kAverageExcludePad, dy, {}, {});
+}
+
+}  // namespace singa

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "singa/core/dtype.h"
+
+namespace singa {
+
+/// Softmax along the middle axis of (outer, axis, inner). Input: x. Output: y.
+struct SoftmaxSpec {
+  int64_t outer = 1;
+  int64_t axis = 1;
+  int64_t inner = 1;
+  DType dtype = kFloat32;
+  bool log = false;
+
+  const char* op() const { return log ? "LogSoftmax" : "Softmax"; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("outer", self.outer);
+    visitor("axis", self.axis);
+    visitor("inner", self.inner);
+    visitor("dtype", self.dtype);
+    visitor("log", self.log);
+  }
+};
+
+/// Inputs: dy, y. Output: dx.
+struct SoftmaxBackwardSpec {
+  int64_t outer = 1;
+  int64_t axis = 1;
+  int64_t inner = 1;
+  DType dtype = kFloat32;
+  bool log = false;
+
+  const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("outer", self.outer);
+    visitor("axis", self.axis);
+    visitor("inner", self.inner);
+    visitor("dtype", self.dtype);
+    visitor("log", self.log);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,425 @@
+#include "singa/operation/batchnorm.h"
+
+#include "singa/core/device.h"
+#include "singa/core/threads.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::AnyTensor;
+using test::Epsilon;
+using test::ExpectError;
+using test::ExpectNear;
+using test::FromValues;
+using test::kImplementations;
+using test::PreferenceScope;
+using test::Random;
+using test::RandomTensor;
+using test::Values;
+using Vector = std::vector<double>;
+
+DType Statistics(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
+
+/// (N, C, ...) as channels of values.
+struct Layout {
+  explicit Layout(const Shape& shape)
+      : batch(shape[0]), channels(shape[1]), spatial(shape.Count(2, shape.rank())) {}
+  int64_t batch, channels, spatial;
+  int64_t count() const { return batch * spatial; }
+  /// visit(flat position) for each value of a channel.
+  template <class F>
+  void ForChannel(int64_t c, const F& visit) const {
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t s = 0; s < spatial; ++s)
+        visit(static_cast<size_t>((n * channels + c) * spatial + s));
+  }
+};
+
+/// The definition in double, and how far an implementation in the statistics' type may be from it:
+/// sums of K terms by 8 · eps · √K · Σ|terms|, carried through the formula to first order.
+struct Expected {
+  Vector y, y_tolerance, mean, mean_tolerance, var, var_tolerance;
+};
+
+Expected NaiveForward(const Shape& shape, const Vector& x, const Vector& scale, const Vector& bias,
+                      double epsilon, double eps) {
+  const Layout layout(shape);
+  Expected e;
+  e.y.resize(x.size());
+  e.y_tolerance.resize(x.size());
+  for (int64_t c = 0; c < layout.channels; ++c) {
+    const double n = static_cast<double>(layout.count());
+    double mean = 0, magnitude = 0, var = 0;
+    layout.ForChannel(c, [&](size_t i) { mean += x[i] / n, magnitude += std::abs(x[i]) / n; });
+    layout.ForChannel(c, [&](size_t i) { var += (x[i] - mean) * (x[i] - mean) / n; });
+    const double bound = 8 * eps * std::sqrt(n);
+    const double mean_tolerance = bound * magnitude;
+    const double var_tolerance = bound * var + mean_tolerance * mean_tolerance;
+    e.mean.push_back(mean);
+    e.mean_tolerance.push_back(mean_tolerance);
+    e.var.push_back(var);
+    e.var_tolerance.push_back(var_tolerance);
+    const double a = scale[c] / std::sqrt(var + epsilon);
+    layout.ForChannel(c, [&](size_t i) {
+      const double scaled = (x[i] - mean) * a;
+      e.y[i] = scaled + bias[c];
+      e.y_tolerance[i] = 8 * eps * (std::abs(scaled) + std::abs(bias[c])) +
+                         std::abs(a) * mean_tolerance +
+                         std::abs(scaled) * var_tolerance / (var + epsilon);
+    });
+  }
+  return e;
+}
+
+struct Gradients {
+  Vector dx, dx_tolerance, dscale, dscale_tolerance, dbias, dbias_tolerance;
+};
+
+Gradients NaiveBackward(const Shape& shape, const Vector& dy, const Vector& x, const Vector& scale,
+                        const Vector& mean, const Vector& var, double epsilon, bool training,
+                        double eps) {
+  const Layout layout(shape);
+  Gradients g;
+  g.dx.resize(x.size());
+  g.dx_tolerance.resize(x.size());
+  for (int64_t c = 0; c < layout.channels; ++c) {
+    const double n = static_cast<double>(layout.count());
+    const double bound = 8 * eps * std::sqrt(n);
+    const double inv_std = 1 / std::sqrt(var[c] + epsilon);
+    const auto xhat = [&](size_t i) { return (x[i] - mean[c]) * inv_std; };
+    double sum = 0, product = 0, sum_magnitude = 0, product_magnitude = 0;
+    layout.ForChannel(c, [&](size_t i) {
+      sum += dy[i];
+      sum_magnitude += std::abs(dy[i]);
+      product += dy[i] * xhat(i);
+      product_magnitude += std::abs(dy[i] * xhat(i));
+    });
+    g.dscale.push_back(product);
+    g.dscale_tolerance.push_back(bound * product_magnitude);
+    g.dbias.push_back(sum);
+    g.dbias_tolerance.push_back(bound * sum_magnitude);
+    const double s = scale[c] * inv_std;
+    layout.ForChannel(c, [&](size_t i) {
+      g.dx[i] = s * dy[i];
+      g.dx_tolerance[i] = std::abs(s * dy[i]);
+      if (training) {
+        g.dx[i] -= s * (sum / n + xhat(i) * product / n);
+        g.dx_tolerance[i] += std::abs(s) * std::sqrt(n) *
+                             (sum_magnitude + std::abs(xhat(i)) * product_magnitude) / n;
+      }
+      g.dx_tolerance[i] *= 8 * eps;
+    });
+  }
+  return g;
+}
+
+struct Case {
+  Shape shape;
+  DType dtype = kFloat32;
+  double mean = 0, deviation = 1;
+  bool affine = true, views = false;
+};
+
+Case RandomCase(Random& random) {
+  constexpr DType kTypes[] = {kFloat32, kFloat32, kFloat32, kFloat64, kBFloat16, kFloat16};
+  Case c;
+  c.shape = {random.Int(1, 6), random.Int(1, 35)};
+  for (int64_t axes = random.Int(0, 2); axes > 0; --axes) c.shape.push_back(random.Int(1, 9));
+  if (c.shape.rank() == 2) c.shape[0] = random.Int(1, 40);
+  c.dtype = kTypes[random.Int(0, 5)];
+  c.mean = random.Real(-2, 2);
+  c.affine = random.Int(0, 3) > 0;
+  c.views = random.Coin();
+  return c;
+}
+
+Tensor Input(Random& random, const Case& c) {
+  const double low = c.mean - 1.7 * c.deviation, high = c.mean + 1.7 * c.deviation;
+  return c.views ? AnyTensor(random, c.shape, c.dtype, low, high)
+                 : RandomTensor(random, c.shape, c.dtype, low, high);
+}
+
+void CheckCase(Random& random, const Case& c) {
+  SCOPED_TRACE(c.shape.ToString() + " " + DTypeName(c.dtype) + (c.affine ? " affine" : ""));
+  const DType statistics = Statistics(c.dtype);
+  const double eps = Epsilon(statistics);
+  const Shape channels{c.shape[1]};
+  const Tensor x = Input(random, c);
+  const Tensor dy = AnyTensor(random, c.shape, c.dtype);
+  Tensor scale, bias;
+  Vector scale_values(c.shape[1], 1.0), bias_values(c.shape[1], 0.0);
+  if (c.affine) {
+    scale = RandomTensor(random, channels, statistics, 0.5, 2);
+    bias = RandomTensor(random, channels, statistics);
+    scale_values = Values(scale);
+    bias_values = Values(bias);
+  }
+  const Tensor running_mean = RandomTensor(random, channels, statistics);
+  const Tensor running_var = RandomTensor(random, channels, statistics, 0.5, 2);
+  const double factor = random.Real(0, 1);
+  const BatchNormHandle handle(factor, x, random.Coin() ? 1e-5 : 1e-2);
+
+  const Expected want =
+      NaiveForward(c.shape, Values(x), scale_values, bias_values, handle.epsilon, eps);
+  for (Preference preference : kImplementations) {
+    SCOPED_TRACE(PreferenceName(preference));
+    PreferenceScope scope(preference);
+    const Tensor new_mean = running_mean.Clone(), new_var = running_var.Clone();
+    const auto out = BatchNormForwardTraining(handle, x, scale, bias, new_mean, new_var);
+    ASSERT_EQ(out.size(), 3u);
+    EXPECT_EQ(out[0].data_type(), c.dtype);
+    EXPECT_EQ(out[1].data_type(), statistics);
+    ExpectNear(out[0], want.y, want.y_tolerance, "y");
+    ExpectNear(out[1], want.mean, want.mean_tolerance, "mean");
+    ExpectNear(out[2], want.var, want.var_tolerance, "var");
+
+    // The running values follow exactly from what was returned.
+    const double n = static_cast<double>(Layout(c.shape).count());
+    const Vector mean = Values(out[1]), var = Values(out[2]);
+    Vector mean_update = Values(running_mean), var_update = Values(running_var);
+    for (size_t i = 0; i < mean.size(); ++i) {
+      mean_update[i] = (1 - factor) * mean_update[i] + factor * mean[i];
+      var_update[i] = (1 - factor) * var_update[i] + factor * var[i] * (n > 1 ? n / (n - 1) : 1);
+    }
+    const Vector tiny(mean.size(), 4 * 0x1p-52);
+    ExpectNear(new_mean, mean_update, tiny, "running_mean");
+    ExpectNear(new_var, var_update, tiny, "running_var");
+
+    const auto g = NaiveBackward(c.shape, Values(dy), Values(x), scale_values, mean, var,
+                                 handle.epsilon, true, eps);
+    const auto d = BatchNormBackward(handle, dy, x, scale, out[1], out[2]);
+    ExpectNear(d[0], g.dx, g.dx_tolerance, "dx");
+    ExpectNear(d[1], g.dscale, g.dscale_tolerance, "dscale");
+    ExpectNear(d[2], g.dbias, g.dbias_tolerance, "dbias");
+
+    // Frozen statistics.
+    const Vector frozen_mean = Values(running_mean), frozen_var = Values(running_var);
+    const Tensor y = BatchNormForwardInference(handle, x, scale, bias, running_mean, running_var);
+    const Vector values = Values(x);
+    Vector frozen(values.size()), tolerance(values.size());
+    const Layout layout(c.shape);
+    for (int64_t ch = 0; ch < layout.channels; ++ch) {
+      const double a = scale_values[ch] / std::sqrt(frozen_var[ch] + handle.epsilon);
+      layout.ForChannel(ch, [&](size_t i) {
+        frozen[i] = (values[i] - frozen_mean[ch]) * a + bias_values[ch];
+        tolerance[i] = 8 * eps *
+                       ((std::abs(values[i]) + std::abs(frozen_mean[ch])) * std::abs(a) +
+                        std::abs(bias_values[ch]));
+      });
+    }
+    ExpectNear(y, frozen, tolerance, "y of inference");
+    const auto f = NaiveBackward(c.shape, Values(dy), values, scale_values, frozen_mean, frozen_var,
+                                 handle.epsilon, false, eps);
+    const auto fd = BatchNormBackwardInference(handle, dy, x, scale, running_mean, running_var);
+    ExpectNear(fd[0], f.dx, f.dx_tolerance, "dx through frozen statistics");
+    ExpectNear(fd[1], f.dscale, f.dscale_tolerance, "dscale through frozen statistics");
+    ExpectNear(fd[2], f.dbias, f.dbias_tolerance, "dbias through frozen statistics");
+  }
+}
+
+TEST(BatchNorm, MatchesTheDefinitionOverRandomGeometries) {
+  Random random(41);
+  for (int i = 0; i < 220 && !testing::Test::HasFailure(); ++i)
+    CheckCase(random, RandomCase(random));
+}
+
+TEST(BatchNorm, MatchesTheDefinitionWhereChannelsAreCutIntoPieces) {
+  Random random(42);
+  CheckCase(random, {.shape = {8, 64, 14, 14}});
+  CheckCase(random, {.shape = {3, 5, 61, 67}});
+  CheckCase(random, {.shape = {300, 130}});
+  CheckCase(random, {.shape = {4, 17, 7, 7}, .dtype = kBFloat16});
+}
+
+TEST(BatchNorm, GradientIsThatOfTheFunction) {
+  Random random(43);
+  const Shape shape{3, 2, 2, 3};
+  const Tensor x = RandomTensor(random, shape, kFloat64), r = RandomTensor(random, shape, kFloat64);
+  const Tensor scale = RandomTensor(random, {2}, kFloat64, 0.5, 2);
+  const Tensor bias = RandomTensor(random, {2}, kFloat64);
+  const BatchNormHandle handle(0.1, x);
+  const Vector weight = Values(r);
+  const auto loss = [&](const Tensor& x, const Tensor& scale, const Tensor& bias) {
+    const Vector y = Values(BatchNormForwardTraining(handle, x, scale, bias, {}, {})[0]);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += weight[i] * y[i];
+    return sum;
+  };
+  const auto out = BatchNormForwardTraining(handle, x, scale, bias, {}, {});
+  const auto d = BatchNormBackward(handle, r, x, scale, out[1], out[2]);
+  const std::vector<Tensor> arguments{x, scale, bias};
+  for (size_t k = 0; k < 3; ++k) {
+    const Vector at = Values(arguments[k]), analytic = Values(d[k]);
+    for (size_t i = 0; i < at.size(); ++i) {
+      double side[2];
+      for (int s = 0; s < 2; ++s) {
+        Vector moved = at;
+        moved[i] += s ? 1e-6 : -1e-6;
+        std::vector<Tensor> with = arguments;
+        with[k] = FromValues(arguments[k].shape(), moved, kFloat64);
+        side[s] = loss(with[0], with[1], with[2]);
+      }
+      EXPECT_NEAR(analytic[i], (side[1] - side[0]) / 2e-6, 1e-7) << "argument " << k << ", " << i;
+    }
+  }
+}
+
+// 1000 ± 0.01 in float32: sums of squares would lose the variance altogether.
+TEST(BatchNorm, KeepsTheVarianceOfDataFarFromZero) {
+  for (Preference preference : kImplementations) {
+    SCOPED_TRACE(PreferenceName(preference));
+    PreferenceScope scope(preference);
+    Random random(44);
+    const Tensor x = RandomTensor(random, {16, 16, 16, 16}, kFloat32, 999.99, 1000.01);
+    const BatchNormHandle handle(0.1, x, 1e-12);
+    const auto out = BatchNormForwardTraining(handle, x, {}, {}, {}, {});
+    const Vector one(16, 1.0), zero(16, 0.0);
+    const Expected want = NaiveForward(x.shape(), Values(x), one, zero, 1e-12, 0x1p-52);
+    const Vector var = Values(out[2]), y = Values(out[0]);
+    const double mean_error = 1000 * 0x1p-23;  // what float32 can say of the mean
+    for (size_t c = 0; c < var.size(); ++c)
+      EXPECT_NEAR(var[c], want.var[c], mean_error * mean_error + 1e-5 * want.var[c]);
+    for (size_t i = 0; i < y.size(); ++i)
+      ASSERT_NEAR(y[i], want.y[i], mean_error / std::sqrt(want.var[0]) * 1.1) << i;
+  }
+}
+
+TEST(BatchNorm, BackwardDoesWhatIsAsked) {
+  Random random(45);
+  const Tensor x = RandomTensor(random, {4, 3, 5, 5});
+  const Tensor dy = RandomTensor(random, {4, 3, 5, 5});
+  const Tensor scale = RandomTensor(random, {3});
+  const BatchNormHandle handle(0.1, x);
+  for (Preference preference : kImplementations) {
+    SCOPED_TRACE(PreferenceName(preference));
+    PreferenceScope scope(preference);
+    const auto out = BatchNormForwardTraining(handle, x, scale, {}, {}, {});
+    for (auto* backward : {BatchNormBackward, BatchNormBackwardInference}) {
+      const auto all = backward(handle, dy, x, scale, out[1], out[2], true, true);
+      const auto only_x = backward(handle, dy, x, scale, out[1], out[2], true, false);
+      const auto only_scale = backward(handle, dy, x, scale, out[1], out[2], false, true);
+      const auto none = backward(handle, dy, x, scale, out[1], out[2], false, false);
+      EXPECT_EQ(Values(only_x[0]), Values(all[0]));
+      EXPECT_TRUE(only_x[1].empty() && only_x[2].empty());
+      EXPECT_TRUE(only_scale[0].empty());
+      EXPECT_EQ(Values(only_scale[1]), Values(all[1]));
+      EXPECT_EQ(Values(only_scale[2]), Values(all[2]));
+      EXPECT_TRUE(none[0].empty() && none[1].empty() && none[2].empty());
+    }
+  }
+}
+
+TEST(BatchNorm, TakesHalfPrecisionParameters) {
+  Random random(46);
+  const Tensor x = RandomTensor(random, {4, 3, 2, 2}, kBFloat16);
+  const Tensor scale = RandomTensor(random, {3}, kBFloat16, 0.5, 2);
+  const Tensor bias = RandomTensor(random, {3}, kBFloat16);
+  const BatchNormHandle handle(0.1, x);
+  const auto half = BatchNormForwardTraining(handle, x, scale, bias, {}, {});
+  const auto full =
+      BatchNormForwardTraining(handle, x, scale.AsType(kFloat32), bias.AsType(kFloat32), {}, {});
+  EXPECT_EQ(Values(half[0]), Values(full[0]));
+  const auto d = BatchNormBackward(handle, x, x, scale, half[1], half[2]);
+  EXPECT_EQ(d[1].data_type(), kBFloat16);
+  EXPECT_EQ(d[2].data_type(), kBFloat16);
+}
+
+TEST(BatchNorm, SingleValuePerChannel) {
+  for (Preference preference : kImplementations) {
+    PreferenceScope scope(preference);
+    const Tensor x = FromValues({1, 2}, {3, -4});
+    const BatchNormHandle handle(0.5, x);
+    const Tensor mean = Full({2}, 1), var = Full({2}, 1);
+    const auto out = BatchNormForwardTraining(handle, x, {}, Full({2}, 0.25), mean, var);
+    EXPECT_EQ(Values(out[0]), Vector({0.25, 0.25}));
+    EXPECT_EQ(Values(mean), Vector({2, -1.5}));
+    EXPECT_EQ(Values(var), Vector({0.5, 0.5}));
+    EXPECT_EQ(Values(BatchNormBackward(handle, x, x, {}, out[1], out[2])[0]), Vector({0, 0}));
+  }
+}
+
+TEST(BatchNorm, EmptyBatchLeavesTheRunningStatistics) {
+  for (Preference preference : kImplementations) {
+    PreferenceScope scope(preference);
+    const Tensor x(Shape{0, 2, 3, 3});
+    const BatchNormHandle handle(0.5, x);
+    const Tensor mean = Full({2}, 1), var = Full({2}, 2), scale = Full({2}, 1);
+    const auto out = BatchNormForwardTraining(handle, x, scale, scale, mean, var);
+    EXPECT_EQ(out[0].shape(), x.shape());
+    EXPECT_EQ(Values(mean), Vector({1, 1}));
+    EXPECT_EQ(Values(var), Vector({2, 2}));
+    const auto d = BatchNormBackward(handle, x, x, scale, out[1], out[2]);
+    EXPECT_EQ(d[0].shape(), x.shape());
+    EXPECT_EQ(Values(d[1]), Vector({0, 0}));
+    EXPECT_EQ(Values(d[2]), Vector({0, 0}));
+    EXPECT_EQ(BatchNormForwardInference(handle, x, scale, scale, mean, var).shape(), x.shape());
+  }
+}
+
+TEST(BatchNorm, ForwardMarksTheRunningTensorsAsChanged) {
+  const Tensor x = Full({2, 2}, 1), mean = Full({2}, 1), var = Full({2}, 1);
+  const uint64_t mean_version = mean.version(), var_version = var.version();
+  BatchNormForwardTraining(BatchNormHandle(0.1, x), x, {}, {}, mean, var);
+  EXPECT_GT(mean.version(), mean_version);
+  EXPECT_GT(var.version(), var_version);
+}
+
+TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
+  Random random(47);
+  const Tensor x = RandomTensor(random, {8, 16, 32, 32});
+  const BatchNormHandle handle(0.1, x);
+  const int before = NumThreads();
+  PreferenceScope scope(Preference::kReference);
+  std::vector<Vector> results;
+  for (int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    results.push_back(Values(BatchNormForwardTraining(handle, x, {}, {}, {}, {})[0]));
+  }
+  SetNumThreads(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(BatchNorm, RefusesWhatIsWrong) {
+  using Error = std::invalid_argument;
+  const Tensor x(Shape{2, 3, 4, 4}), c = Full({3}, 1);
+  const BatchNormHandle handle(0.1, x);
+  ExpectError<Error>([] { BatchNormHandle(0.1, Tensor(Shape{3})); }, "[BatchNorm] x has to have");
+  ExpectError<Error>([] { BatchNormHandle(0.1, Tensor(Shape{2, 3, 4, 4, 4})); }, "(2, 3, 4, 4, 4)");
+  ExpectError<Error>([] { BatchNormHandle(0.1, Tensor()); }, "x is an empty tensor");
+  ExpectError<TypeError>(
+      [] {
+        BatchNormHandle(0.1, Tensor(Shape{2, 3}, nullptr, kInt32));
+      },
+      "float type");
+  ExpectError<Error>([&] { BatchNormHandle(1.5, x); }, "momentum");
+  ExpectError<Error>([&] { BatchNormHandle(std::nan(""), x); }, "momentum");
+  ExpectError<Error>([&] { BatchNormHandle(0.1, x, -1); }, "epsilon");
+  const auto train = [&](const Tensor& x, const Tensor& scale, const Tensor& bias,
+                         const Tensor& mean, const Tensor& var) {
+    return [=, &handle] { BatchNormForwardTraining(handle, x, scale, bias, mean, var); };
+  };
+  ExpectError<Error>(train(Tensor(Shape{2, 4, 4, 4}), c, c, c, c),
+                     "[BatchNormForwardTraining] x has 4 channels, the handle was made for 3");
+  ExpectError<Error>(train(x, Full({4}, 1), c, c, c), "scale has to have shape (3,), got (4,)");
+  ExpectError<Error>(train(x, c, Full({3, 1}, 1), c, c), "bias has to have shape");
+  ExpectError<TypeError>(train(x, Full({3}, 1, nullptr, kFloat64), c, c, c), "scale has to be");
+  ExpectError<TypeError>(train(x, c, c, Full({3}, 1, nullptr, kBFloat16), c), "running_mean");
+  ExpectError<Error>(train(x, c, c, c, Full({6}, 1).SliceAxis(0, 0, 6, 2)),
+                     "running_var is updated in place");
+  ExpectError<Error>(train(x, Full({3}, 1, CreateCpuDevice()), c, c, c), "scale is on");
+  ExpectError<Error>([&] { BatchNormForwardInference(handle, x, c, c, {}, c); },
+                     "[BatchNormForwardInference] running_mean is an empty tensor");
+  ExpectError<Error>(
+      [&] {
+        BatchNormBackward(handle, Tensor(Shape{2, 3, 4, 5}), x, c, c, c);
+      },
+      "dy has to have the shape of x (2, 3, 4, 4), got (2, 3, 4, 5)");
+  ExpectError<TypeError>([&] { BatchNormBackward(handle, x.AsType(kFloat64), x, c, c, c); },
+                         "dy has to have the type");
+  ExpectError<Error>([&] { BatchNormBackward(handle, x, x, c, c, {}); }, "var is an empty tensor");
+}
+
+}  // namespace
+}  // namespace singa

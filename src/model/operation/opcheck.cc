@@ -1,14 +1,335 @@
 #include "model/operation/opcheck.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "singa/core/error.h"
+
 namespace singa {
 namespace {
+
 thread_local std::string t_layer;
+thread_local int t_paused = 0;
+
+std::mutex g_mutex;
+OpcheckOptions g_options;                                // guarded by g_mutex
+std::map<std::string, OpcheckOpStats> g_stats;           // likewise
+std::map<std::string, opcheck::Replayer>& Replayers() {  // likewise
+  static auto& replayers = *new std::map<std::string, opcheck::Replayer>;
+  return replayers;
+}
+
+std::atomic<int64_t>& Every() {
+  static std::atomic<int64_t> every = [] {
+    const char* text = std::getenv("SINGA_OPCHECK");
+    return text ? std::max<int64_t>(std::strtoll(text, nullptr, 10), 0) : 0;
+  }();
+  return every;
+}
+std::atomic<uint64_t> g_calls{0};
+
+double Epsilon(DType dtype) {
+  switch (dtype) {
+    case kDouble:
+      return std::numeric_limits<double>::epsilon();
+    case kBFloat16:
+      return 0x1p-7;
+    case kFloat16:
+      return 0x1p-10;
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+std::vector<double> Values(const Tensor& t) {
+  std::vector<double> values(static_cast<size_t>(t.size()));
+  if (!values.empty()) t.AsType(kDouble).CopyToHost(values.data(), values.size() * sizeof(double));
+  return values;
+}
+
+std::string Position(int64_t flat, const Shape& shape) {
+  Shape index = shape;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    index[i] = flat % shape[i];
+    flat /= shape[i];
+  }
+  return index.ToString();
+}
+
+// The replay file: a text head (one item a line), then the inputs' bytes.
+
+constexpr const char* kMagic = "singa-replay 1";
+
+void WriteTensorHead(std::ostream& out, const char* kind, const Tensor& t, int alias) {
+  out << kind;
+  if (t.empty()) {
+    out << " -1";
+  } else {
+    out << ' ' << static_cast<int>(t.data_type()) << ' ' << alias << ' ' << t.rank();
+    for (int64_t dim : t.shape()) out << ' ' << dim;
+  }
+  out << '\n';
+}
+
+std::string Save(const opcheck::Call& call) {
+  std::string directory;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    directory = g_options.replay_directory;
+  }
+  if (directory.empty())
+    if (const char* text = std::getenv("SINGA_OPCHECK_DIR")) directory = text;
+  static std::atomic<int> number{0};
+  const std::string path = (directory.empty() ? "" : directory + "/") + "opcheck-" + call.op + "-" +
+                           std::to_string(getpid()) + "-" + std::to_string(++number) + ".replay";
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary);
+    out << kMagic << '\n'
+        << call.family << '\n'
+        << call.implementation << '\n'
+        << call.layer << '\n';
+    out << call.fields.size() << '\n';
+    for (const auto& [name, value] : call.fields) out << name << '\n' << value << '\n';
+    for (double v : call.scalars.v) out << std::bit_cast<uint64_t>(v) << ' ';
+    out << call.scalars.seed << ' ' << call.scalars.offset << '\n';
+    out << call.inputs.size() << ' ' << call.outputs.size() << '\n';
+    for (const Tensor& t : call.inputs) WriteTensorHead(out, "in", t, -1);
+    for (size_t i = 0; i < call.outputs.size(); ++i)
+      WriteTensorHead(out, "out", call.outputs[i], call.aliases[i]);
+    for (const Tensor& t : call.inputs) {
+      if (t.empty()) continue;
+      std::vector<char> bytes(static_cast<size_t>(t.bytes()));
+      t.CopyToHost(bytes.data(), bytes.size());
+      out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    if (!out) return "(the replay file " + path + " could not be written)";
+  }
+  return std::rename(temporary.c_str(), path.c_str()) == 0 ? path : temporary;
+}
+
+Tensor ReadTensorHead(std::istream& in, const char* kind, int* alias) {
+  std::string word;
+  int dtype = 0, rank = 0;
+  in >> word >> dtype;
+  Check(in && word == kind, "replay", "the head is damaged");
+  *alias = -1;
+  if (dtype < 0) return Tensor();
+  in >> *alias >> rank;
+  Check(in && dtype < kNumDataType && rank >= 0 && rank <= kMaxRank && *alias < 64, "replay",
+        "the head is damaged");
+  Shape shape = Shape::Filled(rank, 0);
+  for (int i = 0; i < rank; ++i) in >> shape[i];
+  Check(bool(in), "replay", "the head is damaged");
+  return Tensor(shape, DefaultDevice(), static_cast<DataType>(dtype));
+}
+
+opcheck::Call Load(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  Check(bool(in), "replay", "cannot read ", path);
+  std::string magic;
+  std::getline(in, magic);
+  Check(magic == kMagic, "replay", path, " is no replay file");
+  opcheck::Call call;
+  std::getline(in, call.family);
+  std::getline(in, call.implementation);
+  std::getline(in, call.layer);
+  size_t fields = 0, inputs = 0, outputs = 0;
+  in >> fields;
+  in.ignore();
+  Check(in && fields < 1000, "replay", path, ": the head is damaged");
+  for (size_t i = 0; i < fields; ++i) {
+    std::string name, value;
+    std::getline(in, name);
+    std::getline(in, value);
+    call.fields.emplace_back(name, value);
+  }
+  for (double& v : call.scalars.v) {
+    uint64_t bits = 0;
+    in >> bits;
+    v = std::bit_cast<double>(bits);
+  }
+  in >> call.scalars.seed >> call.scalars.offset >> inputs >> outputs;
+  Check(in && inputs < 100000 && outputs < 100000, "replay", path, ": the head is damaged");
+  int alias = -1;
+  for (size_t i = 0; i < inputs; ++i) call.inputs.push_back(ReadTensorHead(in, "in", &alias));
+  for (size_t i = 0; i < outputs; ++i) {
+    call.outputs.push_back(ReadTensorHead(in, "out", &alias));
+    Check(alias < static_cast<int>(inputs), "replay", path, ": the head is damaged");
+    call.aliases.push_back(alias);
+  }
+  in.ignore();
+  for (Tensor& t : call.inputs) {
+    if (t.empty()) continue;
+    std::vector<char> bytes(static_cast<size_t>(t.bytes()));
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    Check(bool(in), "replay", path, " is truncated");
+    t.CopyFromHost(bytes.data(), bytes.size());
+  }
+  return call;
+}
+
+}  // namespace
+
+void SetOpcheck(const OpcheckOptions& options) {
+  Check(options.every >= 0, "opcheck", "every has to be 0 or more, got ", options.every);
+  std::lock_guard<std::mutex> lock(g_mutex);
+  g_options = options;
+  Every().store(options.every);
+  g_calls.store(0);
+}
+
+OpcheckOptions GetOpcheck() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  OpcheckOptions options = g_options;
+  options.every = Every().load();
+  return options;
+}
+
+std::vector<OpcheckOpStats> GetOpcheckStats() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  std::vector<OpcheckOpStats> stats;
+  for (const auto& [op, row] : g_stats) stats.push_back(row);
+  return stats;
+}
+
+void ResetOpcheckStats() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  g_stats.clear();
 }
 
 void SetCurrentLayer(const std::string& name) { t_layer = name; }
 const std::string& CurrentLayer() { return t_layer; }
 
+std::string ReplayFile(const std::string& path) {
+  backend::EnsureRegistered();
+  const opcheck::Call call = Load(path);
+  opcheck::Replayer replayer;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    const auto found = Replayers().find(call.family);
+    Check(found != Replayers().end(), "replay", path,
+          " holds an operation that this build does not have");
+    replayer = found->second;
+  }
+  const std::string description = replayer(call);
+  return description + " agrees with reference";
+}
+
 namespace opcheck {
-bool Wanted(const char*, const Plan&) { return false; }
+
+bool Wanted(const char* op, const Plan& plan) {
+  const int64_t every = Every().load(std::memory_order_relaxed);
+  if (every == 0) [[likely]]
+    return false;
+  if (t_paused > 0 || std::strcmp(plan.implementation(), "reference") == 0) return false;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    if (!g_options.ops.empty() &&
+        std::find(g_options.ops.begin(), g_options.ops.end(), op) == g_options.ops.end())
+      return false;
+  }
+  return g_calls.fetch_add(1) % static_cast<uint64_t>(every) == 0;
+}
+
+Pause::Pause() { ++t_paused; }
+Pause::~Pause() { --t_paused; }
+
+void AddReplayer(const std::string& family, Replayer replayer) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  Replayers()[family] = std::move(replayer);
+}
+
+Tensor AbsoluteValue(const Tensor& t) {
+  if (!IsFloat(t.data_type())) return t;
+  std::vector<double> values = Values(t);
+  for (double& v : values) v = std::abs(v);
+  Tensor wide(t.shape(), t.device(), kDouble);
+  if (!values.empty()) wide.CopyFromHost(values.data(), values.size() * sizeof(double));
+  return wide.AsType(t.data_type());
+}
+
+const std::string& FieldReader::Take(const char* name) {
+  Check(next < fields->size() && (*fields)[next].first == name, "replay", "the file has no field '",
+        name, "'");
+  return (*fields)[next++].second;
+}
+
+void FieldReader::operator()(const char* name, Shape& shape) {
+  shape = Shape();
+  const char* text = Take(name).c_str();
+  while (*text) {
+    if ((*text >= '0' && *text <= '9') || *text == '-') {
+      char* end = nullptr;
+      shape.push_back(std::strtoll(text, &end, 10));
+      text = end;
+    } else {
+      ++text;
+    }
+  }
+}
+
+void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const Tensor> reference,
+             std::span<const Tensor> bound, int64_t sum_length) {
+  double worst = 0;
+  std::string worst_text;
+  for (size_t i = 0; i < chosen.size() && i < reference.size(); ++i) {
+    if (chosen[i].empty() || reference[i].empty() || !IsFloat(chosen[i].data_type())) continue;
+    const std::vector<double> got = Values(chosen[i]), want = Values(reference[i]);
+    std::vector<double> scale;
+    if (i < bound.size() && !bound[i].empty()) scale = Values(bound[i]);
+    double largest = 0;
+    for (double v : want)
+      if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+    // Both sides may be off by 8·eps·√K, and each rounds its result once more.
+    const double tolerance = 16 * Epsilon(chosen[i].data_type()) *
+                             std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1)));
+    for (size_t j = 0; j < got.size(); ++j) {
+      if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
+      const double allowed = tolerance * (scale.empty() ? largest : std::abs(scale[j])) + 1e-37;
+      const double difference = std::abs(got[j] - want[j]);
+      const double ratio = std::isfinite(difference) ? difference / allowed
+                                                     : std::numeric_limits<double>::infinity();
+      if (ratio <= worst) continue;
+      worst = ratio;
+      if (ratio > 1) {
+        std::ostringstream text;
+        text.precision(9);
+        text << "output " << i << " at " << Position(static_cast<int64_t>(j), chosen[i].shape())
+             << " of " << chosen[i].shape() << ": " << got[j] << ", reference " << want[j]
+             << ", allowed difference " << allowed;
+        worst_text = text.str();
+      }
+    }
+  }
+  bool raise = true;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    OpcheckOpStats& stats = g_stats[call.op];
+    stats.op = call.op;
+    ++stats.checked;
+    stats.failed += worst > 1;
+    stats.worst_ratio = std::max(stats.worst_ratio, worst);
+    raise = g_options.raise;
+  }
+  if (worst <= 1) return;
+  std::string message = detail::Message(call.op, call.description, " disagrees with reference");
+  if (!call.layer.empty()) message += " in layer " + call.layer;
+  message += ": " + worst_text + "; inputs";
+  for (const Tensor& t : call.inputs) message += " " + t.ToString() + ",";
+  message.back() = '.';
+  message += " Run again: python -m singa replay " + Save(call);
+  if (raise) throw OpcheckMismatch(message);
+  std::fprintf(stderr, "singa: %s\n", message.c_str());
+}
+
 }  // namespace opcheck
 }  // namespace singa

@@ -178,16 +178,16 @@ std::atomic<int>& DefaultPreference() {
   return preference;
 }
 
-void RegisterBackendsOnce() {
-  static const bool registered = (backend::RegisterAll(), true);
+}  // namespace
+
+void backend::EnsureRegistered() {
+  static const bool registered = (RegisterAll(), true);
   (void)registered;
 }
 
-}  // namespace
-
 PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*),
                        const void* context) {
-  RegisterBackendsOnce();
+  backend::EnsureRegistered();
   if (!PlanCacheEnabled()) return make(context);
   return PlanCache::Get().FindOrMake(signature, make, context);
 }

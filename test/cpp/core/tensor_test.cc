@@ -150,7 +150,9 @@ TEST(Half, RoundsToNearestEvenOverAllValues) {
     BFloat16 brain;
     brain.bits = static_cast<uint16_t>(bits);
     const float wide = static_cast<float>(brain);
-    if (wide == wide) EXPECT_EQ(BFloat16(wide).bits, brain.bits);
+    if (wide == wide) {
+      EXPECT_EQ(BFloat16(wide).bits, brain.bits);
+    }
   }
   EXPECT_EQ(static_cast<float>(Float16(2049.f)), 2048.f);  // a tie goes to even
   EXPECT_EQ(static_cast<float>(Float16(2051.f)), 2052.f);

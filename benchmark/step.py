@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Times training steps of the networks beside PyTorch, alternating in child processes.
+
+    python benchmark/step.py                                   # resnet20_cifar, lenet
+    python benchmark/step.py --models resnet50 --rounds 3
+    python benchmark/step.py --models all --out results/       # one file per model; a rerun skips what is there
+
+Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), three warm-up steps first. Printed: images/s,
+milliseconds per step (median of the steps, minimum over the processes), peak resident memory above the level after the
+model was made, and minor page faults of the median step. PyTorch runs where it is installed (`--python` names another
+interpreter that has it), eager: as installed, and with channels_last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import harness
+
+# name: (default batch, input shape without the batch, classes)
+SETTINGS = {
+    "lenet": (128, (1, 28, 28), 10),
+    "resnet20_cifar": (128, (3, 32, 32), 10),
+    "resnet18_cifar": (128, (3, 32, 32), 10),
+    "resnet50_cifar": (128, (3, 32, 32), 10),
+    "vgg16_cifar": (128, (3, 32, 32), 10),
+    "alexnet": (32, (3, 224, 224), 1000),
+    "googlenet": (32, (3, 224, 224), 1000),
+    "vgg16": (32, (3, 224, 224), 1000),
+    "vgg19": (32, (3, 224, 224), 1000),
+    "inception_bn": (32, (3, 224, 224), 1000),
+    "inception_v3": (32, (3, 299, 299), 1000),
+    "inception_v4": (32, (3, 299, 299), 1000),
+    "resnet50": (32, (3, 224, 224), 1000),
+    "resnet152": (32, (3, 224, 224), 1000),
+}
+SIDES = ("singa", "torch", "torch-channels-last")
+
+
+def data(model: str, batch: int):
+    import numpy as np
+
+    _, shape, classes = SETTINGS[model]
+    random = np.random.default_rng(0)
+    x = random.standard_normal((batch, *shape), dtype=np.float32)
+    return x, random.integers(0, classes, batch).astype(np.int32)
+
+
+def singa_side(args: argparse.Namespace) -> dict:
+    import singa
+    from singa import models, opt, tensor
+
+    singa.set_num_threads(args.threads)
+    singa.seed(0)
+    x, y = data(args.child, args.batch)
+    model = models.create(args.child, num_classes=SETTINGS[args.child][2])
+    model.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
+    tx, ty = tensor.from_numpy(x), tensor.from_numpy(y)
+    model.compile([tx], is_train=True, use_graph=args.graph, sequential=False)
+    base = harness.resident_mib("VmRSS")
+    harness.reset_high_water()
+    result = harness.measure(lambda: model(tx, ty), args.warmup, args.steps, base)
+    reorders = singa.layout_report
+    return {**result, "version": singa.__version__, "reorders": len(reorders()) if reorders else 0}
+
+
+def torch_side(args: argparse.Namespace) -> dict:
+    import torch
+    import torch_models
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    x, y = data(args.child, args.batch)
+    model = torch_models.create(args.child, SETTINGS[args.child][2])
+    tx, ty = torch.from_numpy(x), torch.from_numpy(y).long()
+    if args.side == "torch-channels-last":
+        model = model.to(memory_format=torch.channels_last)
+        tx = tx.contiguous(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    loss_of = torch.nn.CrossEntropyLoss()
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(model(tx), ty).backward()
+        optimizer.step()
+
+    base = harness.resident_mib("VmRSS")
+    harness.reset_high_water()
+    return {**harness.measure(step, args.warmup, args.steps, base), "version": torch.__version__}
+
+
+def compare(model: str, args: argparse.Namespace) -> dict:
+    batch = args.batch or SETTINGS[model][0]
+    sides: dict[str, tuple[list[str], dict[str, str]]] = {}
+    for side in args.sides:
+        python = sys.executable if side == "singa" else args.python
+        command = [python, __file__, "--child", model, "--side", side, "--batch", str(batch), "--threads",
+                   str(args.threads), "--steps", str(args.steps), "--warmup", str(args.warmup)]
+        if args.graph:
+            command.append("--graph")
+        environment = {}
+        if side != "singa" and args.tcmalloc:
+            library = harness.find_library("libtcmalloc_minimal.so")
+            if not library:
+                sys.exit("--tcmalloc: no libtcmalloc_minimal on this machine (Debian: libtcmalloc-minimal4)")
+            environment["LD_PRELOAD"] = library
+        sides[side] = (command, environment)
+    results = harness.alternate(sides, args.rounds, lambda text: print(f"  {model} {text}", file=sys.stderr))
+    return {"model": model, "batch": batch, "threads": args.threads, "cpu": harness.cpu_name(),
+            "tcmalloc": args.tcmalloc, "sides": results}
+
+
+def rows(result: dict) -> list[dict[str, str]]:
+    ours = result["sides"].get("singa")
+    return [{
+        "model": result["model"],
+        "batch": result["batch"],
+        "side": f"{side} {r['version']}" + (" + tcmalloc" if result["tcmalloc"] and side != "singa" else ""),
+        "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
+        "ms/step": f"{r['ms']:.2f}",
+        "peak MiB": f"{r['peak_mib']:.0f}",
+        "faults/step": f"{r['faults']:.0f}",
+        "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
+    } for side, r in result["sides"].items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["resnet20_cifar", "lenet"], metavar="NAME",
+                        help=f"'all', or of: {' '.join(SETTINGS)}")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
+    parser.add_argument("--batch", type=int, default=0, help="default: 32 for large images, else 128")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
+    parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
+    parser.add_argument("--graph", action="store_true", help="compile singa's model with use_graph=True")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
+    parser.add_argument("--out", type=Path, help="folder for one JSON file per model; finished ones are not run again")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(singa_side(args) if args.side == "singa" else torch_side(args)))
+        return
+    if not args.sides:
+        has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
+        args.sides = list(SIDES) if has_torch else ["singa"]
+    names = list(SETTINGS) if args.models == ["all"] else args.models
+    if unknown := set(names) - set(SETTINGS):
+        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(SETTINGS)}")
+    print(f"{harness.cpu_name()}, {args.threads} threads")
+    everything = []
+    for name in names:
+        file = args.out / f"step-{name}-{args.batch or SETTINGS[name][0]}.json" if args.out else None
+        if file and file.exists():
+            result = json.loads(file.read_text())
+        else:
+            result = compare(name, args)
+            if file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                partial = file.with_suffix(".tmp")
+                partial.write_text(json.dumps(result, indent=1))
+                partial.replace(file)
+        everything += rows(result)
+    print(harness.table(everything))
+
+
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,8 @@ class SINGA_API ConvHandle {
   Recorder recorder;
   size_t workspace_byte_limit;
   Preference preference;
+  /// No preference was given: each call follows SetPreference.
+  bool follows_default;
 };
 
 /// y (N, out, oh, ow) of x (N, in, h, w) and W; b (out) may be empty.

@@ -5,6 +5,7 @@ namespace singa::backend {
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
   reference::RegisterBatchNorm();
+  reference::RegisterConv();
   reference::RegisterLrn();
   reference::RegisterPooling();
   reference::RegisterReduce();

@@ -4,6 +4,7 @@ namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
 void RegisterBatchNorm();
+void RegisterConv();
 void RegisterLrn();
 void RegisterPooling();
 void RegisterReduce();

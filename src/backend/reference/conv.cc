@@ -1,0 +1,263 @@
+// Convolution as a matrix product: with `col` the im2col matrix of an image (col_height rows, one
+// per weight of a filter; col_width columns, one per output pixel), for each image and group
+//
+//   y  = W · col            W (out / group, col_height)
+//   dW = Σ dy · colᵀ        over the images
+//   dx = col2im(Wᵀ · dy)
+//
+// The matrix is made in pieces that stay in the cache. Work is cut by the geometry alone, so that
+// results do not depend on the number of threads.
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/reference/arguments.h"
+#include "backend/reference/gemm.h"
+#include "backend/reference/im2col.h"
+#include "backend/reference/register.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/kernel.h"
+
+namespace singa::reference {
+namespace {
+
+constexpr int64_t kColBytes = int64_t{2} << 20;  // of one piece, about a core's share of the cache
+
+/// How the im2col matrix of one group is cut.
+struct Tiling {
+  int64_t channels;  ///< input channels of a block of rows
+  int64_t blocks;    ///< blocks of rows
+  int64_t columns;   ///< output pixels of a piece
+  int64_t pieces;    ///< pieces of columns
+  int64_t rows;      ///< of a block
+
+  Tiling(const Recorder& g, int64_t channels_per_block)
+      : channels(std::clamp<int64_t>(channels_per_block, 1, g.in_channels / g.group)) {
+    const int64_t kernel = g.kernel_h * g.kernel_w;
+    blocks = (g.in_channels / g.group + channels - 1) / channels;
+    rows = channels * kernel;
+    columns = std::clamp<int64_t>(kColBytes / (8 * rows), 64, 1024);
+    columns = std::min(columns, g.col_width);
+    pieces = (g.col_width + columns - 1) / columns;
+  }
+  int64_t elements() const { return rows * columns; }
+};
+
+/// Forward multiplies whole columns; the gradients share the rows out among the threads.
+Tiling ForwardTiling(const Recorder& g) { return Tiling(g, g.in_channels / g.group); }
+Tiling BackwardTiling(const Recorder& g) { return Tiling(g, 256 / (g.kernel_h * g.kernel_w)); }
+
+template <class T>
+struct Scratch {
+  T* base;
+  int64_t elements;
+  int64_t slots;
+  T* of(int64_t slot) const { return base + slot * elements; }
+};
+
+/// y (N, out, oh, ow); b may be null.
+template <class T>
+void Forward(const Recorder& g, const T* x, const T* w, const T* b, T* y, Scratch<T> scratch) {
+  const Tiling tiling = ForwardTiling(g);
+  const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
+  const int64_t items = g.batchsize * g.group * tiling.pieces;
+  ParallelItems(items, scratch.slots, filters * tiling.elements(), [&](int64_t item, int64_t slot) {
+    const int64_t p0 = item % tiling.pieces * tiling.columns;
+    const int64_t columns = std::min(tiling.columns, g.col_width - p0);
+    const int64_t group = item / tiling.pieces % g.group, n = item / tiling.pieces / g.group;
+    T* col = scratch.of(slot);
+    Im2Col(g, x + n * g.imagesize + group * channels * g.height * g.width, channels, p0,
+           p0 + columns, col);
+    T* out = y + (n * g.out_channels + group * filters) * g.col_width + p0;
+    if (b)
+      for (int64_t m = 0; m < filters; ++m)
+        std::fill_n(out + m * g.col_width, columns, b[group * filters + m]);
+    Gemm(false, false, filters, columns, g.col_height, T(1), w + group * filters * g.col_height,
+         g.col_height, col, columns, T(b ? 1 : 0), out, g.col_width);
+  });
+}
+
+/// dx (N, in, h, w), plus b (in) where that is not null.
+template <class T>
+void BackwardX(const Recorder& g, const T* dy, const T* w, const T* b, T* dx, Scratch<T> scratch) {
+  const Tiling tiling = BackwardTiling(g);
+  const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
+  const int64_t kernel = g.kernel_h * g.kernel_w, pixels = g.height * g.width;
+  const int64_t items = g.batchsize * g.group * tiling.blocks;
+  ParallelItems(
+      items, scratch.slots, filters * tiling.rows * g.col_width, [&](int64_t item, int64_t slot) {
+        const int64_t c0 = item % tiling.blocks * tiling.channels;
+        const int64_t c_count = std::min(tiling.channels, channels - c0);
+        const int64_t group = item / tiling.blocks % g.group, n = item / tiling.blocks / g.group;
+        T* col = scratch.of(slot);
+        T* image = dx + n * g.imagesize + (group * channels + c0) * pixels;
+        for (int64_t c = 0; c < c_count; ++c)
+          std::fill_n(image + c * pixels, pixels, b ? b[group * channels + c0 + c] : T(0));
+        for (int64_t p0 = 0; p0 < g.col_width; p0 += tiling.columns) {
+          const int64_t columns = std::min(tiling.columns, g.col_width - p0);
+          Gemm(true, false, c_count * kernel, columns, filters, T(1),
+               w + group * filters * g.col_height + c0 * kernel, g.col_height,
+               dy + (n * g.out_channels + group * filters) * g.col_width + p0, g.col_width, T(0),
+               col, columns);
+          Col2ImAdd(g, col, c_count, p0, p0 + columns, image);
+        }
+      });
+}
+
+/// dW (out, in / group, kh, kw).
+template <class T>
+void BackwardW(const Recorder& g, const T* dy, const T* x, T* dw, Scratch<T> scratch) {
+  const Tiling tiling = BackwardTiling(g);
+  const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
+  const int64_t kernel = g.kernel_h * g.kernel_w;
+  // The sum over images stays with one thread; where blocks are few, filters are shared out too.
+  const int64_t m_step = g.group * tiling.blocks >= 8 ? filters : std::min<int64_t>(filters, 32);
+  const int64_t m_blocks = (filters + m_step - 1) / m_step;
+  const int64_t items = g.group * tiling.blocks * m_blocks;
+  ParallelItems(
+      items, scratch.slots, m_step * tiling.rows * g.col_width * g.batchsize,
+      [&](int64_t item, int64_t slot) {
+        const int64_t m0 = item % m_blocks * m_step, m_count = std::min(m_step, filters - m0);
+        const int64_t block = item / m_blocks % tiling.blocks;
+        const int64_t c0 = block * tiling.channels;
+        const int64_t c_count = std::min(tiling.channels, channels - c0);
+        const int64_t group = item / m_blocks / tiling.blocks;
+        T* col = scratch.of(slot);
+        T* out = dw + (group * filters + m0) * g.col_height + c0 * kernel;
+        for (int64_t n = 0; n < g.batchsize; ++n) {
+          const T* image = x + n * g.imagesize + (group * channels + c0) * g.height * g.width;
+          const T* gradient = dy + (n * g.out_channels + group * filters + m0) * g.col_width;
+          for (int64_t p0 = 0; p0 < g.col_width; p0 += tiling.columns) {
+            const int64_t columns = std::min(tiling.columns, g.col_width - p0);
+            Im2Col(g, image, c_count, p0, p0 + columns, col);
+            Gemm(false, true, m_count, c_count * kernel, columns, T(1), gradient + p0, g.col_width,
+                 col, columns, T(n == 0 && p0 == 0 ? 0 : 1), out, g.col_height);
+          }
+        }
+      });
+}
+
+/// db (channels): the sum of dy (batch, channels, pixels), in float64.
+template <class T>
+void BackwardB(int64_t batch, int64_t channels, int64_t pixels, const T* dy, T* db) {
+  ParallelFor(channels, kParallelGrain / std::max<int64_t>(1, batch * pixels),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t c = begin; c < end; ++c) {
+                  double sum = 0;
+                  for (int64_t n = 0; n < batch; ++n) {
+                    const T* row = dy + (n * channels + c) * pixels;
+                    for (int64_t p = 0; p < pixels; ++p) sum += static_cast<double>(row[p]);
+                  }
+                  db[c] = static_cast<T>(sum);
+                }
+              });
+}
+
+/// Elements of im2col scratch that one thread needs; none for a bias.
+int64_t ScratchElements(ConvPass matrix_pass, const Recorder& g) {
+  switch (matrix_pass) {
+    case ConvPass::kForward:
+      return ForwardTiling(g).elements();
+    case ConvPass::kBackwardX:
+    case ConvPass::kBackwardW:
+      return BackwardTiling(g).elements();
+    case ConvPass::kBackwardB:
+      break;
+  }
+  return 0;
+}
+
+/// A transposed convolution is the input gradient of a convolution, and the other way round.
+ConvPass MatrixPass(const ConvSpec& spec) { return spec.pass; }
+ConvPass MatrixPass(const ConvTransposeSpec& spec) {
+  if (spec.pass == ConvPass::kForward) return ConvPass::kBackwardX;
+  if (spec.pass == ConvPass::kBackwardX) return ConvPass::kForward;
+  return spec.pass;
+}
+
+template <class Spec>
+size_t Workspace(const Spec& spec) {
+  const Recorder& g = spec.geometry;
+  const size_t element = spec.dtype == kFloat64 ? sizeof(double) : sizeof(float);
+  const int64_t x = g.input_shape().Count(), w = g.weight_shape().Count(),
+                y = g.output_shape().Count();
+  const int64_t bias = std::max(g.in_channels, g.out_channels);
+  size_t arguments = 0;
+  switch (spec.pass) {
+    case ConvPass::kForward:
+    case ConvPass::kBackwardW:
+      arguments = ArgumentBytes(spec.dtype, {x, w, y, bias});
+      break;
+    case ConvPass::kBackwardX:
+      arguments = ArgumentBytes(spec.dtype, {x, w, y});
+      break;
+    case ConvPass::kBackwardB:
+      arguments = ArgumentBytes(spec.dtype, {std::max(x, y), bias});
+      break;
+  }
+  return arguments + static_cast<size_t>(spec.threads) *
+                         static_cast<size_t>(ScratchElements(MatrixPass(spec), g)) * element;
+}
+
+template <class C>
+Scratch<C> ScratchOf(ConvPass matrix_pass, const ConvSpec& spec, char* memory) {
+  return {reinterpret_cast<C*>(memory), ScratchElements(matrix_pass, spec.geometry), spec.threads};
+}
+
+void RunConv(const ConvSpec& spec, const Execution& execution) {
+  const Recorder& g = spec.geometry;
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    Arguments<T> a(execution);  // in[2] is null where there is no b
+    const auto scratch = ScratchOf<ComputeType<T>>(MatrixPass(spec), spec, a.rest());
+    switch (spec.pass) {
+      case ConvPass::kForward:
+        Forward(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        break;
+      case ConvPass::kBackwardX:
+        BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        break;
+      case ConvPass::kBackwardW:
+        BackwardW(g, a.in[0], a.in[1], a.out[0], scratch);
+        if (g.bias) BackwardB(g.batchsize, g.out_channels, g.col_width, a.in[0], a.out[1]);
+        break;
+      case ConvPass::kBackwardB:
+        BackwardB(g.batchsize, g.out_channels, g.conv_height * g.conv_width, a.in[0], a.out[0]);
+        break;
+    }
+    a.Store();
+  });
+}
+
+void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution) {
+  const Recorder& g = spec.geometry;
+  const int64_t pixels = g.height * g.width;  // of y
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    Arguments<T> a(execution);  // in[2] is null where there is no b
+    const auto scratch = ScratchOf<ComputeType<T>>(MatrixPass(spec), spec, a.rest());
+    switch (spec.pass) {
+      case ConvPass::kForward:
+        BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        break;
+      case ConvPass::kBackwardX:
+        Forward(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        break;
+      case ConvPass::kBackwardW:
+        BackwardW(g, a.in[1], a.in[0], a.out[0], scratch);
+        if (g.bias) BackwardB(g.batchsize, g.in_channels, pixels, a.in[0], a.out[1]);
+        break;
+      case ConvPass::kBackwardB:
+        BackwardB(g.batchsize, g.in_channels, pixels, a.in[0], a.out[0]);
+        break;
+    }
+    a.Store();
+  });
+}
+
+}  // namespace
+
+void RegisterConv() {
+  RegisterReference<ConvSpec, RunConv, Workspace<ConvSpec>>();
+  RegisterReference<ConvTransposeSpec, RunConvTranspose, Workspace<ConvTransposeSpec>>();
+}
+
+}  // namespace singa::reference

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/reference/parallel.h"
+
+namespace singa::reference {
+
+/// C (m, n) = alpha · op(A) (m, k) · op(B) (k, n) + beta · C, row-major, on the calling thread.
+/// Raises std::invalid_argument for sizes that the BLAS cannot count. beta = 0 does not read C.
+void Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+void Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+          const double* a, int64_t lda, const double* b, int64_t ldb, double beta, double* c,
+          int64_t ldc);
+
+/// Multiply-adds that are worth a thread.
+inline constexpr int64_t kGemmGrain = int64_t{1} << 17;
+
+/// Calls body(item, slot) for each item in [0, n) on at most `slots` threads; calls that run at the
+/// same time have different slots, for scratch memory of which the plan has `slots` pieces.
+template <class Body>
+void ParallelItems(int64_t n, int64_t slots, int64_t work_per_item, const Body& body) {
+  if (n <= 0) return;
+  const int64_t per_piece = std::max<int64_t>(1, kGemmGrain / std::max<int64_t>(1, work_per_item));
+  const int64_t pieces = std::clamp<int64_t>(n / per_piece, 1, std::min(slots, n));
+  struct Context {
+    const Body& body;
+    int64_t n, pieces;
+  } context{body, n, pieces};
+  singa::detail::RunPieces(
+      pieces,
+      [](const void* opaque, int64_t slot) {
+        const auto& c = *static_cast<const Context*>(opaque);
+        const int64_t end = (slot + 1) * c.n / c.pieces;
+        for (int64_t i = slot * c.n / c.pieces; i < end; ++i) c.body(i, slot);
+      },
+      &context);
+}
+
+}  // namespace singa::reference

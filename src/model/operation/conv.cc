@@ -1,0 +1,197 @@
+#include "singa/operation/conv.h"
+
+#include "model/operation/check.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/dispatch.h"
+
+namespace singa {
+namespace {
+
+Choice ChoiceOf(const ConvHandle& handle) {
+  return {handle.follows_default ? GetPreference() : handle.preference,
+          handle.workspace_byte_limit};
+}
+
+/// `t` has the type and device of `other`.
+void CheckMatches(const char* op, const char* name, const Tensor& t, const char* other_name,
+                  const Tensor& other) {
+  CheckGiven(op, name, t);
+  Check<TypeError>(t.data_type() == other.data_type(), op, name, " has to have the type of ",
+                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
+  CheckSameDevice(op, name, t, other_name, other);
+}
+
+Recorder GeometryOf(const char* op, const ConvHandle& handle, const Shape& x_shape, bool bias) {
+  Recorder geometry = WithInput(op, handle.recorder, x_shape);
+  geometry.bias = bias;
+  return geometry;
+}
+
+/// Geometry of a backward pass that is not told x's shape.
+Recorder GeometryFromOutput(const char* op, const ConvHandle& handle, const Tensor& dy, bool bias) {
+  CheckGiven(op, "dy", dy);
+  Shape x_shape = handle.recorder.input_shape();
+  if (dy.rank() == 4) x_shape[0] = dy.shape()[0];
+  return GeometryOf(op, handle, x_shape, bias);
+}
+
+ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& first) {
+  ConvSpec spec;
+  spec.pass = pass;
+  spec.dtype = first.data_type();
+  spec.geometry = geometry;
+  return spec;
+}
+
+Tensor Zeros(const Shape& shape, const Tensor& like) {
+  return Full(shape, 0, like.device(), like.data_type());
+}
+
+Tensor RunBackwardX(const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout,
+                    const Recorder& geometry, const Choice& choice) {
+  ConvSpec spec = SpecOf(ConvPass::kBackwardX, geometry, dy);
+  if (dy.size() == 0) return Zeros(geometry.input_shape(), dy);
+  spec.geometry.bias = false;
+  spec.x_layout = x_layout;
+  spec.dy_layout = dy.layout();
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec, choice);
+  Tensor dx = NewOutput(*plan, 0, geometry.input_shape(), device, spec.dtype);
+  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, W)}, {dx});
+  return dx;
+}
+
+/// {dW} or {dW, db}, by geometry.bias.
+std::vector<Tensor> RunBackwardW(const Tensor& dy, const Tensor& x, const Recorder& geometry,
+                                 const Choice& choice) {
+  const Shape b_shape = {geometry.out_channels};
+  std::vector<Tensor> gradients;
+  if (dy.size() == 0) {
+    gradients.push_back(Zeros(geometry.weight_shape(), dy));
+    if (geometry.bias) gradients.push_back(Zeros(b_shape, dy));
+    return gradients;
+  }
+  ConvSpec spec = SpecOf(ConvPass::kBackwardW, geometry, dy);
+  spec.x_layout = x.layout();
+  spec.dy_layout = dy.layout();
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec, choice);
+  gradients.push_back(NewOutput(*plan, 0, geometry.weight_shape(), device, spec.dtype));
+  if (geometry.bias) gradients.push_back(NewOutput(*plan, 1, b_shape, device, spec.dtype));
+  const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
+  Run(spec, device, plan, inputs, gradients);
+  gradients[0] = gradients[0].Plain();  // parameters and their gradients rest in plain layout
+  return gradients;
+}
+
+Tensor RunBackwardB(const Tensor& dy, const Recorder& geometry, const Choice& choice) {
+  if (dy.size() == 0) return Zeros({geometry.out_channels}, dy);
+  ConvSpec spec = SpecOf(ConvPass::kBackwardB, geometry, dy);
+  spec.dy_layout = dy.layout();
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec, choice);
+  Tensor db = NewOutput(*plan, 0, {geometry.out_channels}, device, spec.dtype);
+  Run(spec, device, plan, {Wanted(*plan, 0, dy)}, {db});
+  return db;
+}
+
+}  // namespace
+
+ConvHandle::ConvHandle(const Tensor& input, const std::vector<int64_t>& kernel,
+                       const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
+                       int64_t in_channels, int64_t out_channels, bool bias, int64_t group,
+                       const std::vector<int64_t>& dilation, size_t workspace_byte_limit,
+                       const std::string& prefer)
+    : ConvHandle(SetupRecorder(input, kernel, stride, padding, in_channels, out_channels, bias,
+                               dilation, group),
+                 workspace_byte_limit, prefer) {}
+
+ConvHandle::ConvHandle(const Recorder& recorder, size_t workspace_byte_limit,
+                       const std::string& prefer)
+    : recorder(WithInput("ConvHandle", recorder, recorder.input_shape())),
+      workspace_byte_limit(workspace_byte_limit),
+      preference(prefer.empty() ? GetPreference() : ParsePreference(prefer)),
+      follows_default(prefer.empty()) {}
+
+Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const ConvHandle& handle) {
+  constexpr const char* kOp = "ConvForward";
+  CheckFloat(kOp, "x", x);
+  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), !b.empty());
+  CheckShapeIs(kOp, "W", W, geometry.weight_shape());
+  CheckMatches(kOp, "W", W, "x", x);
+  if (geometry.bias) {
+    CheckShapeIs(kOp, "b", b, {geometry.out_channels});
+    CheckMatches(kOp, "b", b, "x", x);
+  }
+  const DevicePtr device = x.device();
+  if (x.size() == 0) return Tensor(geometry.output_shape(), device, x.data_type());
+  ConvSpec spec = SpecOf(ConvPass::kForward, geometry, x);
+  spec.x_layout = x.layout();
+  const PlanPtr plan = FindPlan(*device, spec, ChoiceOf(handle));
+  Tensor y = NewOutput(*plan, 0, geometry.output_shape(), device, spec.dtype);
+  const Tensor inputs[] = {Wanted(*plan, 0, x), Wanted(*plan, 1, W), Wanted(*plan, 2, b)};
+  const Tensor outputs[] = {y};
+  Run(spec, device, plan, std::span<const Tensor>(inputs, geometry.bias ? 3 : 2), outputs);
+  return y;
+}
+
+Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle,
+                     const Shape& x_shape) {
+  constexpr const char* kOp = "ConvBackwardX";
+  CheckFloat(kOp, "dy", dy);
+  const Recorder geometry = x_shape.empty() ? GeometryFromOutput(kOp, handle, dy, false)
+                                            : GeometryOf(kOp, handle, x_shape, false);
+  CheckShapeIs(kOp, "dy", dy, geometry.output_shape());
+  CheckShapeIs(kOp, "W", W, geometry.weight_shape());
+  CheckMatches(kOp, "W", W, "dy", dy);
+  return RunBackwardX(dy, W, nullptr, geometry, ChoiceOf(handle));
+}
+
+Tensor ConvBackwardW(const Tensor& dy, const Tensor& x, const ConvHandle& handle) {
+  constexpr const char* kOp = "ConvBackwardW";
+  CheckFloat(kOp, "x", x);
+  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), false);
+  CheckShapeIs(kOp, "dy", dy, geometry.output_shape());
+  CheckMatches(kOp, "dy", dy, "x", x);
+  return RunBackwardW(dy, x, geometry, ChoiceOf(handle))[0];
+}
+
+Tensor ConvBackwardB(const Tensor& dy, const ConvHandle& handle) {
+  constexpr const char* kOp = "ConvBackwardB";
+  CheckFloat(kOp, "dy", dy);
+  // The sum runs over whatever height and width dy has; only the channels have to fit.
+  Check(dy.rank() == 4 && dy.shape()[1] == handle.recorder.out_channels, kOp, "dy has to be (N, ",
+        handle.recorder.out_channels, ", H, W), got ", dy);
+  Recorder geometry = handle.recorder;
+  geometry.batchsize = dy.shape()[0];
+  geometry.conv_height = dy.shape()[2];
+  geometry.conv_width = dy.shape()[3];
+  geometry.bias = true;
+  return RunBackwardB(dy, geometry, ChoiceOf(handle));
+}
+
+std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
+                                 const ConvHandle& handle, bool need_x, bool need_w, bool need_b) {
+  constexpr const char* kOp = "ConvBackward";
+  CheckFloat(kOp, "x", x);
+  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), need_b);
+  CheckShapeIs(kOp, "dy", dy, geometry.output_shape());
+  CheckMatches(kOp, "dy", dy, "x", x);
+  if (need_x) {
+    CheckShapeIs(kOp, "W", W, geometry.weight_shape());
+    CheckMatches(kOp, "W", W, "x", x);
+  }
+  const Choice choice = ChoiceOf(handle);
+  std::vector<Tensor> gradients(3);
+  if (need_x) gradients[0] = RunBackwardX(dy, W, x.layout(), geometry, choice);
+  if (need_w) {
+    std::vector<Tensor> parameters = RunBackwardW(dy, x, geometry, choice);
+    gradients[1] = parameters[0];
+    if (need_b) gradients[2] = parameters[1];
+  } else if (need_b) {
+    gradients[2] = RunBackwardB(dy, geometry, choice);
+  }
+  return gradients;
+}
+
+}  // namespace singa

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/threads.h"
+#include "singa/operation/recorder.h"
+
+namespace singa {
+
+enum class ConvPass : int { kForward = 0, kBackwardX = 1, kBackwardW = 2, kBackwardB = 3 };
+
+/// One pass of a convolution. Arguments, in order:
+///   kForward    x, W [, b]  → y
+///   kBackwardX  dy, W       → dx
+///   kBackwardW  dy, x       → dW [, db]
+///   kBackwardB  dy          → db
+/// `geometry.bias` says whether b or db is there.
+struct ConvSpec {
+  ConvPass pass = ConvPass::kForward;
+  DType dtype = kFloat32;
+  Recorder geometry;
+  /// How x and dy lie as they come, for implementations that follow them (dx follows x). Null:
+  /// plain, or not known.
+  LayoutPtr x_layout;
+  LayoutPtr dy_layout;
+  int threads = NumThreads();  ///< that the workspace has room for
+
+  const char* op() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return "ConvForward";
+      case ConvPass::kBackwardX:
+        return "ConvBackwardX";
+      case ConvPass::kBackwardW:
+        return "ConvBackwardW";
+      case ConvPass::kBackwardB:
+        return "ConvBackwardB";
+    }
+    return "Conv";
+  }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("pass", self.pass);
+    visitor("dtype", self.dtype);
+    visitor("geometry", self.geometry);
+    visitor("x_layout", self.x_layout);
+    visitor("dy_layout", self.dy_layout);
+    visitor("threads", self.threads);
+  }
+};
+
+/// One pass of a transposed convolution, with the same arguments. `geometry` is that of the
+/// convolution whose input gradient it is: y and dy have its input's shape, x and dx its output's.
+struct ConvTransposeSpec : ConvSpec {
+  const char* op() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return "ConvTransposeForward";
+      case ConvPass::kBackwardX:
+        return "ConvTransposeBackwardX";
+      case ConvPass::kBackwardW:
+        return "ConvTransposeBackwardW";
+      case ConvPass::kBackwardB:
+        return "ConvTransposeBackwardB";
+    }
+    return "ConvTranspose";
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,284 @@
+#include "singa/operation/conv.h"
+
+#include "conv_naive.h"
+#include "singa/core/device.h"
+#include "singa/core/plan_cache.h"
+#include "singa/core/threads.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::AnyTensor;
+using test::ExpectError;
+using test::ExpectSums;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+using Ints = std::vector<int64_t>;
+
+Recorder Conv(const Shape& input, const Ints& kernel, const Ints& stride, const Ints& padding,
+              int64_t out, bool bias, const Ints& dilation = {1, 1}, int64_t group = 1) {
+  return ConvRecorder("Conv", input, kernel, stride, padding, out, bias, dilation, group);
+}
+
+/// Each preference runs the whole file.
+class ConvTest : public testing::TestWithParam<Preference> {
+ protected:
+  void SetUp() override {
+    before_ = GetPreference();
+    SetPreference(GetParam());
+  }
+  void TearDown() override { SetPreference(before_); }
+
+ private:
+  Preference before_ = Preference::kFastest;
+};
+INSTANTIATE_TEST_SUITE_P(Implementations, ConvTest,
+                         testing::Values(Preference::kReference, Preference::kFastest),
+                         [](const auto& info) { return std::string(PreferenceName(info.param)); });
+
+struct Expected {
+  Sums y, dx, dw, db;
+  Expected(const Recorder& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& dy)
+      : y(g.output_shape().Count()),
+        dx(g.input_shape().Count()),
+        dw(g.weight_shape().Count()),
+        db(g.out_channels) {
+    const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+      dw.Add(wi, dys[yi] * xs[xi]);
+    });
+    const std::vector<double> bs = b.empty() ? std::vector<double>() : Values(b);
+    for (int64_t i = 0; i < g.output_shape().Count(); ++i) {
+      const int64_t channel = i / g.col_width % g.out_channels;
+      if (!bs.empty()) y.Add(i, bs[channel]);
+      db.Add(channel, dys[i]);
+    }
+  }
+};
+
+/// Every pass, each alone and all together, against the definition.
+void CheckGeometry(Random& random, const Recorder& g, DType dtype) {
+  SCOPED_TRACE(g.ToString() + " " + DTypeName(dtype));
+  const Tensor x = AnyTensor(random, g.input_shape(), dtype);
+  const Tensor w = AnyTensor(random, g.weight_shape(), dtype);
+  const Tensor b = g.bias ? AnyTensor(random, {g.out_channels}, dtype) : Tensor();
+  const Tensor dy = AnyTensor(random, g.output_shape(), dtype);
+  const Expected expected(g, x, w, b, dy);
+  const ConvHandle handle(g);
+
+  const Tensor y = ConvForward(x, w, b, handle);
+  ASSERT_EQ(y.data_type(), dtype);
+  ExpectSums(y, g.output_shape(), expected.y, "y");
+  ExpectSums(ConvBackwardX(dy, w, handle), g.input_shape(), expected.dx, "dx alone");
+  ExpectSums(ConvBackwardX(dy, w, handle, g.input_shape()), g.input_shape(), expected.dx,
+             "dx with shape");
+  ExpectSums(ConvBackwardW(dy, x, handle), g.weight_shape(), expected.dw, "dW alone");
+  ExpectSums(ConvBackwardB(dy, handle), {g.out_channels}, expected.db, "db alone");
+
+  const bool need_x = random.Coin(), need_w = random.Coin(), need_b = g.bias && random.Coin();
+  const std::vector<Tensor> some = ConvBackward(dy, x, w, handle, need_x, need_w, need_b);
+  ASSERT_EQ(some.size(), 3u);
+  ASSERT_EQ(some[0].empty(), !need_x);
+  ASSERT_EQ(some[1].empty(), !need_w);
+  ASSERT_EQ(some[2].empty(), !need_b);
+  if (need_x) ExpectSums(some[0], g.input_shape(), expected.dx, "dx");
+  if (need_w) {
+    ExpectSums(some[1], g.weight_shape(), expected.dw, "dW");
+    EXPECT_FALSE(some[1].is_blocked());
+  }
+  if (need_b) ExpectSums(some[2], {g.out_channels}, expected.db, "db");
+}
+
+TEST_P(ConvTest, Grid) {
+  Random random(1);
+  for (const Ints& kernel : {Ints{1, 1}, Ints{3, 3}, Ints{2, 5}})
+    for (const Ints& stride : {Ints{1, 1}, Ints{2, 1}})
+      for (const Ints& padding : {Ints{0, 0}, Ints{1, 2}, Ints{0, 1, 1, 0}})
+        for (const int64_t channels : {1, 3, 16, 18})
+          CheckGeometry(random,
+                        Conv({2, channels, 7, 6}, kernel, stride, padding,
+                             channels == 3 ? 16 : channels, random.Coin()),
+                        kFloat32);
+}
+
+TEST_P(ConvTest, RandomGeometries) {
+  Random random(2);
+  int done = 0, grouped = 0, dilated = 0, uneven = 0;
+  while (done < 220) {
+    int64_t group = 1, channels = random.Int(1, 20), filters = random.Int(1, 20);
+    switch (random.Int(0, 4)) {
+      case 0:  // depthwise
+        group = random.Int(1, 35);
+        channels = filters = 1;
+        break;
+      case 1:  // depthwise with several filters each
+        group = random.Int(1, 20);
+        channels = 1;
+        filters = random.Int(1, 3);
+        break;
+      case 2:
+        group = random.Int(2, 4);
+        break;
+      case 3:  // whole blocks
+        channels = 16 * random.Int(1, 2);
+        filters = 16 * random.Int(1, 2);
+        break;
+      default:
+        break;
+    }
+    const Shape input = {random.Int(1, 3), group * channels, random.Int(1, 11), random.Int(1, 11)};
+    const Ints kernel = {random.Int(1, 4), random.Int(1, 4)};
+    const Ints stride = {random.Int(1, 3), random.Int(1, 3)};
+    const Ints dilation = {random.Coin() ? 1 : random.Int(1, 3),
+                           random.Coin() ? 1 : random.Int(1, 3)};
+    Ints padding;
+    for (int i = 0, n = random.Coin() ? 2 : 4; i < n; ++i) padding.push_back(random.Int(0, 3));
+    Recorder g;
+    try {
+      g = Conv(input, kernel, stride, padding, group * filters, random.Coin(), dilation, group);
+    } catch (const std::invalid_argument&) {
+      continue;  // no window fits
+    }
+    const DType dtypes[] = {kFloat32, kFloat32, kFloat64, kBFloat16, kFloat16};
+    CheckGeometry(random, g, dtypes[done % 5]);
+    if (HasFatalFailure()) return;
+    ++done;
+    grouped += group > 1;
+    dilated += dilation[0] > 1 || dilation[1] > 1;
+    uneven += padding.size() == 4;
+  }
+  EXPECT_GT(grouped, 50);
+  EXPECT_GT(dilated, 50);
+  EXPECT_GT(uneven, 50);
+}
+
+TEST_P(ConvTest, OneDimensional) {
+  Random random(3);
+  CheckGeometry(random, Conv({2, 5, 1, 700}, {1, 7}, {1, 3}, {0, 3}, 9, true, {1, 2}), kFloat32);
+  CheckGeometry(random, Conv({1, 3, 1, 2500}, {1, 4}, {1, 1}, {0, 0, 0, 3}, 2, true), kFloat64);
+}
+
+TEST_P(ConvTest, ManyChannelsAndPixels) {  // several pieces and blocks of the im2col matrix
+  Random random(4);
+  CheckGeometry(random, Conv({1, 70, 33, 33}, {3, 3}, {1, 1}, {1, 1}, 8, true), kFloat32);
+  CheckGeometry(random, Conv({2, 3, 40, 40}, {5, 5}, {1, 1}, {2, 2}, 40, true), kFloat32);
+}
+
+TEST_P(ConvTest, OneHandleServesEveryInputSize) {
+  Random random(5);
+  const ConvHandle handle(RandomTensor(random, {8, 3, 16, 16}), {3, 3}, {1, 1}, {1, 1}, 3, 20);
+  const Tensor w = RandomTensor(random, {20, 3, 3, 3});
+  for (const Shape& shape : {Shape{8, 3, 16, 16}, Shape{1, 3, 9, 30}, Shape{5, 3, 16, 16}}) {
+    const Tensor x = RandomTensor(random, shape);
+    const Recorder g = WithInput("test", handle.recorder, shape);
+    const Tensor dy = RandomTensor(random, g.output_shape());
+    const Expected expected(g, x, w, Tensor(), dy);
+    ExpectSums(ConvForward(x, w, Tensor(), handle), g.output_shape(), expected.y, "y");
+    ExpectSums(ConvBackwardX(dy, w, handle, shape), shape, expected.dx, "dx");
+    ExpectSums(ConvBackwardW(dy, x, handle), g.weight_shape(), expected.dw, "dW");
+  }
+}
+
+TEST_P(ConvTest, PlansAreReusedWhenBatchSizesAlternate) {
+  const ConvHandle handle(Tensor({8, 4, 10, 10}), {3, 3}, {1, 1}, {1, 1}, 4, 8);
+  const Tensor w = Full({8, 4, 3, 3}, 0.5), b = Full({8}, 1);
+  auto round = [&] {
+    for (int64_t batch : {8, 3, 16}) {
+      const Tensor x = Full({batch, 4, 10, 10}, 1), dy = Full({batch, 8, 10, 10}, 1);
+      ConvForward(x, w, b, handle);
+      ConvBackward(dy, x, w, handle, true, true, true);
+    }
+  };
+  round();
+  const uint64_t misses = GetPlanCacheStats().misses;
+  round();
+  round();
+  EXPECT_EQ(GetPlanCacheStats().misses, misses);
+}
+
+TEST_P(ConvTest, EmptyBatch) {
+  const ConvHandle handle(Tensor({2, 3, 8, 8}), {3, 3}, {1, 1}, {0, 0}, 3, 5);
+  const Tensor x({0, 3, 8, 8}), w = Full({5, 3, 3, 3}, 1), b = Full({5}, 1), dy({0, 5, 6, 6});
+  EXPECT_EQ(ConvForward(x, w, b, handle).shape(), Shape({0, 5, 6, 6}));
+  const std::vector<Tensor> gradients = ConvBackward(dy, x, w, handle, true, true, true);
+  EXPECT_EQ(gradients[0].shape(), Shape({0, 3, 8, 8}));
+  EXPECT_EQ(Values(gradients[1]), std::vector<double>(5 * 27, 0.0));
+  EXPECT_EQ(Values(gradients[2]), std::vector<double>(5, 0.0));
+  EXPECT_EQ(ConvBackwardX(dy, w, handle).shape(), Shape({0, 3, 8, 8}));
+  EXPECT_EQ(Values(ConvBackwardB(dy, handle)), std::vector<double>(5, 0.0));
+}
+
+TEST(ConvReferenceTest, SameBitsForAnyNumberOfThreads) {
+  Random random(6);
+  const Recorder g = Conv({3, 24, 20, 20}, {3, 3}, {1, 1}, {1, 1}, 48, true, {1, 1}, 2);
+  const ConvHandle handle(g, size_t{1} << 30, "reference");
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               w = RandomTensor(random, g.weight_shape());
+  const Tensor b = RandomTensor(random, {48}), dy = RandomTensor(random, g.output_shape());
+  const int before = NumThreads();
+  std::vector<std::vector<double>> first;
+  for (int threads : {1, 2, 3, 7}) {
+    SetNumThreads(threads);
+    std::vector<std::vector<double>> results{Values(ConvForward(x, w, b, handle))};
+    for (const Tensor& t : ConvBackward(dy, x, w, handle, true, true, true))
+      results.push_back(Values(t));
+    if (first.empty()) first = results;
+    EXPECT_EQ(results, first) << threads << " threads";
+  }
+  SetNumThreads(before);
+}
+
+TEST_P(ConvTest, PreferenceOfTheHandle) {
+  const Tensor x({1, 2, 5, 5});
+  EXPECT_EQ(
+      ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "reference").preference,
+      Preference::kReference);
+  EXPECT_EQ(ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4).preference, GetParam());
+  ExpectError<std::invalid_argument>(
+      [&] {
+        ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best");
+      },
+      "'best'");
+}
+
+TEST_P(ConvTest, WrongCalls) {
+  const Tensor x({2, 4, 8, 8}), w({6, 4, 3, 3}), b({6}), dy({2, 6, 8, 8});
+  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 4, 6);
+  using E = std::invalid_argument;
+  ExpectError<E>([&] { ConvForward(Tensor(), w, b, handle); }, "[ConvForward] x is an empty");
+  ExpectError<E>([&] { ConvForward(x, Tensor(), b, handle); }, "W is an empty");
+  ExpectError<E>([&] { ConvForward(Tensor({2, 5, 8, 8}), w, b, handle); }, "(2, 5, 8, 8)");
+  ExpectError<E>([&] { ConvForward(Tensor({2, 4, 8}), w, b, handle); }, "(2, 4, 8)");
+  ExpectError<E>([&] { ConvForward(Tensor({2, 4, 0, 8}), w, b, handle); }, "(2, 4, 0, 8)");
+  ExpectError<E>(
+      [&] {
+        ConvForward(x, Tensor({6, 3, 3, 3}), b, handle);
+      },
+      "W has to have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
+  ExpectError<E>([&] { ConvForward(x, w, Tensor({5}), handle); }, "b has to have shape (6,)");
+  ExpectError<TypeError>([&] { ConvForward(x.AsType(kInt32), w, b, handle); }, "x has to be of a");
+  ExpectError<TypeError>([&] { ConvForward(x, w.AsType(kFloat64), b, handle); }, "W has to have");
+  ExpectError<TypeError>([&] { ConvForward(x, w, b.AsType(kFloat16), handle); }, "b has to have");
+  const DevicePtr other = CreateCpuDevice();
+  ExpectError<E>([&] { ConvForward(x, w.ToDevice(other), b, handle); }, "[ConvForward] W is on ");
+  ExpectError<E>(
+      [&] {
+        ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle);
+      },
+      "[ConvBackwardX] dy has to have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
+  ExpectError<E>([&] { ConvBackwardX(dy, w, handle, {2, 4, 20, 20}); }, "dy has to have shape");
+  ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6}), w, handle); }, "dy has to have shape");
+  ExpectError<E>([&] { ConvBackwardW(dy, Tensor({3, 4, 8, 8}), handle); }, "dy has to have shape");
+  ExpectError<E>([&] { ConvBackwardB(Tensor({2, 5, 8, 8}), handle); }, "dy has to be (N, 6, H, W)");
+  ExpectError<E>([&] { ConvBackward(dy, x, Tensor(), handle, true, false, false); }, "W is an");
+  EXPECT_NO_THROW(ConvBackward(dy, x, Tensor(), handle, false, true, true));
+}
+
+}  // namespace
+}  // namespace singa

@@ -1,0 +1,204 @@
+#include "singa/operation/recorder.h"
+
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::ExpectError;
+using test::Random;
+using Ints = std::vector<int64_t>;
+
+constexpr int64_t kHuge = int64_t{1} << 40;
+
+Recorder Conv(const Shape& input, const Ints& kernel, const Ints& stride, const Ints& padding,
+              int64_t out, const Ints& dilation = {1, 1}, int64_t group = 1) {
+  return ConvRecorder("Conv", input, kernel, stride, padding, out, true, dilation, group);
+}
+
+Recorder Pool(const Shape& input, const Ints& kernel, const Ints& stride, const Ints& padding,
+              bool ceil_mode = false, const Ints& dilation = {1, 1}) {
+  return PoolRecorder("Pool", input, kernel, stride, padding, dilation, ceil_mode);
+}
+
+TEST(Recorder, KnownConvolutions) {
+  const Recorder stem = Conv({32, 3, 224, 224}, {7, 7}, {2, 2}, {3, 3}, 64);
+  EXPECT_EQ(stem.output_shape(), Shape({32, 64, 112, 112}));
+  EXPECT_EQ(stem.weight_shape(), Shape({64, 3, 7, 7}));
+  EXPECT_EQ(stem.col_height, 3 * 7 * 7);
+  EXPECT_EQ(stem.col_width, 112 * 112);
+  EXPECT_EQ(stem.imagesize, 3 * 224 * 224);
+
+  const Recorder grouped = Conv({2, 8, 9, 7}, {3, 2}, {2, 1}, {1, 0}, 12, {2, 3}, 4);
+  EXPECT_EQ(grouped.output_shape(), Shape({2, 12, 4, 4}));
+  EXPECT_EQ(grouped.weight_shape(), Shape({12, 2, 3, 2}));
+  EXPECT_EQ(grouped.col_height, 2 * 3 * 2);
+
+  // SAME_UPPER of a kernel of 4: one element before, two after.
+  const Recorder same = Conv({1, 1, 8, 8}, {4, 4}, {1, 1}, {1, 1, 2, 2}, 1);
+  EXPECT_EQ(same.output_shape(), Shape({1, 1, 8, 8}));
+  EXPECT_EQ(same.pad_top, 1);
+  EXPECT_EQ(same.pad_left, 1);
+  EXPECT_EQ(same.pad_bottom, 2);
+  EXPECT_EQ(same.pad_right, 2);
+}
+
+TEST(Recorder, SetupRecorderKeepsItsArguments) {
+  const Tensor x({4, 6, 10, 12});
+  const Recorder r = SetupRecorder(x, {3, 5}, {1, 2}, {1, 2}, 6, 9, false, {2, 1}, 3);
+  EXPECT_EQ(r.batchsize, 4);
+  EXPECT_EQ(r.in_channels, 6);
+  EXPECT_EQ(r.out_channels, 9);
+  EXPECT_EQ(r.height, 10);
+  EXPECT_EQ(r.width, 12);
+  EXPECT_EQ(r.kernel_h, 3);
+  EXPECT_EQ(r.kernel_w, 5);
+  EXPECT_EQ(r.stride_h, 1);
+  EXPECT_EQ(r.stride_w, 2);
+  EXPECT_EQ(r.pad_top, 1);
+  EXPECT_EQ(r.pad_right, 2);
+  EXPECT_EQ(r.dilation_h, 2);
+  EXPECT_EQ(r.group, 3);
+  EXPECT_FALSE(r.bias);
+  EXPECT_NE(r.ToString().find("kernel (3, 5)"), std::string::npos) << r.ToString();
+}
+
+/// Counts windows one by one: those that lie in the padded input, and in ceil mode those as well
+/// that hang over its end but start before the padding there.
+int64_t CountByHand(int64_t size, int64_t kernel, int64_t stride, int64_t before, int64_t after,
+                    int64_t dilation, bool ceil_mode) {
+  const int64_t span = dilation * (kernel - 1) + 1;
+  int64_t count = 0;
+  bool past_end = false;  // one window over the end is enough to see everything
+  for (int64_t start = -before; !past_end; start += stride) {
+    past_end = start + span >= size + after;
+    const bool fits = start + span <= size + after;
+    if (fits || (ceil_mode && start < size)) ++count;
+  }
+  return count;
+}
+
+TEST(Recorder, OutputSizesByCounting) {
+  Random random(11);
+  int ceil_differs = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const int64_t size = random.Int(1, 12), kernel = random.Int(1, 5), stride = random.Int(1, 4);
+    const int64_t dilation = random.Int(1, 3);
+    const int64_t span = dilation * (kernel - 1) + 1;
+    const int64_t before = random.Int(0, span - 1), after = random.Int(0, span - 1);
+    const bool ceil_mode = random.Coin();
+    if (size + before + after < span) continue;
+    const Recorder r = Pool({1, 1, size, 20}, {kernel, 1}, {stride, 1}, {before, 0, after, 0},
+                            ceil_mode, {dilation, 1});
+    const int64_t expected = CountByHand(size, kernel, stride, before, after, dilation, ceil_mode);
+    ASSERT_EQ(r.conv_height, expected) << r.ToString();
+    ceil_differs += expected != CountByHand(size, kernel, stride, before, after, dilation, false);
+    if (!ceil_mode) {
+      const Recorder c =
+          Conv({1, 1, 20, size}, {1, kernel}, {1, stride}, {0, before, 0, after}, 1, {1, dilation});
+      ASSERT_EQ(c.conv_width, expected) << c.ToString();
+    }
+  }
+  EXPECT_GT(ceil_differs, 100);
+}
+
+TEST(Recorder, CeilMode) {
+  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, true).conv_height, 56);
+  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, false).conv_height, 55);
+  // The window that would start in the padding after the input is left out.
+  EXPECT_EQ(Pool({1, 1, 2, 2}, {2, 2}, {3, 3}, {1, 1}, true).conv_height, 1);
+  // PyTorch allows a window that is larger than the input here.
+  EXPECT_EQ(Pool({1, 1, 1, 1}, {2, 2}, {2, 2}, {0, 0}, true).conv_height, 1);
+}
+
+TEST(Recorder, WithInputFollowsTheInput) {
+  const Recorder r = Conv({32, 3, 224, 224}, {3, 3}, {2, 2}, {1, 1}, 8);
+  const Recorder other = WithInput("Op", r, {7, 3, 65, 33});
+  EXPECT_EQ(other.output_shape(), Shape({7, 8, 33, 17}));
+  EXPECT_EQ(other.col_width, 33 * 17);
+  EXPECT_EQ(WithInput("Op", other, r.input_shape()), r);
+  EXPECT_EQ(WithInput("Op", r, {0, 3, 224, 224}).output_shape(), Shape({0, 8, 112, 112}));
+  ExpectError<std::invalid_argument>(
+      [&] {
+        WithInput("Op", r, {32, 4, 224, 224});
+      },
+      "[Op] input has 4 channels; the handle was made for 3");
+  ExpectError<std::invalid_argument>([&] { WithInput("Op", r, {32, 3, 224}); }, "(32, 3, 224)");
+  // Written fields do not lead to a division by zero.
+  for (auto field : {&Recorder::stride_h, &Recorder::group, &Recorder::kernel_w,
+                     &Recorder::dilation_w, &Recorder::out_channels}) {
+    Recorder broken = r;
+    broken.*field = 0;
+    ExpectError<std::invalid_argument>([&] { WithInput("Op", broken, r.input_shape()); },
+                                       "not one that SetupRecorder made");
+  }
+  ExpectError<std::invalid_argument>([&] { WithInput("Op", Recorder(), {1, 0, 1, 1}); }, "(1, 0");
+}
+
+TEST(Recorder, RefusesWhatIsNoConvolution) {
+  const Shape input = {2, 4, 8, 8};
+  struct Case {
+    Shape input;
+    Ints kernel, stride, padding;
+    int64_t out;
+    Ints dilation;
+    int64_t group;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{4, 8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "input must be (N, C, H, W); got shape (4"},
+      {{2, 4, 0, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 4, 0, 8)"},
+      {{2, 4, -8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 4, -8, 8)"},
+      {{2, 0, 8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 0, 8, 8)"},
+      {input, {3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be (h, w); got (3)"},
+      {input, {3, 3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be (h, w)"},
+      {input, {0, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be between 1"},
+      {input, {-3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "got (-3, 3)"},
+      {input, {3, 3}, {0, 1}, {0, 0}, 4, {1, 1}, 1, "stride must be between 1"},
+      {input, {3, 3}, {1, 1, 1}, {0, 0}, 4, {1, 1}, 1, "stride must be (h, w)"},
+      {input, {3, 3}, {1, 1}, {-1, 0}, 4, {1, 1}, 1, "padding must be between 0"},
+      {input, {3, 3}, {1, 1}, {1, 1, 1}, 4, {1, 1}, 1, "(top, left, bottom, right)"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 4, {1, 0}, 1, "dilation must be between 1"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 0, {1, 1}, 1, "out_channels must be"},
+      {input, {3, 3}, {1, 1}, {0, 0}, -4, {1, 1}, 1, "out_channels must be"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 0, "group must be at least 1"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 3, "group 3 must divide in_channels 4"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 6, {1, 1}, 4, "out_channels 6"},
+      {input, {9, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel 9"},
+      {input, {3, 9}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "along the width"},
+      {input, {3, 3}, {1, 1}, {0, 0}, 4, {4, 1}, 1, "spans 9 > 8"},
+      {input, {kHuge, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be"},
+      {input, {3, 3}, {kHuge, 1}, {0, 0}, 4, {1, 1}, 1, "stride must be"},
+      {input, {3, 3}, {1, 1}, {0, kHuge}, 4, {1, 1}, 1, "padding must be"},
+      {input, {3, 3}, {1, 1}, {0, 0}, kHuge, {1, 1}, 1, "out_channels must be"},
+      {{kHuge, kHuge, 8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(1099511627776, "},
+      {{2, 4, 1 << 20, 1 << 20}, {3, 3}, {1, 1}, {0, 0}, 1 << 30, {1, 1}, 1, "(2, 1073741824"},
+      {input, {1, 1}, {1, 1}, {0, 2147483647}, 2147483647, {1, 1}, 1, "[Conv]"},
+      {input, {2147483647, 2147483647}, {1, 1}, {2147483647, 2147483647}, 1, {1, 1}, 1, "[Conv]"},
+  };
+  for (const Case& c : cases)
+    ExpectError<std::invalid_argument>(
+        [&] { Conv(c.input, c.kernel, c.stride, c.padding, c.out, c.dilation, c.group); },
+        c.message);
+
+  const Tensor x(input);
+  ExpectError<std::invalid_argument>(
+      [&] {
+        SetupRecorder(x, {3, 3}, {1, 1}, {0, 0}, 3, 4, true);
+      },
+      "[SetupRecorder] input has 4 channels but in_channels is 3; input shape (2, 4, 8, 8)");
+  ExpectError<std::invalid_argument>(
+      [&] {
+        SetupRecorder(Tensor(), {3, 3}, {1, 1}, {0, 0}, 3, 4, true);
+      },
+      "empty tensor");
+  ExpectError<std::invalid_argument>(
+      [&] {
+        Pool(input, {2, 2}, {2, 2}, {2, 0});
+      },
+      "outside the input");
+  ExpectError<std::invalid_argument>([&] { Pool(input, {9, 9}, {2, 2}, {0, 0}); }, "kernel 9");
+}
+
+}  // namespace
+}  // namespace singa

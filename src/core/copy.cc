@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/convert_chunk.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "core/strided.h"
@@ -15,8 +16,7 @@ namespace {
 // Array 0 is the destination, array 1 the source.
 using CopySpace = StridedSpace<2>;
 
-constexpr int64_t kChunk = 512;  // elements converted at a time; stays in the first-level cache
-constexpr int64_t kTile = 32;    // edge of the blocks of a transposition
+constexpr int64_t kTile = 32;  // edge of the blocks of a transposition
 
 // Transposition: the destination is dense along its innermost axis and the source along `axis`.
 // Walked by rows, every read would touch another cache line; by tiles, each line is used whole.
@@ -90,32 +90,18 @@ void CopySame(const CopySpace& space, const T* src, T* dst) {
   });
 }
 
+// Conversion in two steps through the source's compute type C, which holds all of its values.
 template <class C>
-using Load = void (*)(const void* src, int64_t offset, int64_t stride, int64_t n, C* out);
-template <class C>
-using Store = void (*)(const C* values, int64_t n, void* dst, int64_t offset, int64_t stride);
-
-template <class T, class C>
-SINGA_MULTI_ISA void LoadChunk(const void* src, int64_t offset, int64_t stride, int64_t n, C* out) {
-  LoadStrided<C>(static_cast<const T*>(src) + offset, stride, n, out);
-}
-template <class T, class C>
-SINGA_MULTI_ISA void StoreChunk(const C* values, int64_t n, void* dst, int64_t offset,
-                                int64_t stride) {
-  StoreStrided(values, n, static_cast<T*>(dst) + offset, stride);
-}
-
-// Conversion in two steps through the source's compute type C, which holds all of its values: nine
-// loads and four times nine stores instead of a loop for each pair of types.
-template <class C>
-void CopyThrough(const CopySpace& space, const void* src, Load<C> load, bool source_is_c, void* dst,
-                 Store<C> store) {
+void CopyThrough(const CopySpace& space, const void* src, DType from, void* dst, DType to) {
+  const LoadChunkFn<C> load = FindLoad<C>(from);
+  const StoreChunkFn<C> store = FindStore<C>(to);
   const int64_t dst_stride = space.inner_stride(0);
   const int64_t src_stride = space.inner_stride(1);
+  const bool direct = from == kDTypeOf<C> && src_stride == 1;
   ParallelFor(space.size(), kParallelGrain / 2, [&](int64_t begin, int64_t end) {
     C buffer[kChunk];
     space.Walk(begin, end, [&](const CopySpace::Offsets& offset, int64_t n) {
-      if (source_is_c && src_stride == 1) {
+      if (direct) {
         store(static_cast<const C*>(src) + offset[1], n, dst, offset[0], dst_stride);
         return;
       }
@@ -144,15 +130,7 @@ void CopyElements(const CopySpace& space, const void* src, DType from, void* dst
         return run(static_cast<uint64_t*>(nullptr));
     }
   }
-  SwitchCompute(from, [&]<class C>() {
-    Load<C> load = nullptr;
-    SwitchAll(from, "Copy", [&]<class T>() {
-      if constexpr (std::is_same_v<ComputeType<T>, C>) load = LoadChunk<T, C>;
-    });
-    Store<C> store = nullptr;
-    SwitchAll(to, "Copy", [&]<class T>() { store = StoreChunk<T, C>; });
-    CopyThrough<C>(space, src, load, from == kDTypeOf<C>, dst, store);
-  });
+  SwitchCompute(from, [&]<class C>() { CopyThrough<C>(space, src, from, dst, to); });
 }
 
 // Bytes [first, last) that a tensor reaches.
@@ -165,6 +143,12 @@ Reach ReachOf(const Tensor& t) {
   const auto size = static_cast<int64_t>(SizeOf(t.data_type()));
   const char* base = static_cast<const char*>(t.raw_data());
   return {base + span[0] * size, base + (span[1] + 1) * size};
+}
+
+// True when element i of one is element i of the other.
+bool SameElements(const Tensor& a, const Tensor& b) {
+  return a.block() == b.block() && a.offset() == b.offset() && a.data_type() == b.data_type() &&
+         a.shape() == b.shape() && a.strides() == b.strides();
 }
 
 template <class T>
@@ -186,25 +170,27 @@ void FillWith(const Tensor& dst, T value) {
 
 }  // namespace
 
+bool OverlapsPartly(const Tensor& src, const Tensor& dst) {
+  if (src.block() != dst.block() || src.size() == 0 || dst.size() == 0) return false;
+  if (SameElements(src, dst)) return false;
+  const Reach a = ReachOf(src);
+  const Reach b = ReachOf(dst);
+  return a.first < b.last && b.first < a.last;
+}
+
 void StridedCopy(const Tensor& src, const Tensor& dst) {
   Check(src.shape() == dst.shape(), "Copy", "shapes differ: from ", src.shape(), " to ",
         dst.shape());
   if (dst.size() == 0) return;
-  const bool same_type = src.data_type() == dst.data_type();
-  if (src.block() == dst.block()) {
-    const bool same_place = src.raw_data() == dst.raw_data() && src.strides() == dst.strides();
-    if (same_place && same_type) return;
-    const Reach a = ReachOf(src);
-    const Reach b = ReachOf(dst);
-    if (a.first < b.last && b.first < a.last) {
-      const Strides dense = ContiguousStrides(src.shape());
-      std::vector<char> copy(static_cast<size_t>(src.size()) * SizeOf(src.data_type()));
-      CopyElements(CopySpace(src.shape(), {dense, src.strides()}), src.raw_data(), src.data_type(),
-                   copy.data(), src.data_type());
-      CopyElements(CopySpace(src.shape(), {dst.strides(), dense}), copy.data(), src.data_type(),
-                   dst.raw_data(), dst.data_type());
-      return;
-    }
+  if (SameElements(src, dst)) return;
+  if (OverlapsPartly(src, dst)) {
+    const Strides dense = ContiguousStrides(src.shape());
+    std::vector<char> copy(static_cast<size_t>(src.size()) * SizeOf(src.data_type()));
+    CopyElements(CopySpace(src.shape(), {dense, src.strides()}), src.raw_data(), src.data_type(),
+                 copy.data(), src.data_type());
+    CopyElements(CopySpace(src.shape(), {dst.strides(), dense}), copy.data(), src.data_type(),
+                 dst.raw_data(), dst.data_type());
+    return;
   }
   CopyElements(CopySpace(src.shape(), {dst.strides(), src.strides()}), src.raw_data(),
                src.data_type(), dst.raw_data(), dst.data_type());

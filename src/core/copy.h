@@ -12,4 +12,9 @@ void StridedCopy(const Tensor& src, const Tensor& dst);
 /// dst[i] = value, converted likewise.
 void StridedFill(const Tensor& dst, double value);
 
+/// True when writing dst element by element may change elements of src that are still to be read:
+/// they share memory, and not as the same elements in the same order. Never true for tensors of
+/// different blocks; may be true for views that interleave without touching.
+bool OverlapsPartly(const Tensor& src, const Tensor& dst);
+
 }  // namespace singa

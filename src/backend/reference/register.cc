@@ -5,11 +5,15 @@ namespace singa::backend {
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
   reference::RegisterBatchNorm();
+  reference::RegisterBinary();
   reference::RegisterConv();
   reference::RegisterLrn();
   reference::RegisterPooling();
   reference::RegisterReduce();
   reference::RegisterSoftmax();
+  reference::RegisterUnary();
+  reference::RegisterUnaryBackward();
+  reference::RegisterWhere();
 }
 
 }  // namespace singa::backend

@@ -4,11 +4,15 @@ namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
 void RegisterBatchNorm();
+void RegisterBinary();
 void RegisterConv();
 void RegisterLrn();
 void RegisterPooling();
 void RegisterReduce();
 void RegisterSoftmax();
+void RegisterUnary();
+void RegisterUnaryBackward();
+void RegisterWhere();
 
 }  // namespace singa::reference
 

@@ -1,0 +1,94 @@
+#pragma once
+
+// Scalar arithmetic with one meaning for every compute type: floats as IEEE 754 has them, integers
+// wrapping around and never trapping.
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+namespace singa::reference::arithmetic {
+
+namespace detail {
+template <class C>
+constexpr bool kFloat = std::is_floating_point_v<C>;
+// Overflow of signed integers is undefined, of unsigned ones it wraps.
+template <class C>
+using Bits = std::make_unsigned_t<std::conditional_t<kFloat<C>, int, C>>;
+}  // namespace detail
+
+template <class C>
+inline C Add(C a, C b) {
+  if constexpr (detail::kFloat<C>) return a + b;
+  return static_cast<C>(static_cast<detail::Bits<C>>(a) + static_cast<detail::Bits<C>>(b));
+}
+template <class C>
+inline C Sub(C a, C b) {
+  if constexpr (detail::kFloat<C>) return a - b;
+  return static_cast<C>(static_cast<detail::Bits<C>>(a) - static_cast<detail::Bits<C>>(b));
+}
+template <class C>
+inline C Mul(C a, C b) {
+  if constexpr (detail::kFloat<C>) return a * b;
+  return static_cast<C>(static_cast<detail::Bits<C>>(a) * static_cast<detail::Bits<C>>(b));
+}
+template <class C>
+inline C Negate(C a) {
+  if constexpr (detail::kFloat<C>) return -a;
+  return Sub(C(0), a);
+}
+/// Integers: truncated towards zero; 0 where b is 0.
+template <class C>
+inline C Div(C a, C b) {
+  if constexpr (detail::kFloat<C>) {
+    return a / b;
+  } else {
+    if (b == 0) return 0;
+    return b == -1 ? Negate(a) : a / b;  // the least integer has no positive
+  }
+}
+/// Remainder with the sign of b, as Python's and PyTorch's. Integers: 0 where b is 0.
+template <class C>
+inline C Mod(C a, C b) {
+  C r;
+  if constexpr (detail::kFloat<C>) {
+    r = std::fmod(a, b);
+  } else {
+    r = b == 0 || b == -1 ? 0 : a % b;
+  }
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+/// Integers: by squaring, wrapping around; a negative exponent gives the truncated result.
+template <class C>
+inline C Pow(C a, C b) {
+  if constexpr (detail::kFloat<C>) {
+    return std::pow(a, b);
+  } else {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+    C result = 1;
+    for (; b > 0; b >>= 1, a = Mul(a, a))
+      if (b & 1) result = Mul(result, a);
+    return result;
+  }
+}
+/// NaN if either is.
+template <class C>
+inline C Min(C a, C b) {
+  return a < b || a != a ? a : b;
+}
+template <class C>
+inline C Max(C a, C b) {
+  return a > b || a != a ? a : b;
+}
+template <class C>
+inline C Abs(C a) {
+  if constexpr (detail::kFloat<C>) return std::fabs(a);
+  return a < 0 ? Negate(a) : a;
+}
+/// 0 for NaN, as PyTorch's.
+template <class C>
+inline C Sign(C a) {
+  return static_cast<C>((a > C(0)) - (a < C(0)));
+}
+
+}  // namespace singa::reference::arithmetic

@@ -1,0 +1,165 @@
+#include "core/copy.h"
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/elementwise_layout.h"
+#include "model/operation/elementwise_spec.h"
+#include "singa/operation/elementwise.h"
+#include "singa/operation/reduce.h"
+
+namespace singa {
+
+namespace {
+
+#define SINGA_NAMES(name) \
+  { #name, #name "Backward" }
+constexpr const char* kNames[static_cast<int>(BinaryOp::kCount)][2] = {
+    SINGA_NAMES(Add),   SINGA_NAMES(Sub),       SINGA_NAMES(Mul),     SINGA_NAMES(Div),
+    SINGA_NAMES(Pow),   SINGA_NAMES(Min),       SINGA_NAMES(Max),     SINGA_NAMES(Mod),
+    SINGA_NAMES(Less),  SINGA_NAMES(LessEqual), SINGA_NAMES(Greater), SINGA_NAMES(GreaterEqual),
+    SINGA_NAMES(Equal), SINGA_NAMES(NotEqual),  SINGA_NAMES(And),     SINGA_NAMES(Or),
+    SINGA_NAMES(Xor),   SINGA_NAMES(PRelu)};
+#undef SINGA_NAMES
+
+// Comparisons and logic: the result says true or false.
+bool IsTruth(BinaryOp op) { return op >= BinaryOp::kLess && op <= BinaryOp::kXor; }
+
+// bool < integer < float: a result may be stored in its own kind or a higher one.
+int Kind(DType dtype) { return IsFloat(dtype) ? 2 : IsInteger(dtype) ? 1 : 0; }
+
+// Checks what both forms share; returns the shape of the result.
+Shape CheckArguments(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
+  CheckGiven(name, "a", a);
+  CheckGiven(name, "b", b);
+  CheckSameDevice(name, "b", b, "a", a);
+  Check(op >= BinaryOp{} && op < BinaryOp::kCount, name, "no such function");
+  return a.shape() == b.shape() ? a.shape() : BroadcastShapes(name, a.shape(), b.shape());
+}
+
+void CheckOp(BinaryOp op) {
+  Check(op >= BinaryOp{} && op < BinaryOp::kCount, "Binary", "no function has number ",
+        static_cast<int>(op));
+}
+
+void Launch(BinaryOp op, DType dtype, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const BinarySpec spec{op, dtype};
+  Run(spec, out.device(), FindPlan(*out.device(), spec),
+      {a.Broadcast(out.shape()), b.Broadcast(out.shape())}, {out});
+}
+
+}  // namespace
+
+const char* BinaryName(BinaryOp op) { return kNames[static_cast<int>(op)][0]; }
+const char* BinaryBackwardName(BinaryOp op) { return kNames[static_cast<int>(op)][1]; }
+
+bool KeepsZero(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::kAdd:
+    case BinaryOp::kSub:
+    case BinaryOp::kMul:
+    case BinaryOp::kMin:
+    case BinaryOp::kMax:
+    case BinaryOp::kLess:
+    case BinaryOp::kGreater:
+    case BinaryOp::kNotEqual:
+    case BinaryOp::kAnd:
+    case BinaryOp::kOr:
+    case BinaryOp::kXor:
+    case BinaryOp::kPRelu:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  CheckOp(op);
+  const Shape shape = CheckArguments(op, BinaryName(op), a, b);
+  const DType dtype = Promote(a.data_type(), b.data_type());
+  Tensor left = a, right = b;
+  const LayoutPtr layout = UnifyLayouts(KeepsZero(op), {&left, &right});
+  const Tensor c = ElementwiseOutput(layout, shape, a.device(), dtype);
+  Launch(op, dtype, left, right, c);
+  return c;
+}
+
+void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  CheckOp(op);
+  const char* name = BinaryName(op);
+  const Shape shape = CheckArguments(op, name, a, b);
+  CheckShapeIs(name, "out", out, shape);
+  CheckSameDevice(name, "out", out, "a", a);
+  const DType dtype = Promote(a.data_type(), b.data_type());
+  Check<TypeError>(IsTruth(op) || Kind(out.data_type()) >= Kind(dtype), name, "a result of type ",
+                   DTypeName(dtype), " does not fit into out ", out);
+  Tensor left = a, right = b, target = out;
+  if (out.layout()) {
+    // out keeps its layout where everything can follow it.
+    if (!UnifyLayouts(KeepsZero(op), {&target, &left, &right})) {
+      out.block()->MakePlain();
+      target = out;
+    }
+  } else {
+    left = a.Plain();
+    right = b.Plain();
+  }
+  left = left.Broadcast(shape);
+  right = right.Broadcast(shape);
+  if (OverlapsPartly(left, target)) left = left.Clone();
+  if (OverlapsPartly(right, target)) right = right.Clone();
+  Launch(op, dtype, left, right, target);
+}
+
+namespace {
+
+// Gradient for one argument, in the broadcast shape.
+Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a, const Tensor& b,
+                    const Tensor& c, const Shape& wanted) {
+  const DType dtype = Promote(dy.data_type(), Promote(a.data_type(), b.data_type()));
+  // The derivative of a^b for b comes from a and the result, every other one from a and b.
+  const bool from_result = op == BinaryOp::kPow && argument == 1;
+  Tensor gradient = dy, left = a, right = b;
+  if (from_result) right = c.empty() ? Binary(op, a, b) : c;
+  const bool keeps_zero = op == BinaryOp::kMul || op == BinaryOp::kMin || op == BinaryOp::kMax ||
+                          op == BinaryOp::kPRelu;
+  const LayoutPtr layout = UnifyLayouts(keeps_zero, {&gradient, &left, &right});
+  // What is still to be summed is not rounded to 16 bits first.
+  const bool sums = wanted != dy.shape();
+  const DType result = sums && SizeOf(dtype) == 2 ? kFloat32 : dtype;
+  const Tensor full = ElementwiseOutput(layout, dy.shape(), dy.device(), result);
+  const BinaryBackwardSpec spec{op, argument, dtype};
+  Run(spec, dy.device(), FindPlan(*dy.device(), spec),
+      {gradient, left.Broadcast(dy.shape()), right.Broadcast(dy.shape())}, {full});
+  return full;
+}
+
+}  // namespace
+
+std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& a, const Tensor& b,
+                                   const Tensor& c, bool need_a, bool need_b) {
+  CheckOp(op);
+  const char* name = BinaryBackwardName(op);
+  const Shape shape = CheckArguments(op, name, a, b);
+  Check<TypeError>(!IsTruth(op), name, BinaryName(op), " has no gradient");
+  CheckFloat(name, "dy", dy);
+  CheckShapeIs(name, "dy", dy, shape);
+  CheckSameDevice(name, "dy", dy, "a", a);
+  if (!c.empty()) CheckShapeIs(name, "c", c, shape);
+  if (need_a) CheckFloat(name, "a", a);
+  if (need_b) CheckFloat(name, "b", b);
+
+  const auto gradient = [&](int argument) {
+    const Tensor& of = argument == 0 ? a : b;
+    const bool plus =
+        op == BinaryOp::kAdd || op == BinaryOp::kSub || (op == BinaryOp::kMod && argument == 0);
+    Tensor full = plus ? dy : FullGradient(op, argument, dy, a, b, c, of.shape());
+    if (of.shape() != shape) full = SumTo(full, of.shape());
+    if (op == BinaryOp::kSub && argument == 1) full = Unary(UnaryOp::kNegative, full);
+    return full.AsType(of.data_type());
+  };
+  std::vector<Tensor> gradients(2);
+  if (need_a) gradients[0] = gradient(0);
+  if (need_b) gradients[1] = gradient(1);
+  return gradients;
+}
+
+}  // namespace singa

@@ -1,0 +1,100 @@
+#pragma once
+
+#include "singa/core/dtype.h"
+#include "singa/operation/elementwise.h"
+
+// Shapes and layouts are no part of these specs: a plan takes any, so that the cache holds one
+// entry per function and type.
+
+namespace singa {
+
+/// "Relu", "ReluBackward", "Add", "AddBackward" ...
+const char* UnaryName(UnaryOp op);
+const char* UnaryBackwardName(UnaryOp op);
+const char* BinaryName(BinaryOp op);
+const char* BinaryBackwardName(BinaryOp op);
+
+/// The function is defined for integers and bool too.
+bool TakesIntegers(UnaryOp op);
+/// f(0) = 0, so that the padding of an opaque layout stays zero.
+bool KeepsZero(UnaryOp op, double a, double b);
+bool KeepsZero(BinaryOp op);
+/// 0·f'(0) = 0 likewise.
+bool BackwardKeepsZero(UnaryOp op);
+
+/// What a derivative is computed from.
+enum class Saved { kNothing, kX, kY, kXOrY };
+Saved NeededByBackward(UnaryOp op);
+
+/// Scalars of the unary specs: v[0] = a, v[1] = b.
+struct UnarySpec {
+  UnaryOp kind;
+  DType dtype;
+  const char* op() const { return UnaryName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs dy, and x or y as NeededByBackward says (x for kXOrY).
+struct UnaryBackwardSpec {
+  UnaryOp kind;
+  DType dtype;
+  const char* op() const { return UnaryBackwardName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// `dtype` is the promoted type, in which it is computed; inputs and output may be of others.
+struct BinarySpec {
+  BinaryOp kind;
+  DType dtype;
+  const char* op() const { return BinaryName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Gradient of argument 0 (a) or 1 (b) in the broadcast shape. Inputs dy, a, b; for the exponent of
+/// a power dy, a, a^b.
+struct BinaryBackwardSpec {
+  BinaryOp kind;
+  int argument;
+  DType dtype;
+  const char* op() const { return BinaryBackwardName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("argument", self.argument);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs condition, x, y.
+struct WhereSpec {
+  DType dtype;
+  const char* op() const { return "Where"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs x, y; output y. Scalars: v[0] = alpha.
+struct AxpySpec {
+  DType dtype;
+  const char* op() const { return "Axpy"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

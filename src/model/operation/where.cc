@@ -1,0 +1,60 @@
+#include <cmath>
+
+#include "core/copy.h"
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/elementwise_spec.h"
+#include "singa/operation/elementwise.h"
+#include "singa/operation/reduce.h"
+
+namespace singa {
+
+Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y) {
+  CheckGiven("Where", "condition", condition);
+  CheckGiven("Where", "x", x);
+  CheckGiven("Where", "y", y);
+  CheckSameDevice("Where", "x", x, "condition", condition);
+  CheckSameDevice("Where", "y", y, "condition", condition);
+  const Shape shape =
+      BroadcastShapes("Where", BroadcastShapes("Where", condition.shape(), x.shape()), y.shape());
+  const WhereSpec spec{Promote(x.data_type(), y.data_type())};
+  const DevicePtr device = condition.device();
+  const Tensor result(shape, device, spec.dtype);
+  Run(spec, device, FindPlan(*device, spec),
+      {condition.Plain().Broadcast(shape), x.Plain().Broadcast(shape), y.Plain().Broadcast(shape)},
+      {result});
+  return result;
+}
+
+std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& condition, const Shape& x_shape,
+                                  const Shape& y_shape, bool need_x, bool need_y) {
+  CheckFloat("WhereBackward", "dy", dy);
+  const Tensor zero = Full({}, 0, dy.device(), dy.data_type());
+  std::vector<Tensor> gradients(2);
+  if (need_x) gradients[0] = SumTo(Where(condition, dy, zero), x_shape);
+  if (need_y) gradients[1] = SumTo(Where(condition, zero, dy), y_shape);
+  return gradients;
+}
+
+void Axpy(double alpha, const Tensor& x, const Tensor& y) {
+  CheckGiven("Axpy", "x", x);
+  CheckGiven("Axpy", "y", y);
+  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
+  CheckSameDevice("Axpy", "x", x, "y", y);
+  Check<TypeError>(
+      IsFloat(y.data_type()) || (!IsFloat(x.data_type()) && alpha == std::trunc(alpha)), "Axpy",
+      "alpha ", alpha, " times x ", x, " does not fit into y ", y);
+  Tensor in = x;
+  if (x.layout() || y.layout()) {
+    const bool together = x.data_type() == y.data_type() && std::isfinite(alpha);
+    if (!together) y.block()->MakePlain();
+    in = x.ToLayout(y.layout());
+  }
+  if (OverlapsPartly(in, y)) in = in.Clone();
+  const AxpySpec spec{Promote(x.data_type(), y.data_type())};
+  Scalars scalars;
+  scalars.v[0] = alpha;
+  Run(spec, y.device(), FindPlan(*y.device(), spec), {in, y}, {y}, scalars);
+}
+
+}  // namespace singa

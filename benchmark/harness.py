@@ -1,12 +1,13 @@
 """Alternating measurements in child processes.
 
-A side is a command line that prints one JSON object as its last line of output. Sides are run A B A B ..., each in a
-process of its own, so that neither inherits the other's memory, threads or clock; the figures of a side are the
-minimum over its processes of the median over its steps.
+A side is a command line that prints one JSON object as its last line of output. Sides are run
+A B A B ..., each in a process of its own, so that neither inherits the other's memory, threads or
+clock; the figures of a side are the minimum over its processes of the median over its steps.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -37,7 +38,7 @@ def cpu_name() -> str:
 
 
 def resident_mib(field: str = "VmHWM") -> float:
-    """Resident memory of this process in MiB: VmHWM is the high-water mark, VmRSS the present level."""
+    """Resident MiB of this process: VmHWM is the high-water mark, VmRSS the present level."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024
@@ -46,10 +47,9 @@ def resident_mib(field: str = "VmHWM") -> float:
 
 def reset_high_water() -> None:
     """Sets VmHWM back to the present level (Linux ≥ 4.0)."""
-    try:
+    # A kernel that does not let us leaves start-up in the mark.
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass  # a kernel that does not let us: the mark then includes start-up
 
 
 def measure(step: Callable[[], None], warmup: int, steps: int, base_mib: float) -> dict[str, float]:
@@ -74,31 +74,42 @@ def measure(step: Callable[[], None], warmup: int, steps: int, base_mib: float) 
 def run_child(command: list[str], environment: dict[str, str] | None = None) -> dict:
     """Runs one side once. Raises RuntimeError with its output when it fails."""
     result = subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = result.stdout.strip().splitlines()
     if result.returncode != 0 or not lines:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout[-2000:]}{result.stderr[-4000:]}")
+        output = result.stdout[-2000:] + result.stderr[-4000:]
+        raise RuntimeError(f"{' '.join(command)} failed:\n{output}")
     return json.loads(lines[-1])
 
 
 def alternate(
-    sides: dict[str, tuple[list[str], dict[str, str]]], rounds: int, note: Callable[[str], None] = lambda text: None
+    sides: dict[str, tuple[list[str], dict[str, str]]],
+    rounds: int,
+    note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, dict]:
-    """Runs the sides in turn, `rounds` times. Returns for each side the run with the smallest median."""
+    """Runs the sides in turn, `rounds` times; returns the run with the smallest median of each."""
     runs: dict[str, list[dict]] = {name: [] for name in sides}
     for number in range(rounds):
         for name, (command, environment) in sides.items():
             runs[name].append(run_child(command, environment))
             note(f"round {number + 1}/{rounds} {name}: {runs[name][-1]['ms']:.2f} ms")
-    return {name: {**min(results, key=lambda r: r["ms"]), "runs_ms": [r["ms"] for r in results]}
-            for name, results in runs.items()}
+    return {
+        name: {**min(results, key=lambda r: r["ms"]), "runs_ms": [r["ms"] for r in results]}
+        for name, results in runs.items()
+    }
 
 
 def find_library(name: str) -> str | None:
     """Path of a shared library that the system's linker knows, such as libtcmalloc_minimal.so.4."""
     try:
-        listing = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+        listing = subprocess.run(
+            ["ldconfig", "-p"], capture_output=True, text=True, check=False
+        ).stdout
     except OSError:
         return None
     for line in listing.splitlines():
@@ -113,9 +124,14 @@ def table(rows: list[dict[str, str]]) -> str:
         return ""
     names = list(rows[0])
     widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in names}
-    lines = ["| " + " | ".join(name.ljust(widths[name]) for name in names) + " |",
-             "|" + "|".join("-" * (widths[name] + 2) for name in names) + "|"]
-    lines += ["| " + " | ".join(str(row[name]).ljust(widths[name]) for name in names) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(name.ljust(widths[name]) for name in names) + " |",
+        "|" + "|".join("-" * (widths[name] + 2) for name in names) + "|",
+    ]
+    lines += [
+        "| " + " | ".join(str(row[name]).ljust(widths[name]) for name in names) + " |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 

@@ -3,12 +3,13 @@
 
     python benchmark/step.py                                   # resnet20_cifar, lenet
     python benchmark/step.py --models resnet50 --rounds 3
-    python benchmark/step.py --models all --out results/       # one file per model; a rerun skips what is there
+    python benchmark/step.py --models all --out results/       # resumable: one file per model
 
-Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), three warm-up steps first. Printed: images/s,
-milliseconds per step (median of the steps, minimum over the processes), peak resident memory above the level after the
-model was made, and minor page faults of the median step. PyTorch runs where it is installed (`--python` names another
-interpreter that has it), eager: as installed, and with channels_last.
+Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after three warm-up
+steps. Printed: images/s, milliseconds per step (median of the steps, minimum over the processes),
+peak resident memory above the level after the model was made, and minor page faults of the median
+step. PyTorch runs where it is installed (`--python` names another interpreter that has it), eager:
+as installed, and with channels_last.
 """
 
 from __future__ import annotations
@@ -98,50 +99,93 @@ def compare(model: str, args: argparse.Namespace) -> dict:
     sides: dict[str, tuple[list[str], dict[str, str]]] = {}
     for side in args.sides:
         python = sys.executable if side == "singa" else args.python
-        command = [python, __file__, "--child", model, "--side", side, "--batch", str(batch), "--threads",
-                   str(args.threads), "--steps", str(args.steps), "--warmup", str(args.warmup)]
+        command = [
+            python,
+            __file__,
+            "--child",
+            model,
+            "--side",
+            side,
+            "--batch",
+            str(batch),
+            "--threads",
+            str(args.threads),
+            "--steps",
+            str(args.steps),
+            "--warmup",
+            str(args.warmup),
+        ]
         if args.graph:
             command.append("--graph")
         environment = {}
         if side != "singa" and args.tcmalloc:
             library = harness.find_library("libtcmalloc_minimal.so")
             if not library:
-                sys.exit("--tcmalloc: no libtcmalloc_minimal on this machine (Debian: libtcmalloc-minimal4)")
+                sys.exit(
+                    "--tcmalloc: there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)"
+                )
             environment["LD_PRELOAD"] = library
         sides[side] = (command, environment)
-    results = harness.alternate(sides, args.rounds, lambda text: print(f"  {model} {text}", file=sys.stderr))
-    return {"model": model, "batch": batch, "threads": args.threads, "cpu": harness.cpu_name(),
-            "tcmalloc": args.tcmalloc, "sides": results}
+    results = harness.alternate(
+        sides, args.rounds, lambda text: print(f"  {model} {text}", file=sys.stderr)
+    )
+    return {
+        "model": model,
+        "batch": batch,
+        "threads": args.threads,
+        "cpu": harness.cpu_name(),
+        "tcmalloc": args.tcmalloc,
+        "sides": results,
+    }
 
 
 def rows(result: dict) -> list[dict[str, str]]:
     ours = result["sides"].get("singa")
-    return [{
-        "model": result["model"],
-        "batch": result["batch"],
-        "side": f"{side} {r['version']}" + (" + tcmalloc" if result["tcmalloc"] and side != "singa" else ""),
-        "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
-        "ms/step": f"{r['ms']:.2f}",
-        "peak MiB": f"{r['peak_mib']:.0f}",
-        "faults/step": f"{r['faults']:.0f}",
-        "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
-    } for side, r in result["sides"].items()]
+    return [
+        {
+            "model": result["model"],
+            "batch": result["batch"],
+            "side": f"{side} {r['version']}"
+            + (" + tcmalloc" if result["tcmalloc"] and side != "singa" else ""),
+            "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
+            "ms/step": f"{r['ms']:.2f}",
+            "peak MiB": f"{r['peak_mib']:.0f}",
+            "faults/step": f"{r['faults']:.0f}",
+            "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
+        }
+        for side, r in result["sides"].items()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["resnet20_cifar", "lenet"], metavar="NAME",
-                        help=f"'all', or of: {' '.join(SETTINGS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["resnet20_cifar", "lenet"],
+        metavar="NAME",
+        help=f"'all', or of: {' '.join(SETTINGS)}",
+    )
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
-    parser.add_argument("--batch", type=int, default=0, help="default: 32 for large images, else 128")
+    parser.add_argument(
+        "--batch", type=int, default=0, help="default: 32 for large images, else 128"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
     parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
-    parser.add_argument("--graph", action="store_true", help="compile singa's model with use_graph=True")
+    parser.add_argument(
+        "--graph", action="store_true", help="compile singa's model with use_graph=True"
+    )
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
-    parser.add_argument("--out", type=Path, help="folder for one JSON file per model; finished ones are not run again")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder for one JSON file per model; finished ones are not run again",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -157,7 +201,9 @@ def main() -> None:
     print(f"{harness.cpu_name()}, {args.threads} threads")
     everything = []
     for name in names:
-        file = args.out / f"step-{name}-{args.batch or SETTINGS[name][0]}.json" if args.out else None
+        file = (
+            args.out / f"step-{name}-{args.batch or SETTINGS[name][0]}.json" if args.out else None
+        )
         if file and file.exists():
             result = json.loads(file.read_text())
         else:

@@ -6,7 +6,8 @@
 #include "singa/core/tensor.h"
 
 // Operations that move elements without computing. Any element type. Views (transpose, slice,
-// reshape, broadcast, squeeze, unsqueeze) are methods of Tensor.
+// reshape, broadcast, squeeze, unsqueeze) are methods of Tensor. Indices are integers, or floats
+// with whole values (others raise std::invalid_argument). Backward functions take float types only.
 
 namespace singa {
 
@@ -28,13 +29,15 @@ SINGA_API Tensor SliceBackward(const Tensor& dy, const Shape& x_shape,
 SINGA_API Tensor Gather(const Tensor& x, int64_t axis, const Tensor& indices);
 SINGA_API Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis,
                                 const Tensor& indices);
-/// Copy of x with updates written at indices along `axis` (ONNX ScatterElements).
+/// Copy of x with updates written at indices along `axis` (ONNX ScatterElements). Of several
+/// updates of one element the last stays.
 SINGA_API Tensor ScatterElements(const Tensor& x, const Tensor& indices, const Tensor& updates,
                                  int64_t axis = 0);
-/// {dx, dupdates}.
+/// {dx, dupdates}; updates that were overwritten have no gradient.
 SINGA_API std::vector<Tensor> ScatterElementsBackward(const Tensor& dy, const Tensor& indices,
                                                       int64_t axis);
-/// Repeats the whole tensor `repeats[i]` times along axis i (NumPy tile).
+/// Repeats the whole tensor `repeats[i]` times along axis i; the shorter of shape and repeats gets
+/// ones in front (NumPy tile).
 SINGA_API Tensor Tile(const Tensor& x, const std::vector<int64_t>& repeats);
 SINGA_API Tensor TileBackward(const Tensor& dy, const Shape& x_shape,
                               const std::vector<int64_t>& repeats);
@@ -42,12 +45,13 @@ SINGA_API Tensor TileBackward(const Tensor& dy, const Shape& x_shape,
 /// flattened.
 SINGA_API Tensor Repeat(const Tensor& x, const std::vector<int64_t>& repeats, int64_t axis = -1000);
 /// mode "constant", "reflect" or "edge"; pads = (begin of each axis ..., end of each axis ...), as
-/// ONNX Pad; negative pads crop.
+/// ONNX Pad; negative pads crop. "reflect" goes back and forth as often as it takes.
 SINGA_API Tensor Pad(const Tensor& x, const std::string& mode, const std::vector<int64_t>& pads,
                      double constant = 0);
 SINGA_API Tensor PadBackward(const Tensor& dy, const Shape& x_shape, const std::string& mode,
                              const std::vector<int64_t>& pads);
-/// `on` where the new axis' position equals the index, else `off` (ONNX OneHot).
+/// `on` where the new axis' position equals the index, else `off` (ONNX OneHot): negative
+/// indices count from the end, others outside are all `off`.
 SINGA_API Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64_t axis,
                         DataType dtype);
 /// Indices of non-zero elements, int64 (rank, count), row-major order.

@@ -4,9 +4,12 @@ namespace singa::backend {
 
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
+  reference::RegisterAxisMap();
   reference::RegisterBatchNorm();
   reference::RegisterBinary();
   reference::RegisterConv();
+  reference::RegisterGather();
+  reference::RegisterIndexing();
   reference::RegisterLrn();
   reference::RegisterPooling();
   reference::RegisterReduce();

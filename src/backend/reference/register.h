@@ -3,9 +3,12 @@
 namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterAxisMap();
 void RegisterBatchNorm();
 void RegisterBinary();
 void RegisterConv();
+void RegisterGather();
+void RegisterIndexing();
 void RegisterLrn();
 void RegisterPooling();
 void RegisterReduce();

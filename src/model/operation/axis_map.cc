@@ -1,0 +1,183 @@
+// Tile, Repeat, Pad and Upsample: y's elements are x's, found axis by axis (axis_map_spec.h).
+
+#include <cmath>
+
+#include "model/operation/axis_map_spec.h"
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "singa/operation/indexing.h"
+
+namespace singa {
+
+namespace {
+
+constexpr int64_t kFlattened = -1000;
+constexpr int64_t kMostPadding = int64_t{1} << 48;
+
+Tensor Forward(const AxisMapSpec& spec, const Tensor& x, double constant = 0) {
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, x.data_type());
+  Scalars scalars;
+  scalars.v[0] = constant;
+  Run(spec, device, plan, {x.Plain()}, {y}, scalars);
+  return y;
+}
+
+Tensor Backward(const AxisMapBackwardSpec& spec, const Tensor& dy) {
+  CheckShapeIs(spec.op(), "dy", dy, spec.OutShape());
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, spec.x_shape, device, dy.data_type());
+  Run(spec, device, plan, {Wanted(*plan, 0, dy)}, {dx});
+  return dx;
+}
+
+// Counts per axis, none negative and no axis longer than memory.
+Shape Repeats(const char* op, const char* name, const std::vector<int64_t>& repeats,
+              const Shape& x_shape, int64_t least) {
+  const Shape result(repeats);
+  for (int axis = 0; axis < result.rank(); ++axis) {
+    Check(result[axis] >= least, op, name, " ", result, " has to be at least ", least);
+    int64_t length = 0;
+    Check(!__builtin_mul_overflow(result[axis], x_shape[axis], &length), op, name, " ", result,
+          " is too large for x ", x_shape);
+  }
+  return result;
+}
+
+// NumPy's rule: the shorter one of shape and repeats gets ones in front.
+struct TileArguments {
+  Shape shape;
+  Shape repeats;
+};
+TileArguments ArrangeTile(const char* op, const Shape& x_shape,
+                          const std::vector<int64_t>& repeats) {
+  Shape shape = x_shape;
+  std::vector<int64_t> counts = repeats;
+  Check(counts.size() <= static_cast<size_t>(kMaxRank), op, counts.size(),
+        " repeats, but a tensor has at most ", kMaxRank, " dimensions");
+  while (static_cast<int>(counts.size()) < shape.rank()) counts.insert(counts.begin(), 1);
+  while (shape.rank() < static_cast<int>(counts.size())) shape.insert(0, 1);
+  return {shape, Repeats(op, "repeats", counts, shape, 0)};
+}
+
+AxisMapFields ArrangePad(const char* op, DType dtype, const Shape& x_shape, const std::string& mode,
+                         const std::vector<int64_t>& pads) {
+  AxisMapFields fields;
+  fields.dtype = dtype;
+  fields.x_shape = x_shape;
+  if (mode == "constant") {
+    fields.kind = AxisMapKind::kPadConstant;
+  } else if (mode == "reflect") {
+    fields.kind = AxisMapKind::kPadReflect;
+  } else if (mode == "edge") {
+    fields.kind = AxisMapKind::kPadEdge;
+  } else {
+    Check(false, op, "mode has to be constant, reflect or edge, got '", mode, "'");
+  }
+  const int rank = x_shape.rank();
+  Check(static_cast<int64_t>(pads.size()) == 2 * rank, op, "needs ", 2 * rank, " pads for shape ",
+        x_shape, ", got ", pads.size());
+  for (int axis = 0; axis < rank; ++axis) {
+    const int64_t begin = pads[axis], end = pads[axis + rank];
+    Check(std::max(begin, end) <= kMostPadding && std::min(begin, end) >= -kMostPadding, op,
+          "pads ", begin, " and ", end, " of axis ", axis, " are out of range");
+    fields.first.push_back(begin);
+    fields.last.push_back(end);
+    const int64_t length = fields.OutLength(axis);
+    Check(length >= 0, op, "pads ", begin, " and ", end, " crop axis ", axis, " of shape ", x_shape,
+          " to less than nothing");
+    Check(x_shape[axis] > 0 || length == 0 || fields.kind == AxisMapKind::kPadConstant, op, mode,
+          " padding needs an element along axis ", axis, " of shape ", x_shape);
+  }
+  return fields;
+}
+
+Shape NoLast(const Shape& shape) { return Shape::Filled(shape.rank(), 0); }
+
+}  // namespace
+
+Tensor Tile(const Tensor& x, const std::vector<int64_t>& repeats) {
+  const char* op = "Tile";
+  CheckGiven(op, "x", x);
+  const auto [shape, counts] = ArrangeTile(op, x.shape(), repeats);
+  return Forward({{AxisMapKind::kTile, x.data_type(), shape, counts, NoLast(shape)}},
+                 x.Reshape(shape));
+}
+
+Tensor TileBackward(const Tensor& dy, const Shape& x_shape, const std::vector<int64_t>& repeats) {
+  const char* op = "TileBackward";
+  CheckFloat(op, "dy", dy);
+  const auto [shape, counts] = ArrangeTile(op, x_shape, repeats);
+  return Backward({{AxisMapKind::kTile, dy.data_type(), shape, counts, NoLast(shape)}}, dy)
+      .Reshape(x_shape);
+}
+
+Tensor Repeat(const Tensor& given, const std::vector<int64_t>& repeats, int64_t axis) {
+  const char* op = "Repeat";
+  CheckGiven(op, "x", given);
+  const Tensor x = axis == kFlattened ? given.Reshape({-1}) : given;
+  const int a = axis == kFlattened ? 0 : NormalizeAxis(op, axis, x.rank());
+  const int64_t length = x.shape()[a];
+  if (repeats.size() == 1) {
+    std::vector<int64_t> counts(x.rank(), 1);
+    counts[a] = repeats[0];
+    return Forward({{AxisMapKind::kRepeat, x.data_type(), x.shape(),
+                     Repeats(op, "repeats", counts, x.shape(), 0), NoLast(x.shape())}},
+                   x);
+  }
+  Check(static_cast<int64_t>(repeats.size()) == length, op,
+        "needs one count, or one for each element of axis ", a, " of x ", x.shape(), ", got ",
+        repeats.size());
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < length; ++i) {
+    Check(repeats[i] >= 0, op, "repeats has to be at least 0, got ", repeats[i], " for element ",
+          i);
+    Check(repeats[i] <= kMostPadding, op, "repeats ", repeats[i], " is too large");
+    positions.insert(positions.end(), static_cast<size_t>(repeats[i]), i);
+  }
+  Tensor indices({static_cast<int64_t>(positions.size())}, x.device(), kInt64);
+  indices.CopyFromHost(positions.data(), positions.size() * sizeof(int64_t));
+  return Gather(x, a, indices);
+}
+
+Tensor Pad(const Tensor& x, const std::string& mode, const std::vector<int64_t>& pads,
+           double constant) {
+  CheckGiven("Pad", "x", x);
+  return Forward({ArrangePad("Pad", x.data_type(), x.shape(), mode, pads)}, x, constant);
+}
+
+Tensor PadBackward(const Tensor& dy, const Shape& x_shape, const std::string& mode,
+                   const std::vector<int64_t>& pads) {
+  CheckFloat("PadBackward", "dy", dy);
+  return Backward({ArrangePad("PadBackward", dy.data_type(), x_shape, mode, pads)}, dy);
+}
+
+Tensor Upsample(const Tensor& x, const std::vector<int64_t>& scales) {
+  const char* op = "Upsample";
+  CheckGiven(op, "x", x);
+  Check(static_cast<int>(scales.size()) == x.rank(), op, "needs one scale for each axis of x ",
+        x.shape(), ", got ", scales.size());
+  return Forward({{AxisMapKind::kUpsample, x.data_type(), x.shape(),
+                   Repeats(op, "scales", scales, x.shape(), 1), NoLast(x.shape())}},
+                 x);
+}
+
+Tensor UpsampleBackward(const Tensor& dy, const std::vector<int64_t>& scales) {
+  const char* op = "UpsampleBackward";
+  CheckFloat(op, "dy", dy);
+  Check(static_cast<int>(scales.size()) == dy.rank(), op, "needs one scale for each axis of dy ",
+        dy.shape(), ", got ", scales.size());
+  Shape x_shape = dy.shape();
+  for (int axis = 0; axis < dy.rank(); ++axis) {
+    Check(scales[axis] >= 1 && x_shape[axis] % scales[axis] == 0, op, "scale ", scales[axis],
+          " does not divide axis ", axis, " of dy ", dy.shape());
+    x_shape[axis] /= scales[axis];
+  }
+  return Backward({{AxisMapKind::kUpsample, dy.data_type(), x_shape,
+                    Repeats(op, "scales", scales, x_shape, 1), NoLast(x_shape)}},
+                  dy);
+}
+
+}  // namespace singa

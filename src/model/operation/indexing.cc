@@ -1,0 +1,243 @@
+#include "singa/operation/indexing.h"
+
+#include <limits>
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/gather_spec.h"
+#include "model/operation/indexing_spec.h"
+
+namespace singa {
+
+namespace {
+
+void CheckIndices(const char* op, const Tensor& indices, const Tensor& x) {
+  CheckGiven(op, "indices", indices);
+  Check<TypeError>(indices.data_type() != kBool, op, "indices has to hold numbers, got ", indices);
+  CheckSameDevice(op, "indices", indices, "the data", x);
+}
+
+// shape[:axis] + middle + shape[axis + 1:]
+Shape Replaced(const char* op, const Shape& shape, int axis, const Shape& middle) {
+  Check(shape.rank() - 1 + middle.rank() <= kMaxRank, op, "the result of shape ", shape,
+        " and indices ", middle, " has more than ", kMaxRank, " dimensions");
+  Shape result;
+  for (int i = 0; i < axis; ++i) result.push_back(shape[i]);
+  for (int64_t dim : middle) result.push_back(dim);
+  for (int i = axis + 1; i < shape.rank(); ++i) result.push_back(shape[i]);
+  return result;
+}
+
+// Shape of indices and updates in x: as long as x at most, but for `axis`.
+void CheckFitsInside(const char* op, const Tensor& indices, const Shape& x_shape, int axis) {
+  bool fits = indices.rank() == x_shape.rank();
+  for (int i = 0; fits && i < x_shape.rank(); ++i)
+    fits = i == axis || indices.shape()[i] <= x_shape[i];
+  Check(fits, op, "indices ", indices.shape(), " has to be of the rank of x ", x_shape,
+        " and no longer than it, but for axis ", axis);
+}
+
+}  // namespace
+
+Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
+  const char* op = "Concat";
+  Check(!xs.empty(), op, "needs at least one tensor");
+  for (const Tensor& x : xs) CheckGiven(op, "one of the tensors", x);
+  const Tensor& front = xs.front();
+  Check(front.rank() > 0, op, "scalars cannot be joined");
+  const int a = NormalizeAxis(op, axis, front.rank());
+  Shape shape = front.shape();
+  for (size_t i = 1; i < xs.size(); ++i) {
+    const Tensor& x = xs[i];
+    bool fits = x.rank() == front.rank();
+    for (int d = 0; fits && d < x.rank(); ++d) fits = d == a || x.shape()[d] == shape[d];
+    Check(fits, op, "tensor ", i, " ", x.shape(), " does not fit tensor 0 ", front.shape(),
+          " beside axis ", a);
+    Check<TypeError>(x.data_type() == front.data_type(), op, "tensor ", i, " is ",
+                     DTypeName(x.data_type()), ", tensor 0 ", DTypeName(front.data_type()));
+    CheckSameDevice(op, "a tensor", x, "tensor 0", front);
+    shape[a] += x.shape()[a];
+  }
+  std::vector<Tensor> inputs;
+  inputs.reserve(xs.size());
+  for (const Tensor& x : xs) inputs.push_back(x.Plain());
+  const ConcatSpec spec{front.data_type(), a};
+  const DevicePtr device = front.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, shape, device, front.data_type());
+  Run(spec, device, plan, std::span<const Tensor>(inputs), std::span<const Tensor>(&y, 1));
+  return y;
+}
+
+std::vector<Tensor> Split(const Tensor& x, int64_t axis, const std::vector<int64_t>& parts) {
+  const char* op = "Split";
+  CheckGiven(op, "x", x);
+  const int a = NormalizeAxis(op, axis, x.rank());
+  int64_t rest = x.shape()[a];
+  bool fits = true;
+  for (int64_t part : parts) {
+    fits = fits && part >= 0 && part <= rest;
+    if (fits) rest -= part;
+  }
+  Check(fits && rest == 0, op, "parts ", Shape(parts), " do not add up to axis ", a, " of x ",
+        x.shape());
+  std::vector<Tensor> pieces;
+  pieces.reserve(parts.size());
+  int64_t start = 0;
+  for (int64_t part : parts) {
+    pieces.push_back(x.SliceAxis(a, start, start + part));
+    start += part;
+  }
+  return pieces;
+}
+
+Tensor Slice(const Tensor& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends,
+             const std::vector<int64_t>& axes, const std::vector<int64_t>& steps) {
+  const char* op = "Slice";
+  CheckGiven(op, "x", x);
+  const size_t n = starts.size();
+  Check(ends.size() == n && (axes.empty() || axes.size() == n) &&
+            (steps.empty() || steps.size() == n),
+        op, "starts, ends, axes and steps have to be of one length, got ", n, ", ", ends.size(),
+        ", ", axes.size(), ", ", steps.size());
+  Check(n <= static_cast<size_t>(x.rank()), op, n, " starts for x ", x.shape());
+  uint32_t seen = 0;
+  Tensor y = x;
+  for (size_t i = 0; i < n; ++i) {
+    const int axis = NormalizeAxis(op, axes.empty() ? static_cast<int64_t>(i) : axes[i], x.rank());
+    Check(!(seen >> axis & 1), op, "axis ", axis, " appears twice for x ", x.shape());
+    seen |= uint32_t{1} << axis;
+    const int64_t step = steps.empty() ? 1 : steps[i];
+    Check(step != 0, op, "the step of axis ", axis, " is zero");
+    y = y.SliceAxis(axis, starts[i], ends[i], step);
+  }
+  return y;
+}
+
+Tensor SliceBackward(const Tensor& dy, const Shape& x_shape, const std::vector<int64_t>& starts,
+                     const std::vector<int64_t>& ends, const std::vector<int64_t>& axes,
+                     const std::vector<int64_t>& steps) {
+  const char* op = "SliceBackward";
+  CheckFloat(op, "dy", dy);
+  const DevicePtr device = dy.device();
+  const Tensor dx(x_shape, device, dy.data_type());
+  const Tensor view = Slice(dx, starts, ends, axes, steps);
+  CheckShapeIs(op, "dy", dy, view.shape());
+  const SliceBackwardSpec spec{dy.data_type(), view.offset(), view.strides()};
+  const PlanPtr plan = FindPlan(*device, spec);
+  Run(spec, device, plan, {dy.Plain()}, {dx});
+  return dx;
+}
+
+Tensor Gather(const Tensor& x, int64_t axis, const Tensor& indices) {
+  const char* op = "Gather";
+  CheckGiven(op, "x", x);
+  CheckIndices(op, indices, x);
+  const int a = NormalizeAxis(op, axis, x.rank());
+  const GatherSpec spec{GatherKind::kGather, x.data_type(), indices.data_type(), x.shape(), a,
+                        indices.size()};
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y =
+      NewOutput(*plan, 0, Replaced(op, x.shape(), a, indices.shape()), device, x.data_type());
+  Run(spec, device, plan, {x.Plain(), Wanted(*plan, 1, indices)}, {y});
+  return y;
+}
+
+Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis, const Tensor& indices) {
+  const char* op = "GatherBackward";
+  CheckFloat(op, "dy", dy);
+  CheckIndices(op, indices, dy);
+  const int a = NormalizeAxis(op, axis, x_shape.rank());
+  CheckShapeIs(op, "dy", dy, Replaced(op, x_shape, a, indices.shape()));
+  const GatherBackwardSpec spec{
+      GatherKind::kGather, dy.data_type(), indices.data_type(), x_shape, a, indices.size()};
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, x_shape, device, dy.data_type());
+  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, indices)}, {dx});
+  return dx;
+}
+
+Tensor ScatterElements(const Tensor& x, const Tensor& indices, const Tensor& updates,
+                       int64_t axis) {
+  const char* op = "ScatterElements";
+  CheckGiven(op, "x", x);
+  CheckIndices(op, indices, x);
+  CheckShapeIs(op, "updates", updates, indices.shape());
+  CheckDType(op, "updates", updates, x.data_type());
+  CheckSameDevice(op, "updates", updates, "x", x);
+  const int a = NormalizeAxis(op, axis, x.rank());
+  CheckFitsInside(op, indices, x.shape(), a);
+  const ScatterElementsSpec spec{x.data_type(), indices.data_type(), x.shape(), indices.shape(), a};
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, x.shape(), device, x.data_type());
+  Run(spec, device, plan, {x.Plain(), Wanted(*plan, 1, indices), Wanted(*plan, 2, updates)}, {y});
+  return y;
+}
+
+std::vector<Tensor> ScatterElementsBackward(const Tensor& dy, const Tensor& indices, int64_t axis) {
+  const char* op = "ScatterElementsBackward";
+  CheckFloat(op, "dy", dy);
+  CheckIndices(op, indices, dy);
+  const int a = NormalizeAxis(op, axis, dy.rank());
+  CheckFitsInside(op, indices, dy.shape(), a);
+  const ScatterElementsBackwardSpec spec{dy.data_type(), indices.data_type(), dy.shape(),
+                                         indices.shape(), a};
+  const DevicePtr device = dy.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, dy.shape(), device, dy.data_type());
+  const Tensor dupdates = NewOutput(*plan, 1, indices.shape(), device, dy.data_type());
+  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, indices)}, {dx, dupdates});
+  return {dx, dupdates};
+}
+
+Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64_t axis,
+              DataType dtype) {
+  const char* op = "OneHot";
+  CheckIndices(op, indices, indices);
+  Check(depth >= 0, op, "depth has to be at least 0, got ", depth);
+  Check(indices.rank() < kMaxRank, op, "indices ", indices.shape(), " has no room for one more of ",
+        kMaxRank, " dimensions");
+  SizeOf(dtype);  // refuses values that are no type
+  const int a = NormalizeAxis(op, axis, indices.rank() + 1);
+  Shape shape = indices.shape();
+  shape.insert(a, depth);
+  const OneHotSpec spec{dtype, indices.data_type(), indices.shape().Count(0, a), depth,
+                        indices.shape().Count(a, indices.rank())};
+  const DevicePtr device = indices.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, shape, device, dtype);
+  Scalars scalars;
+  scalars.v[0] = off;
+  scalars.v[1] = on;
+  Run(spec, device, plan, {Wanted(*plan, 0, indices)}, {y}, scalars);
+  return y;
+}
+
+Tensor NonZero(const Tensor& x) {
+  CheckGiven("NonZero", "x", x);
+  const DevicePtr device = x.device();
+  const CountNonZeroSpec count_spec{x.data_type()};
+  const PlanPtr count_plan = FindPlan(*device, count_spec);
+  const Tensor dense = Wanted(*count_plan, 0, x);
+  const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
+  const Tensor counts({pieces}, device, kInt64);
+  Run(count_spec, device, count_plan, {dense}, {counts});
+
+  std::vector<int64_t> before(static_cast<size_t>(pieces));
+  counts.CopyToHost(before.data(), before.size() * sizeof(int64_t));
+  int64_t total = 0;
+  for (int64_t& piece : before) total += std::exchange(piece, total);
+  Tensor starts({pieces}, device, kInt64);
+  starts.CopyFromHost(before.data(), before.size() * sizeof(int64_t));
+
+  const NonZeroSpec spec{x.data_type()};
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor y = NewOutput(*plan, 0, {x.rank(), total}, device, kInt64);
+  Run(spec, device, plan, {dense, starts}, {y});
+  return y;
+}
+
+}  // namespace singa

@@ -1,0 +1,123 @@
+#pragma once
+
+#include "singa/core/dtype.h"
+#include "singa/core/shape.h"
+
+namespace singa {
+
+/// Inputs: tensors of one type, plain with any strides. Output: all of them along `axis`,
+/// contiguous.
+struct ConcatSpec {
+  DType dtype;
+  int axis;
+
+  const char* op() const { return "Concat"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("axis", self.axis);
+  }
+};
+
+/// Input: dy, plain with any strides. Output: dx, contiguous: zero but for dy in the view of dx
+/// that has these strides and starts at this element.
+struct SliceBackwardSpec {
+  DType dtype;
+  int64_t offset;
+  Strides strides;
+
+  const char* op() const { return "SliceBackward"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("offset", self.offset);
+    v("strides", self.strides);
+  }
+};
+
+/// Inputs: x, plain with any strides; indices and updates, contiguous. Output: contiguous.
+struct ScatterElementsSpec {
+  DType dtype;
+  DType index_dtype;
+  Shape x_shape;
+  Shape index_shape;
+  int axis;
+
+  const char* op() const { return "ScatterElements"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("index_dtype", self.index_dtype);
+    v("x_shape", self.x_shape);
+    v("index_shape", self.index_shape);
+    v("axis", self.axis);
+  }
+};
+
+/// Inputs: dy and indices, contiguous. Outputs: dx, dupdates.
+struct ScatterElementsBackwardSpec {
+  DType dtype;
+  DType index_dtype;
+  Shape x_shape;
+  Shape index_shape;
+  int axis;
+
+  const char* op() const { return "ScatterElementsBackward"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("index_dtype", self.index_dtype);
+    v("x_shape", self.x_shape);
+    v("index_shape", self.index_shape);
+    v("axis", self.axis);
+  }
+};
+
+/// Input: indices (outer, inner), contiguous. Output: (outer, depth, inner). Scalars: off, on.
+struct OneHotSpec {
+  DType dtype;
+  DType index_dtype;
+  int64_t outer;
+  int64_t depth;
+  int64_t inner;
+
+  const char* op() const { return "OneHot"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("index_dtype", self.index_dtype);
+    v("outer", self.outer);
+    v("depth", self.depth);
+    v("inner", self.inner);
+  }
+};
+
+/// NonZero runs in two steps, because its result's size depends on the values: counts of the
+/// non-zero elements in pieces of kNonZeroPiece, then the positions, where each piece knows what
+/// lies before it.
+inline constexpr int64_t kNonZeroPiece = 65536;
+
+/// Input: x, contiguous. Output: int64 (pieces).
+struct CountNonZeroSpec {
+  DType dtype;
+
+  const char* op() const { return "CountNonZero"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs: x, contiguous; int64 (pieces), non-zero elements before each piece. Output: int64 (rank,
+/// count).
+struct NonZeroSpec {
+  DType dtype;
+
+  const char* op() const { return "NonZero"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

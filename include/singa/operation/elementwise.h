@@ -59,13 +59,16 @@ enum class UnaryOp : int {
   kCount
 };
 
-/// Raises TypeError where the function needs a float and x is none.
+/// The result has x's type. Raises TypeError where the function needs a float and x is none, and
+/// where x is an integer and a or b is not whole. Integers wrap around; a / 0 is 0.
 SINGA_API Tensor Unary(UnaryOp op, const Tensor& x, double a = 0, double b = 0);
-/// dx = dy · f'(x). Either x or y may be empty where the derivative does not need it. The
-/// derivative at a kink is PyTorch's (relu'(0) = 0, clip' = 1 on its bounds, sign' = round' = 0).
+/// dx = dy · f'(x); may be dy itself. y is enough for kReciprocal, kSqrt, kExp, kTan, kTanh,
+/// kSigmoid, kScalarPow, kRelu and (a >= 0) kLeakyRelu; neither x nor y is needed for steps (kSign,
+/// kRound ...) and sums, and x is enough for all. The derivative at a kink is PyTorch's
+/// (relu'(0) = 0, clip' = 1 on its bounds, sign' = round' = 0).
 SINGA_API Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor& y,
                                double a = 0, double b = 0);
-/// Writes f(x) into `out` (same shape; may be x itself).
+/// Writes f(x) into `out` (same shape and type; may be x itself, or overlap it).
 SINGA_API void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a = 0,
                          double b = 0);
 
@@ -75,11 +78,11 @@ enum class BinaryOp : int {
   kAdd,
   kSub,
   kMul,
-  kDiv,
+  kDiv,  ///< integers: truncated, 0 where b is 0
   kPow,
   kMin,
   kMax,
-  kMod,
+  kMod,  ///< remainder with the sign of b, as Python's; integers: 0 where b is 0
   kLess,
   kLessEqual,
   kGreater,
@@ -94,17 +97,22 @@ enum class BinaryOp : int {
 };
 
 SINGA_API Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b);
-/// {da, db}, each summed to the shape of its argument; empty where not needed. `c` is the forward's
-/// result. Ties of min and max share the gradient equally (PyTorch's rule). Comparisons have no
-/// gradient and raise TypeError.
+/// {da, db}, each in the shape and type of its argument; empty where not needed. May be dy itself.
+/// `c` is the forward's result; only kPow reads it, and computes it where it is empty. Ties of min
+/// and max share the gradient equally (PyTorch's rule). Comparisons have no gradient and raise
+/// TypeError.
 SINGA_API std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& a,
                                              const Tensor& b, const Tensor& c, bool need_a,
                                              bool need_b);
-/// Writes f(a, b) into `out`, whose shape has to be the broadcast one; `out` may be a or b.
+/// Writes f(a, b) into `out`, whose shape has to be the broadcast one; `out` may be a or b, or
+/// overlap them. Its type may be narrower than the result's, but not an integer for a float
+/// (TypeError).
 SINGA_API void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out);
 
 /// condition ? x : y with broadcasting; condition is bool or any number (non-zero is true).
+/// Types of x and y are promoted.
 SINGA_API Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y);
+/// {dx, dy}, each summed to its shape; empty where not needed.
 SINGA_API std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& condition,
                                             const Shape& x_shape, const Shape& y_shape, bool need_x,
                                             bool need_y);

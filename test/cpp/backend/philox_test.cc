@@ -1,0 +1,33 @@
+#include "backend/reference/philox.h"
+
+#include <gtest/gtest.h>
+
+namespace singa::reference {
+namespace {
+
+using Words = std::array<uint32_t, 4>;
+
+// The vectors that the authors of Philox publish with their library.
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(Philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox({~0u, ~0u, ~0u, ~0u}, ~uint64_t{0}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(RandomWords, AnyPositionContinuesTheSequence) {
+  RandomWords all(7, 0);
+  std::array<uint32_t, 64> words;
+  for (uint32_t& word : words) word = all.Next();
+  EXPECT_EQ(words[0], Philox({0, 0, 0, 0}, 7)[0]);
+  EXPECT_EQ(words[6], Philox({1, 0, 0, 0}, 7)[2]);
+  for (uint64_t start = 0; start < 9; ++start) {
+    RandomWords part(7, start);
+    for (uint64_t i = start; i < words.size(); ++i) ASSERT_EQ(part.Next(), words[i]);
+  }
+  EXPECT_EQ(RandomWords(7, uint64_t{1} << 36).Next(), Philox({0, 4, 0, 0}, 7)[0]);
+}
+
+}  // namespace
+}  // namespace singa::reference

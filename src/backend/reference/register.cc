@@ -13,6 +13,7 @@ void RegisterReferenceBackend() {
   reference::RegisterLrn();
   reference::RegisterPooling();
   reference::RegisterReduce();
+  reference::RegisterReorder();
   reference::RegisterSoftmax();
   reference::RegisterUnary();
   reference::RegisterUnaryBackward();

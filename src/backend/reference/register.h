@@ -12,6 +12,7 @@ void RegisterIndexing();
 void RegisterLrn();
 void RegisterPooling();
 void RegisterReduce();
+void RegisterReorder();
 void RegisterSoftmax();
 void RegisterUnary();
 void RegisterUnaryBackward();

@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "backend/onednn/engine.h"
+#include "backend/onednn/register.h"
+#include "model/operation/kernel.h"
+#include "model/operation/reorder_spec.h"
+
+namespace singa::onednn {
+namespace {
+
+/// Descriptors of both sides, in the same axes.
+struct Sides {
+  dnnl::memory::desc from, to;
+};
+
+Sides SidesOf(const ReorderSpec& spec) {
+  const DnnlLayout* from = AsDnnl(spec.from);
+  const DnnlLayout* to = AsDnnl(spec.to);
+  return {from ? from->desc() : to->plain(), to ? to->desc() : from->plain()};
+}
+
+std::string Refuses(const ReorderSpec& spec) {
+  const DnnlLayout* from = AsDnnl(spec.from);
+  const DnnlLayout* to = AsDnnl(spec.to);
+  if (!from && !to) return "neither layout is oneDNN's";
+  if ((spec.from && !from) || (spec.to && !to)) return "one layout is of another backend";
+  // Grouped filters have an axis more, and transposed ones their axes in another order.
+  if (from && to && !(from->plain() == to->plain())) return "the layouts have different axes";
+  return "";
+}
+
+class DnnlReorder final : public ReorderPlan {
+ public:
+  DnnlReorder(const Sides& sides, const dnnl::reorder::primitive_desc& pd)
+      : ReorderPlan("onednn"),
+        implementation_(pd.impl_info_str()),
+        bound_(dnnl::reorder(pd),
+               {{DNNL_ARG_FROM, sides.from, nullptr}, {DNNL_ARG_TO, sides.to, nullptr}},
+               pd.scratchpad_desc()) {}
+  void Move(const void* src, void* dst, void* workspace) const override {
+    const void* pointers[] = {src, dst};
+    bound_.Run("Reorder", pointers, workspace);
+  }
+  std::string Describe() const override { return "onednn " + implementation_; }
+  size_t workspace_bytes() const override { return bound_.scratchpad_bytes(); }
+  size_t bytes() const override { return size_t{24} << 10; }
+
+ private:
+  std::string implementation_;
+  BoundPrimitive bound_;
+};
+
+PlanPtr MakePlan(const ReorderSpec& spec) {
+  return Guarded(spec.op(), [&]() -> PlanPtr {
+    const Sides sides = SidesOf(spec);
+    const dnnl::reorder::primitive_desc pd(Engine(), sides.from, Engine(), sides.to,
+                                           ScratchpadAttr());
+    return std::make_shared<DnnlReorder>(sides, pd);
+  });
+}
+
+}  // namespace
+
+void RegisterReorder() { Register<ReorderSpec>("onednn", Refuses, MakePlan); }
+
+}  // namespace singa::onednn

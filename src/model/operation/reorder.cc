@@ -1,0 +1,28 @@
+#include "core/reorder_hook.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/reorder_spec.h"
+
+namespace singa {
+namespace {
+
+void ReorderByPlan(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to,
+                   const Shape& shape, DType dtype, const void* src, void* dst) {
+  // Moves bits, so there is nothing to prefer or to check.
+  const PlanPtr plan =
+      FindPlan(*device, ReorderSpec{from, to, shape, dtype}, {Preference::kFastest, SIZE_MAX});
+  const size_t bytes = plan->workspace_bytes();
+  void* workspace = bytes ? device->Allocate(bytes) : nullptr;
+  try {
+    static_cast<const ReorderPlan&>(*plan).Move(src, dst, workspace);
+  } catch (...) {
+    if (workspace) device->Free(workspace, bytes);
+    throw;
+  }
+  if (workspace) device->Free(workspace, bytes);
+}
+
+}  // namespace
+
+void UseReorderPlans() { SetReorderHook(ReorderByPlan); }
+
+}  // namespace singa

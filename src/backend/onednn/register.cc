@@ -4,6 +4,7 @@ namespace singa::backend {
 
 void RegisterOnednnBackend() {
   // One line per family; alphabetical.
+  onednn::RegisterConv();
   onednn::RegisterReorder();
 }
 

@@ -3,6 +3,7 @@
 namespace singa::onednn {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterConv();
 void RegisterReorder();
 
 }  // namespace singa::onednn

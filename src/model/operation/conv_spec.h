@@ -39,6 +39,19 @@ struct ConvSpec {
     return "Conv";
   }
 
+  // For OPCHECK: results are sums of this many products at most.
+  static constexpr bool kLinear = true;
+  int64_t sum_length() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return geometry.col_height + 1;
+      case ConvPass::kBackwardX:
+        return geometry.out_channels / geometry.group * geometry.kernel_h * geometry.kernel_w;
+      default:
+        return geometry.batchsize * geometry.conv_height * geometry.conv_width;
+    }
+  }
+
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("pass", self.pass);
@@ -65,6 +78,16 @@ struct ConvTransposeSpec : ConvSpec {
         return "ConvTransposeBackwardB";
     }
     return "ConvTranspose";
+  }
+  int64_t sum_length() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return geometry.out_channels / geometry.group * geometry.kernel_h * geometry.kernel_w + 1;
+      case ConvPass::kBackwardX:
+        return geometry.col_height;
+      default:  // b is as long as a channel of y, W as one of x
+        return geometry.batchsize * geometry.height * geometry.width;
+    }
   }
 };
 

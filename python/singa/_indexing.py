@@ -1,0 +1,74 @@
+"""What `t[key]` means: views for integers, slices, None and Ellipsis; rows by an array."""
+
+from __future__ import annotations
+
+import operator
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import singa_wrap as _c
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Basic = int | slice | None
+
+
+def normalize(key: object, rank: int) -> list[Any]:
+    """One entry for each axis or new axis, Ellipsis written out: int, slice, None, or an array of
+    indices. Raises IndexError for too many."""
+    entries: Sequence[Any] = key if isinstance(key, tuple) else (key,)
+    used = 0
+    for entry in entries:
+        mask = getattr(entry, "dtype", None) == np.bool_ and getattr(entry, "ndim", 0)
+        used += int(mask) or int(entry is not None and entry is not Ellipsis)
+    if used > rank:
+        raise IndexError(f"[getitem] {used} indices for a tensor of {rank} dimensions")
+    result: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, EllipsisType):
+            result += [slice(None)] * (rank - used)
+            used = rank
+        elif entry is None or isinstance(entry, slice):
+            result.append(entry)
+        elif isinstance(entry, (list, np.ndarray)) and not np.isscalar(entry):
+            result.append(np.asarray(entry))
+        else:
+            try:
+                result.append(operator.index(entry))
+            except TypeError:
+                raise TypeError(
+                    f"[getitem] {type(entry).__name__} is no index; use integers, slices, None, "
+                    "... or an array"
+                ) from None
+    return result
+
+
+def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
+    """The view that integers, slices and None (new axes) select. Raises IndexError outside."""
+    shape = raw.shape()
+    axis = 0  # of what has been built so far
+    source = 0  # of raw
+    for entry in entries:
+        if entry is None:
+            raw = raw.Unsqueeze((axis,))
+            axis += 1
+            continue
+        length = shape[source]
+        if isinstance(entry, slice):
+            start, stop, step = entry.indices(length)
+            if (start, stop, step) != (0, length, 1):
+                # A stop of -1 after stepping back means "past the first", which C++ writes lower.
+                raw = raw.SliceAxis(axis, start, stop if stop >= 0 else -length - 1, step)
+            axis += 1
+        else:
+            if not -length <= entry < length:
+                raise IndexError(
+                    f"[getitem] index {entry} is outside axis {source} of length {length}"
+                )
+            entry %= length
+            raw = raw.SliceAxis(axis, entry, entry + 1).Squeeze((axis,))
+        source += 1
+    return raw

@@ -1,0 +1,649 @@
+"""The Tensor that Python code holds: a raw C++ tensor and its place on the tape."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from . import singa_wrap as _c
+from ._indexing import normalize, view
+from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from .singa_wrap import Device
+    from .tape import Operator
+
+
+@functools.cache
+def _tape() -> ModuleType:
+    """The tape stands on this module, so it is imported at the first use."""
+    from . import tape
+
+    return tape
+
+
+@functools.cache
+def _ops() -> ModuleType:
+    """The operators stand on this module, so they are imported at the first use."""
+    from . import ops
+
+    return ops
+
+
+def as_raw(value: object, dtype: int | None = None, device: Device | None = None) -> _c.Tensor:
+    """The raw tensor of a Tensor, or of a copy of an array or number, in this type and place.
+
+    Arrays keep their type unless `dtype` is given; Python numbers become float32, int32 or bool.
+    """
+    if isinstance(value, Tensor):
+        raw = value.data
+    elif isinstance(value, _c.Tensor):
+        raw = value
+    else:
+        array = np.asarray(value)
+        if dtype is not None and array.dtype.kind in "biuf":
+            array = array.astype(numpy_dtype(as_dtype(dtype)), copy=False)
+        elif not isinstance(value, (np.ndarray, np.generic)):
+            array = narrowed(array)
+        raw = _c.from_buffer(array)
+    if dtype is not None:
+        raw = raw.AsType(int(dtype))
+    return raw if device is None else raw.ToDevice(device)
+
+
+def narrowed(array: NDArray[Any]) -> NDArray[Any]:
+    """As SINGA reads arrays: float64 as float32, int64 as int32."""
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype.kind in "iu" and array.dtype not in (np.int8, np.uint8, np.int32):
+        narrow = array.astype(np.int32)
+        if not np.array_equal(narrow, array):
+            raise ValueError(
+                f"[from_numpy] {array.dtype} values do not fit int32; pass dtype=tensor.int64"
+            )
+        return narrow
+    return array
+
+
+def _as_array(raw: _c.Tensor) -> NDArray[Any]:
+    """The elements as an array that shares the memory, where NumPy can read them, else a copy."""
+    if raw.data_type() == DType.bfloat16:
+        raw = raw.AsType(int(float32))
+    return np.asarray(_c.Exporter(raw.ToHost()))
+
+
+class Tensor:
+    """An array of numbers on a device, to which operations can be applied.
+
+    data: the raw tensor (`singa_wrap.Tensor`), which holds shape, type, device and elements.
+    requires_grad: gradients flow through it. The default, as in SINGA.
+    stores_grad: a parameter: `autograd.backward` yields its gradient.
+    grad: what `Tensor.backward` of a result has added up, or None.
+    creator: the operator that computed it (`autograd.Dummy` where there is none).
+
+    A new tensor is filled with zeros. `data` may be a raw tensor, which is shared, or an array,
+    which is copied and gets type `dtype`.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_creator",
+        "_index",
+        "data",
+        "grad",
+        "name",
+        "requires_grad",
+        "stores_grad",
+    )
+
+    #: NumPy leaves `array + tensor` to us.
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    data: Any
+    requires_grad: bool
+    stores_grad: bool
+    name: str | None
+    grad: Tensor | None
+
+    def __init__(
+        self,
+        shape: Sequence[int] = (),
+        device: Device | None = None,
+        dtype: int | str = float32,
+        data: object = None,
+        requires_grad: bool = True,
+        stores_grad: bool = False,
+        creator: Operator | None = None,
+        name: str | None = None,
+    ) -> None:
+        if data is None:
+            self.data = _c.Full(tuple(shape), 0.0, device, int(as_dtype(dtype)))
+        elif isinstance(data, (_c.Tensor, Tensor)):
+            self.data = as_raw(data, device=device)
+        else:
+            self.data = as_raw(data, as_dtype(dtype), device)
+            if shape:
+                self.data = self.data.Reshape(tuple(shape))
+        self.requires_grad = requires_grad
+        self.stores_grad = stores_grad
+        self.name = name
+        self.grad = None
+        self._creator: Operator | None = creator
+        self._index = 0
+
+    @classmethod
+    def _wrap(
+        cls, raw: _c.Tensor, requires_grad: bool, creator: Operator | None = None, index: int = 0
+    ) -> Tensor:
+        """Quick way in for results of operations."""
+        t = cls.__new__(cls)
+        t.data = raw
+        t.requires_grad = requires_grad
+        t.stores_grad = False
+        t.name = None
+        t.grad = None
+        t._creator = creator
+        t._index = index
+        return t
+
+    # What it is.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape()
+
+    @property
+    def dtype(self) -> DType:
+        return BY_VALUE[self.data.data_type()]
+
+    @property
+    def device(self) -> Device:
+        return self.data.device()
+
+    @property
+    def creator(self) -> Operator:
+        if self._creator is None:
+            self._creator = _tape().Dummy(self)
+        return self._creator
+
+    @creator.setter
+    def creator(self, creator: Operator | None) -> None:
+        self._creator = creator
+
+    def is_dummy(self) -> bool:
+        """Whether no operator on the tape made it."""
+        return self._creator is None or isinstance(self._creator, _tape().Dummy)
+
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.data.rank()
+
+    def is_empty(self) -> bool:
+        """Whether its shape is () or has a zero: SINGA's meaning."""
+        shape = self.shape
+        return not shape or 0 in shape
+
+    def is_transpose(self) -> bool:
+        """Whether its elements lie in another order than row-major."""
+        return not (self.data.is_contiguous() or self.data.is_blocked())
+
+    def size(self) -> int:
+        """Number of elements."""
+        return self.data.size()
+
+    def memsize(self) -> int:
+        """Bytes of its elements."""
+        return self.data.bytes()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it lies in a layout that only its backend reads."""
+        return self.data.is_blocked()
+
+    def to_plain(self) -> Self:
+        """Reorders to row-major, in place, for all tensors that share the memory."""
+        self.data.MakePlain()
+        return self
+
+    # Off the tape, and to other types and places.
+
+    def detach(self) -> Tensor:
+        """The same elements (shared) as a constant: no gradient flows back from it."""
+        return Tensor._wrap(self.data, False)
+
+    def clone(self) -> Tensor:
+        """A copy in memory of its own, off the tape, with the same flags and name."""
+        t = Tensor._wrap(self.data.Clone(), self.requires_grad)
+        t.stores_grad = self.stores_grad
+        t.name = self.name
+        return t
+
+    def copy(self) -> Tensor:
+        """Another Tensor over the same memory."""
+        t = Tensor._wrap(self.data, self.requires_grad, self._creator, self._index)
+        t.stores_grad = self.stores_grad
+        t.name = self.name
+        if self.is_dummy():
+            t._creator = None
+        return t
+
+    def deepcopy(self) -> Tensor:
+        """The same as clone()."""
+        return self.clone()
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
+        t = self.clone()
+        t.__dict__.update(self.__dict__)
+        return t
+
+    def __reduce__(self) -> tuple[object, ...]:
+        flags = (self.requires_grad, self.stores_grad, self.name, dict(self.__dict__))
+        return _unpickle, (self.numpy(), self.dtype.name, *flags)
+
+    def as_type(self, dtype: int | str) -> Tensor:
+        """A tensor of this type with the same values; floats are cut towards zero for integers."""
+        return self._apply(_ops().Cast(as_dtype(dtype)))
+
+    def to_type(self, dtype: int | str) -> Self:
+        """Changes its own type."""
+        self.data = self.data.AsType(int(as_dtype(dtype)))
+        return self
+
+    def to_device(self, device: Device) -> Self:
+        """Moves itself to a device."""
+        self.data = self.data.ToDevice(device)
+        return self
+
+    def to_host(self) -> Self:
+        """Moves itself to the default CPU."""
+        self.data = self.data.ToHost()
+        return self
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy as an array; bfloat16 as float32."""
+        array = _as_array(self.data)
+        return array.copy() if self.dtype != DType.bfloat16 else array
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""
+        array = _as_array(self.data)
+        shared = self.dtype != DType.bfloat16
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"[array] {self.dtype} cannot be read as {dtype} without a copy")
+            return array.astype(dtype)
+        if copy is False and not shared:
+            raise ValueError("[array] NumPy cannot read bfloat16 without a copy")
+        return array.copy() if copy and shared else array
+
+    def __dlpack__(self, **kwargs: object) -> object:
+        """A DLPack capsule over the same memory."""
+        return _c.Exporter(self.data).dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+    def item(self) -> float | int | bool:
+        """The only element, as a Python number. Raises ValueError unless there is one."""
+        value = self.data.Item()
+        if is_float(self.dtype):
+            return value
+        return bool(value) if self.dtype == DType.bool else int(value)
+
+    def __float__(self) -> float:
+        return float(self.data.Item())
+
+    def __int__(self) -> int:
+        return int(self.data.Item())
+
+    def __index__(self) -> int:
+        if is_float(self.dtype):
+            raise TypeError(f"[index] only an integer tensor is an index, got {self.dtype}")
+        return int(self.data.Item())
+
+    def __bool__(self) -> bool:
+        if self.size() != 1:
+            raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
+        return bool(self.data.Item())
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(float(self), digits) if digits is not None else round(float(self))
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
+        device = f", device={self.device.name()}" if self.device.name() != "cpu" else ""
+        return f"Tensor({values}, dtype={self.dtype}{device})"
+
+    # Elements.
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("[len] a tensor of shape () has no length")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Tensor:
+        """Integers, slices, None and ... give a view; an array of indices, or a boolean mask over
+        the first axes, a copy."""
+        entries = normalize(_without_tensors(key), self.ndim())
+        if any(isinstance(entry, np.ndarray) for entry in entries):
+            return _ops().take(self, entries)
+        return self._apply(_ops().Index(entries))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes to the elements that a basic index or a boolean mask of this shape selects."""
+        if _tape().is_computed(self):
+            raise RuntimeError(
+                "[setitem] writing to a computed tensor would not be recorded; use autograd.where "
+                "or autograd.scatter_elements, or write to t.detach()"
+            )
+        key = _without_tensors(key)
+        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+            mask = as_raw(key, device=self.device)
+            new = as_raw(value, self.dtype, self.device)
+            self.data.CopyFrom(_c.Where(mask, new, self.data))
+            return
+        entries = normalize(key, self.ndim())
+        if any(isinstance(entry, np.ndarray) for entry in entries):
+            raise TypeError("[setitem] takes integers, slices, None, ... or a boolean mask")
+        target = view(self.data, entries)
+        if isinstance(value, (int, float)):
+            target.Fill(float(value))
+        else:
+            target.CopyFrom(as_raw(value, device=self.device))
+
+    def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
+        """Fills with a number, or with the elements of an array that broadcasts to its shape."""
+        t = self if inplace else self.clone()
+        if isinstance(x, (int, float)):
+            t.data.Fill(float(x))
+        else:
+            t.data.CopyFrom(as_raw(x, device=self.device))
+        return t
+
+    def copy_from_numpy(self, np_array: NDArray[Any], offset: int = 0) -> None:
+        """Copies an array's elements, in order, to its own from number `offset` on.
+
+        Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
+        """
+        source = as_raw(np.asarray(np_array)).Reshape((-1,))
+        size, room = source.size(), self.size() - offset
+        if offset < 0 or size > room or (not offset and size != room):
+            raise ValueError(
+                f"[copy_from_numpy] {size} elements at offset {offset} of {room + offset}"
+            )
+        _flat(self, "copy_from_numpy").SliceAxis(0, offset, offset + size).CopyFrom(source)
+
+    def copy_data(self, t: Tensor) -> None:
+        """Copies another tensor's elements. Raises ValueError when the sizes differ."""
+        if t.size() != self.size():
+            raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
+        self.data.CopyFrom(t.data if t.shape == self.shape else t.data.Reshape(self.shape))
+
+    def copy_from(self, t: Tensor | NDArray[Any], offset: int = 0) -> None:
+        """Copies a tensor's or an array's elements to its own from number `offset` on."""
+        if isinstance(t, Tensor) and not offset:
+            self.copy_data(t)
+        else:
+            self.copy_from_numpy(t.numpy() if isinstance(t, Tensor) else t, offset)
+
+    def reset_like(self, t: Tensor) -> Self:
+        """Takes another tensor's shape, type and device, filled with zeros."""
+        self.data = _c.Full(t.shape, 0.0, t.device, int(t.dtype))
+        return self
+
+    # Random fills, from the device's sequence. Each returns the tensor that it filled.
+
+    def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
+        """1 with probability p, else 0."""
+        t = self if inplace else self.clone()
+        _c.Bernoulli(float(p), t.data)
+        return t
+
+    def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
+        """Normally distributed."""
+        t = self if inplace else self.clone()
+        _c.Gaussian(float(mean), float(std), t.data)
+        return t
+
+    def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
+        """Uniform in [low, high)."""
+        t = self if inplace else self.clone()
+        _c.Uniform(float(low), float(high), t.data)
+        return t
+
+    # Shape.
+
+    def _apply(self, op: Operator) -> Tensor:
+        return _tape().apply(op, self)
+
+    def reshape(self, shape: Sequence[int] | int) -> Tensor:
+        """The elements in another shape, of which one entry may be -1; a view where possible."""
+        return self._apply(_ops().Reshape(shape))
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Tensor:
+        """A view with permuted axes (default: reversed)."""
+        return self._apply(_ops().Transpose(axes))
+
+    def T(self) -> Tensor:  # noqa: N802 (SINGA's name)
+        """A view with the axes reversed."""
+        return self.transpose()
+
+    def contiguous(self) -> Tensor:
+        """Itself when its elements lie in row-major order, else a copy that does."""
+        return self._apply(_ops().Contiguous())
+
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+        """Each element (along `axis`, or of the flattened tensor) repeated, as numpy.repeat."""
+        from .tensor import repeat
+
+        return repeat(self, repeats, axis)
+
+    # Norms: SINGA divides them by the number of elements.
+
+    def l1(self) -> float:
+        """Sum of absolute values, divided by the number of elements."""
+        return _c.Reduce(_c.ReduceOp_kL1, self.data).Item() / self.size()
+
+    def l2(self) -> float:
+        """Root of the sum of squares, divided by the number of elements."""
+        return _c.Reduce(_c.ReduceOp_kL2, self.data).Item() / self.size()
+
+    # A matrix with a vector, in place.
+
+    def add_column(self, v: Tensor) -> Self:
+        """Adds v to each column."""
+        return self._with_column(_c.BinaryOp_kAdd, v)
+
+    def add_row(self, v: Tensor) -> Self:
+        """Adds v to each row."""
+        return self._with_row(_c.BinaryOp_kAdd, v)
+
+    def div_column(self, v: Tensor) -> Self:
+        """Divides each column by v."""
+        return self._with_column(_c.BinaryOp_kDiv, v)
+
+    def div_row(self, v: Tensor) -> Self:
+        """Divides each row by v."""
+        return self._with_row(_c.BinaryOp_kDiv, v)
+
+    def mult_column(self, v: Tensor) -> Self:
+        """Multiplies each column by v."""
+        return self._with_column(_c.BinaryOp_kMul, v)
+
+    def mult_row(self, v: Tensor) -> Self:
+        """Multiplies each row by v."""
+        return self._with_row(_c.BinaryOp_kMul, v)
+
+    def _with_column(self, code: int, v: Tensor) -> Self:
+        _c.BinaryInto(code, self.data, v.data.Reshape((-1, 1)), self.data)
+        return self
+
+    def _with_row(self, code: int, v: Tensor) -> Self:
+        _c.BinaryInto(code, self.data, v.data.Reshape((1, -1)), self.data)
+        return self
+
+    # Arithmetic. Recorded while the tape records and an operand leads to a stored gradient.
+
+    def __add__(self, other: Any) -> Tensor:
+        return _ops().operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _ops().operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _ops().operate("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _ops().operate("sub", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _ops().operate("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _ops().operate("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _ops().operate("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _ops().operate("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return (self / other)._apply(_ops().Floor())
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _ops().operate("mod", self, other)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _ops().operate("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _ops().operate("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _tape().apply(_ops().Matmul(), self, _tensor_of(other, self))
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _tape().apply(_ops().Matmul(), _tensor_of(other, self), self)
+
+    def __neg__(self) -> Tensor:
+        return self._apply(_ops().Negative())
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return self._apply(_ops().Abs())
+
+    # Comparisons give 1 or 0 in the operands' type, as in SINGA.
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _ops().operate("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _ops().operate("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _ops().operate("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _ops().operate("greater_equal", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return _ops().operate("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _ops().operate("not_equal", self, other)
+
+    # In place: the memory is written and nothing is recorded, so a parameter can be updated at any
+    # time. Where that would lose a gradient, because one side was computed on the tape, the name is
+    # bound to the recorded result instead.
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._update("add", other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self._update("sub", other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self._update("mul", other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self._update("div", other)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return self._update("pow", other)
+
+    def _update(self, kind: str, other: Any) -> Tensor:
+        tape = _tape()
+        if tape.is_computed(self) or (
+            not self.stores_grad and isinstance(other, Tensor) and tape.is_computed(other)
+        ):
+            return _ops().operate(kind, self, other)
+        return _ops().operate_into(kind, self, other)
+
+    def backward(self, dy: object = None, retain_graph: bool = False) -> None:
+        """Adds the gradients of this result to `grad` of every tensor that stores its gradient."""
+        for x, gradient in _tape().backward(self, dy, retain_graph):
+            if x.grad is None:
+                x.grad = gradient
+            else:
+                _c.Axpy(1.0, gradient.data, x.grad.data)
+
+
+def _without_tensors(key: Any) -> Any:
+    """An index in which integer and mask tensors are arrays."""
+    if isinstance(key, tuple):
+        return tuple(_without_tensors(entry) for entry in key)
+    if isinstance(key, Tensor) and key.ndim():
+        array = key.numpy()
+        return array if not is_float(key.dtype) else array.astype(np.bool_)
+    return key
+
+
+def _tensor_of(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return Tensor._wrap(as_raw(value, like.dtype, like.device), False)
+
+
+def _flat(t: Tensor, function: str) -> _c.Tensor:
+    """All elements as one axis, as a view: writes reach the tensor."""
+    t.data.MakePlain()
+    flat = t.data.Reshape((-1,))
+    if not flat.SharesMemory(t.data):
+        raise ValueError(f"[{function}] the tensor is a view that does not lie in row-major order")
+    return flat
+
+
+def _unpickle(
+    array: NDArray[Any],
+    dtype: str,
+    requires_grad: bool,
+    stores_grad: bool,
+    name: str | None,
+    attributes: dict[str, object],
+) -> Tensor:
+    t = Tensor._wrap(as_raw(array, as_dtype(dtype)), requires_grad)
+    t.stores_grad = stores_grad
+    t.name = name
+    t.__dict__.update(attributes)
+    return t
+
+
+Tensor.__module__ = "singa.tensor"
+_unpickle.__module__ = "singa.tensor"

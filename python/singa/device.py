@@ -1,0 +1,109 @@
+"""Devices: where tensors lie and operations run.
+
+A device is the C++ object itself (`singa_wrap.Device`); the functions here find or make one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from . import singa_wrap as _c
+
+if TYPE_CHECKING:
+    from .singa_wrap import Device
+
+__all__ = [
+    "create_cpu_device",
+    "create_cuda_gpu",
+    "create_cuda_gpu_on",
+    "create_cuda_gpus",
+    "create_cuda_gpus_on",
+    "create_opencl_device",
+    "device_query",
+    "enable_lazy_alloc",
+    "get_default_device",
+    "get_gpu_ids",
+    "get_gpu_mem_size",
+    "get_num_gpus",
+    "get_num_opencl_devices",
+    "get_num_opencl_platforms",
+]
+
+
+def get_default_device() -> Device:
+    """The CPU that everything uses unless told otherwise. Never closed."""
+    return _c.DefaultDevice()
+
+
+def create_cpu_device(separate: bool = False) -> Device:
+    """The CPU. As in SINGA this is the default device, so its tensors mix with all others.
+
+    `separate` gives a new device with memory and a random sequence of its own, which `Close()`
+    frees as a whole; its tensors do not mix with those of other devices.
+    """
+    return _c.CreateCpuDevice() if separate else _c.DefaultDevice()
+
+
+def get_num_gpus() -> int:
+    """CUDA GPUs that this build can use."""
+    return 0
+
+
+def get_gpu_ids() -> tuple[int, ...]:
+    """Identifiers of the CUDA GPUs that this build can use."""
+    return ()
+
+
+def get_gpu_mem_size(id: int) -> tuple[int, int]:
+    """Free and total bytes of a GPU. Raises RuntimeError where there is none."""
+    _no_cuda("get_gpu_mem_size")
+
+
+def device_query(id: int, verbose: bool = False) -> str:
+    """Description of a GPU. Raises RuntimeError where there is none."""
+    _no_cuda("device_query")
+
+
+def create_cuda_gpus(num: int) -> list[Device]:
+    """The first `num` GPUs. Raises RuntimeError where there are none."""
+    _no_cuda("create_cuda_gpus")
+
+
+def create_cuda_gpu() -> Device:
+    """The first GPU. Raises RuntimeError where there is none."""
+    _no_cuda("create_cuda_gpu")
+
+
+def create_cuda_gpus_on(device_ids: list[int]) -> list[Device]:
+    """The GPUs of these identifiers. Raises RuntimeError where there are none."""
+    _no_cuda("create_cuda_gpus_on")
+
+
+def create_cuda_gpu_on(device_id: int) -> Device:
+    """The GPU of this identifier. Raises RuntimeError where there is none."""
+    _no_cuda("create_cuda_gpu_on")
+
+
+def get_num_opencl_platforms() -> int:
+    """Always 0: singa has no OpenCL backend."""
+    return 0
+
+
+def get_num_opencl_devices() -> int:
+    """Always 0: singa has no OpenCL backend."""
+    return 0
+
+
+def create_opencl_device() -> NoReturn:
+    """Raises RuntimeError: singa has no OpenCL backend."""
+    raise RuntimeError("[create_opencl_device] singa has no OpenCL backend; use the CPU")
+
+
+def enable_lazy_alloc(enable: bool) -> None:
+    """Accepted and ignored: memory comes from a cache, so allocating late has nothing to save."""
+
+
+def _no_cuda(function: str) -> NoReturn:
+    raise RuntimeError(
+        f"[{function}] this build of singa has no CUDA backend; use device.get_default_device()"
+    )

@@ -1,0 +1,129 @@
+"""Batch normalisation, local response normalisation, dropout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import singa_wrap as _c
+from .. import tape
+from .._tensor import Tensor, as_raw
+from .base import Op
+
+if TYPE_CHECKING:
+    from ..tape import Raw
+
+
+class _BatchNorm2d(Op):
+    """Batch normalisation over every axis of x but 1, with scale and bias (C).
+
+    While training it normalises by the batch and updates the running statistics in place;
+    otherwise, by those.
+    """
+
+    fresh_gradients = True
+
+    def __init__(
+        self,
+        handle: _c.BatchNormHandle,
+        running_mean: Any,
+        running_var: Any,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.handle = handle
+        self.running_mean = None if running_mean is None else as_raw(running_mean)
+        self.running_var = None if running_var is None else as_raw(running_var)
+        self._batch = True
+
+    def forward(self, x: Raw, scale: Raw, bias: Raw) -> Raw:
+        self._batch = tape.training()
+        running = self.running_mean, self.running_var
+        if not self._batch:
+            self.save(x, scale, *running)
+            return _c.BatchNormForwardInference(self.handle, x, scale, bias, *running)
+        y, mean, inv_std = _c.BatchNormForwardTraining(self.handle, x, scale, bias, *running)
+        self.save(x, scale, mean, inv_std)
+        return y
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        backward = _c.BatchNormBackward if self._batch else _c.BatchNormBackwardInference
+        need_scale = self._need(1) or self._need(2)
+        return backward(self.handle, dy, *self.load(), self._need(0), need_scale)
+
+
+class LRN(Op):
+    """x / (k + alpha / size · Σ x²)^beta, the sum over `size` neighbouring channels."""
+
+    fresh_gradients = True
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self._constants = (int(size), float(alpha), float(beta), float(k))
+
+    def forward(self, x: Raw) -> Raw:
+        y, saved = _c.LrnForward(x, *self._constants, self.requires_grad is not False)
+        self.save(x, y, saved)
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        return _c.LrnBackward(dy, *self.load(), *self._constants)
+
+
+class Dropout(Op):
+    """While training, zeroes each element with probability `ratio` and scales the others by
+    1 / (1 - ratio); otherwise x itself.
+
+    A seed (a whole number, not 0) gives the same mask at each call; without one, the mask comes
+    from the device's sequence.
+    """
+
+    fresh_gradients = True
+
+    def __init__(self, seed: int = 0, ratio: float = 0.5) -> None:
+        super().__init__()
+        self.seed, self.ratio = int(seed), float(ratio)
+        self._active = True
+
+    def forward(self, x: Raw) -> Raw:
+        self._active = tape.training()
+        if not self._active:
+            return x
+        device = x.device()
+        state = device.random_state() if self.seed else None
+        if state is not None:
+            device.SetRandSeed(self.seed)
+        try:
+            y, mask = _c.DropoutForward(x, self.ratio)
+        finally:
+            if state is not None:
+                device.set_random_state(state)
+        self.save(mask)
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        if not self._active:
+            return dy.Clone()
+        (mask,) = self.load()
+        return _c.DropoutBackward(dy, mask, self.ratio)
+
+
+def batchnorm_2d(
+    handle: _c.BatchNormHandle,
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+) -> Tensor:
+    """Batch normalisation over every axis of x but 1; training updates the running statistics."""
+    return _BatchNorm2d(handle, running_mean, running_var)(x, scale, bias)[0]
+
+
+def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha / size · Σ x²)^beta, the sum over `size` neighbouring channels."""
+    return LRN(size, alpha, beta, k)(x)[0]
+
+
+def dropout(x: Tensor, seed: int = 0, ratio: float = 0.5) -> Tensor:
+    """While training, zeroes each element with probability `ratio` and scales the others."""
+    return Dropout(seed, ratio)(x)[0]

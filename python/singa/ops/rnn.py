@@ -1,0 +1,98 @@
+"""Recurrent layers: a whole sequence as one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import singa_wrap as _c
+from .._tensor import Tensor
+from .base import Op, indices_of
+
+if TYPE_CHECKING:
+    from ..tape import Raw
+
+
+class RNN(Op):
+    """(y, hy, cy) of x (seq, batch, input), the first states hx and cx (layers·directions, batch,
+    hidden) and the flat weights; cy, and cx as an input, with an LSTM alone.
+
+    `seq_lengths` (batch): steps beyond a sequence's length give zeros and leave its state.
+    """
+
+    def __init__(self, handle: _c.RnnHandle, seq_lengths: Any = None) -> None:
+        super().__init__()
+        self.handle = handle
+        self.seq_lengths = seq_lengths
+        self._lstm = handle.mode == _c.RnnMode_kLstm
+
+    def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> tuple[Raw, ...]:
+        lengths = None
+        if self.seq_lengths is not None:
+            lengths = indices_of(self.seq_lengths, x).AsType(_c.kInt32)
+        cx = cx if self._lstm else None
+        y, hy, cy, saved = _c.RnnForward(
+            self.handle, x, hx, cx, W, lengths, self.requires_grad is not False
+        )
+        self.save(x, hx, cx, W, y, lengths, saved)
+        return (y, hy, cy) if self._lstm else (y, hy)
+
+    def backward(self, dy: Raw, dhy: Raw | None = None, dcy: Raw | None = None) -> tuple[Raw, ...]:
+        return _c.RnnBackward(self.handle, dy, dhy, dcy, *self.load())
+
+
+class _RNN(RNN):
+    """SINGA's form: y of the whole sequence, or of the last step of each (batch, features)."""
+
+    def __init__(
+        self,
+        handle: _c.RnnHandle,
+        return_sequences: bool = False,
+        use_mask: bool = False,
+        seq_lengths: Any = None,
+    ) -> None:
+        if use_mask and seq_lengths is None:
+            raise ValueError("[_RNN] use_mask needs seq_lengths")
+        super().__init__(handle, seq_lengths if use_mask else None)
+        self.return_sequences = return_sequences
+        self._shape: tuple[int, ...] = ()
+
+    def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> Raw:
+        y = super().forward(x, hx, cx, W)[0]
+        self._shape = y.shape()
+        return y if self.return_sequences else _last(y, self._lengths())
+
+    def backward(self, dy: Raw, *others: Raw) -> tuple[Raw, ...]:
+        if not self.return_sequences:
+            last, dy = dy, _c.Full(self._shape, 0.0, dy.device(), dy.data_type())
+            for step, batch in _steps(self._shape, self._lengths()):
+                dy.SliceAxis(0, step, step + 1).SliceAxis(1, *batch).CopyFrom(
+                    last.SliceAxis(0, *batch).Unsqueeze((0,))
+                )
+        return super().backward(dy)
+
+    def _lengths(self) -> list[int] | None:
+        if self.seq_lengths is None:
+            return None
+        return [int(n) for n in Tensor(data=self.seq_lengths).numpy().reshape(-1)]
+
+
+def _steps(shape: tuple[int, ...], lengths: list[int] | None) -> list[tuple[int, tuple[int, int]]]:
+    """(step, range of the batch) of the last outputs."""
+    if lengths is None:
+        return [(shape[0] - 1, (0, shape[1]))]
+    return [(length - 1, (i, i + 1)) for i, length in enumerate(lengths)]
+
+
+def _last(y: Raw, lengths: list[int] | None) -> Raw:
+    rows = [
+        y.SliceAxis(0, step, step + 1).SliceAxis(1, *batch).Squeeze((0,))
+        for step, batch in _steps(y.shape(), lengths)
+    ]
+    return rows[0].Clone() if len(rows) == 1 else _c.Concat(rows, 0)
+
+
+def rnn(
+    handle: _c.RnnHandle, x: Tensor, hx: Tensor, cx: Tensor, W: Tensor, seq_lengths: Any = None
+) -> tuple[Tensor, ...]:
+    """(y, hy, cy) of x (seq, batch, input); cy with an LSTM alone."""
+    return RNN(handle, seq_lengths)(x, hx, cx, W)

@@ -1,0 +1,560 @@
+"""The tape: operators that remember what they were applied to, and the walk back over them.
+
+Applying an Operator while the tape records links it to the operators that made its inputs, so each
+tensor that was computed leads, over `creator` and `src`, to the whole of its computation.
+`backward` walks that graph from the newest operator to the oldest. There is no list of all
+operators: a computation lives as long as a tensor that leads to it, and what an operator saved for
+its backward is let go as soon as the walk has used it.
+
+Two flags of each thread decide whether the tape records: `training` (SINGA's module flag) and the
+contexts `no_grad` and `enable_grad`, which take precedence over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from . import singa_wrap as _c
+from ._tensor import Tensor, as_raw
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Raw: TypeAlias = _c.Tensor
+
+__all__ = [
+    "Dummy",
+    "Gradients",
+    "Operator",
+    "apply",
+    "backward",
+    "enable_grad",
+    "gradients",
+    "infer_dependency",
+    "is_recording",
+    "no_grad",
+    "set_training",
+    "training",
+]
+
+
+class _State(threading.local):
+    training = False
+    grad_mode: bool | None = None  # what no_grad or enable_grad say; None: follow `training`
+    recording = False
+
+
+_state = _State()
+_positions = itertools.count()
+
+
+def training() -> bool:
+    """This thread's training flag: batch norm, dropout and the tape follow it."""
+    return _state.training
+
+
+def set_training(flag: bool) -> None:
+    """Sets this thread's training flag."""
+    _state.training = bool(flag)
+    _update_recording()
+
+
+def is_recording() -> bool:
+    """Whether operators applied now, in this thread, are recorded."""
+    return _state.recording
+
+
+def _update_recording() -> None:
+    mode = _state.grad_mode
+    _state.recording = _state.training if mode is None else mode
+
+
+class _GradMode(contextlib.ContextDecorator):
+    _mode: bool
+
+    def __init__(self) -> None:
+        self._outer: list[bool | None] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(_state.grad_mode)
+        _state.grad_mode = self._mode
+        _update_recording()
+
+    def __exit__(self, *error: object) -> None:
+        _state.grad_mode = self._outer.pop()
+        _update_recording()
+
+    def _recreate_cm(self) -> _GradMode:
+        return type(self)()  # one per call: a decorated function may run in many threads
+
+
+class no_grad(_GradMode):  # noqa: N801 (the field's spelling)
+    """Context or decorator: nothing is recorded. The training flag, which batch norm and dropout
+    follow, stays as it is."""
+
+    _mode = False
+
+
+class enable_grad(_GradMode):  # noqa: N801
+    """Context or decorator: operators are recorded, inside `no_grad` or without training too."""
+
+    _mode = True
+
+
+class Operator:
+    """One differentiable step. To add one, write `forward` and `backward` on raw tensors:
+
+        class Double(autograd.Operator):
+            def forward(self, x):
+                return singa_wrap.Binary(singa_wrap.BinaryOp_kAdd, x, x)
+
+            def backward(self, dy):
+                return singa_wrap.Binary(singa_wrap.BinaryOp_kAdd, dy, dy)
+
+        y = Double()(x)[0]
+
+    `forward` gets the inputs' data and returns one raw tensor or a tuple of them; `backward` gets a
+    gradient for each output and returns one for each input, None where there is none. Raw tensors
+    that `forward` sets as attributes are what backward keeps; they are dropped after the walk, and
+    backward raises RuntimeError when one of them was changed in place meanwhile.
+    """
+
+    #: False for comparisons and the like: they are never recorded, their results are constants.
+    differentiable = True
+    #: True where backward returns memory of its own, never dy, a saved tensor or a view.
+    fresh_gradients = False
+
+    #: For each input: (creator, index among the creator's outputs, the tensor itself where its
+    #: gradient is to be stored, whether that is so).
+    src: tuple[tuple[Operator, int, Tensor | None, bool], ...] = ()
+    #: Any input requires a gradient. None: forward was called by hand, without the tape.
+    requires_grad: bool | None = None
+
+    _name: str | None = None
+    _needs: tuple[bool, ...] = ()  # which inputs' gradients a direct backward() returns
+    _links: tuple[bool, ...] = ()  # which inputs lead to a tensor that stores its gradient
+    _tracked = False  # any of _links
+    _position = -1  # among all recorded operators; -1: not recorded
+    _users = 0  # recorded operators that take this one's outputs and may still be walked
+    _released = False
+    _saved: tuple[Raw | None, ...] | None = None
+    _versions: tuple[int, ...] = ()
+    _kept: tuple[str, ...] = ()  # attributes that forward of a user's operator has set
+    _outputs: Sequence[tuple[tuple[int, ...], Any, int]] = ()
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """Given name, or class name and position on the tape."""
+        return self._name or f"{type(self).__name__}#{max(self._position, 0)}"
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._name = name
+
+    def forward(self, *xs: Raw) -> Raw | tuple[Raw, ...]:
+        raise NotImplementedError(f"[{type(self).__name__}] has no forward")
+
+    def backward(self, *dys: Raw) -> Raw | Sequence[Raw | None] | None:
+        raise NotImplementedError(f"[{type(self).__name__}] has no backward")
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        return self._do_forward(*xs)
+
+    def _do_forward(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        """Runs forward, records it if the tape does, and wraps the results."""
+        if self._position >= 0:  # used before: each application is an operator of its own
+            return self._again()._do_forward(*xs)
+        raws = []
+        for x in xs:
+            if not isinstance(x, Tensor):
+                raise TypeError(
+                    f"[{type(self).__name__}] inputs have to be Tensors, got {type(x).__name__}"
+                )
+            raws.append(x.data)
+        self.requires_grad = False
+        if _state.recording and self.differentiable:
+            self._link(xs)
+        before = None if self._saved is not None else set(vars(self))
+        ys = self.forward(*raws)
+        if not isinstance(ys, tuple):
+            ys = tuple(ys) if isinstance(ys, list) else (ys,)
+        if not self.requires_grad:
+            needs = self.differentiable and _state.grad_mode is not False
+            needs = needs and any(x.requires_grad for x in xs)
+            return tuple(Tensor._wrap(y, needs) for y in ys)
+        self._position = next(_positions)
+        for creator, *_ in self.src:
+            creator._users += 1
+        if before is not None:
+            self._adopt(before)
+        if len(ys) > 1:
+            self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
+        return tuple(Tensor._wrap(y, True, self, i) for i, y in enumerate(ys))
+
+    def _link(self, xs: tuple[Tensor, ...]) -> None:
+        src, needs, links = [], [], []
+        for x in xs:
+            creator, stores, need = x.creator, x.stores_grad, x.requires_grad
+            src.append((creator, x._index, x if stores else None, stores))
+            needs.append(need)
+            links.append(need and (stores or creator._tracked))
+        self.src = tuple(src)
+        self._needs = tuple(needs)
+        self._links = tuple(links)
+        self.requires_grad = any(needs)
+        self._tracked = any(links)
+
+    def _again(self) -> Operator:
+        fresh = copy.copy(self)
+        for name in ("src", "_position", "_users", "_released", "_saved", "_versions", *self._kept):
+            fresh.__dict__.pop(name, None)
+        return fresh
+
+    # What backward needs.
+
+    def _need(self, i: int) -> bool:
+        """Whether backward has to return the gradient of input `i`."""
+        return not self._needs or self._needs[i]
+
+    def save(self, *tensors: Raw | None) -> None:
+        """Keeps raw tensors for backward, which gets them by `load`, if there will be one."""
+        if self.requires_grad is None:
+            self.requires_grad = _state.training
+        if self.requires_grad:
+            self._saved = tensors
+            self._versions = tuple([t.version() for t in tensors if t is not None])
+
+    def load(self) -> tuple[Any, ...]:
+        """What `save` kept.
+
+        Raises RuntimeError when it was let go by an earlier walk, or changed in place since.
+        """
+        if not self._saved:
+            raise RuntimeError(self._released_message() if self._released else self._eval_message())
+        self._check(self._saved)
+        return self._saved
+
+    def _check(self, tensors: Sequence[Raw | None]) -> None:
+        versions = tuple([t.version() for t in tensors if t is not None])
+        if versions != self._versions:
+            changed = next(
+                t
+                for t, then in zip(
+                    [t for t in tensors if t is not None], self._versions, strict=True
+                )
+                if t.version() != then
+            )
+            raise RuntimeError(
+                f"[{self.name}] backward needs a tensor that was changed in place after it was "
+                f"saved: {changed.ToString()}"
+            )
+
+    def _adopt(self, before: set[str]) -> None:
+        """Finds what the forward of an operator that does not call `save` has kept."""
+        held = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in before and not name.startswith("_") and _raws(value)
+        }
+        self._kept = tuple(held)
+        self._versions = tuple(t.version() for value in held.values() for t in _raws(value))
+
+    def _released_message(self) -> str:
+        return (
+            f"[{self.name}] was walked before and has let go of what it saved; pass "
+            "retain_graph=True to the first backward to walk twice"
+        )
+
+    def _eval_message(self) -> str:
+        return (
+            f"[{self.name}] saved nothing for backward: no input required a gradient, or the tape "
+            "was not recording (set autograd.training, or use autograd.enable_grad())"
+        )
+
+    # The walk.
+
+    def _do_backward(self, dys: dict[int, Raw]) -> Sequence[Raw | None]:
+        """Gradients of the inputs from those of the outputs (by index), counted and checked."""
+        if self._released:
+            raise RuntimeError(self._released_message())
+        if self._kept:
+            self._check([t for name in self._kept for t in _raws(getattr(self, name, None))])
+        if self._outputs:
+            full = [
+                dys[i] if i in dys else _c.Full(shape, 0.0, device, dtype)
+                for i, (shape, device, dtype) in enumerate(self._outputs)
+            ]
+        else:
+            full = [dys[0]]
+        needs, self._needs = self._needs, self._links
+        try:
+            dxs = self.backward(*full)
+        finally:
+            self._needs = needs
+        if not isinstance(dxs, (tuple, list)):
+            dxs = (dxs,)
+        if len(dxs) != len(self.src):
+            raise RuntimeError(
+                f"[{self.name}] backward returned {len(dxs)} gradients for {len(self.src)} inputs"
+            )
+        return dxs
+
+    def _release(self) -> None:
+        """Lets go of the inputs and of what was saved."""
+        for creator, *_ in self.src:
+            creator._users -= 1
+        self.src = ()
+        if self._saved:
+            self._saved = ()
+        for name in self._kept:
+            self.__dict__.pop(name, None)
+        self._released = True
+
+    def __del__(self) -> None:
+        if self._position >= 0:
+            for creator, *_ in self.src:
+                creator._users -= 1
+
+
+def _raws(value: object) -> list[Raw]:
+    """The raw tensors in an attribute: itself, or those in a list, tuple or dict."""
+    if isinstance(value, _c.Tensor):
+        return [value]
+    if isinstance(value, Tensor):
+        return [value.data]
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in _raws(item)]
+    return []
+
+
+class Dummy(Operator):
+    """The creator of a tensor that no operator made."""
+
+    def __init__(self, tensor: Tensor, name: str | None = None) -> None:
+        super().__init__(name or tensor.name)
+        self._tensor = ref(tensor)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The tensor, while it lives."""
+        return self._tensor()
+
+    def backward(self, *dys: Raw) -> Raw:
+        raise RuntimeError(
+            f"[backward] tensor {self._name or 'without a name'} was not computed on the tape: no "
+            "input required a gradient, or autograd.training was not set"
+        )
+
+
+def _leads(x: Tensor) -> bool:
+    """Whether x stores its gradient, or was computed on the tape from a tensor that does."""
+    return x.requires_grad and (x.stores_grad or (x._creator is not None and x._creator._tracked))
+
+
+def apply(op: Operator, *xs: Tensor) -> Tensor:
+    """The first output of `op`, for arithmetic on tensors.
+
+    It is recorded only where that leads to a tensor that stores its gradient. A call of the
+    operator itself records whenever an input requires a gradient, which is the default of every
+    tensor: too much for plain calculations such as running averages, which would keep their whole
+    history.
+    """
+    if _state.recording and any([_leads(x) for x in xs]):
+        return op(*xs)[0]
+    op.requires_grad = False
+    y = op.forward(*[x.data for x in xs])
+    return Tensor._wrap(y, any([x.requires_grad for x in xs]))
+
+
+def is_computed(x: Tensor) -> bool:
+    """Whether the tape, which records, has x as the result of an operator that a stored gradient
+    passes through."""
+    return _state.recording and x.requires_grad and x._creator is not None and x._creator._tracked
+
+
+class _Gradient:
+    """A gradient on its way: what has arrived so far, and whether its memory is ours to write."""
+
+    __slots__ = ("owned", "raw")
+
+    def __init__(self, raw: Raw, owned: bool) -> None:
+        self.raw = raw
+        self.owned = owned
+
+    def add(self, raw: Raw) -> None:
+        if self.owned:
+            _c.Axpy(1.0, raw, self.raw)
+        else:
+            self.raw = _c.Binary(_c.BinaryOp_kAdd, self.raw, raw)
+            self.owned = True
+
+    def give(self, to: Tensor) -> Tensor:
+        """For the user, who may write to it."""
+        gradient = Tensor._wrap(self.raw if self.owned else self.raw.Clone(), False)
+        gradient.name = to.name
+        return gradient
+
+
+_Output = tuple[Operator, int]
+
+
+def _reachable(
+    root: Operator,
+) -> tuple[list[Operator], dict[_Output, int], dict[_Output, Tensor]]:
+    """Operators from which a stored gradient is reached, oldest first; for each tensor at which the
+    walk ends, how many gradients it will get; and the tensors that store theirs."""
+    operators, seen, stack = [], {root}, [root] if root._tracked else []
+    waiting: dict[_Output, int] = {}
+    storing: dict[_Output, Tensor] = {}
+    while stack:
+        op = stack.pop()
+        if op._released:
+            raise RuntimeError(op._released_message())
+        operators.append(op)
+        for (creator, index, x, _), linked in zip(op.src, op._links, strict=True):
+            if not linked:
+                continue
+            if x is not None:
+                storing[creator, index] = x
+            if not creator._tracked:
+                waiting[creator, index] = waiting.get((creator, index), 0) + 1
+            elif creator not in seen:
+                seen.add(creator)
+                stack.append(creator)
+    operators.sort(key=lambda op: op._position)
+    return operators, waiting, storing
+
+
+def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    root = y.creator
+    operators, waiting, storing = _reachable(root)
+    arrived: dict[Operator, dict[int, _Gradient]] = {root: {y._index: _Gradient(dy, False)}}
+    if y.stores_grad:
+        storing[root, y._index] = y
+        if not root._tracked:
+            yield y, arrived[root][y._index].give(y)
+    while operators:
+        op = operators.pop()
+        slots = arrived.pop(op, {})
+        for index, slot in slots.items():
+            if (op, index) in storing:
+                slot.owned = False  # the walk goes on with it, so the user gets a copy
+                yield storing[op, index], slot.give(storing[op, index])
+        inputs = tuple(zip(op.src, op._links, strict=True))
+        dxs: Sequence[Raw | None] = (None,) * len(inputs)
+        if slots:
+            dxs = op._do_backward({index: slot.raw for index, slot in slots.items()})
+        slots = {}
+        if not retain_graph and not op._users:
+            op._release()
+        complete = []
+        for ((creator, index, _, _), linked), dx in zip(inputs, dxs, strict=True):
+            if not linked:
+                continue
+            if dx is not None:
+                sums = arrived.setdefault(creator, {})
+                if index in sums:
+                    sums[index].add(dx)
+                else:
+                    sums[index] = _Gradient(dx, op.fresh_gradients)
+            if not creator._tracked:
+                waiting[creator, index] -= 1
+                if not waiting[creator, index]:
+                    complete.append((creator, index))
+        dxs, inputs, dx = (), (), None  # while the user has the word, hold only what is needed
+        for creator, index in complete:
+            if index in arrived.get(creator, {}):
+                x, slot = storing[creator, index], arrived[creator].pop(index)
+                _check_gradient(op, x, slot.raw)
+                yield x, slot.give(x)
+
+
+def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:
+    if gradient.shape() != x.shape:
+        raise RuntimeError(
+            f"[{op.name}] backward returned a gradient of shape {gradient.shape()} for "
+            f"{x.name or 'an input'} of shape {x.shape}"
+        )
+
+
+def backward(
+    y: Tensor, dy: object = None, retain_graph: bool = False
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Walks back from `y` and yields (tensor, gradient) for each tensor that stores its gradient,
+    as soon as that gradient is complete: the tensor may then be updated while the walk goes on.
+
+    `dy` is the gradient of y (tensor, array or number; default 1, for a y of one element). What the
+    operators saved is let go on the way, so a second walk raises RuntimeError unless the first had
+    `retain_graph`; operators that something outside this walk was computed from are kept for it.
+    Raises ValueError when dy is missing or does not have y's shape.
+    """
+    if not isinstance(y, Tensor):
+        raise TypeError(f"[backward] y has to be a Tensor, got {type(y).__name__}")
+    shape = y.shape
+    if dy is None:
+        if y.size() != 1:
+            raise ValueError(f"[backward] y has shape {shape}: only one element needs no dy")
+        dy = 1.0
+    if isinstance(dy, (int, float)):
+        raw = _c.Full(shape, float(dy), y.device, y.dtype)
+    else:
+        raw = as_raw(dy, dtype=y.dtype, device=y.device)
+        if raw.shape() != shape:
+            raise ValueError(f"[backward] dy has shape {raw.shape()}, y has {shape}")
+    return _walk(y, raw, retain_graph)
+
+
+class Gradients(dict[int, Tensor]):
+    """Gradients by id(tensor), as SINGA keys them; the tensor itself is taken as a key too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensors: list[Tensor] = []  # alive, so that no other object gets one's id
+
+    def _put(self, x: Tensor, gradient: Tensor) -> None:
+        self._tensors.append(x)
+        self[id(x)] = gradient
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that have a gradient here."""
+        return list(self._tensors)
+
+    def __missing__(self, key: object) -> Tensor:
+        if isinstance(key, Tensor) and id(key) in self:
+            return self[id(key)]
+        raise KeyError(key)
+
+
+def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradients:
+    """The gradients of y for all tensors that store theirs. Arguments as for `backward`."""
+    result = Gradients()
+    for x, gradient in backward(y, dy, retain_graph):
+        result._put(x, gradient)
+    return result
+
+
+def infer_dependency(op: Operator) -> tuple[Counter[Operator], Counter[_Output]]:
+    """For each operator that `op` depends on, and for each output of one, how many operators take
+    it."""
+    operators: Counter[Operator] = Counter()
+    outputs: Counter[_Output] = Counter()
+    stack = [op]
+    while stack:
+        for creator, index, _, _ in stack.pop().src:
+            if creator not in operators:
+                stack.append(creator)
+            operators[creator] += 1
+            outputs[creator, index] += 1
+    return operators, outputs

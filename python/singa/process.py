@@ -1,0 +1,25 @@
+"""Settings of the whole process: threads and random state."""
+
+from __future__ import annotations
+
+from . import singa_wrap as _c
+
+
+def set_num_threads(n: int) -> None:
+    """Threads that kernels use: one number for OpenMP, oneDNN and BLAS. Raises ValueError unless
+    1 <= n <= 1024."""
+    _c.SetNumThreads(n)
+
+
+def get_num_threads() -> int:
+    """Threads that kernels use. At the start OMP_NUM_THREADS, or else the CPUs that this process
+    may use within its cgroup's quota."""
+    return _c.NumThreads()
+
+
+def seed(n: int) -> None:
+    """Starts the random sequence of the default device, from which initial weights and dropout
+    come, at a point that n names. Other devices have their own: `device.SetRandSeed(n)`."""
+    if not 0 <= n < 1 << 64:
+        raise ValueError(f"[seed] has to be in [0, 2**64), got {n}")
+    _c.DefaultDevice().SetRandSeed(n)

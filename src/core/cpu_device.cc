@@ -16,10 +16,10 @@ class CpuDevice final : public Device {
   void ResetPeak() override { allocator_.ResetPeak(); }
   void EmptyCache() override { allocator_.EmptyCache(); }
   void CopyFromHost(void* device_data, const void* host_data, size_t bytes) override {
-    std::memcpy(device_data, host_data, bytes);
+    if (bytes > 0) std::memcpy(device_data, host_data, bytes);  // an empty tensor has no data
   }
   void CopyToHost(void* host_data, const void* device_data, size_t bytes) override {
-    std::memcpy(host_data, device_data, bytes);
+    if (bytes > 0) std::memcpy(host_data, device_data, bytes);
   }
 
  protected:

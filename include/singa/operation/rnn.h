@@ -25,13 +25,16 @@ class SINGA_API RnnHandle {
   int64_t weights_size;
 };
 
+/// In training, layers above the first see their inputs after dropout (the device's next numbers).
+/// Sixteen-bit types are computed in float32, and `saved` is float32 then.
 /// {y (seq, batch, directions·hidden), hy, cy (layers·directions, batch, hidden; empty unless
 /// LSTM), saved}. hx and cx may be empty (zeros). `seq_lengths` (batch) int32, or empty: steps
 /// beyond a sequence's length give zeros in y and leave its state.
 SINGA_API std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const Tensor& hx,
                                          const Tensor& cx, const Tensor& W,
                                          const Tensor& seq_lengths, bool training = true);
-/// {dx, dhx, dcx, dW}.
+/// {dx, dhx, dcx (empty unless LSTM), dW}. dy, dhy and dcy may be empty (zeros). `saved` is that of
+/// a forward with `training`.
 SINGA_API std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy,
                                           const Tensor& dhy, const Tensor& dcy, const Tensor& x,
                                           const Tensor& hx, const Tensor& cx, const Tensor& W,

@@ -14,6 +14,8 @@ void RegisterReferenceBackend() {
   reference::RegisterPooling();
   reference::RegisterReduce();
   reference::RegisterReorder();
+  reference::RegisterRnnBackward();
+  reference::RegisterRnnForward();
   reference::RegisterSoftmax();
   reference::RegisterUnary();
   reference::RegisterUnaryBackward();

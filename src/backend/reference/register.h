@@ -13,6 +13,8 @@ void RegisterLrn();
 void RegisterPooling();
 void RegisterReduce();
 void RegisterReorder();
+void RegisterRnnBackward();
+void RegisterRnnForward();
 void RegisterSoftmax();
 void RegisterUnary();
 void RegisterUnaryBackward();

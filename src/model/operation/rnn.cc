@@ -1,0 +1,170 @@
+#include "singa/operation/rnn.h"
+
+#include <algorithm>
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/rnn_spec.h"
+
+namespace singa {
+
+namespace {
+
+constexpr int64_t kMostUnits = int64_t{1} << 24;  // of a layer; keeps products of sizes in range
+
+RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x) {
+  return {handle.mode,
+          x.data_type(),
+          x.shape()[0],
+          x.shape()[1],
+          handle.input_size,
+          handle.hidden_size,
+          handle.num_layers,
+          handle.directions,
+          handle.bias,
+          handle.num_layers > 1 ? handle.dropout : 0,
+          true};
+}
+
+void CheckSequence(const char* op, const RnnHandle& handle, const Tensor& x) {
+  CheckFloat(op, "x", x);
+  Check(x.rank() == 3 && x.shape()[0] > 0 && x.shape()[2] == handle.input_size, op,
+        "x has to be (seq > 0, batch, ", handle.input_size, "), got ", x);
+}
+
+// `t` may be empty; if not, it is like x but for its shape.
+void CheckPart(const char* op, const char* name, const Tensor& t, const Shape& shape,
+               const Tensor& x) {
+  if (t.empty()) return;
+  CheckShapeIs(op, name, t, shape);
+  CheckDType(op, name, t, x.data_type());
+  CheckSameDevice(op, name, t, "x", x);
+}
+
+void CheckArguments(const char* op, const RnnHandle& handle, const Tensor& x, const Tensor& hx,
+                    const Tensor& cx, const Tensor& W, const Tensor& seq_lengths) {
+  const int64_t batch = x.shape()[1];
+  const Shape state{handle.num_layers * handle.directions, batch, handle.hidden_size};
+  CheckPart(op, "hx", hx, state, x);
+  CheckPart(op, "cx", cx, state, x);
+  Check(cx.empty() || handle.mode == RnnMode::kLstm, op, "only an LSTM has a cx");
+  CheckGiven(op, "W", W);
+  CheckPart(op, "W", W, {handle.weights_size}, x);
+  if (seq_lengths.empty()) return;
+  CheckDType(op, "seq_lengths", seq_lengths, kInt32);
+  CheckShapeIs(op, "seq_lengths", seq_lengths, {batch});
+  CheckSameDevice(op, "seq_lengths", seq_lengths, "x", x);
+}
+
+bool IsHalf(const Tensor& x) { return x.data_type() == kFloat16 || x.data_type() == kBFloat16; }
+
+Tensor Float32(const Tensor& t) { return t.empty() ? t : t.AsType(kFloat32); }
+
+std::vector<Tensor> AllAsType(const std::vector<Tensor>& tensors, DType dtype) {
+  std::vector<Tensor> result;
+  for (const Tensor& t : tensors) result.push_back(t.empty() ? t : t.AsType(dtype));
+  return result;
+}
+
+}  // namespace
+
+RnnHandle::RnnHandle(const Tensor& x, int64_t hidden_size, RnnMode mode, int64_t num_layers,
+                     bool bias, double dropout, bool bidirectional)
+    : input_size(0),
+      hidden_size(hidden_size),
+      num_layers(num_layers),
+      directions(bidirectional ? 2 : 1),
+      mode(mode),
+      bias(bias),
+      dropout(dropout) {
+  const char* op = "RnnHandle";
+  CheckGiven(op, "x", x);
+  Check(x.rank() == 3, op, "x has to be (seq, batch, input), got ", x);
+  input_size = x.shape()[2];
+  Check(input_size > 0 && input_size <= kMostUnits, op, "x has to have between 1 and ", kMostUnits,
+        " features, got ", x);
+  Check(hidden_size > 0 && hidden_size <= kMostUnits, op, "hidden_size has to be between 1 and ",
+        kMostUnits, ", got ", hidden_size);
+  Check(num_layers > 0 && num_layers <= 1024, op, "num_layers has to be between 1 and 1024, got ",
+        num_layers);
+  Check(mode >= RnnMode::kRelu && mode <= RnnMode::kGru, op, "unknown mode ",
+        static_cast<int>(mode));
+  Check(dropout >= 0 && dropout < 1, op, "dropout has to be in [0, 1), got ", dropout);
+  weights_size = FieldsOf(*this, x).weights_size();
+}
+
+std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const Tensor& hx,
+                               const Tensor& cx, const Tensor& W, const Tensor& seq_lengths,
+                               bool training) {
+  const char* op = "RnnForward";
+  CheckSequence(op, handle, x);
+  CheckArguments(op, handle, x, hx, cx, W, seq_lengths);
+  if (IsHalf(x)) {
+    auto results =
+        RnnForward(handle, Float32(x), Float32(hx), Float32(cx), Float32(W), seq_lengths, training);
+    for (int i : {0, 1, 2}) results[i] = AllAsType({results[i]}, x.data_type())[0];
+    return results;  // `saved` stays float32
+  }
+  RnnForwardSpec spec{FieldsOf(handle, x)};
+  spec.training = training;
+  if (!training) spec.dropout = 0;
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Shape state{handle.num_layers * handle.directions, spec.batch, spec.hidden};
+  const Tensor y =
+      NewOutput(*plan, 0, {spec.steps, spec.batch, spec.width()}, device, x.data_type());
+  const Tensor hy = NewOutput(*plan, 1, state, device, x.data_type());
+  Tensor cy, saved;
+  if (spec.has_cells()) cy = NewOutput(*plan, 2, state, device, x.data_type());
+  if (training) saved = NewOutput(*plan, 3, {spec.saved_size()}, device, x.data_type());
+  Scalars scalars;
+  if (spec.mask_size() > 0) device->TakeRandom(static_cast<uint64_t>(spec.mask_size()), &scalars);
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, hx), Wanted(*plan, 2, cx), Wanted(*plan, 3, W),
+       Wanted(*plan, 4, seq_lengths)},
+      {y, hy, cy, saved}, scalars);
+  return {y, hy, cy, saved};
+}
+
+std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const Tensor& dhy,
+                                const Tensor& dcy, const Tensor& x, const Tensor& hx,
+                                const Tensor& cx, const Tensor& W, const Tensor& y,
+                                const Tensor& seq_lengths, const Tensor& saved) {
+  const char* op = "RnnBackward";
+  CheckSequence(op, handle, x);
+  CheckArguments(op, handle, x, hx, cx, W, seq_lengths);
+  const RnnBackwardSpec spec{FieldsOf(handle, x)};
+  const Shape y_shape{spec.steps, spec.batch, spec.width()};
+  const Shape state{handle.num_layers * handle.directions, spec.batch, spec.hidden};
+  CheckPart(op, "dy", dy, y_shape, x);
+  CheckPart(op, "y", y, y_shape, x);
+  CheckPart(op, "dhy", dhy, state, x);
+  CheckPart(op, "dcy", dcy, state, x);
+  Check(dcy.empty() || spec.has_cells(), op, "only an LSTM has a dcy");
+  CheckGiven(op, "saved (forward with training = true makes it)", saved);
+  CheckShapeIs(op, "saved", saved, {spec.saved_size()});
+  CheckSameDevice(op, "saved", saved, "x", x);
+  if (IsHalf(x)) {
+    CheckDType(op, "saved", saved, kFloat32);
+    return AllAsType(
+        RnnBackward(handle, Float32(dy), Float32(dhy), Float32(dcy), Float32(x), Float32(hx),
+                    Float32(cx), Float32(W), Float32(y), seq_lengths, saved),
+        x.data_type());
+  }
+  CheckDType(op, "saved", saved, x.data_type());
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());
+  const Tensor dhx = NewOutput(*plan, 1, state, device, x.data_type());
+  Tensor dcx;
+  if (spec.has_cells()) dcx = NewOutput(*plan, 2, state, device, x.data_type());
+  const Tensor dw = NewOutput(*plan, 3, W.shape(), device, x.data_type());
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, dy), Wanted(*plan, 1, dhy), Wanted(*plan, 2, dcy), Wanted(*plan, 3, x),
+       Wanted(*plan, 4, hx), Wanted(*plan, 5, cx), Wanted(*plan, 6, W),
+       Wanted(*plan, 7, seq_lengths), Wanted(*plan, 8, saved)},
+      {dx, dhx, dcx, dw});
+  return {dx, dhx, dcx, dw};
+}
+
+}  // namespace singa

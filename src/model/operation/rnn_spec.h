@@ -1,0 +1,116 @@
+#pragma once
+
+#include "singa/core/dtype.h"
+#include "singa/operation/rnn.h"
+
+namespace singa {
+
+/// Geometry of a recurrent network, and where its parts lie in the two flat tensors: weights (see
+/// RnnHandle) and what forward saves for backward.
+///
+/// Saved, one layer after the other:
+///   of layers above the first: the layer's input (steps, batch, directions·hidden), and with
+///   dropout the mask that it was multiplied by (0 or 1 / (1 − ratio)), of the same shape;
+///   per direction: gates (steps, batch, gate_columns) after their activations, LSTM's cells and
+///   the hidden states, both (steps, batch, hidden). Beyond a sequence's length states are those
+///   that were there before.
+struct RnnFields {
+  RnnMode mode;
+  DType dtype;
+  int64_t steps;
+  int64_t batch;
+  int64_t input;
+  int64_t hidden;
+  int64_t layers;
+  int64_t directions;
+  bool bias;
+  double dropout;  ///< between layers; 0 outside training
+  bool training;   ///< forward: saves for backward
+
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("mode", self.mode);
+    v("dtype", self.dtype);
+    v("steps", self.steps);
+    v("batch", self.batch);
+    v("input", self.input);
+    v("hidden", self.hidden);
+    v("layers", self.layers);
+    v("directions", self.directions);
+    v("bias", self.bias);
+    v("dropout", self.dropout);
+    v("training", self.training);
+  }
+
+  /// Rows of W_ih and W_hh: gates · hidden.
+  int64_t gate_rows() const {
+    return (mode == RnnMode::kLstm ? 4 : mode == RnnMode::kGru ? 3 : 1) * hidden;
+  }
+  /// LSTM i, f, g, o; GRU r, z, n and (W_hn·h + b_hn), which r multiplies. The plain ones' only
+  /// gate is the hidden state.
+  int64_t gate_columns() const {
+    return mode == RnnMode::kLstm || mode == RnnMode::kGru ? 4 * hidden : 0;
+  }
+  bool has_cells() const { return mode == RnnMode::kLstm; }
+  int64_t rows() const { return steps * batch; }
+  int64_t states() const { return layers * directions * batch * hidden; }
+  /// Features of a layer's output.
+  int64_t width() const { return directions * hidden; }
+  int64_t layer_input(int64_t layer) const { return layer == 0 ? input : width(); }
+  /// Random numbers that forward takes.
+  int64_t mask_size() const { return dropout > 0 ? (layers - 1) * rows() * width() : 0; }
+
+  // Places in the flat weights. `part` = layer · directions + direction.
+  int64_t w_ih(int64_t part) const {
+    const int64_t layer = part / directions;
+    const int64_t before = layer == 0 ? 0 : directions * (input + (layer - 1) * width());
+    return gate_rows() * (before + part * hidden + part % directions * layer_input(layer));
+  }
+  int64_t w_hh(int64_t part) const {
+    return w_ih(part) + gate_rows() * layer_input(part / directions);
+  }
+  int64_t b_ih(int64_t part) const { return w_ih(layers * directions) + 2 * part * gate_rows(); }
+  int64_t b_hh(int64_t part) const { return b_ih(part) + gate_rows(); }
+  int64_t weights_size() const {
+    return bias ? b_ih(layers * directions) : w_ih(layers * directions);
+  }
+
+  // Places in what is saved.
+  int64_t saved_layer(int64_t layer) const {
+    return layer * directions * saved_direction() +
+           (layer == 0 ? 0 : (layer - 1) * rows() * width() * (dropout > 0 ? 2 : 1));
+  }
+  int64_t saved_input(int64_t layer) const { return saved_layer(layer); }
+  int64_t saved_mask(int64_t layer) const { return saved_layer(layer) + rows() * width(); }
+  int64_t saved_gates(int64_t part) const {
+    const int64_t layer = part / directions;
+    return saved_layer(layer + 1) - (directions - part % directions) * saved_direction();
+  }
+  int64_t saved_cells(int64_t part) const { return saved_gates(part) + rows() * gate_columns(); }
+  int64_t saved_hidden(int64_t part) const {
+    return saved_cells(part) + (has_cells() ? rows() * hidden : 0);
+  }
+  int64_t saved_size() const { return saved_layer(layers); }
+
+ private:
+  int64_t saved_direction() const {
+    return rows() * (gate_columns() + (has_cells() ? 2 : 1) * hidden);
+  }
+};
+
+/// Inputs, contiguous: x, hx, cx, W, seq_lengths (int32); hx, cx and seq_lengths may be empty.
+/// Outputs: y, hy, cy (empty unless LSTM), saved (empty unless training). Scalars: the random
+/// sequence of the dropout.
+struct RnnForwardSpec : RnnFields {
+  const char* op() const { return "RnnForward"; }
+  int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }
+};
+
+/// Inputs, contiguous: dy, dhy, dcy, x, hx, cx, W, seq_lengths, saved; dy, dhy, dcy, hx, cx and
+/// seq_lengths may be empty. Outputs: dx, dhx, dcx (empty unless LSTM), dW.
+struct RnnBackwardSpec : RnnFields {
+  const char* op() const { return "RnnBackward"; }
+  int64_t sum_length() const { return rows() * (hidden + std::max(input, width())); }
+};
+
+}  // namespace singa

@@ -11,6 +11,7 @@ void RegisterReferenceBackend() {
   reference::RegisterGather();
   reference::RegisterIndexing();
   reference::RegisterLrn();
+  reference::RegisterOptimizer();
   reference::RegisterPooling();
   reference::RegisterReduce();
   reference::RegisterReorder();

@@ -10,6 +10,7 @@ void RegisterConv();
 void RegisterGather();
 void RegisterIndexing();
 void RegisterLrn();
+void RegisterOptimizer();
 void RegisterPooling();
 void RegisterReduce();
 void RegisterReorder();

@@ -1,0 +1,176 @@
+#include "singa/operation/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/optimizer_spec.h"
+#include "singa/operation/elementwise.h"
+
+namespace singa {
+namespace {
+
+DType ComputeDType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
+
+/// In place: row-major from now on, and dense.
+void CheckWritable(const char* op, const char* name, const Tensor& t) {
+  t.block()->MakePlain();
+  Check(t.is_contiguous(), op, name, " has to be contiguous, got strides ", t.strides(), " for ",
+        t);
+}
+
+/// Checks the lists and updates, one execution for each (type, device, weight decay) that occurs.
+void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+            const std::vector<const std::vector<Tensor>*>& states,
+            const std::vector<double>& weight_decay, Scalars scalars) {
+  const char* op = spec.op();
+  const size_t n = params.size();
+  Check(grads.size() == n, op, grads.size(), " gradients for ", n, " parameters");
+  Check(weight_decay.size() == n, op, weight_decay.size(), " weight decays for ", n, " parameters");
+  for (const auto* state : states)
+    Check(state->size() == n, op, state->size(), " states for ", n, " parameters");
+
+  struct Group {
+    std::vector<size_t> members;
+  };
+  std::map<std::pair<std::pair<int, Device*>, double>, Group> groups;
+  for (size_t i = 0; i < n; ++i) {
+    if (grads[i].empty()) continue;
+    const Tensor& p = params[i];
+    CheckFloat(op, "parameter", p);
+    CheckFloat(op, "gradient", grads[i]);
+    CheckShapeIs(op, "gradient", grads[i], p.shape());
+    CheckSameDevice(op, "gradient", grads[i], "parameter", p);
+    CheckWritable(op, "parameter", p);
+    for (const auto* state : states) {
+      const Tensor& s = (*state)[i];
+      CheckShapeIs(op, "state", s, p.shape());
+      CheckDType(op, "state", s, ComputeDType(p.data_type()));
+      CheckSameDevice(op, "state", s, "parameter", p);
+      CheckWritable(op, "state", s);
+    }
+    groups[{{p.data_type(), p.device().get()}, weight_decay[i]}].members.push_back(i);
+  }
+
+  spec.states = static_cast<int>(states.size());
+  for (const auto& [key, group] : groups) {
+    spec.dtype = static_cast<DType>(key.first.first);
+    scalars.v[1] = key.second;
+    std::vector<Tensor> inputs, outputs;
+    inputs.reserve(group.members.size() * (2 + states.size()));
+    for (size_t i : group.members) inputs.push_back(params[i]);
+    for (size_t i : group.members)
+      inputs.push_back(grads[i].Plain().AsType(ComputeDType(spec.dtype)).Contiguous());
+    for (const auto* state : states)
+      for (size_t i : group.members) inputs.push_back((*state)[i]);
+    for (size_t i : group.members) outputs.push_back(params[i]);
+    outputs.insert(outputs.end(),
+                   inputs.begin() + static_cast<std::ptrdiff_t>(2 * group.members.size()),
+                   inputs.end());
+    const DevicePtr device = params[group.members[0]].device();
+    Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
+  }
+}
+
+void CheckRate(const char* op, const char* name, double value, double low, double high) {
+  Check(value >= low && value < high, op, name, " has to be in [", low, ", ", high, "), got ",
+        value);
+}
+
+constexpr double kNoLimit = 1e300;
+
+}  // namespace
+
+void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+               const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
+               double lr, double momentum, double dampening, bool nesterov, bool first) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kSgd;
+  spec.nesterov = nesterov;
+  spec.first = first;
+  CheckRate(spec.op(), "momentum", momentum, 0, kNoLimit);
+  Check(!nesterov || (momentum > 0 && dampening == 0), spec.op(),
+        "nesterov needs a momentum and no dampening, got momentum ", momentum, ", dampening ",
+        dampening);
+  Scalars scalars;
+  scalars.v = {lr, 0, momentum, dampening};
+  if (momentum == 0) {
+    Update(spec, params, grads, {}, weight_decay, scalars);
+  } else {
+    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars);
+  }
+}
+
+void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                   const std::vector<Tensor>& averages, const std::vector<double>& weight_decay,
+                   double lr, double rho, double epsilon) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kRmsProp;
+  CheckRate(spec.op(), "rho", rho, 0, 1);
+  CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
+  Scalars scalars;
+  scalars.v = {lr, 0, rho, epsilon};
+  Update(spec, params, grads, {&averages}, weight_decay, scalars);
+}
+
+void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                   const std::vector<Tensor>& sums, const std::vector<double>& weight_decay,
+                   double lr, double epsilon) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kAdaGrad;
+  CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
+  Scalars scalars;
+  scalars.v = {lr, 0, 0, epsilon};
+  Update(spec, params, grads, {&sums}, weight_decay, scalars);
+}
+
+void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments,
+                const std::vector<double>& weight_decay, double lr, double beta1, double beta2,
+                double epsilon, int64_t step, bool decoupled) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kAdam;
+  spec.decoupled = decoupled;
+  CheckRate(spec.op(), "beta1", beta1, 0, 1);
+  CheckRate(spec.op(), "beta2", beta2, 0, 1);
+  CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
+  Check(step >= 1, spec.op(), "step counts from 1, got ", step);
+  Scalars scalars;
+  const double exponent = static_cast<double>(step);
+  scalars.v = {lr,
+               0,
+               beta1,
+               beta2,
+               epsilon,
+               1 - std::pow(beta1, exponent),
+               std::sqrt(1 - std::pow(beta2, exponent))};
+  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars);
+}
+
+double GlobalNorm(const std::vector<Tensor>& tensors) {
+  std::map<int, std::vector<Tensor>> by_type;
+  for (const Tensor& t : tensors) {
+    if (t.empty()) continue;
+    CheckFloat("GlobalNorm", "tensor", t);
+    by_type[t.data_type()].push_back(t.Plain().Contiguous());
+  }
+  double sum = 0;
+  for (const auto& [dtype, inputs] : by_type) {
+    const SumSquareSpec spec{static_cast<DType>(dtype)};
+    const DevicePtr device = inputs[0].device();
+    const Tensor outputs[] = {Tensor(Shape{}, device, kFloat64)};
+    Run(spec, device, FindPlan(*device, spec), inputs, outputs);
+    sum += outputs[0].Item();
+  }
+  return std::sqrt(sum);
+}
+
+void ScaleAll(const std::vector<Tensor>& tensors, double factor) {
+  for (const Tensor& t : tensors)
+    if (!t.empty()) UnaryInto(UnaryOp::kMulScalar, t, t, factor);
+}
+
+}  // namespace singa

@@ -1,0 +1,183 @@
+#include "singa/operation/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "singa/core/threads.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::FromValues;
+using test::Random;
+using test::RandomTensor;
+using test::Values;
+
+/// Sizes that end inside a piece, at its end, and beyond it.
+const Shape kShapes[] = {{3}, {16384}, {16385}, {2, 3, 4}, {0}, {40000}};
+
+struct Step {
+  std::vector<Tensor> params, grads, a, b;
+  std::vector<double> decay;
+};
+
+Step MakeStep(DType dtype, uint64_t seed) {
+  Random random(seed);
+  Step step;
+  const DType state = dtype == kFloat64 ? kFloat64 : kFloat32;
+  for (const Shape& shape : kShapes) {
+    step.params.push_back(RandomTensor(random, shape, dtype));
+    step.grads.push_back(RandomTensor(random, shape, dtype));
+    step.a.push_back(RandomTensor(random, shape, state, 0.1, 1));
+    step.b.push_back(RandomTensor(random, shape, state, 0.1, 1));
+    step.decay.push_back(step.decay.size() % 2 ? 0.0 : 0.01);
+  }
+  return step;
+}
+
+void ExpectClose(const Tensor& got, const std::vector<double>& want) {
+  const std::vector<double> values = Values(got);
+  ASSERT_EQ(values.size(), want.size());
+  const double eps = 8 * test::Epsilon(got.data_type());
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(values[i], want[i], eps * (1 + std::abs(want[i]))) << i;
+}
+
+/// Runs `update` on a step and compares parameters and states with `formula(p, g, a, b)`, in
+/// float64.
+template <class Update, class Formula>
+void Compare(const Update& update, const Formula& formula) {
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
+    Step step = MakeStep(dtype, 3);
+    std::vector<std::vector<double>> p, a, b;
+    for (size_t i = 0; i < step.params.size(); ++i) {
+      p.push_back(Values(step.params[i]));
+      a.push_back(Values(step.a[i]));
+      b.push_back(Values(step.b[i]));
+      const std::vector<double> g = Values(step.grads[i]);
+      for (size_t j = 0; j < g.size(); ++j) formula(p[i][j], g[j], a[i][j], b[i][j], step.decay[i]);
+    }
+    update(step);
+    for (size_t i = 0; i < step.params.size(); ++i) {
+      ExpectClose(step.params[i], p[i]);
+      ExpectClose(step.a[i], a[i]);
+      ExpectClose(step.b[i], b[i]);
+    }
+  }
+}
+
+TEST(Optimizer, SgdFollowsItsFormula) {
+  for (bool nesterov : {false, true})
+    for (double dampening : {0.0, 0.3}) {
+      if (nesterov && dampening > 0) continue;
+      Compare(
+          [&](Step& s) {
+            SgdUpdate(s.params, s.grads, s.a, s.decay, 0.1, 0.9, dampening, nesterov, false);
+          },
+          [&](double& p, double g, double& m, double&, double decay) {
+            g += decay * p;
+            m = 0.9 * m + (1 - dampening) * g;
+            p -= 0.1 * (nesterov ? g + 0.9 * m : m);
+          });
+    }
+  Compare([](Step& s) { SgdUpdate(s.params, s.grads, {}, s.decay, 0.1, 0, 0, false, false); },
+          [](double& p, double g, double&, double&, double decay) { p -= 0.1 * (g + decay * p); });
+}
+
+TEST(Optimizer, FirstStepIgnoresTheBuffer) {
+  const Tensor p = FromValues({2}, {1, 2}), g = FromValues({2}, {0.5, -1});
+  const Tensor m = FromValues({2}, {std::numeric_limits<double>::quiet_NaN(), 7});
+  SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0.5, false, true);
+  EXPECT_EQ(Values(m), (std::vector<double>{0.5, -1}));
+  EXPECT_NEAR(Values(p)[0], 0.95, 1e-6);
+  EXPECT_NEAR(Values(p)[1], 2.1, 1e-6);
+}
+
+TEST(Optimizer, RmsPropAdaGradAndAdamFollowTheirFormulas) {
+  Compare([](Step& s) { RmsPropUpdate(s.params, s.grads, s.a, s.decay, 0.01, 0.9, 1e-8); },
+          [](double& p, double g, double& v, double&, double decay) {
+            g += decay * p;
+            v = 0.9 * v + 0.1 * g * g;
+            p -= 0.01 * g / std::sqrt(v + 1e-8);
+          });
+  Compare([](Step& s) { AdaGradUpdate(s.params, s.grads, s.a, s.decay, 0.01, 1e-8); },
+          [](double& p, double g, double& v, double&, double decay) {
+            g += decay * p;
+            v += g * g;
+            p -= 0.01 * g / std::sqrt(v + 1e-8);
+          });
+  for (bool decoupled : {false, true})
+    Compare(
+        [&](Step& s) {
+          AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 4, decoupled);
+        },
+        [&](double& p, double g, double& m, double& v, double decay) {
+          if (decoupled) {
+            p *= 1 - 0.01 * decay;
+          } else {
+            g += decay * p;
+          }
+          m = 0.9 * m + 0.1 * g;
+          v = 0.999 * v + 0.001 * g * g;
+          const double m_hat = m / (1 - std::pow(0.9, 4)), v_hat = v / (1 - std::pow(0.999, 4));
+          p -= 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
+        });
+}
+
+TEST(Optimizer, ThreadsDoNotChangeABit) {
+  const int before = NumThreads();
+  std::vector<std::vector<double>> results;
+  for (int threads : {1, 2, 5}) {
+    SetNumThreads(threads);
+    Step s = MakeStep(kFloat32, 11);
+    AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 1, true);
+    std::vector<double> all{GlobalNorm(s.params)};
+    for (const Tensor& p : s.params)
+      for (double v : Values(p)) all.push_back(v);
+    results.push_back(all);
+  }
+  SetNumThreads(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(Optimizer, SkipsParametersWithoutGradientAndCountsWrites) {
+  const Tensor p = FromValues({2}, {1, 2}), q = FromValues({2}, {1, 2}),
+               g = FromValues({2}, {1, 1});
+  const uint64_t before = p.version(), untouched = q.version();
+  SgdUpdate({p, q}, {g, Tensor()}, {}, {0, 0}, 1, 0, 0, false, false);
+  EXPECT_EQ(Values(p), (std::vector<double>{0, 1}));
+  EXPECT_EQ(Values(q), (std::vector<double>{1, 2}));
+  EXPECT_GT(p.version(), before);
+  EXPECT_EQ(q.version(), untouched);
+}
+
+TEST(Optimizer, NormAndScale) {
+  const Tensor a = FromValues({2}, {3, 0}), b = FromValues({1}, {4}, kFloat64);
+  EXPECT_DOUBLE_EQ(GlobalNorm({a, Tensor(), b}), 5);
+  EXPECT_EQ(GlobalNorm({}), 0);
+  ScaleAll({a, Tensor(), b}, 0.5);
+  EXPECT_EQ(Values(a), (std::vector<double>{1.5, 0}));
+  EXPECT_EQ(Values(b), (std::vector<double>{2}));
+}
+
+TEST(Optimizer, RefusesWhatDoesNotFit) {
+  const Tensor p = FromValues({2}, {1, 2}), g = FromValues({3}, {1, 1, 1});
+  EXPECT_THROW(SgdUpdate({p}, {g}, {}, {0}, 1, 0, 0, false, false), std::invalid_argument);
+  EXPECT_THROW(SgdUpdate({p}, {p}, {}, {0}, 1, 0.9, 0, false, false), std::invalid_argument);
+  EXPECT_THROW(SgdUpdate({p}, {p, p}, {}, {0}, 1, 0, 0, false, false), std::invalid_argument);
+  EXPECT_THROW(SgdUpdate({p}, {p}, {}, {}, 1, 0, 0, false, false), std::invalid_argument);
+  EXPECT_THROW(SgdUpdate({p}, {p}, {p}, {0}, 1, 0.9, 0.1, true, false), std::invalid_argument);
+  EXPECT_THROW(SgdUpdate({p.AsType(kInt)}, {p}, {}, {0}, 1, 0, 0, false, false), TypeError);
+  EXPECT_THROW(AdamUpdate({p}, {p}, {p}, {p}, {0}, 1, 0.9, 0.999, 1e-8, 0, false),
+               std::invalid_argument);
+  EXPECT_THROW(AdamUpdate({p}, {p}, {p}, {p}, {0}, 1, 1.0, 0.999, 1e-8, 1, false),
+               std::invalid_argument);
+  EXPECT_THROW(RmsPropUpdate({p}, {p}, {p.AsType(kFloat64)}, {0}, 1, 0.9, 1e-8), TypeError);
+}
+
+}  // namespace
+}  // namespace singa

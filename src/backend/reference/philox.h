@@ -5,21 +5,34 @@
 
 namespace singa::reference {
 
-/// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011):
-/// four random words as a function of a 128-bit counter and a 64-bit key. With the seed as the key
-/// and the position in the sequence as the counter, any thread can make any part of it.
+// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011):
+// four random words as a function of a 128-bit counter and a 64-bit key. With the seed as the key
+// and the position in the sequence as the counter, any thread can make any part of it.
+
+inline constexpr int kPhiloxRounds = 10;
+
+/// One round on the words of a counter.
+inline void PhiloxRound(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32_t key0,
+                        uint32_t key1) {
+  const uint64_t product0 = uint64_t{0xD2511F53} * c0;
+  const uint64_t product1 = uint64_t{0xCD9E8D57} * c2;
+  c0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ key0;
+  c1 = static_cast<uint32_t>(product1);
+  c2 = static_cast<uint32_t>(product0 >> 32) ^ c3 ^ key1;
+  c3 = static_cast<uint32_t>(product0);
+}
+
+/// The key of the next round.
+inline void PhiloxNextKey(uint32_t& key0, uint32_t& key1) {
+  key0 += 0x9E3779B9;
+  key1 += 0xBB67AE85;
+}
+
 inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, uint64_t key) {
-  constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-  constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = kMultiplier0 * counter[0];
-    const uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {
-        static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
-        static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
-    key0 += kWeyl0;
-    key1 += kWeyl1;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    PhiloxRound(counter[0], counter[1], counter[2], counter[3], key0, key1);
+    PhiloxNextKey(key0, key1);
   }
   return counter;
 }
@@ -47,5 +60,11 @@ class RandomWords {
   uint64_t position_;
   std::array<uint32_t, 4> block_{};
 };
+
+/// The same words, n of them from `position` on, many blocks at a time.
+void PhiloxFill(uint64_t seed, uint64_t position, int64_t n, uint32_t* words);
+
+/// Elements that random kernels make at a time.
+inline constexpr int64_t kRandomChunk = 1024;
 
 }  // namespace singa::reference

@@ -8,11 +8,13 @@ void RegisterReferenceBackend() {
   reference::RegisterBatchNorm();
   reference::RegisterBinary();
   reference::RegisterConv();
+  reference::RegisterDropout();
   reference::RegisterGather();
   reference::RegisterIndexing();
   reference::RegisterLrn();
   reference::RegisterOptimizer();
   reference::RegisterPooling();
+  reference::RegisterRandom();
   reference::RegisterReduce();
   reference::RegisterReorder();
   reference::RegisterRnnBackward();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace singa::reference {
 namespace {
 
@@ -27,6 +29,23 @@ TEST(RandomWords, AnyPositionContinuesTheSequence) {
     for (uint64_t i = start; i < words.size(); ++i) ASSERT_EQ(part.Next(), words[i]);
   }
   EXPECT_EQ(RandomWords(7, uint64_t{1} << 36).Next(), Philox({0, 4, 0, 0}, 7)[0]);
+}
+
+TEST(PhiloxFill, IsAnyPartOfTheSequence) {
+  const uint64_t seed = 0x299f31d0a4093822u;
+  for (const uint64_t start : {uint64_t{0}, uint64_t{1}, (uint64_t{1} << 34) - 3, uint64_t{4099}}) {
+    for (const int64_t n : {1, 3, 4, 127, 128, 129, 1000}) {
+      std::vector<uint32_t> words(static_cast<size_t>(n) + 1, 7);
+      PhiloxFill(seed, start, n, words.data());
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t p = start + static_cast<uint64_t>(i), block = p / 4;
+        const Words expected =
+            Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, seed);
+        ASSERT_EQ(words[i], expected[p % 4]) << start << " + " << i;
+      }
+      EXPECT_EQ(words[n], 7u) << "written past the end";
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "singa/core/dtype.h"
+
+namespace singa {
+
+enum class RandomKind : int { kUniform, kGaussian, kBernoulli };
+
+/// Words of the random sequence that one element takes: 53 bits need two.
+inline uint64_t WordsPerElement(DType dtype) { return dtype == kFloat64 ? 2 : 1; }
+
+/// One contiguous output. Scalars: v[0], v[1] = low, high | mean, std | p; seed and offset.
+struct RandomSpec {
+  RandomKind kind;
+  DType dtype;
+  const char* op() const {
+    return kind == RandomKind::kUniform    ? "Uniform"
+           : kind == RandomKind::kGaussian ? "Gaussian"
+                                           : "Bernoulli";
+  }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Input x, outputs y and mask. Scalars: v[0] = ratio; seed and offset.
+struct DropoutSpec {
+  DType dtype;
+  const char* op() const { return "Dropout"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs dy and mask, output dx. Scalars: v[0] = ratio.
+struct DropoutBackwardSpec {
+  DType dtype;
+  const char* op() const { return "DropoutBackward"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,318 @@
+"""Image augmentation on Pillow images, under the names that SINGA scripts use.
+
+Functions work on one image; `ImageTool` chains them over lists:
+
+    tool = ImageTool()
+    def transform(path):  # for data.ImageBatchIter
+        return tool.load(path).resize_by_range((112, 128)).random_crop((96, 96)).flip().get()
+
+Randomness comes from Python's `random` module: `random.seed` makes it repeatable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Size = tuple[int, int]
+
+_CORNERS = ("left_top", "left_bottom", "right_top", "right_bottom", "center")
+
+
+def load_img(path: str | os.PathLike[str], grayscale: bool = False) -> Image:
+    """The image in a file, as RGB or grey; fully read, the file closed.
+
+    Raises OSError if it cannot be read, ImportError if Pillow is missing.
+    """
+    with _pillow("Image").open(path) as image:
+        return image.convert("L" if grayscale else "RGB")
+
+
+def crop(img: Image, patch: Size, position: str) -> Image:
+    """The part of size `patch` (width, height) at `position`: left_top, left_bottom, right_top,
+    right_bottom or center. Raises ValueError if the image is smaller."""
+    width, height = _check_patch("crop", img, patch)
+    free = img.size[0] - width, img.size[1] - height
+    if position not in _CORNERS:
+        raise ValueError(f"[crop] position must be one of {', '.join(_CORNERS)}, got {position!r}")
+    if position == "center":
+        left, top = free[0] // 2, free[1] // 2
+    else:
+        left = free[0] if position.startswith("right") else 0
+        top = free[1] if position.endswith("bottom") else 0
+    return img.crop((left, top, left + width, top + height))
+
+
+def crop_and_resize(img: Image, patch: Size, position: str) -> Image:
+    """The largest square at `position`, resized to `patch` (width, height).
+
+    `position` is left, center or right along the width, top, middle or bottom along the height.
+    """
+    width, height = img.size
+    side = min(width, height)
+    places = {
+        "left": (0, 0),
+        "center": ((width - side) // 2, 0),
+        "right": (width - side, 0),
+        "top": (0, 0),
+        "middle": (0, (height - side) // 2),
+        "bottom": (0, height - side),
+    }
+    if position not in places:
+        raise ValueError(
+            f"[crop_and_resize] position must be one of {', '.join(places)}, got {position!r}"
+        )
+    left, top = places[position]
+    return img.crop((left, top, left + side, top + side)).resize((patch[0], patch[1]))
+
+
+def resize(img: Image, small_size: int | Size) -> Image:
+    """Scaled, keeping its proportions, so that the smaller side is `small_size` long.
+
+    A pair (width, height) is taken as the new size itself.
+    """
+    if isinstance(small_size, Sequence):
+        return img.resize((int(small_size[0]), int(small_size[1])))
+    if small_size < 1:
+        raise ValueError(f"[resize] small_size must be positive, got {small_size}")
+    width, height = img.size
+    smaller = min(width, height)
+    return img.resize((width * small_size // smaller, height * small_size // smaller))
+
+
+scale = resize
+
+
+def flip(img: Image) -> Image:
+    """Mirrored left to right."""
+    return _pillow("ImageOps").mirror(img)
+
+
+def flip_down(img: Image) -> Image:
+    """Mirrored top to bottom."""
+    return _pillow("ImageOps").flip(img)
+
+
+def rotate(img: Image, angle: float) -> Image:
+    """Turned counter-clockwise by `angle` degrees; the size stays, corners fill with black."""
+    return img.rotate(angle)
+
+
+def color_cast(img: Image, offset: int) -> Image:
+    """Each channel shifted by its own random amount from -offset to offset."""
+    if offset < 0:
+        raise ValueError(f"[color_cast] offset must not be negative, got {offset}")
+    shifts = [random.randint(-offset, offset) for _ in img.getbands()]
+    # Pillow looks each value up in a table of 256 entries a channel.
+    return img.point([min(max(value + shift, 0), 255) for shift in shifts for value in range(256)])
+
+
+def enhance(img: Image, scale: float) -> Image:
+    """Colour, brightness, contrast and sharpness, each by its own random factor from 1 - scale to
+    1 + scale."""
+    module = _pillow("ImageEnhance")
+    for kind in (module.Color, module.Brightness, module.Contrast, module.Sharpness):
+        img = kind(img).enhance(random.uniform(1.0 - scale, 1.0 + scale))
+    return img
+
+
+def get_list_sample(samples: Iterable[Any], sample_size: int) -> list[Any]:
+    """`sample_size` different elements, in their order."""
+    samples = list(samples)
+    return [samples[index] for index in sorted(random.sample(range(len(samples)), sample_size))]
+
+
+class ImageTool:
+    """A list of images, and methods that replace each of them by one or several changed ones.
+
+    Each method returns the tool itself, for chaining; with `inplace=False` it leaves the tool's
+    images alone and returns the new ones. `num_case` is how many results each image gives, drawn
+    at random from the possible ones where it is less than all of them; a number that is not
+    possible raises ValueError.
+    """
+
+    def __init__(self) -> None:
+        self.imgs: list[Image] = []
+        self._cases = 1
+
+    def load(self, path: str | os.PathLike[str], grayscale: bool = False) -> ImageTool:
+        """Starts anew with the image in a file."""
+        return self.set([load_img(path, grayscale)])
+
+    def append(self, img: Image) -> ImageTool:
+        """Adds an image."""
+        self.imgs.append(img)
+        return self
+
+    def append_list(self, imgs: Iterable[Image]) -> ImageTool:
+        """Adds images."""
+        self.imgs.extend(imgs)
+        return self
+
+    def set(self, imgs: Iterable[Image]) -> ImageTool:
+        """Starts anew with these images."""
+        self.imgs = list(imgs)
+        self._cases = 1
+        return self
+
+    def get(self) -> list[Image]:
+        """The images."""
+        return self.imgs
+
+    def num_augmentation(self) -> int:
+        """How many images each one has become since `load` or `set`."""
+        return self._cases
+
+    def resize_by_range(self, rng: Size, inplace: bool = True) -> Any:
+        """`resize` to a random smaller side from rng[0] to rng[1] - 1."""
+        return self.resize_by_list(range(rng[0], rng[1]), 1, inplace)
+
+    def resize_by_list(
+        self, size_list: Sequence[int | Size], num_case: int = 1, inplace: bool = True
+    ) -> Any:
+        """`resize` to `num_case` of the sizes."""
+        return self._apply("resize_by_list", size_list, resize, num_case, inplace)
+
+    def scale_by_range(self, rng: Size, inplace: bool = True) -> Any:
+        """As `resize_by_range`."""
+        return self.resize_by_range(rng, inplace)
+
+    def scale_by_list(
+        self, size_list: Sequence[int | Size], num_case: int = 1, inplace: bool = True
+    ) -> Any:
+        """As `resize_by_list`."""
+        return self.resize_by_list(size_list, num_case, inplace)
+
+    def rotate_by_range(self, rng: Size, inplace: bool = True) -> Any:
+        """`rotate` by a random whole angle from rng[0] to rng[1] - 1 degrees."""
+        return self.rotate_by_list(range(rng[0], rng[1]), 1, inplace)
+
+    def rotate_by_list(
+        self, angle_list: Sequence[float], num_case: int = 1, inplace: bool = True
+    ) -> Any:
+        """`rotate` by `num_case` of the angles."""
+        return self._apply("rotate_by_list", angle_list, rotate, num_case, inplace)
+
+    def crop5(self, patch: Size, num_case: int = 1, inplace: bool = True) -> Any:
+        """`crop` at `num_case` of the four corners and the centre."""
+        return self._apply(
+            "crop5", _CORNERS, lambda img, place: crop(img, patch, place), num_case, inplace
+        )
+
+    def crop3(self, patch: Size, num_case: int = 1, inplace: bool = True) -> Any:
+        """`crop_and_resize` at `num_case` of three places along the longer side."""
+        return self._apply(
+            "crop3",
+            range(3),
+            lambda img, place: crop_and_resize(img, patch, _along(img)[place]),
+            num_case,
+            inplace,
+        )
+
+    def crop8(self, patch: Size, num_case: int = 1, inplace: bool = True) -> Any:
+        """`num_case` of the eight results of `crop5` and `crop3`."""
+
+        def cut(img: Image, place: str | int) -> Image:
+            if isinstance(place, str):
+                return crop(img, patch, place)
+            return crop_and_resize(img, patch, _along(img)[place])
+
+        return self._apply("crop8", (*_CORNERS, 0, 1, 2), cut, num_case, inplace)
+
+    def random_crop(self, patch: Size, inplace: bool = True) -> Any:
+        """The part of size `patch` (width, height) at a random place."""
+
+        def cut(img: Image, _: None) -> Image:
+            width, height = _check_patch("random_crop", img, patch)
+            left = random.randint(0, img.size[0] - width)
+            top = random.randint(0, img.size[1] - height)
+            return img.crop((left, top, left + width, top + height))
+
+        return self._apply("random_crop", (None,), cut, 1, inplace)
+
+    def random_crop_resize(self, patch: Size, inplace: bool = True) -> Any:
+        """A random part of 8 % to 100 % of the area, with proportions from 3:4 to 4:3, resized to
+        `patch` (width, height)."""
+
+        def cut(img: Image, _: None) -> Image:
+            width, height = img.size
+            for _attempt in range(10):
+                area = random.uniform(0.08, 1.0) * width * height
+                ratio = random.uniform(3 / 4, 4 / 3)
+                part = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+                if 0 < part[0] <= width and 0 < part[1] <= height:
+                    break
+            else:  # a very long image: its largest square
+                part = (min(img.size), min(img.size))
+            left = random.randint(0, width - part[0])
+            top = random.randint(0, height - part[1])
+            return img.crop((left, top, left + part[0], top + part[1])).resize((patch[0], patch[1]))
+
+        return self._apply("random_crop_resize", (None,), cut, 1, inplace)
+
+    def flip(self, num_case: int = 1, inplace: bool = True) -> Any:
+        """The image or its left-right mirror image, at random; with 2, both."""
+        return self._apply("flip", (False, True), _maybe(flip), num_case, inplace)
+
+    def flip_down(self, num_case: int = 1, inplace: bool = True) -> Any:
+        """The image or its top-bottom mirror image, at random; with 2, both."""
+        return self._apply("flip_down", (False, True), _maybe(flip_down), num_case, inplace)
+
+    def color_cast(self, offset: int = 20, inplace: bool = True) -> Any:
+        """`color_cast` of each image."""
+        return self._apply("color_cast", (offset,), color_cast, 1, inplace)
+
+    def enhance(self, scale: float = 0.2, inplace: bool = True) -> Any:
+        """`enhance` of each image."""
+        return self._apply("enhance", (scale,), enhance, 1, inplace)
+
+    def _apply(
+        self,
+        name: str,
+        cases: Sequence[Any],
+        change: Callable[[Any, Any], Image],
+        num_case: int,
+        inplace: bool,
+    ) -> Any:
+        if not 1 <= num_case <= len(cases):
+            raise ValueError(f"[{name}] num_case must be from 1 to {len(cases)}, got {num_case}")
+        changed = [
+            change(img, case) for img in self.imgs for case in get_list_sample(cases, num_case)
+        ]
+        if not inplace:
+            return changed
+        self.imgs = changed
+        self._cases *= num_case
+        return self
+
+
+def _maybe(change: Callable[[Any], Image]) -> Callable[[Any, bool], Image]:
+    return lambda img, really: change(img) if really else img
+
+
+def _along(img: Image) -> tuple[str, str, str]:
+    wide = img.size[0] > img.size[1]
+    return ("left", "center", "right") if wide else ("top", "middle", "bottom")
+
+
+def _check_patch(op: str, img: Image, patch: Size) -> Size:
+    width, height = patch
+    if not (0 < width <= img.size[0] and 0 < height <= img.size[1]):
+        raise ValueError(
+            f"[{op}] the patch {width} x {height} does not fit the image of "
+            f"{img.size[0]} x {img.size[1]}"
+        )
+    return width, height
+
+
+def _pillow(module: str) -> Any:
+    try:
+        return importlib.import_module(f"PIL.{module}")
+    except ImportError as error:
+        raise ImportError("[image_tool] needs Pillow: pip install 'singa[images]'") from error

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
     """Labelled images: what every reader and generator of this package returns.
 
@@ -37,6 +37,10 @@ class ImageSet:
                 f"got {self.images.shape} and {self.labels.shape}"
             )
         check_labels(self.labels, len(self.classes), f"[{self.name}]")
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.images.shape))
+        return f"<ImageSet {self.name}: {shape}, {len(self.classes)} classes>"
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -94,7 +94,7 @@ def read_idx(
     )
     stream: io.BufferedIOBase = io.BytesIO(content)
     if path.suffix == ".gz":
-        stream = gzip.GzipFile(fileobj=stream)  # type: ignore[assignment]
+        stream = gzip.GzipFile(fileobj=stream)
     magic, header_size = bytes((0, 0, _UINT8, dimensions)), 4 + 4 * dimensions
     try:
         header = stream.read(header_size)

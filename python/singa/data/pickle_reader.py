@@ -113,7 +113,7 @@ class _Machine:
             if name in _VALUES:
                 self.stack.append(argument)
             elif name in _PYTHON2_STRINGS:
-                self.stack.append(argument.encode("latin-1"))
+                self.stack.append(str(argument).encode("latin-1"))
             elif name in _CONSTANTS:
                 self.stack.append(_CONSTANTS[name])
             elif name in _EMPTY:

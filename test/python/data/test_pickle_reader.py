@@ -35,7 +35,7 @@ plain = st.recursive(
 
 
 @given(plain, st.sampled_from(PROTOCOLS))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 def test_plain_data_equals_pickle_loads(value, protocol):
     assert same(pickle_reader.loads(pickle.dumps(value, protocol)), value)
 
@@ -223,7 +223,7 @@ def test_the_number_of_opcodes_is_bounded(monkeypatch):
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_damaged_files_raise_valueerror_or_read_as_plain_data(data):
     array = np.arange(60, dtype=np.uint8).reshape(3, 20)
     value = {"labels": [1, 2, 3], "data": array, "names": ["a", b"b", None], "n": 1.5}

@@ -1,0 +1,181 @@
+"""Start values of weights. Each function fills a tensor in place.
+
+The random numbers come from the tensor's device, so `singa.seed` (or `device.SetRandSeed`) fixes
+them for any number of threads. Fans are counted as Keras and SINGA do it: a matrix (in, out) has
+fan_in = in and fan_out = out; a convolution's (out, in / group, kh, kw) has fan_in = in / group ·
+kh · kw and fan_out = out · kh · kw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_NORMAL, _UNIFORM = "normal", "uniform"
+
+
+def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
+    """(fan_in, fan_out) of a weight of that shape.
+
+    Vectors and scalars have no in and out: both fans are then the root of the size.
+    """
+    if len(shape) == 2:
+        return float(shape[0]), float(shape[1])
+    if len(shape) in (3, 4, 5):
+        window = math.prod(shape[2:])
+        return float(shape[1] * window), float(shape[0] * window)
+    root = math.sqrt(math.prod(shape))
+    return root, root
+
+
+def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> None:
+    """Values with mean 0 and variance scale / n, where n is chosen by `mode`.
+
+    `mode` is "fan_in", "fan_out" or "fan_avg"; `distribution` is "normal" or "uniform" (over
+    ±sqrt(3 · scale / n)). Raises ValueError for others and for a scale that is not positive.
+    """
+    if not scale > 0:
+        raise ValueError(f"[variance_scaling] scale must be positive, got {scale}")
+    fan_in, fan_out = compute_fans(t.shape)
+    fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
+    if mode not in fans:
+        raise ValueError(f"[variance_scaling] mode must be one of {sorted(fans)}, got {mode!r}")
+    variance = scale / max(fans[mode], 1.0)
+    if distribution == _NORMAL:
+        t.gaussian(0.0, math.sqrt(variance))
+    elif distribution == _UNIFORM:
+        limit = math.sqrt(3.0 * variance)
+        t.uniform(-limit, limit)
+    else:
+        raise ValueError(
+            f"[variance_scaling] distribution must be 'normal' or 'uniform', got {distribution!r}"
+        )
+
+
+def eye(t: Tensor) -> None:
+    """Ones on the main diagonal, zeros elsewhere. Raises ValueError unless t is a matrix."""
+    if len(t.shape) != 2:
+        raise ValueError(f"[eye] expected a matrix, got shape {tuple(t.shape)}")
+    t.copy_from_numpy(np.eye(*t.shape, dtype=np.float32))
+
+
+def orthogonal(t: Tensor, gain: float = 1.0) -> None:
+    """Orthogonal rows or columns (whichever are fewer), times `gain`, of t seen as a matrix with
+    t.shape[0] rows. Saxe et al. 2014; uniform over such matrices (Mezzadri 2007, section 5).
+
+    Raises ValueError for fewer than two dimensions.
+    """
+    if len(t.shape) < 2:
+        raise ValueError(f"[orthogonal] expected two or more dimensions, got {tuple(t.shape)}")
+    t.gaussian(0.0, 1.0)
+    values = t.numpy().astype(np.float64)
+    rows = t.shape[0]
+    tall = values.reshape(rows, -1)
+    wide = tall.shape[1] > rows
+    q, r = np.linalg.qr(tall.T if wide else tall)
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique
+    q = gain * (q.T if wide else q)
+    t.copy_from_numpy(q.reshape(t.shape).astype(np.float32))
+
+
+def lecun_uniform(t: Tensor) -> None:
+    """Uniform over ±sqrt(3 / fan_in). LeCun et al. 1998."""
+    variance_scaling(t, 1.0, "fan_in", _UNIFORM)
+
+
+def lecun_normal(t: Tensor) -> None:
+    """Normal with standard deviation sqrt(1 / fan_in). LeCun et al. 1998."""
+    variance_scaling(t, 1.0, "fan_in", _NORMAL)
+
+
+def glorot_uniform(t: Tensor) -> None:
+    """Uniform over ±sqrt(6 / (fan_in + fan_out)). Glorot & Bengio 2010."""
+    variance_scaling(t, 1.0, "fan_avg", _UNIFORM)
+
+
+def glorot_normal(t: Tensor) -> None:
+    """Normal with standard deviation sqrt(2 / (fan_in + fan_out)). Glorot & Bengio 2010."""
+    variance_scaling(t, 1.0, "fan_avg", _NORMAL)
+
+
+def he_uniform(t: Tensor) -> None:
+    """Uniform over ±sqrt(6 / fan_in). He et al. 2015."""
+    variance_scaling(t, 2.0, "fan_in", _UNIFORM)
+
+
+def he_normal(t: Tensor) -> None:
+    """Normal with standard deviation sqrt(2 / fan_in). He et al. 2015."""
+    variance_scaling(t, 2.0, "fan_in", _NORMAL)
+
+
+def he_normal_fan_out(t: Tensor) -> None:
+    """Normal with standard deviation sqrt(2 / fan_out): He et al. 2015, for the backward pass.
+    What torchvision's ResNet and VGG use."""
+    variance_scaling(t, 2.0, "fan_out", _NORMAL)
+
+
+def fan_in_uniform(t: Tensor) -> None:
+    """Uniform over ±1 / sqrt(fan_in): PyTorch's default for convolutions and linear layers."""
+    variance_scaling(t, 1.0 / 3.0, "fan_in", _UNIFORM)
+
+
+def normal(t: Tensor, std: float) -> None:
+    """Normal with mean 0 and standard deviation `std`, whatever the shape."""
+    t.gaussian(0.0, std)
+
+
+def gaussian(t: Tensor, fan_in: float = 0, fan_out: float = 0) -> None:
+    """Normal with standard deviation sqrt(2 / fan), fan being the mean of those given (not 0).
+
+    With neither, the fans follow from the shape. He et al. 2015 (one fan), Glorot & Bengio (both).
+    """
+    t.gaussian(0.0, math.sqrt(2.0 / _mean_fan(t, fan_in, fan_out)))
+
+
+def uniform(t: Tensor, fan_in: float = 0, fan_out: float = 0) -> None:
+    """Uniform over ±sqrt(3 / fan), fan as in `gaussian`."""
+    limit = math.sqrt(3.0 / _mean_fan(t, fan_in, fan_out))
+    t.uniform(-limit, limit)
+
+
+def xavier(t: Tensor) -> None:
+    """Of a matrix: uniform over ±sqrt(6 / (rows + columns)). Old name of `glorot_uniform`."""
+    rows, columns = _matrix("xavier", t)
+    limit = math.sqrt(6.0 / (rows + columns))
+    t.uniform(-limit, limit)
+
+
+def glorot(t: Tensor) -> None:
+    """Of a matrix: normal, deviation sqrt(2 / (rows + columns)). Old name of `glorot_normal`."""
+    rows, columns = _matrix("glorot", t)
+    t.gaussian(0.0, math.sqrt(2.0 / (rows + columns)))
+
+
+def msra(t: Tensor) -> None:
+    """Of a matrix: normal, deviation sqrt(2 / rows). Old name of `he_normal`."""
+    rows, _ = _matrix("msra", t)
+    t.gaussian(0.0, math.sqrt(2.0 / rows))
+
+
+def _mean_fan(t: Tensor, fan_in: float, fan_out: float) -> float:
+    if not fan_in and not fan_out:
+        fan_in, fan_out = compute_fans(t.shape)
+    given = [fan for fan in (fan_in, fan_out) if fan]
+    if not given or min(given) < 0:
+        raise ValueError(
+            f"[initializer] fans must not be negative and need a size: fan_in {fan_in}, "
+            f"fan_out {fan_out}, shape {tuple(t.shape)}"
+        )
+    return sum(given) / len(given)
+
+
+def _matrix(name: str, t: Tensor) -> tuple[int, int]:
+    if len(t.shape) < 2:
+        raise ValueError(f"[{name}] expected a matrix, got shape {tuple(t.shape)}")
+    return t.shape[0], t.shape[1]

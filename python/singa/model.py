@@ -1,0 +1,262 @@
+"""Model: a layer that can be trained, saved and loaded as a whole.
+
+class Net(model.Model):
+    def __init__(self):
+        super().__init__()
+        self.fc = layer.Linear(10)
+        self.loss = layer.SoftMaxCrossEntropy()
+
+    def forward(self, x):
+        return self.fc(x)
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        loss = self.loss(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+net = Net()
+net.set_optimizer(opt.SGD(lr=0.1))
+net.compile([x], is_train=True)
+out, loss = net(x, y)
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import autograd, layer, state_files, tensor
+from .summary import Summary, summarize
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .opt import Optimizer
+
+
+class ModelMeta(layer.LayerMeta):
+    """Wraps `train_one_batch` so that it records on the tape whenever the model is in training."""
+
+    @staticmethod
+    def buffer_operation(func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def train_one_batch(self: Model, *args: Any, **kwargs: Any) -> Any:
+            with _mode(self.training):
+                return func(self, *args, **kwargs)
+
+        return train_one_batch
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> type:
+        if "train_one_batch" in attributes:
+            attributes["train_one_batch"] = ModelMeta.buffer_operation(
+                attributes["train_one_batch"]
+            )
+        return super().__new__(mcs, name, bases, attributes)
+
+
+class Model(layer.Layer, metaclass=ModelMeta):
+    """A network with the step that trains it. Called, it trains one batch or, after eval(), infers.
+
+    A subclass implements `forward` and `train_one_batch`. Whether the model trains is a setting of
+    each thread: one that has called neither train() nor eval() follows the thread that made the
+    model.
+    """
+
+    optimizer: Optimizer
+    transient = ("_threads",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start_modes(training=True)
+        self.graph_mode = False
+        self.sequential = False
+        self._inputs: list[tuple[tuple[int, ...], Any]] = []
+
+    # Training and inference.
+
+    def compile(
+        self,
+        inputs: Sequence[Tensor],
+        is_train: bool = True,
+        use_graph: bool = False,
+        sequential: bool = False,
+    ) -> None:
+        """Makes all parameters by one forward without training over `inputs`, and sets the mode.
+
+        Only types, shapes and devices of the inputs count. Raises TypeError for anything but a
+        list of tensors.
+        """
+        if not isinstance(inputs, list | tuple) or not inputs:
+            raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
+        for x in inputs:
+            if not isinstance(x, Tensor):
+                raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
+        self._inputs = [(tuple(x.shape), x.dtype) for x in inputs]
+        with _mode(False), autograd.no_grad():
+            layer.Layer.__call__(self, *inputs)
+        self.graph(use_graph, sequential)
+        self.train(is_train)
+
+    def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
+        """One step of training: forward, loss, `self.optimizer(loss)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define train_one_batch()")
+
+    def __call__(self, *input: Any, **kwargs: Any) -> Any:
+        if not self.training:
+            with _mode(False):
+                return super().__call__(*input, **kwargs)
+        try:
+            return self.train_one_batch(*input, **kwargs)
+        except Exception as error:
+            self._say_where(error)
+            raise
+
+    def train(self, mode: bool = True) -> None:
+        """From now on, calls in this thread train (or, with False, infer)."""
+        self.training = mode
+        autograd.training = mode
+
+    def eval(self) -> None:
+        """From now on, calls in this thread infer."""
+        self.train(False)
+
+    def graph(self, mode: bool = True, sequential: bool = False) -> None:
+        """Chooses between recorded and direct execution. The results are the same."""
+        self.graph_mode = mode
+        self.sequential = sequential
+
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        """Sets what `train_one_batch` calls as `self.optimizer(loss)`."""
+        self.optimizer = optimizer
+
+    @property
+    def training(self) -> bool:
+        """Whether a call in this thread trains."""
+        return getattr(self._threads, "training", self._training_at_home)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._threads.training = mode = bool(mode)
+        if threading.get_ident() == self._threads.home:
+            self._training_at_home = mode
+
+    def _start_modes(self, training: bool) -> None:
+        self._threads = _Threads(threading.get_ident())
+        self._training_at_home = training
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._start_modes(state["_training_at_home"])
+
+    # Looking at it.
+
+    def summary(self, file: IO[str] | None = None) -> Summary:
+        """Prints a table of the layers with output shapes and numbers of parameters.
+
+        `file` defaults to standard output. Raises RuntimeError before compile().
+        """
+        if not self._inputs:
+            raise RuntimeError("[summary] compile the model first: shapes follow from the inputs")
+        device = next((p.device for p in self.get_params().values()), None)
+        zeros = [Tensor(shape, device, dtype) for shape, dtype in self._inputs]
+        with _mode(False), autograd.no_grad():
+            summary = summarize(self, zeros)
+        print(summary, file=file or sys.stdout)
+        return summary
+
+    def memory_plan(self) -> dict[str, Any]:
+        """Bytes that the recorded step will use. Not there yet: raises NotImplementedError."""
+        raise NotImplementedError("[memory_plan] steps are not recorded in this version")
+
+    # Files.
+
+    def save_states(
+        self, fpath: str | os.PathLike[str], aux_states: Mapping[str, Any] | None = None
+    ) -> None:
+        """Saves parameters and running statistics, in plain layout.
+
+        The suffix chooses the format: .npz, .safetensors, else SINGA's zip. `aux_states` are other
+        tensors, arrays or numbers to keep with them. The file is replaced as a whole or not at all.
+        Raises RuntimeError if the model has no parameters yet.
+        """
+        states = self._compiled_states("save_states")
+        aux = {name: _as_array(name, value) for name, value in (aux_states or {}).items()}
+        if common := states.keys() & aux.keys():
+            raise ValueError(f"[save_states] aux_states has names of the model's: {sorted(common)}")
+        dtypes = {name: int(value.dtype) for name, value in states.items()}
+        for name, value in aux.items():
+            dtypes[name] = int(tensor.as_dtype(value.dtype))
+        arrays = {name: value.numpy() for name, value in states.items()}
+        state_files.save_states(fpath, arrays, aux, dtypes)
+
+    def load_states(self, fpath: str | os.PathLike[str]) -> dict[str, Tensor]:
+        """Loads what save_states, of this version or of SINGA's, wrote; returns the aux_states.
+
+        Raises ValueError if the file is damaged, or if names or shapes are not the model's (the
+        message lists them); the model is then unchanged. FileNotFoundError if there is none.
+        """
+        own = self._compiled_states("load_states")
+        expected = {name: tuple(value.shape) for name, value in own.items()}
+        states, aux = state_files.load_states(
+            fpath, lambda found: state_files.check_fit(os.fspath(fpath), expected, found)
+        )
+        self.set_states(states)
+        return {name: tensor.from_numpy(value.copy()) for name, value in aux.items()}
+
+    def load_torch(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+        """Loads PyTorch's weights of the same architecture: a .safetensors file or a state dict.
+
+        Raises ValueError listing what is missing, unexpected or of another shape; the model is then
+        unchanged.
+        """
+        from .torch_weights import load_torch
+
+        self._compiled_states("load_torch")
+        load_torch(self, source)
+
+    #: For load_torch: patterns of names in PyTorch's state dict that have no place here.
+    torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
+
+    def torch_name(self, name: str) -> str:
+        """PyTorch's name of the layer that is called `name` here."""
+        return name
+
+    def _compiled_states(self, function: str) -> dict[str, Tensor]:
+        states = self.get_states()
+        if not states:
+            raise RuntimeError(
+                f"[{function}] {type(self).__name__} has no parameters yet: call compile() first"
+            )
+        return states
+
+
+class _Threads(threading.local):
+    """What each thread has chosen, and which thread is followed by those that chose nothing."""
+
+    def __init__(self, home: int) -> None:
+        self.home = home
+
+
+@contextmanager
+def _mode(training: bool) -> Iterator[None]:
+    """This thread's training flag, set for a while."""
+    before = autograd.training
+    autograd.training = training
+    try:
+        yield
+    finally:
+        autograd.training = before
+
+
+def _as_array(name: str, value: Any) -> np.ndarray:
+    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if array.dtype.hasobject or array.dtype.kind in "USV":
+        raise TypeError(f"[save_states] aux state {name}: expected numbers, got {value!r:.60}")
+    return array

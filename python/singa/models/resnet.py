@@ -1,0 +1,171 @@
+"""ResNet (He et al. 2016): for ImageNet as in torchvision, and for CIFAR.
+
+Strides of bottlenecks lie in their 3x3 convolution ("ResNet v1.5"), as in torchvision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import autograd, layer
+from ..layer import Conv2d, Linear
+from ..tensor import Tensor
+from .common import Classifier, batch_norm, fan_in_uniform, global_average, he_fan_out
+
+
+def _conv(channels: int, kernel: int, stride: int = 1) -> Conv2d:
+    return Conv2d(
+        channels, kernel, stride=stride, padding=kernel // 2, bias=False, initializer=he_fan_out
+    )
+
+
+class BasicBlock(layer.Layer):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, width: int, stride: int, shortcut: layer.Layer | None) -> None:
+        super().__init__()
+        self.conv1 = _conv(width, 3, stride)
+        self.bn1 = batch_norm()
+        self.conv2 = _conv(width, 3)
+        self.bn2 = batch_norm()
+        self.downsample = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = autograd.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return autograd.relu(autograd.add(y, shortcut))
+
+
+class Bottleneck(layer.Layer):
+    """1x1, 3x3 and 1x1 convolutions, the last one four times as wide, beside a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, width: int, stride: int, shortcut: layer.Layer | None) -> None:
+        super().__init__()
+        self.conv1 = _conv(width, 1)
+        self.bn1 = batch_norm()
+        self.conv2 = _conv(width, 3, stride)
+        self.bn2 = batch_norm()
+        self.conv3 = _conv(width * self.expansion, 1)
+        self.bn3 = batch_norm()
+        self.downsample = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = autograd.relu(self.bn1(self.conv1(x)))
+        y = autograd.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return autograd.relu(autograd.add(y, shortcut))
+
+
+class PadShortcut(layer.Layer):
+    """Every second pixel, and zeros for the channels that are new: He et al.'s "option A", which
+    has no parameters."""
+
+    def __init__(self, new_channels: int) -> None:
+        super().__init__()
+        self.new_channels = new_channels
+        self.subsample = layer.AvgPool2d(1, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.new_channels // 2
+        after = self.new_channels - before
+        return autograd.pad(self.subsample(x), "constant", [0, before, 0, 0, 0, after, 0, 0], 0.0)
+
+
+Block = type[BasicBlock] | type[Bottleneck]
+
+
+def _stage(
+    block: Block, width: int, depth: int, stride: int, project: bool = True
+) -> layer.Sequential:
+    """`depth` blocks; the first has the stride and, if its shape differs, a projecting shortcut."""
+    shortcut = None
+    if project:
+        shortcut = layer.Sequential(_conv(width * block.expansion, 1, stride), batch_norm())
+    return layer.Sequential(
+        block(width, stride, shortcut), *(block(width, 1, None) for _ in range(depth - 1))
+    )
+
+
+class ResNet(Classifier):
+    """Four stages of 64, 128, 256 and 512 · expansion channels.
+
+    `cifar` has a 3x3 stem without pooling, for images of 32 x 32; else a 7x7 one for 224 x 224.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        depths: tuple[int, int, int, int],
+        num_classes: int = 1000,
+        cifar: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.image_shape = (3, 32, 32) if cifar else (3, 224, 224)
+        self.conv1 = _conv(64, 3) if cifar else _conv(64, 7, 2)
+        self.bn1 = batch_norm()
+        self.maxpool = None if cifar else layer.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = _stage(block, 64, depths[0], 1, project=block.expansion > 1)
+        self.layer2 = _stage(block, 128, depths[1], 2)
+        self.layer3 = _stage(block, 256, depths[2], 2)
+        self.layer4 = _stage(block, 512, depths[3], 2)
+        self.fc = Linear(num_classes, initializer=fan_in_uniform)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = autograd.relu(self.bn1(self.conv1(x)))
+        if self.maxpool is not None:
+            x = self.maxpool(x)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(global_average(x))
+
+
+class SmallResNet(Classifier):
+    """He et al.'s network for CIFAR: three stages of 16, 32 and 64 channels with `depth` basic
+    blocks each, 6 · depth + 2 layers. Shortcuts are identities, padded with zeros (option A)."""
+
+    image_shape = (3, 32, 32)
+
+    def __init__(self, depth: int, num_classes: int = 10, **kwargs: Any) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.conv1 = _conv(16, 3)
+        self.bn1 = batch_norm()
+        self.layer1 = self._stage(BasicBlock(16, 1, None), depth)
+        self.layer2 = self._stage(BasicBlock(32, 2, PadShortcut(16)), depth)
+        self.layer3 = self._stage(BasicBlock(64, 2, PadShortcut(32)), depth)
+        self.fc = Linear(num_classes, initializer=fan_in_uniform)
+
+    @staticmethod
+    def _stage(first: BasicBlock, depth: int) -> layer.Sequential:
+        width = first.conv1.nb_kernels
+        return layer.Sequential(first, *(BasicBlock(width, 1, None) for _ in range(depth - 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = autograd.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(global_average(x))
+
+
+def resnet50(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **kwargs)
+
+
+def resnet152(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **kwargs)
+
+
+def resnet18_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
+    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, cifar=True, **kwargs)
+
+
+def resnet50_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, cifar=True, **kwargs)
+
+
+def resnet20_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
+    return SmallResNet(3, num_classes, **kwargs)

@@ -1,0 +1,82 @@
+"""VGG (Simonyan & Zisserman 2015), and its form for CIFAR-10 with batch norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import autograd, layer
+from ..layer import Conv2d, Dropout, Linear, MaxPool2d, ReLU
+from ..tensor import Tensor
+from .common import Classifier, batch_norm, fan_in_uniform, he_fan_out, normal_001
+
+# Channels of the 3x3 convolutions; 0 is a pooling of 2x2.
+_VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
+_VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)
+
+
+def _features(channels: tuple[int, ...], norm: bool) -> layer.Sequential:
+    layers: list[layer.Layer] = []
+    for width in channels:
+        if not width:
+            layers.append(MaxPool2d(2))
+            continue
+        initializer = fan_in_uniform if norm else he_fan_out
+        layers.append(Conv2d(width, 3, padding=1, initializer=initializer))
+        if norm:
+            layers.append(batch_norm())
+        layers.append(ReLU())
+    return layer.Sequential(*layers)
+
+
+class VGG(Classifier):
+    """As published and as in torchvision, without batch norm. Input 3 x 224 x 224."""
+
+    def __init__(
+        self,
+        channels: tuple[int, ...],
+        num_classes: int = 1000,
+        dropout: float = 0.5,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.features = _features(channels, norm=False)
+        self.classifier = layer.Sequential(
+            Linear(4096, initializer=normal_001),
+            ReLU(),
+            Dropout(dropout),
+            Linear(4096, initializer=normal_001),
+            ReLU(),
+            Dropout(dropout),
+            Linear(num_classes, initializer=normal_001),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(autograd.flatten(self.features(x)))
+
+
+class CifarVGG(Classifier):
+    """VGG-16's convolutions, each with batch norm, and one fully connected layer: the form that is
+    in common use for CIFAR. Input 3 x 32 x 32. Its convolutions have biases, as they have there.
+    """
+
+    image_shape = (3, 32, 32)
+
+    def __init__(self, num_classes: int = 10, **kwargs: Any) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.features = _features(_VGG16, norm=True)
+        self.classifier = Linear(num_classes, initializer=fan_in_uniform)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(autograd.flatten(self.features(x)))
+
+
+def vgg16(num_classes: int = 1000, **kwargs: Any) -> VGG:
+    return VGG(_VGG16, num_classes, **kwargs)
+
+
+def vgg19(num_classes: int = 1000, **kwargs: Any) -> VGG:
+    return VGG(_VGG19, num_classes, **kwargs)
+
+
+def vgg16_cifar(num_classes: int = 10, **kwargs: Any) -> CifarVGG:
+    return CifarVGG(num_classes, **kwargs)

@@ -1,0 +1,275 @@
+"""What all optimizers share: schedules, parameter groups, clipping, accumulation, saved state."""
+
+from __future__ import annotations
+
+import fnmatch
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import autograd, singa_wrap, tensor
+from ..tensor import Tensor
+from .schedule import DecayScheduler, as_schedule
+
+# (key of the optimizer's state, parameter, gradient)
+Update = tuple[str, Tensor, Tensor]
+
+
+def norm_and_bias(name: str, param: Tensor) -> bool:
+    """True for scale and bias of batch norms and biases of layers: parameters of one dimension."""
+    return len(param.shape) <= 1
+
+
+@dataclass(frozen=True)
+class ParamGroup:
+    """Parameters that are treated differently from the others.
+
+    `params` chooses them: a predicate of (name, parameter), or names, in which * and ? match as in
+    file names. `weight_decay` replaces the optimizer's, `lr_scale` multiplies its learning rate.
+
+        opt.SGD(lr=0.1, weight_decay=5e-4, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
+    """
+
+    params: Callable[[str, Tensor], bool] | Collection[str]
+    weight_decay: float | None = None
+    lr_scale: float = 1.0
+
+    def matches(self, name: str, param: Tensor) -> bool:
+        if callable(self.params):
+            return bool(self.params(name, param))
+        patterns = [self.params] if isinstance(self.params, str) else self.params
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_DEFAULT_GROUP = ParamGroup(())
+
+
+class scheduled:  # noqa: N801 - a descriptor, used like `property`
+    """The current value of a schedule, as SINGA keeps it: a tensor of shape (1,)."""
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+
+    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
+        if optimizer is None:
+            return self
+        values = optimizer._value_tensors
+        if self.attribute not in values:
+            values[self.attribute] = Tensor((1,), requires_grad=False)
+        return values[self.attribute].set_value(optimizer.now(self.attribute))
+
+    def __set__(self, optimizer: Optimizer, value: Tensor) -> None:
+        raise AttributeError(
+            f"follows from the schedule; set optimizer.{self.attribute} to another one instead"
+        )
+
+
+class Optimizer:
+    """Updates parameters from gradients. `optimizer(loss)` is one step of training.
+
+    `lr` is a number or a schedule over the steps. Keyword arguments of every optimizer:
+
+    groups: ParamGroups; the first that matches a parameter holds for it.
+    clip_norm: gradients whose common 2-norm is larger are scaled down to this norm before the
+        update (Pascanu et al. 2013).
+    accumulate: parameters change at every n-th call only, by the mean gradient of those n calls.
+
+    A subclass implements `apply` for one parameter, or `apply_all` for a whole step.
+    """
+
+    def __init__(
+        self,
+        lr: float | DecayScheduler,
+        dtype: Any = tensor.float32,
+        *,
+        groups: Iterable[ParamGroup] = (),
+        clip_norm: float | None = None,
+        accumulate: int = 1,
+    ) -> None:
+        self.lr = self._schedule("lr", lr)
+        self.dtype = dtype
+        self.groups = tuple(groups)
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"[{type(self).__name__}] clip_norm must be positive: {clip_norm}")
+        if accumulate < 1:
+            raise ValueError(f"[{type(self).__name__}] accumulate must be 1 or more: {accumulate}")
+        self.clip_norm = clip_norm
+        self.accumulate = accumulate
+        self._steps = 0
+        self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
+        self._sums: dict[str, Tensor] = {}
+        self._value_tensors: dict[str, Tensor] = {}
+        self._keys: dict[str, weakref.ref[Tensor]] = {}
+        self._group_of: dict[str, ParamGroup] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A subclass that only changes `apply` means it for whole steps, too.
+        if "apply" in vars(cls) and "apply_all" not in vars(cls):
+            cls.apply_all = Optimizer.apply_all  # type: ignore[method-assign]
+
+    # The schedules.
+
+    lr_value = scheduled("lr")
+
+    @property
+    def step_counter(self) -> Tensor:
+        """Updates so far, as a tensor of shape (1,)."""
+        counter = self._value_tensors.setdefault("step", Tensor((1,), requires_grad=False))
+        return counter.set_value(self._steps)
+
+    @step_counter.setter
+    def step_counter(self, counter: Tensor) -> None:
+        self._steps = int(counter.numpy().reshape(-1)[0])
+
+    @property
+    def steps(self) -> int:
+        """Updates so far."""
+        return self._steps
+
+    def now(self, name: str) -> float:
+        """The current value of the schedule `name`: "lr", "momentum" ..."""
+        return float(getattr(self, name).value(self._steps))
+
+    def _schedule(self, name: str, value: float | DecayScheduler) -> DecayScheduler:
+        schedule = as_schedule(f"[{type(self).__name__}] {name}", value)
+        if not schedule.init_value >= 0:
+            raise ValueError(
+                f"[{type(self).__name__}] {name} must not be negative: {schedule.init_value}"
+            )
+        return schedule
+
+    # A step.
+
+    def __call__(self, loss: Tensor) -> None:
+        """Backward from `loss`, update of every parameter, next step of the schedules."""
+        self.call(loss)
+        if not self._waiting:
+            self.step()
+
+    def call(self, loss: Tensor) -> None:
+        """Backward and update, without the next step of the schedules."""
+        updates = [(self._key(p), p, g) for p, g in autograd.backward(loss)]
+        if self.accumulate > 1:
+            updates = self._accumulated(updates)
+            if self._waiting:
+                return
+        if self.clip_norm is not None:
+            clip_by_global_norm([grad for _, _, grad in updates], self.clip_norm)
+        self.apply_all(updates)
+
+    def step(self) -> None:
+        """Goes on to the next step of the schedules."""
+        self._steps += 1
+
+    def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
+        """Updates one parameter in place; `param_name` is the key of what is kept for it."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how to apply a gradient")
+
+    def apply_all(self, updates: Sequence[Update]) -> None:
+        """Updates all parameters of a step in place."""
+        for key, param, grad in updates:
+            self.apply(key, param, grad)
+
+    def update(self, param: Tensor, grad: Tensor) -> None:
+        """Updates one parameter. `apply` under its own name."""
+        self.apply(self._key(param), param, grad)
+
+    def backward_and_update(self, loss: Tensor) -> None:
+        """The same as calling the optimizer."""
+        self(loss)
+
+    def device_check(self, *inputs: Tensor) -> None:
+        """Moves all tensors to the first one's device."""
+        for other in inputs[1:]:
+            if other.device.id() != inputs[0].device.id():
+                other.to_device(inputs[0].device)
+
+    def _key(self, param: Tensor) -> str:
+        """The name under which a parameter's state is kept.
+
+        Normally its own. Layers outside a model all call their weight "W": while such a namesake
+        is alive, the later parameter goes under "W#2".
+        """
+        if param.name is None:
+            param.name = f"param{len(self._keys)}"
+        key, count = param.name, 1
+        while True:
+            holder = self._keys.get(key)
+            known = holder() if holder is not None else None
+            if known is param:
+                return key
+            if known is None:
+                self._keys[key] = weakref.ref(param)
+                return key
+            count += 1
+            key = f"{param.name}#{count}"
+
+    def _accumulated(self, updates: list[Update]) -> list[Update]:
+        """Adds to the sums. On the last of `accumulate` calls returns and forgets them."""
+        for key, _, grad in updates:
+            share = 1.0 / self.accumulate
+            if key in self._sums:
+                singa_wrap.Axpy(share, grad.data, self._sums[key].data)
+            else:
+                self._sums[key] = (grad * share).detach()
+        self._waiting = (self._waiting + 1) % self.accumulate
+        if self._waiting:
+            return updates
+        sums, self._sums = self._sums, {}
+        params = {key: holder() for key, holder in self._keys.items()}
+        return [
+            (key, param, total)
+            for key, total in sums.items()
+            if (param := params.get(key)) is not None
+        ]
+
+    def _group(self, key: str, param: Tensor) -> ParamGroup:
+        if not self.groups:
+            return _DEFAULT_GROUP
+        if key not in self._group_of:
+            matching = (group for group in self.groups if group.matches(param.name or "", param))
+            self._group_of[key] = next(matching, _DEFAULT_GROUP)
+        return self._group_of[key]
+
+    # Saved state.
+
+    def get_states(self) -> dict[str, Any]:
+        """{"step_counter": updates so far, and one dict of tensors by parameter name for each
+        quantity that the optimizer keeps}. The tensors are the live ones."""
+        states: dict[str, Any] = {"step_counter": self._steps}
+        if self._waiting:
+            states["accumulated"] = self._sums
+            states["accumulated_calls"] = self._waiting
+        return states
+
+    def set_states(self, states: dict[str, Any]) -> None:
+        """Continues from what get_states() returned. The tensors are copied."""
+        if "step_counter" not in states:
+            raise ValueError(f"[{type(self).__name__}] states lack 'step_counter'")
+        self._steps = int(states["step_counter"])
+        self._waiting = int(states.get("accumulated_calls", 0))
+        self._sums = copied(states.get("accumulated", {}))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Keys belong to live parameters; copies are found again by their names.
+        return {**self.__dict__, "_keys": {}, "_group_of": {}, "_value_tensors": {}}
+
+
+def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A dict of the same tensors' copies."""
+    return {name: value.clone() for name, value in tensors.items()}
+
+
+def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:
+    """Scales all gradients by min(1, max_norm / their common 2-norm), in place.
+
+    Returns the norm before. Gradients must not share memory; those of `autograd.backward` do not.
+    """
+    raw = [grad.data for grad in grads]
+    norm = singa_wrap.GlobalNorm(raw)
+    factor = max_norm / (norm + 1e-6)  # PyTorch's clip_grad_norm_
+    if factor < 1.0:
+        singa_wrap.ScaleAll(raw, factor)
+    return norm

@@ -1,0 +1,214 @@
+"""Numbers that change from step to step. Steps are updates of the parameters, counted from 0."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from typing import Any, overload
+
+from ..tensor import Tensor
+
+
+class DecayScheduler:
+    """A value for every step: a learning rate, a momentum, a weight decay.
+
+    A subclass defines one of two methods: `value(step)` on plain numbers, which is what the
+    optimizers call, or SINGA's `call(step)` on tensors of one element. Each follows from the other.
+    """
+
+    def __init__(self, init_value: float) -> None:
+        self.init_value = init_value
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # The method that the subclass did not write must not stay an ancestor's.
+        if "call" in vars(cls) and "value" not in vars(cls):
+            cls.value = DecayScheduler.value  # type: ignore[method-assign]
+        elif "value" in vars(cls) and "call" not in vars(cls):
+            cls.call = DecayScheduler.call  # type: ignore[method-assign]
+
+    @overload
+    def __call__(self, step: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, step: float) -> float: ...
+    def __call__(self, step: Tensor | float) -> Tensor | float:
+        return self.call(step) if isinstance(step, Tensor) else self.value(step)
+
+    def value(self, step: float) -> float:
+        """The value at `step`."""
+        if type(self).call is DecayScheduler.call:
+            raise NotImplementedError(f"{type(self).__name__} defines neither value() nor call()")
+        counter = Tensor((1,))
+        counter.set_value(step)
+        return float(self.call(counter).numpy().reshape(-1)[0])
+
+    def call(self, step: Tensor) -> Tensor:
+        """The value at `step`, both tensors of one element."""
+        result = Tensor((1,), device=step.device, requires_grad=False)
+        result.set_value(self.value(float(step.numpy().reshape(-1)[0])))
+        return result
+
+
+class Constant(DecayScheduler):
+    """The same value at every step."""
+
+    def value(self, step: float) -> float:
+        return self.init_value
+
+
+class ExponentialDecay(DecayScheduler):
+    """init_value · decay_rate^(step / decay_steps); `staircase` rounds the exponent down."""
+
+    def __init__(
+        self, init_value: float, decay_steps: float, decay_rate: float, staircase: bool = False
+    ) -> None:
+        super().__init__(init_value)
+        self.decay_steps = _positive("ExponentialDecay", decay_steps=decay_steps)
+        self.decay_rate = decay_rate
+        self.staircase = staircase
+
+    def value(self, step: float) -> float:
+        exponent = step / self.decay_steps
+        return self.init_value * self.decay_rate ** (
+            math.floor(exponent) if self.staircase else exponent
+        )
+
+
+class StepDecay(DecayScheduler):
+    """Multiplied by `rate` every `step_size` steps."""
+
+    def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
+        super().__init__(init_value)
+        self.step_size = _positive("StepDecay", step_size=step_size)
+        self.rate = rate
+
+    def value(self, step: float) -> float:
+        return self.init_value * self.rate ** (step // self.step_size)
+
+
+class MultiStepDecay(DecayScheduler):
+    """Multiplied by `rate` at each of the given steps."""
+
+    def __init__(self, init_value: float, milestones: Sequence[int], rate: float = 0.1) -> None:
+        super().__init__(init_value)
+        self.milestones = sorted(milestones)
+        self.rate = rate
+
+    def value(self, step: float) -> float:
+        return self.init_value * self.rate ** bisect.bisect_right(self.milestones, step)
+
+
+class CosineDecay(DecayScheduler):
+    """Half a cosine from `init_value` down to `final_value` over `decay_steps` steps, then flat.
+
+    Loshchilov & Hutter 2017 (SGDR), one cycle.
+    """
+
+    def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
+        super().__init__(init_value)
+        self.decay_steps = _positive("CosineDecay", decay_steps=decay_steps)
+        self.final_value = final_value
+
+    def value(self, step: float) -> float:
+        return _cosine(self.init_value, self.final_value, step / self.decay_steps)
+
+
+class WarmUp(DecayScheduler):
+    """Rises linearly to another schedule over the first `steps` steps, then follows that one.
+
+    At step s < steps the value is schedule(0) · (start_factor + (1 - start_factor) · s / steps);
+    from `steps` on it is schedule(s - steps).
+    """
+
+    def __init__(
+        self, schedule: DecayScheduler | float, steps: int, start_factor: float = 0.0
+    ) -> None:
+        self.schedule = as_schedule("schedule", schedule)
+        super().__init__(self.schedule.init_value)
+        if steps < 0:
+            raise ValueError(f"[WarmUp] steps must not be negative, got {steps}")
+        self.steps = steps
+        self.start_factor = start_factor
+
+    def value(self, step: float) -> float:
+        if step >= self.steps:
+            return self.schedule.value(step - self.steps)
+        factor = self.start_factor + (1.0 - self.start_factor) * step / self.steps
+        return self.schedule.value(0) * factor
+
+
+class OneCycle(DecayScheduler):
+    """Up to `max_value` and down to almost nothing, by half cosines. Smith & Topin 2018.
+
+    Starts at max_value / div_factor, reaches `max_value` after the fraction `warmup` of
+    `total_steps`, ends at max_value / (div_factor · final_div_factor). PyTorch's OneCycleLR.
+    """
+
+    def __init__(
+        self,
+        max_value: float,
+        total_steps: int,
+        warmup: float = 0.3,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        _positive("OneCycle", total_steps=total_steps)
+        if not 0.0 <= warmup <= 1.0:
+            raise ValueError(f"[OneCycle] warmup must lie in [0, 1], got {warmup}")
+        super().__init__(max_value / div_factor)
+        self.max_value = max_value
+        self.total_steps = total_steps
+        self.warmup = warmup
+        self.final_value = self.init_value / final_div_factor
+
+    def value(self, step: float) -> float:
+        return self._between(step, self.init_value, self.max_value, self.final_value)
+
+    def momentum(self, low: float = 0.85, high: float = 0.95) -> DecayScheduler:
+        """The momentum that goes with it: `low` where the learning rate is highest."""
+        return _OneCycleMomentum(self, low, high)
+
+    def _between(self, step: float, start: float, middle: float, end: float) -> float:
+        # Counted as PyTorch does it: the peak is one step early, the last step is the end.
+        peak = self.warmup * self.total_steps - 1.0
+        if step <= peak:
+            return _cosine(start, middle, step / peak if peak > 0 else 1.0)
+        rest = self.total_steps - 1.0 - peak
+        return _cosine(middle, end, (step - peak) / rest if rest > 0 else 1.0)
+
+
+class _OneCycleMomentum(DecayScheduler):
+    def __init__(self, cycle: OneCycle, low: float, high: float) -> None:
+        super().__init__(high)
+        self.cycle = cycle
+        self.low = low
+
+    def value(self, step: float) -> float:
+        return self.cycle._between(step, self.init_value, self.low, self.init_value)
+
+
+def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
+    """`value` itself, or a Constant. Raises TypeError for anything but a schedule or a number."""
+    if isinstance(value, DecayScheduler):
+        return value
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        return Constant(float(value))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be a number or a DecayScheduler, got {type(value).__name__}"
+        ) from None
+
+
+def _cosine(start: float, end: float, fraction: float) -> float:
+    fraction = min(max(fraction, 0.0), 1.0)
+    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * fraction))
+
+
+def _positive(name: str, **values: float) -> float:
+    ((argument, value),) = values.items()
+    if not value > 0:
+        raise ValueError(f"[{name}] {argument} must be positive, got {value}")
+    return value

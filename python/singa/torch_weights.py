@@ -1,0 +1,108 @@
+"""PyTorch's weights in singa's layers: the names of the leaves, and one transpose."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import layer
+from .state_files import check_fit, load_safetensors
+
+if TYPE_CHECKING:
+    from .model import Model
+
+# Our attribute → PyTorch's, by class of layer.
+_LEAVES: tuple[tuple[type[layer.Layer], dict[str, str]], ...] = (
+    (layer.Conv2d, {"W": "weight", "b": "bias"}),
+    (layer.Linear, {"W": "weight", "b": "bias"}),
+    (layer.Gemm, {"W": "weight", "b": "bias"}),
+    (layer.Embedding, {"W": "weight"}),
+    (
+        layer.BatchNorm2d,
+        {
+            "scale": "weight",
+            "bias": "bias",
+            "running_mean": "running_mean",
+            "running_var": "running_var",
+        },
+    ),
+)
+
+
+def load_torch(model: Model, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+    """Copies the weights of a state dict, or of a .safetensors file, into a compiled model.
+
+    Names are the model's own, except that the last part is PyTorch's ("conv1.weight" for "conv1.W")
+    and that `model.torch_name` may rename a layer.
+    """
+    state_dict, where = _state_dict(source)
+    places = _places(model)
+    ignored = {
+        name
+        for name in state_dict
+        if name not in places
+        and any(fnmatch.fnmatchcase(name, pattern) for pattern in model.torch_ignore)
+    }
+    values: dict[str, np.ndarray] = {}
+    shapes = {}
+    for name in state_dict.keys() - ignored:
+        array = _array(name, state_dict[name])
+        own, turned = places.get(name, (None, False))
+        values[name] = array.T if turned and array.ndim == 2 else array
+        if own is not None and values[name].size == own.size() and values[name].ndim == 1:
+            values[name] = values[name].reshape(own.shape)  # biases of Gemm are (1, out)
+        shapes[name] = values[name].shape
+    expected = {name: tuple(own.shape) for name, (own, _) in places.items()}
+    found = {name: shapes[name] for name in state_dict if name in shapes}
+    check_fit(where, expected, found)
+    for name, (own, _) in places.items():
+        own.copy_from_numpy(np.ascontiguousarray(values[name]))
+
+
+def _places(model: Model) -> dict[str, tuple[Any, bool]]:
+    """{PyTorch's name: (our tensor, whether PyTorch keeps it transposed)}."""
+    places: dict[str, tuple[Any, bool]] = {}
+    for each in model.sublayers():
+        names = next((names for kind, names in _LEAVES if isinstance(each, kind)), {})
+        turned = isinstance(each, layer.Linear) or (
+            isinstance(each, layer.Gemm) and not each.transB
+        )
+        for attribute, torch_name in names.items():
+            own = getattr(each, attribute, None)
+            if isinstance(own, layer.base.Tensor):
+                prefix = model.torch_name(each.name or "")
+                name = f"{prefix}.{torch_name}" if prefix else torch_name
+                places[name] = (own, turned and attribute == "W")
+    return places
+
+
+def _state_dict(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+) -> tuple[Mapping[str, Any], str]:
+    if isinstance(source, Mapping):
+        return source, "the state dict"
+    path = Path(source)
+    if path.suffix.lower() != ".safetensors":
+        raise ValueError(
+            f"[load_torch] {path}: expected a .safetensors file; a pickled one becomes one by "
+            "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
+        )
+    return load_safetensors(path)[0], str(path)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    """An array of a PyTorch tensor (without importing PyTorch) or of anything NumPy takes."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) in ("torch.bfloat16", "torch.float16"):
+            value = value.float()
+        value = value.numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"[load_torch] {name}: expected numbers, got {type(value).__name__}")
+    return array

@@ -1,0 +1,174 @@
+"""Everything that a training run needs to go on as if it had never stopped, in one file.
+
+    checkpoint.save("run/last.safetensors", net, net.optimizer, epoch=3, loader=loader.state())
+    progress = checkpoint.load("run/last.safetensors", net, net.optimizer)
+    loader.restore(progress["loader"])
+
+The file is a .safetensors one, so that others can read the weights; what is no tensor lies in its
+metadata as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import device as device_module
+from ..state_files import Arrays, check_fit, load_safetensors, save_safetensors
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..model import Model
+    from ..opt import Optimizer
+
+_FORMAT = "singa checkpoint"
+_VERSION = 1
+_MODEL, _OPTIMIZER = "model/", "optimizer/"
+
+
+def save(
+    path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None, **progress: Any
+) -> None:
+    """Saves parameters and running statistics, the optimizer with its step, random states (the
+    model's device, NumPy's and Python's global ones), and `progress`, any values that JSON has.
+
+    The file is replaced as a whole or not at all. Raises RuntimeError if the model has no
+    parameters yet, TypeError for progress that JSON does not have.
+    """
+    states = model.get_states()
+    if not states:
+        raise RuntimeError(
+            "[checkpoint.save] the model has no parameters yet: call compile() first"
+        )
+    arrays: Arrays = {_MODEL + name: value.numpy() for name, value in states.items()}
+    metadata: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "random": _random_states(model),
+        "progress": progress,
+    }
+    if optimizer is not None:
+        numbers: dict[str, Any] = {"class": type(optimizer).__name__}
+        for key, value in optimizer.get_states().items():
+            if isinstance(value, Mapping):
+                for name, kept in value.items():
+                    arrays[f"{_OPTIMIZER}{key}/{name}"] = kept.numpy()
+            else:
+                numbers[key] = value
+        metadata["optimizer"] = numbers
+    save_safetensors(path, arrays, metadata)
+
+
+def load(
+    path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None
+) -> dict[str, Any]:
+    """Restores what save() wrote into a compiled model and an optimizer of the same kind, and the
+    random states; returns the progress.
+
+    Raises ValueError, naming the file, if it is damaged, no checkpoint, or one of another model or
+    optimizer; everything is then as before. FileNotFoundError if there is none.
+    """
+    arrays, metadata = load_safetensors(path)
+    where = os.fspath(path)
+    if metadata.get("format") != _FORMAT:
+        raise ValueError(f"[checkpoint.load] {where}: no checkpoint of a training run")
+    if metadata.get("version") != _VERSION:
+        raise ValueError(
+            f"[checkpoint.load] {where}: version {metadata.get('version')}, expected {_VERSION}"
+        )
+    try:
+        states = _below(_MODEL, arrays)
+        expected = {name: tuple(own.shape) for name, own in model.get_states().items()}
+        check_fit(where, expected, {name: value.shape for name, value in states.items()})
+        optimizer_states = None
+        if optimizer is not None:
+            optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, expected)
+        generators = _checked_random(metadata["random"])
+        progress = dict(metadata["progress"])
+    except (KeyError, TypeError, IndexError, OverflowError) as error:
+        raise ValueError(f"[checkpoint.load] {where}: damaged ({error!r})") from error
+    model.set_states(states)
+    if optimizer is not None and optimizer_states is not None:
+        optimizer.set_states(optimizer_states)
+    _restore_random(model, *generators)
+    return progress
+
+
+def read_progress(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The progress alone, for looking at a checkpoint before there is a model for it."""
+    progress = load_safetensors(path)[1].get("progress")
+    if not isinstance(progress, dict):
+        raise ValueError(f"[checkpoint.read_progress] {os.fspath(path)}: no checkpoint")
+    return progress
+
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    return {name[len(prefix) :]: v for name, v in arrays.items() if name.startswith(prefix)}
+
+
+def _optimizer_states(
+    where: str,
+    metadata: dict[str, Any],
+    arrays: Arrays,
+    optimizer: Optimizer,
+    params: dict[str, tuple[int, ...]],
+) -> dict[str, Any]:
+    numbers = dict(metadata.get("optimizer") or {})
+    kind = numbers.pop("class", None)
+    if kind != type(optimizer).__name__:
+        raise ValueError(
+            f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
+            f"{type(optimizer).__name__}"
+        )
+    states: dict[str, Any] = {key: int(value) for key, value in numbers.items()}
+    for full_name, value in _below(_OPTIMIZER, arrays).items():
+        key, _, name = full_name.partition("/")
+        shape = params.get(name.partition("#")[0])
+        if shape is not None and value.shape != shape:
+            raise ValueError(
+                f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {shape}"
+            )
+        states.setdefault(key, {})[name] = _tensor(value)
+    return states
+
+
+def _tensor(value: np.ndarray) -> Tensor:
+    result = Tensor(value.shape, dtype=value.dtype.name, requires_grad=False)
+    result.copy_from_numpy(value)
+    return result
+
+
+def _random_states(model: Model) -> dict[str, Any]:
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - augmentation of users draws from it
+    kind, words, gauss = random.getstate()
+    return {
+        "device": [int(number) for number in _device_of(model).random_state()],
+        "numpy": {**numpy, "state": {**numpy["state"], "key": numpy["state"]["key"].tolist()}},
+        "python": [kind, list(words), gauss],
+    }
+
+
+def _checked_random(states: dict[str, Any]) -> tuple[list[int], dict[str, Any], tuple]:
+    numpy = dict(states["numpy"])
+    numpy["state"] = {**numpy["state"], "key": np.array(numpy["state"]["key"], np.uint32)}
+    np.random.RandomState().set_state(numpy)  # raises for a state that is none
+    kind, words, gauss = states["python"]
+    python = (kind, tuple(words), gauss)
+    random.Random().setstate(python)
+    seed, position = states["device"]
+    return [int(seed), int(position)], numpy, python
+
+
+def _restore_random(model: Model, device: list[int], numpy: dict[str, Any], python: tuple) -> None:
+    _device_of(model).set_random_state(device)
+    np.random.set_state(numpy)  # noqa: NPY002
+    random.setstate(python)
+
+
+def _device_of(model: Model) -> Any:
+    first = next(iter(model.get_states().values()), None)
+    return device_module.get_default_device() if first is None else first.device

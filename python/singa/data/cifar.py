@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from . import pickle_reader
 from .dataset import ImageSet, check_labels
-from .download import Archive, fetch_archive
-from .integrity import Published, find_folder, read_file, read_sums
+from .integrity import Archive, Published, find_folder, read_file, read_sums
 
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -412,6 +411,8 @@ def _download(
     digest: str | None,
     progress: Callable[[int, int | None], None] | None,
 ) -> Path:
+    from .download import fetch_archive  # brings the network modules, which take long to import
+
     form = _format(cifar, format)
     wanted = {
         name: published.size * (1 if format == "binary" else 2)

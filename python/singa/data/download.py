@@ -13,27 +13,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 from ..training.files import atomic_write, fsync_folder
-from .integrity import SUMS, new_hash
+from .integrity import SUMS, Archive, new_hash
 
 Progress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 18
 _RETRIES = 3
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A published archive: where it is, its size in bytes, its hexadecimal digest."""
-
-    url: str
-    size: int
-    digest: str
 
 
 def fetch_archive(

@@ -28,6 +28,15 @@ class Published:
     digest: str
 
 
+@dataclass(frozen=True)
+class Archive:
+    """A published archive: where it is, its size in bytes, its hexadecimal digest."""
+
+    url: str
+    size: int
+    digest: str
+
+
 def new_hash(digest: str) -> hashlib._Hash:
     """A hash object of the algorithm that `digest` is of. Raises ValueError if none fits."""
     name = _ALGORITHMS.get(len(digest))

@@ -7,7 +7,7 @@ numbers, and the few globals that stand for NumPy arrays are symbols with a mean
 (`_call`, `_build`). Any other global, and any other opcode, is refused.
 
 That covers protocols 0 to 5: Python 2's files (the published CIFAR ones, protocol 2, whose `str`
-comes out as bytes), and what Python 3 writes for the same data.
+comes out as bytes; in protocol 0 only if it is ASCII), and what Python 3 writes for the same data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Everything that a training run needs to go on as if it had never stopped, in one file.
 
-    checkpoint.save("run/last.safetensors", net, net.optimizer, epoch=3, loader=loader.state())
+    checkpoint.save("run/last.safetensors", net, net.optimizer, epoch=3, loader=loader.state_dict())
     progress = checkpoint.load("run/last.safetensors", net, net.optimizer)
-    loader.restore(progress["loader"])
+    loader.load_state_dict(progress["loader"])
 
 The file is a .safetensors one, so that others can read the weights; what is no tensor lies in its
 metadata as JSON.

@@ -1,0 +1,166 @@
+#include "singa/operation/loss.h"
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/loss_spec.h"
+#include "singa/operation/elementwise.h"
+
+namespace singa {
+
+namespace {
+
+#define SINGA_NAMES(name) \
+  { #name "Forward", #name "Backward" }
+constexpr const char* kNames[static_cast<int>(PairLoss::kCount)][2] = {
+    SINGA_NAMES(CrossEntropy), SINGA_NAMES(BinaryCrossEntropy), SINGA_NAMES(MeanSquareError),
+    SINGA_NAMES(RankingLoss)};
+#undef SINGA_NAMES
+
+// A mean over many numbers keeps more digits than 16 bits have.
+DType LossType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
+
+void CheckSlope(const char* op, const Tensor& dy, const Tensor& x) {
+  CheckFloat(op, "dy", dy);
+  Check(dy.size() == 1, op, "dy has to have one element, got ", dy);
+  CheckSameDevice(op, "dy", dy, "x", x);
+}
+
+// Checks scores and targets; says what the targets are.
+TargetKind CheckTargets(const char* op, const char* name, const Tensor& x, const Tensor& t,
+                        double smoothing) {
+  CheckFloat(op, name, x);
+  CheckGiven(op, "t", t);
+  CheckSameDevice(op, "t", t, name, x);
+  Check(x.rank() == 2 && x.shape()[1] > 0, op, name, " has to be (N, C) with C > 0, got ", x);
+  Check(smoothing >= 0 && smoothing <= 1, op, "smoothing ", smoothing, " is not in [0, 1]");
+  const int64_t rows = x.shape()[0];
+  const bool column = t.shape() == Shape{rows, 1};
+  if (t.shape() == x.shape() && (IsFloat(t.data_type()) || !column))
+    return TargetKind::kProbabilities;
+  Check(column || t.shape() == Shape{rows}, op, "t has to be class numbers (", rows,
+        ") or probabilities ", x.shape(), ", got ", t);
+  return TargetKind::kClasses;
+}
+
+Tensor ContiguousTargets(TargetKind kind, const Tensor& t, DType dtype) {
+  return kind == TargetKind::kClasses ? t.Contiguous() : t.AsType(LossType(dtype)).Contiguous();
+}
+
+}  // namespace
+
+const char* PairLossName(PairLoss loss) { return kNames[static_cast<int>(loss)][0]; }
+const char* PairLossBackwardName(PairLoss loss) { return kNames[static_cast<int>(loss)][1]; }
+
+std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t, double smoothing) {
+  const TargetKind target = CheckTargets("SoftmaxCrossEntropyForward", "x", x, t, smoothing);
+  const SoftmaxCrossEntropySpec spec{target, x.data_type()};
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor loss = NewOutput(*plan, 0, {}, device, LossType(x.data_type()));
+  const Tensor p = NewOutput(*plan, 1, x.shape(), device, x.data_type());
+  Scalars scalars;
+  scalars.v[0] = smoothing;
+  Run(spec, device, plan, {Wanted(*plan, 0, x), ContiguousTargets(target, t, x.data_type())},
+      {loss, p}, scalars);
+  return {loss, p};
+}
+
+Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t,
+                                   double smoothing) {
+  const TargetKind target = CheckTargets("SoftmaxCrossEntropyBackward", "p", p, t, smoothing);
+  const SoftmaxCrossEntropyBackwardSpec spec{target, p.data_type()};
+  CheckSlope(spec.op(), dy, p);
+  const DevicePtr device = p.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, p.shape(), device, p.data_type());
+  Scalars scalars;
+  scalars.v[0] = smoothing;
+  Run(spec, device, plan,
+      {dy.Plain(), Wanted(*plan, 1, p), ContiguousTargets(target, t, p.data_type())}, {dx},
+      scalars);
+  return dx;
+}
+
+namespace {
+
+struct PairNames {
+  const char* x;
+  const char* t;
+};
+
+// What both directions share: the tensors fit, and the count that the sum is divided by.
+Scalars CheckPair(const char* op, PairLoss kind, const PairNames& names, const Tensor& x,
+                  const Tensor& t, double margin) {
+  CheckFloat(op, names.x, x);
+  CheckGiven(op, names.t, t);
+  CheckSameDevice(op, names.t, t, names.x, x);
+  Check(x.shape() == t.shape(), op, names.t, " has to have the shape of ", names.x, " ", x.shape(),
+        ", got ", t);
+  const int64_t count = kind == PairLoss::kRanking ? x.size() : x.rank() == 0 ? 1 : x.shape()[0];
+  Scalars scalars;
+  scalars.v[0] = 1.0 / static_cast<double>(count);
+  scalars.v[1] = margin;
+  return scalars;
+}
+
+Tensor Forward(PairLoss kind, const PairNames& names, const Tensor& x, const Tensor& t,
+               double margin = 0) {
+  const PairLossSpec spec{kind, x.data_type()};
+  const Scalars scalars = CheckPair(spec.op(), kind, names, x, t, margin);
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor loss = NewOutput(*plan, 0, {}, device, LossType(x.data_type()));
+  Run(spec, device, plan, {Wanted(*plan, 0, x), t.AsType(LossType(x.data_type())).Contiguous()},
+      {loss}, scalars);
+  return loss;
+}
+
+Tensor Backward(PairLoss kind, const PairNames& names, const Tensor& dy, const Tensor& x,
+                const Tensor& t, double margin = 0) {
+  const PairLossBackwardSpec spec{kind, x.data_type()};
+  const Scalars scalars = CheckPair(spec.op(), kind, names, x, t, margin);
+  CheckSlope(spec.op(), dy, x);
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());
+  Run(spec, device, plan, {dy.Plain(), Wanted(*plan, 1, x), Wanted(*plan, 2, t)}, {dx}, scalars);
+  return dx;
+}
+
+constexpr PairNames kPrediction{"p", "t"};
+constexpr PairNames kRegression{"x", "t"};
+constexpr PairNames kRanked{"positive", "negative"};
+
+}  // namespace
+
+Tensor CrossEntropyForward(const Tensor& p, const Tensor& t) {
+  return Forward(PairLoss::kCrossEntropy, kPrediction, p, t);
+}
+Tensor CrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t) {
+  return Backward(PairLoss::kCrossEntropy, kPrediction, dy, p, t);
+}
+
+Tensor BinaryCrossEntropyForward(const Tensor& p, const Tensor& t) {
+  return Forward(PairLoss::kBinaryCrossEntropy, kPrediction, p, t);
+}
+Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t) {
+  return Backward(PairLoss::kBinaryCrossEntropy, kPrediction, dy, p, t);
+}
+
+Tensor MeanSquareErrorForward(const Tensor& x, const Tensor& t) {
+  return Forward(PairLoss::kMeanSquareError, kRegression, x, t);
+}
+Tensor MeanSquareErrorBackward(const Tensor& dy, const Tensor& x, const Tensor& t) {
+  return Backward(PairLoss::kMeanSquareError, kRegression, dy, x, t);
+}
+
+Tensor RankingLossForward(const Tensor& positive, const Tensor& negative, double margin) {
+  return Forward(PairLoss::kRanking, kRanked, positive, negative, margin);
+}
+std::vector<Tensor> RankingLossBackward(const Tensor& dy, const Tensor& positive,
+                                        const Tensor& negative, double margin) {
+  const Tensor dpositive = Backward(PairLoss::kRanking, kRanked, dy, positive, negative, margin);
+  return {dpositive, Unary(UnaryOp::kNegative, dpositive).AsType(negative.data_type())};
+}
+
+}  // namespace singa

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "singa/core/dtype.h"
+
+namespace singa {
+
+/// What the targets of a softmax cross-entropy are.
+enum class TargetKind : int { kClasses, kProbabilities };
+
+/// Inputs x (N, C) and t (N of any type, or (N, C) of x's compute type); outputs loss, p.
+/// Scalars: v[0] = smoothing.
+struct SoftmaxCrossEntropySpec {
+  TargetKind target;
+  DType dtype;
+  const char* op() const { return "SoftmaxCrossEntropyForward"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("target", self.target);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs dy, p, t; output dx. Scalars: v[0] = smoothing.
+struct SoftmaxCrossEntropyBackwardSpec {
+  TargetKind target;
+  DType dtype;
+  const char* op() const { return "SoftmaxCrossEntropyBackward"; }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("target", self.target);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Losses that are a sum over pairs of elements, divided by a count.
+enum class PairLoss : int {
+  kCrossEntropy,
+  kBinaryCrossEntropy,
+  kMeanSquareError,
+  kRanking,
+  kCount
+};
+
+const char* PairLossName(PairLoss loss);
+const char* PairLossBackwardName(PairLoss loss);
+
+/// Inputs x, t of one shape; output the loss. Scalars: v[0] = 1 / count, v[1] = margin.
+struct PairLossSpec {
+  PairLoss kind;
+  DType dtype;
+  const char* op() const { return PairLossName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs dy, x, t; output the gradient of x. Scalars likewise.
+struct PairLossBackwardSpec {
+  PairLoss kind;
+  DType dtype;
+  const char* op() const { return PairLossBackwardName(kind); }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

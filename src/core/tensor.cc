@@ -46,15 +46,17 @@ bool ViewStrides(const Shape& old_shape, const Strides& old_strides, const Shape
       }
     }
     int64_t stride = 1;
-    int64_t dense = -1;  // what the next outer axis' stride has to be
+    int64_t dense = 0;  // what the next outer axis' stride has to be, once there is an inner one
+    bool first = true;
     for (int k = i - 1; k >= i0; --k) {
       if (old_shape[k] == 1) continue;
-      if (dense < 0) {
+      if (first) {
         stride = old_strides[k];
       } else if (old_strides[k] != dense) {
         return false;
       }
       dense = old_strides[k] * old_shape[k];
+      first = false;
     }
     for (int k = j - 1; k >= j0; --k) {
       (*result)[k] = stride;

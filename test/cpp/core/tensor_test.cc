@@ -66,6 +66,18 @@ TEST(Tensor, ReshapeIsAViewWhereStridesAllow) {
   EXPECT_EQ(Tensor(Shape{0, 3}).Reshape({3, 0}).shape(), Shape({3, 0}));
 }
 
+TEST(Tensor, ReshapeOfBackwardsViews) {
+  // Rows forwards, columns backwards: they do not merge into one axis.
+  const Tensor t = Iota({2, 2, 3});
+  const Tensor back = t.SliceAxis(2, INT64_MAX, INT64_MIN, -1);
+  EXPECT_EQ(Floats(back.Reshape({2, 6})),
+            (std::vector<float>{2, 1, 0, 5, 4, 3, 8, 7, 6, 11, 10, 9}));
+  const Tensor all = t.Reshape({12}).SliceAxis(0, INT64_MAX, INT64_MIN, -1);
+  EXPECT_EQ(all.Reshape({3, 4}).block(), t.block());
+  EXPECT_EQ(Floats(all.Reshape({3, 4})),
+            (std::vector<float>{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
+}
+
 TEST(Tensor, RandomViewsReshapeToTheSameElements) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {

@@ -5,6 +5,7 @@ namespace singa::backend {
 void RegisterOnednnBackend() {
   // One line per family; alphabetical.
   onednn::RegisterConv();
+  onednn::RegisterMatMul();
   onednn::RegisterReorder();
 }
 

@@ -4,6 +4,7 @@ namespace singa::onednn {
 
 // One function per family, in the family's file; alphabetical.
 void RegisterConv();
+void RegisterMatMul();
 void RegisterReorder();
 
 }  // namespace singa::onednn

@@ -12,6 +12,7 @@
 //   implementation saved ...) void ReferenceInputs(std::vector<Tensor>*) const
 //                                       replaces inputs in an implementation's private form by the
 //                                       reference's own
+//   void MakeMagnitude()                makes the constant factors of a kLinear copy positive
 //   bool comparable(size_t output) const   false for outputs in a private form
 
 #include <cstdio>
@@ -179,7 +180,9 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
     std::vector<Tensor> magnitudes;
     for (const Tensor& input : call.inputs)
       magnitudes.push_back(input.empty() ? input : AbsoluteValue(input));
-    bound = RunReference(spec, device, magnitudes, outputs, call.aliases, scalars);
+    Spec magnitude = spec;
+    if constexpr (requires { magnitude.MakeMagnitude(); }) magnitude.MakeMagnitude();
+    bound = RunReference(magnitude, device, magnitudes, outputs, call.aliases, scalars);
   }
   int64_t length = 1;
   if constexpr (requires { spec.sum_length(); }) length = spec.sum_length();

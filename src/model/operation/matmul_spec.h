@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cmath>
+
+#include "singa/core/dtype.h"
+#include "singa/core/shape.h"
+#include "singa/core/threads.h"
+
+namespace singa {
+
+/// Whose product it is; all of them are computed alike.
+enum class MatMulKind : int {
+  kMatMul,
+  kMatMulBackward,
+  kGemm,
+  kGemmBackward,
+  kLinearForward,
+  kLinearBackward,
+};
+
+/// y (batch, m, n) = alpha · op(a) · op(b) + beta · c. a is (a_batch, m, k), or (a_batch, k, m)
+/// with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with trans_b. The batch shapes have the
+/// same rank and broadcast. c is (c_rows, c_cols), each 1 or the length in y; it is only there when
+/// c_rows > 0. Arguments: a, b [, c] → y.
+struct MatMulSpec {
+  MatMulKind kind = MatMulKind::kMatMul;
+  DType dtype = kFloat32;
+  Shape a_batch;
+  Shape b_batch;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool trans_a = false;
+  bool trans_b = false;
+  double alpha = 1;
+  double beta = 1;
+  int64_t c_rows = 0;
+  int64_t c_cols = 0;
+  int threads = NumThreads();
+
+  const char* op() const {
+    switch (kind) {
+      case MatMulKind::kMatMul:
+        return "MatMul";
+      case MatMulKind::kMatMulBackward:
+        return "MatMulBackward";
+      case MatMulKind::kGemm:
+        return "Gemm";
+      case MatMulKind::kGemmBackward:
+        return "GemmBackward";
+      case MatMulKind::kLinearForward:
+        return "LinearForward";
+      case MatMulKind::kLinearBackward:
+        return "LinearBackward";
+    }
+    return "MatMul";
+  }
+
+  int64_t batch(int i) const { return a_batch[i] > b_batch[i] ? a_batch[i] : b_batch[i]; }
+  int64_t batch_count() const {
+    int64_t count = 1;
+    for (int i = 0; i < a_batch.rank(); ++i) count *= batch(i);
+    return count;
+  }
+
+  // For OPCHECK: sums of k products; with |inputs| they bound the error when nothing cancels.
+  static constexpr bool kLinear = true;
+  int64_t sum_length() const { return k + 1; }
+  void MakeMagnitude() {
+    alpha = std::abs(alpha);
+    beta = std::abs(beta);
+  }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("kind", self.kind);
+    visitor("dtype", self.dtype);
+    visitor("a_batch", self.a_batch);
+    visitor("b_batch", self.b_batch);
+    visitor("m", self.m);
+    visitor("n", self.n);
+    visitor("k", self.k);
+    visitor("trans_a", self.trans_a);
+    visitor("trans_b", self.trans_b);
+    visitor("alpha", self.alpha);
+    visitor("beta", self.beta);
+    visitor("c_rows", self.c_rows);
+    visitor("c_cols", self.c_cols);
+    visitor("threads", self.threads);
+  }
+};
+
+}  // namespace singa

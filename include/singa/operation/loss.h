@@ -33,8 +33,7 @@ SINGA_API Tensor CrossEntropyBackward(const Tensor& dy, const Tensor& p, const T
 SINGA_API Tensor BinaryCrossEntropyForward(const Tensor& p, const Tensor& t);
 SINGA_API Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
 
-/// Σ (x − t)² / N with N the number of rows (SINGA's mse_loss: no factor ½, divides by the batch
-/// size).
+/// Mean of (x − t)² over all elements.
 SINGA_API Tensor MeanSquareErrorForward(const Tensor& x, const Tensor& t);
 SINGA_API Tensor MeanSquareErrorBackward(const Tensor& dy, const Tensor& x, const Tensor& t);
 

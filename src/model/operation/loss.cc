@@ -96,7 +96,8 @@ Scalars CheckPair(const char* op, PairLoss kind, const PairNames& names, const T
   CheckSameDevice(op, names.t, t, names.x, x);
   Check(x.shape() == t.shape(), op, names.t, " has to have the shape of ", names.x, " ", x.shape(),
         ", got ", t);
-  const int64_t count = kind == PairLoss::kRanking ? x.size() : x.rank() == 0 ? 1 : x.shape()[0];
+  const bool all = kind == PairLoss::kRanking || kind == PairLoss::kMeanSquareError;
+  const int64_t count = all ? x.size() : x.rank() == 0 ? 1 : x.shape()[0];
   Scalars scalars;
   scalars.v[0] = 1.0 / static_cast<double>(count);
   scalars.v[1] = margin;

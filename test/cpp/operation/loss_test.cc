@@ -203,7 +203,7 @@ const Pair kPairs[] = {
     {"binary_cross_entropy", 0.05, 0.95,
      [](Real x, Real t) { return -t * std::log(x) - (1 - t) * std::log(1 - x); }, false,
      BinaryCrossEntropyForward, BinaryCrossEntropyBackward},
-    {"mse", -2, 2, [](Real x, Real t) { return (x - t) * (x - t); }, false, MeanSquareErrorForward,
+    {"mse", -2, 2, [](Real x, Real t) { return (x - t) * (x - t); }, true, MeanSquareErrorForward,
      MeanSquareErrorBackward},
     {"ranking", -1, 1, [](Real x, Real t) { return std::max<Real>(0, kMargin - x + t); }, true,
      [](const Tensor& x, const Tensor& t) { return RankingLossForward(x, t, kMargin); },
@@ -273,7 +273,7 @@ TEST(PairLoss, IntegerTargets) {
   const Tensor t = FromValues({2, 2}, {1, 0, 0, 1}, kInt32);
   EXPECT_EQ(MeanSquareErrorForward(x, t).Item(),
             MeanSquareErrorForward(x, t.AsType(kFloat32)).Item());
-  EXPECT_EQ(Values(MeanSquareErrorBackward(Full({}, 1), x, t)), (V{-0.5, 0.25, 0.75, -0.875}));
+  EXPECT_EQ(Values(MeanSquareErrorBackward(Full({}, 1), x, t)), (V{-0.25, 0.125, 0.375, -0.4375}));
 }
 
 }  // namespace

@@ -30,7 +30,6 @@
 %ignore singa::Tensor::raw_data;
 %ignore singa::Tensor::CopyFromHost;
 %ignore singa::Tensor::CopyToHost;
-%ignore singa::Tensor::Contiguous;
 %ignore singa::Device::Allocate;
 %ignore singa::Device::Free;
 %ignore singa::Device::CopyFromHost;
@@ -87,8 +86,6 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   int nDim() const { return $self->rank(); }
   bool initailized() const { return !$self->empty(); }
   bool transpose() const { return !$self->is_contiguous(); }
-  /// A copy in row-major order, or the tensor itself where it is that already.
-  singa::Tensor Contiguous() const { return $self->Contiguous(); }
   singa::Tensor ToType(singa::DataType dtype) const { return $self->AsType(dtype); }
   singa::Tensor ToHost() const { return $self->ToDevice(singa::DefaultDevice()); }
   void SetFloatValue(double value) { $self->Fill(value); }

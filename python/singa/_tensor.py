@@ -248,7 +248,23 @@ class Tensor:
 
     def __reduce__(self) -> tuple[object, ...]:
         flags = (self.requires_grad, self.stores_grad, self.name, dict(self.__dict__))
-        return _unpickle, (self.numpy(), self.dtype.name, *flags)
+        return Tensor._restore, (self.numpy(), self.dtype.name, *flags)
+
+    @classmethod
+    def _restore(
+        cls,
+        array: NDArray[Any],
+        dtype: str,
+        requires_grad: bool,
+        stores_grad: bool,
+        name: str | None,
+        attributes: dict[str, object],
+    ) -> Tensor:
+        t = cls._wrap(as_raw(array, as_dtype(dtype)), requires_grad)
+        t.stores_grad = stores_grad
+        t.name = name
+        t.__dict__.update(attributes)
+        return t
 
     def as_type(self, dtype: int | str) -> Tensor:
         """A tensor of this type with the same values; floats are cut towards zero for integers."""
@@ -630,20 +646,4 @@ def _flat(t: Tensor, function: str) -> _c.Tensor:
     return flat
 
 
-def _unpickle(
-    array: NDArray[Any],
-    dtype: str,
-    requires_grad: bool,
-    stores_grad: bool,
-    name: str | None,
-    attributes: dict[str, object],
-) -> Tensor:
-    t = Tensor._wrap(as_raw(array, as_dtype(dtype)), requires_grad)
-    t.stores_grad = stores_grad
-    t.name = name
-    t.__dict__.update(attributes)
-    return t
-
-
-Tensor.__module__ = "singa.tensor"
-_unpickle.__module__ = "singa.tensor"
+Tensor.__module__ = "singa.tensor"  # where users, and pickles, find it

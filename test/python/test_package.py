@@ -1,0 +1,172 @@
+"""The package as such: what importing costs, its command line, process-wide settings."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import singa
+from singa import __main__ as command_line
+from singa import autograd, plan_cache, tensor
+
+
+def _python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_importing_singa_loads_nothing_else() -> None:
+    code = (
+        "import sys, singa\n"
+        "print([name for name in sys.modules if name.startswith('singa.')], 'numpy' in sys.modules)"
+    )
+    assert _python(code).split() == ["['singa._version']", "False"]
+
+
+def test_parts_are_there_without_an_import() -> None:
+    code = "import singa\nprint(singa.tensor.ones((2,)).shape, singa.autograd.training)"
+    assert _python(code).split() == ["(2,)", "False"]
+    with pytest.raises(AttributeError, match="no_such_part"):
+        singa.no_such_part  # noqa: B018
+    assert set(singa.__all__) <= set(dir(singa))
+    for name in singa.__all__:
+        assert getattr(singa, name) is not None
+
+
+def test_doctor_knows_the_process() -> None:
+    report = singa.doctor()
+    assert report["singa"] == singa.__version__
+    assert report["threads"] == singa.get_num_threads()
+    assert len(report["openmp"]) >= 1
+    assert str(report).splitlines()[0].split() == ["singa", singa.__version__]
+
+
+def test_threads() -> None:
+    before = singa.get_num_threads()
+    try:
+        singa.set_num_threads(1)
+        assert singa.get_num_threads() == 1
+        for n in (0, -1, 100_000):
+            with pytest.raises(ValueError, match="threads"):
+                singa.set_num_threads(n)
+    finally:
+        singa.set_num_threads(before)
+
+
+def test_device_memory_counts_tensors() -> None:
+    before = singa.device_memory()
+    t = tensor.ones((1000, 1000))
+    after = singa.device_memory()
+    assert after["live"] - before["live"] >= t.memsize()
+    assert after["peak"] >= after["live"]
+    assert after["reserved"] >= after["live"]
+    assert after["allocations"] > before["allocations"]
+    del t
+    assert singa.device_memory()["live"] == before["live"]
+
+
+def test_plan_cache() -> None:
+    x = tensor.ones((3, 5))
+    autograd.exp(x)
+    before = plan_cache.stats()
+    autograd.exp(x)
+    after = plan_cache.stats()
+    assert (after["hits"] - before["hits"], after["misses"]) == (1, before["misses"])
+    assert after["by_op"]["Exp"]["hits"] == before["by_op"]["Exp"]["hits"] + 1
+    plan_cache.clear()
+    assert plan_cache.stats()["entries"] == 0
+    limits = plan_cache.stats()
+    try:
+        plan_cache.set_limit(entries=2)
+        for f in (autograd.exp, autograd.sin, autograd.cos):
+            f(x)
+        assert plan_cache.stats()["entries"] <= 2
+        plan_cache.enable(False)
+        assert not plan_cache.enabled()
+        hits = plan_cache.stats()["hits"]
+        autograd.cos(x)
+        assert plan_cache.stats()["hits"] == hits
+    finally:
+        plan_cache.enable(True)
+        plan_cache.set_limit(limits["max_bytes"], limits["max_entries"])
+    with pytest.raises(ValueError, match="negative"):
+        plan_cache.set_limit(bytes=-1)
+
+
+def test_opcheck_counts_and_restores() -> None:
+    from singa import singa_wrap
+
+    before = singa_wrap.OpcheckEvery()
+    with singa.opcheck(every=2) as check:
+        assert singa_wrap.OpcheckEvery() == 2
+        with singa.opcheck(ops=["Exp"], action="warn"):
+            assert singa_wrap.OpcheckEvery() == 1
+        assert singa_wrap.OpcheckEvery() == 2
+    assert singa_wrap.OpcheckEvery() == before
+    assert isinstance(check.stats(), dict)
+    for wrong in ({"every": -1}, {"action": "stop"}):
+        with pytest.raises(ValueError, match="opcheck"):
+            singa.opcheck(**wrong)  # type: ignore[arg-type]
+
+
+def test_layout_report() -> None:
+    singa.layout_report()
+    assert singa.layout_report(record=False) == []
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command_line.main(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith("singa")
+    for command in ([], ["doctor"], ["replay"], ["cmake-dir"]):
+        with pytest.raises(SystemExit) as exit_:
+            command_line.main([*command, "--help"])
+        assert exit_.value.code == 0
+        assert "usage" in capsys.readouterr().out
+    none = tmp_path / "none"
+    none.write_bytes(b"no mismatch")
+    for path in (none, tmp_path / "missing"):
+        assert command_line.main(["replay", str(path)]) == 1
+        assert capsys.readouterr().err
+    assert command_line.main(["cmake-dir"]) == (0 if _installed() else 1)
+
+
+def _installed() -> bool:
+    return any(Path(command_line.__file__).resolve().parent.glob("lib*/cmake/singa"))
+
+
+def test_interrupt_leaves_the_process_usable() -> None:
+    code = """
+import os, signal, threading
+from singa import tensor
+t = tensor.random((400, 400))
+timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+timer.start()
+try:
+    while True:
+        t = t @ t * 1e-3
+except KeyboardInterrupt:
+    print(tensor.ones((2,)).numpy().sum())
+"""
+    assert _python(code).strip() == "2.0"
+
+
+@pytest.mark.parametrize("first", ["torch", "singa"])
+def test_beside_pytorch_in_both_orders(first: str, torch: object) -> None:
+    imports = ["import torch", "from singa import tensor"]
+    code = "\n".join(imports if first == "torch" else imports[::-1])
+    code += """
+import singa
+threads = torch.get_num_threads()
+a = tensor.ones((64, 64))
+b = a @ a
+assert (torch.ones(64, 64) @ torch.ones(64, 64)).sum() == 64**3 == float(tensor.sum(b))
+assert torch.get_num_threads() == threads
+print([name for name in singa.doctor()["openmp"]])
+"""
+    environment = dict(os.environ)
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+    ).stdout
+    assert "libgomp.so.1" in out

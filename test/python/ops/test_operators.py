@@ -1,0 +1,142 @@
+"""The operator table against PyTorch and against finite differences."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from operator_table import CASES, Case
+from singa import autograd, ops, tensor
+
+# Operators whose results are random, or whose oracle is not one line: tested on their own.
+ELSEWHERE = {"Dropout", "RNN", "_RNN"}
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+_DIFFERENTIABLE = [case for case in CASES if case.differentiable]
+every_differentiable = pytest.mark.parametrize("case", _DIFFERENTIABLE, ids=lambda case: case.name)
+
+
+@pytest.fixture(autouse=True)
+def _training() -> Any:
+    autograd.training = True
+    yield
+    autograd.training = False
+
+
+def _apply(case: Case, dtype: str) -> tuple[list[tensor.Tensor], list[tensor.Tensor]]:
+    """Inputs and outputs."""
+    xs = []
+    for i, x in enumerate(case.inputs):
+        if i in case.constants:
+            xs.append(tensor.from_numpy(x))
+        else:
+            xs.append(tensor.Tensor(data=x, dtype=dtype, stores_grad=True))
+    ys = case.apply(*xs)
+    return xs, list(ys) if isinstance(ys, tuple) else [ys]
+
+
+def _oracle(torch: ModuleType, case: Case, dtype: str) -> tuple[list[Any], list[Any]]:
+    """The same in PyTorch, in float64, on the inputs as `dtype` holds them."""
+    xs = []
+    for i, x in enumerate(case.inputs):
+        constant = i in case.constants
+        values = torch.tensor(x if constant else x.astype(dtype).astype(np.float64))
+        xs.append(values.requires_grad_(case.differentiable and not constant))
+    ys = case.torch(torch, *xs)
+    return xs, list(ys) if isinstance(ys, (tuple, list)) else [ys]
+
+
+def _assert_close(got: np.ndarray, truth: np.ndarray, dtype: str, units: float) -> None:
+    scale = max(1.0, float(np.abs(truth).max(initial=0.0)))
+    assert got.shape == truth.shape
+    np.testing.assert_allclose(got, truth, rtol=0, atol=units * np.finfo(dtype).eps * scale)
+
+
+def test_table_has_every_operator() -> None:
+    classes = {
+        name
+        for name in dir(ops)
+        if isinstance(cls := getattr(ops, name), type)
+        and issubclass(cls, autograd.Operator)
+        and cls is not ops.Op
+    }
+    assert classes - {name for case in CASES for name in case.covers} - ELSEWHERE == set()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every_case
+def test_forward_is_pytorch(case: Case, dtype: str, torch: ModuleType) -> None:
+    _, ys = _apply(case, dtype)
+    _, truths = _oracle(torch, case, dtype)
+    assert len(ys) == len(truths)
+    for y, truth in zip(ys, truths, strict=True):
+        _assert_close(y.numpy().astype(np.float64), truth.detach().numpy(), dtype, case.tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every_differentiable
+def test_backward_is_pytorch(case: Case, dtype: str, torch: ModuleType) -> None:
+    xs, ys = _apply(case, dtype)
+    truth_xs, truth_ys = _oracle(torch, case, dtype)
+    random = np.random.default_rng(11)
+    got: dict[int, np.ndarray] = {}
+    for y, truth in zip(ys, truth_ys, strict=True):
+        dy = random.standard_normal(y.shape).astype(dtype)
+        for x, gradient in autograd.backward(y, dy, retain_graph=True):
+            assert gradient.dtype == x.dtype
+            got[id(x)] = got.get(id(x), 0.0) + gradient.numpy().astype(np.float64)
+        truth.backward(torch.tensor(dy.astype(np.float64)), retain_graph=True)
+    for x, truth in zip(xs, truth_xs, strict=True):
+        if truth.grad is not None:
+            _assert_close(got[id(x)], truth.grad.numpy(), dtype, 4 * case.tolerance)
+
+
+@every_differentiable
+def test_gradients_are_slopes(case: Case) -> None:
+    inputs = [
+        tensor.from_numpy(x) if i in case.constants else tensor.Tensor(data=x, dtype="float64")
+        for i, x in enumerate(case.inputs)
+    ]
+    assert autograd.gradcheck(case.apply, inputs)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in _DIFFERENTIABLE if case.one_step], ids=lambda case: case.name
+)
+def test_direct_backward_is_the_walk(case: Case) -> None:
+    """y.creator.backward(dy) gives what the walk gives, as SINGA's scripts use it."""
+    xs, ys = _apply(case, "float32")
+    op = ys[0].creator
+    assert [entry[2] for entry in op.src if entry[3]] == [x for x in xs if x.stores_grad]
+    dy = np.random.default_rng(5).standard_normal(ys[0].shape).astype(np.float32)
+    direct = op.backward(tensor.from_numpy(dy).data)
+    direct = direct if isinstance(direct, (tuple, list)) else (direct,)
+    walked = autograd.gradients(ys[0], dy)
+    for x, gradient in zip(xs, direct, strict=True):
+        if id(x) in walked:
+            got = autograd.ctensor2numpy(gradient)
+            np.testing.assert_array_equal(got, walked[x].numpy())
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in _DIFFERENTIABLE if len(case.inputs) > 1], ids=lambda case: case.name
+)
+def test_only_what_is_needed(case: Case) -> None:
+    """Each input alone: the others, being frozen, get no gradient, and its own is the same."""
+    floats = [i for i in range(len(case.inputs)) if i not in case.constants]
+    xs, ys = _apply(case, "float64")
+    weights = [np.random.default_rng(6).standard_normal(y.shape) for y in ys]
+    every = autograd.gradients(ys[0], weights[0])
+    for own in floats:
+        new = [
+            tensor.Tensor(data=x, dtype="float64", stores_grad=i == own, requires_grad=i == own)
+            if i in floats
+            else tensor.from_numpy(x)
+            for i, x in enumerate(case.inputs)
+        ]
+        y = case.apply(*new)
+        gradients = autograd.gradients(y, weights[0])
+        assert [id(new[own])] == list(gradients)
+        np.testing.assert_allclose(
+            gradients[new[own]].numpy(), every[xs[own]].numpy(), rtol=1e-13, atol=1e-13
+        )

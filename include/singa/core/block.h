@@ -47,6 +47,7 @@ class SINGA_API Block {
   /// plain.
   void Pin();
   void Unpin() noexcept;
+  bool pinned() const { return pins_.load() != 0; }
 
   /// Counts writes; a tape compares it to find tensors that were changed after they were saved.
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
+#include <span>
+#include <tuple>
 
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
@@ -15,17 +16,41 @@ namespace {
 
 DType ComputeDType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
-/// In place: row-major from now on, and dense.
-void CheckWritable(const char* op, const char* name, const Tensor& t) {
-  t.block()->MakePlain();
-  Check(t.is_contiguous(), op, name, " has to be contiguous, got strides ", t.strides(), " for ",
-        t);
+/// Whether `t`, which is updated in place, can lie in `layout`: it is all that its block holds.
+bool CanTake(const LayoutPtr& layout, const Tensor& t) {
+  return SameLayout(t.layout(), layout) ||
+         (t.data_type() == layout->dtype() && !t.block()->pinned() &&
+          (t.layout() ||
+           (t.is_contiguous() && t.block()->size() == static_cast<size_t>(t.bytes()))));
 }
 
-/// Checks the lists and updates, one execution for each (type, device, weight decay) that occurs.
+/// A parameter keeps its layout, and its states follow it once and for all: every formula leaves
+/// zeros where parameter, gradient and states are zero. Where they cannot, all become row-major.
+void ShareLayout(const char* op, const Tensor& p, std::span<const Tensor> states, bool keeps_zero) {
+  LayoutPtr layout = keeps_zero ? p.layout() : nullptr;
+  for (const Tensor& s : states)
+    if (layout && !CanTake(layout, s)) layout = nullptr;
+  p.block()->MakeLayout(layout);
+  for (const Tensor& s : states) s.block()->MakeLayout(layout);
+  const auto check = [&](const char* name, const Tensor& t) {
+    Check(layout || t.is_contiguous(), op, name, " has to be contiguous, got strides ", t.strides(),
+          " for ", t);
+  };
+  check("parameter", p);
+  for (const Tensor& s : states) check("state", s);
+}
+
+/// The gradient as the kernel reads it beside a parameter.
+Tensor GradientFor(const Tensor& p, const Tensor& g) {
+  if (!p.layout()) return g.Contiguous();
+  return g.AsType(p.data_type()).ToLayout(p.layout());
+}
+
+/// Checks the lists and updates, one execution for each (types, device, weight decay) that occurs.
+/// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
-            const std::vector<double>& weight_decay, Scalars scalars) {
+            const std::vector<double>& weight_decay, Scalars scalars, bool keeps_zero = true) {
   const char* op = spec.op();
   const size_t n = params.size();
   Check(grads.size() == n, op, grads.size(), " gradients for ", n, " parameters");
@@ -33,10 +58,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
   for (const auto* state : states)
     Check(state->size() == n, op, state->size(), " states for ", n, " parameters");
 
-  struct Group {
-    std::vector<size_t> members;
-  };
-  std::map<std::pair<std::pair<int, Device*>, double>, Group> groups;
+  std::map<std::tuple<DType, DType, Device*, double>, std::vector<size_t>> groups;
   for (size_t i = 0; i < n; ++i) {
     if (grads[i].empty()) continue;
     const Tensor& p = params[i];
@@ -44,33 +66,31 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
     CheckFloat(op, "gradient", grads[i]);
     CheckShapeIs(op, "gradient", grads[i], p.shape());
     CheckSameDevice(op, "gradient", grads[i], "parameter", p);
-    CheckWritable(op, "parameter", p);
+    std::vector<Tensor> own;
     for (const auto* state : states) {
-      const Tensor& s = (*state)[i];
+      const Tensor& s = own.emplace_back((*state)[i]);
       CheckShapeIs(op, "state", s, p.shape());
       CheckDType(op, "state", s, ComputeDType(p.data_type()));
       CheckSameDevice(op, "state", s, "parameter", p);
-      CheckWritable(op, "state", s);
     }
-    groups[{{p.data_type(), p.device().get()}, weight_decay[i]}].members.push_back(i);
+    ShareLayout(op, p, own, keeps_zero);
+    const DType gradient = p.layout() ? p.data_type() : grads[i].data_type();
+    groups[{p.data_type(), gradient, p.device().get(), weight_decay[i]}].push_back(i);
   }
 
   spec.states = static_cast<int>(states.size());
-  for (const auto& [key, group] : groups) {
-    spec.dtype = static_cast<DType>(key.first.first);
-    scalars.v[1] = key.second;
+  for (const auto& [key, members] : groups) {
+    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[1]) = key;
     std::vector<Tensor> inputs, outputs;
-    inputs.reserve(group.members.size() * (2 + states.size()));
-    for (size_t i : group.members) inputs.push_back(params[i]);
-    for (size_t i : group.members)
-      inputs.push_back(grads[i].Plain().AsType(ComputeDType(spec.dtype)).Contiguous());
+    inputs.reserve(members.size() * (2 + states.size()));
+    for (size_t i : members) inputs.push_back(params[i]);
+    for (size_t i : members) inputs.push_back(GradientFor(params[i], grads[i]));
     for (const auto* state : states)
-      for (size_t i : group.members) inputs.push_back((*state)[i]);
-    for (size_t i : group.members) outputs.push_back(params[i]);
-    outputs.insert(outputs.end(),
-                   inputs.begin() + static_cast<std::ptrdiff_t>(2 * group.members.size()),
+      for (size_t i : members) inputs.push_back((*state)[i]);
+    for (size_t i : members) outputs.push_back(params[i]);
+    outputs.insert(outputs.end(), inputs.begin() + static_cast<std::ptrdiff_t>(2 * members.size()),
                    inputs.end());
-    const DevicePtr device = params[group.members[0]].device();
+    const DevicePtr device = params[members[0]].device();
     Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
   }
 }
@@ -113,7 +133,7 @@ void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>&
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, rho, epsilon};
-  Update(spec, params, grads, {&averages}, weight_decay, scalars);
+  Update(spec, params, grads, {&averages}, weight_decay, scalars, epsilon > 0);
 }
 
 void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
@@ -124,7 +144,7 @@ void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>&
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, 0, epsilon};
-  Update(spec, params, grads, {&sums}, weight_decay, scalars);
+  Update(spec, params, grads, {&sums}, weight_decay, scalars, epsilon > 0);
 }
 
 void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
@@ -147,7 +167,8 @@ void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gr
                epsilon,
                1 - std::pow(beta1, exponent),
                std::sqrt(1 - std::pow(beta2, exponent))};
-  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars);
+  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars,
+         epsilon > 0);
 }
 
 double GlobalNorm(const std::vector<Tensor>& tensors) {
@@ -155,7 +176,8 @@ double GlobalNorm(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors) {
     if (t.empty()) continue;
     CheckFloat("GlobalNorm", "tensor", t);
-    by_type[t.data_type()].push_back(t.Plain().Contiguous());
+    // The order does not matter, and padding adds nothing.
+    by_type[t.data_type()].push_back(t.layout() ? t : t.Contiguous());
   }
   double sum = 0;
   for (const auto& [dtype, inputs] : by_type) {

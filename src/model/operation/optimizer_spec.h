@@ -7,15 +7,17 @@ namespace singa {
 enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
 
 /// One update of n parameters. Inputs: n parameters, n gradients, then n of each state. Outputs:
-/// the parameters and the states, written in place. Gradients and states are of the parameters'
-/// compute type (float32 for 16-bit floats).
+/// the parameters and the states, written in place. States are of the parameters' compute type
+/// (float32 for 16-bit floats). Parameter, gradient and states of one index are all contiguous, or
+/// all in one opaque layout.
 ///
 /// Scalars: v[0] learning rate, v[1] weight decay, then
 ///   SGD: v[2] momentum, v[3] dampening   RMSProp: v[2] rho, v[3] epsilon   AdaGrad: v[3] epsilon
 ///   Adam: v[2] beta1, v[3] beta2, v[4] epsilon, v[5] 1 − beta1^step, v[6] sqrt(1 − beta2^step)
 struct OptimizerSpec {
   OptimizerKind kind = OptimizerKind::kSgd;
-  DType dtype = kFloat32;  ///< of the parameters
+  DType dtype = kFloat32;     ///< of the parameters
+  DType gradient = kFloat32;  ///< of the gradients
   int states = 0;
   bool nesterov = false;
   bool first = false;      ///< SGD: the momentum buffer starts as the gradient
@@ -39,6 +41,7 @@ struct OptimizerSpec {
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("kind", self.kind);
     visitor("dtype", self.dtype);
+    visitor("gradient", self.gradient);
     visitor("states", self.states);
     visitor("nesterov", self.nesterov);
     visitor("first", self.first);

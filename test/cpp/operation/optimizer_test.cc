@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "operation/padded_layout.h"
+#include "singa/core/stats.h"
 #include "singa/core/threads.h"
 #include "support.h"
 
@@ -12,6 +14,8 @@ namespace singa {
 namespace {
 
 using test::FromValues;
+using test::IsPaddedWithZeros;
+using test::PaddedLayout;
 using test::Random;
 using test::RandomTensor;
 using test::Values;
@@ -142,6 +146,87 @@ TEST(Optimizer, ThreadsDoNotChangeABit) {
   SetNumThreads(before);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+// 1 − beta and lr / (1 − beta^step) are made in float64: in float32, 1 − 0.999 is off by 5e-5.
+TEST(Optimizer, ConstantsAreNotRoundedTooEarly) {
+  const Tensor p = Full({1}, 0), g = Full({1}, 1), m = Full({1}, 0), v = Full({1}, 0);
+  AdamUpdate({p}, {g}, {m}, {v}, {0}, 0.1, 0.9, 0.999, 1e-8, 1, false);
+  EXPECT_FLOAT_EQ(static_cast<float>(Values(m)[0]), 0.1f);
+  EXPECT_FLOAT_EQ(static_cast<float>(Values(v)[0]), 0.001f);
+  EXPECT_FLOAT_EQ(static_cast<float>(Values(p)[0]), -0.1f);
+  const Tensor average = Full({1}, 0);
+  RmsPropUpdate({p}, {g}, {average}, {0}, 0.1, 0.999, 1e-8);
+  EXPECT_FLOAT_EQ(static_cast<float>(Values(average)[0]), 0.001f);
+}
+
+TEST(Optimizer, GradientsOfAnotherType) {
+  Random random(5);
+  const Shape shape{3, 1000};
+  for (const DType dtype : {kFloat32, kBFloat16, kFloat64}) {
+    for (const DType gradient : {kBFloat16, kFloat16, kFloat32, kFloat64}) {
+      const Tensor p = RandomTensor(random, shape, dtype), q = p.Clone();
+      const DType wide = dtype == kFloat64 ? kFloat64 : kFloat32;
+      const Tensor m = Full(shape, 0.5, nullptr, wide), n = m.Clone();
+      const Tensor g = test::RandomView(random, shape, gradient);
+      SgdUpdate({p}, {g}, {m}, {0.1}, 0.1, 0.9, 0, true, false);
+      SgdUpdate({q}, {g.AsType(wide)}, {n}, {0.1}, 0.1, 0.9, 0, true, false);
+      EXPECT_EQ(Values(p), Values(q));
+      EXPECT_EQ(Values(m), Values(n));
+    }
+  }
+}
+
+TEST(Optimizer, InfinityStaysWithoutDecay) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor p = FromValues({2}, {inf, 1}), g = FromValues({2}, {1, inf}), m = Full({2}, 0);
+  SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0, false, false);
+  EXPECT_EQ(Values(p), (std::vector<double>{inf, -inf}));
+}
+
+// Parameters stay in their layout, the states follow, and nothing is reordered from then on.
+TEST(Optimizer, WorksInTheParametersLayout) {
+  Random random(6);
+  const Shape shape{4, 3, 5};
+  const auto steps = [&](const auto& update) {
+    const Tensor p = RandomTensor(random, shape), g = RandomTensor(random, shape);
+    const Tensor a = RandomTensor(random, shape, kFloat32, 0, 1);
+    const Tensor b = RandomTensor(random, shape, kFloat32, 0, 1);
+    const Tensor pp = PaddedLayout::Of(p), pg = PaddedLayout::Of(g);
+    const Tensor pa = a.Clone(), pb = b.Clone();
+    for (int step = 0; step < 3; ++step) {
+      update(p, g, a, b);
+      update(pp, step == 1 ? g : pg, pa, pb);
+      EXPECT_TRUE(IsPaddedWithZeros(pp));
+      EXPECT_EQ(Values(pp), Values(p));
+      EXPECT_EQ(Values(pa), Values(a));
+      EXPECT_EQ(Values(pb), Values(b));
+    }
+    EXPECT_TRUE(IsPaddedWithZeros(pa));
+    const uint64_t reorders = GetReorderStats().count;
+    update(pp, pg, pa, pb);
+    EXPECT_EQ(GetReorderStats().count, reorders);
+    EXPECT_NEAR(GlobalNorm({pp, pg}), GlobalNorm({pp.Plain(), pg.Plain()}), 1e-6);
+    ScaleAll({pp}, 0.5);
+    EXPECT_TRUE(IsPaddedWithZeros(pp));
+  };
+  using T = const Tensor&;
+  steps([](T p, T g, T a, T) { SgdUpdate({p}, {g}, {a}, {0.1}, 0.1, 0.9, 0, true, false); });
+  steps([](T p, T g, T a, T) { RmsPropUpdate({p}, {g}, {a}, {0.1}, 0.1, 0.9, 1e-8); });
+  steps([](T p, T g, T a, T) { AdaGradUpdate({p}, {g}, {a}, {0.1}, 0.1, 1e-8); });
+  steps([](T p, T g, T a, T b) {
+    AdamUpdate({p}, {g}, {a}, {b}, {0.1}, 0.1, 0.9, 0.999, 1e-8, 2, true);
+  });
+  // A state that is part of something larger cannot follow: then all are plain.
+  const Tensor p = PaddedLayout::Of(RandomTensor(random, {4})), g = Full({4}, 1);
+  const Tensor m = Full({8}, 0).SliceAxis(0, 0, 4);
+  SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0, false, false);
+  EXPECT_FALSE(p.is_blocked());
+  EXPECT_EQ(Values(m), (std::vector<double>{1, 1, 1, 1}));
+  // Neither can a formula that divides zero by zero in the padding.
+  const Tensor q = PaddedLayout::Of(RandomTensor(random, {4})), v = Full({4}, 0);
+  AdaGradUpdate({q}, {g}, {v}, {0}, 0.1, 0);
+  EXPECT_FALSE(q.is_blocked());
 }
 
 TEST(Optimizer, SkipsParametersWithoutGradientAndCountsWrites) {

@@ -25,9 +25,10 @@ class SINGA_API PoolingHandle {
   PoolMode mode;
 };
 
-/// {y, saved}. `saved` is what backward of the same implementation needs (positions of the maxima,
-/// in that implementation's own form); empty for averages and when `training` is false. NaN wins
-/// every maximum.
+/// {y, saved}. `saved` says where the maxima are: int32 in y's shape, the position h · width + w
+/// within the image, -1 for a window that sees no element of x (of which the maximum is -inf and
+/// the average 0); empty for averages and when `training` is false. The first of equal values is
+/// the maximum; NaN wins every maximum. Raises std::invalid_argument and TypeError.
 SINGA_API std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x,
                                              bool training = true);
 /// dx. `saved` may be empty: it is then found again from x.

@@ -1,10 +1,10 @@
-// Pooling: one loop over the windows forward, and one over the input's positions backward, which
-// adds up the windows that a position lies in. Nothing is scattered, so no two threads meet and
-// every sum has one order.
+// Pooling. The inner loops run over neighbouring windows of a row, for one tap after the other, so
+// that they vectorise. An image is one thread's: sums have one order.
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "backend/reference/dtype_switch.h"
@@ -12,207 +12,202 @@
 #include "backend/reference/register.h"
 #include "model/operation/kernel.h"
 #include "model/operation/pooling_spec.h"
+#include "model/operation/pooling_windows.h"
 
 namespace singa::reference {
 namespace {
 
-int64_t CeilDivide(int64_t a, int64_t b) { return a / b + (a % b > 0); }
-
-/// Which taps of which window lie where, along one axis. Tap k of window o reads position
-/// o · stride − pad + k · dilation.
-struct Axis {
-  Axis(int64_t size, int64_t windows, int64_t kernel, int64_t stride, int64_t pad,
-       int64_t pad_after, int64_t dilation, bool count_pad)
-      : size(size), windows(windows), dilation(dilation) {
-    start.resize(windows);
-    first_tap.resize(windows);
-    last_tap.resize(windows);
-    divisor.resize(windows);
-    for (int64_t o = 0; o < windows; ++o) {
-      const int64_t at = o * stride - pad;
-      const auto taps_before = [&](int64_t end) {
-        return std::clamp<int64_t>(CeilDivide(end - at, dilation), 0, kernel);
-      };
-      start[o] = at;
-      first_tap[o] = taps_before(0);
-      last_tap[o] = taps_before(size);
-      // Windows never start before the padding, but with ceil_mode they may end behind it.
-      divisor[o] = count_pad ? taps_before(size + pad_after) : last_tap[o] - first_tap[o];
-    }
-    first_window.resize(size);
-    last_window.resize(size);
-    const int64_t reach = dilation * (kernel - 1);
-    for (int64_t i = 0; i < size; ++i) {
-      first_window[i] = std::clamp<int64_t>(CeilDivide(i + pad - reach, stride), 0, windows);
-      last_window[i] = std::min((i + pad) / stride + 1, windows);
-    }
+/// Calls body(stride) with the stride as a constant where it is a usual one.
+template <class Body>
+inline __attribute__((always_inline)) void WithStride(int64_t stride, const Body& body) {
+  switch (stride) {
+    case 1:
+      return body(std::integral_constant<int64_t, 1>());
+    case 2:
+      return body(std::integral_constant<int64_t, 2>());
+    default:
+      return body(stride);
   }
-  /// Whether a tap of window o, one of [first_window[i], last_window[i]), reads position i.
-  bool Reads(int64_t o, int64_t i) const { return (i - start[o]) % dilation == 0; }
+}
 
-  int64_t size, windows, dilation;
-  // Per window: position of tap 0, the taps [first, last) that lie inside the input, and how many
-  // elements an average counts.
-  std::vector<int64_t> start, first_tap, last_tap, divisor;
-  // Per position: the windows [first, last) within whose span it lies.
-  std::vector<int64_t> first_window, last_window;
+/// Where a row of windows keeps its best values so far, and how far from the window's tap 0 they
+/// lie.
+template <class C>
+struct BestRow {
+  explicit BestRow(int64_t windows) : value(windows), distance(windows) {}
+  std::vector<C> value;
+  std::vector<int32_t> distance;
 };
 
-struct Image {
-  Image(const Recorder& r, PoolMode mode)
-      : rows(r.height, r.conv_height, r.kernel_h, r.stride_h, r.pad_top, r.pad_bottom, r.dilation_h,
-             mode == PoolMode::kAverageIncludePad),
-        columns(r.width, r.conv_width, r.kernel_w, r.stride_w, r.pad_left, r.pad_right,
-                r.dilation_w, mode == PoolMode::kAverageIncludePad),
-        count(r.batchsize * r.in_channels),
-        input(r.height * r.width),
-        output(r.conv_height * r.conv_width),
-        grain(kParallelGrain / (output * r.kernel_h * r.kernel_w + input) + 1) {}
-  Axis rows, columns;
-  int64_t count;          // images: batch times channels
-  int64_t input, output;  // elements of one
-  int64_t grain;
-};
+/// Offers one tap to `n` windows. Taps come from the last to the first, so that the first of equal
+/// values stays.
+template <class T, class C, class Stride>
+inline __attribute__((always_inline)) void OfferTap(const T* __restrict in, Stride stride,
+                                                    int64_t n, int32_t distance, C* __restrict best,
+                                                    int32_t* __restrict best_distance) {
+  for (int64_t i = 0; i < n; ++i) {
+    const C value = Convert<C>(in[i * stride]);
+    const bool better = (value >= best[i]) | (value != value);
+    best[i] = better ? value : best[i];
+    best_distance[i] = better ? distance : best_distance[i];
+  }
+}
 
 /// y and `position` of one image; either may be null.
 template <class T>
-SINGA_MULTI_ISA void MaxImage(const Image& image, const T* x, T* y, int32_t* position) {
+SINGA_MULTI_ISA void MaxImage(const PoolWindows& windows, const T* x, T* y, int32_t* position,
+                              BestRow<ComputeType<T>>* row) {
   using C = ComputeType<T>;
-  const Axis& rows = image.rows;
-  const Axis& columns = image.columns;
-  for (int64_t oh = 0; oh < rows.windows; ++oh) {
-    for (int64_t ow = 0; ow < columns.windows; ++ow) {
-      C best = -std::numeric_limits<C>::infinity();
-      int64_t at = -1;
-      for (int64_t kh = rows.first_tap[oh]; kh < rows.last_tap[oh]; ++kh) {
-        const int64_t row = (rows.start[oh] + kh * rows.dilation) * columns.size;
-        for (int64_t kw = columns.first_tap[ow]; kw < columns.last_tap[ow]; ++kw) {
-          const int64_t i = row + columns.start[ow] + kw * columns.dilation;
-          const C value = Convert<C>(x[i]);
-          if (value > best || value != value || at < 0) {
-            best = value;
-            at = i;
-          }
-        }
+  const WindowAxis& rows = windows.rows;
+  const WindowAxis& columns = windows.columns;
+  const int64_t count = columns.windows();
+  C* best = row->value.data();
+  int32_t* best_distance = row->distance.data();
+  for (int64_t oh = 0; oh < rows.windows(); ++oh) {
+    std::fill_n(best, count, -std::numeric_limits<C>::infinity());
+    std::fill_n(best_distance, count, -1);
+    for (int64_t kh = rows.taps(oh).last - 1; kh >= rows.taps(oh).first; --kh) {
+      for (int64_t kw = columns.kernel() - 1; kw >= 0; --kw) {
+        const auto [first, last] = columns.inside(kw);
+        const T* in = x + rows.position(oh, kh) * columns.size() + columns.position(first, kw);
+        const int64_t distance = (rows.position(0, kh) - rows.start(0)) * columns.size() +
+                                 columns.position(0, kw) - columns.start(0);
+        WithStride(columns.stride(), [&, first = first, last = last](auto stride) {
+          OfferTap(in, stride, last - first, static_cast<int32_t>(distance), best + first,
+                   best_distance + first);
+        });
       }
-      const int64_t o = oh * columns.windows + ow;
-      if (y) y[o] = Convert<T>(best);
-      if (position) position[o] = static_cast<int32_t>(at);
+    }
+    if (y)
+      for (int64_t i = 0; i < count; ++i) y[oh * count + i] = Convert<T>(best[i]);
+    if (position) {
+      const int64_t top = rows.start(oh) * columns.size();
+      for (int64_t i = 0; i < count; ++i)
+        position[oh * count + i] =
+            best_distance[i] < 0 ? -1
+                                 : static_cast<int32_t>(top + columns.start(i) + best_distance[i]);
     }
   }
 }
 
 template <class T>
-SINGA_MULTI_ISA void AverageImage(const Image& image, const T* x, T* y) {
-  const Axis& rows = image.rows;
-  const Axis& columns = image.columns;
-  for (int64_t oh = 0; oh < rows.windows; ++oh) {
-    for (int64_t ow = 0; ow < columns.windows; ++ow) {
-      double sum = 0;
-      const int64_t taps = columns.last_tap[ow] - columns.first_tap[ow];
-      const int64_t left = columns.start[ow] + columns.first_tap[ow] * columns.dilation;
-      for (int64_t kh = rows.first_tap[oh]; kh < rows.last_tap[oh]; ++kh) {
-        const T* row = x + (rows.start[oh] + kh * rows.dilation) * columns.size + left;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < taps; ++k) sum += Convert<double>(row[k * columns.dilation]);
+SINGA_MULTI_ISA void AverageImage(const PoolWindows& windows, const T* x, T* y, double* sum) {
+  const WindowAxis& rows = windows.rows;
+  const WindowAxis& columns = windows.columns;
+  const int64_t count = columns.windows();
+  for (int64_t oh = 0; oh < rows.windows(); ++oh) {
+    std::fill_n(sum, count, 0.0);
+    for (int64_t kh = rows.taps(oh).first; kh < rows.taps(oh).last; ++kh) {
+      for (int64_t kw = 0; kw < columns.kernel(); ++kw) {
+        const auto [first, last] = columns.inside(kw);
+        const T* in = x + rows.position(oh, kh) * columns.size() + columns.position(first, kw);
+        WithStride(columns.stride(), [&, first = first, last = last](auto stride) {
+          for (int64_t i = 0; i < last - first; ++i)
+            sum[first + i] += Convert<double>(in[i * stride]);
+        });
       }
-      const int64_t divisor = rows.divisor[oh] * columns.divisor[ow];
-      y[oh * columns.windows + ow] =
-          Convert<T>(divisor > 0 ? sum / static_cast<double>(divisor) : 0.0);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t divisor = rows.divisor(oh) * columns.divisor(i);
+      y[oh * count + i] = Convert<T>(divisor > 0 ? sum[i] / static_cast<double>(divisor) : 0.0);
     }
   }
 }
 
-template <class T>
-SINGA_MULTI_ISA void MaxImageBackward(const Image& image, const T* dy, const int32_t* position,
-                                      T* dx) {
-  const Axis& rows = image.rows;
-  const Axis& columns = image.columns;
-  for (int64_t h = 0; h < rows.size; ++h) {
-    for (int64_t w = 0; w < columns.size; ++w) {
-      const int64_t i = h * columns.size + w;
-      double sum = 0;
-      for (int64_t oh = rows.first_window[h]; oh < rows.last_window[h]; ++oh) {
-        for (int64_t ow = columns.first_window[w]; ow < columns.last_window[w]; ++ow) {
-          const int64_t o = oh * columns.windows + ow;
-          if (position[o] == i) sum += Convert<double>(dy[o]);
-        }
+/// Adds the gradients of one image to `sum`, which is zero.
+template <class T, class C>
+SINGA_MULTI_ISA void MaxImageBackward(const PoolWindows& windows, const T* dy,
+                                      const int32_t* position, C* sum) {
+  const auto input = static_cast<uint64_t>(windows.input());
+  for (int64_t o = 0; o < windows.output(); ++o) {
+    const auto at = static_cast<uint64_t>(static_cast<int64_t>(position[o]));
+    if (at < input) sum[at] += Convert<C>(dy[o]);  // a window that saw nothing has -1
+  }
+}
+
+template <class T, class C>
+SINGA_MULTI_ISA void AverageImageBackward(const PoolWindows& windows, const T* dy, C* sum,
+                                          C* share) {
+  const WindowAxis& rows = windows.rows;
+  const WindowAxis& columns = windows.columns;
+  const int64_t count = columns.windows();
+  for (int64_t oh = 0; oh < rows.windows(); ++oh) {
+    for (int64_t i = 0; i < count; ++i)
+      share[i] = Convert<C>(dy[oh * count + i]) /
+                 static_cast<C>(std::max<int64_t>(rows.divisor(oh) * columns.divisor(i), 1));
+    for (int64_t kh = rows.taps(oh).first; kh < rows.taps(oh).last; ++kh) {
+      for (int64_t kw = 0; kw < columns.kernel(); ++kw) {
+        const auto [first, last] = columns.inside(kw);
+        C* out = sum + rows.position(oh, kh) * columns.size() + columns.position(first, kw);
+        WithStride(columns.stride(), [&, first = first, last = last](auto stride) {
+          for (int64_t i = 0; i < last - first; ++i) out[i * stride] += share[first + i];
+        });
       }
-      dx[i] = Convert<T>(sum);
     }
   }
 }
 
-template <class T>
-SINGA_MULTI_ISA void AverageImageBackward(const Image& image, const T* dy, T* dx) {
-  const Axis& rows = image.rows;
-  const Axis& columns = image.columns;
-  for (int64_t h = 0; h < rows.size; ++h) {
-    for (int64_t w = 0; w < columns.size; ++w) {
-      double sum = 0;
-      for (int64_t oh = rows.first_window[h]; oh < rows.last_window[h]; ++oh) {
-        if (!rows.Reads(oh, h)) continue;
-        for (int64_t ow = columns.first_window[w]; ow < columns.last_window[w]; ++ow) {
-          if (!columns.Reads(ow, w)) continue;
-          sum += Convert<double>(dy[oh * columns.windows + ow]) /
-                 static_cast<double>(rows.divisor[oh] * columns.divisor[ow]);
-        }
-      }
-      dx[h * columns.size + w] = Convert<T>(sum);
-    }
-  }
+int64_t Images(const Recorder& geometry) { return geometry.batchsize * geometry.in_channels; }
+
+int64_t Grain(const PoolWindows& windows) {
+  const int64_t work =
+      windows.input() + windows.output() * windows.rows.kernel() * windows.columns.kernel();
+  return kParallelGrain / (work + 1) + 1;
 }
 
 template <class T>
 void Forward(const PoolingForwardSpec& spec, const Execution& execution) {
-  const Image image(spec.geometry, spec.mode);
+  const PoolWindows windows(spec.geometry, spec.mode);
+  const int64_t input = windows.input(), output = windows.output();
   const T* x = execution.in<T>(0);
   T* y = execution.out<T>(0);
-  int32_t* position = execution.outputs.size() > 1 && !execution.outputs[1].empty()
-                          ? execution.out<int32_t>(1)
-                          : nullptr;
-  ParallelFor(image.count, image.grain, [&](int64_t begin, int64_t end) {
+  int32_t* position = spec.save ? execution.out<int32_t>(1) : nullptr;
+  ParallelFor(Images(spec.geometry), Grain(windows), [&](int64_t begin, int64_t end) {
+    BestRow<ComputeType<T>> best(windows.columns.windows());
+    std::vector<double> sum(windows.columns.windows());
     for (int64_t i = begin; i < end; ++i) {
-      const T* in = x + i * image.input;
-      T* out = y + i * image.output;
       if (spec.mode == PoolMode::kMax) {
-        MaxImage(image, in, out, position ? position + i * image.output : nullptr);
+        MaxImage(windows, x + i * input, y + i * output, position ? position + i * output : nullptr,
+                 &best);
       } else {
-        AverageImage(image, in, out);
+        AverageImage(windows, x + i * input, y + i * output, sum.data());
       }
     }
   });
 }
 
-bool HasPositions(const PoolingBackwardSpec& spec) { return spec.saved == SavedForm::kCommon; }
-
 template <class T>
 void Backward(const PoolingBackwardSpec& spec, const Execution& execution) {
-  const Image image(spec.geometry, spec.mode);
+  using C = ComputeType<T>;
+  const PoolWindows windows(spec.geometry, spec.mode);
+  const int64_t input = windows.input(), output = windows.output();
   const T* dy = execution.in<T>(0);
   T* dx = execution.out<T>(0);
-  ParallelFor(image.count, image.grain, [&](int64_t begin, int64_t end) {
+  ParallelFor(Images(spec.geometry), Grain(windows), [&](int64_t begin, int64_t end) {
+    BestRow<C> best(windows.columns.windows());
+    std::vector<C> share(windows.columns.windows());
+    std::vector<C> buffer(std::is_same_v<T, C> ? 0 : input);
     for (int64_t i = begin; i < end; ++i) {
-      const T* gradient = dy + i * image.output;
+      C* sum = buffer.data();
+      if constexpr (std::is_same_v<T, C>) sum = dx + i * input;
+      std::fill_n(sum, input, C(0));
       if (spec.mode != PoolMode::kMax) {
-        AverageImageBackward(image, gradient, dx + i * image.input);
-        continue;
-      }
-      const int32_t* position;
-      if (HasPositions(spec)) {
-        position = execution.in<int32_t>(2) + i * image.output;
+        AverageImageBackward(windows, dy + i * output, sum, share.data());
+      } else if (spec.saved) {
+        MaxImageBackward(windows, dy + i * output, execution.in<int32_t>(2) + i * output, sum);
       } else {
-        int32_t* found = static_cast<int32_t*>(execution.workspace) + i * image.output;
-        MaxImage<T>(image, execution.in<T>(1) + i * image.input, nullptr, found);
-        position = found;
+        int32_t* found = static_cast<int32_t*>(execution.workspace) + i * output;
+        MaxImage<T>(windows, execution.in<T>(1) + i * input, nullptr, found, &best);
+        MaxImageBackward(windows, dy + i * output, found, sum);
       }
-      MaxImageBackward(image, gradient, position, dx + i * image.input);
+      if constexpr (!std::is_same_v<T, C>)
+        for (int64_t j = 0; j < input; ++j) dx[i * input + j] = Convert<T>(sum[j]);
     }
   });
 }
 
 size_t BackwardWorkspace(const PoolingBackwardSpec& spec) {
-  if (spec.mode != PoolMode::kMax || HasPositions(spec)) return 0;
+  if (spec.mode != PoolMode::kMax || spec.saved) return 0;
   return static_cast<size_t>(spec.geometry.output_shape().Count()) * sizeof(int32_t);
 }
 

@@ -40,8 +40,7 @@ Tensor Backward(const Recorder& geometry, PoolMode mode, const Tensor& dy, const
   const PoolingBackwardSpec spec{.geometry = geometry,
                                  .mode = mode,
                                  .dtype = dy.data_type(),
-                                 .saved = FormOf(saved),
-                                 .saved_layout = saved.empty() ? nullptr : saved.layout(),
+                                 .saved = !saved.empty(),
                                  .x_layout = x.empty() ? nullptr : x.layout(),
                                  .dy_layout = dy.layout()};
   const DevicePtr device = dy.device();
@@ -93,11 +92,11 @@ Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, const Tens
   }
   if (!y.empty()) CheckShapeIs(op, "y", y, geometry.output_shape());
   if (handle.mode != PoolMode::kMax) return Backward(geometry, handle.mode, dy, x, {});
-  if (FormOf(saved) == SavedForm::kCommon) {
+  if (!saved.empty()) {
     CheckShapeIs(op, "saved", saved, geometry.output_shape());
     CheckDType(op, "saved", saved, kInt32);
+    CheckSameDevice(op, "saved", saved, "dy", dy);
   }
-  CheckSameDevice(op, "saved", saved, "dy", dy);
   return Backward(geometry, handle.mode, dy, x, saved);
 }
 

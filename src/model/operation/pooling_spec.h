@@ -1,6 +1,5 @@
 #pragma once
 
-#include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/operation/pooling.h"
@@ -8,17 +7,18 @@
 
 namespace singa {
 
-/// Input: x. Outputs: y, and for a maximum in training what backward needs. The common form of that
-/// is int32 in y's shape: the position h · width + w of the maximum (the first one; the last NaN
-/// where there are NaNs), or -1 for a window that no element of x lies in.
+/// Input: x. Outputs: y, and for a maximum in training where it was found: int32 in y's shape, the
+/// position h · width + w (of the first one; of the first NaN where there are NaNs), or -1 for a
+/// window that sees no element of x. The same on every implementation.
 struct PoolingForwardSpec {
   Recorder geometry;
   PoolMode mode = PoolMode::kMax;
   DType dtype = kFloat32;
   bool save = false;
-  LayoutPtr x_layout;
+  LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "PoolingForward"; }
+  int64_t sum_length() const { return geometry.kernel_h * geometry.kernel_w; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("geometry", self.geometry);
@@ -29,24 +29,24 @@ struct PoolingForwardSpec {
   }
 };
 
-/// Inputs: dy, and for a maximum x and what forward saved (or empty). Output: dx.
+/// Inputs: dy, and for a maximum x and what forward saved (or empty: found again from x). Output:
+/// dx, in x's layout where x is given.
 struct PoolingBackwardSpec {
   Recorder geometry;
   PoolMode mode = PoolMode::kMax;
   DType dtype = kFloat32;
-  SavedForm saved = SavedForm::kNone;
-  LayoutPtr saved_layout;
-  LayoutPtr x_layout;   // dx takes it, where x is given
-  LayoutPtr dy_layout;  // or follows this one
+  bool saved = false;
+  LayoutPtr x_layout = nullptr;
+  LayoutPtr dy_layout = nullptr;
 
   const char* op() const { return "PoolingBackward"; }
+  int64_t sum_length() const { return geometry.kernel_h * geometry.kernel_w; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("geometry", self.geometry);
     visitor("mode", self.mode);
     visitor("dtype", self.dtype);
     visitor("saved", self.saved);
-    visitor("saved_layout", self.saved_layout);
     visitor("x_layout", self.x_layout);
     visitor("dy_layout", self.dy_layout);
   }

@@ -3,9 +3,13 @@
 namespace singa::onednn {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterBatchNorm();
 void RegisterConv();
+void RegisterLrn();
 void RegisterMatMul();
+void RegisterPooling();
 void RegisterReorder();
+void RegisterSoftmax();
 
 }  // namespace singa::onednn
 

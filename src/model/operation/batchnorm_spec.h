@@ -22,11 +22,12 @@ struct BatchNormForwardSpec {
   bool has_scale = true;
   bool has_bias = true;
   double epsilon = 1e-5;
-  LayoutPtr x_layout;
+  LayoutPtr x_layout = nullptr;
 
   const char* op() const {
     return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
   }
+  int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);
@@ -49,9 +50,10 @@ struct BatchNormBackwardSpec {
   bool need_x = true;
   bool need_scale = true;
   double epsilon = 1e-5;
-  LayoutPtr x_layout;
+  LayoutPtr x_layout = nullptr;
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
+  int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);

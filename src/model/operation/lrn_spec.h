@@ -26,9 +26,11 @@ struct LrnForwardSpec {
   double beta = 0.75;
   double k = 1;
   bool save = false;
-  LayoutPtr x_layout;
+  LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "LrnForward"; }
+  int64_t sum_length() const { return size; }
+  bool comparable(size_t output) const { return output == 0; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);
@@ -51,10 +53,11 @@ struct LrnBackwardSpec {
   double beta = 0.75;
   double k = 1;
   SavedForm saved = SavedForm::kNone;
-  LayoutPtr saved_layout;
-  LayoutPtr x_layout;
+  LayoutPtr saved_layout = nullptr;
+  LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "LrnBackward"; }
+  int64_t sum_length() const { return size; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);

@@ -15,6 +15,7 @@ struct SoftmaxSpec {
   bool log = false;
 
   const char* op() const { return log ? "LogSoftmax" : "Softmax"; }
+  int64_t sum_length() const { return axis; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("outer", self.outer);
@@ -34,6 +35,7 @@ struct SoftmaxBackwardSpec {
   bool log = false;
 
   const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
+  int64_t sum_length() const { return axis; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("outer", self.outer);

@@ -1,0 +1,273 @@
+#include "backend/onednn/max_pooling.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include "backend/onednn/engine.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "model/operation/pooling_windows.h"
+
+namespace singa::onednn {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+/// Lanes that are worked on at a time.
+constexpr int64_t kLanes = 16;
+
+/// A layout whose innermost axis is the channels, or a block of them.
+struct Lanes {
+  int64_t images, channels, height, width;
+  int64_t lanes;   // channels that lie side by side
+  int64_t blocks;  // how often, for all channels of an image
+  // In elements.
+  int64_t image_step, block_step, row_step, column_step;
+
+  Lanes(const Shape& shape, Tag tag)
+      : images(shape[0]), channels(shape[1]), height(shape[2]), width(shape[3]) {
+    lanes = tag == Tag::nhwc ? channels : tag == Tag::nChw8c ? 8 : 16;
+    blocks = (channels + lanes - 1) / lanes;
+    column_step = lanes;
+    row_step = width * lanes;
+    block_step = height * row_step;
+    image_step = blocks * block_step;
+  }
+  /// Channels that exist in a block.
+  int64_t filled(int64_t block) const { return std::min(lanes, channels - block * lanes); }
+};
+
+memory::desc Tagged(const Shape& shape, DType dtype, Tag tag) {
+  return memory::desc(Dims(shape), DataTypeOf(dtype), tag);
+}
+
+/// Which of the layouts that we know this is.
+std::optional<Tag> TagOf(const LayoutPtr& layout, const Shape& shape, DType dtype) {
+  if (!AsDnnl(layout)) return std::nullopt;
+  for (Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c})
+    if (SameLayout(layout, FromDesc(Tagged(shape, dtype, tag), shape, dtype))) return tag;
+  return std::nullopt;
+}
+
+template <class Spec>
+std::string RefusesLayout(const Spec& spec) {
+  if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
+  if (spec.geometry.batchsize == 0) return "there is nothing to compute";
+  if (!spec.x_layout) return "the plain kernel takes row-major images";
+  if (!TagOf(spec.x_layout, spec.geometry.input_shape(), spec.dtype))
+    return "the channels are not innermost";
+  return "";
+}
+
+/// Calls body(n) with n as a constant where all lanes are there.
+template <class Body>
+inline __attribute__((always_inline)) void WithLanes(int64_t n, const Body& body) {
+  if (n == kLanes) {
+    body(std::integral_constant<int64_t, kLanes>());
+  } else {
+    body(n);
+  }
+}
+
+/// What both directions know.
+struct Geometry {
+  template <class Spec>
+  explicit Geometry(const Spec& spec)
+      : windows(spec.geometry, PoolMode::kMax),
+        tag(*TagOf(spec.x_layout, spec.geometry.input_shape(), spec.dtype)),
+        dtype(spec.dtype),
+        x(spec.geometry.input_shape(), tag),
+        y(spec.geometry.output_shape(), tag),
+        x_layout(spec.x_layout),
+        y_layout(FromDesc(Tagged(spec.geometry.output_shape(), dtype, tag),
+                          spec.geometry.output_shape(), dtype)),
+        position_layout(FromDesc(Tagged(spec.geometry.output_shape(), kInt32, tag),
+                                 spec.geometry.output_shape(), kInt32)) {}
+
+  size_t position_bytes() const {
+    return static_cast<size_t>(y.images * y.image_step) * sizeof(int32_t);
+  }
+
+  PoolWindows windows;
+  Tag tag;
+  DType dtype;
+  Lanes x, y;
+  LayoutPtr x_layout, y_layout, position_layout;
+};
+
+/// One row of windows of one block: `n` lanes from `lane` on. y or position may be null.
+template <class T, class Count>
+inline __attribute__((always_inline)) void MaxRow(const Geometry& g, const T* x, int64_t oh,
+                                                  int64_t lane, Count n, T* y, int32_t* position) {
+  const WindowAxis& rows = g.windows.rows;
+  const WindowAxis& columns = g.windows.columns;
+  for (int64_t ow = 0; ow < columns.windows(); ++ow) {
+    float best[kLanes];
+    int32_t at[kLanes];
+    for (int64_t l = 0; l < n; ++l) {
+      best[l] = -std::numeric_limits<float>::infinity();
+      at[l] = -1;
+    }
+    // From the last tap to the first: the first of equal values, or of NaNs, stays.
+    for (int64_t kh = rows.taps(oh).last - 1; kh >= rows.taps(oh).first; --kh) {
+      for (int64_t kw = columns.taps(ow).last - 1; kw >= columns.taps(ow).first; --kw) {
+        const int64_t h = rows.position(oh, kh), w = columns.position(ow, kw);
+        const T* in = x + h * g.x.row_step + w * g.x.column_step + lane;
+        const auto here = static_cast<int32_t>(h * g.x.width + w);
+        for (int64_t l = 0; l < n; ++l) {
+          const float value = Convert<float>(in[l]);
+          const bool better = (value >= best[l]) | (value != value);
+          best[l] = better ? value : best[l];
+          at[l] = better ? here : at[l];
+        }
+      }
+    }
+    if (y)
+      for (int64_t l = 0; l < n; ++l) y[ow * g.y.column_step + lane + l] = Convert<T>(best[l]);
+    if (position)
+      for (int64_t l = 0; l < n; ++l) position[ow * g.y.column_step + lane + l] = at[l];
+  }
+}
+
+template <class T>
+SINGA_MULTI_ISA void MaxRowOfBlock(const Geometry& g, const T* x, int64_t oh, int64_t filled, T* y,
+                                   int32_t* position) {
+  for (int64_t lane = 0; lane < filled; lane += kLanes)
+    WithLanes(std::min(kLanes, filled - lane),
+              [&](auto n) { MaxRow(g, x, oh, lane, n, y, position); });
+}
+
+/// One row of x of one block: adds up the windows whose maximum is there.
+template <class T, class Count>
+inline __attribute__((always_inline)) void GradientRow(const Geometry& g, const T* dy,
+                                                       const int32_t* position, int64_t h,
+                                                       int64_t lane, Count n, T* dx) {
+  const WindowAxis& rows = g.windows.rows;
+  const WindowAxis& columns = g.windows.columns;
+  for (int64_t w = 0; w < columns.size(); ++w) {
+    const auto here = static_cast<int32_t>(h * g.x.width + w);
+    float sum[kLanes];
+    for (int64_t l = 0; l < n; ++l) sum[l] = 0;
+    for (int64_t oh = rows.over(h).first; oh < rows.over(h).last; ++oh) {
+      for (int64_t ow = columns.over(w).first; ow < columns.over(w).last; ++ow) {
+        const int64_t o = oh * g.y.row_step + ow * g.y.column_step + lane;
+        for (int64_t l = 0; l < n; ++l)
+          sum[l] += position[o + l] == here ? Convert<float>(dy[o + l]) : 0.0f;
+      }
+    }
+    for (int64_t l = 0; l < n; ++l) dx[w * g.x.column_step + lane + l] = Convert<T>(sum[l]);
+  }
+}
+
+template <class T>
+SINGA_MULTI_ISA void GradientRowOfBlock(const Geometry& g, const T* dy, const int32_t* position,
+                                        int64_t h, int64_t filled, T* dx) {
+  for (int64_t lane = 0; lane < filled; lane += kLanes)
+    WithLanes(std::min(kLanes, filled - lane),
+              [&](auto n) { GradientRow(g, dy, position, h, lane, n, dx); });
+}
+
+/// Channels that only fill up a block are zero.
+template <class T>
+void ZeroPadding(const Lanes& layout, int64_t filled, T* row) {
+  if (filled == layout.lanes) return;
+  for (int64_t w = 0; w < layout.width; ++w)
+    std::fill(row + w * layout.column_step + filled, row + (w + 1) * layout.column_step, T());
+}
+
+/// Calls body(image · blocks + block, row) for all rows of `layout`.
+template <class Body>
+void ForRows(const Geometry& g, const Lanes& layout, const Body& body) {
+  const int64_t work = layout.row_step * g.windows.rows.kernel() * g.windows.columns.kernel();
+  ParallelFor(layout.images * layout.blocks * layout.height, kParallelGrain / (work + 1) + 1,
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) body(i / layout.height, i % layout.height);
+              });
+}
+
+template <class T>
+void Forward(const Geometry& g, const T* x, T* y, int32_t* position) {
+  ForRows(g, g.y, [&](int64_t block, int64_t oh) {
+    const int64_t filled = g.y.filled(block % g.y.blocks);
+    const int64_t at = block * g.y.block_step + oh * g.y.row_step;
+    T* y_row = y ? y + at : nullptr;
+    int32_t* position_row = position ? position + at : nullptr;
+    MaxRowOfBlock(g, x + block * g.x.block_step, oh, filled, y_row, position_row);
+    if (y) ZeroPadding(g.y, filled, y_row);
+    if (position) ZeroPadding(g.y, filled, position_row);
+  });
+}
+
+template <class T>
+void Backward(const Geometry& g, const T* dy, const int32_t* position, T* dx) {
+  ForRows(g, g.x, [&](int64_t block, int64_t h) {
+    const int64_t filled = g.x.filled(block % g.x.blocks);
+    T* row = dx + block * g.x.block_step + h * g.x.row_step;
+    GradientRowOfBlock(g, dy + block * g.y.block_step, position + block * g.y.block_step, h, filled,
+                       row);
+    ZeroPadding(g.x, filled, row);
+  });
+}
+
+class ForwardPlan final : public Plan {
+ public:
+  explicit ForwardPlan(const PoolingForwardSpec& spec)
+      : Plan("onednn"), geometry_(spec), save_(spec.save) {}
+  void Run(const Execution& execution) const override {
+    SwitchFloat(geometry_.dtype, "PoolingForward", [&]<class T>() {
+      Forward(geometry_, execution.in<T>(0), execution.out<T>(0),
+              save_ ? execution.out<int32_t>(1) : nullptr);
+    });
+  }
+  std::string Describe() const override { return "onednn layout, own maximum"; }
+  LayoutPtr input_layout(size_t) const override { return geometry_.x_layout; }
+  LayoutPtr output_layout(size_t i) const override {
+    return i == 0 ? geometry_.y_layout : geometry_.position_layout;
+  }
+
+ private:
+  Geometry geometry_;
+  bool save_;
+};
+
+class BackwardPlan final : public Plan {
+ public:
+  explicit BackwardPlan(const PoolingBackwardSpec& spec)
+      : Plan("onednn"), geometry_(spec), saved_(spec.saved) {}
+  void Run(const Execution& execution) const override {
+    SwitchFloat(geometry_.dtype, "PoolingBackward", [&]<class T>() {
+      const int32_t* position;
+      if (saved_) {
+        position = execution.in<int32_t>(2);
+      } else {
+        auto* found = static_cast<int32_t*>(execution.workspace);
+        Forward<T>(geometry_, execution.in<T>(1), nullptr, found);
+        position = found;
+      }
+      Backward(geometry_, execution.in<T>(0), position, execution.out<T>(0));
+    });
+  }
+  std::string Describe() const override { return "onednn layout, own maximum"; }
+  size_t workspace_bytes() const override { return saved_ ? 0 : geometry_.position_bytes(); }
+  LayoutPtr input_layout(size_t i) const override {
+    return i == 0 ? geometry_.y_layout : i == 1 ? geometry_.x_layout : geometry_.position_layout;
+  }
+  LayoutPtr output_layout(size_t) const override { return geometry_.x_layout; }
+
+ private:
+  Geometry geometry_;
+  bool saved_;
+};
+
+}  // namespace
+
+std::string RefusesMax(const PoolingForwardSpec& spec) { return RefusesLayout(spec); }
+std::string RefusesMax(const PoolingBackwardSpec& spec) { return RefusesLayout(spec); }
+PlanPtr MakeMax(const PoolingForwardSpec& spec) { return std::make_shared<ForwardPlan>(spec); }
+PlanPtr MakeMax(const PoolingBackwardSpec& spec) { return std::make_shared<BackwardPlan>(spec); }
+
+}  // namespace singa::onednn

@@ -1,0 +1,336 @@
+// Batch norm, pooling, LRN and softmax on oneDNN's layouts: the results are those on plain tensors,
+// they stay in the layout, no reorder happens, and what fills up blocks stays zero.
+
+#include <cstring>
+
+#include "backend/onednn/engine.h"
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/kernel.h"
+#include "model/operation/lrn_spec.h"
+#include "model/operation/pooling_spec.h"
+#include "model/operation/softmax_spec.h"
+#include "singa/core/stats.h"
+#include "singa/operation/batchnorm.h"
+#include "singa/operation/lrn.h"
+#include "singa/operation/pooling.h"
+#include "singa/operation/softmax.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::ExpectNear;
+using test::PreferenceScope;
+using test::Random;
+using test::RandomTensor;
+using test::Values;
+using Tag = dnnl::memory::format_tag;
+using Vector = std::vector<double>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr Tag kTags[] = {Tag::nhwc, Tag::nChw16c, Tag::nChw8c};
+
+LayoutPtr LayoutOf(const Shape& shape, DType dtype, Tag tag) {
+  const dnnl::memory::desc desc(onednn::Dims(shape), onednn::DataTypeOf(dtype), tag);
+  return onednn::FromDesc(desc, shape, dtype);
+}
+
+Tensor In(const Tensor& t, Tag tag) { return t.ToLayout(LayoutOf(t.shape(), t.data_type(), tag)); }
+
+/// The layout's tag: whether t lies in it, and whether its padding is zero.
+void ExpectIn(const Tensor& t, Tag tag, const char* what) {
+  const LayoutPtr want = LayoutOf(t.shape(), t.data_type(), tag);
+  EXPECT_TRUE(SameLayout(t.layout(), want))
+      << what << " lies in " << LayoutName(t.layout()) << ", expected " << LayoutName(want);
+  if (!t.layout()) return;
+  // Packing writes zeros into the padding; nothing else may differ.
+  const Tensor plain = t.Plain();
+  std::vector<char> packed(t.layout()->bytes());
+  t.layout()->Pack(plain.raw_data(), packed.data());
+  EXPECT_EQ(std::memcmp(packed.data(), t.raw_data(), packed.size()), 0)
+      << what << ": padding is not zero";
+}
+
+Vector Bound(const Vector& values, double relative) {
+  double most = 0;
+  for (double v : values)
+    if (std::isfinite(v)) most = std::max(most, std::abs(v));
+  return Vector(values.size(), relative * most);
+}
+
+/// Same values up to `relative` of the largest one, beyond the rounding to the type itself.
+void ExpectSame(const Tensor& got, const Tensor& want, double relative, const char* what) {
+  Vector values = Values(want), tolerance = Bound(values, relative);
+  for (size_t i = 0; i < values.size(); ++i)
+    tolerance[i] += 0.5 * test::Epsilon(want.data_type()) * std::abs(values[i]);
+  ExpectNear(got, values, tolerance, what);
+}
+
+bool Willing(DType dtype) { return onednn::RefusesFloat(dtype).empty(); }
+
+DType AnyType(Random& random) {
+  return random.Int(0, 3) == 0 && Willing(kBFloat16) ? kBFloat16 : kFloat32;
+}
+
+template <class Spec>
+std::string Refusal(const Spec& spec) {
+  return Registry<Spec>::Get().Find("onednn")->Refuses(spec);
+}
+
+uint64_t Reorders() { return GetReorderStats().count; }
+
+TEST(OnednnLayouts, BatchNorm) {
+  Random random(91);
+  for (int i = 0; i < 100 && !testing::Test::HasFailure(); ++i) {
+    const Tag tag = kTags[random.Int(0, 2)];
+    const DType dtype = tag == Tag::nChw8c ? kFloat32 : AnyType(random);
+    const Shape shape{random.Int(1, 5), random.Int(2, 40), random.Int(2, 9), random.Int(1, 9)};
+    SCOPED_TRACE(shape.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
+    const Tensor x = RandomTensor(random, shape, dtype, -1, 3);
+    const Tensor dy = RandomTensor(random, shape, dtype);
+    const Tensor xb = In(x, tag), dyb = In(dy, tag);
+    const bool affine = random.Int(0, 3) > 0;
+    const Tensor scale = affine ? RandomTensor(random, {shape[1]}, kFloat32, 0.5, 2) : Tensor();
+    const Tensor bias = random.Coin() ? RandomTensor(random, {shape[1]}) : Tensor();
+    const BatchNormHandle handle(0.3, x);
+    const Tensor mean = RandomTensor(random, {shape[1]});
+    const Tensor var = RandomTensor(random, {shape[1]}, kFloat32, 0.5, 2);
+    const Tensor mean_b = mean.Clone(), var_b = var.Clone();
+    const auto run = [&](const Tensor& x, const Tensor& dy, const Tensor& mean, const Tensor& var) {
+      std::vector<Tensor> results;
+      const auto add = [&](const std::vector<Tensor>& more) {
+        results.insert(results.end(), more.begin(), more.end());
+      };
+      results.push_back(BatchNormForwardInference(handle, x, scale, bias, mean, var));
+      add(BatchNormBackwardInference(handle, dy, x, scale, mean, var, true, affine));
+      add(BatchNormForwardTraining(handle, x, scale, bias, mean, var));
+      add(BatchNormBackward(handle, dy, x, scale, results[5], results[6], true, affine));
+      add({mean, var});
+      return results;
+    };
+    PreferenceScope reference(Preference::kReference);
+    const auto want = run(x, dy, mean, var);
+    PreferenceScope fastest(Preference::kFastest);
+    const uint64_t reorders = Reorders();
+    const auto got = run(xb, dyb, mean_b, var_b);
+    EXPECT_EQ(Reorders(), reorders);
+    const char* names[] = {"y frozen", "dx frozen", "dscale frozen", "dbias frozen",
+                           "y",        "mean",      "var",           "dx",
+                           "dscale",   "dbias",     "running mean",  "running var"};
+    for (size_t k = 0; k < want.size(); ++k) {
+      ASSERT_EQ(got[k].empty(), want[k].empty()) << names[k];
+      if (got[k].empty()) continue;
+      ExpectSame(got[k], want[k], 64 * 0x1p-23, names[k]);
+      if (got[k].rank() == 4) ExpectIn(got[k], tag, names[k]);
+    }
+  }
+}
+
+// 1000 ± 0.01: where an implementation that sums squares has no variance left.
+TEST(OnednnLayouts, BatchNormOfDataFarFromZero) {
+  Random random(92);
+  const Tensor x = RandomTensor(random, {16, 16, 16, 16}, kFloat32, 999.99, 1000.01);
+  const BatchNormHandle handle(0.1, x, 1e-12);
+  PreferenceScope reference(Preference::kReference);
+  const auto want = BatchNormForwardTraining(handle, x, {}, {}, {}, {});
+  PreferenceScope fastest(Preference::kFastest);
+  const double mean_error = 1000 * 0x1p-23;  // what float32 can say of the mean
+  for (Tag tag : kTags) {
+    const auto got = BatchNormForwardTraining(handle, In(x, tag), {}, {}, {}, {});
+    const Vector var = Values(want[2]);
+    Vector tolerance(var.size());
+    for (size_t c = 0; c < var.size(); ++c)
+      tolerance[c] = 9 * mean_error * mean_error + 1e-5 * var[c];
+    ExpectNear(got[2], var, tolerance, "var");
+    ExpectNear(got[0], Values(want[0]),
+               Vector(static_cast<size_t>(x.size()), 3 * mean_error / std::sqrt(var[0])), "y");
+  }
+}
+
+struct Pool {
+  std::vector<int64_t> kernel, stride, padding, dilation;
+  int mode;
+  bool ceil_mode;
+};
+
+Pool RandomPool(Random& random, const Shape& shape) {
+  for (;;) {
+    Pool p;
+    p.kernel = {random.Int(1, 4), random.Int(1, 4)};
+    p.stride = {random.Int(1, 3), random.Int(1, 3)};
+    p.dilation = random.Int(0, 4) ? std::vector<int64_t>{1, 1}
+                                  : std::vector<int64_t>{random.Int(1, 2), random.Int(1, 2)};
+    const int64_t h = p.dilation[0] * (p.kernel[0] - 1), w = p.dilation[1] * (p.kernel[1] - 1);
+    p.padding = {random.Int(0, h), random.Int(0, w), random.Int(0, h), random.Int(0, w)};
+    p.mode = static_cast<int>(random.Int(0, 2));
+    p.ceil_mode = random.Coin();
+    if (shape[2] + p.padding[0] + p.padding[2] > h && shape[3] + p.padding[1] + p.padding[3] > w)
+      return p;
+  }
+}
+
+TEST(OnednnLayouts, Pooling) {
+  Random random(93);
+  int averages = 0;
+  for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
+    const Tag tag = kTags[random.Int(0, 2)];
+    const DType dtype = AnyType(random);
+    const Shape shape{random.Int(1, 4), random.Int(2, 50), random.Int(2, 12), random.Int(1, 12)};
+    const Pool p = RandomPool(random, shape);
+    SCOPED_TRACE(shape.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)) +
+                 " mode " + std::to_string(p.mode));
+    const Tensor x = RandomTensor(random, shape, dtype);
+    const PoolingHandle handle(x, p.kernel, p.stride, p.padding, p.mode == 0, p.ceil_mode,
+                               p.mode == 2, p.dilation);
+    const Tensor dy = RandomTensor(random, handle.recorder.output_shape(), dtype);
+    const Tensor xb = In(x, tag), dyb = In(dy, tag);
+    const auto run = [&](const Tensor& x, const Tensor& dy) {
+      const auto out = PoolingForward(handle, x);
+      return std::vector<Tensor>{out[0], out[1], PoolingBackward(handle, dy, x, out[0], out[1]),
+                                 PoolingBackward(handle, dy, x, {}, {})};
+    };
+    PreferenceScope reference(Preference::kReference);
+    const auto want = run(x, dy);
+    PreferenceScope fastest(Preference::kFastest);
+    const uint64_t reorders = Reorders();
+    const auto got = run(xb, dyb);
+    const bool willing =
+        Refusal(PoolingForwardSpec{handle.recorder, handle.mode, dtype, false, xb.layout()})
+            .empty() &&
+        Refusal(PoolingBackwardSpec{handle.recorder, handle.mode, dtype, true, xb.layout(),
+                                    dyb.layout()})
+            .empty();
+    const double exact = p.mode == 0 ? 0 : 32 * 0x1p-23;
+    const char* names[] = {"y", "saved", "dx", "dx, nothing saved"};
+    EXPECT_TRUE(!willing || Reorders() == reorders);
+    for (size_t k = 0; k < want.size(); ++k) {
+      ASSERT_EQ(got[k].empty(), want[k].empty()) << names[k];
+      if (got[k].empty()) continue;
+      ExpectSame(got[k], want[k], k < 2 ? exact : 32 * 0x1p-23, names[k]);
+      if (willing) ExpectIn(got[k], tag, names[k]);
+    }
+    EXPECT_TRUE(willing || p.mode != 0) << "a maximum was refused";
+    averages += willing && p.mode != 0;
+  }
+  EXPECT_GT(averages, 30);
+}
+
+TEST(OnednnLayouts, MaximumOfNanAndInfinity) {
+  for (Tag tag : kTags) {
+    Vector values(2 * 20 * 16, -kInf);
+    for (size_t i = 5; i < values.size(); i += 16) values[i] = std::nan("");
+    const Tensor x = In(test::FromValues({2, 20, 4, 4}, values), tag);
+    const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});
+    const auto out = PoolingForward(handle, x);
+    EXPECT_TRUE(out[0].is_blocked());
+    const Vector y = Values(out[0]), saved = Values(out[1]);
+    for (size_t o = 0; o < y.size(); ++o) {
+      // Position 5 is in the first of four windows; the others find their first element.
+      EXPECT_TRUE(o % 4 == 0 ? std::isnan(y[o]) : y[o] == -kInf) << y[o] << " at " << o;
+      EXPECT_EQ(saved[o], Vector({5, 2, 8, 10})[o % 4]) << o;
+    }
+  }
+}
+
+// What forward saved is read even when a tensor has become plain in between.
+TEST(OnednnLayouts, SavedOutlivesALayout) {
+  Random random(94);
+  const Tensor x = RandomTensor(random, {2, 32, 8, 8}), dy = RandomTensor(random, {2, 32, 4, 4});
+  const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});
+  const auto plain = PoolingForward(handle, x);
+  const Vector want = Values(PoolingBackward(handle, dy, x, plain[0], plain[1]));
+  const Tensor xb = In(x, Tag::nChw16c);
+  const auto out = PoolingForward(handle, xb);
+  ASSERT_TRUE(out[1].is_blocked());
+  EXPECT_EQ(Values(PoolingBackward(handle, dy, xb, out[0], out[1].Plain())), want);
+  EXPECT_EQ(Values(PoolingBackward(handle, dy, xb.Plain(), out[0], out[1])), want);
+
+  const Tensor g = RandomTensor(random, {2, 32, 8, 8});
+  const auto lrn = LrnForward(x, 5, 1);
+  const Tensor want_lrn = LrnBackward(g, x, lrn[0], lrn[1], 5, 1, 0.75, 1);
+  const auto lrn_b = LrnForward(xb, 5, 1);
+  for (const Tensor& at : {xb, xb.Plain()})
+    for (const Tensor& saved : {lrn_b[1], lrn_b[1].Plain()})
+      ExpectSame(LrnBackward(g, at, lrn_b[0], saved, 5, 1, 0.75, 1), want_lrn, 64 * 0x1p-23, "dx");
+}
+
+TEST(OnednnLayouts, GlobalAveragePool) {
+  Random random(95);
+  for (Tag tag : kTags) {
+    for (int64_t channels : {17, 64}) {
+      const Tensor x = RandomTensor(random, {3, channels, 7, 7});
+      const Tensor dy = RandomTensor(random, {3, channels, 1, 1});
+      const uint64_t reorders = Reorders();
+      const Tensor xb = In(x, tag);
+      const Tensor y = GlobalAveragePoolForward(xb);
+      EXPECT_EQ(Reorders(), reorders + 1) << "only the first one";
+      ExpectSame(y, GlobalAveragePoolForward(x), 32 * 0x1p-23, "y");
+      const PoolingHandle handle(x, {7, 7}, {1, 1}, {0, 0}, false);
+      const Tensor dx = PoolingBackward(handle, dy, xb, {}, {});
+      ExpectIn(dx, tag, "dx");
+      ExpectSame(dx, GlobalAveragePoolBackward(dy, x.shape()), 8 * 0x1p-23, "dx");
+    }
+  }
+}
+
+TEST(OnednnLayouts, Lrn) {
+  Random random(96);
+  int taken = 0;
+  for (int i = 0; i < 100 && !testing::Test::HasFailure(); ++i) {
+    const Tag tag = kTags[random.Int(0, 2)];
+    const DType dtype = AnyType(random);
+    const int64_t channels = random.Coin() ? 16 * random.Int(1, 4) : random.Int(2, 70);
+    const Shape shape{random.Int(1, 3), channels, random.Int(2, 9), random.Int(1, 9)};
+    const int64_t size = random.Coin() ? 5 : random.Int(1, 9);
+    const double alpha = random.Coin() ? 1e-4 : 1, beta = random.Int(0, 3) ? 0.75 : 0.5;
+    const double k = random.Coin() ? 1 : 2;
+    SCOPED_TRACE(shape.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)) +
+                 " size " + std::to_string(size));
+    const Tensor x = RandomTensor(random, shape, dtype, -2, 2);
+    const Tensor dy = RandomTensor(random, shape, dtype);
+    const Tensor xb = In(x, tag), dyb = In(dy, tag);
+    PreferenceScope reference(Preference::kReference);
+    const auto want = LrnForward(x, size, alpha, beta, k);
+    const Tensor dx = LrnBackward(dy, x, want[0], want[1], size, alpha, beta, k);
+    PreferenceScope fastest(Preference::kFastest);
+    const uint64_t reorders = Reorders();
+    const auto got = LrnForward(xb, size, alpha, beta, k);
+    const Tensor dxb = LrnBackward(dyb, xb, got[0], got[1], size, alpha, beta, k);
+    const bool willing =
+        Refusal(LrnForwardSpec{shape, dtype, size, alpha, beta, k, true, xb.layout()}).empty();
+    if (willing) {
+      EXPECT_EQ(Reorders(), reorders);
+      ExpectIn(got[0], tag, "y");
+      ExpectIn(dxb, tag, "dx");
+      ++taken;
+    }
+    ExpectSame(got[0], want[0], 64 * 0x1p-23, "y");
+    ExpectSame(dxb, dx, 64 * 0x1p-23, "dx");
+    ExpectSame(LrnForward(xb, size, alpha, beta, k, false)[0], want[0], 64 * 0x1p-23, "inference");
+  }
+  EXPECT_GT(taken, 12);
+}
+
+TEST(OnednnLayouts, SoftmaxOfABlockedTensor) {
+  Random random(97);
+  const Tensor x = RandomTensor(random, {2, 20, 3, 4});
+  for (int axis = 0; axis < 4; ++axis)
+    EXPECT_EQ(Values(Softmax(In(x, Tag::nChw16c), axis)), Values(Softmax(x, axis)));
+}
+
+TEST(OnednnLayouts, KernelsRefuseWithAReason) {
+  const Shape shape{2, 16, 4, 4};
+  EXPECT_NE(Refusal(BatchNormForwardSpec{.shape = shape}).find("row-major"), std::string::npos);
+  EXPECT_NE(Refusal(BatchNormForwardSpec{.shape = shape, .dtype = kFloat64}).find("float64"),
+            std::string::npos);
+  EXPECT_NE(Refusal(LrnForwardSpec{.shape = shape, .size = 4}).find("even"), std::string::npos);
+  EXPECT_NE(Refusal(LrnBackwardSpec{.shape = shape}).find("another implementation"),
+            std::string::npos);
+  EXPECT_NE(Refusal(SoftmaxSpec{.outer = 2, .axis = 3, .inner = 4}).find("innermost"),
+            std::string::npos);
+  EXPECT_EQ(Refusal(SoftmaxSpec{.outer = 2, .axis = 300}), "");
+  EXPECT_EQ(Refusal(BatchNormForwardSpec{.shape = {8, 64}}), "");
+}
+
+}  // namespace
+}  // namespace singa

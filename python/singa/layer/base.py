@@ -41,7 +41,7 @@ class LayerMeta(type):
             first = next(iter(args or kwargs.values()), None)
             while isinstance(first, list | tuple) and first:
                 first = first[0]
-            if args and not isinstance(first, Tensor):
+            if args and not isinstance(first, Tensor | list | tuple):
                 raise TypeError(
                     f"[{type(self).__name__}] initialize expects tensors, got "
                     f"{type(first).__name__}"

@@ -27,7 +27,8 @@ class _Rule(Optimizer):
     kept: tuple[str, ...] = ()
 
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
-        self.apply_all([(param_name or "", param_value, param_grad)])
+        # Not self.apply_all: in a subclass with its own apply, that one calls apply.
+        _Rule.apply_all(self, [(param_name or "", param_value, param_grad)])
 
     def apply_all(self, updates: Sequence[Update]) -> None:
         lr, decay = self.now("lr"), self.now("weight_decay")

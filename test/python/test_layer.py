@@ -1,0 +1,700 @@
+"""Layers: names, deferred parameters, states, copies; values against PyTorch's modules."""
+
+import copy
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, opt, tensor
+
+RANDOM = np.random.default_rng(7)
+
+
+def array(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def image(*shape):
+    return tensor.from_numpy(array(*shape))
+
+
+class Block(layer.Layer):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = layer.Conv2d(channels, 3, padding=1, bias=False)
+        self.bn = layer.BatchNorm2d()
+
+    def forward(self, x):
+        return autograd.relu(self.bn(self.conv(x)))
+
+
+class Net(layer.Layer):
+    def __init__(self):
+        super().__init__()
+        self.block1 = Block(4)
+        self.tail = layer.Sequential(Block(3), layer.Flatten(), layer.Linear(5))
+
+    def forward(self, x):
+        return self.tail(self.block1(x))
+
+
+@pytest.fixture
+def training():
+    autograd.training = True
+    yield
+    autograd.training = False
+
+
+# --- names, states
+
+
+def test_names_follow_the_attributes():
+    net = Net()
+    assert net.get_params() == {}
+    net(image(2, 3, 6, 6))
+    params = [
+        *("block1.conv.W", "block1.bn.scale", "block1.bn.bias"),
+        *("tail.0.conv.W", "tail.0.bn.scale", "tail.0.bn.bias", "tail.2.W", "tail.2.b"),
+    ]
+    assert list(net.get_params()) == params
+    assert set(net.get_states()) == {
+        *params,
+        *("block1.bn.running_mean", "block1.bn.running_var"),
+        *("tail.0.bn.running_mean", "tail.0.bn.running_var"),
+    }
+    assert net.block1.conv.W.name == "block1.conv.W"
+    assert [each.name for each in net.sublayers()][:3] == ["block1", "block1.conv", "block1.bn"]
+
+
+def test_layer_by_itself_has_short_names():
+    linear = layer.Linear(3)
+    linear(image(2, 4))
+    assert set(linear.get_params()) == {"W", "b"}
+
+
+def test_named_late():
+    linear = layer.Linear(3)
+    linear(image(2, 4))  # parameters first, then the place in the tree
+    net = Net()
+    net.tail = linear
+    assert linear.W.name == "tail.W"
+    assert set(net.get_params()) == {"tail.W", "tail.b"}
+
+
+def test_register_layers():
+    class Listed(layer.Layer):
+        def __init__(self, *args):
+            super().__init__()
+            self.register_layers(*args)
+
+    listed = Listed(layer.Linear(3), layer.ReLU(), layer.Linear(2))
+    assert [each.name for each in listed.sublayers()] == ["Linear_0", "ReLU_1", "Linear_2"]
+    listed.register_layers(layer.Linear(4))
+    assert listed.Linear_3.name == "Linear_3"
+    named = Listed(OrderedDict(first=layer.Linear(3), second=layer.Linear(2)))
+    assert [each.name for each in named.sublayers()] == ["first", "second"]
+
+
+def test_replaced_and_deleted_attributes_leave_no_layer_behind():
+    net = Net()
+    net.block1 = None
+    assert next(net.sublayers()).name == "tail"
+    del net.tail
+    assert list(net.sublayers()) == []
+    with pytest.raises(AttributeError):
+        _ = net.tail
+
+
+def test_forgotten_super_init():
+    class Wrong(layer.Layer):
+        def __init__(self):
+            self.conv = layer.Conv2d(3, 3)
+
+    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(\)"):
+        Wrong()
+
+
+def test_set_states_copies_by_name():
+    singa.seed(1)
+    one, other, x = Net(), Net(), image(2, 3, 6, 6)
+    one(x), other(x)
+    one.block1.bn.running_mean.set_value(0.25)
+    assert not np.array_equal(one(x).numpy(), other(x).numpy())
+    other.set_states(one.get_states())
+    np.testing.assert_array_equal(one(x).numpy(), other(x).numpy())
+    other.set_params({"tail.2.b": np.full(5, 3, np.float32), "unknown": np.zeros(1)})
+    np.testing.assert_array_equal(other.tail[2].b.numpy(), np.full(5, 3))
+    with pytest.raises(ValueError, match=r"tail\.2\.b: shape \(4,\) does not fit \(5,\)"):
+        other.set_params({"tail.2.b": np.zeros(4, np.float32)})
+
+
+def test_layer_of_a_script_with_its_own_parameters():
+    class Scale(layer.Layer):
+        def initialize(self, x):
+            self.factor = tensor.Tensor((x.shape[1],), requires_grad=True, stores_grad=True)
+            self.factor.set_value(2.0)
+
+        def forward(self, x):
+            return autograd.mul(x, self.factor)
+
+    class Holder(layer.Layer):
+        def __init__(self):
+            super().__init__()
+            self.scale = Scale()
+
+        def forward(self, x):
+            return self.scale(x)
+
+    holder, x = Holder(), image(3, 4)
+    np.testing.assert_array_equal(holder(x).numpy(), 2 * x.numpy())
+    assert set(holder.get_params()) == {"scale.factor"}
+
+
+def test_initialize_runs_once_and_off_the_tape(training):
+    calls = []
+
+    class Counting(layer.Layer):
+        def initialize(self, x):
+            calls.append(autograd.is_recording())
+
+        def forward(self, x):
+            return autograd.relu(x)
+
+    counting, x = Counting(), image(2, 2)
+    counting(x), counting(x)
+    assert calls == [False]
+
+
+def test_errors_name_the_layer():
+    net = Net()
+    net(image(2, 3, 6, 6))
+    with pytest.raises(ValueError, match=r"\(2, 4, 6, 6\)") as caught:
+        net(image(2, 4, 6, 6))
+    assert "in layer block1.conv (Conv2d)" in caught.value.__notes__
+    assert len(caught.value.__notes__) == 1
+
+
+# --- types, devices, copies
+
+
+def test_parameters_follow_the_type_of_the_input():
+    linear, x = layer.Linear(3), image(2, 4)
+    y = linear(x).numpy()
+    wide = linear(x.as_type(tensor.float64))
+    assert wide.dtype == linear.W.dtype == linear.b.dtype == tensor.float64
+    np.testing.assert_allclose(wide.numpy(), y, rtol=1e-5, atol=1e-6)
+
+
+def test_integers_do_not_change_the_parameters():
+    linear = layer.Linear(3)
+    linear(image(2, 4))
+    with pytest.raises(TypeError, match=r"int32"):
+        linear(tensor.from_numpy(np.ones((2, 4), np.int32)))
+    assert linear.W.dtype == tensor.float32
+
+
+def test_parameters_follow_to_another_device():
+    device = singa.device.create_cpu_device(separate=True)
+    linear, x = layer.Linear(3), image(2, 4)
+    y = linear(x).numpy()
+    moved = linear(x.clone().to_device(device))
+    assert linear.W.device.id() == moved.device.id() == device.id()
+    np.testing.assert_array_equal(moved.numpy(), y)
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_copies(how):
+    net, x = Net(), image(2, 3, 6, 6)
+    y = net(x).numpy()
+    twin = copy.deepcopy(net) if how == "deepcopy" else pickle.loads(pickle.dumps(net))
+    np.testing.assert_array_equal(twin(x).numpy(), y)
+    assert list(twin.get_states()) == list(net.get_states())
+    twin.block1.conv.W.set_value(0.0)
+    np.testing.assert_array_equal(net(x).numpy(), y)
+    assert twin.block1.conv._parent is twin.block1
+
+
+def test_copy_of_a_part_is_not_a_copy_of_all():
+    net = Net()
+    net(image(2, 3, 6, 6))
+    part = copy.deepcopy(net.block1.conv)
+    assert part._parent is None
+    assert len(pickle.dumps(part)) < len(pickle.dumps(net)) / 2
+
+
+def test_freeze(training):
+    net, x = Net(), image(2, 3, 6, 6)
+    net(x)
+    net.block1.freeze()
+    grads = autograd.gradients(autograd.reduce_mean(net(x), keepdims=0))
+    assert {t.name for t in grads.tensors()} == {
+        n for n in net.get_params() if n.startswith("tail")
+    }
+    net.block1.freeze(False)
+    grads = autograd.gradients(autograd.reduce_mean(net(x), keepdims=0))
+    assert {t.name for t in grads.tensors()} == set(net.get_params())
+
+
+# --- values against PyTorch
+
+
+def like_torch(torch, ours, theirs, pairs, *inputs, tolerance=1e-5):
+    """Same outputs, and same gradients of inputs and parameters. `pairs`: ours → theirs."""
+    autograd.training = True
+    try:
+        xs = [tensor.Tensor(data=x, stores_grad=True) for x in inputs]
+        ours(*xs)
+        for own, other in pairs(ours, theirs):
+            own.copy_from_numpy(other.detach().numpy().reshape(own.shape))
+        y = ours(*xs)
+        torch_xs = [torch.from_numpy(x).requires_grad_() for x in inputs]
+        torch_y = theirs(*torch_xs)
+        np.testing.assert_allclose(
+            y.numpy(), torch_y.detach().numpy(), rtol=tolerance, atol=tolerance
+        )
+        dy = array(*y.shape)
+        torch_y.backward(torch.from_numpy(dy))
+        grads = autograd.gradients(y, tensor.from_numpy(dy))
+        for x, torch_x in zip(xs, torch_xs, strict=True):
+            np.testing.assert_allclose(
+                grads[x].numpy(), torch_x.grad.numpy(), rtol=tolerance, atol=tolerance
+            )
+        for own, other in pairs(ours, theirs):
+            if other.grad is not None:
+                np.testing.assert_allclose(
+                    grads[own].numpy(),
+                    other.grad.numpy().reshape(own.shape),
+                    rtol=10 * tolerance,
+                    atol=10 * tolerance,
+                )
+    finally:
+        autograd.training = False
+
+
+def weight_and_bias(ours, theirs):
+    pairs = [(ours.W, theirs.weight)]
+    return [*pairs, (ours.b, theirs.bias)] if ours.b is not None else pairs
+
+
+CONVS = [
+    (dict(kernel_size=3), dict(kernel_size=3)),
+    (dict(kernel_size=(3, 2), stride=2, padding=1), dict(kernel_size=(3, 2), stride=2, padding=1)),
+    (
+        dict(kernel_size=3, bias=False, stride=(2, 1)),
+        dict(kernel_size=3, bias=False, stride=(2, 1)),
+    ),
+    (dict(kernel_size=3, group=2, padding=(0, 2)), dict(kernel_size=3, groups=2, padding=(0, 2))),
+    (dict(kernel_size=3, dilation=2), dict(kernel_size=3, dilation=2)),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), CONVS)
+def test_conv2d(torch, ours, theirs):
+    like_torch(
+        torch,
+        layer.Conv2d(6, **ours),
+        torch.nn.Conv2d(4, 6, **theirs),
+        weight_and_bias,
+        array(2, 4, 8, 7),
+    )
+
+
+def test_conv2d_in_singas_older_form():
+    conv = layer.Conv2d(3, 8, 5, 2, 1)
+    y = conv(image(2, 3, 9, 9))
+    assert conv.W.shape == (8, 3, 5, 5)
+    assert y.shape == (2, 8, 4, 4)
+    with pytest.raises(ValueError, match=r"in_channels is 3, got input \(2, 4, 9, 9\)"):
+        layer.Conv2d(3, 8, 5)(image(2, 4, 9, 9))
+
+
+def test_conv2d_activation():
+    x = image(2, 3, 5, 5)
+    singa.seed(3)
+    plain = layer.Conv2d(4, 3)
+    y = plain(x).numpy()
+    singa.seed(3)
+    np.testing.assert_array_equal(layer.Conv2d(4, 3, activation="RELU")(x).numpy(), y.clip(0))
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [(6, 7), (9, 5)])
+def test_same_padding_follows_the_input(torch, mode, size):
+    conv = layer.Conv2d(2, (4, 3), stride=(2, 1), pad_mode=mode)
+    for height, width in (size, (8, 8), size):
+        x = array(1, 3, height, width)
+        y = conv(tensor.from_numpy(x))
+        assert y.shape == (1, 2, -(-height // 2), width)
+        rows = max((-(-height // 2) - 1) * 2 + 4 - height, 0)
+        top = rows // 2 if mode == "SAME_UPPER" else rows - rows // 2
+        padded = np.pad(x, ((0, 0), (0, 0), (top, rows - top), (1, 1)))
+        expected = torch.nn.functional.conv2d(
+            torch.from_numpy(padded),
+            torch.from_numpy(conv.W.numpy()),
+            torch.from_numpy(conv.b.numpy()),
+            stride=(2, 1),
+        )
+        np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_four_paddings_in_singas_order(torch):
+    conv = layer.Conv2d(2, 3, padding=(1, 0, 2, 1))  # top, bottom, left, right
+    x = array(1, 3, 6, 6)
+    y = conv(tensor.from_numpy(x))
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 0), (2, 1)))
+    expected = torch.nn.functional.conv2d(
+        torch.from_numpy(padded), *(torch.from_numpy(t.numpy()) for t in (conv.W, conv.b))
+    )
+    np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_separable_conv2d(torch):
+    ours = layer.SeparableConv2d(6, 3, padding=1)
+    theirs = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False),
+        torch.nn.Conv2d(4, 6, 1, bias=False),
+    )
+    like_torch(
+        torch,
+        ours,
+        theirs,
+        lambda o, t: [(o.depthwise_conv.W, t[0].weight), (o.point_conv.W, t[1].weight)],
+        array(2, 4, 5, 5),
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear(torch, bias):
+    theirs = torch.nn.Linear(5, 3, bias=bias)
+    ours = layer.Linear(3, bias=bias)
+
+    def transposed(o, t):
+        # PyTorch keeps (out, in).
+        class View:
+            def __init__(self, p):
+                self.p = p
+
+            def detach(self):
+                return self.p.detach().T.contiguous()
+
+            @property
+            def grad(self):
+                return self.p.grad.T.contiguous() if self.p.grad is not None else None
+
+        pairs = [(o.W, View(t.weight))]
+        return [*pairs, (o.b, t.bias)] if bias else pairs
+
+    like_torch(torch, ours, theirs, transposed, array(4, 5))
+
+
+def test_linear_in_singas_older_form():
+    linear = layer.Linear(4, 3, False)
+    assert linear(image(2, 4)).shape == (2, 3)
+    assert linear.b is None
+    with pytest.raises(ValueError, match=r"in_features is 4, got input \(2, 5\)"):
+        layer.Linear(4, 3)(image(2, 5))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gemm(torch, bias):
+    like_torch(
+        torch,
+        layer.Gemm(3, bias=bias),
+        torch.nn.Linear(5, 3, bias=bias),
+        weight_and_bias,
+        array(4, 5),
+    )
+
+
+def test_batchnorm_trains_and_infers_like_torch(torch):
+    ours, theirs = layer.BatchNorm2d(momentum=0.1), torch.nn.BatchNorm2d(4)
+    with torch.no_grad():
+        theirs.weight.uniform_(0.5, 1.5)
+        theirs.bias.uniform_(-0.5, 0.5)
+    pairs = lambda o, t: [(o.scale, t.weight), (o.bias, t.bias)]  # noqa: E731
+    theirs.eval()
+    ours(image(2, 4, 3, 3))
+    theirs.train()
+    for _ in range(3):
+        x = array(5, 4, 6, 6)
+        autograd.training = True
+        ours.set_params({"scale": theirs.weight.detach().numpy()})
+        ours.set_params({"bias": theirs.bias.detach().numpy()})
+        y = ours(tensor.from_numpy(x))
+        autograd.training = False
+        np.testing.assert_allclose(
+            y.numpy(), theirs(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-5
+        )
+    np.testing.assert_allclose(ours.running_mean.numpy(), theirs.running_mean.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(ours.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
+    theirs.eval()
+    x = array(2, 4, 3, 3)
+    np.testing.assert_allclose(
+        ours(tensor.from_numpy(x)).numpy(),
+        theirs(torch.from_numpy(x)).detach().numpy(),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+    theirs.train()
+    like_torch(torch, ours, theirs, pairs, array(6, 4, 5, 5), tolerance=2e-5)
+
+
+def test_batchnorm_fixed_scale(training):
+    bn, x = layer.BatchNorm2d(fix_scale=True), tensor.Tensor(data=array(4, 3, 2, 2))
+    grads = autograd.gradients(autograd.reduce_sum(bn(x), keepdims=0))
+    assert [t.name for t in grads.tensors()] == ["bias"]
+    np.testing.assert_array_equal(bn.scale.numpy(), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda: layer.MaxPool2d(3, 2, 1), lambda n: n.MaxPool2d(3, 2, 1)),
+        (lambda: layer.MaxPool2d(2), lambda n: n.MaxPool2d(2)),
+        (
+            lambda: layer.MaxPool2d(3, 2, ceil_mode=True),
+            lambda n: n.MaxPool2d(3, 2, ceil_mode=True),
+        ),
+        (
+            lambda: layer.AvgPool2d(3, 2, 1),
+            lambda n: n.AvgPool2d(3, 2, 1, count_include_pad=False),
+        ),
+        (
+            lambda: layer.AvgPool2d(3, 1, 1, count_include_pad=True),
+            lambda n: n.AvgPool2d(3, 1, 1),
+        ),
+        (lambda: layer.MaxPool1d(3, 2, 1), lambda n: n.MaxPool2d((1, 3), (1, 2), (0, 1))),
+        (lambda: layer.AvgPool1d(2), lambda n: n.AvgPool2d((1, 2))),
+    ],
+)
+def test_pooling(torch, ours, theirs):
+    like_torch(torch, ours(), theirs(torch.nn), lambda o, t: [], array(2, 3, 7, 8))
+
+
+def test_one_handle_for_all_batch_sizes():
+    conv, pool, bn = layer.Conv2d(4, 3), layer.MaxPool2d(2), layer.BatchNorm2d()
+    handles = None
+    for batch in (8, 3, 1, 8):
+        y = pool(bn(conv(image(batch, 3, 8, 8))))
+        assert y.shape == (batch, 4, 3, 3)
+        handles = handles or (conv.handle, pool.handle, bn.handle)
+        assert (conv.handle, pool.handle, bn.handle) == handles
+
+
+def test_embedding(torch):
+    ours, theirs = layer.Embedding(7, 3), torch.nn.Embedding(7, 3)
+    indices = tensor.from_numpy(np.array([[1, 2], [6, 1]], np.int32))
+    ours(indices)
+    ours.from_pretrained(tensor.from_numpy(theirs.weight.detach().numpy()))
+    expected = theirs(torch.tensor([[1, 2], [6, 1]])).detach().numpy()
+    np.testing.assert_array_equal(ours(indices).numpy(), expected)
+    assert not ours.W.requires_grad
+    fresh = layer.Embedding(7, 3)
+    fresh.from_pretrained(ours.W, freeze=False)
+    np.testing.assert_array_equal(fresh(indices).numpy(), expected)
+    assert fresh.W.requires_grad
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+def test_rnn(torch, nonlinearity):
+    steps, h0 = [array(2, 3) for _ in range(4)], array(2, 5)
+    ours = layer.RNN(3, 5, nonlinearity=nonlinearity)
+    out, last = ours([tensor.from_numpy(x) for x in steps], tensor.from_numpy(h0))
+    theirs = torch.nn.RNN(3, 5, nonlinearity=nonlinearity)
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(torch.from_numpy(ours.Wx.numpy().T))
+        theirs.weight_hh_l0.copy_(torch.from_numpy(ours.Wh.numpy().T))
+        theirs.bias_ih_l0.copy_(torch.from_numpy(ours.b.numpy()))
+        theirs.bias_hh_l0.zero_()
+        y, _ = theirs(torch.from_numpy(np.stack(steps)), torch.from_numpy(h0[None]))
+    for got, expected in zip(out, y.numpy(), strict=True):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(last.numpy(), out[-1].numpy())
+
+
+def test_lstm(torch):
+    steps, h0, c0 = [array(2, 3) for _ in range(4)], array(2, 5), array(2, 5)
+    ours = layer.LSTM(3, 5)
+    xs, state = (
+        [tensor.from_numpy(x) for x in steps],
+        (tensor.from_numpy(h0), tensor.from_numpy(c0)),
+    )
+    ours(xs, state)
+    for param in ours.get_params().values():
+        param.copy_from_numpy(array(*param.shape))
+    out, h, c = ours(xs, state)
+    theirs = torch.nn.LSTM(3, 5)
+
+    def joined(name):  # PyTorch's order: i, f, g, o
+        parts = [getattr(ours, f"{name}_{gate}").numpy() for gate in "ifgo"]
+        return torch.from_numpy(np.concatenate([part.T for part in parts]))
+
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(joined("Wx"))
+        theirs.weight_hh_l0.copy_(joined("Wh"))
+        theirs.bias_ih_l0.copy_(joined("Bx"))
+        theirs.bias_hh_l0.copy_(joined("Bh"))
+        y, (_, cy) = theirs(
+            torch.from_numpy(np.stack(steps)),
+            (torch.from_numpy(h0[None]), torch.from_numpy(c0[None])),
+        )
+    np.testing.assert_allclose(np.stack([t.numpy() for t in out]), y.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(c.numpy(), cy[0].numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(h.numpy(), out[-1].numpy())
+    assert len(ours.get_params()) == 16
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_cudnn_rnn(torch, mode, bidirectional):
+    options = dict(num_layers=2, batch_first=True, bidirectional=bidirectional)
+    ours = layer.CudnnRNN(4, rnn_mode=mode, **options)
+    x = array(2, 5, 3)
+    ours(tensor.from_numpy(x))
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)
+    theirs = kind(3, 4, **options) if kind else torch.nn.RNN(3, 4, nonlinearity=mode, **options)
+    # One flat vector: all weights, then all biases, layer by layer and direction by direction.
+    named = dict(theirs.named_parameters())
+    ends = [f"_l{i}{end}" for i in range(2) for end in ([""] + ["_reverse"] * bidirectional)]
+    order = [
+        f"{what}_{part}{end}"
+        for what in ("weight", "bias")
+        for end in ends
+        for part in ("ih", "hh")
+    ]
+    flat = np.concatenate([named[name].detach().numpy().reshape(-1) for name in order])
+    ours.W.copy_from_numpy(flat)
+    expected, _ = theirs(torch.from_numpy(x))
+    got = ours(tensor.from_numpy(x))
+    np.testing.assert_allclose(got.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_cudnn_rnn_last_output_and_mask():
+    singa.seed(5)
+    x = image(3, 6, 2)
+    whole = layer.CudnnRNN(4)
+    y = whole(x).numpy()
+    last = layer.CudnnRNN(4, return_sequences=False)
+    last(x)
+    last.W.copy_from(whole.W)
+    np.testing.assert_array_equal(last(x).numpy(), y[:, -1])
+    lengths = np.array([6, 2, 4], np.int32)
+    masked = layer.CudnnRNN(4, use_mask=True, return_sequences=False)
+    masked(x, seq_lengths=tensor.from_numpy(lengths))
+    masked.W.copy_from(whole.W)
+    got = masked(x, seq_lengths=tensor.from_numpy(lengths)).numpy()
+    np.testing.assert_allclose(got, y[np.arange(3), lengths - 1], rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match="seq_lengths"):
+        masked(x)
+
+
+def test_a_recurrent_layer_learns():
+    singa.seed(2)
+    x, target = image(8, 5, 3), image(8, 4)
+    net = layer.CudnnRNN(4, rnn_mode="gru", return_sequences=False)
+    optimizer = opt.Adam(lr=0.02)
+    autograd.training = True
+    try:
+        losses = []
+        for _ in range(30):
+            loss = autograd.mse_loss(net(x), target)
+            optimizer(loss)
+            losses.append(float(loss))
+    finally:
+        autograd.training = False
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_simple_layers():
+    x, other = array(3, 4), array(3, 4)
+    tx, to = tensor.from_numpy(x), tensor.from_numpy(other)
+    exp = np.exp(x - x.max(1, keepdims=True))
+    probabilities = exp / exp.sum(1, keepdims=True)
+    labels = np.array([1, 0, 3], np.int32)
+    cases = [
+        (layer.ReLU()(tx), x.clip(0)),
+        (layer.Sigmoid()(tx), 1 / (1 + np.exp(-x))),
+        (layer.Add()(tx, to), x + other),
+        (layer.Flatten()(image(2, 3, 4)).shape, (2, 12)),
+        (layer.SoftMax()(tx), probabilities),
+        (
+            layer.SoftMaxCrossEntropy()(tx, tensor.from_numpy(labels)),
+            -np.log(probabilities[np.arange(3), labels]).mean(),
+        ),
+        (layer.MeanSquareError()(tx, to), ((x - other) ** 2).mean()),
+        (layer.Cat(1)([tx, to]), np.concatenate([x, other], 1)),
+        (layer.Reshape()(tx, (2, 6)), x.reshape(2, 6)),
+        (layer.Dropout(0.5)(tx), x),
+    ]
+    for got, expected in cases:
+        got = got.numpy().reshape(np.shape(expected)) if isinstance(got, tensor.Tensor) else got
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_in_training(training):
+    singa.seed(0)
+    y = layer.Dropout(0.25)(tensor.from_numpy(np.ones((100, 100), np.float32))).numpy()
+    assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert (y == 0).mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_sequential():
+    net = layer.Sequential(layer.Linear(3), layer.ReLU())
+    assert len(net) == 2
+    assert isinstance(net[1], layer.ReLU)
+    assert net(image(2, 4)).shape == (2, 3)
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: layer.Conv2d(3, "3"), TypeError, "kernel_size must be an int or two"),
+        (lambda: layer.Conv2d(3, (3, 3, 3)), TypeError, "kernel_size"),
+        (lambda: layer.Conv2d(3, 3, stride=1.5), TypeError, "stride"),
+        (lambda: layer.Conv2d(3, 3, padding=(1, 2, 3)), TypeError, "padding"),
+        (lambda: layer.Conv2d(3, 3, pad_mode="VALID"), ValueError, "pad_mode must be one of"),
+        (lambda: layer.Conv2d(3, 3, activation="TANH"), ValueError, "activation"),
+        (
+            lambda: layer.Conv2d(3, 3, colour="red"),
+            TypeError,
+            "unexpected keyword argument 'colour'",
+        ),
+        (lambda: layer.Conv2d(3, 3, stride=0)(image(1, 2, 5, 5)), ValueError, "stride"),
+        (lambda: layer.Conv2d(3, 3, padding=-1)(image(1, 2, 5, 5)), ValueError, "pad"),
+        (lambda: layer.Conv2d(3, 7)(image(1, 2, 5, 5)), ValueError, "kernel"),
+        (
+            lambda: layer.Conv2d(3, 3, group=2)(image(1, 4, 5, 5)),
+            ValueError,
+            "group 2 has to divide",
+        ),
+        (lambda: layer.Conv2d(4, 3, group=0)(image(1, 4, 5, 5)), ValueError, "group 0"),
+        (lambda: layer.Conv2d(4, 3)(image(4, 5, 5)), ValueError, "expected .batch, channels"),
+        (lambda: layer.Conv2d(4, 3)(array(1, 4, 5, 5)), TypeError, "expects tensors, got ndarray"),
+        (lambda: layer.BatchNorm2d(momentum=1.5), ValueError, "momentum must lie in"),
+        (
+            lambda: layer.BatchNorm2d(4)(image(1, 3, 5, 5)),
+            ValueError,
+            r"expected \(batch, 4, ...\)",
+        ),
+        (lambda: layer.BatchNorm2d()(image(3)), ValueError, "expected"),
+        (lambda: layer.Dropout(1.0), ValueError, "ratio"),
+        (lambda: layer.Linear(3, units=4), TypeError, "units"),
+        (lambda: layer.Embedding(3, 4, "zeros"), ValueError, "initializer 'zeros'"),
+        (lambda: layer.RNN(3, 4, nonlinearity="selu"), ValueError, "nonlinearity 'selu'"),
+        (lambda: layer.RNN(3, 4, bidirectional=True), NotImplementedError, "CudnnRNN"),
+        (lambda: layer.RNN(3, 4)([], image(2, 4)), TypeError, "list of inputs"),
+        (lambda: layer.CudnnRNN(4, rnn_mode="rnn"), ValueError, "rnn_mode 'rnn'"),
+        (lambda: layer.CudnnRNN(4, num_layers=0), ValueError, "num_layers"),
+        (lambda: layer.CudnnRNN(4)(image(2, 3)), ValueError, "expected three axes"),
+        (lambda: layer.Sequential(layer.ReLU(), 3), TypeError, "expected layers, got int"),
+        (lambda: layer.Layer()(image(1)), NotImplementedError, r"does not define forward"),
+    ],
+)
+def test_wrong_use(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,516 @@
+"""Optimizers against PyTorch's and against their formulas; schedules; groups; saved state."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from singa import autograd, opt, tensor
+
+SHAPES = {"w": (4, 3), "b": (3,), "scale": (5,)}
+STEPS = 6
+
+
+def start(seed=0):
+    random = np.random.default_rng(seed)
+    return {
+        name: random.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()
+    }
+
+
+def gradients(step):
+    random = np.random.default_rng(100 + step)
+    return {
+        name: random.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()
+    }
+
+
+def parameters(values):
+    return {
+        name: tensor.Tensor(data=value, stores_grad=True, name=name)
+        for name, value in values.items()
+    }
+
+
+def loss_of(params, grads):
+    """A scalar whose gradient for each parameter is the given array."""
+    products = [
+        autograd.reduce_sum(autograd.mul(params[name], tensor.from_numpy(grad)), keepdims=0)
+        for name, grad in grads.items()
+    ]
+    return autograd.add_all(*products)
+
+
+@pytest.fixture(autouse=True)
+def recording():
+    before = autograd.training
+    autograd.training = True
+    yield
+    autograd.training = before
+
+
+def run(optimizer, steps=STEPS, values=None, grads=gradients):
+    params = parameters(start() if values is None else values)
+    for step in range(steps):
+        optimizer(loss_of(params, grads(step)))
+    return {name: param.numpy() for name, param in params.items()}
+
+
+def assert_close(got, expected, rtol=2e-6, atol=1e-7):
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=rtol, atol=atol, err_msg=name)
+
+
+# --- against PyTorch, step by step
+
+TORCH = {
+    "sgd": (lambda: opt.SGD(lr=0.1), lambda t, p: t.optim.SGD(p, lr=0.1)),
+    "momentum": (
+        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
+        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    ),
+    "nesterov": (
+        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    ),
+    "adam": (
+        lambda: opt.Adam(lr=0.01, weight_decay=0.1),
+        lambda t, p: t.optim.Adam(p, lr=0.01, weight_decay=0.1),
+    ),
+    "adamw": (
+        lambda: opt.AdamW(lr=0.01, weight_decay=0.1),
+        lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_like_torch_in_every_step(torch, name):
+    ours, theirs = TORCH[name]
+    optimizer = ours()
+    params = parameters(start())
+    torch_params = {n: torch.nn.Parameter(torch.from_numpy(v)) for n, v in start().items()}
+    torch_optimizer = theirs(torch, list(torch_params.values()))
+    for step in range(STEPS):
+        grads = gradients(step)
+        optimizer(loss_of(params, grads))
+        for key, param in torch_params.items():
+            param.grad = torch.from_numpy(grads[key])
+        torch_optimizer.step()
+        assert_close(
+            {key: param.numpy() for key, param in params.items()},
+            {key: param.detach().numpy() for key, param in torch_params.items()},
+        )
+
+
+def test_dampening_like_torch_from_zero_moments(torch):
+    # PyTorch leaves the dampening out of the first step, SINGA (and singa) start with zeros.
+    params = [torch.nn.Parameter(torch.from_numpy(v)) for v in start().values()]
+    theirs = torch.optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.3)
+    for param in params:
+        theirs.state[param]["momentum_buffer"] = torch.zeros_like(param)
+    for step in range(STEPS):
+        for param, grad in zip(params, gradients(step).values(), strict=True):
+            param.grad = torch.from_numpy(grad)
+        theirs.step()
+    expected = {name: p.detach().numpy() for name, p in zip(SHAPES, params, strict=True)}
+    assert_close(run(opt.SGD(lr=0.1, momentum=0.9, dampening=0.3)), expected)
+
+
+# --- against their formulas in float64
+
+
+def formula(update, decay=0.0):
+    values = {name: value.astype(np.float64) for name, value in start().items()}
+    kept = {name: {} for name in values}
+    for step in range(STEPS):
+        for name, grad in gradients(step).items():
+            g = grad.astype(np.float64) + decay * values[name]
+            values[name] = values[name] - update(g, kept[name], step + 1)
+    return values
+
+
+def test_rmsprop_formula():
+    def update(g, kept, t):
+        kept["v"] = 0.8 * kept.get("v", 0.0) + 0.2 * g * g
+        return 0.05 * g / np.sqrt(kept["v"] + 1e-6)
+
+    got = run(opt.RMSProp(lr=0.05, rho=0.8, epsilon=1e-6, weight_decay=0.01))
+    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
+
+
+def test_adagrad_formula():
+    def update(g, kept, t):
+        kept["v"] = kept.get("v", 0.0) + g * g
+        return 0.05 * g / np.sqrt(kept["v"] + 1e-8)
+
+    got = run(opt.AdaGrad(lr=0.05, weight_decay=0.01))
+    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
+
+
+def test_adam_formula():
+    def update(g, kept, t):
+        kept["m"] = 0.8 * kept.get("m", 0.0) + 0.2 * g
+        kept["v"] = 0.95 * kept.get("v", 0.0) + 0.05 * g * g
+        m, v = kept["m"] / (1 - 0.8**t), kept["v"] / (1 - 0.95**t)
+        return 0.02 * m / (np.sqrt(v) + 1e-7)
+
+    got = run(opt.Adam(lr=0.02, beta_1=0.8, beta_2=0.95, epsilon=1e-7))
+    assert_close(got, formula(update), rtol=1e-5, atol=1e-6)
+
+
+# --- one parameter at a time, as SINGA's scripts do it
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: opt.SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+        lambda: opt.RMSProp(lr=0.1),
+        lambda: opt.AdaGrad(lr=0.1),
+        lambda: opt.Adam(lr=0.1),
+    ],
+)
+def test_apply_and_update_equal_a_whole_step(make):
+    expected = run(make(), steps=3)
+    for one_by_one in (
+        lambda o, p, g: o.apply(p.name, p, g),
+        lambda o, p, g: o.update(p, g),
+    ):
+        optimizer, params = make(), parameters(start())
+        for step in range(3):
+            for name, grad in gradients(step).items():
+                one_by_one(optimizer, params[name], tensor.from_numpy(grad))
+            optimizer.step()
+        for name, param in params.items():
+            np.testing.assert_array_equal(param.numpy(), expected[name])
+
+
+def test_apply_leaves_the_gradient_alone_and_takes_no_name():
+    w = tensor.Tensor((2, 3)).set_value(0.5)
+    g = tensor.Tensor((2, 3)).set_value(0.1)
+    opt.SGD(lr=0.1, weight_decay=0.2).apply(w.name, w, g)
+    np.testing.assert_allclose(w.numpy(), 0.5 - 0.1 * (0.1 + 0.2 * 0.5), rtol=1e-6)
+    np.testing.assert_array_equal(g.numpy(), np.full((2, 3), 0.1, np.float32))
+
+
+def test_apply_refuses_another_shape():
+    w, g = tensor.Tensor((2, 3)), tensor.Tensor((3, 2))
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)|\(3, 2\).*\(2, 3\)"):
+        opt.SGD(lr=0.1).apply("w", w, g)
+
+
+def test_subclass_with_its_own_apply_is_called_for_whole_steps():
+    class Signs(opt.SGD):
+        def apply(self, param_name, param_value, param_grad):
+            super().apply(param_name, param_value, tensor.sign(param_grad))
+
+    expected = {n: v - np.float32(0.1) * np.sign(gradients(0)[n]) for n, v in start().items()}
+    assert_close(run(Signs(lr=0.1), steps=1), expected)
+
+
+def test_base_class_says_that_it_cannot():
+    with pytest.raises(NotImplementedError, match="does not say how"):
+        run(opt.Optimizer(0.1), steps=1)
+
+
+# --- what is around the rule
+
+
+def test_groups():
+    groups = [
+        opt.ParamGroup(["b", "sc*"], weight_decay=0.0),
+        opt.ParamGroup(lambda name, param: name == "w", lr_scale=0.5),
+    ]
+    got = run(opt.SGD(lr=0.1, weight_decay=0.2, groups=groups), steps=1)
+    values, grads = start(), gradients(0)
+    expected = {
+        "w": values["w"] - 0.05 * (grads["w"] + 0.2 * values["w"]),
+        "b": values["b"] - 0.1 * grads["b"],
+        "scale": values["scale"] - 0.1 * grads["scale"],
+    }
+    assert_close(got, expected)
+
+
+def test_norm_and_bias_are_the_vectors():
+    got = run(
+        opt.SGD(lr=0.1, weight_decay=0.2, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)]), steps=1
+    )
+    plain, decayed = run(opt.SGD(lr=0.1), steps=1), run(opt.SGD(lr=0.1, weight_decay=0.2), steps=1)
+    np.testing.assert_array_equal(got["b"], plain["b"])
+    np.testing.assert_array_equal(got["scale"], plain["scale"])
+    np.testing.assert_array_equal(got["w"], decayed["w"])
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0])
+def test_clip_by_global_norm_like_torch(torch, max_norm):
+    params = [torch.nn.Parameter(torch.from_numpy(v)) for v in start().values()]
+    theirs = torch.optim.SGD(params, lr=0.1)
+    for step in range(2):
+        for param, grad in zip(params, gradients(step).values(), strict=True):
+            param.grad = torch.from_numpy(grad.copy())
+        norm = float(torch.nn.utils.clip_grad_norm_(params, max_norm))
+        theirs.step()
+    expected = {name: p.detach().numpy() for name, p in zip(SHAPES, params, strict=True)}
+    assert_close(run(opt.SGD(lr=0.1, clip_norm=max_norm), steps=2), expected)
+    grads = [tensor.from_numpy(grad) for grad in gradients(1).values()]
+    assert opt.clip_by_global_norm(grads, max_norm) == pytest.approx(norm, rel=1e-6)
+
+
+def test_clip_when_two_parameters_get_the_same_gradient():
+    a = tensor.Tensor((3,), stores_grad=True, name="a")
+    b = tensor.Tensor((3,), stores_grad=True, name="b")
+    opt.SGD(lr=1.0, clip_norm=1.0)(autograd.reduce_sum(autograd.add(a, b), keepdims=0))
+    np.testing.assert_allclose(a.numpy(), -1 / np.sqrt(6), rtol=1e-5)
+    np.testing.assert_allclose(b.numpy(), -1 / np.sqrt(6), rtol=1e-5)
+
+
+def test_accumulation_is_the_mean_gradient():
+    optimizer = opt.SGD(lr=0.1, momentum=0.9, accumulate=3)
+    params = parameters(start())
+    for step in range(6):
+        before = {name: param.numpy() for name, param in params.items()}
+        optimizer(loss_of(params, gradients(step)))
+        changed = not np.array_equal(before["w"], params["w"].numpy())
+        assert changed == (step % 3 == 2)
+        assert optimizer.steps == (step + 1) // 3
+
+    def mean(step):
+        parts = [gradients(3 * step + i) for i in range(3)]
+        return {name: np.mean([part[name] for part in parts], axis=0) for name in SHAPES}
+
+    expected = run(opt.SGD(lr=0.1, momentum=0.9), steps=2, grads=mean)
+    assert_close({n: p.numpy() for n, p in params.items()}, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_namesakes_have_states_of_their_own():
+    one = tensor.Tensor(data=np.ones((2, 2), np.float32), stores_grad=True, name="W")
+    other = tensor.Tensor(data=np.ones(3, np.float32), stores_grad=True, name="W")
+    optimizer = opt.SGD(lr=0.1, momentum=0.9)
+    for _ in range(2):
+        total = autograd.add(
+            autograd.reduce_sum(one, keepdims=0),
+            autograd.reduce_sum(autograd.mul(other, other), keepdims=0),
+        )
+        optimizer(total)
+    assert {state.shape for state in optimizer.get_states()["moments"].values()} == {(2, 2), (3,)}
+    np.testing.assert_allclose(one.numpy(), 1 - 0.1 - 0.19, rtol=1e-6)
+
+
+def test_frozen_parameter_stays():
+    params = parameters(start())
+    params["b"].requires_grad = False
+    opt.SGD(lr=0.1, weight_decay=0.5)(loss_of(params, gradients(0)))
+    np.testing.assert_array_equal(params["b"].numpy(), start()["b"])
+    assert not np.array_equal(params["w"].numpy(), start()["w"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_other_float_types_keep_wide_states(dtype):
+    w = tensor.Tensor((3,), dtype=dtype, stores_grad=True, name="w").set_value(1.0)
+    optimizer = opt.SGD(lr=0.5, momentum=0.5)
+    for _ in range(2):
+        optimizer.apply("w", w, tensor.Tensor((3,), dtype=dtype).set_value(0.25))
+    np.testing.assert_array_equal(w.numpy(), np.full(3, 1 - 0.125 - 0.1875))
+    wide = tensor.float64 if dtype == "float64" else tensor.float32
+    assert optimizer.moments["w"].dtype == wide
+
+
+# --- saved state
+
+MAKERS = {
+    "sgd": lambda: opt.SGD(opt.CosineDecay(0.1, 10), momentum=0.9),
+    "rmsprop": lambda: opt.RMSProp(0.01),
+    "adagrad": lambda: opt.AdaGrad(0.01),
+    "adam": lambda: opt.Adam(opt.ExponentialDecay(0.01, 2, 0.5)),
+    "adamw": lambda: opt.AdamW(0.01, accumulate=2),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("how", ["states", "pickle", "deepcopy"])
+def test_restored_optimizer_goes_on_to_the_same_bits(name, how):
+    whole = run(MAKERS[name](), steps=7)
+    optimizer = MAKERS[name]()
+    half = run(optimizer, steps=3)
+    if how == "states":
+        restored = MAKERS[name]()
+        restored.set_states(optimizer.get_states())
+    else:
+        restored = (
+            pickle.loads(pickle.dumps(optimizer)) if how == "pickle" else copy.deepcopy(optimizer)
+        )
+    optimizer.set_states({"step_counter": 0})  # the copy must not share anything
+    rest = run(restored, steps=4, values=half, grads=lambda step: gradients(step + 3))
+    for key, value in whole.items():
+        np.testing.assert_array_equal(rest[key], value)
+
+
+def test_state_of_singa():
+    optimizer = opt.Optimizer(0.1)
+    optimizer.step()
+    optimizer.step()
+    assert optimizer.get_states()["step_counter"] == 2
+    other = opt.Optimizer(0.01)
+    other.set_states(optimizer.get_states())
+    np.testing.assert_array_equal(tensor.to_numpy(other.step_counter), [2])
+    with pytest.raises(ValueError, match="step_counter"):
+        other.set_states({})
+
+
+# --- schedules
+
+
+def values(schedule, steps):
+    return [schedule.value(step) for step in range(steps)]
+
+
+def torch_values(torch, make, lr, steps):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr, momentum=0.9)
+    scheduler = make(torch.optim.lr_scheduler, optimizer)
+    rates, momenta = [], []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        momenta.append(optimizer.param_groups[0]["momentum"])
+        optimizer.step()
+        scheduler.step()
+    return rates, momenta
+
+
+SCHEDULES = {
+    "exponential": (
+        opt.ExponentialDecay(0.2, 1, 0.9),
+        lambda s, o: s.ExponentialLR(o, 0.9),
+    ),
+    "step": (opt.StepDecay(0.2, 4, 0.3), lambda s, o: s.StepLR(o, 4, 0.3)),
+    "multistep": (
+        opt.MultiStepDecay(0.2, [3, 7, 8], 0.5),
+        lambda s, o: s.MultiStepLR(o, [3, 7, 8], 0.5),
+    ),
+    "cosine": (opt.CosineDecay(0.2, 19, 0.01), lambda s, o: s.CosineAnnealingLR(o, 19, 0.01)),
+    "onecycle": (opt.OneCycle(0.2, 21), lambda s, o: s.OneCycleLR(o, 0.2, total_steps=21)),
+    "onecycle, early": (
+        opt.OneCycle(0.2, 21, warmup=0.1, div_factor=10, final_div_factor=100),
+        lambda s, o: s.OneCycleLR(
+            o, 0.2, total_steps=21, pct_start=0.1, div_factor=10, final_div_factor=100
+        ),
+    ),
+    "warm-up": (
+        opt.WarmUp(opt.StepDecay(0.2, 5, 0.3), 4, start_factor=0.25),
+        lambda s, o: s.SequentialLR(
+            o, [s.LinearLR(o, 0.25, 1.0, 4), s.StepLR(o, 5, 0.3)], milestones=[4]
+        ),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_like_torch(torch, name):
+    schedule, make = SCHEDULES[name]
+    expected, _ = torch_values(torch, make, 0.2, 20)
+    np.testing.assert_allclose(values(schedule, 20), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_momentum_of_one_cycle_like_torch(torch):
+    _, expected = torch_values(torch, lambda s, o: s.OneCycleLR(o, 0.2, total_steps=21), 0.2, 20)
+    schedule = opt.OneCycle(0.2, 21).momentum()
+    np.testing.assert_allclose(values(schedule, 20), expected, rtol=1e-9)
+
+
+def test_schedules_by_formula():
+    assert values(opt.Constant(0.3), 3) == [0.3] * 3
+    staircase = opt.ExponentialDecay(0.1, 2, 0.5, True)
+    np.testing.assert_allclose(values(staircase, 5), [0.1 * 0.5 ** (i // 2) for i in range(5)])
+    smooth = opt.ExponentialDecay(0.1, 2, 0.5)
+    np.testing.assert_allclose(values(smooth, 5), [0.1 * 0.5 ** (i / 2) for i in range(5)])
+    cosine = opt.CosineDecay(1.0, 4)
+    np.testing.assert_allclose(
+        values(cosine, 7), [1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5, 0, 0, 0], atol=1e-12
+    )
+    assert values(opt.WarmUp(0.4, 4), 6) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.4])
+    assert opt.OneCycle(1.0, 10).value(1000) == opt.OneCycle(1.0, 10).value(9)
+    assert opt.OneCycle(1.0, 1, warmup=1.0).value(5) == pytest.approx(1 / 25 / 1e4)
+
+
+def test_schedule_on_tensors_as_in_singa():
+    schedule = opt.ExponentialDecay(0.1, 2, 0.5, True)
+    sgd = opt.SGD(lr=schedule)
+    for i in range(5):
+        np.testing.assert_allclose(
+            tensor.to_numpy(sgd.lr_value), [0.1 * 0.5 ** (i // 2)], rtol=1e-6
+        )
+        sgd.step()
+    constant = opt.Constant(0.2)
+    step = tensor.Tensor((1,)).set_value(0)
+    value = constant(step)
+    step += 1
+    np.testing.assert_allclose(tensor.to_numpy(value), [0.2], rtol=1e-6)
+
+
+def test_own_schedule_by_either_method():
+    class ByValue(opt.DecayScheduler):
+        def value(self, step):
+            return self.init_value / (step + 1)
+
+    class ByCall(opt.DecayScheduler):
+        def call(self, step):
+            return (step + 1.0) * self.init_value
+
+    class Changed(opt.Constant):
+        def call(self, step):
+            return step * 0.0 + 7.0
+
+    three = tensor.Tensor((1,)).set_value(3)
+    assert ByValue(0.8)(3) == pytest.approx(0.2)
+    assert float(ByValue(0.8)(three).numpy()[0]) == pytest.approx(0.2)
+    assert ByCall(0.5)(3) == pytest.approx(2.0)
+    assert float(ByCall(0.5)(three).numpy()[0]) == pytest.approx(2.0)
+    assert Changed(0.1).value(2) == 7.0
+    with pytest.raises(NotImplementedError, match="neither"):
+        opt.DecayScheduler(0.1).value(0)
+
+
+def test_scheduled_momentum_and_weight_decay():
+    momentum, decay = opt.StepDecay(0.8, 2, 0.5), opt.ExponentialDecay(0.1, 1, 0.5)
+    optimizer = opt.SGD(lr=0.1, momentum=momentum, weight_decay=decay)
+    expected = {name: value.astype(np.float64) for name, value in start().items()}
+    moments = dict.fromkeys(expected, 0.0)
+    for step in range(STEPS):
+        for name, grad in gradients(step).items():
+            g = grad + 0.1 * 0.5**step * expected[name]
+            moments[name] = 0.8 * 0.5 ** (step // 2) * moments[name] + g
+            expected[name] = expected[name] - 0.1 * moments[name]
+    assert_close(run(optimizer), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tensor.to_numpy(optimizer.mom_value), [0.1], rtol=1e-6)
+
+
+# --- wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: opt.SGD(lr="0.1"), TypeError, r"\[SGD\] lr must be a number"),
+        (lambda: opt.SGD(lr=None), TypeError, "NoneType"),
+        (lambda: opt.SGD(lr=-0.1), ValueError, "must not be negative"),
+        (lambda: opt.SGD(lr=float("nan")), ValueError, "must not be negative"),
+        (lambda: opt.SGD(momentum=-1), ValueError, "momentum must not be negative"),
+        (lambda: opt.SGD(nesterov=True), ValueError, "nesterov needs a momentum"),
+        (lambda: opt.SGD(momentum=0.9, dampening=0.1, nesterov=True), ValueError, "nesterov"),
+        (lambda: opt.Adam(beta_1=1.0), ValueError, "beta_1 must be below 1"),
+        (lambda: opt.Adam(epsilon=-1e-8), ValueError, "epsilon"),
+        (lambda: opt.SGD(clip_norm=0), ValueError, "clip_norm"),
+        (lambda: opt.SGD(accumulate=0), ValueError, "accumulate"),
+        (lambda: opt.SGD(learning_rate=0.1), TypeError, "learning_rate"),
+        (lambda: opt.StepDecay(0.1, 0), ValueError, "step_size must be positive"),
+        (lambda: opt.ExponentialDecay(0.1, 0, 0.5), ValueError, "decay_steps"),
+        (lambda: opt.OneCycle(0.1, 0), ValueError, "total_steps"),
+        (lambda: opt.OneCycle(0.1, 10, warmup=1.5), ValueError, "warmup"),
+        (lambda: opt.WarmUp(0.1, -1), ValueError, "steps must not be negative"),
+        (lambda: opt.DistOpt(), NotImplementedError, "one process"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Trains a ResNet, VGG or LeNet on CIFAR-10, or on a generated set of ten classes.
+
+    python train.py --quick                      a small run on the generated set, to see it work
+    python train.py --data cifar-10 --download   CIFAR-10 into that folder, then ResNet-20 on it
+    python train.py --model vgg16 --epochs 60 --out runs/vgg16
+    python train.py --out runs/vgg16 --resume    goes on after Ctrl-C, a crash or a reboot
+
+The run's folder (--out) holds log.jsonl, one record an epoch; curves.png, drawn from it;
+checkpoint.safetensors, from which --resume continues to the same bits as a run never stopped; and
+at the end model.safetensors, for `Model.load_states`. Ctrl-C saves a checkpoint first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+
+import singa
+from singa import data, device, metric, models, opt, tensor
+from singa.training import JsonLinesLog, checkpoint, plot_curves
+from singa.training.progress import Progress
+
+SETTINGS = (
+    *("model", "data", "images", "epochs", "batch_size", "lr", "schedule", "warmup", "momentum"),
+    *("weight_decay", "label_smoothing", "no_augment", "seed"),
+)
+MODELS = {
+    "lenet": "lenet",
+    "resnet18": "resnet18_cifar",
+    "resnet20": "resnet20_cifar",
+    "resnet50": "resnet50_cifar",
+    "vgg16": "vgg16_cifar",
+}
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    # What the weights depend on: a resumed run has to keep it.
+    run = parser.add_argument_group("the run")
+    run.add_argument("--model", choices=MODELS, default="resnet20", help="[%(default)s]")
+    run.add_argument("--data", metavar="DIR", help="CIFAR-10 folder [the generated set]")
+    run.add_argument("--images", type=int, metavar="N", help="only the first N training images")
+    run.add_argument("--epochs", type=int, default=15, help="[%(default)s]")
+    run.add_argument("--batch-size", type=int, default=128, help="[%(default)s]")
+    run.add_argument("--lr", type=float, default=0.1, help="highest learning rate [%(default)s]")
+    run.add_argument(
+        "--schedule",
+        choices=("onecycle", "cosine", "step", "constant"),
+        default="onecycle",
+        help="of the learning rate; 'step' divides it by 10 at 1/2 and 3/4 [%(default)s]",
+    )
+    run.add_argument("--warmup", type=float, default=0.0, metavar="EPOCHS", help="[%(default)s]")
+    run.add_argument("--momentum", type=float, default=0.9, help="[%(default)s]")
+    run.add_argument("--weight-decay", type=float, default=5e-4, help="[%(default)s]")
+    run.add_argument("--label-smoothing", type=float, default=0.0, help="[%(default)s]")
+    run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
+    run.add_argument("--seed", type=int, default=0, help="[%(default)s]")
+
+    parser.add_argument("--out", type=Path, metavar="DIR", help="[runs/MODEL]")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    parser.add_argument(
+        "--checkpoint-steps", type=int, default=0, metavar="N", help="also every N steps [epochs]"
+    )
+    parser.add_argument("--threads", type=int, default=0, help="[all cores that may be used]")
+    parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
+    parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 into --data")
+
+    args = parser.parse_args(argv)
+    if args.quick:
+        parser.set_defaults(epochs=5, images=5000)
+        args = parser.parse_args(argv)
+    args.out = args.out or Path("runs") / args.model
+    args.checkpoint = args.out / "checkpoint.safetensors"
+    if args.resume:
+        try:
+            saved = checkpoint.read_progress(args.checkpoint)["settings"]
+        except (OSError, ValueError, KeyError) as error:
+            parser.error(f"--resume: {error}")
+        parser.set_defaults(**saved)
+        given = parser.parse_args(argv)
+        for name in SETTINGS:
+            if getattr(given, name) != saved.get(name):
+                option = "--" + name.replace("_", "-")
+                parser.error(f"{option} was {saved.get(name)} when the run in {args.out} started")
+            setattr(args, name, saved[name])
+    elif args.checkpoint.exists():
+        parser.error(f"{args.out} holds a run: continue it with --resume, or choose another --out")
+    for name in ("epochs", "batch_size"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be 1 or more")
+    args.settings = {name: getattr(args, name) for name in SETTINGS}
+    return args
+
+
+def load_images(args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoader]:
+    """Loaders of the training and the test images."""
+    if args.data:
+        if args.download:
+            data.download_cifar10(args.data)
+        train, test = data.load_cifar10(args.data), data.load_cifar10(args.data, "test")
+        mean, std = data.CIFAR10_MEAN, data.CIFAR10_STD
+    else:
+        train, test = data.shapes("train", args.images), data.shapes("test")
+        mean, std = data.SHAPES_MEAN, data.SHAPES_STD
+    if args.images is not None:
+        train = train.head(args.images)
+    print(f"{train.name}: {len(train)} images; {test.name}: {len(test)}")
+    plain = data.Normalize(mean, std)
+    augmented = plain if args.no_augment else data.standard_augmentation(mean, std)
+    return (
+        data.DataLoader(train, args.batch_size, True, args.seed, augmented, num_workers=1),
+        data.DataLoader(test, 200, transform=plain, num_workers=1),
+    )
+
+
+def make_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecayScheduler:
+    warmup = round(args.warmup * steps_per_epoch)
+    steps = max(args.epochs * steps_per_epoch - warmup, 1)
+    schedule = {
+        "onecycle": lambda: opt.OneCycle(args.lr, steps),
+        "cosine": lambda: opt.CosineDecay(args.lr, steps),
+        "step": lambda: opt.MultiStepDecay(args.lr, [steps // 2, steps * 3 // 4]),
+        "constant": lambda: opt.Constant(args.lr),
+    }[args.schedule]()
+    return opt.WarmUp(schedule, warmup) if warmup else schedule
+
+
+class Totals:
+    """Sums over the batches so far."""
+
+    def __init__(self, images: int = 0, loss: float = 0.0, top1: int = 0, top5: int = 0) -> None:
+        self.images, self.loss, self.top1, self.top5 = images, loss, top1, top5
+
+    def add(self, out: tensor.Tensor, loss: tensor.Tensor, y: tensor.Tensor) -> None:
+        count = y.shape[0]
+        self.images += count
+        self.loss += float(loss) * count
+        self.top1 += metric.count_top_k(out, y)
+        self.top5 += metric.count_top_k(out, y, 5)
+
+    def means(self, prefix: str = "", *names: str) -> dict[str, float]:
+        names = names or ("loss", "top1", "top5")
+        return {prefix + name: getattr(self, name) / max(self.images, 1) for name in names}
+
+
+def evaluate(net: models.Classifier, loader: data.DataLoader) -> dict[str, float]:
+    net.eval()
+    totals = Totals()
+    for images, labels in loader:
+        x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
+        out = net(x)
+        totals.add(out, net.loss(out, y), y)
+    net.train()
+    return totals.means("test_")
+
+
+def train(args: argparse.Namespace) -> int:
+    if args.threads:
+        singa.set_num_threads(args.threads)
+    singa.seed(args.seed)
+    loader, test_loader = load_images(args)
+    net = models.create(MODELS[args.model], num_classes=10, label_smoothing=args.label_smoothing)
+    schedule = make_schedule(args, len(loader))
+    net.set_optimizer(opt.SGD(schedule, args.momentum, weight_decay=args.weight_decay))
+    example = tensor.Tensor((args.batch_size, 3, 32, 32), device.get_default_device())
+    net.compile([example], is_train=True, use_graph=True)
+    parameters = sum(p.size() for p in net.get_params().values())
+    print(f"{args.model}: {parameters:,} parameters, {singa.get_num_threads()} threads")
+
+    totals = Totals()
+    if args.resume:
+        progress = checkpoint.load(args.checkpoint, net, net.optimizer)
+        loader.load_state_dict(progress["loader"])
+        totals = Totals(**progress["totals"])
+        print(f"resumed after step {net.optimizer.steps}")
+
+    def save() -> None:
+        state = {"settings": args.settings, "loader": loader.state_dict(), "totals": vars(totals)}
+        checkpoint.save(args.checkpoint, net, net.optimizer, **state)
+
+    # The first Ctrl-C (or SIGTERM) lets the step end and saves; a second one ends at once.
+    stopped: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(number)
+        signal.signal(number, signal.default_int_handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    first_epoch = loader.epoch + 1
+    with JsonLinesLog(args.out / "log.jsonl", lambda r: r["epoch"] < first_epoch) as log:
+        for epoch in range(first_epoch, args.epochs + 1):
+            began, seen, rate = time.monotonic(), totals.images, 0.0
+            title = f"epoch {epoch}/{args.epochs}"
+            with Progress(len(loader), title, start=loader.state_dict()["batch"]) as bar:
+                for images, labels in loader:
+                    x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
+                    out, loss = net(x, y)
+                    totals.add(out, loss, y)
+                    rate = (totals.images - seen) / (time.monotonic() - began)
+                    bar.step(**totals.means("", "loss", "top1"), **{"images/s": rate})
+                    every = args.checkpoint_steps
+                    if stopped or (every and net.optimizer.steps % every == 0):
+                        save()
+                    if stopped:
+                        bar.close()
+                        print(f"stopped at step {net.optimizer.steps}; --resume goes on from there")
+                        return 128 + stopped[0]
+            lr = net.optimizer.now("lr")
+            record = {"epoch": epoch, "step": net.optimizer.steps, "lr": lr}
+            record |= totals.means("train_", "loss", "top1") | evaluate(net, test_loader)
+            record |= {"images_per_s": round(rate, 1), "seconds": time.monotonic() - began}
+            log.append(record)
+            print(
+                f"{title}  train loss {record['train_loss']:.3f} top-1 {record['train_top1']:.1%}  "
+                f"test loss {record['test_loss']:.3f} top-1 {record['test_top1']:.1%} "
+                f"top-5 {record['test_top5']:.1%}  {rate:.0f} images/s",
+                flush=True,
+            )
+            totals = Totals()
+            save()
+            try:
+                plot_curves(log.path, args.out / "curves.png", title=f"{args.model}")
+            except ImportError as error:
+                print(error)
+    net.save_states(args.out / "model.safetensors")
+    print(f"weights, curves and log are in {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(train(parse()))
+    except (OSError, ValueError) as error:
+        sys.exit(f"train.py: {error}")

@@ -1,8 +1,9 @@
-// Convolution. Activations may keep the layout in which they come; filters lie as the primitive
-// likes them best.
+// Convolution and transposed convolution. Activations may keep the layout in which they come;
+// filters lie as the primitive likes them best.
 
 #include <initializer_list>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "backend/onednn/engine.h"
@@ -14,63 +15,96 @@ namespace singa::onednn {
 namespace {
 
 using dnnl::memory;
-using Forward = dnnl::convolution_forward;
-using BackwardX = dnnl::convolution_backward_data;
-using BackwardW = dnnl::convolution_backward_weights;
 
-constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+/// oneDNN's primitives for a Spec.
+template <class Spec>
+struct Primitives;
+
+template <>
+struct Primitives<ConvSpec> {
+  using Forward = dnnl::convolution_forward;
+  using BackwardX = dnnl::convolution_backward_data;
+  using BackwardW = dnnl::convolution_backward_weights;
+  static constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+};
+
+template <>
+struct Primitives<ConvTransposeSpec> {
+  using Forward = dnnl::deconvolution_forward;
+  using BackwardX = dnnl::deconvolution_backward_data;
+  using BackwardW = dnnl::deconvolution_backward_weights;
+  static constexpr auto kAlgorithm = dnnl::algorithm::deconvolution_direct;
+};
 
 /// The geometry in oneDNN's words.
 struct Geometry {
-  explicit Geometry(const ConvSpec& spec)
-      : r(spec.geometry),
-        dtype(spec.dtype),
-        x(r.input_shape()),
+  DType dtype;
+  Shape x, w, y, b;
+  bool bias, grouped;
+  memory::dims strides, dilations, before, after;
+  /// The filter in oneDNN's axes, ([group,] out / group, in / group, kh, kw), in any layout, and as
+  /// it lies row-major in ours.
+  memory::desc any_filter, plain_filter;
+
+  explicit Geometry(const ConvSpec& spec) : Geometry(spec, spec.geometry) {
+    const Recorder& r = spec.geometry;
+    x = r.input_shape();
+    y = r.output_shape();
+    b = {r.out_channels};
+    const int64_t out = r.out_channels / r.group, in = r.in_channels / r.group;
+    const int64_t kernel = r.kernel_h * r.kernel_w;
+    SetFilter(r, {r.group, out, in}, {out * in * kernel, in * kernel, kernel});
+  }
+  /// The recorder is that of the convolution that turns y into x; the filter's first axis is ours
+  /// for the input.
+  explicit Geometry(const ConvTransposeSpec& spec) : Geometry(spec, spec.geometry) {
+    const Recorder& r = spec.geometry;
+    x = r.output_shape();
+    y = r.input_shape();
+    b = {r.in_channels};
+    const int64_t out = r.in_channels / r.group, in = r.out_channels / r.group;
+    const int64_t kernel = r.kernel_h * r.kernel_w;
+    SetFilter(r, {r.group, out, in}, {in * out * kernel, kernel, out * kernel});
+  }
+
+  memory::desc Bias() const { return bias ? PlainDesc(b, dtype) : memory::desc(); }
+  Argument BindFilter(int id, const memory::desc& desc) const {
+    return Bind(id, desc, w, dtype, grouped ? "goihw" : "oihw", &plain_filter);
+  }
+  Argument BindBias(int id) const { return {id, PlainDesc(b, dtype), nullptr}; }
+
+ private:
+  Geometry(const ConvSpec& spec, const Recorder& r)
+      : dtype(spec.dtype),
         w(r.weight_shape()),
-        y(r.output_shape()),
+        bias(r.bias),
+        grouped(r.group > 1),
         strides{r.stride_h, r.stride_w},
         dilations{r.dilation_h - 1, r.dilation_w - 1},  // oneDNN counts the gaps
         before{r.pad_top, r.pad_left},
-        after{r.pad_bottom, r.pad_right} {
-    if (r.group > 1)
-      dnnl_w = {r.group, r.out_channels / r.group, r.in_channels / r.group, r.kernel_h, r.kernel_w};
-    else
-      dnnl_w = w;
-  }
-  /// Of x or y, which may come in a layout already.
-  memory::desc Activation(const LayoutPtr& layout, const Shape& shape) const {
-    const DnnlLayout* ours = AsDnnl(layout);
-    return ours ? ours->desc() : AnyDesc(shape, dtype);
-  }
-  memory::desc Filter() const { return AnyDesc(dnnl_w, dtype); }
-  memory::desc Bias() const { return r.bias ? PlainDesc({r.out_channels}, dtype) : memory::desc(); }
-  Argument BindFilter(int id, const memory::desc& desc) const {
-    return Bind(id, desc, w, dtype, r.group > 1 ? "goihw" : "oihw");
-  }
-  Argument BindBias(int id) const { return {id, PlainDesc({r.out_channels}, dtype), nullptr}; }
+        after{r.pad_bottom, r.pad_right} {}
 
-  const Recorder& r;
-  DType dtype;
-  Shape x, w, y, dnnl_w;
-  memory::dims strides, dilations, before, after;
+  void SetFilter(const Recorder& r, memory::dims dims, memory::dims places) {
+    dims.insert(dims.end(), {r.kernel_h, r.kernel_w});
+    places.insert(places.end(), {r.kernel_w, 1});
+    if (!grouped) {
+      dims.erase(dims.begin());
+      places.erase(places.begin());
+    }
+    any_filter = memory::desc(dims, DataTypeOf(dtype), memory::format_tag::any);
+    plain_filter = memory::desc(dims, DataTypeOf(dtype), places);
+  }
 };
-
-Forward::primitive_desc ForwardDesc(const Geometry& g, const memory::desc& x,
-                                    const memory::desc& y) {
-  return Forward::primitive_desc(Engine(), dnnl::prop_kind::forward_training, kAlgorithm, x,
-                                 g.Filter(), g.Bias(), y, g.strides, g.dilations, g.before, g.after,
-                                 ScratchpadAttr(), true);
-}
-
-/// Backward descriptors want to see a forward one; only its geometry matters.
-Forward::primitive_desc Hint(const Geometry& g) {
-  return ForwardDesc(g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
-}
 
 /// An attempt at a descriptor: activations in these layouts, null where oneDNN may choose.
 struct Wish {
   LayoutPtr x, y;
 };
+
+memory::desc Activation(const LayoutPtr& layout, const Shape& shape, DType dtype) {
+  const DnnlLayout* ours = AsDnnl(layout);
+  return ours ? ours->desc() : AnyDesc(shape, dtype);
+}
 
 /// The descriptor of the first wish that a kernel of the better kind fulfils; else of the first
 /// that one of a matrix product does. A reorder costs less than such a kernel.
@@ -87,101 +121,122 @@ PrimitiveDesc Choose(std::initializer_list<Wish> wishes, const Make& make) {
   return second;
 }
 
-Forward::primitive_desc ChooseForward(const ConvSpec& spec) {
-  const Geometry g(spec);
-  return Choose<Forward::primitive_desc>(
+template <class Spec>
+auto ForwardDesc(const Geometry& g, const memory::desc& x, const memory::desc& y) {
+  return typename Primitives<Spec>::Forward::primitive_desc(
+      Engine(), dnnl::prop_kind::forward_training, Primitives<Spec>::kAlgorithm, x, g.any_filter,
+      g.Bias(), y, g.strides, g.dilations, g.before, g.after, ScratchpadAttr(), true);
+}
+
+template <class Spec>
+auto ChooseForward(const Spec& spec, const Geometry& g) {
+  return Choose<typename Primitives<Spec>::Forward::primitive_desc>(
       {{spec.x_layout, nullptr}, {nullptr, nullptr}}, [&](const Wish& wish) {
-        return ForwardDesc(g, g.Activation(wish.x, g.x), AnyDesc(g.y, g.dtype));
+        return ForwardDesc<Spec>(g, Activation(wish.x, g.x, g.dtype), AnyDesc(g.y, g.dtype));
       });
 }
 
-BackwardX::primitive_desc ChooseBackwardX(const ConvSpec& spec) {
-  const Geometry g(spec);
-  const Forward::primitive_desc hint = Hint(g);
-  if (!hint) return {};
-  return Choose<BackwardX::primitive_desc>(
+/// Backward descriptors want to see a forward one; only its geometry matters.
+template <class Spec>
+auto Hint(const Geometry& g) {
+  return ForwardDesc<Spec>(g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
+}
+
+template <class Spec>
+auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
+  using Desc = typename Primitives<Spec>::BackwardX::primitive_desc;
+  const auto hint = Hint<Spec>(g);
+  if (!hint) return Desc();
+  return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {nullptr, spec.dy_layout}, {nullptr, nullptr}},
       [&](const Wish& wish) {
-        return BackwardX::primitive_desc(
-            Engine(), kAlgorithm, g.Activation(wish.x, g.x), g.Filter(), g.Activation(wish.y, g.y),
-            g.strides, g.dilations, g.before, g.after, hint, ScratchpadAttr(), true);
+        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(wish.x, g.x, g.dtype),
+                    g.any_filter, Activation(wish.y, g.y, g.dtype), g.strides, g.dilations,
+                    g.before, g.after, hint, ScratchpadAttr(), true);
       });
 }
 
-BackwardW::primitive_desc ChooseBackwardW(const ConvSpec& spec) {
-  const Geometry g(spec);
-  const Forward::primitive_desc hint = Hint(g);
-  if (!hint) return {};
-  return Choose<BackwardW::primitive_desc>(
+template <class Spec>
+auto ChooseBackwardW(const Spec& spec, const Geometry& g) {
+  using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
+  const auto hint = Hint<Spec>(g);
+  if (!hint) return Desc();
+  return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
       [&](const Wish& wish) {
-        return BackwardW::primitive_desc(Engine(), kAlgorithm, g.Activation(wish.x, g.x),
-                                         g.Filter(), g.Bias(), g.Activation(wish.y, g.y), g.strides,
-                                         g.dilations, g.before, g.after, hint, ScratchpadAttr(),
-                                         true);
+        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(wish.x, g.x, g.dtype),
+                    g.any_filter, g.Bias(), Activation(wish.y, g.y, g.dtype), g.strides,
+                    g.dilations, g.before, g.after, hint, ScratchpadAttr(), true);
       });
 }
 
-std::string Refuses(const ConvSpec& spec) {
+template <class Spec>
+std::string Refuses(const Spec& spec) {
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (spec.pass == ConvPass::kBackwardB) return "oneDNN sums the bias gradient only along with dW";
   return Guarded(spec.op(), [&]() -> std::string {
+    const Geometry g(spec);
     bool found = false;
-    if (spec.pass == ConvPass::kForward) found = bool(ChooseForward(spec));
-    if (spec.pass == ConvPass::kBackwardX) found = bool(ChooseBackwardX(spec));
-    if (spec.pass == ConvPass::kBackwardW) found = bool(ChooseBackwardW(spec));
+    if (spec.pass == ConvPass::kForward) found = bool(ChooseForward(spec, g));
+    if (spec.pass == ConvPass::kBackwardX) found = bool(ChooseBackwardX(spec, g));
+    if (spec.pass == ConvPass::kBackwardW) found = bool(ChooseBackwardW(spec, g));
     return found ? "" : "oneDNN has only its slow reference implementation for this geometry";
   });
 }
 
-PlanPtr MakeForward(const ConvSpec& spec) {
-  const Geometry g(spec);
-  const auto pd = ChooseForward(spec);
+template <class Spec>
+PlanPtr MakeForward(const Spec& spec, const Geometry& g) {
+  const auto pd = ChooseForward(spec, g);
   std::vector<Argument> inputs = {Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype),
                                   g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())};
-  if (g.r.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
+  if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
   return std::make_shared<PrimitivePlan>(
-      spec.op(), pd, Forward(pd), std::move(inputs),
+      spec.op(), pd, typename Primitives<Spec>::Forward(pd), std::move(inputs),
       std::vector<Argument>{Bind(DNNL_ARG_DST, pd.dst_desc(), g.y, g.dtype)});
 }
 
-PlanPtr MakeBackwardX(const ConvSpec& spec) {
-  const Geometry g(spec);
-  const auto pd = ChooseBackwardX(spec);
+template <class Spec>
+PlanPtr MakeBackwardX(const Spec& spec, const Geometry& g) {
+  const auto pd = ChooseBackwardX(spec, g);
   return std::make_shared<PrimitivePlan>(
-      spec.op(), pd, BackwardX(pd),
+      spec.op(), pd, typename Primitives<Spec>::BackwardX(pd),
       std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype),
                             g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())},
       std::vector<Argument>{Bind(DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), g.x, g.dtype)});
 }
 
-PlanPtr MakeBackwardW(const ConvSpec& spec) {
-  const Geometry g(spec);
-  const auto pd = ChooseBackwardW(spec);
+template <class Spec>
+PlanPtr MakeBackwardW(const Spec& spec, const Geometry& g) {
+  const auto pd = ChooseBackwardW(spec, g);
   std::vector<Argument> outputs = {g.BindFilter(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc())};
-  if (g.r.bias) outputs.push_back(g.BindBias(DNNL_ARG_DIFF_BIAS));
+  if (g.bias) outputs.push_back(g.BindBias(DNNL_ARG_DIFF_BIAS));
   return std::make_shared<PrimitivePlan>(
-      spec.op(), pd, BackwardW(pd),
+      spec.op(), pd, typename Primitives<Spec>::BackwardW(pd),
       std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype),
                             Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype)},
       std::move(outputs));
 }
 
-PlanPtr MakePlan(const ConvSpec& spec) {
+template <class Spec>
+PlanPtr MakePlan(const Spec& spec) {
   return Guarded(spec.op(), [&]() -> PlanPtr {
+    const Geometry g(spec);
     switch (spec.pass) {
       case ConvPass::kForward:
-        return MakeForward(spec);
+        return MakeForward(spec, g);
       case ConvPass::kBackwardX:
-        return MakeBackwardX(spec);
+        return MakeBackwardX(spec, g);
       default:
-        return MakeBackwardW(spec);
+        return MakeBackwardW(spec, g);
     }
   });
 }
 
 }  // namespace
 
-void RegisterConv() { Register<ConvSpec>("onednn", Refuses, MakePlan); }
+void RegisterConv() {
+  Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>);
+  Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>);
+}
 
 }  // namespace singa::onednn

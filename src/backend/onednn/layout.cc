@@ -33,6 +33,15 @@ std::vector<int64_t> PlacementKey(const memory::desc& desc) {
   return key;
 }
 
+/// Of a layout: where its elements lie, and where those of the row-major tensor.
+std::vector<int64_t> JointKey(const memory::desc& desc, const memory::desc& plain) {
+  std::vector<int64_t> key = PlacementKey(desc);
+  if (key.empty()) return key;
+  const std::vector<int64_t> other = PlacementKey(plain);
+  key.insert(key.end(), other.begin(), other.end());
+  return key;
+}
+
 const char* DefaultLetters(int rank) {
   switch (rank) {
     case 2:
@@ -88,7 +97,7 @@ DnnlLayout::DnnlLayout(memory::desc desc, memory::desc plain, const Shape& shape
     : OpaqueLayout(shape, dtype),
       desc_(std::move(desc)),
       plain_(std::move(plain)),
-      key_(PlacementKey(desc_)),
+      key_(JointKey(desc_, plain_)),
       bytes_(desc_.get_size()),
       hash_(HashOf(key_, bytes_)),
       tag_(TagOf(desc_, letters)) {}
@@ -98,7 +107,7 @@ bool DnnlLayout::Equals(const OpaqueLayout& other) const {
   const auto* dnnl_layout = dynamic_cast<const DnnlLayout*>(&other);
   if (!dnnl_layout || hash_ != dnnl_layout->hash_) return false;
   if (key_.empty() || dnnl_layout->key_.empty()) return desc_ == dnnl_layout->desc_;
-  return key_ == dnnl_layout->key_ && PlacementKey(plain_) == PlacementKey(dnnl_layout->plain_);
+  return key_ == dnnl_layout->key_;
 }
 
 void DnnlLayout::Pack(const void* plain, void* opaque) const {

@@ -14,6 +14,7 @@
 %feature("nothread") singa::Tensor::is_blocked;
 %feature("nothread") singa::Tensor::is_contiguous;
 %feature("nothread") singa::Tensor::Size;
+%feature("nothread") singa::Tensor::same_shape;
 %feature("nothread") singa::Device::graph_enabled;
 %feature("nothread") singa::NumThreads;
 %feature("nothread") singa::SetCurrentLayer;
@@ -91,6 +92,7 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   void SetFloatValue(double value) { $self->Fill(value); }
   void SetIntValue(int value) { $self->Fill(value); }
   void CopyData(const singa::Tensor& source) { $self->CopyFrom(source); }
+  bool same_shape(const singa::Tensor& other) const { return $self->shape() == other.shape(); }
   /// Name of the physical layout: "plain", "nChw16c" ...
   std::string layout_name() const { return singa::LayoutName($self->layout()); }
   /// Reorders the block in place to row-major, for all its views.

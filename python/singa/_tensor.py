@@ -139,21 +139,6 @@ class Tensor:
         self._creator: Operator | None = creator
         self._index = 0
 
-    @classmethod
-    def _wrap(
-        cls, raw: _c.Tensor, requires_grad: bool, creator: Operator | None = None, index: int = 0
-    ) -> Tensor:
-        """Quick way in for results of operations."""
-        t = cls.__new__(cls)
-        t.data = raw
-        t.requires_grad = requires_grad
-        t.stores_grad = False
-        t.name = None
-        t.grad = None
-        t._creator = creator
-        t._index = index
-        return t
-
     # What it is.
 
     @property
@@ -217,18 +202,18 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same elements (shared) as a constant: no gradient flows back from it."""
-        return Tensor._wrap(self.data, False)
+        return wrap(self.data, False)
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, off the tape, with the same flags and name."""
-        t = Tensor._wrap(self.data.Clone(), self.requires_grad)
+        t = wrap(self.data.Clone(), self.requires_grad)
         t.stores_grad = self.stores_grad
         t.name = self.name
         return t
 
     def copy(self) -> Tensor:
         """Another Tensor over the same memory."""
-        t = Tensor._wrap(self.data, self.requires_grad, self._creator, self._index)
+        t = wrap(self.data, self.requires_grad, self._creator, self._index)
         t.stores_grad = self.stores_grad
         t.name = self.name
         if self.is_dummy():
@@ -260,7 +245,7 @@ class Tensor:
         name: str | None,
         attributes: dict[str, object],
     ) -> Tensor:
-        t = cls._wrap(as_raw(array, as_dtype(dtype)), requires_grad)
+        t = wrap(as_raw(array, as_dtype(dtype)), requires_grad)
         t.stores_grad = stores_grad
         t.name = name
         t.__dict__.update(attributes)
@@ -621,6 +606,24 @@ class Tensor:
                 _c.Axpy(1.0, gradient.data, x.grad.data)
 
 
+def wrap(
+    raw: _c.Tensor, requires_grad: bool, creator: Operator | None = None, index: int = 0
+) -> Tensor:
+    """A Tensor over a raw one: the quick way in for results of operations."""
+    t = _new(Tensor)
+    t.data = raw
+    t.requires_grad = requires_grad
+    t.stores_grad = False
+    t.name = None
+    t.grad = None
+    t._creator = creator
+    t._index = index
+    return t
+
+
+_new = object.__new__
+
+
 def _without_tensors(key: Any) -> Any:
     """An index in which integer and mask tensors are arrays."""
     if isinstance(key, tuple):
@@ -634,7 +637,7 @@ def _without_tensors(key: Any) -> Any:
 def _tensor_of(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    return Tensor._wrap(as_raw(value, like.dtype, like.device), False)
+    return wrap(as_raw(value, like.dtype, like.device), False)
 
 
 def _flat(t: Tensor, function: str) -> _c.Tensor:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import ops, tape
 from . import singa_wrap as _c
-from ._tensor import Tensor
+from ._tensor import Tensor, wrap
 from .gradcheck import GradientError, gradcheck
 from .ops import *  # noqa: F403
 from .tape import (
@@ -81,7 +81,7 @@ def back_broadcast(y_shape: tuple[int, ...], x_shape: tuple[int, ...], x: Any) -
 
 def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
     """A copy of a raw tensor as an array."""
-    return Tensor._wrap(x, False).numpy()
+    return wrap(x, False).numpy()
 
 
 def autocast(dtype: str = "bfloat16") -> AbstractContextManager[None]:

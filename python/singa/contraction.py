@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._tensor import Tensor, _ops, _tape, as_raw
+from ._tensor import Tensor, _ops, _tape, as_raw, wrap
 
 _Labels = list[str]
 
@@ -101,7 +101,7 @@ def _diagonal(labels: _Labels, t: Tensor) -> tuple[_Labels, Tensor]:
             first = labels.index(label)
             second = labels.index(label, first + 1)
             length = t.shape[first]
-            eye = Tensor._wrap(as_raw(np.eye(length), t.dtype, t.device), False)
+            eye = wrap(as_raw(np.eye(length), t.dtype, t.device), False)
             shape = [length if i in (first, second) else 1 for i in range(len(labels))]
             t = _tape().apply(_ops().ReduceSum(second, False), t * eye.reshape(shape))
             labels = labels[:second] + labels[second + 1 :]

@@ -18,15 +18,13 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from . import singa_wrap as _c
-from ._tensor import Tensor, as_raw
+from ._tensor import Tensor, as_raw, wrap
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     Raw: TypeAlias = _c.Tensor
 
 __all__ = [
@@ -108,6 +106,10 @@ class enable_grad(_GradMode):  # noqa: N801
     _mode = True
 
 
+# (which input, its creator, index among the creator's outputs, itself where its gradient is stored)
+_Edge: TypeAlias = "tuple[int, Operator, int, Tensor | None]"
+
+
 class Operator:
     """One differentiable step. To add one, write `forward` and `backward` on raw tensors:
 
@@ -138,16 +140,16 @@ class Operator:
     requires_grad: bool | None = None
 
     _name: str | None = None
-    _needs: tuple[bool, ...] = ()  # which inputs' gradients a direct backward() returns
-    _links: tuple[bool, ...] = ()  # which inputs lead to a tensor that stores its gradient
-    _tracked = False  # any of _links
+    _needs: tuple[bool, ...] = ()  # which inputs' gradients backward() returns; empty: all
+    _edges: tuple[_Edge, ...] = ()  # to inputs that lead to a tensor that stores its gradient
+    _tracked = False  # there are such edges
     _position = -1  # among all recorded operators; -1: not recorded
     _users = 0  # recorded operators that take this one's outputs and may still be walked
     _released = False
     _saved: tuple[Raw | None, ...] | None = None
     _versions: tuple[int, ...] = ()
     _kept: tuple[str, ...] = ()  # attributes that forward of a user's operator has set
-    _outputs: Sequence[tuple[tuple[int, ...], Any, int]] = ()
+    _outputs: Sequence[tuple[tuple[int, ...], Any, int]] = ()  # of several: shape, device, type
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name
@@ -186,37 +188,47 @@ class Operator:
             self._link(xs)
         before = None if self._saved is not None else set(vars(self))
         ys = self.forward(*raws)
-        if not isinstance(ys, tuple):
-            ys = tuple(ys) if isinstance(ys, list) else (ys,)
+        if isinstance(ys, list):
+            ys = tuple(ys)
         if not self.requires_grad:
             needs = self.differentiable and _state.grad_mode is not False
-            needs = needs and any(x.requires_grad for x in xs)
-            return tuple(Tensor._wrap(y, needs) for y in ys)
+            needs = needs and any([x.requires_grad for x in xs])
+            if not isinstance(ys, tuple):
+                return (wrap(ys, needs),)
+            return tuple([wrap(y, needs) for y in ys])
         self._position = next(_positions)
-        for creator, *_ in self.src:
-            creator._users += 1
+        for entry in self.src:
+            entry[0]._users += 1
         if before is not None:
             self._adopt(before)
+        if not isinstance(ys, tuple):
+            return (wrap(ys, True, self),)
         if len(ys) > 1:
             self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
-        return tuple(Tensor._wrap(y, True, self, i) for i, y in enumerate(ys))
+        return tuple([wrap(y, True, self, i) for i, y in enumerate(ys)])
 
     def _link(self, xs: tuple[Tensor, ...]) -> None:
-        src, needs, links = [], [], []
+        src, needs, edges = [], [], []
+        requires = False
         for x in xs:
-            creator, stores, need = x.creator, x.stores_grad, x.requires_grad
-            src.append((creator, x._index, x if stores else None, stores))
+            creator, stores, need = x._creator or x.creator, x.stores_grad, x.requires_grad
+            kept = x if stores else None
+            src.append((creator, x._index, kept, stores))
             needs.append(need)
-            links.append(need and (stores or creator._tracked))
+            if need:
+                requires = True
+                if stores or creator._tracked:
+                    edges.append((len(needs) - 1, creator, x._index, kept))
+        self.requires_grad = requires
         self.src = tuple(src)
         self._needs = tuple(needs)
-        self._links = tuple(links)
-        self.requires_grad = any(needs)
-        self._tracked = any(links)
+        if edges:
+            self._edges = tuple(edges)
+            self._tracked = True
 
     def _again(self) -> Operator:
         fresh = copy.copy(self)
-        for name in ("src", "_position", "_users", "_released", "_saved", "_versions", *self._kept):
+        for name in (*_TAPE_FIELDS, *self._kept):
             fresh.__dict__.pop(name, None)
         return fresh
 
@@ -245,14 +257,10 @@ class Operator:
         return self._saved
 
     def _check(self, tensors: Sequence[Raw | None]) -> None:
-        versions = tuple([t.version() for t in tensors if t is not None])
-        if versions != self._versions:
+        given = [t for t in tensors if t is not None]
+        if [t.version() for t in given] != list(self._versions):
             changed = next(
-                t
-                for t, then in zip(
-                    [t for t in tensors if t is not None], self._versions, strict=True
-                )
-                if t.version() != then
+                t for t, then in zip(given, self._versions, strict=True) if t.version() != then
             )
             raise RuntimeError(
                 f"[{self.name}] backward needs a tensor that was changed in place after it was "
@@ -283,37 +291,40 @@ class Operator:
 
     # The walk.
 
-    def _do_backward(self, dys: dict[int, Raw]) -> Sequence[Raw | None]:
+    def _do_backward(self, sums: dict[int, _Gradient]) -> Sequence[Raw | None]:
         """Gradients of the inputs from those of the outputs (by index), counted and checked."""
         if self._released:
             raise RuntimeError(self._released_message())
         if self._kept:
             self._check([t for name in self._kept for t in _raws(getattr(self, name, None))])
         if self._outputs:
-            full = [
-                dys[i] if i in dys else _c.Full(shape, 0.0, device, dtype)
+            dys = [
+                sums[i].raw if i in sums else _c.Full(shape, 0.0, device, dtype)
                 for i, (shape, device, dtype) in enumerate(self._outputs)
             ]
         else:
-            full = [dys[0]]
-        needs, self._needs = self._needs, self._links
+            dys = [sums[0].raw]
+        needs = self._needs
+        if len(self._edges) < len(needs):
+            leads = {edge[0] for edge in self._edges}
+            self._needs = tuple([i in leads for i in range(len(needs))])
         try:
-            dxs = self.backward(*full)
+            dxs = self.backward(*dys)
         finally:
             self._needs = needs
         if not isinstance(dxs, (tuple, list)):
             dxs = (dxs,)
-        if len(dxs) != len(self.src):
+        if len(dxs) != len(needs):
             raise RuntimeError(
-                f"[{self.name}] backward returned {len(dxs)} gradients for {len(self.src)} inputs"
+                f"[{self.name}] backward returned {len(dxs)} gradients for {len(needs)} inputs"
             )
         return dxs
 
     def _release(self) -> None:
         """Lets go of the inputs and of what was saved."""
-        for creator, *_ in self.src:
-            creator._users -= 1
-        self.src = ()
+        for entry in self.src:
+            entry[0]._users -= 1
+        self.src = self._edges = ()
         if self._saved:
             self._saved = ()
         for name in self._kept:
@@ -322,8 +333,15 @@ class Operator:
 
     def __del__(self) -> None:
         if self._position >= 0:
-            for creator, *_ in self.src:
-                creator._users -= 1
+            for entry in self.src:
+                entry[0]._users -= 1
+
+
+# What the tape has written into an operator.
+_TAPE_FIELDS = (
+    "src", "requires_grad", "_needs", "_edges", "_tracked", "_position", "_users", "_released",
+    "_saved", "_versions", "_kept", "_outputs",
+)  # fmt: skip
 
 
 def _raws(value: object) -> list[Raw]:
@@ -375,7 +393,7 @@ def apply(op: Operator, *xs: Tensor) -> Tensor:
         return op(*xs)[0]
     op.requires_grad = False
     y = op.forward(*[x.data for x in xs])
-    return Tensor._wrap(y, any([x.requires_grad for x in xs]))
+    return wrap(y, any([x.requires_grad for x in xs]))
 
 
 def is_computed(x: Tensor) -> bool:
@@ -402,7 +420,7 @@ class _Gradient:
 
     def give(self, to: Tensor) -> Tensor:
         """For the user, who may write to it."""
-        gradient = Tensor._wrap(self.raw if self.owned else self.raw.Clone(), False)
+        gradient = wrap(self.raw if self.owned else self.raw.Clone(), False)
         gradient.name = to.name
         return gradient
 
@@ -415,26 +433,27 @@ def _reachable(
 ) -> tuple[list[Operator], dict[_Output, int], dict[_Output, Tensor]]:
     """Operators from which a stored gradient is reached, oldest first; for each tensor at which the
     walk ends, how many gradients it will get; and the tensors that store theirs."""
-    operators, seen, stack = [], {root}, [root] if root._tracked else []
+    operators = [root] if root._tracked else []
+    seen = {root}
     waiting: dict[_Output, int] = {}
     storing: dict[_Output, Tensor] = {}
-    while stack:
-        op = stack.pop()
+    for op in operators:  # which grows meanwhile
         if op._released:
             raise RuntimeError(op._released_message())
-        operators.append(op)
-        for (creator, index, x, _), linked in zip(op.src, op._links, strict=True):
-            if not linked:
-                continue
+        for _, creator, index, x in op._edges:
             if x is not None:
                 storing[creator, index] = x
             if not creator._tracked:
                 waiting[creator, index] = waiting.get((creator, index), 0) + 1
             elif creator not in seen:
                 seen.add(creator)
-                stack.append(creator)
-    operators.sort(key=lambda op: op._position)
+                operators.append(creator)
+    operators.sort(key=_position)
     return operators, waiting, storing
+
+
+def _position(op: Operator) -> int:
+    return op._position
 
 
 def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tensor]]:
@@ -445,40 +464,39 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
         storing[root, y._index] = y
         if not root._tracked:
             yield y, arrived[root][y._index].give(y)
+    gradient: _Gradient | None
     while operators:
         op = operators.pop()
-        slots = arrived.pop(op, {})
-        for index, slot in slots.items():
-            if (op, index) in storing:
-                slot.owned = False  # the walk goes on with it, so the user gets a copy
-                yield storing[op, index], slot.give(storing[op, index])
-        inputs = tuple(zip(op.src, op._links, strict=True))
-        dxs: Sequence[Raw | None] = (None,) * len(inputs)
-        if slots:
-            dxs = op._do_backward({index: slot.raw for index, slot in slots.items()})
-        slots = {}
-        if not retain_graph and not op._users:
+        sums = arrived.pop(op, None)
+        edges, dxs = op._edges, None
+        if sums is not None:
+            for index, gradient in sums.items():
+                if (op, index) in storing:
+                    gradient.owned = False  # the walk goes on with it, so the user gets a copy
+                    yield storing[op, index], gradient.give(storing[op, index])
+            dxs = op._do_backward(sums)
+        if not (retain_graph or op._users):
             op._release()
         complete = []
-        for ((creator, index, _, _), linked), dx in zip(inputs, dxs, strict=True):
-            if not linked:
-                continue
-            if dx is not None:
+        for i, creator, index, _ in edges:
+            if dxs is not None and dxs[i] is not None:
                 sums = arrived.setdefault(creator, {})
                 if index in sums:
-                    sums[index].add(dx)
+                    sums[index].add(dxs[i])
                 else:
-                    sums[index] = _Gradient(dx, op.fresh_gradients)
+                    sums[index] = _Gradient(dxs[i], op.fresh_gradients)
             if not creator._tracked:
-                waiting[creator, index] -= 1
-                if not waiting[creator, index]:
-                    complete.append((creator, index))
-        dxs, inputs, dx = (), (), None  # while the user has the word, hold only what is needed
-        for creator, index in complete:
-            if index in arrived.get(creator, {}):
-                x, slot = storing[creator, index], arrived[creator].pop(index)
-                _check_gradient(op, x, slot.raw)
-                yield x, slot.give(x)
+                output = creator, index
+                waiting[output] -= 1
+                if not waiting[output]:
+                    complete.append(output)
+        sums = dxs = gradient = None  # while the user has the word, hold only what is needed
+        for output in complete:
+            creator, index = output
+            if index in arrived.get(creator, ()):
+                x, gradient = storing[output], arrived[creator].pop(index)
+                _check_gradient(op, x, gradient.raw)
+                yield x, gradient.give(x)
 
 
 def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:

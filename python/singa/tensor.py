@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import singa_wrap as _c
-from ._tensor import Tensor, _flat, _ops, _tape, as_raw, narrowed
+from ._tensor import Tensor, _flat, _ops, _tape, as_raw, narrowed, wrap
 from .contraction import einsum, tensordot
 from .dtypes import (
     DType,
@@ -133,7 +133,7 @@ def from_dlpack(t: Any) -> Tensor:
     `t` has `__dlpack__`, or is a capsule. Raises TypeError for element types that singa lacks.
     """
     capsule = t.__dlpack__() if hasattr(t, "__dlpack__") else t
-    return Tensor._wrap(_c.from_dlpack(capsule), True)
+    return wrap(_c.from_dlpack(capsule), True)
 
 
 def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
@@ -179,7 +179,7 @@ def sizeof(dtype: object) -> int:
 
 def to_host(t: Tensor) -> Tensor:
     """The tensor, or a copy of it, on the default CPU."""
-    return Tensor._wrap(t.data.ToHost(), t.requires_grad)
+    return wrap(t.data.ToHost(), t.requires_grad)
 
 
 def to_numpy(t: Tensor) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor, as_raw
+from .._tensor import Tensor, as_raw, wrap
 from ..dtypes import float32, is_float
 from ..tape import Operator, apply
 from .base import Constant, Op, tensor_of
@@ -40,8 +40,7 @@ class _Sum(Op):
     _shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def forward(self, a: Raw, b: Raw) -> Raw:
-        shapes = a.shape(), b.shape()
-        self._shapes = shapes if shapes[0] != shapes[1] else None
+        self._shapes = None if a.same_shape(b) else (a.shape(), b.shape())
         return _c.Binary(self.code, a, b)
 
     def _to(self, i: int, dy: Raw) -> Raw | None:
@@ -281,7 +280,7 @@ def _prepare(kind: str, a: Any, b: Any) -> tuple[Operator, tuple[Tensor, ...]]:
     else:
         a = _constant(a, b)
     if kind == "div" and not is_float(a.dtype) and not is_float(b.dtype):
-        a = Tensor._wrap(a.data.AsType(int(float32)), a.requires_grad)
+        a = wrap(a.data.AsType(int(float32)), a.requires_grad)
     return _OPERATORS[kind](), (a, b)
 
 
@@ -289,11 +288,11 @@ def _widened(kind: str, t: Tensor, number: float) -> Tensor:
     """An integer tensor as float32 where it meets a number with a fraction, or is divided."""
     if is_float(t.dtype) or (isinstance(number, int) and kind != "div"):
         return t
-    return Tensor._wrap(t.data.AsType(int(float32)), t.requires_grad)
+    return wrap(t.data.AsType(int(float32)), t.requires_grad)
 
 
 def _full(number: float, like: Tensor) -> Tensor:
-    return Tensor._wrap(_c.Full((), float(number), like.device, int(like.dtype)), False)
+    return wrap(_c.Full((), float(number), like.device, int(like.dtype)), False)
 
 
 def _constant(value: Any, like: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor, as_raw
+from .._tensor import Tensor, as_raw, wrap
 from ..tape import Operator
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if like is None:
-        return Tensor._wrap(as_raw(value), False)
+        return wrap(as_raw(value), False)
     own = isinstance(value, (np.ndarray, np.generic, _c.Tensor))
-    return Tensor._wrap(as_raw(value, None if own else like.dtype, like.device), False)
+    return wrap(as_raw(value, None if own else like.dtype, like.device), False)
 
 
 def axes_of(axis: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ def indices_of(value: Any, like: Raw) -> Raw:
 def numbers_of(value: Any) -> list[Any]:
     """The elements of a tensor, array, list or number as Python numbers."""
     if isinstance(value, (_c.Tensor, Tensor)):
-        value = Tensor._wrap(as_raw(value), False).numpy()
+        value = wrap(as_raw(value), False).numpy()
     return np.asarray(value).reshape(-1).tolist()
 
 

@@ -66,10 +66,12 @@ void ExpectSame(const Tensor& got, const Tensor& want, double relative, const ch
   ExpectNear(got, values, tolerance, what);
 }
 
-bool Willing(DType dtype) { return onednn::RefusesFloat(dtype).empty(); }
+/// On older CPUs (or under ONEDNN_MAX_CPU_ISA) oneDNN lacks some kernels, and ours then take the
+/// tensor as a plain one: the results are checked all the same.
+bool HasAvx512() { return onednn::RefusesFloat(kBFloat16).empty(); }
 
 DType AnyType(Random& random) {
-  return random.Int(0, 3) == 0 && Willing(kBFloat16) ? kBFloat16 : kFloat32;
+  return random.Int(0, 3) == 0 && HasAvx512() ? kBFloat16 : kFloat32;
 }
 
 template <class Spec>
@@ -113,7 +115,14 @@ TEST(OnednnLayouts, BatchNorm) {
     PreferenceScope fastest(Preference::kFastest);
     const uint64_t reorders = Reorders();
     const auto got = run(xb, dyb, mean_b, var_b);
-    EXPECT_EQ(Reorders(), reorders);
+    const bool willing = Refusal(BatchNormForwardSpec{.shape = shape,
+                                                      .dtype = dtype,
+                                                      .has_scale = affine,
+                                                      .has_bias = !bias.empty(),
+                                                      .x_layout = xb.layout()})
+                             .empty();
+    EXPECT_TRUE(willing || !HasAvx512());
+    EXPECT_TRUE(!willing || Reorders() == reorders);
     const char* names[] = {"y frozen", "dx frozen", "dscale frozen", "dbias frozen",
                            "y",        "mean",      "var",           "dx",
                            "dscale",   "dbias",     "running mean",  "running var"};
@@ -121,7 +130,7 @@ TEST(OnednnLayouts, BatchNorm) {
       ASSERT_EQ(got[k].empty(), want[k].empty()) << names[k];
       if (got[k].empty()) continue;
       ExpectSame(got[k], want[k], 64 * 0x1p-23, names[k]);
-      if (got[k].rank() == 4) ExpectIn(got[k], tag, names[k]);
+      if (willing && got[k].rank() == 4) ExpectIn(got[k], tag, names[k]);
     }
   }
 }
@@ -212,7 +221,7 @@ TEST(OnednnLayouts, Pooling) {
     EXPECT_TRUE(willing || p.mode != 0) << "a maximum was refused";
     averages += willing && p.mode != 0;
   }
-  EXPECT_GT(averages, 30);
+  EXPECT_TRUE(averages > 30 || !HasAvx512()) << averages;
 }
 
 TEST(OnednnLayouts, MaximumOfNanAndInfinity) {
@@ -263,11 +272,11 @@ TEST(OnednnLayouts, GlobalAveragePool) {
       const uint64_t reorders = Reorders();
       const Tensor xb = In(x, tag);
       const Tensor y = GlobalAveragePoolForward(xb);
-      EXPECT_EQ(Reorders(), reorders + 1) << "only the first one";
+      EXPECT_TRUE(Reorders() == reorders + 1 || !HasAvx512());
       ExpectSame(y, GlobalAveragePoolForward(x), 32 * 0x1p-23, "y");
       const PoolingHandle handle(x, {7, 7}, {1, 1}, {0, 0}, false);
       const Tensor dx = PoolingBackward(handle, dy, xb, {}, {});
-      ExpectIn(dx, tag, "dx");
+      if (HasAvx512()) ExpectIn(dx, tag, "dx");
       ExpectSame(dx, GlobalAveragePoolBackward(dy, x.shape()), 8 * 0x1p-23, "dx");
     }
   }
@@ -308,7 +317,7 @@ TEST(OnednnLayouts, Lrn) {
     ExpectSame(dxb, dx, 64 * 0x1p-23, "dx");
     ExpectSame(LrnForward(xb, size, alpha, beta, k, false)[0], want[0], 64 * 0x1p-23, "inference");
   }
-  EXPECT_GT(taken, 12);
+  EXPECT_TRUE(taken > 12 || !HasAvx512()) << taken;
 }
 
 TEST(OnednnLayouts, SoftmaxOfABlockedTensor) {
@@ -328,8 +337,10 @@ TEST(OnednnLayouts, KernelsRefuseWithAReason) {
             std::string::npos);
   EXPECT_NE(Refusal(SoftmaxSpec{.outer = 2, .axis = 3, .inner = 4}).find("innermost"),
             std::string::npos);
-  EXPECT_EQ(Refusal(SoftmaxSpec{.outer = 2, .axis = 300}), "");
-  EXPECT_EQ(Refusal(BatchNormForwardSpec{.shape = {8, 64}}), "");
+  if (HasAvx512()) {
+    EXPECT_EQ(Refusal(SoftmaxSpec{.outer = 2, .axis = 300}), "");
+    EXPECT_EQ(Refusal(BatchNormForwardSpec{.shape = {8, 64}}), "");
+  }
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ def reset_high_water() -> None:
 
 
 def measure(step: Callable[[], None], warmup: int, steps: int, base_mib: float) -> dict[str, float]:
-    """Median milliseconds and minor page faults per step, and peak resident MiB above `base_mib`."""
+    """Median milliseconds and minor page faults a step, and peak resident MiB above `base_mib`."""
     for _ in range(warmup):
         step()
     times, faults = [], []

@@ -17,8 +17,10 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 add_library(singa_flags INTERFACE)
 # Nobody reads errno or the floating-point exception flags; without them square roots, comparisons
 # and divisions vectorise. Values stay those of IEEE 754.
-target_compile_options(singa_flags INTERFACE -Wall -Wextra -fno-math-errno -fno-trapping-math
-                                             $<$<BOOL:${SINGA_WERROR}>:-Werror>)
+target_compile_options(
+  singa_flags
+  INTERFACE -Wall -Wextra -fno-math-errno -fno-trapping-math $<$<BOOL:${SINGA_WERROR}>:-Werror>
+)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlaps in std::string's own code (its bug 105651).
   target_compile_options(singa_flags INTERFACE -Wno-restrict)

@@ -1,4 +1,4 @@
-# Names that scripts written for Apache SINGA call on raw tensors. Part of the generated module singa_wrap.
+# Names that scripts written for Apache SINGA call on raw tensors. Part of the module singa_wrap.
 
 USE_CUDA = False
 
@@ -35,29 +35,70 @@ def _scalar_like(value, t):
 
 
 for _name, _op in {
-    "Abs": UnaryOp_kAbs, "Ceil": UnaryOp_kCeil, "Floor": UnaryOp_kFloor, "Round": UnaryOp_kRound,
-    "RoundE": UnaryOp_kRoundE, "Exp": UnaryOp_kExp, "Erf": UnaryOp_kErf, "Log": UnaryOp_kLog,
-    "ReLU": UnaryOp_kRelu, "Sigmoid": UnaryOp_kSigmoid, "Sign": UnaryOp_kSign, "Sqrt": UnaryOp_kSqrt,
-    "Square": UnaryOp_kSquare, "Tanh": UnaryOp_kTanh, "Cos": UnaryOp_kCos, "Cosh": UnaryOp_kCosh,
-    "Acos": UnaryOp_kAcos, "Acosh": UnaryOp_kAcosh, "Sin": UnaryOp_kSin, "Sinh": UnaryOp_kSinh,
-    "Asin": UnaryOp_kAsin, "Asinh": UnaryOp_kAsinh, "Tan": UnaryOp_kTan, "Atan": UnaryOp_kAtan,
-    "Atanh": UnaryOp_kAtanh, "SoftPlus": UnaryOp_kSoftPlus, "SoftSign": UnaryOp_kSoftSign,
+    "Abs": UnaryOp_kAbs,
+    "Ceil": UnaryOp_kCeil,
+    "Floor": UnaryOp_kFloor,
+    "Round": UnaryOp_kRound,
+    "RoundE": UnaryOp_kRoundE,
+    "Exp": UnaryOp_kExp,
+    "Erf": UnaryOp_kErf,
+    "Log": UnaryOp_kLog,
+    "ReLU": UnaryOp_kRelu,
+    "Sigmoid": UnaryOp_kSigmoid,
+    "Sign": UnaryOp_kSign,
+    "Sqrt": UnaryOp_kSqrt,
+    "Square": UnaryOp_kSquare,
+    "Tanh": UnaryOp_kTanh,
+    "Cos": UnaryOp_kCos,
+    "Cosh": UnaryOp_kCosh,
+    "Acos": UnaryOp_kAcos,
+    "Acosh": UnaryOp_kAcosh,
+    "Sin": UnaryOp_kSin,
+    "Sinh": UnaryOp_kSinh,
+    "Asin": UnaryOp_kAsin,
+    "Asinh": UnaryOp_kAsinh,
+    "Tan": UnaryOp_kTan,
+    "Atan": UnaryOp_kAtan,
+    "Atanh": UnaryOp_kAtanh,
+    "SoftPlus": UnaryOp_kSoftPlus,
+    "SoftSign": UnaryOp_kSoftSign,
 }.items():
     globals()[_name] = _unary(_op, f"{_name} of each element.")
 
 for _name, _op in {
-    "__add__": BinaryOp_kAdd, "__sub__": BinaryOp_kSub, "__mul__": BinaryOp_kMul, "__div__": BinaryOp_kDiv,
-    "__lt__": BinaryOp_kLess, "__le__": BinaryOp_kLessEqual, "__gt__": BinaryOp_kGreater,
-    "__ge__": BinaryOp_kGreaterEqual, "__eq__": BinaryOp_kEqual,
-    "EltwiseMult": BinaryOp_kMul, "Div": BinaryOp_kDiv, "Pow": BinaryOp_kPow,
-    "AddFloat": BinaryOp_kAdd, "SubFloat": BinaryOp_kSub, "MultFloat": BinaryOp_kMul, "DivFloat": BinaryOp_kDiv,
-    "PowFloat": BinaryOp_kPow, "LTFloat": BinaryOp_kLess, "LEFloat": BinaryOp_kLessEqual,
-    "GTFloat": BinaryOp_kGreater, "GEFloat": BinaryOp_kGreaterEqual, "EQFloat": BinaryOp_kEqual,
-    "LTTensor": BinaryOp_kLess, "LETensor": BinaryOp_kLessEqual, "GTTensor": BinaryOp_kGreater,
-    "GETensor": BinaryOp_kGreaterEqual, "EQTensor": BinaryOp_kEqual,
-    "MinTensor": BinaryOp_kMin, "MaxTensor": BinaryOp_kMax,
+    "__add__": BinaryOp_kAdd,
+    "__sub__": BinaryOp_kSub,
+    "__mul__": BinaryOp_kMul,
+    "__div__": BinaryOp_kDiv,
+    "__lt__": BinaryOp_kLess,
+    "__le__": BinaryOp_kLessEqual,
+    "__gt__": BinaryOp_kGreater,
+    "__ge__": BinaryOp_kGreaterEqual,
+    "__eq__": BinaryOp_kEqual,
+    "EltwiseMult": BinaryOp_kMul,
+    "Div": BinaryOp_kDiv,
+    "Pow": BinaryOp_kPow,
+    "AddFloat": BinaryOp_kAdd,
+    "SubFloat": BinaryOp_kSub,
+    "MultFloat": BinaryOp_kMul,
+    "DivFloat": BinaryOp_kDiv,
+    "PowFloat": BinaryOp_kPow,
+    "LTFloat": BinaryOp_kLess,
+    "LEFloat": BinaryOp_kLessEqual,
+    "GTFloat": BinaryOp_kGreater,
+    "GEFloat": BinaryOp_kGreaterEqual,
+    "EQFloat": BinaryOp_kEqual,
+    "LTTensor": BinaryOp_kLess,
+    "LETensor": BinaryOp_kLessEqual,
+    "GTTensor": BinaryOp_kGreater,
+    "GETensor": BinaryOp_kGreaterEqual,
+    "EQTensor": BinaryOp_kEqual,
+    "MinTensor": BinaryOp_kMin,
+    "MaxTensor": BinaryOp_kMax,
 }.items():
-    globals()[_name] = _binary(_op, f"{_name.strip('_')} of two tensors, or of a tensor and a number, elementwise.")
+    globals()[_name] = _binary(
+        _op, f"{_name.strip('_')} of two tensors, or of a tensor and a number, elementwise."
+    )
 
 del _name, _op
 
@@ -116,7 +157,9 @@ def _column(op):
     return function
 
 
-AddRow, SubRow, MultRow, DivRow = map(_row, (BinaryOp_kAdd, BinaryOp_kSub, BinaryOp_kMul, BinaryOp_kDiv))
+AddRow, SubRow, MultRow, DivRow = map(
+    _row, (BinaryOp_kAdd, BinaryOp_kSub, BinaryOp_kMul, BinaryOp_kDiv)
+)
 AddColumn, SubColumn, MultColumn, DivColumn = map(
     _column, (BinaryOp_kAdd, BinaryOp_kSub, BinaryOp_kMul, BinaryOp_kDiv)
 )

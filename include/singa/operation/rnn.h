@@ -25,11 +25,11 @@ class SINGA_API RnnHandle {
   int64_t weights_size;
 };
 
-/// In training, layers above the first see their inputs after dropout (the device's next numbers).
-/// Sixteen-bit types are computed in float32, and `saved` is float32 then.
 /// {y (seq, batch, directions·hidden), hy, cy (layers·directions, batch, hidden; empty unless
 /// LSTM), saved}. hx and cx may be empty (zeros). `seq_lengths` (batch) int32, or empty: steps
-/// beyond a sequence's length give zeros in y and leave its state.
+/// beyond a sequence's length give zeros in y and leave its state. In training, layers above the
+/// first see their inputs after dropout (the device's next random numbers). Types of 16 bits are
+/// computed in float32, which `saved` is then as well.
 SINGA_API std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const Tensor& hx,
                                          const Tensor& cx, const Tensor& W,
                                          const Tensor& seq_lengths, bool training = true);

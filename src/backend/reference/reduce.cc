@@ -139,6 +139,10 @@ void BackwardByElement(const ReduceBackwardSpec& spec, const Execution& executio
   ParallelFor(space.size(), kParallelGrain, [&](int64_t begin, int64_t end) {
     C dys[kChunk], xs[kChunk] = {}, ys[kChunk] = {}, dxs[kChunk];
     space.Walk(begin, end, [&](const auto& offset, int64_t n) {
+      if (linear && space.inner_stride(1) == 0 && space.inner_stride(0) == 1) {
+        std::fill_n(dx + offset[0], n, Convert<T>(Convert<C>(dy[offset[1]]) * scale));
+        return;
+      }
       for (int64_t at = 0; at < n; at += kChunk) {
         const int64_t m = std::min(kChunk, n - at);
         const auto load = [&](int k, const T* source, C* buffer) {

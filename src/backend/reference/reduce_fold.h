@@ -68,7 +68,7 @@ struct ProdFold {
   static Acc Join(Acc a, Acc b) { return a * b; }
 };
 
-// NaN beats every number, as in NumPy.
+// NaN beats every number, as in NumPy. Not ||, so that nothing is a branch.
 template <class T>
 struct MaxFold {
   using Acc = ComputeType<T>;
@@ -78,7 +78,7 @@ struct MaxFold {
   }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static bool Beats(Acc a, Acc b) { return a > b; }
-  static Acc Join(Acc a, Acc b) { return b > a || b != b ? b : a; }
+  static Acc Join(Acc a, Acc b) { return (b > a) | (b != b) ? b : a; }
 };
 
 template <class T>
@@ -90,7 +90,7 @@ struct MinFold {
   }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static bool Beats(Acc a, Acc b) { return a < b; }
-  static Acc Join(Acc a, Acc b) { return b < a || b != b ? b : a; }
+  static Acc Join(Acc a, Acc b) { return (b < a) | (b != b) ? b : a; }
 };
 
 /// The fold of n elements that lie `stride` apart: in 16 lanes, which are vector registers, and by
@@ -158,8 +158,8 @@ struct FoldSpace {
 
 constexpr int64_t kFoldBlock = 512;  // results that are folded together; their Accs fit the cache
 
-/// Into how many parts the folded range is cut where there are few results: a function of the two
-/// lengths only, so that the sums are the same for any number of threads.
+/// Into how many parts at most the folded range is cut where there are few results: a function of
+/// the two lengths only, so that the sums are the same for any number of threads.
 inline int64_t FoldParts(int64_t kept, int64_t folded) {
   if (kept <= 0 || folded <= 0) return 1;
   return std::clamp<int64_t>(std::min(16384 / kept, kept * folded / kParallelGrain), 1,
@@ -209,7 +209,8 @@ void FoldAxes(const FoldSpace& space, const T* in, void* workspace, const Store&
     });
   };
 
-  const int64_t parts = FoldParts(kept, folded);
+  // Runs of many results are shared out between threads as they are.
+  const int64_t parts = space.by_runs() && kept >= 32 ? 1 : FoldParts(kept, folded);
   if (parts == 1) {
     ParallelFor(kept, kParallelGrain / std::max<int64_t>(folded, 1),
                 [&](int64_t begin, int64_t end) {

@@ -3,56 +3,56 @@
 // One step of one sequence of a recurrent layer, after the matrix products: activations, states and
 // their derivatives. Formulas as in PyTorch's documentation of RNN, LSTM and GRU.
 
-#include <cmath>
 #include <cstdint>
 
 #include "backend/reference/parallel.h"
+#include "backend/reference/vector_math.h"
 #include "singa/operation/rnn.h"
 
 namespace singa::reference {
 
-template <class T>
-inline T Sigmoid(T x) {
-  return 1 / (1 + std::exp(-x));
-}
-
 /// `gates` holds the matrix products without biases and gets the activated gates (RnnFields says
-/// which); for relu and tanh it is `h` itself.
+/// which); for relu and tanh it is `h` itself. No other two arrays overlap.
 template <class T>
-void CellForward(RnnMode mode, int64_t hidden, T* gates, const T* bias, const T* h_prev,
-                 const T* c_prev, T* h, T* c) {
-  const auto gate = [=](int k, int64_t j) { return gates[k * hidden + j] + bias[k * hidden + j]; };
+SINGA_MULTI_ISA void CellForward(RnnMode mode, int64_t hidden, T* gates, const T* bias,
+                                 const T* h_prev, const T* c_prev, T* h, T* c) {
+  T *g0 = gates, *g1 = g0 + hidden, *g2 = g1 + hidden, *g3 = g2 + hidden;
+  const T *b0 = bias, *b1 = b0 + hidden, *b2 = b1 + hidden, *b3 = b2 + hidden;
   switch (mode) {
     case RnnMode::kRelu:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        const T a = gate(0, j);
-        h[j] = a <= 0 ? 0 : a;  // NaN stays
+        const T a = g0[j] + b0[j];
+        h[j] = a <= 0 ? T(0) : a;  // NaN stays
       }
       return;
     case RnnMode::kTanh:
-      for (int64_t j = 0; j < hidden; ++j) h[j] = std::tanh(gate(0, j));
+#pragma GCC ivdep
+      for (int64_t j = 0; j < hidden; ++j) h[j] = Tanh(g0[j] + b0[j]);
       return;
     case RnnMode::kLstm:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        const T i = Sigmoid(gate(0, j)), f = Sigmoid(gate(1, j)), g = std::tanh(gate(2, j)),
-                o = Sigmoid(gate(3, j));
+        const T i = Sigmoid(g0[j] + b0[j]), f = Sigmoid(g1[j] + b1[j]);
+        const T g = Tanh(g2[j] + b2[j]), o = Sigmoid(g3[j] + b3[j]);
         c[j] = f * c_prev[j] + i * g;
-        h[j] = o * std::tanh(c[j]);
-        gates[j] = i;
-        gates[hidden + j] = f;
-        gates[2 * hidden + j] = g;
-        gates[3 * hidden + j] = o;
+        h[j] = o * Tanh(c[j]);
+        g0[j] = i;
+        g1[j] = f;
+        g2[j] = g;
+        g3[j] = o;
       }
       return;
     case RnnMode::kGru:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        const T r = Sigmoid(gate(0, j)), z = Sigmoid(gate(1, j)), hn = gate(3, j);
-        const T n = std::tanh(gate(2, j) + r * hn);
+        const T r = Sigmoid(g0[j] + b0[j]), z = Sigmoid(g1[j] + b1[j]), hn = g3[j] + b3[j];
+        const T n = Tanh(g2[j] + b2[j] + r * hn);
         h[j] = (1 - z) * n + z * h_prev[j];
-        gates[j] = r;
-        gates[hidden + j] = z;
-        gates[2 * hidden + j] = n;
-        gates[3 * hidden + j] = hn;
+        g0[j] = r;
+        g1[j] = z;
+        g2[j] = n;
+        g3[j] = hn;
       }
       return;
   }
@@ -60,47 +60,51 @@ void CellForward(RnnMode mode, int64_t hidden, T* gates, const T* bias, const T*
 
 /// `dh` is the gradient of h; it becomes the part of h_prev's gradient that does not go through a
 /// matrix product. `dc` is the gradient of c and becomes c_prev's. `dgates` gets the gradients of
-/// the matrix products; GRU: r, z, n and (W_hn·h).
+/// the matrix products; GRU: r, z, n and (W_hn·h). No two arrays overlap.
 template <class T>
 SINGA_MULTI_ISA void CellBackward(RnnMode mode, int64_t hidden, const T* gates, const T* h_prev,
                                   const T* c_prev, const T* h, const T* c, T* dh, T* dc,
                                   T* dgates) {
+  const T *g0 = gates, *g1 = g0 + hidden, *g2 = g1 + hidden, *g3 = g2 + hidden;
+  T *d0 = dgates, *d1 = d0 + hidden, *d2 = d1 + hidden, *d3 = d2 + hidden;
   switch (mode) {
     case RnnMode::kRelu:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        dgates[j] = h[j] > 0 ? dh[j] : 0;
+        d0[j] = h[j] > 0 ? dh[j] : T(0);
         dh[j] = 0;
       }
       return;
     case RnnMode::kTanh:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        dgates[j] = dh[j] * (1 - h[j] * h[j]);
+        d0[j] = dh[j] * (1 - h[j] * h[j]);
         dh[j] = 0;
       }
       return;
     case RnnMode::kLstm:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        const T i = gates[j], f = gates[hidden + j], g = gates[2 * hidden + j],
-                o = gates[3 * hidden + j];
-        const T tanh_c = std::tanh(c[j]);
+        const T i = g0[j], f = g1[j], g = g2[j], o = g3[j];
+        const T tanh_c = Tanh(c[j]);
         const T dcell = dc[j] + dh[j] * o * (1 - tanh_c * tanh_c);
-        dgates[j] = dcell * g * i * (1 - i);
-        dgates[hidden + j] = dcell * c_prev[j] * f * (1 - f);
-        dgates[2 * hidden + j] = dcell * i * (1 - g * g);
-        dgates[3 * hidden + j] = dh[j] * tanh_c * o * (1 - o);
+        d0[j] = dcell * g * i * (1 - i);
+        d1[j] = dcell * c_prev[j] * f * (1 - f);
+        d2[j] = dcell * i * (1 - g * g);
+        d3[j] = dh[j] * tanh_c * o * (1 - o);
         dc[j] = dcell * f;
         dh[j] = 0;
       }
       return;
     case RnnMode::kGru:
+#pragma GCC ivdep
       for (int64_t j = 0; j < hidden; ++j) {
-        const T r = gates[j], z = gates[hidden + j], n = gates[2 * hidden + j],
-                hn = gates[3 * hidden + j];
+        const T r = g0[j], z = g1[j], n = g2[j], hn = g3[j];
         const T dn = dh[j] * (1 - z) * (1 - n * n);
-        dgates[j] = dn * hn * r * (1 - r);
-        dgates[hidden + j] = dh[j] * (h_prev[j] - n) * z * (1 - z);
-        dgates[2 * hidden + j] = dn;
-        dgates[3 * hidden + j] = dn * r;
+        d0[j] = dn * hn * r * (1 - r);
+        d1[j] = dh[j] * (h_prev[j] - n) * z * (1 - z);
+        d2[j] = dn;
+        d3[j] = dn * r;
         dh[j] *= z;
       }
       return;

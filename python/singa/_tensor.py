@@ -193,6 +193,13 @@ class Tensor:
         """Whether it lies in a layout that only its backend reads."""
         return self.data.is_blocked()
 
+    def to_blocked(self) -> Self:
+        """Not there yet: raises NotImplementedError. Operations choose layouts by themselves."""
+        raise NotImplementedError(
+            "[to_blocked] choosing a blocked layout by hand is not there yet; operations choose by "
+            "themselves"
+        )
+
     def to_plain(self) -> Self:
         """Reorders to row-major, in place, for all tensors that share the memory."""
         self.data.MakePlain()

@@ -133,6 +133,15 @@ def test_bfloat16_reads_as_float32() -> None:
     assert t.memsize() == 4
 
 
+def test_layouts() -> None:
+    t = of(A)
+    assert not t.is_blocked
+    assert t.to_plain() is t
+    same(t, A)
+    with pytest.raises(NotImplementedError, match="to_blocked"):
+        t.to_blocked()
+
+
 def test_devices() -> None:
     cpu = device.create_cpu_device()
     t = of(A)

@@ -16,8 +16,9 @@
 // serial loop (free function or function template), not on a function with an OpenMP region: the
 // region's body would be compiled for the baseline. Sanitizers cannot instrument the choice, and
 // debug builds do without it, because it triples the time to compile.
-#if defined(NDEBUG) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && \
-    defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(NDEBUG) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    __GNUC__ >= 12 && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
+    !defined(__SANITIZE_THREAD__)
 #define SINGA_MULTI_ISA \
   __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else

@@ -39,35 +39,43 @@ MODELS = {
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        usage="%(prog)s [options]",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     # What the weights depend on: a resumed run has to keep it.
     run = parser.add_argument_group("the run")
     run.add_argument("--model", choices=MODELS, default="resnet20", help="[%(default)s]")
     run.add_argument("--data", metavar="DIR", help="CIFAR-10 folder [the generated set]")
     run.add_argument("--images", type=int, metavar="N", help="only the first N training images")
-    run.add_argument("--epochs", type=int, default=15, help="[%(default)s]")
-    run.add_argument("--batch-size", type=int, default=128, help="[%(default)s]")
-    run.add_argument("--lr", type=float, default=0.1, help="highest learning rate [%(default)s]")
+    run.add_argument("--epochs", type=int, default=15, metavar="N", help="[%(default)s]")
+    run.add_argument("--batch-size", type=int, default=128, metavar="N", help="[%(default)s]")
+    run.add_argument(
+        "--lr", type=float, default=0.1, metavar="X", help="highest learning rate [%(default)s]"
+    )
     run.add_argument(
         "--schedule",
         choices=("onecycle", "cosine", "step", "constant"),
         default="onecycle",
         help="of the learning rate; 'step' divides it by 10 at 1/2 and 3/4 [%(default)s]",
     )
-    run.add_argument("--warmup", type=float, default=0.0, metavar="EPOCHS", help="[%(default)s]")
-    run.add_argument("--momentum", type=float, default=0.9, help="[%(default)s]")
-    run.add_argument("--weight-decay", type=float, default=5e-4, help="[%(default)s]")
-    run.add_argument("--label-smoothing", type=float, default=0.0, help="[%(default)s]")
+    run.add_argument("--warmup", type=float, default=0, metavar="EPOCHS", help="[%(default)s]")
+    run.add_argument("--momentum", type=float, default=0.9, metavar="X", help="[%(default)s]")
+    run.add_argument("--weight-decay", type=float, default=5e-4, metavar="X", help="[%(default)s]")
+    run.add_argument(
+        "--label-smoothing", type=float, default=0.0, metavar="X", help="[%(default)s]"
+    )
     run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
-    run.add_argument("--seed", type=int, default=0, help="[%(default)s]")
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="[%(default)s]")
 
     parser.add_argument("--out", type=Path, metavar="DIR", help="[runs/MODEL]")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument(
         "--checkpoint-steps", type=int, default=0, metavar="N", help="also every N steps [epochs]"
     )
-    parser.add_argument("--threads", type=int, default=0, help="[all cores that may be used]")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="[all cores that may be used]"
+    )
     parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
     parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 into --data")
 

@@ -2,6 +2,7 @@
 
 // Everything: the core and all operations.
 
+#include "singa/compat.h"
 #include "singa/core/device.h"
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"

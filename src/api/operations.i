@@ -19,3 +19,4 @@
 %include "singa/operation/random.h"
 %include "singa/operation/optimizer.h"
 %include "singa/operation/rnn.h"
+%include "singa/compat.h"

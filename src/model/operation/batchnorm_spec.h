@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
+#include "singa/core/tensor.h"
 
 namespace singa {
 
@@ -28,6 +30,8 @@ struct BatchNormForwardSpec {
     return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
   }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
+  /// Of the terms of each output (magnitudes.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);
@@ -54,6 +58,8 @@ struct BatchNormBackwardSpec {
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
+  /// Of the terms of each output (magnitudes.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);

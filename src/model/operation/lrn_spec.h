@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
+#include "singa/core/tensor.h"
 
 namespace singa {
 
@@ -58,6 +60,8 @@ struct LrnBackwardSpec {
 
   const char* op() const { return "LrnBackward"; }
   int64_t sum_length() const { return size; }
+  /// Of the terms of each output (magnitudes.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("shape", self.shape);

@@ -2,18 +2,20 @@
 
 // OPCHECK: runs an operation on its chosen implementation and on `reference`, and compares.
 //
-// A Spec may help with (all optional):
-//   int64_t sum_length() const          length K of the sums behind one result; the tolerance grows
-//   with √K static constexpr bool kLinear       results are sums of products of the inputs: the
-//   tolerance then follows
-//                                       reference(|inputs|), elementwise, instead of the largest
-//                                       result
-//   void MakeReference()                changes fields of a copy for the reference (which
-//   implementation saved ...) void ReferenceInputs(std::vector<Tensor>*) const
-//                                       replaces inputs in an implementation's private form by the
-//                                       reference's own
-//   void MakeMagnitude()                makes the constant factors of a kLinear copy positive
-//   bool comparable(size_t output) const   false for outputs in a private form
+// A Spec may help; every one of these is optional.
+//
+// - `int64_t sum_length() const`: length K of the sums behind one result; the tolerance grows with
+//   √K.
+// - `static constexpr bool kLinear`: results are sums of products of the inputs. The tolerance then
+//   follows reference(|inputs|), elementwise, instead of the largest result.
+// - `void MakeMagnitude()`: makes the constant factors of a kLinear copy positive.
+// - `std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const`: where results cancel
+//   otherwise, what the tolerance follows, for each output (empty: the largest result).
+// - `void MakeReference()`: changes fields of a copy for the reference (which implementation saved
+//   ...).
+// - `void ReferenceInputs(std::vector<Tensor>*) const`: replaces inputs in an implementation's
+//   private form by the reference's own.
+// - `bool comparable(size_t output) const`: false for outputs in a private form.
 
 #include <cstdio>
 #include <cstdlib>
@@ -183,6 +185,8 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
     Spec magnitude = spec;
     if constexpr (requires { magnitude.MakeMagnitude(); }) magnitude.MakeMagnitude();
     bound = RunReference(magnitude, device, magnitudes, outputs, call.aliases, scalars);
+  } else if constexpr (requires { spec.Magnitudes(call.inputs); }) {
+    bound = spec.Magnitudes(call.inputs);
   }
   int64_t length = 1;
   if constexpr (requires { spec.sum_length(); }) length = spec.sum_length();

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "singa/core/dtype.h"
+#include "singa/core/tensor.h"
 
 namespace singa {
 
@@ -36,6 +38,8 @@ struct SoftmaxBackwardSpec {
 
   const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
   int64_t sum_length() const { return axis; }
+  /// Of the terms of each output (magnitudes.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("outer", self.outer);

@@ -33,12 +33,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import autograd, layer, state_files, tensor
-from .summary import Summary, summarize
+from . import autograd, layer, tensor
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .opt import Optimizer
+    from .summary import Summary
+
+# state_files and summary are imported where they are used: a program that only computes should not
+# wait for zipfile, json and what they bring along.
 
 
 class ModelMeta(layer.LayerMeta):
@@ -162,6 +165,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         `file` defaults to standard output. Raises RuntimeError before compile().
         """
+        from .summary import summarize
+
         if not self._inputs:
             raise RuntimeError("[summary] compile the model first: shapes follow from the inputs")
         device = next((p.device for p in self.get_params().values()), None)
@@ -186,6 +191,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         tensors, arrays or numbers to keep with them. The file is replaced as a whole or not at all.
         Raises RuntimeError if the model has no parameters yet.
         """
+        from . import state_files
+
         states = self._compiled_states("save_states")
         aux = {name: _as_array(name, value) for name, value in (aux_states or {}).items()}
         if common := states.keys() & aux.keys():
@@ -202,6 +209,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Raises ValueError if the file is damaged, or if names or shapes are not the model's (the
         message lists them); the model is then unchanged. FileNotFoundError if there is none.
         """
+        from . import state_files
+
         own = self._compiled_states("load_states")
         expected = {name: tuple(value.shape) for name, value in own.items()}
         states, aux = state_files.load_states(

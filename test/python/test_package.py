@@ -25,6 +25,26 @@ def test_importing_singa_loads_nothing_else() -> None:
     assert _python(code).split() == ["['singa._version']", "False"]
 
 
+def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
+    """What files, pictures, downloads and processes need is loaded by those who use it. NumPy's own
+    imports do not count."""
+    heavy = {"PIL", "asyncio", "concurrent", "html", "http", "json", "logging", "matplotlib"}
+    heavy |= {"multiprocessing", "pathlib", "safetensors", "secrets", "shutil", "socket", "ssl"}
+    heavy |= {"subprocess", "tempfile", "tqdm", "urllib", "zipfile"}
+    own = {f"singa.{name}" for name in ("data", "diagnostics", "models", "state_files", "training")}
+    code = (
+        "import sys, numpy\n"
+        "before = set(sys.modules)\n"
+        "import singa\n"
+        "from singa import autograd, tensor, layer, model, opt\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    loaded = _python(code).split()
+    assert "singa.opt.optimizer" in loaded
+    assert {name.split(".")[0] for name in loaded} & heavy == set()
+    assert set(loaded) & own == set()
+
+
 def test_parts_are_there_without_an_import() -> None:
     code = "import singa\nprint(singa.tensor.ones((2,)).shape, singa.autograd.training)"
     assert _python(code).split() == ["(2,)", "False"]

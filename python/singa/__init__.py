@@ -12,27 +12,32 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import plan_cache
-    from .diagnostics import device_memory, doctor, layout_report, opcheck
+    from . import plan_cache, tuning
+    from .diagnostics import device_memory, doctor, explain, layout_report, opcheck, profile
     from .process import get_num_threads, seed, set_num_threads
 
 __all__ = [
     "__version__",
     "device_memory",
     "doctor",
+    "explain",
     "get_num_threads",
     "layout_report",
     "opcheck",
     "plan_cache",
+    "profile",
     "seed",
     "set_num_threads",
+    "tuning",
 ]
 
 _FUNCTIONS = {
     "device_memory": "diagnostics",
     "doctor": "diagnostics",
+    "explain": "diagnostics",
     "layout_report": "diagnostics",
     "opcheck": "diagnostics",
+    "profile": "diagnostics",
     "get_num_threads": "process",
     "seed": "process",
     "set_num_threads": "process",

@@ -46,42 +46,42 @@ def create_cpu_device(separate: bool = False) -> Device:
 
 def get_num_gpus() -> int:
     """CUDA GPUs that this build can use."""
-    return 0
+    return _c.Platform.GetNumGPUs()
 
 
 def get_gpu_ids() -> tuple[int, ...]:
     """Identifiers of the CUDA GPUs that this build can use."""
-    return ()
+    return _c.Platform.GetGPUIDs()
 
 
 def get_gpu_mem_size(id: int) -> tuple[int, int]:
     """Free and total bytes of a GPU. Raises RuntimeError where there is none."""
-    _no_cuda("get_gpu_mem_size")
+    return _c.Platform.GetGPUMemSize(id)
 
 
 def device_query(id: int, verbose: bool = False) -> str:
     """Description of a GPU. Raises RuntimeError where there is none."""
-    _no_cuda("device_query")
+    return _c.Platform.DeviceQuery(id, verbose)
 
 
 def create_cuda_gpus(num: int) -> list[Device]:
     """The first `num` GPUs. Raises RuntimeError where there are none."""
-    _no_cuda("create_cuda_gpus")
+    return _c.Platform.CreateCudaGPUs(num)
 
 
 def create_cuda_gpu() -> Device:
     """The first GPU. Raises RuntimeError where there is none."""
-    _no_cuda("create_cuda_gpu")
+    return create_cuda_gpus(1)[0]
 
 
 def create_cuda_gpus_on(device_ids: list[int]) -> list[Device]:
     """The GPUs of these identifiers. Raises RuntimeError where there are none."""
-    _no_cuda("create_cuda_gpus_on")
+    return _c.Platform.CreateCudaGPUsOn(device_ids)
 
 
 def create_cuda_gpu_on(device_id: int) -> Device:
     """The GPU of this identifier. Raises RuntimeError where there is none."""
-    _no_cuda("create_cuda_gpu_on")
+    return create_cuda_gpus_on([device_id])[0]
 
 
 def get_num_opencl_platforms() -> int:
@@ -101,9 +101,3 @@ def create_opencl_device() -> NoReturn:
 
 def enable_lazy_alloc(enable: bool) -> None:
     """Accepted and ignored: memory comes from a cache, so allocating late has nothing to save."""
-
-
-def _no_cuda(function: str) -> NoReturn:
-    raise RuntimeError(
-        f"[{function}] this build of singa has no CUDA backend; use device.get_default_device()"
-    )

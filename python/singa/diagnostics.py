@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -175,6 +175,24 @@ def layout_report(record: bool = True) -> list[dict[str, Any]]:
     ]
     _c.RecordReorders(record)
     return reorders
+
+
+def explain(model_or_op: object) -> NoReturn:
+    """Would say for each operation which implementation runs it, and why. Raises
+    NotImplementedError."""
+    raise NotImplementedError(
+        "[explain] this version does not say yet why an implementation was chosen; "
+        "singa.layout_report() lists reorders, singa.plan_cache.stats() plans, and singa.opcheck() "
+        "compares each operation with the reference implementation"
+    )
+
+
+def profile() -> NoReturn:
+    """Would time each operation in a `with` block. Raises NotImplementedError."""
+    raise NotImplementedError(
+        "[profile] this version does not time single operations yet; `python -m singa bench` times "
+        "whole steps, and singa.layout_report() reorders"
+    )
 
 
 class opcheck:  # noqa: N801 (used as a function)

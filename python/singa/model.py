@@ -178,7 +178,10 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def memory_plan(self) -> dict[str, Any]:
         """Bytes that the recorded step will use. Not there yet: raises NotImplementedError."""
-        raise NotImplementedError("[memory_plan] steps are not recorded in this version")
+        raise NotImplementedError(
+            "[memory_plan] steps are not recorded in this version; singa.device_memory() says what "
+            "a step has used"
+        )
 
     # Files.
 

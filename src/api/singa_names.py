@@ -249,3 +249,98 @@ Tensor.CopyIntDataFromHostPtr = _copy_from_array("int32")
 Tensor.Exporter = property(lambda self: Exporter(self))
 Tensor.__repr__ = lambda self: f"<singa_wrap.Tensor {self.ToString()}>"
 Device.PrintTimeProfiling = lambda self: None
+
+
+def _host(self):
+    """The device of the host: the default CPU."""
+    return DefaultDevice()
+
+
+def _reset(self):
+    """Stops recording and drops what was recorded."""
+    self.EnableGraph(False)
+    self.ResetGraph()
+
+
+Device.host = _host
+Device.Reset = _reset
+
+
+def _no_cuda(function):
+    raise RuntimeError(
+        f"[{function}] needs a build of singa with the CUDA backend (CUDA 13, cuDNN 9); this one "
+        "computes on the CPU: device.get_default_device()"
+    )
+
+
+class Platform:
+    """Finds and makes devices. What asks for a GPU raises RuntimeError: this build has none."""
+
+    @staticmethod
+    def GetDefaultDevice():
+        """The CPU that everything uses unless told otherwise."""
+        return DefaultDevice()
+
+    @staticmethod
+    def GetNumGPUs():
+        """CUDA GPUs that this build can use."""
+        return 0
+
+    @staticmethod
+    def GetGPUIDs():
+        """Identifiers of the CUDA GPUs that this build can use."""
+        return ()
+
+    @staticmethod
+    def GetGPUMemSize(device_id):
+        """Free and total bytes of a GPU."""
+        _no_cuda("GetGPUMemSize")
+
+    @staticmethod
+    def DeviceQuery(device_id, verbose=False):
+        """Description of a GPU."""
+        _no_cuda("DeviceQuery")
+
+    @staticmethod
+    def CreateCudaGPUs(num_devices, init_size=0):
+        """The first `num_devices` GPUs."""
+        _no_cuda("CreateCudaGPUs")
+
+    @staticmethod
+    def CreateCudaGPUsOn(devices, init_size=0):
+        """The GPUs of these identifiers."""
+        _no_cuda("CreateCudaGPUsOn")
+
+
+class CudnnRNNHandle(RnnHandle):
+    """A RnnHandle for a tensor on a CUDA device; RuntimeError elsewhere. `RnnHandle`, RnnForward
+    and RnnBackward, on which layer.CudnnRNN stands, compute on the CPU too."""
+
+    def __init__(self, x, hidden_size, mode=0, num_layers=1, bias=1, dropout=0.0, bidirectional=0):
+        _no_cuda("CudnnRNNHandle")
+
+
+def _gpu_rnn(name, arguments):
+    def function(*args):
+        _no_cuda(name)
+
+    function.__name__ = name
+    function.__doc__ = (
+        f"{name}({arguments}) of cuDNN; RuntimeError: this build has no CUDA backend."
+    )
+    return function
+
+
+for _name, _arguments in {
+    "GpuRNNForwardTraining": "x, hx, cx, W, handle",
+    "GpuRNNForwardInference": "x, hx, cx, W, handle",
+    "GpuRNNBackwardx": "y, dy, dhy, dcy, W, hx, cx, handle",
+    "GpuRNNBackwardW": "x, hx, y, handle",
+    "GpuRNNForwardTrainingEx": "x, hx, cx, W, seq_lengths, handle",
+    "GpuRNNForwardInferenceEx": "x, hx, cx, W, seq_lengths, handle",
+    "GpuRNNBackwardxEx": "y, dy, dhy, dcy, W, hx, cx, seq_lengths, handle",
+    "GpuRNNBackwardWEx": "x, hx, y, seq_lengths, handle",
+}.items():
+    globals()[_name] = _gpu_rnn(_name, _arguments)
+
+del _name, _arguments

@@ -3,133 +3,175 @@
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from singa import autograd, device, tensor
+import singa as package
+import singa_surface as names
+from singa import autograd, data, device, initializer, layer, model, models, opt, sonnx, tensor
 from singa import singa_wrap as singa
 
-# name(arguments with defaults); ours may take more arguments after these.
-AUTOGRAD = """
-axis_helper(y_shape, x_shape) back_broadcast(y_shape, x_shape, x) infer_dependency(op)
-gradients(y, dy=None) backward(y, dy=None) mean(*l) relu(x) less(x, y) clip(x, min=None, max=None)
-identity(x) matmul(x, w) greater(x, y) add_bias(x, b, axis=0) reshape(x, shape) prelu(x, slope)
-add(a, b) elu(x, alpha=1) equal(x, y) selu(x, alpha=1.67326, gamma=1.0507) softmax(x, axis=1)
-sum(*l) binary_cross_entropy(x, t) cross_entropy(x, t) ranking_loss(pos, neg, M=0.2)
-softmax_cross_entropy(x, t) mse_loss(x, t) ctensor2numpy(x) flatten(x, axis=1)
-scatter_elements(x, indices, updates, axis=0) cat(xs, axis=0)
-conv2d(handle, x, W, b=None, odd_padding=(0, 0, 0, 0))
-batchnorm_2d(handle, x, scale, bias, running_mean, running_var)
-pooling_2d(handle, x, odd_padding=(0, 0, 0, 0)) tanh(x) cos(x) cosh(x) acos(x) acosh(x) sin(x)
-sinh(x) asin(x) asinh(x) tan(x) atan(x) atanh(x) sigmoid(x) mul(x, y) unsqueeze(x, axis=-1)
-transpose(x, shape) add_all(*xs) abs(a) exp(a) leakyrelu(x, a=0.01) sign(a) pow(a, b) softsign(x)
-sqrt(x) softplus(x) sub(a, b) min(*l) log(x) hardsigmoid(x, alpha=0.2, gamma=0.5)
-squeeze(x, axis=[]) div(a, b) shape(x) max(*l) negative(x) reciprocal(x)
-gemm(A, B, C=None, alpha=1.0, beta=1.0, transA=0, transB=0)
-globalaveragepool(x, data_format='channels_first') constant_of_shape(x, value=0)
-dropout(x, seed=0, ratio=0.5) reduce_sum(x, axes=None, keepdims=1)
-reduce_mean(x, axes=None, keepdims=1) slice(x, starts, ends, axes=None, steps=None) ceil(x)
-floor(x) split(x, axis, parts, num_output=None) gather(x, axis, indices) tile(x, repeats)
-nonzero(x) cast(x, to) onehot(axis, indices, depth, values) cossim(a, b) expand(x, shape)
-pad(x, mode, pads, constant=0.0) upsample(x, mode, scales)
-depth_to_space(x, blocksize, mode='DCR') space_to_depth(x, blocksize, mode='DCR')
-where(x, y, condition) round(x) rounde(x) embedding(x, w) erf(x)
-Operator(name=None) Dummy(tensor, name=None) Mean() ReLU() Less() Clip(min, max) Identity() Matmul()
-Greater() AddBias(axis=0) Reshape(shape) PRelu() Add() Elu(alpha=1.0) Equal()
-SeLU(alpha=1.67326, gamma=1.0507) SoftMax(axis=1) Sum() BinaryCrossEntropy(t) CrossEntropy(t)
-RankingLoss(M=0.2) SoftMaxCrossEntropy(t) MeanSquareError(t) Flatten(axis=1)
-ScatterElements(indices, updates, axis=0) Concat(axis=0)
-_Conv2d(handle, odd_padding=(0, 0, 0, 0))
-_BatchNorm2d(handle, running_mean, running_var, name=None)
-_Pooling2d(handle, odd_padding=(0, 0, 0, 0)) Tanh() Cos() Cosh() Acos() Acosh() Sin() Sinh() Asin()
-Asinh() Tan() Atan() Atanh() Sigmoid() Mul() Unsqueeze(axis) Transpose(perm) Abs() Exp()
-LeakyRelu(a) Sign() Pow() SoftSign() Sqrt() SoftPlus() Sub() Min() Log()
-HardSigmoid(alpha=0.2, gamma=0.5) Squeeze(axis=[]) Div() Shape() Max() And() Or() Not() Xor()
-Negative() Reciprocal() Gemm(alpha=1.0, beta=1.0, transA=0, transB=0)
-GlobalAveragePool(data_format='channels_first') ConstantOfShape(value=0.0)
-Dropout(seed=0, ratio=0.5) ReduceSum(axes=None, keepdims=1) ReduceMean(axes=None, keepdims=1)
-Slice(starts, ends, axes=None, steps=None) Ceil() Floor() Split(axis, parts, num_output=None)
-Gather(axis, indices) Tile(repeats) NonZero() Cast(to) OneHot(axis, depth, values)
-_RNN(handle, return_sequences=False, use_mask=False, seq_lengths=None) CosSim() Expand(shape)
-Pad(mode, pads, constant=0.0) UpSample(mode, scales) DepthToSpace(blocksize, mode='DCR')
-SpaceToDepth(blocksize, mode='DCR') Where(condition) Round() Rounde() Embedding() Erf()
-_and(a, b) _or(a, b) _not(x) _xor(a, b)
-"""
-DEVICE = """
-get_num_gpus() get_gpu_ids() get_gpu_mem_size(id) get_num_opencl_platforms()
-get_num_opencl_devices() device_query(id, verbose=False) create_cpu_device() create_cuda_gpus(num)
-create_cuda_gpu() create_cuda_gpus_on(device_ids) create_cuda_gpu_on(device_id)
-create_opencl_device() get_default_device() enable_lazy_alloc(enable)
-"""
-TENSOR = """
-from_raw_tensor(t) from_raw_tensors(tt) zeros_like(t) ones_like(t) product(shape) sizeof(dtype)
-contiguous(tensor) reshape(tensor, shape) transpose(t, axes=None)
-copy_data_to_from(dst, src, size, dst_offset=0, src_offset=0) from_numpy(np_array, dev=None)
-to_host(t) to_numpy(t) abs(t) exp(t) ceil(t) log(t) sigmoid(t) sign(t) sqrt(t) square(t) tanh(t)
-sum(t, axis=None, out=None) pow(t, x, out=None) average(t, axis=None) softmax(t, out=None) lt(t, x)
-le(t, x) gt(t, x) ge(t, x) eq(t, x) add(lhs, rhs, ret=None) sub(lhs, rhs, ret=None)
-eltwise_mult(lhs, rhs, ret=None) mult(A, B, C=None, alpha=1.0, beta=0.0) einsum(ops, *args)
-repeat(t, repeats, axis=None) tensordot(A, B, axes=2) div(lhs, rhs, ret=None) axpy(alpha, x, y)
-bernoulli(p, t) gaussian(mean, std, t) uniform(low, high, t) add_column(alpha, v, beta, M)
-add_row(alpha, v, beta, M) sum_columns(M) sum_rows(M) copy_from_numpy(data, np_array)
-concatenate(tensors, axis) random(shape, device) zeros(shape, device) ones(shape, device)
-"""
-METHODS = """
-is_dummy() ndim() is_empty() is_transpose() transpose(axes=None) size() memsize() contiguous()
-reshape(shape) reset_like(t) as_type(dtype) to_type(dtype) to_device(device) to_host() l2() l1()
-set_value(x, inplace=True) copy_from_numpy(np_array, offset=0) copy_data(t) copy_from(t, offset=0)
-clone() repeat(repeats, axis) T() copy() deepcopy() bernoulli(p, inplace=True)
-gaussian(mean, std, inplace=True) uniform(low, high, inplace=True) add_column(v) add_row(v)
-div_column(v) div_row(v) mult_column(v) mult_row(v)
-"""
+
+def _functions(where: Any, text: str) -> Iterator[tuple[Any, str, str]]:
+    for name, arguments in re.findall(r"(\w+)\(((?:[^()]|\([^()]*\))*)\)", text):
+        own_name = {"init": "__init__", "call": "__call__"}.get(name, name)
+        yield where, own_name, " ".join(arguments.split())
 
 
-def _entries(text: str) -> list[tuple[str, str]]:
-    return re.findall(r"(\w+)\(((?:[^()]|\([^()]*\))*)\)", text)
+def _classes(module: Any, text: str) -> Iterator[tuple[str, str, str]]:
+    """(class, base, methods) of each line that starts with one."""
+    yield from re.findall(r"^(\w+)\((\w*)\): (.*(?:\n    .*)*)", text, re.MULTILINE)
 
 
-def _parameters(arguments: str) -> list[tuple[str, Any]]:
-    """(name, default) of a written signature; a starred name stands for any number."""
-    function = eval(f"lambda {arguments}: None")
-    return [
-        ("*" if p.kind is p.VAR_POSITIONAL else p.name, p.default)
-        for p in inspect.signature(function).parameters.values()
+CLASSES = [
+    (getattr(module, name), base, methods)
+    for module, text in [
+        (layer, names.LAYER), (model, names.MODEL), (opt, names.OPT), (data, names.DATA)
     ]
-
-
-SURFACE = [
-    (where, name, arguments)
-    for where, text in [
-        (autograd, AUTOGRAD), (device, DEVICE), (tensor, TENSOR), (tensor.Tensor, METHODS)
-    ]
-    for name, arguments in _entries(text)
+    for name, base, methods in _classes(module, text)
 ]  # fmt: skip
+SURFACE = [
+    entry
+    for where, text in [
+        (autograd, names.AUTOGRAD), (device, names.DEVICE), (tensor, names.TENSOR),
+        (tensor.Tensor, names.METHODS), (initializer, names.INITIALIZER),
+        *((kind, methods) for kind, _, methods in CLASSES),
+    ]
+    for entry in _functions(where, text)
+]  # fmt: skip
+
+
+def _parameters(arguments: str) -> list[inspect.Parameter]:
+    """Those of a written signature."""
+    function = eval(f"lambda {arguments}: None", {"float32": tensor.float32})
+    return list(inspect.signature(function).parameters.values())
 
 
 @pytest.mark.parametrize(
     ("where", "name", "arguments"), SURFACE, ids=[f"{w.__name__}.{n}" for w, n, _ in SURFACE]
 )
 def test_names_arguments_and_defaults(where: Any, name: str, arguments: str) -> None:
-    signature = inspect.signature(getattr(where, name)).parameters.values()
-    ours = [p for p in signature if p.name != "self"]
+    ours = dict(inspect.signature(getattr(where, name)).parameters)
+    ours.pop("self", None)
     wanted = _parameters(arguments)
-    if name in ("abs", "exp", "sign") and where is autograd:
-        wanted = [("x", inspect.Parameter.empty)]  # passed by position
-    for p, (own, default) in zip(ours, wanted, strict=False):
-        if own == "*":
-            assert p.kind is p.VAR_POSITIONAL
-            break
-        assert p.name == own
-        if default is not inspect.Parameter.empty:
-            assert p.default == default or (default == [] and p.default == ())
-    assert len(ours) >= len(wanted)
-    for p in ours[len(wanted) :]:  # what is ours alone can be left out
-        assert p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    several = any(p.kind is p.VAR_POSITIONAL for p in ours.values())
+    places = [p.name for p in ours.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    for place, p in enumerate(wanted):
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            assert p.kind is p.VAR_KEYWORD or several  # what we take by **kwargs is named
+            continue
+        if p.name not in ours:
+            assert p.default is p.empty  # passed by position only
+            assert several
+            continue
+        own = ours.pop(p.name)
+        assert own.kind is p.kind
+        if p.kind is p.POSITIONAL_OR_KEYWORD:
+            assert places[place] == p.name
+        if p.default is not p.empty:
+            assert own.default == p.default or (own.default, p.default) == ((), [])
+            assert type(own.default) is type(p.default) or p.default == []
+    for own in ours.values():  # what is ours alone can be left out
+        assert own.default is not own.empty or own.kind in (own.VAR_POSITIONAL, own.VAR_KEYWORD)
 
 
 def test_the_lists_were_read() -> None:
-    assert len(SURFACE) > 290
+    assert len(SURFACE) > 430
+    assert len(CLASSES) == 41
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "methods"), CLASSES, ids=[c.__name__ for c, *_ in CLASSES]
+)
+def test_base_classes(kind: type, base: str, methods: str) -> None:
+    assert not base or base in [parent.__name__ for parent in kind.__mro__[1:]]
+
+
+def test_names_on_raw_tensors() -> None:
+    x = tensor.ones((1, 2, 4, 4)).data
+    cpu = device.get_default_device()
+    recorder = singa.SetupRecorder(x, [3, 3], [1, 1], [1, 1], 2, 3, True)
+    for holder, text in [
+        (singa, names.WRAP), (x, names.WRAP_TENSOR), (cpu, names.WRAP_DEVICE),
+        (singa.Platform, names.WRAP_PLATFORM), (recorder, names.RECORDER),
+    ]:  # fmt: skip
+        assert [name for name in text.split() if not hasattr(holder, name)] == []
+    assert singa.Platform.GetDefaultDevice().id() == cpu.host().id() == cpu.id()
+    cpu.Reset()
+    assert not cpu.graph_enabled()
+
+
+def test_what_needs_a_gpu_says_so() -> None:
+    x = tensor.ones((2, 3, 4))
+    calls = [
+        lambda: singa.CudnnRNNHandle(x.data, 8, 2),
+        lambda: singa.GpuRNNForwardTraining(x.data, x.data, x.data, x.data, None),
+        lambda: singa.GpuRNNBackwardWEx(x.data, x.data, x.data, x.data, None),
+        lambda: singa.CudnnConvHandle(x.data, [3, 3], [1, 1], [0, 0], 1, 1),
+        lambda: singa.Platform.CreateCudaGPUs(1),
+        lambda: device.get_gpu_mem_size(0),
+        lambda: device.device_query(0, True),
+        lambda: device.create_cuda_gpu(),
+        lambda: device.create_cuda_gpus(1),
+        lambda: device.create_cuda_gpu_on(0),
+        lambda: device.create_cuda_gpus_on([0]),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="CUDA backend"):
+            call()
+    assert (device.get_num_gpus(), len(device.get_gpu_ids())) == (0, 0)
+
+
+def test_what_comes_later_says_so(tmp_path: Path) -> None:
+    """Names that the interface has and this version does not: an error that says what to do."""
+    net = layer.Linear(2)
+    later = [
+        lambda: opt.DistOpt(opt.SGD()),
+        lambda: opt.DistOpt.all_reduce(net, tensor.ones((1,))),  # type: ignore[arg-type]
+        lambda: sonnx.prepare(None),
+        lambda: sonnx.SONNXModel(None),
+        lambda: sonnx.run_node(None, []),
+        lambda: sonnx.to_onnx([], []),
+        lambda: package.explain(net),
+        lambda: package.profile(),
+        lambda: package.tuning.save(tmp_path / "choices"),
+        lambda: package.tuning.load(tmp_path / "choices"),
+        lambda: autograd.autocast("bfloat16"),
+        lambda: models.create("lenet").memory_plan(),
+    ]
+    for call in later:
+        with pytest.raises(NotImplementedError, match=r"^\[[\w.]+\] .*; "):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_our_own_surface() -> None:
+    """Section by section what the interface promises beyond SINGA's names."""
+    for holder, text in [
+        (
+            package,
+            "__version__ doctor set_num_threads get_num_threads seed plan_cache device_memory",
+        ),
+        (package, "layout_report opcheck tuning explain profile"),
+        (package.plan_cache, "stats set_limit clear"),
+        (autograd, "no_grad gradcheck autocast"),
+        (models, "names create"),
+        (models.create("lenet"), "load_torch set_optimizer compile eval summary memory_plan"),
+        (models.create("lenet"), "save_states load_states"),
+        (tensor, "from_dlpack"),
+        (tensor.ones((1,)), "detach to_blocked to_plain is_blocked numpy __dlpack__ __array__"),
+        (layer, "ToBlocked ToPlain"),
+    ]:
+        assert [name for name in text.split() if not hasattr(holder, name)] == []
+    wanted = (
+        "alexnet googlenet vgg16 vgg19 inception_bn inception_v3 inception_v4 resnet50 resnet152 "
+    )
+    wanted += "resnet20_cifar resnet18_cifar resnet50_cifar vgg16_cifar lenet"
+    assert set(wanted.split()) <= set(models.names())
+    assert {"bytes", "entries"} <= set(inspect.signature(package.plan_cache.set_limit).parameters)
+    assert {"every", "ops", "action"} <= set(inspect.signature(package.opcheck).parameters)
 
 
 @pytest.fixture(autouse=True)

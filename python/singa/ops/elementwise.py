@@ -280,7 +280,6 @@ def _function(operator: type[Elementwise]) -> Any:
     return function
 
 
-abs = _function(Abs)
 acos = _function(Acos)
 acosh = _function(Acosh)
 asin = _function(Asin)
@@ -291,7 +290,6 @@ ceil = _function(Ceil)
 cos = _function(Cos)
 cosh = _function(Cosh)
 erf = _function(Erf)
-exp = _function(Exp)
 floor = _function(Floor)
 gelu = _function(Gelu)
 log = _function(Log)
@@ -301,7 +299,6 @@ relu = _function(ReLU)
 round = _function(Round)
 rounde = _function(Rounde)
 sigmoid = _function(Sigmoid)
-sign = _function(Sign)
 silu = _function(Silu)
 sin = _function(Sin)
 sinh = _function(Sinh)
@@ -311,6 +308,24 @@ sqrt = _function(Sqrt)
 square = _function(Square)
 tan = _function(Tan)
 tanh = _function(Tanh)
+
+
+# SINGA calls the argument of these three `a`.
+
+
+def abs(a: Tensor) -> Tensor:
+    """|a|."""
+    return Abs()(a)[0]
+
+
+def exp(a: Tensor) -> Tensor:
+    """e^a."""
+    return Exp()(a)[0]
+
+
+def sign(a: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return Sign()(a)[0]
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:

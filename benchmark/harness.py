@@ -2,20 +2,17 @@
 
 A side is a command line that prints one JSON object as its last line of output. Sides are run
 A B A B ..., each in a process of its own, so that neither inherits the other's memory, threads or
-clock; the figures of a side are the minimum over its processes of the median over its steps.
+clock; the figures of a side are the minimum over its processes of the median over its steps. What a
+process measures is in `singa.bench`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
-import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,40 +32,6 @@ def cpu_name() -> str:
         pass
     wide = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if flag in flags]
     return f"{name} ({' '.join(wide)})"
-
-
-def resident_mib(field: str = "VmHWM") -> float:
-    """Resident MiB of this process: VmHWM is the high-water mark, VmRSS the present level."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"no {field} in /proc/self/status")
-
-
-def reset_high_water() -> None:
-    """Sets VmHWM back to the present level (Linux ≥ 4.0)."""
-    # A kernel that does not let us leaves start-up in the mark.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def measure(step: Callable[[], None], warmup: int, steps: int, base_mib: float) -> dict[str, float]:
-    """Median milliseconds and minor page faults a step, and peak resident MiB above `base_mib`."""
-    for _ in range(warmup):
-        step()
-    times, faults = [], []
-    for _ in range(steps):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        start = time.perf_counter()
-        step()
-        times.append((time.perf_counter() - start) * 1e3)
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    return {
-        "ms": statistics.median(times),
-        "fastest_ms": min(times),
-        "faults": statistics.median(faults),
-        "peak_mib": resident_mib() - base_mib,
-    }
 
 
 def run_child(command: list[str], environment: dict[str, str] | None = None) -> dict:

@@ -7,7 +7,7 @@
 
 Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after three warm-up
 steps. Printed: images/s, milliseconds per step (median of the steps, minimum over the processes),
-peak resident memory above the level after the model was made, and minor page faults of the median
+peak resident memory above the level before the model was made, and minor page faults of the median
 step. PyTorch runs where it is installed (`--python` names another interpreter that has it), eager:
 as installed, and with channels_last.
 """
@@ -22,80 +22,60 @@ from pathlib import Path
 
 import harness
 
-# name: (default batch, input shape without the batch, classes)
-SETTINGS = {
-    "lenet": (128, (1, 28, 28), 10),
-    "resnet20_cifar": (128, (3, 32, 32), 10),
-    "resnet18_cifar": (128, (3, 32, 32), 10),
-    "resnet50_cifar": (128, (3, 32, 32), 10),
-    "vgg16_cifar": (128, (3, 32, 32), 10),
-    "alexnet": (32, (3, 224, 224), 1000),
-    "googlenet": (32, (3, 224, 224), 1000),
-    "vgg16": (32, (3, 224, 224), 1000),
-    "vgg19": (32, (3, 224, 224), 1000),
-    "inception_bn": (32, (3, 224, 224), 1000),
-    "inception_v3": (32, (3, 299, 299), 1000),
-    "inception_v4": (32, (3, 299, 299), 1000),
-    "resnet50": (32, (3, 224, 224), 1000),
-    "resnet152": (32, (3, 224, 224), 1000),
-}
 SIDES = ("singa", "torch", "torch-channels-last")
-
-
-def data(model: str, batch: int):
-    import numpy as np
-
-    _, shape, classes = SETTINGS[model]
-    random = np.random.default_rng(0)
-    x = random.standard_normal((batch, *shape), dtype=np.float32)
-    return x, random.integers(0, classes, batch).astype(np.int32)
 
 
 def singa_side(args: argparse.Namespace) -> dict:
     import singa
-    from singa import models, opt, tensor
+    from singa import bench
 
     singa.set_num_threads(args.threads)
     singa.seed(0)
-    x, y = data(args.child, args.batch)
-    model = models.create(args.child, num_classes=SETTINGS[args.child][2])
-    model.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
-    tx, ty = tensor.from_numpy(x), tensor.from_numpy(y)
-    model.compile([tx], is_train=True, use_graph=args.graph, sequential=False)
-    base = harness.resident_mib("VmRSS")
-    harness.reset_high_water()
-    result = harness.measure(lambda: model(tx, ty), args.warmup, args.steps, base)
-    reorders = singa.layout_report
-    return {**result, "version": singa.__version__, "reorders": len(reorders()) if reorders else 0}
+    figures = bench.bench(
+        args.child, args.batch, args.steps, args.warmup, training=True, use_graph=args.graph
+    )
+    return {**figures, "version": singa.__version__}
 
 
 def torch_side(args: argparse.Namespace) -> dict:
+    import numpy as np
     import torch
     import torch_models
 
+    # This may be another interpreter than singa's. Its own packages come first.
+    sys.path.append(args.package)
+    from singa import bench
+
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    x, y = data(args.child, args.batch)
-    model = torch_models.create(args.child, SETTINGS[args.child][2])
-    tx, ty = torch.from_numpy(x), torch.from_numpy(y).long()
+    random = np.random.default_rng(0)
+    x = torch.from_numpy(random.standard_normal((args.batch, *args.image), dtype=np.float32))
+    y = torch.from_numpy(random.integers(0, args.classes, args.batch))
+    base = bench.resident_mib("VmRSS")
+    bench.reset_high_water()
+    model = torch_models.create(args.child, args.classes)
     if args.side == "torch-channels-last":
         model = model.to(memory_format=torch.channels_last)
-        tx = tx.contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     loss_of = torch.nn.CrossEntropyLoss()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss_of(model(tx), ty).backward()
+        loss_of(model(x), y).backward()
         optimizer.step()
 
-    base = harness.resident_mib("VmRSS")
-    harness.reset_high_water()
-    return {**harness.measure(step, args.warmup, args.steps, base), "version": torch.__version__}
+    for _ in range(args.warmup):
+        step()
+    figures = bench.measure(step, args.steps)
+    return {**figures, "peak_mib": bench.resident_mib() - base, "version": torch.__version__}
 
 
 def compare(model: str, args: argparse.Namespace) -> dict:
-    batch = args.batch or SETTINGS[model][0]
+    from singa import bench, models
+
+    network = models.create(model)
+    batch = args.batch or bench.default_batch(network.image_shape)
     sides: dict[str, tuple[list[str], dict[str, str]]] = {}
     for side in args.sides:
         python = sys.executable if side == "singa" else args.python
@@ -114,6 +94,12 @@ def compare(model: str, args: argparse.Namespace) -> dict:
             str(args.steps),
             "--warmup",
             str(args.warmup),
+            "--image",
+            *map(str, network.image_shape),
+            "--classes",
+            str(network.num_classes),
+            "--package",
+            str(Path(bench.__file__).parents[1]),
         ]
         if args.graph:
             command.append("--graph")
@@ -166,7 +152,7 @@ def main() -> None:
         nargs="+",
         default=["resnet20_cifar", "lenet"],
         metavar="NAME",
-        help=f"'all', or of: {' '.join(SETTINGS)}",
+        help="'all', or names of singa.models",
     )
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
     parser.add_argument(
@@ -188,6 +174,9 @@ def main() -> None:
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(singa_side(args) if args.side == "singa" else torch_side(args)))
@@ -195,15 +184,15 @@ def main() -> None:
     if not args.sides:
         has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
         args.sides = list(SIDES) if has_torch else ["singa"]
-    names = list(SETTINGS) if args.models == ["all"] else args.models
-    if unknown := set(names) - set(SETTINGS):
-        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(SETTINGS)}")
+    from singa import models
+
+    names = models.names() if args.models == ["all"] else args.models
+    if unknown := set(names) - set(models.names()):
+        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
     print(f"{harness.cpu_name()}, {args.threads} threads")
     everything = []
     for name in names:
-        file = (
-            args.out / f"step-{name}-{args.batch or SETTINGS[name][0]}.json" if args.out else None
-        )
+        file = args.out / f"step-{name}-{args.batch or 'default'}.json" if args.out else None
         if file and file.exists():
             result = json.loads(file.read_text())
         else:

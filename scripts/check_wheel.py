@@ -19,6 +19,7 @@ REQUIRED = [
     "singa/__init__.py",
     "singa/_singa_wrap.abi3.so",
     "singa/_version.py",
+    "singa/examples/cifar10.py",
     "singa/include/singa/singa.h",
     "singa/include/singa/version.h",
     "singa/lib/cmake/singa/singa-config.cmake",

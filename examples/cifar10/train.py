@@ -17,6 +17,7 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import singa
@@ -24,6 +25,7 @@ from singa import data, device, metric, models, opt, tensor
 from singa.training import JsonLinesLog, checkpoint, plot_curves
 from singa.training.progress import Progress
 
+PROG = "python train.py"
 SETTINGS = (
     *("model", "data", "images", "epochs", "batch_size", "lr", "schedule", "warmup", "momentum"),
     *("weight_decay", "label_smoothing", "no_augment", "seed"),
@@ -37,10 +39,11 @@ MODELS = {
 }
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
+        prog=prog,
         usage="%(prog)s [options]",
-        description=__doc__,
+        description=__doc__.replace(PROG, prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     # What the weights depend on: a resumed run has to keep it.
@@ -244,8 +247,13 @@ def train(args: argparse.Namespace) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def main(argv: Sequence[str] | None = None, prog: str = PROG) -> int:
     try:
-        sys.exit(train(parse()))
+        return train(parse(argv, prog))
     except (OSError, ValueError) as error:
-        sys.exit(f"train.py: {error}")
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

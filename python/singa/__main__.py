@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -14,6 +16,34 @@ def _doctor(arguments: argparse.Namespace) -> int:
     report = doctor()
     print(report)
     return 1 if arguments.strict and report["problems"] else 0
+
+
+def _train(arguments: Sequence[str]) -> int:
+    from .examples import cifar10
+
+    return cifar10.main(arguments, prog="python -m singa train")
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from . import bench
+    from .process import set_num_threads
+
+    try:
+        if arguments.threads is not None:
+            set_num_threads(arguments.threads)
+        figures = bench.bench(
+            arguments.model,
+            arguments.batch,
+            arguments.steps,
+            arguments.warmup,
+            arguments.training,
+            arguments.graph,
+        )
+    except (ValueError, MemoryError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(figures) if arguments.json else bench.table(figures))
+    return 0
 
 
 def _replay(arguments: argparse.Namespace) -> int:
@@ -49,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--strict", action="store_true", help="exit with 1 if there are problems")
     doctor.set_defaults(run=_doctor)
 
+    # Its options are the script's own: main() hands them on as they are.
+    commands.add_parser(
+        "train", help="train a ResNet, VGG or LeNet on CIFAR-10 or a generated set", add_help=False
+    )
+    _add_bench(commands)
+
     replay = commands.add_parser(
         "replay",
         help="run the operation of a saved OPCHECK mismatch again",
@@ -67,8 +103,65 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_bench(commands: Any) -> None:
+    from . import models
+
+    bench = commands.add_parser(
+        "bench",
+        help="time steps of a network, and count their memory, page faults and plans",
+        description="Times steps of a network on random images. Memory is the peak above the level "
+        "before the network was compiled; counts of the plan cache are those of the timed steps.",
+        epilog=f"Networks: {', '.join(models.names())}.",
+    )
+    bench.add_argument(
+        "--model",
+        choices=models.names(),
+        default="resnet20_cifar",
+        metavar="NAME",
+        help="[%(default)s]",
+    )
+    bench.add_argument(
+        "--batch",
+        type=_positive,
+        default=0,
+        metavar="N",
+        help="images [128 small or 32 large ones]",
+    )
+    mode = bench.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--train",
+        action="store_true",
+        dest="training",
+        default=True,
+        help="forward, backward and the optimizer [this]",
+    )
+    mode.add_argument("--inference", action="store_false", dest="training", help="forward alone")
+    bench.add_argument(
+        "--steps", type=_positive, default=20, metavar="N", help="timed [%(default)s]"
+    )
+    bench.add_argument(
+        "--warmup", type=int, default=3, metavar="N", help="before them [%(default)s]"
+    )
+    bench.add_argument(
+        "--threads", type=_positive, metavar="N", help="[all cores that may be used]"
+    )
+    bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
+    bench.add_argument("--json", action="store_true", help="print a JSON object")
+    bench.set_defaults(run=_bench)
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return number
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["train"]:
+        return _train(arguments[1:])
     parsed = parser().parse_args(arguments)
     return parsed.run(parsed)
 

@@ -1,0 +1,152 @@
+"""Times whole steps of a network, and counts what they cost besides: `python -m singa bench`.
+
+The parts that measure need neither NumPy nor the C++ core, so a comparison can use them on other
+libraries' steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .diagnostics import Report
+
+
+def resident_mib(field: str = "VmHWM") -> float:
+    """Resident MiB of this process: VmHWM is the high-water mark, VmRSS the present level."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"[bench] no {field} in /proc/self/status")
+
+
+def reset_high_water() -> None:
+    """Sets VmHWM back to the present level (Linux ≥ 4.0)."""
+    # A kernel that does not let us leaves start-up in the mark.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def measure(step: Callable[[], object], steps: int) -> dict[str, float]:
+    """Calls `step`, warm already, `steps` times: median ("ms") and least ("fastest_ms") duration,
+    and minor page faults of the median step."""
+    times, faults = [], []
+    for _ in range(steps):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        start = time.perf_counter()
+        step()
+        times.append((time.perf_counter() - start) * 1e3)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return {
+        "ms": statistics.median(times),
+        "fastest_ms": min(times),
+        "faults": statistics.median(faults),
+    }
+
+
+def default_batch(image_shape: tuple[int, int, int]) -> int:
+    """Images a batch where nothing else is asked for: 32 large ones or 128 small ones."""
+    return 32 if image_shape[1] > 64 else 128
+
+
+def bench(
+    model: str,
+    batch: int = 0,
+    steps: int = 20,
+    warmup: int = 3,
+    training: bool = True,
+    use_graph: bool = False,
+) -> Report:
+    """Times `steps` steps of a network of `singa.models` on random images, after `warmup` ones.
+
+    A training step is forward, backward and SGD (momentum 0.9, weight decay 5e-4); an inference
+    step is forward. batch 0: `default_batch`. The figures: ms, fastest_ms, images_per_s, faults (of
+    the median step); peak_mib, the most that was resident above the level before compiling;
+    tensors_mib, the most that tensors took; system_allocations, hits and misses of the plan cache
+    over the timed steps; plans and plan_mib, what the cache holds; reorders of one more step.
+
+    Raises ValueError for an unknown model or a number that is too small.
+    """
+    import numpy as np
+
+    from . import autograd, models, opt, plan_cache, tensor
+    from .diagnostics import Report, device_memory, layout_report
+    from .process import get_num_threads
+
+    for name, value, least in (("batch", batch, 0), ("steps", steps, 1), ("warmup", warmup, 0)):
+        if value < least:
+            raise ValueError(f"[bench] {name} has to be {least} or more, got {value}")
+    net = models.create(model)
+    batch = batch or default_batch(net.image_shape)
+    random = np.random.default_rng(0)
+    x = tensor.from_numpy(random.standard_normal((batch, *net.image_shape), dtype=np.float32))
+    y = tensor.from_numpy(random.integers(0, net.num_classes, batch).astype(np.int32))
+
+    base = resident_mib("VmRSS")
+    reset_high_water()
+    net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
+    net.compile([x], is_train=training, use_graph=use_graph)
+    arguments = (x, y) if training else (x,)
+
+    def step() -> None:
+        with contextlib.nullcontext() if training else autograd.no_grad():
+            net(*arguments)
+
+    for _ in range(warmup):
+        step()
+    plans, memory = plan_cache.stats(), device_memory()
+    figures = measure(step, steps)
+    now, used = plan_cache.stats(), device_memory()
+    layout_report()
+    step()
+    reorders = layout_report(record=False)
+    return Report(
+        model=model,
+        mode="training" if training else "inference",
+        batch=batch,
+        threads=get_num_threads(),
+        steps=steps,
+        **figures,
+        images_per_s=batch / figures["ms"] * 1e3,
+        peak_mib=resident_mib() - base,
+        tensors_mib=used["peak"] / 2**20,
+        system_allocations=used["system_allocations"] - memory["system_allocations"],
+        plan_hits=now["hits"] - plans["hits"],
+        plan_misses=now["misses"] - plans["misses"],
+        plans=now["entries"],
+        plan_mib=now["bytes"] / 2**20,
+        reorders=len(reorders),
+    )
+
+
+#: What the table calls the figures, and how it writes them.
+_ROWS: dict[str, tuple[str, str]] = {
+    "images_per_s": ("images/s", "{:.1f}"),
+    "ms": ("step, median", "{:.2f} ms"),
+    "fastest_ms": ("step, fastest", "{:.2f} ms"),
+    "peak_mib": ("memory, resident peak", "{:.1f} MiB"),
+    "tensors_mib": ("memory, tensors' peak", "{:.1f} MiB"),
+    "faults": ("page faults a step", "{:.0f}"),
+    "system_allocations": ("requests for memory", "{}"),
+    "plan_hits": ("plan cache, hits", "{}"),
+    "plan_misses": ("plan cache, misses", "{}"),
+    "plans": ("plan cache, plans", "{}"),
+    "plan_mib": ("plan cache, size", "{:.1f} MiB"),
+    "reorders": ("reorders a step", "{}"),
+}
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures of `bench`, one a line."""
+    title = "{model}, {mode}, batch {batch}, {threads} threads, {steps} steps".format(**figures)
+    width = max(len(label) for label, _ in _ROWS.values())
+    rows = [
+        f"  {label:<{width}}  {form.format(figures[key])}" for key, (label, form) in _ROWS.items()
+    ]
+    return "\n".join([title, *rows])

@@ -1,0 +1,1 @@
+../../../examples/cifar10/train.py

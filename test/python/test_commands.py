@@ -1,0 +1,101 @@
+"""`python -m singa`: each command, its help, and what it says to wrong arguments."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from singa import __main__ as command_line
+from singa import bench, device_memory, models
+from singa.training import read_log
+
+COMMANDS = ("doctor", "train", "bench", "replay", "cmake-dir")
+
+
+def _run(*arguments: str) -> int:
+    """The exit status of the command, in this process."""
+    try:
+        return command_line.main(arguments)
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else -1
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(*command.split(), "--help") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: {f'python -m singa {command}'.strip()} ")
+    assert "train.py" not in text
+    if not command:
+        assert [name for name in COMMANDS if f"\n    {name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "required: command"),
+        ("fly", "invalid choice: 'fly'"),
+        ("bench --model resnet21", "invalid choice: 'resnet21' (choose from"),
+        ("bench --batch 0", "argument --batch: '0' is not a number of 1 or more"),
+        ("bench --batch many", "argument --batch: 'many' is not a number of 1 or more"),
+        ("bench --steps -2", "argument --steps: '-2' is not a number of 1 or more"),
+        ("bench --train --inference", "not allowed with argument --train"),
+        ("bench --warmup -1 --model lenet", "[bench] warmup has to be 0 or more, got -1"),
+        ("bench --threads 100000", "threads has to be in [1, 1024], got 100000"),
+        ("train --model alexnet", "invalid choice: 'alexnet'"),
+        ("train --epochs 0", "--epochs must be 1 or more"),
+        ("train --flight", "unrecognized arguments: --flight"),
+        ("train --resume --out no/such/run", "--resume: "),
+        ("train --data no/such/folder --out no/such/run", "no/such/folder does not exist"),
+        ("replay no/such/file", "no/such/file"),
+    ],
+)
+def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(*arguments.split()) in (1, 2)
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("bench", "--model", "lenet", "--batch", "3", "--steps", "4", "--warmup", "2")
+    assert _run(*common, "--json") == 0
+    training = json.loads(capsys.readouterr().out)
+    assert {key: training[key] for key in ("model", "mode", "batch", "steps")} == {
+        "model": "lenet", "mode": "training", "batch": 3, "steps": 4
+    }  # fmt: skip
+    assert training["plan_misses"] == training["system_allocations"] == 0  # warm steps repeat
+    assert training["plan_hits"] > 0
+    assert training["plan_hits"] % 4 == 0  # each step is the same
+    assert 0 < training["fastest_ms"] <= training["ms"]
+    assert training["images_per_s"] == pytest.approx(3e3 / training["ms"])
+    assert 0 < training["tensors_mib"] <= device_memory()["peak"] / 2**20
+    assert _run(*common, "--json", "--inference") == 0
+    inference = json.loads(capsys.readouterr().out)
+    assert inference["mode"] == "inference"
+    assert 0 < inference["plan_hits"] < training["plan_hits"]
+    assert _run(*common) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.startswith("lenet, training, batch 3, ")
+    assert f"  plan cache, hits       {training['plan_hits']}" in rows
+
+
+def test_default_batches() -> None:
+    assert bench.default_batch(models.create("lenet").image_shape) == 128
+    assert bench.default_batch(models.create("resnet50").image_shape) == 32
+
+
+def test_train_is_the_example(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "singa", "train", "--model", "lenet"]
+    command += ["--images", "96", "--epochs", "1", "--batch-size", "64", "--threads", "1"]
+    command += ["--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (record,) = read_log(tmp_path / "run" / "log.jsonl")
+    assert (record["epoch"], record["step"]) == (1, 2)
+    assert f"test loss {record['test_loss']:.3f}" in done.stdout
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "python -m singa train: error: " in again.stderr
+    assert "--resume" in again.stderr

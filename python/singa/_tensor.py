@@ -396,10 +396,19 @@ class Tensor:
         _flat(self, "copy_from_numpy").SliceAxis(0, offset, offset + size).CopyFrom(source)
 
     def copy_data(self, t: Tensor) -> None:
-        """Copies another tensor's elements. Raises ValueError when the sizes differ."""
+        """Copies another tensor's elements. Raises ValueError when the sizes differ.
+
+        While the tape records, the copy goes to new memory, which other tensors do not share: a
+        recurrent network that keeps its state so in the middle of a step needs the old elements
+        for backward.
+        """
         if t.size() != self.size():
             raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
-        self.data.CopyFrom(t.data if t.shape == self.shape else t.data.Reshape(self.shape))
+        source = t.data if t.shape == self.shape else t.data.Reshape(self.shape)
+        if _tape().is_recording():
+            self.data = source.AsType(int(self.dtype)).ToDevice(self.device).Clone()
+        else:
+            self.data.CopyFrom(source)
 
     def copy_from(self, t: Tensor | NDArray[Any], offset: int = 0) -> None:
         """Copies a tensor's or an array's elements to its own from number `offset` on."""

@@ -80,28 +80,25 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self._start_modes(training=True)
         self.graph_mode = False
         self.sequential = False
-        self._inputs: list[tuple[tuple[int, ...], Any]] = []
+        self._inputs: list[_Like] = []
 
     # Training and inference.
 
     def compile(
         self,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[Tensor | Sequence[Tensor]],
         is_train: bool = True,
         use_graph: bool = False,
         sequential: bool = False,
     ) -> None:
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
-        Only types, shapes and devices of the inputs count. Raises TypeError for anything but a
-        list of tensors.
+        `inputs` are the arguments of forward, tensors or lists of tensors, of which only types,
+        shapes and devices count. Raises TypeError for anything else.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
-        for x in inputs:
-            if not isinstance(x, Tensor):
-                raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
-        self._inputs = [(tuple(x.shape), x.dtype) for x in inputs]
+        self._inputs = [_like(x) for x in inputs]
         with _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
@@ -170,7 +167,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         if not self._inputs:
             raise RuntimeError("[summary] compile the model first: shapes follow from the inputs")
         device = next((p.device for p in self.get_params().values()), None)
-        zeros = [Tensor(shape, device, dtype) for shape, dtype in self._inputs]
+        zeros = [_zeros(x, device) for x in self._inputs]
         with _mode(False), autograd.no_grad():
             summary = summarize(self, zeros)
         print(summary, file=file or sys.stdout)
@@ -247,6 +244,25 @@ class Model(layer.Layer, metaclass=ModelMeta):
                 f"[{function}] {type(self).__name__} has no parameters yet: call compile() first"
             )
         return states
+
+
+#: Shape and type of an input, or those of a list of inputs.
+_Like = tuple[tuple[int, ...], Any] | list["_Like"]
+
+
+def _like(x: Any) -> _Like:
+    if isinstance(x, list | tuple):
+        return [_like(item) for item in x]
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
+    return tuple(x.shape), x.dtype
+
+
+def _zeros(like: _Like, device: Any) -> Any:
+    if isinstance(like, list):
+        return [_zeros(item, device) for item in like]
+    shape, dtype = like
+    return Tensor(shape, device, dtype)
 
 
 class _Threads(threading.local):

@@ -1,9 +1,9 @@
 """Names, arguments and defaults that scripts for Apache SINGA 5 use, by module.
 
 `name(arguments)` is a function, or the constructor of a class; `Class(Base): method(arguments) ...`
-a class with its methods, where `init` and `call` stand for `__init__` and `__call__`. Ours may take
-more arguments after these, and may have a default where SINGA has none. Where its default is a
-mutable object or a device, ours is None and means the same.
+a class with its methods, where `init` stands for `__init__`. Ours may take more arguments after
+these, and may have a default where SINGA has none. Where its default is a mutable object or a
+device, ours is None and means the same.
 """
 
 AUTOGRAD = """

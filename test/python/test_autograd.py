@@ -182,6 +182,19 @@ def test_backward_through_a_changed_tensor_is_refused() -> None:
         y.creator.backward(constant([1.0, 1.0]).data)
 
 
+def test_copy_data_leaves_what_the_tape_saved() -> None:
+    """A recurrent state that is overwritten before backward, as in SINGA's character network."""
+    w, h = parameter([3.0]), constant([2.0])
+    y = autograd.mul(w, h)
+    h.copy_data(y)
+    assert h.numpy().tolist() == [6.0]
+    assert values(autograd.gradients(y, [1.0]), w) == [[2.0]]
+    alias = h.copy()
+    with autograd.no_grad():  # in place: nothing can have been saved since
+        h.copy_data(y * 2.0)
+    assert alias.numpy().tolist() == h.numpy().tolist() == [12.0]
+
+
 def test_a_view_of_a_saved_tensor_counts_as_the_tensor() -> None:
     w, x = parameter([1.0, 2.0]), constant([3.0, 4.0])
     y = autograd.mul(w, x)

@@ -205,6 +205,25 @@ def test_failure_leaves_the_model_usable():
 # --- summary
 
 
+def test_inputs_may_be_lists():
+    class Steps(model.Model):
+        def __init__(self):
+            super().__init__()
+            self.rnn = layer.RNN(3, 4)
+
+        def forward(self, xs, h):
+            return self.rnn(xs, h)[1]
+
+    net = Steps()
+    net.compile([[image(2, 3), image(2, 3)], image(2, 4)], is_train=False)
+    assert net.rnn.Wx.shape == (3, 4)
+    summary = net.summary(io.StringIO())
+    assert [row.output for row in summary.rows] == ["(2, 4), (2, 4), (2, 4)"]
+    assert summary.params == 3 * 4 + 4 * 4 + 4
+    with pytest.raises(TypeError, match="expected tensors, got int"):
+        net.compile([[image(2, 3), 1], image(2, 4)])
+
+
 def test_summary():
     net, text = compiled(), io.StringIO()
     before = states_of(net)

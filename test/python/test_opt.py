@@ -194,6 +194,18 @@ def test_apply_leaves_the_gradient_alone_and_takes_no_name():
     np.testing.assert_array_equal(g.numpy(), np.full((2, 3), 0.1, np.float32))
 
 
+def test_apply_tells_parameters_without_names_apart():
+    expected = run(opt.SGD(lr=0.1, momentum=0.9), steps=3)
+    sgd = opt.SGD(lr=0.1, momentum=0.9)
+    params = {name: tensor.Tensor(data=value, stores_grad=True) for name, value in start().items()}
+    for step in range(3):
+        for name, grad in gradients(step).items():
+            sgd.apply(params[name].name, params[name], tensor.from_numpy(grad))
+        sgd.step()
+    for name, param in params.items():
+        np.testing.assert_array_equal(param.numpy(), expected[name])
+
+
 def test_apply_refuses_another_shape():
     w, g = tensor.Tensor((2, 3)), tensor.Tensor((3, 2))
     with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)|\(3, 2\).*\(2, 3\)"):

@@ -16,8 +16,7 @@ from singa import singa_wrap as singa
 
 def _functions(where: Any, text: str) -> Iterator[tuple[Any, str, str]]:
     for name, arguments in re.findall(r"(\w+)\(((?:[^()]|\([^()]*\))*)\)", text):
-        own_name = {"init": "__init__", "call": "__call__"}.get(name, name)
-        yield where, own_name, " ".join(arguments.split())
+        yield where, "__init__" if name == "init" else name, " ".join(arguments.split())
 
 
 def _classes(module: Any, text: str) -> Iterator[tuple[str, str, str]]:
@@ -87,6 +86,13 @@ def test_the_lists_were_read() -> None:
 )
 def test_base_classes(kind: type, base: str, methods: str) -> None:
     assert not base or base in [parent.__name__ for parent in kind.__mro__[1:]]
+
+
+def test_what_has_a_call_can_be_called() -> None:
+    """`optimizer(loss)` and `schedule(step)` stand on `call`."""
+    assert opt.ExponentialDecay(0.5, 1, 0.5).call(tensor.ones((1,))).numpy().tolist() == [0.25]
+    assert opt.ExponentialDecay(0.5, 1, 0.5)(tensor.ones((1,))).numpy().tolist() == [0.25]
+    assert callable(opt.SGD())
 
 
 def test_names_on_raw_tensors() -> None:

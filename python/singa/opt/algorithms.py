@@ -28,7 +28,8 @@ class _Rule(Optimizer):
 
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
         # Not self.apply_all: in a subclass with its own apply, that one calls apply.
-        _Rule.apply_all(self, [(param_name or "", param_value, param_grad)])
+        key = self._key(param_value) if param_name is None else param_name
+        _Rule.apply_all(self, [(key, param_value, param_grad)])
 
     def apply_all(self, updates: Sequence[Update]) -> None:
         lr, decay = self.now("lr"), self.now("weight_decay")

@@ -164,7 +164,8 @@ class Optimizer:
         self._steps += 1
 
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
-        """Updates one parameter in place; `param_name` is the key of what is kept for it."""
+        """Updates one parameter in place; `param_name` is the key of what is kept for it. None: the
+        parameter's own name, which it gets if it has none."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a gradient")
 
     def apply_all(self, updates: Sequence[Update]) -> None:

@@ -241,6 +241,20 @@ def _copy_from_array(dtype):
     return function
 
 
+def _in_place(op):
+    def function(self, other):
+        other = other if isinstance(other, Tensor) else _scalar_like(other, self)
+        BinaryInto(op, self, other, self)
+        return self
+
+    function.__doc__ = "Changes its elements, by a tensor's or a number."
+    return function
+
+
+Tensor.__iadd__ = _in_place(BinaryOp_kAdd)
+Tensor.__isub__ = _in_place(BinaryOp_kSub)
+Tensor.__imul__ = _in_place(BinaryOp_kMul)
+Tensor.__itruediv__ = _in_place(BinaryOp_kDiv)
 Tensor.GetFloatValue = _get_float_value
 Tensor.GetIntValue = _get_int_value
 Tensor.CopyFloatDataFromHostPtr = _copy_from_array("float32")

@@ -26,10 +26,13 @@ trap 'rm -rf "$try"' EXIT
 .venv/bin/python -m venv "$try/venv"
 "$try/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel"
 (cd "$try" && "$try/venv/bin/python" -X dev -W error -c 'import singa; print("singa", singa.__version__)')
-if [[ -d examples/cpp ]]; then
-  prefix=$("$try/venv/bin/python" -c 'import pathlib, singa; print(pathlib.Path(singa.__file__).parent)')
-  .venv/bin/cmake -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -S examples/cpp \
-    -B "$try/cpp" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
-  .venv/bin/cmake --build "$try/cpp" >/dev/null
-  (cd "$try/cpp" && ctest --output-on-failure)
+echo "== building and running examples/cpp against it"
+package=$("$try/venv/bin/python" -m singa cmake-dir)
+if ! {
+  .venv/bin/cmake -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/.venv/bin/ninja" -Dsinga_DIR="$package" \
+    -S examples/cpp -B "$try/cpp" && .venv/bin/cmake --build "$try/cpp"
+} >"$try/cpp.log" 2>&1; then
+  cat "$try/cpp.log" >&2
+  exit 1
 fi
+.venv/bin/ctest --test-dir "$try/cpp" --verbose --no-tests=error | grep -E '^1: |tests passed'

@@ -8,16 +8,18 @@
 
 The run's folder (--out) holds log.jsonl, one record an epoch; curves.png, drawn from it;
 checkpoint.safetensors, from which --resume continues to the same bits as a run never stopped; and
-at the end model.safetensors, for `Model.load_states`. Ctrl-C saves a checkpoint first.
+at the end model.safetensors, for `Model.load_states`. Ctrl-C saves a checkpoint first; a second
+one does not wait for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import singa
@@ -39,6 +41,18 @@ MODELS = {
 }
 
 
+def at_least(low: float, kind: Callable[[str], float]) -> Callable[[str], float]:
+    """An argument's type: a finite number of that kind, not below `low`."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not low <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"must be {low} or more, got {text}")
+        return value
+
+    return number
+
+
 def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=prog,
@@ -46,15 +60,16 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
         description=__doc__.replace(PROG, prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    count, natural, amount = at_least(1, int), at_least(0, int), at_least(0, float)
     # What the weights depend on: a resumed run has to keep it.
     run = parser.add_argument_group("the run")
     run.add_argument("--model", choices=MODELS, default="resnet20", help="[%(default)s]")
     run.add_argument("--data", metavar="DIR", help="CIFAR-10 folder [the generated set]")
-    run.add_argument("--images", type=int, metavar="N", help="only the first N training images")
-    run.add_argument("--epochs", type=int, default=15, metavar="N", help="[%(default)s]")
-    run.add_argument("--batch-size", type=int, default=128, metavar="N", help="[%(default)s]")
+    run.add_argument("--images", type=count, metavar="N", help="only the first N training images")
+    run.add_argument("--epochs", type=count, default=15, metavar="N", help="[%(default)s]")
+    run.add_argument("--batch-size", type=count, default=128, metavar="N", help="[%(default)s]")
     run.add_argument(
-        "--lr", type=float, default=0.1, metavar="X", help="highest learning rate [%(default)s]"
+        "--lr", type=amount, default=0.1, metavar="X", help="highest learning rate [%(default)s]"
     )
     run.add_argument(
         "--schedule",
@@ -62,25 +77,21 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
         default="onecycle",
         help="of the learning rate; 'step' divides it by 10 at 1/2 and 3/4 [%(default)s]",
     )
-    run.add_argument("--warmup", type=float, default=0, metavar="EPOCHS", help="[%(default)s]")
-    run.add_argument("--momentum", type=float, default=0.9, metavar="X", help="[%(default)s]")
-    run.add_argument("--weight-decay", type=float, default=5e-4, metavar="X", help="[%(default)s]")
-    run.add_argument(
-        "--label-smoothing", type=float, default=0.0, metavar="X", help="[%(default)s]"
-    )
+    run.add_argument("--warmup", type=amount, default=0, metavar="EPOCHS", help="[%(default)s]")
+    run.add_argument("--momentum", type=amount, default=0.9, metavar="X", help="[%(default)s]")
+    run.add_argument("--weight-decay", type=amount, default=5e-4, metavar="X", help="[%(default)s]")
+    run.add_argument("--label-smoothing", type=amount, default=0, metavar="X", help="[%(default)s]")
     run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="[%(default)s]")
+    run.add_argument("--seed", type=natural, default=0, metavar="N", help="[%(default)s]")
 
+    parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
+    parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 if --data lacks it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="[runs/MODEL]")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument(
-        "--checkpoint-steps", type=int, default=0, metavar="N", help="also every N steps [epochs]"
+        "--checkpoint-steps", type=natural, default=0, metavar="N", help="also every N steps [0]"
     )
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="[all cores that may be used]"
-    )
-    parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
-    parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 into --data")
+    parser.add_argument("--threads", type=natural, default=0, metavar="N", help="[all cores]")
 
     args = parser.parse_args(argv)
     if args.quick:
@@ -88,6 +99,8 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
         args = parser.parse_args(argv)
     args.out = args.out or Path("runs") / args.model
     args.checkpoint = args.out / "checkpoint.safetensors"
+    if args.resume and not args.checkpoint.exists():
+        parser.error(f"--resume: {args.out} holds no checkpoint")
     if args.resume:
         try:
             saved = checkpoint.read_progress(args.checkpoint)["settings"]
@@ -102,19 +115,27 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
             setattr(args, name, saved[name])
     elif args.checkpoint.exists():
         parser.error(f"{args.out} holds a run: continue it with --resume, or choose another --out")
-    for name in ("epochs", "batch_size"):
-        if getattr(args, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be 1 or more")
+    if args.download and not args.data:
+        parser.error("--download needs --data, the folder to fetch CIFAR-10 into")
     args.settings = {name: getattr(args, name) for name in SETTINGS}
     return args
+
+
+def load_cifar10(folder: str, download: bool) -> tuple[data.ImageSet, data.ImageSet]:
+    try:
+        return data.load_cifar10(folder), data.load_cifar10(folder, "test")
+    except FileNotFoundError as error:
+        if not download:
+            raise FileNotFoundError(f"{error}; --download fetches CIFAR-10") from None
+    with Progress(170, "CIFAR-10, MB") as bar:
+        data.download_cifar10(folder, progress=lambda done, _: bar.step(done // 10**6 - bar.done))
+    return data.load_cifar10(folder), data.load_cifar10(folder, "test")
 
 
 def load_images(args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoader]:
     """Loaders of the training and the test images."""
     if args.data:
-        if args.download:
-            data.download_cifar10(args.data)
-        train, test = data.load_cifar10(args.data), data.load_cifar10(args.data, "test")
+        train, test = load_cifar10(args.data, args.download)
         mean, std = data.CIFAR10_MEAN, data.CIFAR10_STD
     else:
         train, test = data.shapes("train", args.images), data.shapes("test")
@@ -163,10 +184,12 @@ class Totals:
 def evaluate(net: models.Classifier, loader: data.DataLoader) -> dict[str, float]:
     net.eval()
     totals = Totals()
-    for images, labels in loader:
-        x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
-        out = net(x)
-        totals.add(out, net.loss(out, y), y)
+    with Progress(len(loader), "test") as bar:
+        for images, labels in loader:
+            x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
+            out = net(x)
+            totals.add(out, net.loss(out, y), y)
+            bar.step()
     net.train()
     return totals.means("test_")
 
@@ -176,6 +199,7 @@ def train(args: argparse.Namespace) -> int:
         singa.set_num_threads(args.threads)
     singa.seed(args.seed)
     loader, test_loader = load_images(args)
+    args.out.mkdir(parents=True, exist_ok=True)
     net = models.create(MODELS[args.model], num_classes=10, label_smoothing=args.label_smoothing)
     schedule = make_schedule(args, len(loader))
     net.set_optimizer(opt.SGD(schedule, args.momentum, weight_decay=args.weight_decay))
@@ -195,7 +219,7 @@ def train(args: argparse.Namespace) -> int:
         state = {"settings": args.settings, "loader": loader.state_dict(), "totals": vars(totals)}
         checkpoint.save(args.checkpoint, net, net.optimizer, **state)
 
-    # The first Ctrl-C (or SIGTERM) lets the step end and saves; a second one ends at once.
+    # The first Ctrl-C (or SIGTERM) lets the step or the test end and saves; a second one does not.
     stopped: list[int] = []
 
     def stop(number: int, _frame: object) -> None:
@@ -205,7 +229,6 @@ def train(args: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
-    args.out.mkdir(parents=True, exist_ok=True)
     first_epoch = loader.epoch + 1
     with JsonLinesLog(args.out / "log.jsonl", lambda r: r["epoch"] < first_epoch) as log:
         for epoch in range(first_epoch, args.epochs + 1):
@@ -216,32 +239,37 @@ def train(args: argparse.Namespace) -> int:
                     x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
                     out, loss = net(x, y)
                     totals.add(out, loss, y)
+                    if not math.isfinite(totals.loss):
+                        raise ValueError(f"the loss became {float(loss)}: a lower --lr may help")
                     rate = (totals.images - seen) / (time.monotonic() - began)
                     bar.step(**totals.means("", "loss", "top1"), **{"images/s": rate})
                     every = args.checkpoint_steps
                     if stopped or (every and net.optimizer.steps % every == 0):
                         save()
                     if stopped:
-                        bar.close()
-                        print(f"stopped at step {net.optimizer.steps}; --resume goes on from there")
-                        return 128 + stopped[0]
-            lr = net.optimizer.now("lr")
-            record = {"epoch": epoch, "step": net.optimizer.steps, "lr": lr}
-            record |= totals.means("train_", "loss", "top1") | evaluate(net, test_loader)
-            record |= {"images_per_s": round(rate, 1), "seconds": time.monotonic() - began}
-            log.append(record)
-            print(
-                f"{title}  train loss {record['train_loss']:.3f} top-1 {record['train_top1']:.1%}  "
-                f"test loss {record['test_loss']:.3f} top-1 {record['test_top1']:.1%} "
-                f"top-5 {record['test_top5']:.1%}  {rate:.0f} images/s",
-                flush=True,
-            )
-            totals = Totals()
-            save()
-            try:
-                plot_curves(log.path, args.out / "curves.png", title=f"{args.model}")
-            except ImportError as error:
-                print(error)
+                        break
+            if not stopped:
+                record: dict[str, float] = {"epoch": epoch, "step": net.optimizer.steps}
+                record |= {"lr": net.optimizer.now("lr")} | totals.means("train_", "loss", "top1")
+                record |= evaluate(net, test_loader)
+                seconds = time.monotonic() - began
+                log.append(record, images_per_s=round(rate, 1), seconds=round(seconds, 3))
+                print(
+                    f"{title}  train loss {record['train_loss']:.3f} "
+                    f"top-1 {record['train_top1']:.1%}  test loss {record['test_loss']:.3f} "
+                    f"top-1 {record['test_top1']:.1%} top-5 {record['test_top5']:.1%}  "
+                    f"{rate:.0f} images/s",
+                    flush=True,
+                )
+                totals = Totals()
+                save()
+                try:
+                    plot_curves(log.path, args.out / "curves.png", title=args.model)
+                except ImportError as error:
+                    print(error)
+            if stopped:
+                print(f"stopped after step {net.optimizer.steps}; --resume goes on from there")
+                return 128 + stopped[0]
     net.save_states(args.out / "model.safetensors")
     print(f"weights, curves and log are in {args.out}")
     return 0
@@ -250,7 +278,10 @@ def train(args: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None, prog: str = PROG) -> int:
     try:
         return train(parse(argv, prog))
-    except (OSError, ValueError) as error:
+    except KeyboardInterrupt:
+        print(f"\n{prog}: stopped at once; the last checkpoint, if any, is whole", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (OSError, ValueError, MemoryError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
 

@@ -44,7 +44,7 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("bench --warmup -1 --model lenet", "[bench] warmup has to be 0 or more, got -1"),
         ("bench --threads 100000", "threads has to be in [1, 1024], got 100000"),
         ("train --model alexnet", "invalid choice: 'alexnet'"),
-        ("train --epochs 0", "--epochs must be 1 or more"),
+        ("train --epochs 0", "argument --epochs: must be 1 or more, got 0"),
         ("train --flight", "unrecognized arguments: --flight"),
         ("train --resume --out no/such/run", "--resume: "),
         ("train --data no/such/folder --out no/such/run", "no/such/folder does not exist"),

@@ -35,12 +35,12 @@ class Progress:
         self._shown = time.monotonic()
         self._bar = _terminal_bar(total, title, start, self.file)
 
-    def step(self, **figures: float) -> None:
-        """One more round is done. Figures are shown with three decimals, whole ones without."""
-        self.done += 1
+    def step(self, count: int = 1, /, **figures: float) -> None:
+        """So many more rounds are done. Figures are shown to four digits, whole ones whole."""
+        self.done += count
         if self._bar is not None:
             self._bar.set_postfix_str(_text(figures), refresh=False)
-            self._bar.update()
+            self._bar.update(count)
         elif time.monotonic() - self._shown >= self.interval:
             self._shown = time.monotonic()
             text = f"{self.title}  {self.done}/{self.total}  {_text(figures)}"
@@ -82,9 +82,9 @@ def _terminal_bar(total: int, title: str, start: int, file: IO[str]) -> Any:
 
 
 def _text(figures: dict[str, float]) -> str:
-    return "  ".join(
-        f"{name} {value:.0f}"
-        if float(value).is_integer() or value >= 100
-        else f"{name} {value:.3f}"
-        for name, value in figures.items()
-    )
+    return "  ".join(f"{name} {_number(float(value))}" for name, value in figures.items())
+
+
+def _number(value: float) -> str:
+    decimals = 0 if value.is_integer() else max(0, 4 - len(f"{abs(value):.0f}"))
+    return f"{value:.{decimals}f}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
 from ..tensor import Tensor
@@ -324,29 +324,29 @@ class AvgPool2d(Pooling2d):
         )
 
 
-class MaxPool1d(Pooling2d):
+class _Pool1d(Pooling2d):
+    """Pooling whose windows lie along the width."""
+
+    _is_max: ClassVar[bool]
+
+    def __init__(
+        self,
+        kernel_size: int,
+        stride: int | None = None,
+        padding: int = 0,
+        pad_mode: str = "NOTSET",
+    ) -> None:
+        stride = kernel_size if stride is None else stride
+        super().__init__((1, kernel_size), (1, stride), (0, padding), self._is_max, pad_mode)
+
+
+class MaxPool1d(_Pool1d):
     """Largest element of windows along the width."""
 
-    def __init__(
-        self,
-        kernel_size: int,
-        stride: int | None = None,
-        padding: int = 0,
-        pad_mode: str = "NOTSET",
-    ) -> None:
-        stride = kernel_size if stride is None else stride
-        super().__init__((1, kernel_size), (1, stride), (0, padding), True, pad_mode)
+    _is_max = True
 
 
-class AvgPool1d(Pooling2d):
+class AvgPool1d(_Pool1d):
     """Mean of windows along the width."""
 
-    def __init__(
-        self,
-        kernel_size: int,
-        stride: int | None = None,
-        padding: int = 0,
-        pad_mode: str = "NOTSET",
-    ) -> None:
-        stride = kernel_size if stride is None else stride
-        super().__init__((1, kernel_size), (1, stride), (0, padding), False, pad_mode)
+    _is_max = False

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import device as device_module
-from ..state_files import Arrays, check_fit, load_safetensors, save_safetensors
+from ..state_files import (
+    Arrays,
+    UnfitStatesError,
+    check_fit,
+    load_safetensors,
+    save_safetensors,
+)
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -89,7 +95,9 @@ def load(
             optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, expected)
         generators = _checked_random(metadata["random"])
         progress = dict(metadata["progress"])
-    except (KeyError, TypeError, IndexError, OverflowError) as error:
+    except UnfitStatesError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(f"[checkpoint.load] {where}: damaged ({error!r})") from error
     model.set_states(states)
     if optimizer is not None and optimizer_states is not None:
@@ -120,16 +128,18 @@ def _optimizer_states(
     numbers = dict(metadata.get("optimizer") or {})
     kind = numbers.pop("class", None)
     if kind != type(optimizer).__name__:
-        raise ValueError(
+        raise UnfitStatesError(
             f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
             f"{type(optimizer).__name__}"
         )
     states: dict[str, Any] = {key: int(value) for key, value in numbers.items()}
+    if "step_counter" not in states:
+        raise KeyError("step_counter")
     for full_name, value in _below(_OPTIMIZER, arrays).items():
         key, _, name = full_name.partition("/")
         shape = params.get(name.partition("#")[0])
         if shape is not None and value.shape != shape:
-            raise ValueError(
+            raise UnfitStatesError(
                 f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {shape}"
             )
         states.setdefault(key, {})[name] = _tensor(value)

@@ -1,0 +1,327 @@
+"""checkpoint: everything comes back, or an error and nothing has changed."""
+
+import json
+import os
+import random
+import struct
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import singa
+from singa import autograd, layer, model, opt, state_files, tensor
+from singa.training import checkpoint
+
+
+class Net(model.Model):
+    """With what a checkpoint has to hold: parameters, running statistics, and random numbers."""
+
+    def __init__(self, width=6):
+        super().__init__()
+        self.conv = layer.Conv2d(width, 3, padding=1)
+        self.norm = layer.BatchNorm2d(momentum=0.1)
+        self.drop = layer.Dropout(0.4)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        x = autograd.relu(self.norm(self.conv(x)))
+        return self.fc(self.drop(autograd.flatten(x)))
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def batch(number):
+    draw = np.random.default_rng(number)
+    x = draw.standard_normal((5, 2, 4, 4), np.float32)
+    return tensor.from_numpy(x), tensor.from_numpy(draw.integers(0, 3, 5, np.int32))
+
+
+def new(optimizer, seed=1, width=6):
+    singa.seed(seed)
+    net = Net(width)
+    net.set_optimizer(optimizer)
+    net.compile([batch(0)[0]])
+    return net
+
+
+def train(net, start, end):
+    """The losses of the batches from start to end."""
+    return [float(net(*batch(number))[1]) for number in range(start, end)]
+
+
+def everything(net):
+    """All that training depends on, as bytes."""
+    arrays = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
+    for key, value in net.optimizer.get_states().items():
+        if isinstance(value, dict):
+            arrays |= {f"{key}/{name}": kept.numpy().tobytes() for name, kept in value.items()}
+        else:
+            arrays[key] = value
+    device = next(iter(net.get_states().values())).device
+    return arrays | {"random": tuple(device.random_state())}
+
+
+def edit(path, change):
+    """Applies `change(arrays, metadata)` to a checkpoint."""
+    arrays, metadata = state_files.load_safetensors(path)
+    arrays = dict(arrays)
+    change(arrays, metadata)
+    state_files.save_safetensors(path, arrays, metadata)
+
+
+OPTIMIZERS = {
+    "accumulating": lambda: opt.SGD(0.1, momentum=0.9, accumulate=3),
+    "sgd": lambda: opt.SGD(0.1),
+    "nesterov": lambda: opt.SGD(0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "schedule": lambda: opt.SGD(opt.OneCycle(0.2, 8), momentum=opt.Constant(0.8), dampening=0.1),
+    "rmsprop": lambda: opt.RMSProp(0.01, weight_decay=0.01),
+    "adagrad": lambda: opt.AdaGrad(0.1),
+    "adam": lambda: opt.Adam(0.01),
+    "adamw": lambda: opt.AdamW(0.01, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_goes_on_as_if_it_had_never_stopped(make, tmp_path):
+    path = tmp_path / "last.safetensors"
+    net = new(make())
+    train(net, 0, 4)  # 4 is no multiple of 3: sums are under way
+    checkpoint.save(path, net, net.optimizer, epoch=2, loader={"batch": 4})
+    numbers = random.random(), np.random.rand()  # noqa: NPY002
+    expected = train(net, 4, 8)
+
+    other = new(make(), seed=77)
+    train(other, 0, 1)
+    assert checkpoint.load(path, other, other.optimizer) == {"epoch": 2, "loader": {"batch": 4}}
+    assert (random.random(), np.random.rand()) == numbers  # noqa: NPY002
+    assert train(other, 4, 8) == expected
+    assert everything(other) == everything(net)
+    assert len(set(expected)) == 4  # each step has changed something
+
+
+def test_the_device_of_the_dropout_goes_on(tmp_path):
+    """Without its random state the losses would not be the same."""
+    path = tmp_path / "last.safetensors"
+    net = new(opt.SGD(0.1))
+    checkpoint.save(path, net, net.optimizer)
+    expected = train(net, 0, 2)
+    checkpoint.load(path, net, net.optimizer)
+    singa.seed(5)
+    assert train(net, 0, 2) != expected
+    checkpoint.load(path, net, net.optimizer)
+    assert train(net, 0, 2) == expected
+
+
+def test_others_can_read_the_weights(tmp_path):
+    path = tmp_path / "last.safetensors"
+    net = new(opt.SGD(0.1, momentum=0.9))
+    train(net, 0, 1)
+    checkpoint.save(path, net, net.optimizer)
+    arrays = safetensors.numpy.load_file(path)
+    for name, value in net.get_states().items():
+        np.testing.assert_array_equal(arrays["model/" + name], value.numpy())
+    momentum = net.optimizer.get_states()["moments"]
+    assert momentum.keys() == net.get_params().keys()
+    for name, value in momentum.items():
+        np.testing.assert_array_equal(arrays["optimizer/moments/" + name], value.numpy())
+
+
+def test_without_an_optimizer(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    net = new(opt.SGD(0.1))
+    train(net, 0, 2)
+    checkpoint.save(path, net, note="weights only")
+    other = new(opt.SGD(0.1), seed=9)
+    assert checkpoint.load(path, other) == {"note": "weights only"}
+    for name, value in net.get_states().items():
+        np.testing.assert_array_equal(other.get_states()[name].numpy(), value.numpy())
+    with pytest.raises(ValueError, match="holds the state of no optimizer, not of SGD"):
+        checkpoint.load(path, other, other.optimizer)
+
+
+# Writing.
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """(net, path, bytes of its checkpoint), trained for a step since it was saved."""
+    path = tmp_path / "last.safetensors"
+    net = new(opt.Adam(0.01))
+    train(net, 0, 2)
+    checkpoint.save(path, net, net.optimizer, epoch=1)
+    train(net, 2, 3)
+    return net, path, path.read_bytes()
+
+
+@pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
+def test_a_save_that_fails_leaves_the_old_one(saved, monkeypatch, fault):
+    net, path, old = saved
+
+    def half(arrays, name, text):
+        with open(name, "wb") as file:
+            file.write(b"half of it")
+        raise OSError("disk full")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    if fault == "write":
+        monkeypatch.setattr(safetensors.numpy, "save_file", half)
+    else:
+        monkeypatch.setattr(os, fault, fail)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save(path, net, net.optimizer)
+    assert path.read_bytes() == old
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_progress_has_to_be_json(saved):
+    net, path, old = saved
+    with pytest.raises(TypeError):
+        checkpoint.save(path, net, net.optimizer, when=object())
+    assert path.read_bytes() == old
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_model_without_parameters_yet(tmp_path):
+    with pytest.raises(RuntimeError, match=r"\[checkpoint.save\].*call compile\(\) first"):
+        checkpoint.save(tmp_path / "c", Net())
+    assert os.listdir(tmp_path) == []
+
+
+# Reading.
+
+
+def check_refused(saved, match, optimizer=None):
+    """Loading raises ValueError that names the file, and nothing has changed."""
+    net, path, _ = saved
+    before, numbers = everything(net), (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
+    with pytest.raises(ValueError, match=match) as caught:
+        checkpoint.load(path, net, optimizer or net.optimizer)
+    assert str(path) in str(caught.value)
+    assert everything(net) == before
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == numbers  # noqa: NPY002
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 9, 100, 0.5, -8, -1])
+def test_truncated(saved, keep):
+    _, path, old = saved
+    path.write_bytes(old[: int(len(old) * keep) if isinstance(keep, float) else keep])
+    check_refused(saved, "not a readable file")
+    with pytest.raises(ValueError, match="not a readable file"):
+        checkpoint.read_progress(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no tensors here", b"\xff" * 64, struct.pack("<Q", 1 << 62) + b"{}",
+        struct.pack("<Q", 2) + b"[]", struct.pack("<Q", 4) + b"null", b"PK\x03\x04" + b"\0" * 60,
+    ],
+)  # fmt: skip
+def test_other_files(saved, content):
+    saved[1].write_bytes(content)
+    check_refused(saved, "not a readable file")
+
+
+def test_weights_are_no_checkpoint(saved):
+    net, path, _ = saved
+    net.save_states(path)
+    check_refused(saved, "no checkpoint of a training run")
+    with pytest.raises(ValueError, match="no checkpoint"):
+        checkpoint.read_progress(path)
+
+
+def test_another_version(saved):
+    edit(saved[1], lambda _, metadata: metadata.update(version=2))
+    check_refused(saved, "version 2, expected 1")
+
+
+def without(*keys):
+    def change(_, metadata):
+        for key in keys[:-1]:
+            metadata = metadata[key]
+        del metadata[keys[-1]]
+
+    return change
+
+
+def with_value(value, *keys):
+    def change(_, metadata):
+        for key in keys[:-1]:
+            metadata = metadata[key]
+        metadata[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (without("random"), "damaged.*random"),
+        (without("random", "device"), "damaged.*device"),
+        (without("random", "numpy"), "damaged.*numpy"),
+        (without("random", "numpy", "state"), "damaged.*state"),
+        (without("random", "python"), "damaged.*python"),
+        (without("progress"), "damaged.*progress"),
+        (without("optimizer"), "no optimizer, not of Adam"),
+        (without("optimizer", "class"), "no optimizer, not of Adam"),
+        (without("optimizer", "step_counter"), "damaged.*step_counter"),
+        (with_value("many", "optimizer", "step_counter"), "damaged.*many"),
+        (with_value([1], "random", "device"), "damaged"),
+        (with_value(["a", "b"], "random", "device"), "damaged"),
+        (with_value([3, [1, 2], None], "random", "python"), "damaged"),
+        (with_value([-1] * 624, "random", "numpy", "state", "key"), "damaged"),
+        (with_value([1] * 10, "random", "numpy", "state", "key"), "damaged"),
+        (with_value(7, "progress"), "damaged"),
+        (with_value("Adagrad", "optimizer", "class"), "the state of Adagrad, not of Adam"),
+    ],
+)  # fmt: skip
+def test_missing_and_damaged_metadata(saved, change, match):
+    edit(saved[1], change)
+    check_refused(saved, match)
+
+
+def test_states_that_do_not_fit(saved):
+    _, path, old = saved
+
+    def change(arrays, _):
+        arrays["model/new"] = arrays.pop("model/fc.b")
+
+    edit(path, change)
+    check_refused(saved, r"missing: fc.b; unexpected: new")
+
+    path.write_bytes(old)
+    edit(path, lambda arrays, _: arrays.update({"model/fc.b": np.zeros(4, np.float32)}))
+    check_refused(saved, r"fc.b is \(4,\) instead of \(3,\)")
+
+    path.write_bytes(old)
+    key = "optimizer/m/fc.b"
+    assert key in state_files.load_safetensors(path)[0]
+    edit(path, lambda arrays, _: arrays.update({key: np.zeros(4, np.float32)}))
+    check_refused(saved, r"of fc.b is \(4,\), not \(3,\)")
+
+
+def test_of_another_model_and_optimizer(saved):
+    _, path, _ = saved
+    other = new(opt.Adam(0.01), width=7)
+    check_refused((other, path, None), r"wrong shape: .*conv.W is \(6, 2, 3, 3\) instead of")
+    check_refused(saved, "holds the state of Adam, not of SGD", opt.SGD(0.1))
+
+
+def test_no_file(tmp_path):
+    net = new(opt.SGD(0.1))
+    with pytest.raises(FileNotFoundError):
+        checkpoint.load(tmp_path / "none", net, net.optimizer)
+    with pytest.raises(FileNotFoundError):
+        checkpoint.read_progress(tmp_path / "none")
+
+
+def test_read_progress_needs_no_model(saved):
+    assert checkpoint.read_progress(saved[1]) == {"epoch": 1}
+    header = json.loads(saved[2][8 : 8 + struct.unpack("<Q", saved[2][:8])[0]])
+    assert "__metadata__" in header

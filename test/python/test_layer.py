@@ -483,6 +483,14 @@ def test_one_handle_for_all_batch_sizes():
         assert (conv.handle, pool.handle, bn.handle) == handles
 
 
+def test_one_pooling_layer_serves_any_number_of_channels():
+    pool = layer.MaxPool2d(2)
+    for channels in (3, 5, 3):
+        x = array(2, channels, 4, 4)
+        expected = x.reshape(2, channels, 2, 2, 2, 2).max((3, 5))
+        np.testing.assert_array_equal(pool(tensor.from_numpy(x)).numpy(), expected)
+
+
 def test_embedding(torch):
     ours, theirs = layer.Embedding(7, 3), torch.nn.Embedding(7, 3)
     indices = tensor.from_numpy(np.array([[1, 2], [6, 1]], np.int32))

@@ -63,7 +63,7 @@ def same_padding(
 
 
 class _Window(Layer):
-    """What convolution and pooling share: a window, and handles by padding."""
+    """What convolution and pooling share: a window, and its handles."""
 
     transient = ("handle", "_handles")
 
@@ -82,21 +82,22 @@ class _Window(Layer):
         self._handles: dict[tuple[int, ...], Any] | None = None
 
     def _handle_for(self, x: Tensor) -> Any:
-        # With SAME_* the padding follows from the height and width of the input.
-        if self.pad_mode == "NOTSET":
-            if self.handle is None:
-                self.handle = self._make_handle(x, self.padding)
-            return self.handle
-        self._check_rank(x)
-        padding = same_padding(
-            self.pad_mode, x.shape[2:], self.kernel_size, self.stride, self.dilation
-        )
+        if self.pad_mode != "NOTSET":  # the padding follows from the height and width of the input
+            self._check_rank(x)
+            self.padding = same_padding(
+                self.pad_mode, x.shape[2:], self.kernel_size, self.stride, self.dilation
+            )
         if self._handles is None:
             self._handles = {}
-        if padding not in self._handles:
-            self._handles[padding] = self._make_handle(x, padding)
-        self.padding, self.handle = padding, self._handles[padding]
+        key = self._handle_key(x)
+        if key not in self._handles:
+            self._handles[key] = self._make_handle(x, self.padding)
+        self.handle = self._handles[key]
         return self.handle
+
+    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
+        """What a handle is made for, besides the layer's own parameters."""
+        return self.padding
 
     def _check_rank(self, x: Tensor) -> None:
         if len(x.shape) != 4:
@@ -280,6 +281,9 @@ class Pooling2d(_Window):
             self.ceil_mode,
             self.count_include_pad,
         )
+
+    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
+        return (*self.padding, *x.shape[1:2])  # one layer may pool after different convolutions
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.pooling_2d(self._handle_for(x), x)

@@ -60,8 +60,10 @@ def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
         if isinstance(entry, slice):
             start, stop, step = entry.indices(length)
             if (start, stop, step) != (0, length, 1):
-                # A stop of -1 after stepping back means "past the first", which C++ writes lower.
-                raw = raw.SliceAxis(axis, start, stop if stop >= 0 else -length - 1, step)
+                # A bound of -1 when stepping back means "before the first"; C++ writes that lower.
+                before = -length - 1
+                start, stop = (bound if bound >= 0 else before for bound in (start, stop))
+                raw = raw.SliceAxis(axis, start, stop, step)
             axis += 1
         else:
             if not -length <= entry < length:

@@ -295,6 +295,7 @@ BASIC: list[Any] = [
     0, -1, (1, 2), (1, 2, 3), slice(None), slice(1, None), slice(None, None, -1), slice(5, 0, -2),
     slice(0, 0), (slice(None), slice(1, 3)), (slice(None), 1, slice(0, 4, 2)), ..., (..., 0),
     (0, ..., 1), None, (None, 0, None), (slice(None), None, 1), (slice(-1, -3, -1), 0), np.int64(1),
+    slice(-9, 1, -1), slice(-9, None, -1), slice(9, -9, -1), (slice(None), slice(-5, -9, -2)),
 ]  # fmt: skip
 ADVANCED: list[Any] = [
     [1, 0, 0], np.array([[1], [0]]), (slice(None), [2, 0]), (0, [2, 0]), ([1, 0], 0),

@@ -53,4 +53,9 @@ SINGA_API Preference GetPreference();
 SINGA_API Preference ParsePreference(const std::string& name);
 SINGA_API const char* PreferenceName(Preference preference);
 
+/// Strict: only methods whose rounding error has the bound of plain sums of products, which leaves
+/// out Winograd's convolution. Off by default; environment: SINGA_STRICT=1.
+SINGA_API void SetStrict(bool strict);
+SINGA_API bool IsStrict();
+
 }  // namespace singa

@@ -8,6 +8,7 @@
 
 #include "backend/onednn/engine.h"
 #include "backend/onednn/register.h"
+#include "backend/onednn/winograd.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/kernel.h"
 
@@ -232,9 +233,16 @@ PlanPtr MakePlan(const Spec& spec) {
   });
 }
 
+std::string RefusesWinograd(const ConvSpec& spec) {
+  std::string reason = winograd::Refuses(spec);
+  if (reason.empty() && !winograd::Pays(spec)) reason = "the direct method is faster here";
+  return reason;
+}
+
 }  // namespace
 
 void RegisterConv() {
+  Register<ConvSpec>("winograd", RefusesWinograd, winograd::MakePlan);
   Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>);
   Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>);
 }

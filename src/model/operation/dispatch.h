@@ -53,8 +53,9 @@ PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = 
   OpSignature signature(spec.op());
   signature.Add("device",
                 static_cast<uint64_t>(device.kind()) << 32 | static_cast<uint32_t>(device.id()));
-  signature.Add("preference and threads", static_cast<uint64_t>(choice.preference) << 32 |
-                                              static_cast<uint32_t>(NumThreads()));
+  signature.Add("preference, strictness and threads",
+                static_cast<uint64_t>(choice.preference) << 33 |
+                    static_cast<uint64_t>(IsStrict()) << 32 | static_cast<uint32_t>(NumThreads()));
   signature.Add("workspace limit", choice.workspace_limit);
   Spec::VisitFields(spec, signature);
   struct Context {

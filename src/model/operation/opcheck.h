@@ -56,6 +56,9 @@ struct Call {
 void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const Tensor> reference,
              std::span<const Tensor> bound, int64_t sum_length);
 
+/// Every value of a plane (last two axes) becomes the largest there.
+void SpreadOverPlanes(std::span<Tensor> bound);
+
 /// |t|, contiguous; integers and bool unchanged.
 Tensor AbsoluteValue(const Tensor& t);
 
@@ -188,6 +191,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   } else if constexpr (requires { spec.Magnitudes(call.inputs); }) {
     bound = spec.Magnitudes(call.inputs);
   }
+  if (plan->spreads_error()) SpreadOverPlanes(bound);
   int64_t length = 1;
   if constexpr (requires { spec.sum_length(); }) length = spec.sum_length();
   std::vector<Tensor> chosen;

@@ -178,6 +178,14 @@ std::atomic<int>& DefaultPreference() {
   return preference;
 }
 
+std::atomic<bool>& Strict() {
+  static std::atomic<bool> strict = [] {
+    const char* text = std::getenv("SINGA_STRICT");
+    return text && *text && std::string_view(text) != "0";
+  }();
+  return strict;
+}
+
 }  // namespace
 
 void backend::EnsureRegistered() {
@@ -206,6 +214,9 @@ void SetPreference(Preference preference) {
 Preference GetPreference() {
   return static_cast<Preference>(DefaultPreference().load(std::memory_order_relaxed));
 }
+
+void SetStrict(bool strict) { Strict().store(strict); }
+bool IsStrict() { return Strict().load(std::memory_order_relaxed); }
 
 Preference ParsePreference(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kPreferenceNames)); ++i)

@@ -1,0 +1,48 @@
+#pragma once
+
+// The layouts of images whose innermost axis is the channels or a block of them, for kernels of our
+// own that work on what oneDNN's leave behind.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "backend/onednn/engine.h"
+
+namespace singa::onednn {
+
+using LaneTag = dnnl::memory::format_tag;
+
+/// Steps, in elements, through (N, C, H, W) as nhwc, nChw16c or nChw8c.
+struct Lanes {
+  int64_t images, channels, height, width;
+  int64_t lanes;   ///< channels that lie side by side
+  int64_t blocks;  ///< how often, for all channels of an image
+  int64_t image_step, block_step, row_step, column_step;
+
+  Lanes(const Shape& shape, LaneTag tag)
+      : images(shape[0]), channels(shape[1]), height(shape[2]), width(shape[3]) {
+    lanes = tag == LaneTag::nhwc ? channels : tag == LaneTag::nChw8c ? 8 : 16;
+    blocks = (channels + lanes - 1) / lanes;
+    column_step = lanes;
+    row_step = width * lanes;
+    block_step = height * row_step;
+    image_step = blocks * block_step;
+  }
+  /// Channels that exist in a block.
+  int64_t filled(int64_t block) const { return std::min(lanes, channels - block * lanes); }
+};
+
+inline dnnl::memory::desc LaneDesc(const Shape& shape, DType dtype, LaneTag tag) {
+  return dnnl::memory::desc(Dims(shape), DataTypeOf(dtype), tag);
+}
+
+/// Which of these layouts it is, if any.
+inline std::optional<LaneTag> LaneTagOf(const LayoutPtr& layout, const Shape& shape, DType dtype) {
+  if (!AsDnnl(layout)) return std::nullopt;
+  for (LaneTag tag : {LaneTag::nhwc, LaneTag::nChw16c, LaneTag::nChw8c})
+    if (SameLayout(layout, FromDesc(LaneDesc(shape, dtype, tag), shape, dtype))) return tag;
+  return std::nullopt;
+}
+
+}  // namespace singa::onednn

@@ -1,0 +1,554 @@
+// 3 x 3 convolutions of stride 1 by Winograd's method, in all three passes, on the layouts that
+// oneDNN's kernels leave their images in. Filters and their gradients are row-major: they are
+// transformed at each call anyway.
+
+#include "backend/onednn/winograd.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/winograd_gemm.h"
+#include "backend/onednn/winograd_transform.h"
+#include "core/parallel.h"
+#include "model/operation/kernel.h"
+#include "singa/core/plan_cache.h"
+
+namespace singa::onednn::winograd {
+namespace {
+
+constexpr int64_t kPanel = 32;  // columns of a product that are computed together
+constexpr int64_t kRows = 12;   // tiles that are multiplied together
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// Images as 16-channel vectors: where those of a pixel lie.
+struct Image {
+  Image(const Shape& shape, LaneTag tag) {
+    const Lanes lanes(shape, tag);
+    blocks = lanes.channels / kLanes;
+    height = lanes.height;
+    width = lanes.width;
+    image_step = lanes.image_step;
+    block_step = tag == LaneTag::nhwc ? kLanes : lanes.block_step;
+    row_step = lanes.row_step;
+    column_step = lanes.column_step;
+  }
+  int64_t blocks, height, width;
+  int64_t image_step, block_step, row_step, column_step;
+};
+
+/// The tiles that cover the outputs of all images, row by row.
+struct Tiles {
+  Tiles(int64_t images, int64_t height, int64_t width)
+      : down((height + kOut - 1) / kOut),
+        across((width + kOut - 1) / kOut),
+        count(images * down * across) {}
+  struct Place {
+    int64_t image, h, w;  // of the first output
+  };
+  Place At(int64_t tile) const {
+    return {tile / (down * across), tile / across % down * kOut, tile % across * kOut};
+  }
+  int64_t down, across, count;
+};
+
+/// Values of tiles at every position: [position][tile][channel], rows a little apart from powers of
+/// two, which would fall onto the same lines of the cache.
+struct Values {
+  Values(int64_t tiles, int64_t channels)
+      : tile_step(channels + kLanes), position_step(tiles * tile_step + kLanes) {}
+  int64_t size() const { return kPositions * position_step; }
+  int64_t tile_step, position_step;
+};
+
+// Transforms of one tile, all channels
+// -------------------------------------------------------------
+
+/// Loads an n x n tile of vectors whose first pixel is (h, w); zeros outside of the image.
+template <int n>
+SINGA_ALWAYS_INLINE void LoadTile(const Image& image, const float* x, int64_t h, int64_t w,
+                                  Vec* tile, int tile_row) {
+  const bool inside = h >= 0 && w >= 0 && h + n <= image.height && w + n <= image.width;
+  const float* first = x + h * image.row_step + w * image.column_step;
+  if (inside) {
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j)
+        Load(tile[i * tile_row + j], first + i * image.row_step + j * image.column_step);
+    return;
+  }
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < n; ++j) {
+      Vec& v = tile[i * tile_row + j];
+      if (h + i >= 0 && h + i < image.height && w + j >= 0 && w + j < image.width) {
+        Load(v, first + i * image.row_step + j * image.column_step);
+      } else {
+        v = Vec{};
+      }
+    }
+  }
+}
+
+SINGA_MULTI_ISA void TransformInput(const Image& image, const float* x, int64_t h, int64_t w,
+                                    float* values, int64_t position_step) {
+  for (int64_t block = 0; block < image.blocks; ++block) {
+    Vec tile[kPositions];
+    LoadTile<kIn>(image, x + block * image.block_step, h, w, tile, kIn);
+    for (int i = 0; i < kIn; ++i) InputAxis(tile + i * kIn, 1);
+    for (int j = 0; j < kIn; ++j) InputAxis(tile + j, kIn);
+    for (int p = 0; p < kPositions; ++p)
+      Store(values + p * position_step + block * kLanes, tile[p]);
+  }
+}
+
+SINGA_MULTI_ISA void TransformOutputGradient(const Image& image, const float* dy, int64_t h,
+                                             int64_t w, float* values, int64_t position_step) {
+  for (int64_t block = 0; block < image.blocks; ++block) {
+    Vec tile[kPositions];
+    LoadTile<kOut>(image, dy + block * image.block_step, h, w, tile, kIn);
+    for (int i = 0; i < kOut; ++i) OutputGradientAxis(tile + i * kIn, 1);
+    for (int j = 0; j < kIn; ++j) OutputGradientAxis(tile + j, kIn);
+    for (int p = 0; p < kPositions; ++p)
+      Store(values + p * position_step + block * kLanes, tile[p]);
+  }
+}
+
+/// `blocks` blocks of results from block `first` on.
+SINGA_MULTI_ISA void TransformOutput(const Image& image, int64_t first, int64_t blocks,
+                                     const float* values, int64_t position_step, const float* bias,
+                                     int64_t h, int64_t w, float* y) {
+  const int64_t rows = std::min<int64_t>(kOut, image.height - h);
+  const int64_t columns = std::min<int64_t>(kOut, image.width - w);
+  for (int64_t block = 0; block < blocks; ++block) {
+    Vec tile[kPositions], shift = {};
+    if (bias) Load(shift, bias + (first + block) * kLanes);
+    for (int p = 0; p < kPositions; ++p) Load(tile[p], values + p * position_step + block * kLanes);
+    for (int i = 0; i < kIn; ++i) OutputAxis(tile + i * kIn, 1);
+    for (int j = 0; j < kOut; ++j) OutputAxis(tile + j, kIn);
+    float* out =
+        y + (first + block) * image.block_step + h * image.row_step + w * image.column_step;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        Store(out + i * image.row_step + j * image.column_step, tile[i * kIn + j] + shift);
+  }
+}
+
+// Filters
+// ------------------------------------------------------------------------------------------
+
+/// How a row-major filter (out, in, 3, 3) is read: as it is, or as the one that takes gradients of
+/// outputs to gradients of inputs, which is transposed and turned around.
+struct Filter {
+  int64_t depth;                  // channels of the sums
+  int64_t lane_step, depth_step;  // between the 3 x 3 weights of results, and of those channels
+  bool turned;
+};
+
+/// 16 results' weights at every depth, to [position][depth][columns].
+SINGA_MULTI_ISA void TransformFilter(const Filter& filter, const float* weights, float* values,
+                                     int64_t position_step, int64_t columns) {
+  for (int64_t d = 0; d < filter.depth; ++d) {
+    float gathered[9][kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const float* from = weights + lane * filter.lane_step + d * filter.depth_step;
+      for (int i = 0; i < 9; ++i) gathered[filter.turned ? 8 - i : i][lane] = from[i];
+    }
+    Vec tile[kPositions];
+    for (int i = 0; i < 9; ++i) Load(tile[i / 3 * kIn + i % 3], gathered[i]);
+    for (int i = 0; i < 3; ++i) FilterAxis(tile + i * kIn, 1);
+    for (int j = 0; j < kIn; ++j) FilterAxis(tile + j, kIn);
+    for (int p = 0; p < kPositions; ++p) Store(values + p * position_step + d * columns, tile[p]);
+  }
+}
+
+/// Gradients of one result's weights from those of their values, [position][depth].
+SINGA_MULTI_ISA void TransformFilterGradient(int64_t depth, const float* values,
+                                             int64_t position_step, float* weights) {
+  for (int64_t d = 0; d < depth; d += kLanes) {
+    Vec tile[kPositions];
+    for (int p = 0; p < kPositions; ++p) Load(tile[p], values + p * position_step + d);
+    for (int i = 0; i < kIn; ++i) FilterGradientAxis(tile + i * kIn, 1);
+    for (int j = 0; j < 3; ++j) FilterGradientAxis(tile + j, kIn);
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      for (int i = 0; i < 9; ++i) weights[(d + lane) * 9 + i] = tile[i / 3 * kIn + i % 3][lane];
+  }
+}
+
+/// Adds up the vectors of a row of pixels.
+SINGA_MULTI_ISA void SumRow(const float* row, int64_t step, int64_t count, double* sums) {
+  Vec sum = {};
+  for (int64_t i = 0; i < count; ++i) {
+    Vec v;
+    Load(v, row + i * step);
+    sum += v;
+  }
+  for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
+}
+
+// Plans
+// --------------------------------------------------------------------------------------------
+
+LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) {
+  return FromDesc(LaneDesc(shape, kFloat32, tag), shape, kFloat32);
+}
+
+/// The layout that both sides' images will have: as they come, if we can read that.
+LaneTag TagFor(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  auto readable = [](std::optional<LaneTag> tag) { return tag && *tag != LaneTag::nChw8c; };
+  const auto x = LaneTagOf(spec.x_layout, r.input_shape(), kFloat32);
+  if (readable(x)) return *x;
+  const auto y = LaneTagOf(spec.dy_layout, r.output_shape(), kFloat32);
+  if (readable(y)) return *y;
+  return LaneTag::nChw16c;
+}
+
+class WinogradPlan : public Plan {
+ public:
+  WinogradPlan(const ConvSpec& spec, std::vector<LayoutPtr> inputs, std::vector<LayoutPtr> outputs)
+      : Plan("winograd"),
+        spec_(spec),
+        threads_(std::max(spec.threads, 1)),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)) {}
+  std::string Describe() const override { return "winograd F(4x4, 3x3)"; }
+  LayoutPtr input_layout(size_t i) const override {
+    return i < inputs_.size() ? inputs_[i] : nullptr;
+  }
+  LayoutPtr output_layout(size_t i) const override {
+    return i < outputs_.size() ? outputs_[i] : nullptr;
+  }
+  bool spreads_error() const override { return true; }
+
+ protected:
+  const ConvSpec spec_;
+  const int threads_;
+
+ private:
+  std::vector<LayoutPtr> inputs_, outputs_;
+};
+
+/// Results from sources: y from x, or dx from dy.
+///
+/// Either a thread takes some tiles, transforms them, and multiplies them with the whole filter,
+/// which all threads share; or all tiles are transformed first, and a thread takes a panel of the
+/// filter. The first keeps the tiles' values in the second level cache, the second the filter's,
+/// which are many more for deep layers with small images. The results are the same bits.
+class FilterPlan final : public WinogradPlan {
+ public:
+  FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
+             int64_t pad_left)
+      : WinogradPlan(spec, {LayoutOf(from, tag)}, {LayoutOf(to, tag)}),
+        from_(from, tag),
+        to_(to, tag),
+        depth_(from[1]),
+        columns_(to[1]),
+        pad_top_(pad_top),
+        pad_left_(pad_left),
+        tiles_(to[0], to[2], to[3]),
+        by_panel_(ByPanel(depth_, columns_, tiles_.count, threads_)),
+        chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
+        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, depth_),
+        products_(chunk_, kPanel),
+        filter_(depth_, kPanel) {}
+
+  size_t workspace_bytes() const override {
+    const int64_t shared = by_panel_ ? values_.size() : filter_.size() * panels();
+    return static_cast<size_t>(shared + threads_ * thread_size()) * sizeof(float);
+  }
+
+  void Run(const Execution& execution) const override {
+    const Call call{execution.in<float>(0), execution.in<float>(1),
+                    execution.inputs.size() > 2 ? execution.in<float>(2) : nullptr,
+                    execution.out<float>(0), static_cast<float*>(execution.workspace)};
+    by_panel_ ? RunByPanel(call) : RunByTiles(call);
+  }
+
+ private:
+  struct Call {
+    const float* x;
+    const float* weights;
+    const float* bias;
+    float* y;
+    float* workspace;
+  };
+
+  static bool ByPanel(int64_t depth, int64_t columns, int64_t tiles, int threads) {
+    return tiles < columns && columns >= kPanel * threads && tiles * depth < (int64_t{256} << 10);
+  }
+  // Tiles of a chunk: their values and one panel's products stay in the second level cache; where
+  // the filter does not, there are more, so that it is read less often.
+  static int64_t ChunkOf(int64_t depth, int64_t columns, int64_t tiles, int threads) {
+    const int64_t cached = (int64_t{160} << 10) / (kPositions * (depth + kPanel)) / kRows * kRows;
+    const int64_t filter = kPositions * depth * columns;
+    const int64_t least = filter > (int64_t{4} << 20) ? 96 : filter > (int64_t{1} << 20) ? 48 : 24;
+    const int64_t share = RoundUp((tiles + threads - 1) / threads, kRows);
+    return std::min(std::clamp<int64_t>(cached, least, 96), share);
+  }
+  int64_t panels() const { return (columns_ + kPanel - 1) / kPanel; }
+  int64_t width(int64_t panel) const { return std::min(kPanel, columns_ - panel * kPanel); }
+  int64_t thread_size() const {
+    return RoundUp(products_.size() + (by_panel_ ? filter_.size() : values_.size()), kLanes);
+  }
+
+  void RunByTiles(const Call& call) const {
+    float* filter = call.workspace;
+    float* own = filter + filter_.size() * panels();
+    ParallelFor(panels(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel)
+        TransformPanel(panel, call.weights, filter + panel * filter_.size());
+    });
+    ForEachThread([&](int64_t thread) {
+      float* values = own + thread * thread_size();
+      float* products = values + values_.size();
+      const int64_t chunks = (tiles_.count + chunk_ - 1) / chunk_;
+      const int64_t last = chunks * (thread + 1) / threads_;
+      for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
+        const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
+        TransformTiles(call.x, first, count, values);
+        for (int64_t panel = 0; panel < panels(); ++panel)
+          MultiplyPanel(call, panel, filter + panel * filter_.size(), values, first, count,
+                        products);
+      }
+    });
+  }
+
+  void RunByPanel(const Call& call) const {
+    float* values = call.workspace;
+    float* own = values + values_.size();
+    ParallelFor(tiles_.count, 4, [&](int64_t begin, int64_t end) {
+      TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
+    });
+    ForEachThread([&](int64_t thread) {
+      float* filter = own + thread * thread_size();
+      float* products = filter + filter_.size();
+      const int64_t last = panels() * (thread + 1) / threads_;
+      for (int64_t panel = panels() * thread / threads_; panel < last; ++panel) {
+        TransformPanel(panel, call.weights, filter);
+        for (int64_t first = 0; first < tiles_.count; first += chunk_)
+          MultiplyPanel(call, panel, filter, values + first * values_.tile_step, first,
+                        std::min(chunk_, tiles_.count - first), products);
+      }
+    });
+  }
+
+  template <class Body>
+  void ForEachThread(const Body& body) const {
+    detail::RunPieces(
+        threads_, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
+        &body);
+  }
+
+  void TransformPanel(int64_t panel, const float* weights, float* filter) const {
+    const bool turned = spec_.pass == ConvPass::kBackwardX;
+    const int64_t lane_step = turned ? 9 : depth_ * 9, depth_step = turned ? columns_ * 9 : 9;
+    for (int64_t lane = 0; lane < width(panel); lane += kLanes)
+      TransformFilter({depth_, lane_step, depth_step, turned},
+                      weights + (panel * kPanel + lane) * lane_step, filter + lane,
+                      filter_.position_step, width(panel));
+  }
+
+  void TransformTiles(const float* x, int64_t first, int64_t count, float* values) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const Tiles::Place place = tiles_.At(first + i);
+      TransformInput(from_, x + place.image * from_.image_step, place.h - pad_top_,
+                     place.w - pad_left_, values + i * values_.tile_step, values_.position_step);
+    }
+  }
+
+  void MultiplyPanel(const Call& call, int64_t panel, const float* filter, const float* values,
+                     int64_t first, int64_t count, float* products) const {
+    const int64_t rows = RoundUp(count, kRows);  // the products of rows beyond are never read
+    for (int p = 0; p < kPositions; ++p)
+      Multiply(rows, width(panel), depth_,
+               {values + p * values_.position_step, values_.tile_step, 1},
+               filter + p * filter_.position_step, width(panel),
+               products + p * products_.position_step, products_.tile_step, false);
+    for (int64_t i = 0; i < count; ++i) {
+      const Tiles::Place place = tiles_.At(first + i);
+      TransformOutput(to_, panel * kPanel / kLanes, width(panel) / kLanes,
+                      products + i * products_.tile_step, products_.position_step, call.bias,
+                      place.h, place.w, call.y + place.image * to_.image_step);
+    }
+  }
+
+  /// A panel of the transformed filter: [position][depth][column].
+  struct Panel {
+    Panel(int64_t depth, int64_t columns) : position_step(depth * columns + kLanes) {}
+    int64_t size() const { return kPositions * position_step; }
+    int64_t position_step;
+  };
+
+  Image from_, to_;
+  int64_t depth_, columns_, pad_top_, pad_left_;
+  Tiles tiles_;
+  bool by_panel_;
+  int64_t chunk_;
+  Values values_, products_;
+  Panel filter_;
+};
+
+/// dW, and db, from dy and x.
+///
+/// Either chunks of tiles are transformed and their products added to all sums; or, where the sums
+/// are many and the tiles few, all tiles are transformed, and each thread goes from sums to weights
+/// for some results at a time. Each sum belongs to one thread and grows in the order of the tiles.
+class GradientPlan final : public WinogradPlan {
+ public:
+  GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
+      : WinogradPlan(spec, {LayoutOf(y, tag), LayoutOf(x, tag)}, {}),
+        x_(x, tag),
+        y_(y, tag),
+        images_(x[0]),
+        in_(x[1]),
+        out_(y[1]),
+        tiles_(y[0], y[2], y[3]),
+        at_once_(tiles_.count * (in_ + out_) < in_ * out_),
+        chunk_(at_once_ ? tiles_.count : ChunkOf(in_, out_, tiles_.count)),
+        x_values_(chunk_, in_),
+        y_values_(chunk_, out_) {}
+
+  size_t workspace_bytes() const override {
+    const int64_t sums = kPositions * in_ * (at_once_ ? threads_ * kLanes : out_);
+    return static_cast<size_t>(x_values_.size() + y_values_.size() + sums) * sizeof(float);
+  }
+
+  void Run(const Execution& execution) const override {
+    const float* dy = execution.in<float>(0);
+    const float* x = execution.in<float>(1);
+    float* dw = execution.out<float>(0);
+    float* x_values = static_cast<float*>(execution.workspace);
+    float* y_values = x_values + x_values_.size();
+    float* sums = y_values + y_values_.size();  // [out][position][in]
+    const int64_t blocks = out_ / kLanes, block_size = kLanes * kPositions * in_;
+    for (int64_t first = 0; first < tiles_.count; first += chunk_) {
+      const int64_t count = std::min(chunk_, tiles_.count - first);
+      TransformTiles(x, dy, first, count, x_values, y_values);
+      if (at_once_) break;
+      ParallelFor(kPositions * blocks, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t item = begin; item < end; ++item)
+          AddProducts(item / blocks, item % blocks, count, x_values, y_values,
+                      sums + item % blocks * block_size, first != 0);
+      });
+    }
+    const int64_t pieces = std::min<int64_t>(threads_, blocks);
+    ParallelFor(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t piece = begin; piece < end; ++piece)
+        for (int64_t block = blocks * piece / pieces; block < blocks * (piece + 1) / pieces;
+             ++block) {
+          float* own = sums + (at_once_ ? piece : block) * block_size;
+          for (int64_t p = 0; at_once_ && p < kPositions; ++p)
+            AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
+          for (int64_t lane = 0; lane < kLanes; ++lane)
+            TransformFilterGradient(in_, own + lane * kPositions * in_, in_,
+                                    dw + (block * kLanes + lane) * in_ * 9);
+        }
+    });
+    if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
+  }
+
+ private:
+  // Tiles whose values stay in the last level cache, more of them where the sums are large, so that
+  // those are read less often.
+  static int64_t ChunkOf(int64_t in, int64_t out, int64_t tiles) {
+    const int64_t cached = (int64_t{2} << 20) / (kPositions * (in + out));
+    return std::min(tiles, std::clamp<int64_t>(cached, 128, 512));
+  }
+
+  void TransformTiles(const float* x, const float* dy, int64_t first, int64_t count,
+                      float* x_values, float* y_values) const {
+    ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Tiles::Place place = tiles_.At(first + i);
+        TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
+                       place.w - spec_.geometry.pad_left, x_values + i * x_values_.tile_step,
+                       x_values_.position_step);
+        TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w,
+                                y_values + i * y_values_.tile_step, y_values_.position_step);
+      }
+    });
+  }
+
+  /// Of one position and 16 results.
+  void AddProducts(int64_t p, int64_t block, int64_t count, const float* x_values,
+                   const float* y_values, float* sums, bool add) const {
+    Multiply(kLanes, in_, count,
+             {y_values + p * y_values_.position_step + block * kLanes, 1, y_values_.tile_step},
+             x_values + p * x_values_.position_step, x_values_.tile_step, sums + p * in_,
+             kPositions * in_, add);
+  }
+
+  void SumOutputs(const float* dy, float* db) const {
+    ParallelFor(y_.blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        std::array<double, kLanes> sums = {};
+        for (int64_t n = 0; n < images_; ++n)
+          for (int64_t h = 0; h < y_.height; ++h)
+            SumRow(dy + n * y_.image_step + block * y_.block_step + h * y_.row_step, y_.column_step,
+                   y_.width, sums.data());
+        for (int64_t lane = 0; lane < kLanes; ++lane)
+          db[block * kLanes + lane] = static_cast<float>(sums[static_cast<size_t>(lane)]);
+      }
+    });
+  }
+
+  Image x_, y_;
+  int64_t images_, in_, out_;
+  Tiles tiles_;
+  bool at_once_;
+  int64_t chunk_;
+  Values x_values_, y_values_;
+};
+
+}  // namespace
+
+std::string Refuses(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
+  if (spec.dtype != kFloat32) return "Winograd's method is for float32";
+  if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
+      r.dilation_h != 1 || r.dilation_w != 1)
+    return "Winograd's method is for 3 x 3 kernels of stride and dilation 1";
+  if (r.group != 1 || r.in_channels % kLanes != 0 || r.out_channels % kLanes != 0)
+    return "Winograd's method is for one group and channels in sixteens";
+  if (r.pad_top > 2 || r.pad_left > 2 || r.pad_bottom > 2 || r.pad_right > 2)
+    return "Winograd's method is for padding up to 2";
+  if (IsStrict()) return "Winograd's method rounds more than strict mode allows";
+  if (!__builtin_cpu_supports("avx512f")) return "Winograd's method pays with AVX-512";
+  return "";
+}
+
+// In multiply-adds, which both methods do at about the same rate. Measured on a CPU with AVX-512
+// (benchmark/winograd.py): to transform a tile costs as much as 500 of them per channel, or 1150
+// where the images come from memory; a filter, 600 per pair of channels.
+bool Pays(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  const bool to_input = spec.pass == ConvPass::kBackwardX;
+  const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
+                    to_input ? r.width : r.conv_width);
+  const auto count = static_cast<double>(tiles.count);
+  const auto channels = static_cast<double>(r.in_channels + r.out_channels);
+  const auto pairs = static_cast<double>(r.in_channels * r.out_channels);
+  const auto outputs = static_cast<double>(r.batchsize * r.conv_height * r.conv_width);
+  const double tile = count * channels < 4e5 ? 500 : 1150;
+  const double rows = static_cast<double>(RoundUp(tiles.count, kRows));
+  const double cost = 1.15 * rows * kPositions * pairs + count * channels * tile + 600 * pairs;
+  return cost < 0.95 * outputs * 9 * pairs;
+}
+
+PlanPtr MakePlan(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  const LaneTag tag = TagFor(spec);
+  switch (spec.pass) {
+    case ConvPass::kForward:
+      return std::make_shared<FilterPlan>(spec, tag, r.input_shape(), r.output_shape(), r.pad_top,
+                                          r.pad_left);
+    case ConvPass::kBackwardX:
+      return std::make_shared<FilterPlan>(spec, tag, r.output_shape(), r.input_shape(),
+                                          2 - r.pad_top, 2 - r.pad_left);
+    default:
+      return std::make_shared<GradientPlan>(spec, tag, r.input_shape(), r.output_shape());
+  }
+}
+
+}  // namespace singa::onednn::winograd

@@ -1,0 +1,172 @@
+// Winograd's convolution against the definition in float64, in all passes, layouts and paddings.
+
+#include "backend/onednn/winograd.h"
+
+#include "../../operation/conv_naive.h"
+#include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/winograd_gemm.h"
+#include "model/operation/dispatch.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using onednn::LaneTag;
+using test::ExpectSums;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+
+Recorder Geometry(Random& random, bool bias) {
+  const Shape x = {random.Int(1, 3), 16 * random.Int(1, 4), random.Int(3, 15), random.Int(3, 15)};
+  const std::vector<int64_t> padding = {random.Int(0, 2), random.Int(0, 2), random.Int(0, 2),
+                                        random.Int(0, 2)};
+  return ConvRecorder("Conv", x, {3, 3}, {1, 1}, padding, 16 * random.Int(1, 5), bias, {1, 1}, 1);
+}
+
+/// The pass by Winograd's method, whether or not it pays.
+std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<Tensor>& inputs,
+                            const std::vector<Shape>& outputs, LaneTag tag) {
+  ConvSpec spec;
+  spec.pass = pass;
+  spec.geometry = g;
+  const auto layout = [&](const Shape& shape) {
+    return onednn::FromDesc(onednn::LaneDesc(shape, kFloat32, tag), shape, kFloat32);
+  };
+  spec.x_layout = layout(g.input_shape());
+  if (pass != ConvPass::kForward) spec.dy_layout = layout(g.output_shape());
+  EXPECT_EQ(onednn::winograd::Refuses(spec), "");
+  const PlanPtr plan = onednn::winograd::MakePlan(spec);
+  std::vector<Tensor> wanted;
+  for (const Tensor& input : inputs) wanted.push_back(Wanted(*plan, wanted.size(), input));
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    results.push_back(NewOutput(*plan, i, outputs[i], DefaultDevice(), kFloat32));
+  DefaultDevice()->Exec(spec.op(), plan, wanted, results);
+  return results;
+}
+
+TEST(Winograd, EveryPassIsTheDefinition) {
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const Recorder g = Geometry(random, random.Coin());
+    const LaneTag tag = random.Coin() ? LaneTag::nhwc : LaneTag::nChw16c;
+    SCOPED_TRACE(g.ToString());
+    const Tensor x = RandomTensor(random, g.input_shape()),
+                 w = RandomTensor(random, g.weight_shape());
+    const Tensor dy = RandomTensor(random, g.output_shape());
+    const Tensor b = RandomTensor(random, {g.out_channels});
+    Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
+    Sums db(g.out_channels);
+    const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+      dw.Add(wi, dys[yi] * xs[xi]);
+    });
+    for (int64_t at = 0; at < g.output_shape().Count(); ++at) {
+      const int64_t channel = at / g.col_width % g.out_channels;
+      if (g.bias) y.Add(at, bs[channel]);
+      db.Add(channel, dys[at]);
+    }
+    // Dense values: every term's neighbours are of its own size, so the bound of a plain sum holds.
+    const std::vector<Tensor> inputs =
+        g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
+    ExpectSums(RunPass(ConvPass::kForward, g, inputs, {g.output_shape()}, tag)[0], g.output_shape(),
+               y, "y");
+    Recorder plain = g;
+    plain.bias = false;
+    ExpectSums(RunPass(ConvPass::kBackwardX, plain, {dy, w}, {g.input_shape()}, tag)[0],
+               g.input_shape(), dx, "dx");
+    const Shape weights = g.weight_shape(), channels = {g.out_channels};
+    const std::vector<Shape> shapes =
+        g.bias ? std::vector<Shape>{weights, channels} : std::vector<Shape>{weights};
+    const std::vector<Tensor> gradients = RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag);
+    ExpectSums(gradients[0], g.weight_shape(), dw, "dW");
+    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
+  }
+}
+
+/// More tiles than one chunk holds, and a last chunk that is not full.
+TEST(Winograd, ManyTilesDoNotDependOnThreads) {
+  Random random(2);
+  const Recorder g =
+      ConvRecorder("Conv", {5, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               w = RandomTensor(random, g.weight_shape());
+  const Tensor dy = RandomTensor(random, g.output_shape());
+  const int before = NumThreads();
+  std::vector<std::vector<double>> first;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    std::vector<std::vector<double>> results;
+    results.push_back(
+        Values(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::nChw16c)[0]));
+    results.push_back(
+        Values(RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, LaneTag::nChw16c)[0]));
+    results.push_back(
+        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::nhwc)[0]));
+    if (first.empty()) first = results;
+    EXPECT_EQ(results, first) << threads << " threads";
+  }
+  SetNumThreads(before);
+  Sums y(g.output_shape().Count()), dw(g.weight_shape().Count());
+  const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+    y.Add(yi, xs[xi] * ws[wi]);
+    dw.Add(wi, dys[yi] * xs[xi]);
+  });
+  ExpectSums(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::nhwc)[0],
+             g.output_shape(), y, "y");
+  ExpectSums(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::nChw16c)[0],
+             g.weight_shape(), dw, "dW");
+}
+
+TEST(Winograd, StrictModeLeavesItOut) {
+  ConvSpec spec;
+  spec.geometry = ConvRecorder("Conv", {128, 64, 32, 32}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
+  const bool before = IsStrict();
+  SetStrict(false);
+  const std::string implementation = FindPlan(*DefaultDevice(), spec)->implementation();
+  EXPECT_EQ(implementation == "winograd", onednn::winograd::Refuses(spec).empty());
+  SetStrict(true);
+  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("winograd"));
+  SetStrict(before);
+}
+
+TEST(Winograd, Multiply) {
+  Random random(3);
+  for (const int64_t rows : {4, 8, 12, 16, 24, 36})
+    for (const int64_t columns : {16, 32, 48})
+      for (const int64_t depth : {1, 5, 32}) {
+        const Tensor a = RandomTensor(random, {rows, depth}),
+                     b = RandomTensor(random, {depth, columns});
+        const std::vector<double> as = Values(a), bs = Values(b);
+        Sums once(rows * columns), twice(rows * columns);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t c = 0; c < columns; ++c)
+            for (int64_t i = 0; i < depth; ++i)
+              for (int repeat = 0; repeat < 2; ++repeat) {
+                const double product = as[r * depth + i] * bs[i * columns + c];
+                if (repeat == 0) once.Add(r * columns + c, product);
+                twice.Add(r * columns + c, product);
+              }
+        const Tensor out({rows, columns});
+        const auto* left = static_cast<const float*>(a.raw_data());
+        const auto* right = static_cast<const float*>(b.raw_data());
+        auto* to = static_cast<float*>(out.raw_data());
+        onednn::winograd::Multiply(rows, columns, depth, {left, depth, 1}, right, columns, to,
+                                   columns, false);
+        ExpectSums(out, {rows, columns}, once, "product");
+        const Tensor turned = a.Transpose().Contiguous();
+        onednn::winograd::Multiply(rows, columns, depth,
+                                   {static_cast<const float*>(turned.raw_data()), 1, rows}, right,
+                                   columns, to, columns, true);
+        ExpectSums(out, {rows, columns}, twice, "added to");
+      }
+}
+
+}  // namespace
+}  // namespace singa

@@ -14,7 +14,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import plan_cache, tuning
     from .diagnostics import device_memory, doctor, explain, layout_report, opcheck, profile
-    from .process import get_num_threads, seed, set_num_threads
+    from .process import get_num_threads, is_strict, seed, set_num_threads, set_strict
 
 __all__ = [
     "__version__",
@@ -22,12 +22,14 @@ __all__ = [
     "doctor",
     "explain",
     "get_num_threads",
+    "is_strict",
     "layout_report",
     "opcheck",
     "plan_cache",
     "profile",
     "seed",
     "set_num_threads",
+    "set_strict",
     "tuning",
 ]
 
@@ -39,8 +41,10 @@ _FUNCTIONS = {
     "opcheck": "diagnostics",
     "profile": "diagnostics",
     "get_num_threads": "process",
+    "is_strict": "process",
     "seed": "process",
     "set_num_threads": "process",
+    "set_strict": "process",
 }
 
 

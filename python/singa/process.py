@@ -1,4 +1,4 @@
-"""Settings of the whole process: threads and random state."""
+"""Settings of the whole process: threads, random state, strictness."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def seed(n: int) -> None:
     if not 0 <= n < 1 << 64:
         raise ValueError(f"[seed] has to be in [0, 2**64), got {n}")
     _c.DefaultDevice().SetRandSeed(n)
+
+
+def set_strict(strict: bool = True) -> None:
+    """Strict: only methods whose rounding error has the bound of plain sums of products.
+
+    That leaves out Winograd's convolution (3 x 3, stride 1), which is about twice as fast and whose
+    rounding error is three to five times as large. Off by default; environment: SINGA_STRICT=1.
+    """
+    _c.SetStrict(bool(strict))
+
+
+def is_strict() -> bool:
+    """Whether strict mode is on."""
+    return _c.IsStrict()

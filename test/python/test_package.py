@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import singa
 from singa import __main__ as command_line
-from singa import autograd, plan_cache, tensor
+from singa import autograd, plan_cache, singa_wrap, tensor
 
 
 def _python(code: str) -> str:
@@ -190,3 +191,20 @@ print([name for name in singa.doctor()["openmp"]])
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
     ).stdout
     assert "libgomp.so.1" in out
+
+
+def test_strict_mode_changes_convolutions_by_rounding_only() -> None:
+    random = np.random.default_rng(0)
+    x = tensor.from_numpy(random.standard_normal((8, 64, 16, 16)).astype(np.float32))
+    w = tensor.from_numpy((random.standard_normal((64, 64, 3, 3)) / 24).astype(np.float32))
+    handle = singa_wrap.ConvHandle(x.data, [3, 3], [1, 1], [1, 1], 64, 64, False)
+    before = singa.is_strict()
+    results = {}
+    try:
+        for strict in (True, False):
+            singa.set_strict(strict)
+            assert singa.is_strict() is strict
+            results[strict] = tensor.to_numpy(autograd.conv2d(handle, x, w))
+    finally:
+        singa.set_strict(before)
+    np.testing.assert_allclose(results[False], results[True], rtol=0, atol=3e-5)

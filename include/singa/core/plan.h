@@ -65,8 +65,8 @@ class SINGA_API Plan {
   /// Bytes of output `i` where that is a flat uint8 tensor which only this implementation's own
   /// backward reads (arg-max workspace ...); 0: the operation's common form.
   virtual size_t private_bytes(size_t i) const { return (void)i, 0; }
-  /// The error of a result follows the largest terms in its plane (last two axes), not only its own:
-  /// the method mixes neighbouring pixels.
+  /// The error of a result follows the largest terms in its plane (last two axes), not only its
+  /// own: the method mixes neighbouring pixels.
   virtual bool spreads_error() const { return false; }
   /// Bytes that the plan holds (an estimate for generated code).
   virtual size_t bytes() const { return 256; }

@@ -126,7 +126,8 @@ TEST(Winograd, ManyTilesDoNotDependOnThreads) {
 
 TEST(Winograd, StrictModeLeavesItOut) {
   ConvSpec spec;
-  spec.geometry = ConvRecorder("Conv", {128, 64, 32, 32}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
+  spec.geometry =
+      ConvRecorder("Conv", {128, 64, 32, 32}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
   const bool before = IsStrict();
   SetStrict(false);
   const std::string implementation = FindPlan(*DefaultDevice(), spec)->implementation();

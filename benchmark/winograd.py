@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Winograd's convolution beside oneDNN's direct one, pass by pass, on the 3 x 3 layers of networks.
+
+    python benchmark/winograd.py                        # resnet50, vgg16_cifar, resnet20_cifar
+    python benchmark/winograd.py --threads 2 resnet50
+
+Printed for each layer: milliseconds of forward, gradient of the input and gradient of the weights,
+in strict mode (direct) and not, and their ratio. Where Winograd's method does not pay both are
+direct. Beside them the error against float64, as a multiple of the direct method's (root mean
+square). The minimum of several runs; nothing else should be running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import singa
+from singa import singa_wrap as raw
+from singa import tensor
+
+# (batch, channels in, height and width, channels out)
+LAYERS = {
+    "resnet50": [(32, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256), (32, 512, 7, 512)],
+    "vgg16_cifar": [
+        (128, 64, 32, 64),
+        (128, 64, 16, 128),
+        (128, 128, 16, 128),
+        (128, 128, 8, 256),
+        (128, 256, 8, 256),
+        (128, 256, 4, 512),
+        (128, 512, 4, 512),
+        (128, 512, 2, 512),
+    ],
+    "resnet20_cifar": [(128, 16, 32, 16), (128, 32, 16, 32), (128, 64, 8, 64)],
+}
+
+
+def milliseconds(run: Callable[[], object], repeats: int) -> float:
+    run()
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best * 1e3
+
+
+def blocked(t: raw.Tensor) -> raw.Tensor:
+    """The same values in the layout of a convolution's result, which layers in a network see."""
+    channels = t.shape()[1]
+    handle = raw.ConvHandle(t, [1, 1], [1, 1], [0, 0], channels, channels, False)
+    identity = np.eye(channels, dtype=np.float32).reshape(channels, channels, 1, 1)
+    return raw.ConvForward(t, tensor.from_numpy(identity).data, None, handle)
+
+
+def numpy(t: raw.Tensor) -> np.ndarray:
+    return tensor.to_numpy(tensor.from_raw_tensor(t))
+
+
+def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """In float64, padded by 1."""
+    height, width = images.shape[2:]
+    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    taps = weights.astype(np.float64)
+    return sum(
+        np.einsum("nchw,kc->nkhw", padded[:, :, i : i + height, j : j + width], taps[:, :, i, j])
+        for i in range(3)
+        for j in range(3)
+    )
+
+
+def compare(layer: tuple[int, int, int, int], repeats: int) -> None:
+    batch, channels, size, filters = layer
+    random = np.random.default_rng(0)
+    images = np.maximum(random.standard_normal((batch, channels, size, size)), 0)
+    weights = random.standard_normal((filters, channels, 3, 3)) / np.sqrt(9 * channels)
+    gradients = random.standard_normal((batch, filters, size, size))
+    x, w, dy = (tensor.from_numpy(a.astype(np.float32)).data for a in (images, weights, gradients))
+    handle = raw.ConvHandle(x, [3, 3], [1, 1], [1, 1], channels, filters, False)
+    exact = convolution(images[:2].astype(np.float32), weights.astype(np.float32))
+    x, dy = blocked(x), blocked(dy)
+    times, errors = [], []
+    for strict in (True, False):
+        singa.set_strict(strict)
+        y = raw.ConvForward(x, w, None, handle)
+        errors.append(np.sqrt(np.mean((numpy(y)[:2] - exact) ** 2)))
+        times.append(
+            [
+                milliseconds(lambda: raw.ConvForward(x, w, None, handle), repeats),
+                milliseconds(
+                    lambda: raw.ConvBackward(dy, x, w, handle, True, False, False), repeats
+                ),
+                milliseconds(
+                    lambda: raw.ConvBackward(dy, x, w, handle, False, True, False), repeats
+                ),
+            ]
+        )
+    direct, other = (" ".join(f"{t:7.2f}" for t in side) for side in times)
+    ratios = " ".join(f"{a / b:5.2f}" for a, b in zip(*times, strict=True))
+    print(f"{layer!s:22} {direct} | {other} | {ratios} | {errors[1] / errors[0]:4.1f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("networks", nargs="*", default=list(LAYERS), help=", ".join(LAYERS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    if unknown := set(args.networks) - set(LAYERS):
+        parser.error(f"no layers are listed for {sorted(unknown)}")
+    singa.set_num_threads(args.threads)
+    print(
+        "                        direct: y, dx, dW, ms   | winograd, ms            | times faster"
+    )
+    for network in args.networks:
+        print(network)
+        for layer in LAYERS[network]:
+            compare(layer, args.repeats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,495 @@
+"""examples/cifar10/train.py: a run as its user sees it; stopped and gone on with; killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from singa import autograd, data, metric, models, state_files, tensor
+from singa.examples import cifar10
+from singa.training import checkpoint, read_log
+
+# 80 images in batches of 32: the last batch of an epoch is short.
+TRAIN, TEST, BATCH, EPOCHS = 80, 30, 32, 3
+STEPS = 3  # an epoch
+OPTIONS = ("--model", "lenet", "--epochs", str(EPOCHS), "--batch-size", str(BATCH))
+
+
+def write_cifar10(folder):
+    """A folder in the published binary format with a few images that can be learned."""
+    draw = np.random.default_rng(3)
+    for name, count in (("data_batch_1.bin", TRAIN), ("test_batch.bin", TEST)):
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        pixels = draw.integers(0, 60, (count, 3072), np.uint8) + 18 * labels[:, None]
+        (folder / name).write_bytes(np.hstack([labels[:, None], pixels]).tobytes())
+    return folder
+
+
+def outcome(out):
+    """What a run has come to: weights, the last checkpoint, and the log without times.
+
+    Not NumPy's and Python's global random states, which differ from process to process: the example
+    draws nothing from them.
+    """
+    weights, _ = state_files.load_safetensors(out / "model.safetensors")
+    arrays, metadata = state_files.load_safetensors(out / "checkpoint.safetensors")
+    log = [
+        {key: value for key, value in record.items() if key not in ("images_per_s", "seconds")}
+        for record in read_log(out / "log.jsonl")
+    ]
+    in_bytes = {name: value.tobytes() for name, value in (weights | arrays).items()}
+    return in_bytes, metadata["optimizer"], metadata["random"]["device"], metadata["progress"], log
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_cifar10(tmp_path_factory.mktemp("cifar"))
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """Undoes what a script may leave behind and a module may not."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    autograd.training = False
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def main(folder):
+    """main(out, *options): the exit status of a run on the small data, in this process."""
+
+    def run_main(out, *options):
+        arguments = ["--data", str(folder), *OPTIONS, "--out", str(out), *options]
+        try:
+            return cifar10.main(arguments, "train.py")
+        except SystemExit as exit_:
+            return exit_.code
+
+    return run_main
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """The folder of a run that was never stopped."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert cifar10.main(["--data", str(folder), *OPTIONS, "--out", str(out)], "train.py") == 0
+    return out
+
+
+# A run.
+
+
+def test_what_a_run_leaves(whole, folder):
+    assert sorted(os.listdir(whole)) == [
+        "checkpoint.safetensors", "curves.png", "log.jsonl", "model.safetensors"
+    ]  # fmt: skip
+    assert (whole / "curves.png").read_bytes().startswith(b"\x89PNG\r\n")
+    log = read_log(whole / "log.jsonl")
+    assert [record["epoch"] for record in log] == [1, 2, 3]
+    assert [record["step"] for record in log] == [3, 6, 9]
+    assert log[-1]["train_loss"] < log[0]["train_loss"]
+    assert log[-1].keys() == {
+        "epoch", "step", "lr", "train_loss", "train_top1", "test_loss", "test_top1", "test_top5",
+        "images_per_s", "seconds",
+    }  # fmt: skip
+
+
+def test_the_saved_weights_are_those_that_were_tested(whole, folder):
+    test = data.load_cifar10(folder, "test")
+    images = data.Normalize(data.CIFAR10_MEAN, data.CIFAR10_STD)(test.images, None)
+    net = models.create("lenet")
+    net.compile([tensor.from_numpy(images)], is_train=False)
+    net.load_states(whole / "model.safetensors")
+    scores = net(tensor.from_numpy(images)).numpy().astype(np.float64)
+    record = read_log(whole / "log.jsonl")[-1]
+    order = np.argsort(-scores, axis=1)
+    assert record["test_top1"] == pytest.approx(np.mean(order[:, 0] == test.labels))
+    assert record["test_top5"] == pytest.approx(
+        np.mean([label in top for label, top in zip(test.labels, order[:, :5], strict=True)])
+    )
+    logs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    expected = -logs[np.arange(TEST), test.labels].mean()
+    assert record["test_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_same_again(main, whole, tmp_path, capsys):
+    assert main(tmp_path / "run", "--checkpoint-steps", "2") == 0
+    assert outcome(tmp_path / "run") == outcome(whole)
+    out = capsys.readouterr().out
+    assert f"cifar10 train ({TRAIN} of 50000): {TRAIN} images" in out
+    assert "lenet: 657,080 parameters" in out
+    assert "epoch 3/3  train loss" in out
+
+
+def test_a_bar_where_there_is_a_terminal(examples, folder, tmp_path):
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    pytest.importorskip("tqdm")
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, b"\x1e\0\x78\0\0\0\0\0")  # 30 rows, 120 columns
+    command = [sys.executable, str(examples / "cifar10/train.py"), "--data", str(folder)]
+    process = subprocess.Popen(
+        [*command, *OPTIONS, "--epochs", "1", "--out", str(tmp_path / "run")],
+        stdout=subprocess.PIPE, stderr=theirs, env=os.environ | {"TQDM_MININTERVAL": "0"},
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(ours, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+    process.communicate()
+    os.close(ours)
+    assert process.returncode == 0
+    assert f"| {STEPS}/{STEPS} [".encode() in seen
+    assert b"epoch 1/1: 100%" in seen
+    assert b"images/s" in seen
+
+
+def test_fetches_only_what_is_not_there(main, folder, tmp_path, monkeypatch):
+    fetched = []
+
+    def download(to, *, progress):
+        to = type(folder)(to)
+        to.mkdir(parents=True)
+        fetched.append(to)
+        progress(10**7, None)
+        progress(17 * 10**7, 17 * 10**7)
+        write_cifar10(to)
+
+    monkeypatch.setattr(data, "download_cifar10", download)
+    there = str(tmp_path / "new" / "cifar")
+    options = ("--epochs", "1", "--data", there)
+    assert main(tmp_path / "none", *options) == 1
+    assert main(tmp_path / "one", *options, "--download") == 0
+    assert main(tmp_path / "two", *options, "--download") == 0
+    assert [str(to) for to in fetched] == [there]
+
+
+# What is wrong is said in a line.
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--data", "missing"], 1, "missing does not exist; --download fetches CIFAR-10"),
+        (["--data", "."], 1, "holds none of data_batch_1.bin"),
+        (["--data", __file__], 1, "is not a folder"),
+        (["--model", "resnet21"], 2, "invalid choice: 'resnet21' (choose from"),
+        (["--out", f"{__file__}/run"], 1, f"Not a directory: '{__file__}/run'"),
+        (["--images", "0"], 2, "argument --images: must be 1 or more, got 0"),
+        (["--epochs", "-1"], 2, "argument --epochs: must be 1 or more, got -1"),
+        (["--batch-size", "2.5"], 2, "argument --batch-size: invalid number value: '2.5'"),
+        (["--lr", "nan"], 2, "argument --lr: must be 0 or more, got nan"),
+        (["--lr", "inf"], 2, "argument --lr: must be 0 or more, got inf"),
+        (["--seed", "-1"], 2, "argument --seed: must be 0 or more, got -1"),
+        (["--label-smoothing", "1"], 1, "label_smoothing must lie in [0, 1): 1.0"),
+        (["--threads", "4000"], 1, "threads has to be in [1, 1024], got 4000"),
+        (["--batch-size", "100000000"], 1, "MiB asked for"),
+        (["--resume"], 2, "holds no checkpoint"),
+    ],
+)  # fmt: skip
+def test_errors(main, tmp_path, monkeypatch, capsys, options, status, message):
+    monkeypatch.chdir(tmp_path)
+    assert main("run", *options) == status
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("train.py: ")
+    assert message in error.splitlines()[-1]
+
+
+def test_download_needs_a_folder(capsys):
+    with pytest.raises(SystemExit):
+        cifar10.main(["--download"], "train.py")
+    assert "--download needs --data" in capsys.readouterr().err
+
+
+def test_stops_when_the_loss_is_no_number(main, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(out, "--lr", "1e9", "--schedule", "constant") == 1
+    assert "train.py: the loss became nan: a lower --lr may help" in capsys.readouterr().err
+    assert not (out / "model.safetensors").exists()
+
+
+# Going on.
+
+
+def test_a_folder_that_holds_a_run(main, whole, capsys):
+    before = (whole / "log.jsonl").read_bytes()
+    assert main(whole) == 2
+    assert "holds a run: continue it with --resume" in capsys.readouterr().err
+    for option, value, was in (("--epochs", "5", "3"), ("--model", "resnet20", "lenet")):
+        assert main(whole, "--resume", option, value) == 2
+        assert f"{option} was {was} when the run in {whole} started" in capsys.readouterr().err
+    assert (whole / "log.jsonl").read_bytes() == before
+
+
+def test_a_finished_run_has_nothing_left(main, whole, capsys):
+    before = outcome(whole)
+    assert main(whole, "--resume") == 0
+    assert outcome(whole) == before
+
+
+def change_settings(path, **settings):
+    arrays, metadata = state_files.load_safetensors(path)
+    metadata["progress"]["settings"].update(settings)
+    state_files.save_safetensors(path, dict(arrays), metadata)
+
+
+def test_a_checkpoint_that_does_not_fit(main, whole, folder, tmp_path, capsys):
+    path = tmp_path / "checkpoint.safetensors"
+
+    def resume():
+        status = cifar10.main(["--out", str(tmp_path), "--resume"], "train.py")
+        return status, capsys.readouterr().err
+
+    content = (whole / "checkpoint.safetensors").read_bytes()
+    path.write_bytes(content)
+    change_settings(path, model="resnet20")
+    status, error = resume()
+    assert status == 1
+    assert "does not fit the model; missing: conv1.W" in error or "wrong shape" in error
+    path.write_bytes(content)
+    change_settings(path, images=64)
+    status, error = resume()
+    assert status == 1
+    assert "the state is of a loader with images 80, this one has 64" in error
+    path.write_bytes(content[:-1])
+    with pytest.raises(SystemExit):
+        resume()
+    assert "not a readable file" in capsys.readouterr().err
+    assert path.read_bytes() == content[:-1]
+
+
+class Signals:
+    """Sends signals to this process at chosen calls of metric.count_top_k, of which there are two
+    after each step and each batch of the test."""
+
+    def __init__(self, monkeypatch):
+        self.calls, self.at, original = 0, {}, metric.count_top_k
+
+        def count_top_k(*arguments):
+            self.calls += 1
+            for number in self.at.get(self.calls, ()):
+                signal.raise_signal(number)
+            return original(*arguments)
+
+        monkeypatch.setattr(metric, "count_top_k", count_top_k)
+
+    def send(self, at):
+        self.calls, self.at = 0, at
+
+
+@pytest.mark.parametrize(
+    ("number", "call", "step"),
+    [
+        pytest.param(signal.SIGINT, 1, 1, id="first step"),
+        pytest.param(signal.SIGTERM, 4, 2, id="second step, SIGTERM"),
+        pytest.param(signal.SIGINT, 5, 3, id="last step of an epoch"),
+        pytest.param(signal.SIGINT, 7, 3, id="test"),
+        pytest.param(signal.SIGTERM, 8, 3, id="test's end, SIGTERM"),
+        pytest.param(signal.SIGINT, 9, 4, id="second epoch"),
+        pytest.param(signal.SIGINT, 21, 9, id="last step of all"),
+        pytest.param(signal.SIGINT, 23, 9, id="last test"),
+    ],
+)
+def test_stopped_and_resumed_is_as_never_stopped(
+    main, whole, tmp_path, monkeypatch, capsys, number, call, step
+):
+    out, signals = tmp_path / "run", Signals(monkeypatch)
+    signals.send({call: [number]})
+    assert main(out) == 128 + number
+    assert f"stopped after step {step}; --resume goes on from there" in capsys.readouterr().out
+    assert not (out / "model.safetensors").exists()
+    signals.send({})
+    assert main(out, "--resume") == 0
+    assert f"resumed after step {step}" in capsys.readouterr().out
+    assert outcome(out) == outcome(whole)
+
+
+def test_stopped_again_and_again(main, whole, tmp_path, monkeypatch):
+    """After every single step."""
+    out, signals = tmp_path / "run", Signals(monkeypatch)
+    signals.send({1: [signal.SIGINT]})
+    status, runs = main(out), 1
+    while status != 0:
+        assert status == 130
+        runs += 1
+        assert runs < 20
+        signals.send({1: [signal.SIGINT]})
+        status = main(out, "--resume")
+    assert runs >= EPOCHS * STEPS
+    assert outcome(out) == outcome(whole)
+
+
+def test_a_second_interrupt_does_not_wait(main, whole, tmp_path, monkeypatch, capsys):
+    out, signals = tmp_path / "run", Signals(monkeypatch)
+    signals.send({11: [signal.SIGINT, signal.SIGINT]})  # in the second epoch
+    assert main(out) == 130
+    assert "stopped at once; the last checkpoint, if any, is whole" in capsys.readouterr().err
+    signals.send({})
+    assert main(out, "--resume") == 0
+    assert f"resumed after step {STEPS}" in capsys.readouterr().out
+    assert outcome(out) == outcome(whole)
+
+
+def test_interrupted_before_the_first_step(main, tmp_path, monkeypatch, capsys):
+    def load(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(data, "load_cifar10", load)
+    assert main(tmp_path / "run") == 130
+    assert "stopped at once" in capsys.readouterr().err
+
+
+def test_resnet_with_its_running_statistics(main, tmp_path, monkeypatch):
+    """Batch norm's, and another schedule, with warm-up and label smoothing."""
+    options = ("--model", "resnet20", "--epochs", "2", "--images", "48", "--schedule", "cosine")
+    options += ("--warmup", "1", "--label-smoothing", "0.1", "--batch-size", "20")
+    assert main(tmp_path / "whole", *options) == 0
+    signals = Signals(monkeypatch)
+    signals.send({11: [signal.SIGINT]})
+    assert main(tmp_path / "run", *options) == 130
+    signals.send({})
+    assert main(tmp_path / "run", "--resume", *options) == 0
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+# Killed.
+
+# Runs a script and kills its own process at the COUNT-th call of a function: before it, after it,
+# or, for a function that writes a file, with half of the file written.
+KILLER = """
+import importlib, os, runpy, signal, sys
+point, mode, count, script, *arguments = sys.argv[1:]
+path, name = point.rsplit(".", 1)
+try:
+    owner = importlib.import_module(path)
+except ImportError:
+    module, kind = path.rsplit(".", 1)
+    owner = getattr(importlib.import_module(module), kind)
+import safetensors.numpy
+original, left = getattr(owner, name), int(count)
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def wrapper(*args, **kwargs):
+    global left
+    left -= 1
+    if left == 0 and mode == "before":
+        die()
+    result = original(*args, **kwargs)
+    if left == 0 and mode == "half":
+        os.truncate(args[1], os.path.getsize(args[1]) // 2)
+    if left == 0:
+        die()
+    return result
+
+setattr(owner, name, wrapper)
+sys.argv = [script, *arguments]
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+class Runs:
+    """A run that is started as a program again and again, resumed where there is a checkpoint."""
+
+    def __init__(self, examples, folder, out, *options):
+        self.out = out
+        self.script = str(examples / "cifar10/train.py")
+        self.arguments = ["--data", str(folder), *OPTIONS, "--out", str(out), *options]
+        self.checkpoint = out / "checkpoint.safetensors"
+
+    def start(self, *prefix):
+        resume = ["--resume"] if self.checkpoint.exists() else []
+        return subprocess.Popen(
+            [sys.executable, *prefix, self.script, *self.arguments, *resume],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def steps(self):
+        """Of the checkpoint, which has to be whole; None if there is none."""
+        if not self.checkpoint.exists():
+            return None
+        assert checkpoint.read_progress(self.checkpoint)["settings"]["model"] == "lenet"
+        return state_files.load_safetensors(self.checkpoint)[1]["optimizer"]["step_counter"]
+
+    def finish(self):
+        process = self.start()
+        _, error = process.communicate(timeout=300)
+        assert process.returncode == 0, error
+
+
+FAULTS = [
+    # function, when, which call, step of the checkpoint afterwards (one is saved after each step)
+    ("safetensors.numpy.save_file", "half", 1, None),
+    ("os.fsync", "before", 1, None),
+    ("os.replace", "before", 1, None),
+    ("os.replace", "after", 1, 1),
+    ("safetensors.numpy.save_file", "half", 2, 2),
+    ("os.replace", "before", 1, 2),
+    ("singa.metric.count_top_k", "before", 1, 2),  # before anything is saved of the third step
+    ("singa.training.JsonLinesLog.append", "before", 1, 3),
+    ("singa.training.JsonLinesLog.append", "after", 1, 3),  # logged, and not saved yet
+    ("safetensors.numpy.save_file", "half", 1, 3),
+    ("singa.training.plot_curves", "before", 1, 3),
+    ("singa.opt.SGD.__call__", "after", 3, 5),  # two more are saved
+    ("singa.opt.SGD.__call__", "before", 1, 5),
+    ("singa.model.Model.save_states", "before", 1, 9),
+    ("safetensors.numpy.save_file", "half", 1, 9),  # of the weights at the end
+]
+
+
+def test_killed_at_every_kind_of_moment(examples, folder, whole, tmp_path):
+    runs = Runs(examples, folder, tmp_path / "run", "--checkpoint-steps", "1")
+    for point, when, call, steps in FAULTS:
+        process = runs.start("-c", KILLER, point, when, str(call))
+        _, error = process.communicate(timeout=300)
+        assert process.returncode == -signal.SIGKILL, (point, when, call, error)
+        assert runs.steps() == steps, (point, when, call)
+    runs.finish()
+    assert outcome(runs.out) == outcome(whole)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment(examples, folder, tmp_path):
+    """By the clock: some milliseconds after a start has saved its first checkpoint."""
+    options = ("--epochs", "12", "--checkpoint-steps", "1")
+    reference = Runs(examples, folder, tmp_path / "whole", *options)
+    reference.finish()
+    runs, kills = Runs(examples, folder, tmp_path / "run", *options), 0
+    for delay_ms in (0, 2, 5, 11, 23, 47):
+        before = runs.steps() or 0
+        process = runs.start()
+        deadline = time.monotonic() + 120
+        while process.poll() is None and (runs.steps() or 0) <= before:
+            assert time.monotonic() < deadline
+        time.sleep(delay_ms / 1000)
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        assert runs.steps() > before
+    assert kills >= 3
+    runs.finish()
+    assert outcome(runs.out) == outcome(reference.out)
+
+
+def test_interrupted_from_outside(examples, folder, whole, tmp_path):
+    """Ctrl-C as a terminal sends it, to a program that waits for nothing else."""
+    runs = Runs(examples, folder, tmp_path / "run", "--epochs", "500", "--checkpoint-steps", "1")
+    process = runs.start()
+    deadline = time.monotonic() + 120
+    while runs.steps() is None:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"stopped after step {runs.steps()}; --resume goes on from there" in out
+    assert "Traceback" not in error

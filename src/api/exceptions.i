@@ -4,7 +4,7 @@
   try {
     $action
   } catch (...) {
-    singa::python::SetErrorFromException();
+    singa::python::SetErrorFromException("$symname");
     SWIG_fail;
   }
 }

@@ -1,7 +1,8 @@
 // The functional operations.
 
 %ignore singa::ConvTransposeHandle::output_padding;
-%immutable singa::Recorder;
+// Handles and recorders are checked when they are made, and stay so.
+%immutable;
 
 %include "singa/operation/recorder.h"
 %include "singa/operation/elementwise.h"
@@ -20,3 +21,5 @@
 %include "singa/operation/optimizer.h"
 %include "singa/operation/rnn.h"
 %include "singa/compat.h"
+
+%mutable;

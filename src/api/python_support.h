@@ -6,7 +6,10 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "singa/core/error.h"
@@ -15,13 +18,19 @@
 
 namespace singa::python {
 
+/// SWIG calls the constructor of X "new_X".
+inline const char* PublicName(const char* function) {
+  return std::strncmp(function, "new_", 4) == 0 ? function + 4 : function;
+}
+
 inline const Tensor& EmptyTensor() {
   static const Tensor empty;
   return empty;
 }
 
-/// Called in a catch block: sets the Python error that the C++ exception stands for.
-inline void SetErrorFromException() {
+/// Called in a catch block: sets the Python error that the C++ exception stands for. `function` is
+/// the one that was called; errors about memory, which come from below it, get its name.
+inline void SetErrorFromException(const char* function) {
   try {
     throw;
   } catch (const TypeError& e) {
@@ -31,7 +40,9 @@ inline void SetErrorFromException() {
   } catch (const std::out_of_range& e) {
     PyErr_SetString(PyExc_IndexError, e.what());
   } catch (const std::bad_alloc& e) {
-    PyErr_SetString(PyExc_MemoryError, e.what());
+    std::string what = e.what();
+    if (what.starts_with("[memory] ")) what.erase(0, 9);
+    PyErr_SetString(PyExc_MemoryError, detail::Message(PublicName(function), what).c_str());
   } catch (const NotImplemented& e) {
     PyErr_SetString(PyExc_NotImplementedError, e.what());
   } catch (const std::exception& e) {
@@ -56,27 +67,65 @@ inline std::string TypeName(PyObject* object) {
 
 inline void SetTypeError(const char* function, const char* argument, const char* wanted,
                          PyObject* got) {
-  PyErr_SetString(
-      PyExc_TypeError,
-      detail::Message(function, argument, " has to be ", wanted, ", got ", TypeName(got)).c_str());
+  PyErr_SetString(PyExc_TypeError, detail::Message(PublicName(function), argument, " has to be ",
+                                                   wanted, ", got ", TypeName(got))
+                                       .c_str());
 }
 
-/// Any object with __index__ (NumPy integers too); a float is refused.
-inline bool ToInteger(PyObject* object, const char* argument, int64_t* value) {
+/// Any object with __index__ (NumPy integers too) that fits T, an integer type of up to 64 bits; a
+/// float is refused.
+template <class T>
+bool ToInteger(PyObject* object, const char* function, const char* argument, T* value) {
   PyObject* index = PyNumber_Index(object);
   if (!index) {
     PyErr_Clear();
-    SetTypeError("argument", argument, "an integer", object);
+    SetTypeError(function, argument, "an integer", object);
     return false;
   }
-  *value = PyLong_AsLongLong(index);
+  bool fits = false;
+  if constexpr (std::is_signed_v<T>) {
+    const long long wide = PyLong_AsLongLong(index);
+    fits = !PyErr_Occurred() && std::in_range<T>(wide);
+    *value = static_cast<T>(wide);
+  } else {
+    const unsigned long long wide = PyLong_AsUnsignedLongLong(index);
+    fits = !PyErr_Occurred() && std::in_range<T>(wide);
+    *value = static_cast<T>(wide);
+  }
   Py_DECREF(index);
-  if (*value == -1 && PyErr_Occurred()) {
+  if (!fits) {
     PyErr_Clear();
-    PyErr_SetString(PyExc_ValueError,
-                    detail::Message("argument", argument, " does not fit 64 bits").c_str());
+    PyErr_SetString(PyExc_ValueError, detail::Message(PublicName(function), argument,
+                                                      std::is_signed_v<T> ? "" : " is negative or",
+                                                      " does not fit ", sizeof(T) * 8, " bits")
+                                          .c_str());
+  }
+  return fits;
+}
+
+/// Any number: what float() takes, except text.
+inline bool ToDouble(PyObject* object, const char* function, const char* argument, double* value) {
+  *value = PyFloat_AsDouble(object);
+  if (*value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    SetTypeError(function, argument, "a number", object);
     return false;
   }
+  return true;
+}
+
+/// True, False, 0 or 1.
+inline bool ToBool(PyObject* object, const char* function, const char* argument, bool* value) {
+  *value = object == Py_True;
+  if (PyBool_Check(object)) return true;
+  int64_t number = 0;
+  if (!PyIndex_Check(object) || !ToInteger(object, function, argument, &number) || number < 0 ||
+      number > 1) {
+    PyErr_Clear();
+    SetTypeError(function, argument, "a bool", object);
+    return false;
+  }
+  *value = number == 1;
   return true;
 }
 
@@ -102,42 +151,28 @@ bool ForEach(PyObject* object, const char* function, const char* argument, F&& f
 
 /// A sequence of integers, or one integer.
 template <class T>
-bool ToIntegers(PyObject* object, const char* argument, std::vector<T>* values) {
+bool ToIntegers(PyObject* object, const char* function, const char* argument,
+                std::vector<T>* values) {
   values->clear();
-  int64_t value = 0;
+  T value = 0;
   if (PyIndex_Check(object)) {
-    if (!ToInteger(object, argument, &value)) return false;
-    values->push_back(static_cast<T>(value));
+    if (!ToInteger(object, function, argument, &value)) return false;
+    values->push_back(value);
     return true;
   }
-  return ForEach(object, "argument", argument, [&](PyObject* item) {
-    if (!ToInteger(item, argument, &value)) return false;
-    values->push_back(static_cast<T>(value));
-    return true;
-  });
-}
-
-/// uint64: values beyond 2^63 too.
-inline bool ToIntegers(PyObject* object, const char* argument, std::vector<uint64_t>* values) {
-  values->clear();
-  return ForEach(object, "argument", argument, [&](PyObject* item) {
-    const unsigned long long value = PyLong_Check(item) ? PyLong_AsUnsignedLongLong(item) : ~0ULL;
-    if (!PyLong_Check(item) || PyErr_Occurred()) {
-      PyErr_Clear();
-      SetTypeError("argument", argument, "integers in [0, 2**64)", item);
-      return false;
-    }
+  return ForEach(object, function, argument, [&](PyObject* item) {
+    if (!ToInteger(item, function, argument, &value)) return false;
     values->push_back(value);
     return true;
   });
 }
 
-inline bool ToIntegers(PyObject* object, const char* argument, Shape* shape) {
+inline bool ToIntegers(PyObject* object, const char* function, const char* argument, Shape* shape) {
   std::vector<int64_t> values;
-  if (!ToIntegers(object, argument, &values)) return false;
+  if (!ToIntegers(object, function, argument, &values)) return false;
   if (values.size() > kMaxRank) {
     PyErr_SetString(PyExc_ValueError,
-                    detail::Message("shape", argument, " has ", values.size(),
+                    detail::Message(PublicName(function), argument, " has ", values.size(),
                                     " dimensions, at most ", kMaxRank, " are possible")
                         .c_str());
     return false;
@@ -146,26 +181,24 @@ inline bool ToIntegers(PyObject* object, const char* argument, Shape* shape) {
   return true;
 }
 
-inline bool ToDoubles(PyObject* object, const char* argument, std::vector<double>* values) {
-  return ForEach(object, "argument", argument, [&](PyObject* item) {
-    const double value = PyFloat_AsDouble(item);
-    if (value == -1.0 && PyErr_Occurred()) {
-      PyErr_Clear();
-      SetTypeError("argument", argument, "numbers", item);
-      return false;
-    }
+inline bool ToDoubles(PyObject* object, const char* function, const char* argument,
+                      std::vector<double>* values) {
+  return ForEach(object, function, argument, [&](PyObject* item) {
+    double value = 0;
+    if (!ToDouble(item, function, argument, &value)) return false;
     values->push_back(value);
     return true;
   });
 }
 
-inline bool ToStrings(PyObject* object, const char* argument, std::vector<std::string>* values) {
-  return ForEach(object, "argument", argument, [&](PyObject* item) {
+inline bool ToStrings(PyObject* object, const char* function, const char* argument,
+                      std::vector<std::string>* values) {
+  return ForEach(object, function, argument, [&](PyObject* item) {
     Py_ssize_t size = 0;
     const char* data = PyUnicode_Check(item) ? PyUnicode_AsUTF8AndSize(item, &size) : nullptr;
     if (!data) {
       PyErr_Clear();
-      SetTypeError("argument", argument, "strings", item);
+      SetTypeError(function, argument, "strings", item);
       return false;
     }
     values->emplace_back(data, static_cast<size_t>(size));

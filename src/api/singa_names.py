@@ -1,5 +1,7 @@
 # Names that scripts written for Apache SINGA call on raw tensors. Part of the module singa_wrap.
 
+import operator as _operator
+
 USE_CUDA = False
 
 
@@ -206,8 +208,18 @@ def Transpose(t, axes=()):
     return t.Transpose(axes)
 
 
+def _range(function, t, size, offset=0):
+    """The end of `size` elements from `offset` on. Raises ValueError outside t."""
+    end = _operator.index(offset) + _operator.index(size)
+    if size < 0 or offset < 0 or end > t.size():
+        raise ValueError(f"[{function}] {size} elements at {offset} of {t.ToString()}")
+    return end
+
+
 def CopyDataToFrom(dst, src, size, dst_offset=0, src_offset=0):
-    """Copies `size` elements of flat src to flat dst."""
+    """Copies `size` elements of flat src to flat dst. Raises ValueError outside either."""
+    _range("CopyDataToFrom", dst, size, dst_offset)
+    _range("CopyDataToFrom", src, size, src_offset)
     dst.Reshape((-1,)).SliceAxis(0, dst_offset, dst_offset + size).CopyFrom(
         src.Reshape((-1,)).SliceAxis(0, src_offset, src_offset + size)
     )
@@ -220,12 +232,14 @@ def _values(t, dtype):
 
 
 def _get_float_value(self, size):
-    """The first `size` elements as a list of floats."""
+    """The first `size` elements as a list of floats. Raises ValueError when there are fewer."""
+    _range("GetFloatValue", self, size)
     return _values(self, kFloat32)[:size].tolist()
 
 
 def _get_int_value(self, size):
-    """The first `size` elements as a list of ints."""
+    """The first `size` elements as a list of ints. Raises ValueError when there are fewer."""
+    _range("GetIntValue", self, size)
     return _values(self, kInt)[:size].tolist()
 
 
@@ -233,7 +247,14 @@ def _copy_from_array(dtype):
     def function(self, values, offset=0):
         import numpy
 
-        array = numpy.ascontiguousarray(values, dtype=dtype).reshape(-1)
+        given = numpy.asarray(values)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"[CopyFromHostPtr] expected numbers, got {values!r:.60}")
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            array = numpy.ascontiguousarray(given, dtype=dtype).reshape(-1)
+        if dtype == "int32" and not numpy.array_equal(array, numpy.trunc(given).reshape(-1)):
+            raise ValueError("[CopyIntDataFromHostPtr] values do not fit int32")
+        _range("CopyFromHostPtr", self, array.size, offset)
         flat = self.Reshape((-1,))
         flat.SliceAxis(0, offset, offset + array.size).CopyFrom(from_buffer(array, False))
 

@@ -6,6 +6,9 @@
 #include "python_support.h"
 %}
 
+// One wrapper for all defaults, whose errors name the argument; overloads would only say that none fits.
+%feature("compactdefaultargs");
+
 %include "exceptions.i"
 %include "typemaps.i"
 %include "core.i"

@@ -8,15 +8,18 @@
 
 // --- integers: also NumPy's, by __index__.
 %typemap(in) singa::Shape, std::vector<int64_t> {
-  if (!singa::python::ToIntegers($input, "$1_name", &$1)) SWIG_fail;
+  if (!singa::python::ToIntegers($input, "$symname", "$1_name", &$1)) SWIG_fail;
 }
 %typemap(in) const singa::Shape& (singa::Shape temp), const std::vector<int64_t>& (std::vector<int64_t> temp) {
-  if (!singa::python::ToIntegers($input, "$1_name", &temp)) SWIG_fail;
+  if (!singa::python::ToIntegers($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
-%typemap(typecheck, precedence=SWIG_TYPECHECK_INT64_ARRAY) singa::Shape, const singa::Shape&,
-                                                           std::vector<int64_t>, const std::vector<int64_t>& {
-  $1 = PyTuple_Check($input) || PyList_Check($input);
+// Overloads differ in their tensors and handles. Numbers are converted after one has been chosen, so
+// that a wrong one is named and the message is not that nothing fits.
+%typemap(typecheck, precedence=SWIG_TYPECHECK_INT64)
+    singa::Shape, const singa::Shape&, std::vector<int64_t>, const std::vector<int64_t>&, int64_t, uint64_t, size_t,
+    int, double, bool, const std::string& {
+  $1 = 1;
 }
 %typemap(out) singa::Shape, std::vector<int64_t>, std::vector<uint64_t> {
   const auto& values = *(&$1);  // SWIG may have wrapped it
@@ -28,20 +31,43 @@
 %typemap(memberin) singa::Shape { $1 = $input; }
 
 %typemap(in) const std::vector<uint64_t>& (std::vector<uint64_t> temp) {
-  if (!singa::python::ToIntegers($input, "$1_name", &temp)) SWIG_fail;
+  if (!singa::python::ToIntegers($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
 %typemap(in) const std::vector<double>& (std::vector<double> temp) {
-  if (!singa::python::ToDoubles($input, "$1_name", &temp)) SWIG_fail;
+  if (!singa::python::ToDoubles($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
-%typemap(in) int64_t {
-  if (!singa::python::ToInteger($input, "$1_name", &$1)) SWIG_fail;
+%typemap(in) int64_t, uint64_t, size_t, int {
+  if (!singa::python::ToInteger($input, "$symname", "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in) double {
+  if (!singa::python::ToDouble($input, "$symname", "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in) bool {
+  if (!singa::python::ToBool($input, "$symname", "$1_name", &$1)) SWIG_fail;
 }
 %typemap(in) const std::vector<std::string>& (std::vector<std::string> temp) {
-  if (!singa::python::ToStrings($input, "$1_name", &temp)) SWIG_fail;
+  if (!singa::python::ToStrings($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
+
+// --- handles
+%define SINGA_HANDLE(Name)
+%typemap(in) const singa::Name& (void* pointer = nullptr) {
+  if (!SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Name*), 0)) || !pointer) {
+    singa::python::SetTypeError("$symname", "$1_name", "a " #Name, $input);
+    SWIG_fail;
+  }
+  $1 = static_cast<singa::Name*>(pointer);
+}
+%enddef
+SINGA_HANDLE(Recorder)
+SINGA_HANDLE(ConvHandle)
+SINGA_HANDLE(ConvTransposeHandle)
+SINGA_HANDLE(PoolingHandle)
+SINGA_HANDLE(BatchNormHandle)
+SINGA_HANDLE(RnnHandle)
 
 // --- tensors
 %typemap(in) const singa::Tensor& (void* pointer = nullptr) {

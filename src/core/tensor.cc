@@ -1,8 +1,10 @@
 #include "singa/core/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <ostream>
+#include <string_view>
 
 #include "core/copy.h"
 #include "core/counted_reorder.h"
@@ -22,6 +24,43 @@ const BlockPtr& PlainBlock(const char* op, const Tensor& t) {
   CheckNotEmpty(op, t);
   t.block()->MakePlain();
   return t.block();
+}
+
+/// An integer type has the whole part of `value`: converting another one would be undefined.
+void CheckFits(const char* op, double value, DType dtype) {
+  if (IsFloat(dtype) || dtype == kBool) return;
+  // Powers of two, so exact as doubles; for int64 the upper one is the first that does not fit.
+  const int bits = static_cast<int>(SizeOf(dtype)) * 8;
+  const double low = dtype == kUChar ? 0 : -std::ldexp(1.0, bits - 1);
+  const double high = std::ldexp(1.0, dtype == kUChar ? bits : bits - 1);
+  const double whole = std::trunc(value);
+  Check(whole >= low && whole < high, op, "value ", value, " does not fit ", DTypeName(dtype));
+}
+
+/// Elements of a broadcast view share memory: what is written to one appears in others.
+void CheckDistinct(const char* op, const Tensor& t) {
+  for (int i = 0; i < t.rank(); ++i)
+    Check(t.strides()[i] != 0 || t.shape()[i] <= 1, op, "elements of the broadcast view ", t,
+          " share memory, so that it cannot be written to");
+}
+
+/// `shape` itself, whose strides and size are known not to overflow.
+const Shape& Checked(const Shape& shape, DType dtype) {
+  CheckShape("tensor", shape, SizeOf(dtype));
+  return shape;
+}
+
+/// A block for a tensor, which the error names when there is no memory for it.
+BlockPtr NewBlock(DevicePtr device, size_t bytes, const Shape& shape, DType dtype) {
+  try {
+    return std::make_shared<Block>(std::move(device), bytes);
+  } catch (const OutOfMemory& error) {
+    std::string_view why = error.what();
+    constexpr std::string_view kTag = "[memory] ";
+    if (why.starts_with(kTag)) why.remove_prefix(kTag.size());
+    throw OutOfMemory(
+        detail::Message("memory", "a tensor of ", shape, " ", DTypeName(dtype), ": ", why));
+  }
 }
 
 /// Strides that show `shape` in the memory of (old_shape, old_strides), if there are any.
@@ -69,16 +108,15 @@ bool ViewStrides(const Shape& old_shape, const Strides& old_strides, const Shape
 }  // namespace
 
 Tensor::Tensor(const Shape& shape, DevicePtr device, DataType dtype)
-    : shape_(shape), strides_(ContiguousStrides(shape)), dtype_(dtype) {
-  CheckShape("tensor", shape, SizeOf(dtype));
+    : shape_(Checked(shape, dtype)), strides_(ContiguousStrides(shape)), dtype_(dtype) {
   if (!device) device = DefaultDevice();
-  block_ = std::make_shared<Block>(std::move(device),
-                                   static_cast<size_t>(shape.Count()) * SizeOf(dtype));
+  const size_t bytes = static_cast<size_t>(shape.Count()) * SizeOf(dtype);
+  block_ = NewBlock(std::move(device), bytes, shape, dtype);
 }
 
 Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
     : shape_(layout->shape()), strides_(ContiguousStrides(shape_)), dtype_(layout->dtype()) {
-  block_ = std::make_shared<Block>(std::move(device), layout->bytes());
+  block_ = NewBlock(std::move(device), layout->bytes(), shape_, dtype_);
   block_->set_layout(layout);
 }
 
@@ -281,6 +319,7 @@ Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
 
 void Tensor::Fill(double value) {
   CheckNotEmpty("fill", *this);
+  CheckFits("fill", value, dtype_);
   if (layout() && value == 0) {  // zero is zero in every layout
     std::memset(raw_data(), 0, block_->size());
   } else {
@@ -299,6 +338,7 @@ void Tensor::CopyFrom(const Tensor& source) {
     block_->Touch();
     return;
   }
+  CheckDistinct("copy", *this);
   block_->MakePlain();
   const Tensor plain = source.Plain();
   if (plain.shape_ == shape_) {

@@ -87,6 +87,7 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
   const char* name = BinaryName(op);
   const Shape shape = CheckArguments(op, name, a, b);
   CheckShapeIs(name, "out", out, shape);
+  CheckDistinct(name, "out", out);
   CheckSameDevice(name, "out", out, "a", a);
   const DType dtype = Promote(a.data_type(), b.data_type());
   Check<TypeError>(IsTruth(op) || Kind(out.data_type()) >= Kind(dtype), name, "a result of type ",

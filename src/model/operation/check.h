@@ -38,6 +38,13 @@ inline void CheckSameDevice(const char* op, const char* name, const Tensor& t,
         other.block()->device()->name());
 }
 
+/// No two elements of `t`, which will be written, share memory as those of a broadcast view do.
+inline void CheckDistinct(const char* op, const char* name, const Tensor& t) {
+  for (int i = 0; i < t.rank(); ++i)
+    Check(t.strides()[i] != 0 || t.shape()[i] <= 1, op, name,
+          " is a broadcast view, whose elements share memory: ", t);
+}
+
 /// Shape, type and device of `t` are those of `other`.
 inline void CheckLike(const char* op, const char* name, const Tensor& t, const char* other_name,
                       const Tensor& other) {

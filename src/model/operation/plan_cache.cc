@@ -209,6 +209,7 @@ void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
 bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }
 
 void SetPreference(Preference preference) {
+  PreferenceName(preference);  // raises for a number that is none
   DefaultPreference().store(static_cast<int>(preference));
 }
 Preference GetPreference() {

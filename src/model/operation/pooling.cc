@@ -14,6 +14,11 @@ const Shape& InputShape(const char* op, const Tensor& x) {
   return x.shape();
 }
 
+void CheckMode(const char* op, PoolMode mode) {
+  Check(mode >= PoolMode::kMax && mode <= PoolMode::kAverageIncludePad, op, "there is no mode ",
+        static_cast<int>(mode));
+}
+
 /// The pooling whose window is the whole image.
 Recorder GlobalRecorder(const char* op, const Shape& x) {
   Check(x.rank() == 4, op, "x has to have shape (N, C, H, W), got ", x);
@@ -66,6 +71,7 @@ PoolingHandle::PoolingHandle(const Tensor& input, const std::vector<int64_t>& ke
 
 std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x, bool training) {
   const char* op = "PoolingForward";
+  CheckMode(op, handle.mode);
   const Recorder geometry = WithInput(op, handle.recorder, InputShape(op, x));
   const bool save = training && handle.mode == PoolMode::kMax;
   Check(!save || geometry.height * geometry.width <= std::numeric_limits<int32_t>::max(), op,
@@ -76,6 +82,7 @@ std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x,
 Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, const Tensor& x,
                        const Tensor& y, const Tensor& saved) {
   const char* op = "PoolingBackward";
+  CheckMode(op, handle.mode);
   CheckFloat(op, "dy", dy);
   Shape x_shape = handle.recorder.input_shape();
   if (!x.empty()) {

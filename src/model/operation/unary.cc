@@ -181,6 +181,7 @@ void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a, double 
   CheckArgument(op, x, a, b);
   const char* name = UnaryName(op);
   CheckLike(name, "out", out, "x", x);
+  CheckDistinct(name, "out", out);
   Tensor in = x;
   // Writing element by element needs either out's own layout, or a plain block.
   Tensor target = out;

@@ -41,6 +41,7 @@ void Axpy(double alpha, const Tensor& x, const Tensor& y) {
   CheckGiven("Axpy", "y", y);
   Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
   CheckSameDevice("Axpy", "x", x, "y", y);
+  CheckDistinct("Axpy", "y", y);
   Check<TypeError>(
       IsFloat(y.data_type()) || (!IsFloat(x.data_type()) && alpha == std::trunc(alpha)), "Axpy",
       "alpha ", alpha, " times x ", x, " does not fit into y ", y);

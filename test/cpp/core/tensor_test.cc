@@ -142,6 +142,41 @@ TEST(Tensor, RefusesWhatCannotBe) {
   EXPECT_THROW(Shape({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}), std::invalid_argument);
 }
 
+TEST(Tensor, FillsWithWhatItsTypeHasOnly) {
+  Tensor bytes({2}, nullptr, kChar), words({2}, nullptr, kInt64), pixels({2}, nullptr, kUChar);
+  for (double value : {128.0, -129.0, std::nan(""), HUGE_VAL})
+    EXPECT_THROW(bytes.Fill(value), std::invalid_argument) << value;
+  for (double value : {9223372036854775808.0, -9223372036854777856.0, std::nan("")})
+    EXPECT_THROW(words.Fill(value), std::invalid_argument) << value;
+  for (double value : {-1.0, 256.0}) EXPECT_THROW(pixels.Fill(value), std::invalid_argument);
+  bytes.Fill(-128.9);  // cut towards zero
+  EXPECT_EQ(bytes.SliceAxis(0, 0, 1).Item(), -128);
+  pixels.Fill(255.5);
+  EXPECT_EQ(pixels.SliceAxis(0, 0, 1).Item(), 255);
+  words.Fill(-9223372036854775808.0);
+  EXPECT_EQ(words.SliceAxis(0, 0, 1).Item(), -9223372036854775808.0);
+}
+
+TEST(Tensor, BroadcastViewsAreNotWrittenTo) {
+  const Tensor row = Full({1, 3}, 1);
+  EXPECT_THROW(row.Broadcast({2, 3}).CopyFrom(Full({2, 3}, 5)), std::invalid_argument);
+  row.Broadcast({1, 3}).CopyFrom(Full({1, 3}, 5));
+  EXPECT_EQ(row.SliceAxis(1, 0, 1).Item(), 5);
+}
+
+TEST(Tensor, WithoutMemoryNamesShapeAndType) {
+  try {
+    Tensor({int64_t{1} << 40, 2}, nullptr, kDouble);
+    FAIL() << "16 TiB were there";
+  } catch (const OutOfMemory& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("(1099511627776, 2) float64"), std::string::npos) << what;
+    EXPECT_EQ(what.rfind("[memory] "), 0u) << what;
+  }
+  const int64_t big = int64_t{1} << 40;
+  EXPECT_THROW(Tensor({big, big, big}), std::invalid_argument);  // whose strides overflow
+}
+
 TEST(Tensor, OfAClosedDeviceSaysSo) {
   const DevicePtr device = CreateCpuDevice();
   const Tensor t(Shape{8}, device);

@@ -353,5 +353,14 @@ TEST(Binary, Errors) {
       [&] { BinaryBackward(BinaryOp::kMul, Tensor(Shape{3}), x, x, {}, true, true); }, "dy");
 }
 
+TEST(Binary, DoesNotWriteToBroadcastViews) {
+  const Tensor a = Full({2, 3}, 2), row = Full({1, 3}, 1);
+  const Tensor view = row.Broadcast({2, 3});
+  EXPECT_THROW(BinaryInto(BinaryOp::kAdd, a, a, view), std::invalid_argument);
+  EXPECT_THROW(UnaryInto(UnaryOp::kAbs, a, view), std::invalid_argument);
+  EXPECT_THROW(Axpy(1, a, view), std::invalid_argument);
+  EXPECT_EQ(row.SliceAxis(1, 2, 3).Item(), 1);
+}
+
 }  // namespace
 }  // namespace singa

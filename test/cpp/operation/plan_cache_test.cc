@@ -120,6 +120,13 @@ TEST_F(PlanCacheTest, SwitchedOffMakesEachAnew) {
   EXPECT_EQ(GetPlanCacheStats().entries, 0u);
 }
 
+TEST(Preference, IsOneOfThose) {
+  const Preference before = GetPreference();
+  EXPECT_THROW(SetPreference(static_cast<Preference>(99)), std::invalid_argument);
+  EXPECT_THROW(SetPreference(static_cast<Preference>(-1)), std::invalid_argument);
+  EXPECT_EQ(GetPreference(), before);
+}
+
 TEST(OpSignature, ComparesEveryWordAndItsOrder) {
   OpSignature a("X"), b("X"), c("X"), d("Y");
   a.Add("p", 1), a.Add("q", 2);

@@ -332,5 +332,13 @@ TEST(Pooling, RefusesWhatIsWrong) {
       "dy has to have shape (1, 2, 1, 1)");
 }
 
+TEST(Pooling, RefusesAModeThatIsNone) {
+  const Tensor x = Full({1, 1, 4, 4}, 1);
+  PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});
+  handle.mode = static_cast<PoolMode>(9);
+  EXPECT_THROW(PoolingForward(handle, x), std::invalid_argument);
+  EXPECT_THROW(PoolingBackward(handle, Full({1, 1, 2, 2}, 1), x, {}, {}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace singa

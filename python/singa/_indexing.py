@@ -21,6 +21,8 @@ def normalize(key: object, rank: int) -> list[Any]:
     indices. Raises IndexError for too many."""
     entries: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     used = 0
+    if sum(1 for entry in entries if entry is Ellipsis) > 1:
+        raise IndexError("[getitem] only one ... is possible")
     for entry in entries:
         mask = getattr(entry, "dtype", None) == np.bool_ and getattr(entry, "ndim", 0)
         used += int(mask) or int(entry is not None and entry is not Ellipsis)
@@ -34,7 +36,10 @@ def normalize(key: object, rank: int) -> list[Any]:
         elif entry is None or isinstance(entry, slice):
             result.append(entry)
         elif isinstance(entry, (list, np.ndarray)) and not np.isscalar(entry):
-            result.append(np.asarray(entry))
+            array = np.asarray(entry)
+            if array.dtype.kind not in "iub" and array.size:
+                raise TypeError(f"[getitem] an array of {array.dtype} is no index")
+            result.append(array)
         else:
             try:
                 result.append(operator.index(entry))
@@ -58,7 +63,10 @@ def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
             continue
         length = shape[source]
         if isinstance(entry, slice):
-            start, stop, step = entry.indices(length)
+            try:
+                start, stop, step = entry.indices(length)
+            except (TypeError, ValueError) as error:  # not integers, or a step of 0
+                raise type(error)(f"[getitem] {entry} of an axis of {length}: {error}") from None
             if (start, stop, step) != (0, length, 1):
                 # A bound of -1 when stepping back means "before the first"; C++ writes that lower.
                 before = -length - 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from . import singa_wrap as _c
+from ._check import integer, number
 from ._indexing import normalize, view
 from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
 
@@ -48,13 +49,36 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
     else:
         array = np.asarray(value)
         if dtype is not None and array.dtype.kind in "biuf":
-            array = array.astype(numpy_dtype(as_dtype(dtype)), copy=False)
+            array = converted(array, as_dtype(dtype))
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = narrowed(array)
         raw = _c.from_buffer(array)
     if dtype is not None:
         raw = raw.AsType(int(dtype))
     return raw if device is None else raw.ToDevice(device)
+
+
+def as_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape as a tuple. Raises TypeError for what is no sequence."""
+    try:
+        return tuple(shape)
+    except TypeError:
+        kind = type(shape).__name__
+        raise TypeError(f"[tensor] shape has to be a sequence of integers, got {kind}") from None
+
+
+def converted(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """An array as `dtype`, floats cut towards zero for integers. Raises ValueError where a value
+    (NaN too) has no counterpart in that integer type."""
+    target = numpy_dtype(dtype)
+    if target.kind in "iu" and array.size and not np.can_cast(array.dtype, target):
+        limits = np.iinfo(target)
+        low, high = array.min(), array.max()
+        # As floats, limits of 64 bits round to powers of two, of which the upper is one too much.
+        above = high > limits.max if array.dtype.kind != "f" else high >= float(limits.max) + 1.0
+        if not (low >= limits.min and high == high) or above:
+            raise ValueError(f"[tensor] values from {low} to {high} do not fit {dtype}")
+    return array.astype(target, copy=False)
 
 
 def narrowed(array: NDArray[Any]) -> NDArray[Any]:
@@ -125,13 +149,13 @@ class Tensor:
         name: str | None = None,
     ) -> None:
         if data is None:
-            self.data = _c.Full(tuple(shape), 0.0, device, int(as_dtype(dtype)))
+            self.data = _c.Full(as_shape(shape), 0.0, device, int(as_dtype(dtype)))
         elif isinstance(data, (_c.Tensor, Tensor)):
             self.data = as_raw(data, device=device)
         else:
             self.data = as_raw(data, as_dtype(dtype), device)
             if shape:
-                self.data = self.data.Reshape(tuple(shape))
+                self.data = self.data.Reshape(as_shape(shape))
         self.requires_grad = requires_grad
         self.stores_grad = stores_grad
         self.name = name
@@ -388,6 +412,7 @@ class Tensor:
         Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
         """
         source = as_raw(np.asarray(np_array)).Reshape((-1,))
+        offset = integer("copy_from_numpy", "offset", offset)
         size, room = source.size(), self.size() - offset
         if offset < 0 or size > room or (not offset and size != room):
             raise ValueError(
@@ -427,19 +452,19 @@ class Tensor:
     def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
         """1 with probability p, else 0."""
         t = self if inplace else self.clone()
-        _c.Bernoulli(float(p), t.data)
+        _c.Bernoulli(number("bernoulli", "p", p), t.data)
         return t
 
     def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
         """Normally distributed."""
         t = self if inplace else self.clone()
-        _c.Gaussian(float(mean), float(std), t.data)
+        _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
         return t
 
     def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
         """Uniform in [low, high)."""
         t = self if inplace else self.clone()
-        _c.Uniform(float(low), float(high), t.data)
+        _c.Uniform(number("uniform", "low", low), number("uniform", "high", high), t.data)
         return t
 
     # Shape.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ._check import integer
 from ._tensor import Tensor, _ops, _tape, as_raw, wrap
 
 _Labels = list[str]
@@ -27,11 +28,13 @@ def tensordot(
             raise ValueError(f"[tensordot] {axes} axes of shapes {A.shape} and {B.shape}")
         over_a, over_b = list(range(rank_a - axes, rank_a)), list(range(axes))
     else:
+        if isinstance(axes, str) or not hasattr(axes, "__len__") or len(axes) != 2:
+            raise TypeError(f"[tensordot] axes has to be a number or a pair of lists, got {axes!r}")
         first, second = axes
         over_a = [first] if isinstance(first, int) else list(first)
         over_b = [second] if isinstance(second, int) else list(second)
-    over_a = [axis % rank_a for axis in over_a]
-    over_b = [axis % rank_b for axis in over_b]
+    over_a = [_axis(axis, A) for axis in over_a]
+    over_b = [_axis(axis, B) for axis in over_b]
     lengths_a, lengths_b = [A.shape[i] for i in over_a], [B.shape[i] for i in over_b]
     if lengths_a != lengths_b:
         raise ValueError(
@@ -44,6 +47,12 @@ def tensordot(
     right = B.transpose(over_b + free_b).reshape((inner, _size(B, free_b)))
     shape = [A.shape[i] for i in free_a] + [B.shape[i] for i in free_b]
     return (left @ right).reshape(shape or (1,))
+
+
+def _axis(axis: int, t: Tensor) -> int:
+    if not -t.ndim() <= integer("tensordot", "axes", axis) < t.ndim():
+        raise ValueError(f"[tensordot] axis {axis} is outside a tensor of shape {t.shape}")
+    return axis % t.ndim()
 
 
 def _size(t: Tensor, axes: Sequence[int]) -> int:
@@ -76,6 +85,8 @@ def einsum(ops: str, *args: Tensor) -> Tensor:
 
 
 def _parse(ops: str, args: Sequence[Tensor]) -> tuple[list[_Labels], _Labels]:
+    if not isinstance(ops, str):
+        raise TypeError(f"[einsum] subscripts have to be a string, got {type(ops).__name__}")
     text = ops.replace(" ", "")
     left, arrow, right = text.partition("->")
     inputs = [list(part) for part in left.split(",")]

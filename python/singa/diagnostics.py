@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 import numpy as np
 
 from . import singa_wrap as _c
+from ._check import integer
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -151,6 +153,8 @@ def _environment() -> list[str]:
 def device_memory(dev: Device | None = None) -> dict[str, int]:
     """Bytes of a device's tensors: live (now), peak (most so far), reserved (taken from the system
     and kept); and counts: allocations (tensors), system_allocations (requests to the system)."""
+    if dev is not None and not isinstance(dev, _c.Device):
+        raise TypeError(f"[device_memory] dev has to be a Device, got {type(dev).__name__}")
     stats = (_c.DefaultDevice() if dev is None else dev).memory()
     fields = ("live", "peak", "reserved", "allocations", "system_allocations")
     return {field: getattr(stats, field) for field in fields}
@@ -195,11 +199,18 @@ def profile() -> NoReturn:
     )
 
 
+def _plans_asked_for() -> int:
+    """Counts with every operation that runs."""
+    stats = _c.GetPlanCacheStats()
+    return int(stats.hits + stats.misses)
+
+
 class opcheck:  # noqa: N801 (used as a function)
     """Context: each operation runs on its implementation and on `reference` too, and the results
     are compared, within a tolerance that grows with the length of the sums.
 
-    every: one in so many operations. ops: their names, such as ["ConvForward"]; None: all.
+    every: one in so many operations; 0: none. ops: their names, such as ["ConvForward"]; None: all.
+    A warning names those that never came.
     action: "raise" (RuntimeError on a mismatch) or "warn" (on stderr). A mismatch saves a file that
     `python -m singa replay` runs again, in `directory` (default: SINGA_OPCHECK_DIR, or the working
     directory). Results of the program do not change. It holds for all threads.
@@ -218,8 +229,12 @@ class opcheck:  # noqa: N801 (used as a function)
         action: Literal["raise", "warn"] = "raise",
         directory: str | os.PathLike[str] = "",
     ) -> None:
-        if every < 0:
-            raise ValueError(f"[opcheck] every has to be 0 (off) or more, got {every}")
+        every = integer("opcheck", "every", every, 0)
+        named = () if ops is None else ops
+        if not isinstance(named, list | tuple) or not all(isinstance(op, str) for op in named):
+            raise TypeError(f"[opcheck] ops must be a list of names, got {ops!r:.80}")
+        if directory and not os.path.isdir(directory):
+            raise FileNotFoundError(f"[opcheck] there is no folder {os.fspath(directory)!r}")
         if action not in ("raise", "warn"):
             raise ValueError(f"[opcheck] action has to be 'raise' or 'warn', got {action!r}")
         self._options = (every, list(ops or ()), action == "raise", os.fspath(directory))
@@ -231,6 +246,7 @@ class opcheck:  # noqa: N801 (used as a function)
         stack.append(self._options)
         _c.ResetOpcheckStats()
         _c.ConfigureOpcheck(*self._options)
+        self._plans_before = _plans_asked_for()
         return self
 
     def __exit__(
@@ -241,6 +257,10 @@ class opcheck:  # noqa: N801 (used as a function)
     ) -> None:
         opcheck._stack.pop()
         _c.ConfigureOpcheck(*opcheck._stack[-1])
+        every, ops = self._options[:2]
+        never = [op for op in ops if op not in self.stats()]
+        if never and every == 1 and error is None and _plans_asked_for() != self._plans_before:
+            warnings.warn(f"[opcheck] nothing named {', '.join(never)} was checked", stacklevel=2)
 
     @staticmethod
     def stats() -> dict[str, dict[str, float]]:

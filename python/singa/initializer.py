@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._check import number
+
 if TYPE_CHECKING:
     from .tensor import Tensor
 
@@ -34,6 +36,13 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
     return root, root
 
 
+def _shape(function: str, t: Tensor) -> tuple[int, ...]:
+    shape = getattr(t, "shape", None)
+    if not isinstance(shape, tuple):
+        raise TypeError(f"[{function}] expected a Tensor to fill, got {type(t).__name__}")
+    return shape
+
+
 def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> None:
     """Values with mean 0 and variance scale / n, where n is chosen by `mode`.
 
@@ -42,7 +51,7 @@ def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> N
     """
     if not scale > 0:
         raise ValueError(f"[variance_scaling] scale must be positive, got {scale}")
-    fan_in, fan_out = compute_fans(t.shape)
+    fan_in, fan_out = compute_fans(_shape("variance_scaling", t))
     fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
     if mode not in fans:
         raise ValueError(f"[variance_scaling] mode must be one of {sorted(fans)}, got {mode!r}")
@@ -60,7 +69,7 @@ def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> N
 
 def eye(t: Tensor) -> None:
     """Ones on the main diagonal, zeros elsewhere. Raises ValueError unless t is a matrix."""
-    if len(t.shape) != 2:
+    if len(_shape("eye", t)) != 2:
         raise ValueError(f"[eye] expected a matrix, got shape {tuple(t.shape)}")
     t.copy_from_numpy(np.eye(*t.shape, dtype=np.float32))
 
@@ -71,8 +80,12 @@ def orthogonal(t: Tensor, gain: float = 1.0) -> None:
 
     Raises ValueError for fewer than two dimensions.
     """
-    if len(t.shape) < 2:
-        raise ValueError(f"[orthogonal] expected two or more dimensions, got {tuple(t.shape)}")
+    if len(_shape("orthogonal", t)) < 2 or 0 in t.shape:
+        raise ValueError(
+            f"[orthogonal] expected two or more dimensions, none of them 0, got {t.shape}"
+        )
+    if not math.isfinite(number("orthogonal", "gain", gain)):
+        raise ValueError(f"[orthogonal] gain must be finite, got {gain}")
     t.gaussian(0.0, 1.0)
     values = t.numpy().astype(np.float64)
     rows = t.shape[0]
@@ -165,17 +178,17 @@ def msra(t: Tensor) -> None:
 
 def _mean_fan(t: Tensor, fan_in: float, fan_out: float) -> float:
     if not fan_in and not fan_out:
-        fan_in, fan_out = compute_fans(t.shape)
+        fan_in, fan_out = compute_fans(_shape("initializer", t))
     given = [fan for fan in (fan_in, fan_out) if fan]
-    if not given or min(given) < 0:
+    if not given or not 0 < sum(given) < math.inf or min(given) < 0:
         raise ValueError(
-            f"[initializer] fans must not be negative and need a size: fan_in {fan_in}, "
+            f"[initializer] fans must be finite, not negative, and need a size: fan_in {fan_in}, "
             f"fan_out {fan_out}, shape {tuple(t.shape)}"
         )
     return sum(given) / len(given)
 
 
 def _matrix(name: str, t: Tensor) -> tuple[int, int]:
-    if len(t.shape) < 2:
+    if len(_shape(name, t)) < 2 or 0 in t.shape[:2]:
         raise ValueError(f"[{name}] expected a matrix, got shape {tuple(t.shape)}")
     return t.shape[0], t.shape[1]

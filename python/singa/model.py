@@ -134,7 +134,17 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Sets what `train_one_batch` calls as `self.optimizer(loss)`."""
+        if not callable(optimizer):
+            raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
         self.optimizer = optimizer
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is not there comes here.
+        if name == "optimizer":
+            raise AttributeError(
+                f"[{type(self).__name__}] has no optimizer: call set_optimizer() before training"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def training(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import singa_wrap as _c
+from ._check import integer
 
 
 def stats() -> dict[str, Any]:
@@ -17,10 +18,14 @@ def stats() -> dict[str, Any]:
 
 
 def set_limit(bytes: int = 0, entries: int = 0) -> None:
-    """Bounds the cache; 0 keeps the present limit. What is over it goes at once."""
-    if bytes < 0 or entries < 0:
-        raise ValueError(f"[plan_cache] limits cannot be negative, got {bytes} and {entries}")
-    _c.SetPlanCacheLimit(bytes, entries)
+    """Bounds the cache; 0 keeps the present limit. What is over it goes at once.
+
+    Raises ValueError for a negative limit. `enable(False)` is how to do without the cache.
+    """
+    _c.SetPlanCacheLimit(
+        integer("plan_cache.set_limit", "bytes", bytes, 0),
+        integer("plan_cache.set_limit", "entries", entries, 0),
+    )
 
 
 def clear() -> None:
@@ -30,7 +35,7 @@ def clear() -> None:
 
 def enable(flag: bool = True) -> None:
     """Off: each call makes its plan anew, for comparison; the results are the same bits."""
-    _c.EnablePlanCache(flag)
+    _c.EnablePlanCache(bool(flag))
 
 
 def enabled() -> bool:

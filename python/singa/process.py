@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+
 from . import singa_wrap as _c
+from ._check import integer
 
 
 def set_num_threads(n: int) -> None:
     """Threads that kernels use: one number for OpenMP, oneDNN and BLAS. Raises ValueError unless
     1 <= n <= 1024."""
+    n = integer("set_num_threads", "threads", n, 1)
+    if n > 1024:
+        raise ValueError(f"[set_num_threads] threads has to be in [1, 1024], got {n}")
     _c.SetNumThreads(n)
 
 
@@ -20,6 +26,10 @@ def get_num_threads() -> int:
 def seed(n: int) -> None:
     """Starts the random sequence of the default device, from which initial weights and dropout
     come, at a point that n names. Other devices have their own: `device.SetRandSeed(n)`."""
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"[seed] has to be an integer, got {type(n).__name__}") from None
     if not 0 <= n < 1 << 64:
         raise ValueError(f"[seed] has to be in [0, 2**64), got {n}")
     _c.DefaultDevice().SetRandSeed(n)

@@ -188,8 +188,8 @@ class Operator:
             self._link(xs)
         before = None if self._saved is not None else set(vars(self))
         ys = self.forward(*raws)
-        if isinstance(ys, list):
-            ys = tuple(ys)
+        if not isinstance(ys, _c.Tensor):
+            ys = self._checked_outputs(ys)
         if not self.requires_grad:
             needs = self.differentiable and _state.grad_mode is not False
             needs = needs and any([x.requires_grad for x in xs])
@@ -206,6 +206,16 @@ class Operator:
         if len(ys) > 1:
             self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
         return tuple([wrap(y, True, self, i) for i, y in enumerate(ys)])
+
+    def _checked_outputs(self, ys: Any) -> tuple[Raw, ...]:
+        outputs = tuple(ys) if isinstance(ys, (tuple, list)) else (ys,)
+        for y in outputs:
+            if not isinstance(y, _c.Tensor):
+                raise TypeError(
+                    f"[{type(self).__name__}] forward has to return raw tensors "
+                    f"(singa_wrap.Tensor), got {type(y).__name__}"
+                )
+        return outputs
 
     def _link(self, xs: tuple[Tensor, ...]) -> None:
         src, needs, edges = [], [], []
@@ -500,6 +510,10 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
 
 
 def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:
+    if not isinstance(gradient, _c.Tensor):
+        raise TypeError(
+            f"[{op.name}] backward has to return raw tensors or None, got {type(gradient).__name__}"
+        )
     if gradient.shape() != x.shape:
         raise RuntimeError(
             f"[{op.name}] backward returned a gradient of shape {gradient.shape()} for "

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import singa_wrap as _c
-from ._tensor import Tensor, _flat, _ops, _tape, as_raw, narrowed, wrap
+from ._check import integer
+from ._tensor import Tensor, _flat, _ops, _tape, as_raw, as_shape, narrowed, wrap
 from .contraction import einsum, tensordot
 from .dtypes import (
     DType,
@@ -143,7 +144,7 @@ def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = fl
 
 def ones(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
     """A tensor of ones."""
-    return Tensor(data=_c.Full(tuple(shape), 1.0, device, int(as_dtype(dtype))))
+    return Tensor(data=_c.Full(as_shape(shape), 1.0, device, int(as_dtype(dtype))))
 
 
 def random(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
@@ -196,6 +197,8 @@ def copy_data_to_from(
     dst: Tensor, src: Tensor, size: int, dst_offset: int = 0, src_offset: int = 0
 ) -> None:
     """Copies `size` elements, counted in row-major order. Raises ValueError outside either."""
+    for name, value in (("size", size), ("dst_offset", dst_offset), ("src_offset", src_offset)):
+        integer("copy_data_to_from", name, value)
     for what, t, offset in (("dst", dst, dst_offset), ("src", src, src_offset)):
         if size < 0 or offset < 0 or offset + size > t.size():
             raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._check import integer
 from .dataset import ImageSet
 from .transforms import Transform, to_float
 
@@ -76,7 +77,7 @@ class DataLoader:
         self.seed = int(seed)
         self.transform = transform
         self.num_workers = int(num_workers)
-        self.prefetch = int(prefetch)
+        self.prefetch = min(int(prefetch), 1 << 30)
         self.drop_last = bool(drop_last)
         self._epoch = 0  # of the next pass
         self._start = 0  # the batch it begins with
@@ -94,8 +95,7 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes `epoch` the next pass's. Where it is already, a resumed position stays."""
-        if epoch < 0:
-            raise ValueError(f"[DataLoader] epoch must not be negative, got {epoch}")
+        epoch = integer("DataLoader", "epoch", epoch, 0)
         if epoch != self._epoch:
             self._epoch, self._start = int(epoch), 0
             self._position = (self._epoch, 0)
@@ -245,5 +245,9 @@ def _arrays(
         raise ValueError(
             f"[DataLoader] expected images (N, C, H, W) and labels (N,), "
             f"got {images.shape} and {labels.shape}"
+        )
+    if labels.size and not -(1 << 31) <= int(labels.min()) <= int(labels.max()) < 1 << 31:
+        raise ValueError(
+            f"[DataLoader] labels from {labels.min()} to {labels.max()} do not fit int32"
         )
     return images, labels.astype(np.int32)

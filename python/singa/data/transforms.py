@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._check import fraction, integer, number
+
 Images = NDArray[Any]
 Transform = Callable[[Images, np.random.Generator], Images]
 
@@ -51,8 +53,7 @@ class RandomCrop:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise ValueError(f"[RandomCrop] padding must not be negative, got {self.padding}")
+        integer("RandomCrop", "padding", self.padding, 0)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
         _check_images("RandomCrop", images)
@@ -76,8 +77,7 @@ class RandomHorizontalFlip:
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.p <= 1.0:
-            raise ValueError(f"[RandomHorizontalFlip] p must be from 0 to 1, got {self.p}")
+        fraction("RandomHorizontalFlip", "p", self.p)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
         _check_images("RandomHorizontalFlip", images)
@@ -124,8 +124,8 @@ class Cutout:
     fill: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"[Cutout] size must be at least 1, got {self.size}")
+        integer("Cutout", "size", self.size, 1)
+        number("Cutout", "fill", self.fill)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
         _check_images("Cutout", images)

@@ -137,8 +137,10 @@ class Layer(metaclass=LayerMeta):
     def set_params(self, parameters: Mapping[str, Any]) -> None:
         """Copies values (tensors or arrays) into the parameters of those names.
 
-        Other names are ignored. Raises ValueError for a wrong shape.
+        Other names are ignored. Raises ValueError for a wrong shape, and where a layer that is in
+        no other one has none of the names.
         """
+        self._check_names("set_params", parameters, self.get_params)
         for name, own in self._own_params():
             if name in parameters:
                 copy_value(own, parameters[name])
@@ -154,11 +156,23 @@ class Layer(metaclass=LayerMeta):
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """As set_params, for all that get_states returns."""
+        self._check_names("set_states", states, self.get_states)
         for name, own in (*self._own_params(), *self._own_states()):
             if name in states:
                 copy_value(own, states[name])
         for child in self._layers.values():
             child.set_states(states)
+
+    def _check_names(
+        self, function: str, values: Mapping[str, Any], own: Callable[[], dict[str, Tensor]]
+    ) -> None:
+        """Refuses values of which none is for this layer; layers inside get those of others too."""
+        if not isinstance(values, Mapping):
+            raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
+        if self._parent is None and values and own().keys().isdisjoint(values):
+            raise ValueError(
+                f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"
+            )
 
     def freeze(self, frozen: bool = True) -> None:
         """Stops (or resumes) training of all parameters here: no gradient is computed for them.
@@ -330,6 +344,10 @@ class Layer(metaclass=LayerMeta):
 
 def copy_value(own: Tensor, value: Any) -> None:
     """Copies a tensor or an array of the same shape into `own`. Raises ValueError for another."""
+    if not isinstance(value, Tensor):
+        value = np.asarray(value)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"[set_params] {own.name}: expected numbers, got {value!r:.60}")
     shape = tuple(value.shape)
     if shape != tuple(own.shape):
         raise ValueError(f"[set_params] {own.name}: shape {shape} does not fit {tuple(own.shape)}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
+from .._check import integer
 from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
@@ -72,6 +73,11 @@ class _Window(Layer):
         kind = type(self).__name__
         self.kernel_size = pair(kind, "kernel_size", kernel_size)
         self.stride = pair(kind, "stride", stride)
+        if min(self.kernel_size) < 1 or min(self.stride) < 1:
+            raise ValueError(
+                f"[{kind}] kernel_size and stride have to be at least 1, got {self.kernel_size} "
+                f"and {self.stride}"
+            )
         self.padding = edges(kind, padding)
         self.dilation = (1, 1)
         if pad_mode not in _PAD_MODES:
@@ -149,9 +155,9 @@ class Conv2d(_Window):
             padding = args[2] if len(args) > 2 else padding
         super().__init__(kernel_size, stride, padding, pad_mode)
         self.dilation = pair("Conv2d", "dilation", dilation)
-        self.nb_kernels = nb_kernels
+        self.nb_kernels = integer("Conv2d", "nb_kernels", nb_kernels, 1)
         self.in_channels = in_channels
-        self.group = group
+        self.group = integer("Conv2d", "group", group)
         self.bias = bias
         if activation not in ("NOTSET", "RELU"):
             raise ValueError(f"[Conv2d] activation must be 'NOTSET' or 'RELU', got {activation!r}")
@@ -162,7 +168,11 @@ class Conv2d(_Window):
             if name not in self.inner_params:
                 raise TypeError(f"[Conv2d] unexpected keyword argument {name!r}")
             self.inner_params[name] = value
-        self._prefer = str(kwargs.get("cudnn_prefer", ""))  # not given: SINGA_PREFER decides
+        limit = integer("Conv2d", "workspace_MB_limit", self.inner_params["workspace_MB_limit"], 0)
+        self._workspace_bytes = min(limit, 1 << 42) << 20
+        self._prefer = kwargs.get("cudnn_prefer", "")  # not given: SINGA_PREFER decides
+        if "cudnn_prefer" in kwargs:
+            singa_wrap.ParsePreference(str(self._prefer))  # raises ValueError for no preference
 
     def initialize(self, x: Tensor) -> None:
         self._check_rank(x)
@@ -196,7 +206,7 @@ class Conv2d(_Window):
             bool(self.bias),
             self.group,
             self.dilation,
-            int(self.inner_params["workspace_MB_limit"]) << 20,
+            self._workspace_bytes,
             self._prefer,
         )
 
@@ -233,6 +243,10 @@ class SeparableConv2d(Layer):
         self.bias = bias
 
     def initialize(self, x: Tensor) -> None:
+        if len(x.shape) != 4:
+            raise ValueError(
+                f"[{self.title}] expected (batch, channels, height, width), got {tuple(x.shape)}"
+            )
         self.in_channels = x.shape[1]
         self.depthwise_conv = Conv2d(
             self.in_channels,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd, initializer
+from .._check import integer
 from ..tensor import Tensor
 from .base import Layer, copy_value
 
@@ -44,9 +45,13 @@ class Linear(Layer):
         if args:
             self.in_features, self.out_features = out_features, args[0]
             self.bias = args[1] if len(args) == 2 else bias
+            integer("Linear", "in_features", self.in_features, 1)
+        integer("Linear", "out_features", self.out_features, 1)
         self.initializer = initializer
 
     def initialize(self, x: Tensor) -> None:
+        if not x.shape:
+            raise ValueError(f"[{self.title}] expected (batch, features), got {x.shape}")
         features = x.shape[-1]
         if self.in_features is not None and self.in_features != features:
             raise ValueError(
@@ -81,7 +86,7 @@ class Gemm(Layer):
         bias_shape: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        self.nb_kernels = nb_kernels
+        self.nb_kernels = integer("Gemm", "nb_kernels", nb_kernels, 1)
         self.alpha = alpha
         self.beta = beta
         self.transA = int(transA)
@@ -115,8 +120,8 @@ class Embedding(Layer):
         super().__init__()
         if initializer not in ("gaussian", "uniform"):
             raise ValueError(f"[Embedding] initializer {initializer!r}: 'gaussian' or 'uniform'")
-        self.input_dim = input_dim
-        self.output_dim = output_dim
+        self.input_dim = integer("Embedding", "input_dim", input_dim, 1)
+        self.output_dim = integer("Embedding", "output_dim", output_dim, 1)
         self.initializer = initializer
 
     def initialize(self, x: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import autograd, singa_wrap, tensor
+from .._check import fraction, number
 from ..tensor import Tensor
 from .base import Layer
 
@@ -34,9 +35,10 @@ class BatchNorm2d(Layer):
             raise TypeError(f"[BatchNorm2d] expected at most channels and momentum, got {args}")
         self.channels: int | None = args[0] if args else None
         self.momentum = args[1] if len(args) == 2 else momentum
-        if not 0 <= self.momentum <= 1:
-            raise ValueError(f"[BatchNorm2d] momentum must lie in [0, 1], got {self.momentum}")
-        self.eps = eps
+        self.momentum = fraction("BatchNorm2d", "momentum", self.momentum)
+        self.eps = number("BatchNorm2d", "eps", eps)
+        if not 0.0 <= self.eps < float("inf"):
+            raise ValueError(f"[BatchNorm2d] eps must be finite and not negative, got {eps}")
         self.fix_scale = fix_scale
         self.handle: Any = None
 

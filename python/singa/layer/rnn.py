@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import autograd, singa_wrap
+from .._check import fraction, integer
 from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
@@ -33,8 +34,8 @@ class RNN_Base(Layer):  # noqa: N801 - SINGA's name
                 f"[{kind}] has one layer, one direction, biases, and takes a list of steps; "
                 "CudnnRNN has the other forms"
             )
-        self.input_size = input_size
-        self.hidden_size = hidden_size
+        self.input_size = integer(kind, "input_size", input_size, 1)
+        self.hidden_size = integer(kind, "hidden_size", hidden_size, 1)
         self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
@@ -154,6 +155,8 @@ class LSTM(RNN_Base):
         self, xs: Sequence[Tensor], h0_c0: tuple[Tensor, Tensor]
     ) -> tuple[list[Tensor], Tensor, Tensor]:
         self._check_steps(xs)
+        if not isinstance(h0_c0, list | tuple) or len(h0_c0) != 2:
+            raise TypeError(f"[{self.title}] expected (h0, c0), got {type(h0_c0).__name__}")
         h, c = h0_c0
         out = []
         for x in xs:
@@ -208,16 +211,12 @@ class CudnnRNN(Layer):
         super().__init__()
         if rnn_mode not in self._MODES:
             raise ValueError(f"[CudnnRNN] rnn_mode {rnn_mode!r}: one of {sorted(self._MODES)}")
-        if num_layers < 1:
-            raise ValueError(f"[CudnnRNN] num_layers must be 1 or more, got {num_layers}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"[CudnnRNN] dropout must lie in [0, 1), got {dropout}")
-        self.hidden_size = hidden_size
+        self.hidden_size = integer("CudnnRNN", "hidden_size", hidden_size, 1)
         self.rnn_mode = rnn_mode
-        self.num_layers = num_layers
+        self.num_layers = integer("CudnnRNN", "num_layers", num_layers, 1)
         self.bias = bias
         self.batch_first = batch_first
-        self.dropout = dropout
+        self.dropout = fraction("CudnnRNN", "dropout", dropout, open_end=True)
         self.bidirectional = bidirectional
         self.directions = 2 if bidirectional else 1
         self.use_mask = use_mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import autograd
+from .._check import fraction
 from ..tensor import Tensor
 from .base import Layer
 
@@ -103,9 +104,7 @@ class Dropout(Layer):
 
     def __init__(self, ratio: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= ratio < 1:
-            raise ValueError(f"[Dropout] ratio must lie in [0, 1), got {ratio}")
-        self.ratio = ratio
+        self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.dropout(x, ratio=self.ratio)

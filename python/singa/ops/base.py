@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
+from .._check import integer, integers
 from .._tensor import Tensor, as_raw, wrap
 from ..tape import Operator
 
@@ -48,17 +49,27 @@ def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
     return wrap(as_raw(value, None if own else like.dtype, like.device), False)
 
 
-def axes_of(axis: int | Sequence[int] | None) -> tuple[int, ...]:
+def axes_of(op: str, axis: int | Sequence[int] | None) -> tuple[int, ...]:
     """An axis, several or none (empty) as a tuple."""
     if axis is None:
         return ()
-    return (axis,) if isinstance(axis, int) else tuple(int(i) for i in axis)
+    if isinstance(axis, int) or not hasattr(axis, "__len__"):
+        return (integer(op, "axis", axis),)
+    return integers(op, "axes", axis)
 
 
-def indices_of(value: Any, like: Raw) -> Raw:
-    """Whole numbers as a raw integer tensor on the device of `like`."""
+def indices_of(op: str, value: Any, like: Raw) -> Raw:
+    """Whole numbers as a raw integer tensor on the device of `like`. Raises ValueError for floats
+    with a fraction."""
     raw = as_raw(value, device=like.device())
-    return raw if not _c.IsFloat(raw.data_type()) else raw.AsType(_c.kInt64)
+    if not _c.IsFloat(raw.data_type()):
+        return raw
+    whole = raw.AsType(_c.kInt64)
+    # What has no integer (NaN, 1e30) becomes another number on the way there and back, too.
+    same = _c.Binary(_c.BinaryOp_kEqual, whole.AsType(raw.data_type()), raw)
+    if raw.size() and not _c.Reduce(_c.ReduceOp_kMin, same).Item():
+        raise ValueError(f"[{op}] indices have to be whole numbers, got {numbers_of(raw)!s:.60}")
+    return whole
 
 
 def numbers_of(value: Any) -> list[Any]:
@@ -66,6 +77,11 @@ def numbers_of(value: Any) -> list[Any]:
     if isinstance(value, (_c.Tensor, Tensor)):
         value = wrap(as_raw(value), False).numpy()
     return np.asarray(value).reshape(-1).tolist()
+
+
+def integers_of(op: str, name: str, value: Any, least: int | None = None) -> tuple[int, ...]:
+    """The elements of a tensor, array, list or number as whole numbers."""
+    return integers(op, name, numbers_of(value), least)
 
 
 def loss_like(loss: Raw) -> Raw:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import singa_wrap as _c
+from .._check import integers
 from .._tensor import Tensor
 from .base import Op
 
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 NO_PADDING = (0, 0, 0, 0)
 
 
+def odd_padding_of(op: str, odd_padding: Sequence[int]) -> tuple[int, ...]:
+    """SINGA's odd padding (top, bottom, left, right), checked."""
+    values = integers(op, "odd_padding", odd_padding, 0)
+    if len(values) != 4:
+        raise ValueError(f"[{op}] odd_padding has to be (top, bottom, left, right), got {values}")
+    return values
+
+
 def odd_pads(odd_padding: Sequence[int]) -> tuple[int, ...]:
-    """SINGA's odd padding (top, bottom, left, right) of height and width, in ONNX order."""
-    top, bottom, left, right = (int(n) for n in odd_padding)
+    """SINGA's odd padding of height and width, in ONNX order."""
+    top, bottom, left, right = odd_padding
     return (0, 0, top, left, 0, 0, bottom, right)
 
 
@@ -33,7 +42,7 @@ class _Conv2d(Op):
     def __init__(self, handle: _c.ConvHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
         super().__init__()
         self.handle = handle
-        self.odd_padding = tuple(odd_padding)
+        self.odd_padding = odd_padding_of("_Conv2d", odd_padding)
         self._shape: tuple[int, ...] = ()
         self._bias = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from .._check import number
 from .._tensor import Tensor
 from .base import Constant, Op
 
@@ -199,8 +200,8 @@ class Clip(Elementwise):
 
     def __init__(self, min: float | None = None, max: float | None = None) -> None:
         super().__init__()
-        self.a = float("-inf") if min is None else float(min)
-        self.b = float("inf") if max is None else float(max)
+        self.a = float("-inf") if min is None else number("Clip", "min", min)
+        self.b = float("inf") if max is None else number("Clip", "max", max)
 
 
 class Elu(Elementwise):
@@ -210,7 +211,7 @@ class Elu(Elementwise):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.a = float(alpha)
+        self.a = number(type(self).__name__, "alpha", alpha)
 
 
 class SeLU(Elementwise):
@@ -220,7 +221,8 @@ class SeLU(Elementwise):
 
     def __init__(self, alpha: float = 1.67326, gamma: float = 1.0507) -> None:
         super().__init__()
-        self.a, self.b = float(alpha), float(gamma)
+        op = type(self).__name__
+        self.a, self.b = number(op, "alpha", alpha), number(op, "gamma", gamma)
 
 
 class LeakyRelu(Elementwise):
@@ -230,7 +232,7 @@ class LeakyRelu(Elementwise):
 
     def __init__(self, a: float = 0.01) -> None:
         super().__init__()
-        self.a = float(a)
+        self.a = number("LeakyRelu", "a", a)
         self.keep = "y" if a >= 0 else "x"  # y has x's sign unless the slope turns it around
 
 
@@ -241,7 +243,8 @@ class HardSigmoid(Elementwise):
 
     def __init__(self, alpha: float = 0.2, gamma: float = 0.5) -> None:
         super().__init__()
-        self.a, self.b = float(alpha), float(gamma)
+        op = type(self).__name__
+        self.a, self.b = number(op, "alpha", alpha), number(op, "gamma", gamma)
 
 
 class Scalar(Elementwise):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
+from .._check import number
 from .._tensor import Tensor, as_raw
 from ..dtypes import as_dtype
 from ..tape import apply
-from .base import Constant, Op, indices_of, numbers_of, tensor_of
+from .base import Constant, Op, indices_of, integers_of, numbers_of, tensor_of
 from .movement import Index
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Gather(Op):
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
-        indices = indices_of(self.indices, x)
+        indices = indices_of("Gather", self.indices, x)
         self.save(indices)
         return _c.Gather(x, self.axis, indices)
 
@@ -56,7 +57,7 @@ class ScatterElements(Op):
         self._one = updates is None
         if updates is None:
             updates = as_raw(self.updates, x.data_type(), x.device())
-        indices = indices_of(self.indices, x)
+        indices = indices_of("ScatterElements", self.indices, x)
         self.save(indices)
         return _c.ScatterElements(x, indices, updates, self.axis)
 
@@ -115,15 +116,20 @@ class OneHot(Constant):
     def __init__(self, axis: int, depth: Any, values: Any) -> None:
         super().__init__()
         self.axis = axis
-        self.depth = int(numbers_of(depth)[0])
-        self.off, self.on = numbers_of(values)
+        depths, numbers = integers_of("OneHot", "depth", depth, 0), numbers_of(values)
+        if len(depths) != 1 or len(numbers) != 2:
+            raise ValueError(
+                f"[OneHot] takes one depth and two values (off, on), got {depths} and {numbers}"
+            )
+        self.depth = depths[0]
+        self.off, self.on = (number("OneHot", "values", value) for value in numbers)
         if isinstance(values, (Tensor, np.ndarray)):
             self.dtype = as_dtype(values.dtype)
         else:
             self.dtype = as_dtype("float32")
 
     def forward(self, indices: Raw) -> Raw:
-        indices = indices_of(indices, indices)
+        indices = indices_of("OneHot", indices, indices)
         off, on = float(self.off), float(self.on)
         return _c.OneHot(indices, self.depth, off, on, self.axis, int(self.dtype))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import singa_wrap as _c
+from .._check import number
 from .._tensor import Tensor
 from .base import Op
 
@@ -37,7 +38,7 @@ class Gemm(Op):
         transB: bool | int = 0,
     ) -> None:
         super().__init__()
-        self.alpha, self.beta = float(alpha), float(beta)
+        self.alpha, self.beta = number("Gemm", "alpha", alpha), number("Gemm", "beta", beta)
         self.transA, self.transB = bool(transA), bool(transB)
         self._c_shape: tuple[int, ...] | None = None
 

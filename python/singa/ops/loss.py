@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from .._check import fraction, number
 from .._tensor import Tensor, as_raw
 from .base import Op, loss_like
 
@@ -47,7 +48,7 @@ class SoftMaxCrossEntropy(_TargetLoss):
 
     def __init__(self, t: Any, smoothing: float = 0.0) -> None:
         super().__init__(t)
-        self.smoothing = float(smoothing)
+        self.smoothing = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
 
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
@@ -104,7 +105,7 @@ class RankingLoss(_Loss):
 
     def __init__(self, M: float = 0.2) -> None:
         super().__init__()
-        self.M = float(M)
+        self.M = number("RankingLoss", "M", M)
 
     def forward(self, pos: Raw, neg: Raw) -> Raw:
         self.save(pos, neg)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
+from .._check import integer, integers, number
 from .._indexing import view
 from .._tensor import Tensor
 from ..dtypes import as_dtype, is_float
-from .base import Constant, Op, axes_of, numbers_of
+from .base import Constant, Op, axes_of, integers_of, numbers_of
 
 if TYPE_CHECKING:
     from ..tape import Raw
@@ -49,7 +50,7 @@ class Reshape(_Reshaping):
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
-        self.shape = tuple(int(n) for n in numbers_of(shape))
+        self.shape = integers_of(type(self).__name__, "shape", shape)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -81,7 +82,7 @@ class Squeeze(_Reshaping):
 
     def __init__(self, axis: int | Sequence[int] = ()) -> None:
         super().__init__()
-        self.axis = axes_of(axis)
+        self.axis = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -93,7 +94,7 @@ class Unsqueeze(_Reshaping):
 
     def __init__(self, axis: int | Sequence[int]) -> None:
         super().__init__()
-        self.axis = axes_of(axis)
+        self.axis = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -105,7 +106,7 @@ class Transpose(Op):
 
     def __init__(self, perm: Sequence[int] | None = None) -> None:
         super().__init__()
-        self.perm = () if perm is None else tuple(int(i) for i in perm)
+        self.perm = () if perm is None else integers("Transpose", "axes", perm)
 
     def forward(self, x: Raw) -> Raw:
         return x.Transpose(self.perm)
@@ -120,7 +121,7 @@ class Expand(Op):
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
-        self.shape = tuple(int(n) for n in numbers_of(shape))
+        self.shape = integers_of(type(self).__name__, "shape", shape)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -165,7 +166,11 @@ class Slice(Op):
     def __init__(self, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> None:
         super().__init__()
         parts = (starts, ends, axes, steps)
-        self._parts = [() if p is None else tuple(map(int, numbers_of(p))) for p in parts]
+        names = ("starts", "ends", "axes", "steps")
+        self._parts = [
+            () if part is None else integers_of("Slice", name, part)
+            for name, part in zip(names, parts, strict=True)
+        ]
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -186,8 +191,10 @@ class Split(Op):
         if parts is None and num_output is None:
             raise ValueError("[Split] needs parts or num_output")
         self.axis = axis
-        self.parts = None if parts is None else tuple(int(n) for n in numbers_of(parts))
-        self.num_output = num_output
+        self.parts = None if parts is None else integers_of("Split", "parts", parts)
+        self.num_output = (
+            None if num_output is None else integer("Split", "num_output", num_output, 1)
+        )
 
     def forward(self, x: Raw) -> tuple[Raw, ...]:
         parts = self.parts
@@ -232,7 +239,7 @@ class Tile(Op):
 
     def __init__(self, repeats: Any) -> None:
         super().__init__()
-        self.repeats = tuple(int(n) for n in numbers_of(repeats))
+        self.repeats = integers_of(type(self).__name__, "repeats", repeats)
         self._shape: tuple[int, ...] = ()
         self._aligned: tuple[int, ...] = ()
 
@@ -255,7 +262,7 @@ class Repeat(Op):
 
     def __init__(self, repeats: int | Sequence[int], axis: int | None = None) -> None:
         super().__init__()
-        self.repeats = tuple(int(n) for n in numbers_of(repeats))
+        self.repeats = integers_of(type(self).__name__, "repeats", repeats)
         self.axis = axis
         self._shape: tuple[int, ...] = ()
 
@@ -283,8 +290,8 @@ class Pad(Op):
     def __init__(self, mode: str, pads: Any, constant: float = 0.0) -> None:
         super().__init__()
         self.mode = mode
-        self.pads = tuple(int(n) for n in numbers_of(pads))
-        self.constant = float(constant)
+        self.pads = integers_of("Pad", "pads", pads)
+        self.constant = number("Pad", "constant", constant)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -304,10 +311,7 @@ class UpSample(Op):
         super().__init__()
         if mode not in ("nearest", b"nearest"):
             raise ValueError(f"[UpSample] mode has to be 'nearest', got {mode!r}")
-        factors = numbers_of(scales)
-        self.scales = tuple(int(n) for n in factors)
-        if any(whole != factor for whole, factor in zip(self.scales, factors, strict=True)):
-            raise ValueError(f"[UpSample] scales have to be whole numbers, got {factors}")
+        self.scales = integers_of("UpSample", "scales", scales, 1)
 
     def forward(self, x: Raw) -> Raw:
         return _c.Upsample(x, self.scales)
@@ -336,9 +340,10 @@ def _space_to_depth(x: Raw, block: int, mode: str) -> Raw:
 class _BlockShuffle(Op):
     def __init__(self, blocksize: int, mode: str = "DCR") -> None:
         super().__init__()
+        op = type(self).__name__
         if mode not in ("DCR", "CRD"):
-            raise ValueError(f"[{type(self).__name__}] mode has to be 'DCR' or 'CRD', got {mode!r}")
-        self.blocksize, self.mode = int(blocksize), mode
+            raise ValueError(f"[{op}] mode has to be 'DCR' or 'CRD', got {mode!r}")
+        self.blocksize, self.mode = integer(op, "blocksize", blocksize, 1), mode
 
 
 def _check_blocks(op: str, shape: tuple[int, ...], axes: Sequence[int], divisor: int) -> None:
@@ -401,7 +406,7 @@ class ConstantOfShape(Constant):
         self.value = numbers_of(value)[0]
 
     def forward(self, x: Raw) -> Raw:
-        shape = [int(n) for n in numbers_of(x)]
+        shape = integers_of("ConstantOfShape", "shape", x, 0)
         dtype = _c.kFloat32 if isinstance(self.value, float) else _c.kInt32
         return _c.Full(shape, float(self.value), x.device(), dtype)
 

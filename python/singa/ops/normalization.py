@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from .. import tape
+from .._check import fraction, integer, number
 from .._tensor import Tensor, as_raw
 from .base import Op
 
@@ -58,7 +59,11 @@ class LRN(Op):
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
-        self._constants = (int(size), float(alpha), float(beta), float(k))
+        constants = {"alpha": alpha, "beta": beta, "k": k}
+        self._constants = (
+            integer("LRN", "size", size, 1),
+            *(number("LRN", name, value) for name, value in constants.items()),
+        )
 
     def forward(self, x: Raw) -> Raw:
         y, saved = _c.LrnForward(x, *self._constants, self.requires_grad is not False)
@@ -81,7 +86,8 @@ class Dropout(Op):
 
     def __init__(self, seed: int = 0, ratio: float = 0.5) -> None:
         super().__init__()
-        self.seed, self.ratio = int(seed), float(ratio)
+        self.seed = integer("Dropout", "seed", seed, 0)
+        self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
         self._active = True
 
     def forward(self, x: Raw) -> Raw:

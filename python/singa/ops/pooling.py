@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from .._tensor import Tensor
 from .base import Op
-from .conv import NO_PADDING, odd_pads
+from .conv import NO_PADDING, odd_padding_of, odd_pads
 
 if TYPE_CHECKING:
     from ..tape import Raw
@@ -26,7 +26,7 @@ class _Pooling2d(Op):
     def __init__(self, handle: _c.PoolingHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
         super().__init__()
         self.handle = handle
-        self.odd_padding = tuple(odd_padding)
+        self.odd_padding = odd_padding_of("_Pooling2d", odd_padding)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -61,6 +61,8 @@ class GlobalAveragePool(Op):
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
+        if len(x.shape()) != 4:
+            raise ValueError(f"[GlobalAveragePool] x has to have four axes, got {x.shape()}")
         x = x if self._first else x.Transpose((0, 3, 1, 2))
         self._shape = x.shape()
         y = _c.GlobalAveragePoolForward(x)

@@ -23,7 +23,7 @@ class Reduction(Op):
 
     def __init__(self, axes: Axes = None, keepdims: bool | int = 1) -> None:
         super().__init__()
-        self.axes = axes_of(axes)
+        self.axes = axes_of(type(self).__name__, axes)
         self.keepdims = bool(keepdims)
 
     def forward(self, x: Raw) -> Raw:

@@ -28,7 +28,7 @@ class RNN(Op):
     def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> tuple[Raw, ...]:
         lengths = None
         if self.seq_lengths is not None:
-            lengths = indices_of(self.seq_lengths, x).AsType(_c.kInt32)
+            lengths = indices_of("RNN", self.seq_lengths, x).AsType(_c.kInt32)
         cx = cx if self._lstm else None
         y, hy, cy, saved = _c.RnnForward(
             self.handle, x, hx, cx, W, lengths, self.requires_grad is not False

@@ -6,7 +6,7 @@ plus weight_decay · p. Quantities that are kept are float32 (float64 for float6
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import singa_wrap, tensor
@@ -68,9 +68,21 @@ class _Rule(Optimizer):
         return super().get_states() | {name: getattr(self, name) for name in self.kept}
 
     def set_states(self, states: dict[str, Any]) -> None:
+        kind = type(self).__name__
+        kept = {}
+        if isinstance(states, Mapping):
+            known = {*self.get_states(), "accumulated", "accumulated_calls"}
+            unknown = sorted(states.keys() - known)
+            lacking = [name for name in self.kept if name not in states]
+            if unknown or (lacking and states.get("step_counter")):
+                raise ValueError(
+                    f"[{kind}] the state is another optimizer's: it has "
+                    f"{', '.join(map(str, sorted(states)))}, expected {', '.join(sorted(known))}"
+                )
+            kept = {name: copied(kind, name, states.get(name, {})) for name in self.kept}
         super().set_states(states)
-        for name in self.kept:
-            setattr(self, name, copied(states.get(name, {})))
+        for name, tensors in kept.items():
+            setattr(self, name, tensors)
 
 
 class SGD(_Rule):
@@ -94,8 +106,8 @@ class SGD(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, dtype, **kwargs)
-        self.momentum = self._schedule("momentum", momentum)
-        self.dampening = self._schedule("dampening", dampening)
+        self.momentum = self._schedule("momentum", momentum, below=1.0)
+        self.dampening = self._schedule("dampening", dampening, below=1.0)
         self.weight_decay = self._schedule("weight_decay", weight_decay)
         self.nesterov = nesterov
         self.moments: dict[str, Tensor] = {}
@@ -138,7 +150,7 @@ class RMSProp(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
-        self.rho = self._schedule("rho", rho)
+        self.rho = self._schedule("rho", rho, below=1.0)
         self.epsilon = self._schedule("epsilon", epsilon)
         self.weight_decay = self._schedule("weight_decay", weight_decay)
         self.running_average: dict[str, Tensor] = {}
@@ -193,11 +205,8 @@ class Adam(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
-        self.beta_1 = self._schedule("beta_1", beta_1)
-        self.beta_2 = self._schedule("beta_2", beta_2)
-        for name in ("beta_1", "beta_2"):
-            if not getattr(self, name).init_value < 1:
-                raise ValueError(f"[{type(self).__name__}] {name} must be below 1")
+        self.beta_1 = self._schedule("beta_1", beta_1, below=1.0)
+        self.beta_2 = self._schedule("beta_2", beta_2, below=1.0)
         self.epsilon = self._schedule("epsilon", epsilon)
         self.weight_decay = self._schedule("weight_decay", weight_decay)
         self.m: dict[str, Tensor] = {}

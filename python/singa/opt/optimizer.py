@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import autograd, singa_wrap, tensor
+from .._check import integer, number
 from ..tensor import Tensor
 from .schedule import DecayScheduler, as_schedule
 
@@ -34,6 +36,12 @@ class ParamGroup:
     params: Callable[[str, Tensor], bool] | Collection[str]
     weight_decay: float | None = None
     lr_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("weight_decay", "lr_scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= number("ParamGroup", name, value) < math.inf:
+                raise ValueError(f"[ParamGroup] {name} must be finite and not negative: {value}")
 
     def matches(self, name: str, param: Tensor) -> bool:
         if callable(self.params):
@@ -90,12 +98,14 @@ class Optimizer:
         self.lr = self._schedule("lr", lr)
         self.dtype = dtype
         self.groups = tuple(groups)
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"[{type(self).__name__}] clip_norm must be positive: {clip_norm}")
-        if accumulate < 1:
-            raise ValueError(f"[{type(self).__name__}] accumulate must be 1 or more: {accumulate}")
+        kind = type(self).__name__
+        for group in self.groups:
+            if not isinstance(group, ParamGroup):
+                raise TypeError(f"[{kind}] groups have to be ParamGroups, got {group!r:.80}")
+        if clip_norm is not None and not number(kind, "clip_norm", clip_norm) > 0:
+            raise ValueError(f"[{kind}] clip_norm must be positive: {clip_norm}")
         self.clip_norm = clip_norm
-        self.accumulate = accumulate
+        self.accumulate = integer(kind, "accumulate", accumulate, 1)
         self._steps = 0
         self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
         self._sums: dict[str, Tensor] = {}
@@ -129,15 +139,23 @@ class Optimizer:
         return self._steps
 
     def now(self, name: str) -> float:
-        """The current value of the schedule `name`: "lr", "momentum" ..."""
-        return float(getattr(self, name).value(self._steps))
+        """The current value of the schedule `name`: "lr", "momentum" ...
 
-    def _schedule(self, name: str, value: float | DecayScheduler) -> DecayScheduler:
+        Raises ValueError where the schedule gives a value that is negative or no number.
+        """
+        value = float(getattr(self, name).value(self._steps))
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {self._steps}")
+        return value
+
+    def _schedule(
+        self, name: str, value: float | DecayScheduler, below: float = math.inf
+    ) -> DecayScheduler:
         schedule = as_schedule(f"[{type(self).__name__}] {name}", value)
-        if not schedule.init_value >= 0:
-            raise ValueError(
-                f"[{type(self).__name__}] {name} must not be negative: {schedule.init_value}"
-            )
+        value = schedule.init_value
+        if not 0 <= value < below:
+            wrong = f"must be below {below:g}" if value >= below else "must not be negative"
+            raise ValueError(f"[{type(self).__name__}] {name} {wrong}: {value}")
         return schedule
 
     # A step.
@@ -151,6 +169,11 @@ class Optimizer:
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
         updates = [(self._key(p), p, g) for p, g in autograd.backward(loss)]
+        if not updates:
+            raise RuntimeError(
+                f"[{type(self).__name__}] the loss was computed from no parameter that trains, or "
+                "while the tape was off: set autograd.training, or call the model's train()"
+            )
         if self.accumulate > 1:
             updates = self._accumulated(updates)
             if self._waiting:
@@ -175,6 +198,12 @@ class Optimizer:
 
     def update(self, param: Tensor, grad: Tensor) -> None:
         """Updates one parameter. `apply` under its own name."""
+        for tensor_ in (param, grad):
+            if not isinstance(tensor_, Tensor):
+                raise TypeError(
+                    f"[{type(self).__name__}] update takes two Tensors, got "
+                    f"{type(tensor_).__name__}"
+                )
         self.apply(self._key(param), param, grad)
 
     def backward_and_update(self, loss: Tensor) -> None:
@@ -246,20 +275,32 @@ class Optimizer:
         return states
 
     def set_states(self, states: dict[str, Any]) -> None:
-        """Continues from what get_states() returned. The tensors are copied."""
+        """Continues from what get_states() returned. The tensors are copied.
+
+        Raises ValueError or TypeError for what is no state of such an optimizer, before anything
+        is changed.
+        """
+        kind = type(self).__name__
+        if not isinstance(states, Mapping):
+            raise TypeError(f"[{kind}] states have to be a dict, got {type(states).__name__}")
         if "step_counter" not in states:
-            raise ValueError(f"[{type(self).__name__}] states lack 'step_counter'")
-        self._steps = int(states["step_counter"])
-        self._waiting = int(states.get("accumulated_calls", 0))
-        self._sums = copied(states.get("accumulated", {}))
+            raise ValueError(f"[{kind}] states lack 'step_counter'")
+        steps = integer(kind, "step_counter", states["step_counter"], 0)
+        waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
+        sums = copied(kind, "accumulated", states.get("accumulated", {}))
+        self._steps, self._waiting, self._sums = steps, waiting, sums
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys belong to live parameters; copies are found again by their names.
         return {**self.__dict__, "_keys": {}, "_group_of": {}, "_value_tensors": {}}
 
 
-def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A dict of the same tensors' copies."""
+def copied(kind: str, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A dict of the same tensors' copies. Raises TypeError for anything else."""
+    if not isinstance(tensors, Mapping) or not all(
+        isinstance(value, Tensor) for value in tensors.values()
+    ):
+        raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
     return {name: value.clone() for name, value in tensors.items()}
 
 
@@ -268,6 +309,8 @@ def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:
 
     Returns the norm before. Gradients must not share memory; those of `autograd.backward` do not.
     """
+    if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
+        raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")
     raw = [grad.data for grad in grads]
     norm = singa_wrap.GlobalNorm(raw)
     factor = max_norm / (norm + 1e-6)  # PyTorch's clip_grad_norm_

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, overload
 
+from .._check import integer, integers, number
 from ..tensor import Tensor
 
 
@@ -18,7 +19,7 @@ class DecayScheduler:
     """
 
     def __init__(self, init_value: float) -> None:
-        self.init_value = init_value
+        self.init_value = number(type(self).__name__, "init_value", init_value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -65,7 +66,7 @@ class ExponentialDecay(DecayScheduler):
     ) -> None:
         super().__init__(init_value)
         self.decay_steps = _positive("ExponentialDecay", decay_steps=decay_steps)
-        self.decay_rate = decay_rate
+        self.decay_rate = _positive("ExponentialDecay", decay_rate=decay_rate)
         self.staircase = staircase
 
     def value(self, step: float) -> float:
@@ -81,7 +82,7 @@ class StepDecay(DecayScheduler):
     def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
         super().__init__(init_value)
         self.step_size = _positive("StepDecay", step_size=step_size)
-        self.rate = rate
+        self.rate = number("StepDecay", "rate", rate)
 
     def value(self, step: float) -> float:
         return self.init_value * self.rate ** (step // self.step_size)
@@ -92,8 +93,8 @@ class MultiStepDecay(DecayScheduler):
 
     def __init__(self, init_value: float, milestones: Sequence[int], rate: float = 0.1) -> None:
         super().__init__(init_value)
-        self.milestones = sorted(milestones)
-        self.rate = rate
+        self.milestones = sorted(integers("MultiStepDecay", "milestones", milestones, 0))
+        self.rate = number("MultiStepDecay", "rate", rate)
 
     def value(self, step: float) -> float:
         return self.init_value * self.rate ** bisect.bisect_right(self.milestones, step)
@@ -108,7 +109,7 @@ class CosineDecay(DecayScheduler):
     def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
         super().__init__(init_value)
         self.decay_steps = _positive("CosineDecay", decay_steps=decay_steps)
-        self.final_value = final_value
+        self.final_value = number("CosineDecay", "final_value", final_value)
 
     def value(self, step: float) -> float:
         return _cosine(self.init_value, self.final_value, step / self.decay_steps)
@@ -126,10 +127,8 @@ class WarmUp(DecayScheduler):
     ) -> None:
         self.schedule = as_schedule("schedule", schedule)
         super().__init__(self.schedule.init_value)
-        if steps < 0:
-            raise ValueError(f"[WarmUp] steps must not be negative, got {steps}")
-        self.steps = steps
-        self.start_factor = start_factor
+        self.steps = integer("WarmUp", "steps", steps, 0)
+        self.start_factor = number("WarmUp", "start_factor", start_factor)
 
     def value(self, step: float) -> float:
         if step >= self.steps:
@@ -154,6 +153,8 @@ class OneCycle(DecayScheduler):
         final_div_factor: float = 1e4,
     ) -> None:
         _positive("OneCycle", total_steps=total_steps)
+        _positive("OneCycle", div_factor=div_factor)
+        _positive("OneCycle", final_div_factor=final_div_factor)
         if not 0.0 <= warmup <= 1.0:
             raise ValueError(f"[OneCycle] warmup must lie in [0, 1], got {warmup}")
         super().__init__(max_value / div_factor)
@@ -195,11 +196,14 @@ def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
     try:
         if isinstance(value, bool | str | bytes):
             raise TypeError
-        return Constant(float(value))
+        plain = float(value)
     except (TypeError, ValueError):
         raise TypeError(
             f"{name} must be a number or a DecayScheduler, got {type(value).__name__}"
         ) from None
+    if math.isnan(plain):
+        raise ValueError(f"{name} must not be negative: {plain}")
+    return Constant(plain)
 
 
 def _cosine(start: float, end: float, fraction: float) -> float:
@@ -209,6 +213,6 @@ def _cosine(start: float, end: float, fraction: float) -> float:
 
 def _positive(name: str, **values: float) -> float:
     ((argument, value),) = values.items()
-    if not value > 0:
+    if not number(name, argument, value) > 0:
         raise ValueError(f"[{name}] {argument} must be positive, got {value}")
     return value

@@ -99,9 +99,9 @@ def load(
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(f"[checkpoint.load] {where}: damaged ({error!r})") from error
-    model.set_states(states)
     if optimizer is not None and optimizer_states is not None:
-        optimizer.set_states(optimizer_states)
+        optimizer.set_states(optimizer_states)  # first: it may refuse them
+    model.set_states(states)
     _restore_random(model, *generators)
     return progress
 

@@ -132,7 +132,7 @@ def test_to_float():
     ("make", "error", "message"),
     [
         (lambda: RandomCrop(-1), ValueError, "padding must not be negative, got -1"),
-        (lambda: RandomHorizontalFlip(1.5), ValueError, "from 0 to 1, got 1.5"),
+        (lambda: RandomHorizontalFlip(1.5), ValueError, "must lie in .0, 1., got 1.5"),
         (lambda: Normalize((0.5,), (0.1, 0.2)), ValueError, "one mean and one std a channel"),
         (lambda: Normalize((), ()), ValueError, "one mean and one std a channel"),
         (lambda: Normalize((0.5,), (0.0,)), ValueError, "std positive"),

@@ -1,0 +1,61 @@
+"""Arguments that are numbers: Python's own, or an error naming operation and argument.
+
+Wrong types raise TypeError, wrong values ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+
+def integer(op: str, name: str, value: Any, least: int | None = None) -> int:
+    """A whole number, `least` or more. Floats without a fraction count: arrays of floats and ONNX
+    attributes hold them."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        if not isinstance(value, float):
+            kind = type(value).__name__
+            raise TypeError(f"[{op}] {name} must be an integer, got {kind}") from None
+        if not value.is_integer():  # also NaN and infinity
+            raise ValueError(f"[{op}] {name} must be a whole number, got {value}") from None
+        whole = int(value)
+    if not -(1 << 63) <= whole < 1 << 63:
+        raise ValueError(f"[{op}] {name} does not fit 64 bits: {whole}")
+    if least is not None and whole < least:
+        wrong = f"must be at least {least}" if least else "must not be negative"
+        raise ValueError(f"[{op}] {name} {wrong}, got {whole}")
+    return whole
+
+
+def integers(op: str, name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
+    """Whole numbers, each `least` or more."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise TypeError(f"[{op}] {name} must be integers, got {type(values).__name__}")
+    return tuple([integer(op, name, value, least) for value in values])
+
+
+def number(op: str, name: str, value: Any) -> float:
+    """A number that is not NaN."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        result = float(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise TypeError(f"[{op}] {name} must be a number, got {kind}") from None
+    if math.isnan(result):
+        raise ValueError(f"[{op}] {name} is NaN")
+    return result
+
+
+def fraction(op: str, name: str, value: Any, *, open_end: bool = False) -> float:
+    """A number in [0, 1], or in [0, 1) with `open_end`."""
+    result = number(op, name, value)
+    if not 0.0 <= result <= 1.0 or (open_end and result == 1.0):
+        end = ")" if open_end else "]"
+        raise ValueError(f"[{op}] {name} must lie in [0, 1{end}, got {result:g}")
+    return result

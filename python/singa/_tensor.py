@@ -167,18 +167,22 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
         return self.data.shape()
 
     @property
     def dtype(self) -> DType:
+        """Type of the elements."""
         return BY_VALUE[self.data.data_type()]
 
     @property
     def device(self) -> Device:
+        """Where the elements lie."""
         return self.data.device()
 
     @property
     def creator(self) -> Operator:
+        """The operator that computed it; an `autograd.Dummy` where there is none."""
         if self._creator is None:
             self._creator = _tape().Dummy(self)
         return self._creator

@@ -49,6 +49,8 @@ class ModelMeta(layer.LayerMeta):
 
     @staticmethod
     def buffer_operation(func: Callable[..., Any]) -> Callable[..., Any]:
+        """`func`, a train_one_batch, run in the mode that its model is in."""
+
         @functools.wraps(func)
         def train_one_batch(self: Model, *args: Any, **kwargs: Any) -> Any:
             with _mode(self.training):

@@ -164,9 +164,11 @@ class Operator:
         self._name = name
 
     def forward(self, *xs: Raw) -> Raw | tuple[Raw, ...]:
+        """The outputs for these inputs. A subclass implements it."""
         raise NotImplementedError(f"[{type(self).__name__}] has no forward")
 
     def backward(self, *dys: Raw) -> Raw | Sequence[Raw | None] | None:
+        """The inputs' gradients for these of the outputs. A subclass implements it."""
         raise NotImplementedError(f"[{type(self).__name__}] has no backward")
 
     def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:

@@ -14,13 +14,11 @@ from .base import Layer
 from .linear import zeros
 
 
-class RNN_Base(Layer):  # noqa: N801 - SINGA's name
-    """A layer that goes through a sequence step by step."""
+class _Recurrent(Layer):
+    """What every recurrent layer is asked for."""
 
     def __init__(
         self,
-        kind: str,
-        input_size: int,
         hidden_size: int,
         num_layers: int,
         bias: bool,
@@ -29,18 +27,28 @@ class RNN_Base(Layer):  # noqa: N801 - SINGA's name
         bidirectional: bool,
     ) -> None:
         super().__init__()
-        if num_layers != 1 or not bias or batch_first or dropout or bidirectional:
-            raise NotImplementedError(
-                f"[{kind}] has one layer, one direction, biases, and takes a list of steps; "
-                "CudnnRNN has the other forms"
-            )
-        self.input_size = integer(kind, "input_size", input_size, 1)
+        kind = type(self).__name__
         self.hidden_size = integer(kind, "hidden_size", hidden_size, 1)
-        self.num_layers = num_layers
+        self.num_layers = integer(kind, "num_layers", num_layers, 1)
         self.bias = bias
         self.batch_first = batch_first
-        self.dropout = dropout
+        self.dropout = fraction(kind, "dropout", dropout, open_end=True)
         self.bidirectional = bidirectional
+
+
+class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
+    """A layer that goes through a sequence step by step. Raises NotImplementedError for several
+    layers or directions, dropout, no bias, or a sequence in one tensor: CudnnRNN has those."""
+
+    def __init__(self, input_size: int, *common: Any) -> None:
+        super().__init__(*common)
+        self.input_size = integer(type(self).__name__, "input_size", input_size, 1)
+        one = self.num_layers == 1 and not self.bidirectional
+        if not one or not self.bias or self.batch_first or self.dropout:
+            raise NotImplementedError(
+                f"[{type(self).__name__}] has one layer, one direction, biases, and takes a list "
+                "of steps; CudnnRNN has the other forms"
+            )
 
     def step_forward(
         self,
@@ -84,7 +92,7 @@ class RNN(RNN_Base):
         bidirectional: bool = False,
     ) -> None:
         super().__init__(
-            "RNN", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"[RNN] nonlinearity {nonlinearity!r}: 'tanh' or 'relu'")
@@ -135,7 +143,7 @@ class LSTM(RNN_Base):
         bidirectional: bool = False,
     ) -> None:
         super().__init__(
-            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         if nonlinearity != "tanh":
             raise ValueError(f"[LSTM] nonlinearity {nonlinearity!r}: only 'tanh'")
@@ -181,7 +189,7 @@ class LSTM(RNN_Base):
         )
 
 
-class CudnnRNN(Layer):
+class CudnnRNN(_Recurrent):
     """Recurrent network over whole sequences: x (batch, steps, features), or (steps, batch,
     features) without `batch_first`. Runs on the CPU, too.
 
@@ -208,16 +216,10 @@ class CudnnRNN(Layer):
         use_mask: bool = False,
         return_sequences: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         if rnn_mode not in self._MODES:
             raise ValueError(f"[CudnnRNN] rnn_mode {rnn_mode!r}: one of {sorted(self._MODES)}")
-        self.hidden_size = integer("CudnnRNN", "hidden_size", hidden_size, 1)
         self.rnn_mode = rnn_mode
-        self.num_layers = integer("CudnnRNN", "num_layers", num_layers, 1)
-        self.bias = bias
-        self.batch_first = batch_first
-        self.dropout = fraction("CudnnRNN", "dropout", dropout, open_end=True)
-        self.bidirectional = bidirectional
         self.directions = 2 if bidirectional else 1
         self.use_mask = use_mask
         self.return_sequences = return_sequences

@@ -152,20 +152,25 @@ class SmallResNet(Classifier):
 
 
 def resnet50(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-50 for 3 x 224 x 224 images. He et al. 2016."""
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **kwargs)
 
 
 def resnet152(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-152 for 3 x 224 x 224 images. He et al. 2016."""
     return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **kwargs)
 
 
 def resnet18_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
+    """ResNet-18 for 3 x 32 x 32 images: a 3x3 stem of stride 1, no pooling after it."""
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, cifar=True, **kwargs)
 
 
 def resnet50_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
+    """ResNet-50 for 3 x 32 x 32 images: a 3x3 stem of stride 1, no pooling after it."""
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, cifar=True, **kwargs)
 
 
 def resnet20_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
+    """ResNet-20 for 3 x 32 x 32 images, with shortcuts of option A. He et al. 2016, section 4.2."""
     return SmallResNet(3, num_classes, **kwargs)

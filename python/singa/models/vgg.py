@@ -71,12 +71,15 @@ class CifarVGG(Classifier):
 
 
 def vgg16(num_classes: int = 1000, **kwargs: Any) -> VGG:
+    """VGG-16 for 3 x 224 x 224 images. Simonyan & Zisserman 2015, configuration D."""
     return VGG(_VGG16, num_classes, **kwargs)
 
 
 def vgg19(num_classes: int = 1000, **kwargs: Any) -> VGG:
+    """VGG-19 for 3 x 224 x 224 images. Simonyan & Zisserman 2015, configuration E."""
     return VGG(_VGG19, num_classes, **kwargs)
 
 
 def vgg16_cifar(num_classes: int = 10, **kwargs: Any) -> CifarVGG:
+    """VGG-16 for 3 x 32 x 32 images: batch norm, and one linear layer."""
     return CifarVGG(num_classes, **kwargs)

@@ -106,38 +106,56 @@ class _Comparison(Constant):
 
 
 class Less(_Comparison):
+    """1 where a < b, else 0."""
+
     code = _c.BinaryOp_kLess
 
 
 class LessEqual(_Comparison):
+    """1 where a <= b, else 0."""
+
     code = _c.BinaryOp_kLessEqual
 
 
 class Greater(_Comparison):
+    """1 where a > b, else 0."""
+
     code = _c.BinaryOp_kGreater
 
 
 class GreaterEqual(_Comparison):
+    """1 where a >= b, else 0."""
+
     code = _c.BinaryOp_kGreaterEqual
 
 
 class Equal(_Comparison):
+    """1 where a equals b, else 0."""
+
     code = _c.BinaryOp_kEqual
 
 
 class NotEqual(_Comparison):
+    """1 where a differs from b, else 0."""
+
     code = _c.BinaryOp_kNotEqual
 
 
 class And(_Comparison):
+    """1 where neither a nor b is 0, else 0."""
+
     code = _c.BinaryOp_kAnd
 
 
 class Or(_Comparison):
+    """1 where a or b is not 0, else 0."""
+
     code = _c.BinaryOp_kOr
 
 
 class Xor(_Comparison):
+    """1 where one of a and b is 0 and the other is not, else 0."""
+
     code = _c.BinaryOp_kXor
 
 

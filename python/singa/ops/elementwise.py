@@ -36,42 +36,62 @@ class Elementwise(Op):
 
 
 class Abs(Elementwise):
+    """|x|."""
+
     code = _c.UnaryOp_kAbs
 
 
 class Acos(Elementwise):
+    """The angle in [0, pi] whose cosine is x; NaN outside [-1, 1]."""
+
     code = _c.UnaryOp_kAcos
 
 
 class Acosh(Elementwise):
+    """The number of 0 or more whose hyperbolic cosine is x; NaN below 1."""
+
     code = _c.UnaryOp_kAcosh
 
 
 class Asin(Elementwise):
+    """The angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1]."""
+
     code = _c.UnaryOp_kAsin
 
 
 class Asinh(Elementwise):
+    """The number whose hyperbolic sine is x."""
+
     code = _c.UnaryOp_kAsinh
 
 
 class Atan(Elementwise):
+    """The angle in (-pi/2, pi/2) whose tangent is x."""
+
     code = _c.UnaryOp_kAtan
 
 
 class Atanh(Elementwise):
+    """The number whose hyperbolic tangent is x; NaN outside [-1, 1]."""
+
     code = _c.UnaryOp_kAtanh
 
 
 class Cos(Elementwise):
+    """Cosine of x in radians."""
+
     code = _c.UnaryOp_kCos
 
 
 class Cosh(Elementwise):
+    """(e^x + e^-x) / 2."""
+
     code = _c.UnaryOp_kCosh
 
 
 class Erf(Elementwise):
+    """2 / sqrt(pi) times the integral of e^-t² from 0 to x."""
+
     code = _c.UnaryOp_kErf
 
 
@@ -82,6 +102,8 @@ class Gelu(Elementwise):
 
 
 class Log(Elementwise):
+    """Natural logarithm; NaN below 0."""
+
     code = _c.UnaryOp_kLog
 
 
@@ -92,10 +114,14 @@ class Silu(Elementwise):
 
 
 class Sin(Elementwise):
+    """Sine of x in radians."""
+
     code = _c.UnaryOp_kSin
 
 
 class Sinh(Elementwise):
+    """(e^x - e^-x) / 2."""
+
     code = _c.UnaryOp_kSinh
 
 
@@ -112,6 +138,8 @@ class SoftSign(Elementwise):
 
 
 class Square(Elementwise):
+    """x²."""
+
     code = _c.UnaryOp_kSquare
 
 
@@ -119,36 +147,50 @@ class Square(Elementwise):
 
 
 class Exp(Elementwise):
+    """e^x."""
+
     code = _c.UnaryOp_kExp
     keep = "y"
 
 
 class ReLU(Elementwise):
+    """max(x, 0)."""
+
     code = _c.UnaryOp_kRelu
     keep = "y"
 
 
 class Reciprocal(Elementwise):
+    """1 / x."""
+
     code = _c.UnaryOp_kReciprocal
     keep = "y"
 
 
 class Sigmoid(Elementwise):
+    """1 / (1 + e^-x)."""
+
     code = _c.UnaryOp_kSigmoid
     keep = "y"
 
 
 class Sqrt(Elementwise):
+    """Square root; NaN below 0."""
+
     code = _c.UnaryOp_kSqrt
     keep = "y"
 
 
 class Tan(Elementwise):
+    """Tangent of x in radians."""
+
     code = _c.UnaryOp_kTan
     keep = "y"
 
 
 class Tanh(Elementwise):
+    """(e^x - e^-x) / (e^x + e^-x)."""
+
     code = _c.UnaryOp_kTanh
     keep = "y"
 
@@ -157,21 +199,29 @@ class Tanh(Elementwise):
 
 
 class Negative(Elementwise):
+    """-x."""
+
     code = _c.UnaryOp_kNegative
     keep = ""
 
 
 class Sign(Elementwise):
+    """-1, 0 or 1. No gradient flows."""
+
     code = _c.UnaryOp_kSign
     keep = ""
 
 
 class Ceil(Elementwise):
+    """The next whole number upwards. No gradient flows."""
+
     code = _c.UnaryOp_kCeil
     keep = ""
 
 
 class Floor(Elementwise):
+    """The next whole number downwards. No gradient flows."""
+
     code = _c.UnaryOp_kFloor
     keep = ""
 

@@ -44,6 +44,7 @@ class ParamGroup:
                 raise ValueError(f"[ParamGroup] {name} must be finite and not negative: {value}")
 
     def matches(self, name: str, param: Tensor) -> bool:
+        """Whether the parameter of that name is one of the group's."""
         if callable(self.params):
             return bool(self.params(name, param))
         patterns = [self.params] if isinstance(self.params, str) else self.params

@@ -1,0 +1,233 @@
+"""Memory stays where it is: over 1,000 steps, after errors, in evaluation, when a model goes."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, device, layer, model, opt, tensor
+
+KIB = 1 << 10
+_STATM = Path("/proc/self/statm")
+pytestmark = [
+    pytest.mark.skipif(not _STATM.exists(), reason="the system does not tell"),
+    # It keeps freed memory, to find late reads.
+    pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="address sanitizer"),
+]
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = singa.get_num_threads()
+    singa.set_num_threads(1)
+    yield
+    singa.set_num_threads(before)
+
+
+class Net(model.Model):
+    """LeNet's shape, small. With `fails`, every tenth step raises in the middle: `where` says in
+    which part."""
+
+    def __init__(self, where: str = "") -> None:
+        super().__init__()
+        self.conv1 = layer.Conv2d(6, 5, padding=2)
+        self.norm = layer.BatchNorm2d()
+        self.pool = layer.MaxPool2d(2)
+        self.conv2 = layer.Conv2d(8, 3)
+        self.drop = layer.Dropout(0.2)
+        self.fc = layer.Linear(10)
+        self.loss = layer.SoftMaxCrossEntropy()
+        self.where = where
+        self.calls = 0
+
+    def _fail(self, where: str) -> None:
+        if self.where == where and self.calls % 10 == 9:
+            raise RuntimeError(f"stopped in {where}")
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        y = self.pool(autograd.relu(self.norm(self.conv1(x))))
+        self._fail("forward")
+        return self.fc(self.drop(autograd.flatten(autograd.relu(self.conv2(y)))))
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple[tensor.Tensor, ...]:
+        self.calls += 1
+        out = self.forward(x)
+        loss = self.loss(out, y)
+        for param, gradient in autograd.backward(loss):
+            self._fail("backward")
+            self.optimizer.update(param, gradient)
+        self.optimizer.step()
+        return out, loss
+
+
+def batch(size: int = 8) -> tuple[tensor.Tensor, tensor.Tensor]:
+    random = np.random.default_rng(size)
+    x = tensor.from_numpy(random.standard_normal((size, 1, 16, 16), np.float32))
+    return x, tensor.from_numpy(random.integers(0, 10, size).astype(np.int32))
+
+
+def network(where: str = "") -> Net:
+    singa.seed(1)
+    net = Net(where)
+    net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
+    net.compile([batch()[0]], is_train=True)
+    return net
+
+
+def training(net: Net) -> Callable[[], None]:
+    """A step as a script makes it, which reads the batch and the loss."""
+    images = np.random.default_rng(0).standard_normal((8, 1, 16, 16), np.float32)
+    labels = np.arange(8, dtype=np.int32)
+
+    def step() -> None:
+        _, loss = net(tensor.from_numpy(images), tensor.from_numpy(labels))
+        assert np.isfinite(loss.numpy()).all()
+
+    return step
+
+
+def failing(net: Net) -> Callable[[], None]:
+    train = training(net)
+
+    def step() -> None:
+        if net.where and net.calls % 10 == 8:
+            with pytest.raises(RuntimeError, match=f"stopped in {net.where}"):
+                train()
+        else:
+            train()
+
+    return step
+
+
+def evaluation(net: Net) -> Callable[[], None]:
+    net.eval()
+    x, _ = batch()
+
+    def step() -> None:
+        with autograd.no_grad():
+            assert np.isfinite(net(x).numpy()).all()
+
+    return step
+
+
+def alternating(net: Net) -> Callable[[], None]:
+    """A whole batch, a short one, an evaluation."""
+    whole, short = batch(8), batch(3)
+
+    def step() -> None:
+        net.train()
+        net(*whole)
+        net(*short)
+        net.eval()
+        net(whole[0])
+
+    return step
+
+
+def unused(net: Net) -> Callable[[], None]:
+    """Forward while the tape records, and nobody walks back."""
+    x, _ = batch()
+
+    def step() -> None:
+        with autograd.enable_grad():
+            net.forward(x)
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        pytest.param(training, "", id="training"),
+        pytest.param(failing, "forward", id="stopped in forward"),
+        pytest.param(failing, "backward", id="stopped in backward"),
+        pytest.param(evaluation, "", id="evaluation"),
+        pytest.param(alternating, "", id="batch sizes alternate"),
+        pytest.param(unused, "", id="never walked"),
+    ],
+)
+def test_a_thousand_steps(make: Callable[[Net], Callable[[], None]], where: str) -> None:
+    net = network(where)
+    step = make(net)
+    for _ in range(200):
+        step()
+    gc.collect()
+    memory, before, objects = singa.device_memory(), resident(), len(gc.get_objects())
+    for _ in range(800):
+        step()
+    gc.collect()
+    after = singa.device_memory()
+    assert resident() - before < 1024 * KIB
+    assert after["live"] == memory["live"]
+    assert after["peak"] == memory["peak"]
+    assert after["reserved"] == memory["reserved"]
+    assert after["system_allocations"] == memory["system_allocations"]
+    assert after["allocations"] > memory["allocations"]  # it did work
+    assert len(gc.get_objects()) - objects < 50
+    assert net.where == "" or net.calls == 1000
+
+
+def living() -> int:
+    """Python tensors that are alive, raw ones included."""
+    kinds = (tensor.Tensor, tensor.CTensor)
+    return sum(1 for each in gc.get_objects() if isinstance(each, kinds))
+
+
+@pytest.mark.parametrize("where", ["", "forward", "backward"])
+def test_a_model_that_goes_takes_all_with_it(where: str) -> None:
+    def use() -> None:
+        net = network(where)
+        step = failing(net)
+        for _ in range(20):
+            step()
+        net.eval()
+        net(batch()[0])
+
+    use()  # what is made once: plans, the default device
+    gc.collect()
+    memory, tensors = singa.device_memory(), living()
+    use()
+    gc.collect()
+    assert living() == tensors
+    assert singa.device_memory()["live"] == memory["live"]
+
+
+def test_without_the_collector_a_step_leaves_nothing() -> None:
+    """Reference counts alone free a step: memory does not wait for the collector of cycles."""
+    net = network()
+    step = training(net)
+    for _ in range(3):
+        step()
+    gc.collect()
+    gc.disable()
+    try:
+        memory = singa.device_memory()
+        for _ in range(5):
+            step()
+            assert singa.device_memory()["live"] == memory["live"]
+            assert singa.device_memory()["peak"] == memory["peak"]
+    finally:
+        gc.enable()
+
+
+def test_a_device_of_its_own_gives_all_back() -> None:
+    before = resident()
+    for _ in range(20):
+        own = device.create_cpu_device(separate=True)
+        filled = tensor.ones((1024, 1024), device=own)  # 4 MiB that are touched
+        assert singa.device_memory(own)["live"] >= 4 << 20
+        del filled
+        assert singa.device_memory(own)["live"] == 0
+        own.Close()
+        assert singa.device_memory(own)["reserved"] == 0
+    assert resident() - before < 16 << 20  # 80 MiB went through

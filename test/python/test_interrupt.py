@@ -1,0 +1,155 @@
+"""Ctrl-C in an interactive process: KeyboardInterrupt, and everything can go on."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+from singa.training import checkpoint
+
+
+class Net(model.Model):
+    def __init__(self):
+        super().__init__()
+        self.conv = layer.Conv2d(4, 3, padding=1)
+        self.norm = layer.BatchNorm2d(momentum=0.1)
+        self.drop = layer.Dropout(0.3)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        x = autograd.relu(self.norm(self.conv(x)))
+        return self.fc(self.drop(autograd.flatten(x)))
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def batch(number):
+    draw = np.random.default_rng(number)
+    x = draw.standard_normal((5, 2, 4, 4), np.float32)
+    return tensor.from_numpy(x), tensor.from_numpy(draw.integers(0, 3, 5, np.int32))
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """(net, its checkpoint, the losses of the three steps after it)."""
+    singa.seed(3)
+    net = Net()
+    net.set_optimizer(opt.Adam(0.02, clip_norm=1.0))
+    net.compile([batch(0)[0]])
+    path = tmp_path / "last.safetensors"
+    steps(net, 0, 2)
+    checkpoint.save(path, net, net.optimizer)
+    yield net, path, steps(net, 2, 5)
+    autograd.training = False
+
+
+def steps(net, start, end):
+    return [float(net(*batch(number))[1]) for number in range(start, end)]
+
+
+def weights(net):
+    return {name: value.numpy().tobytes() for name, value in net.get_params().items()}
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the `at`-th line that Python code of singa comes to, as Ctrl-C
+    does between any two of them. Not inside `__del__`, where Python reports an exception and goes
+    on. `lines` counts."""
+
+    def __init__(self, at=None):
+        self.at, self.lines = at, 0
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *error):
+        sys.settrace(self._before)
+
+    def _call(self, frame, event, argument):
+        if not frame.f_globals.get("__name__", "").startswith("singa"):
+            return None
+        outer = frame
+        while outer is not None:
+            if outer.f_code.co_name == "__del__":
+                return None
+            outer = outer.f_back
+        return self._line
+
+    def _line(self, frame, event, argument):
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                raise KeyboardInterrupt
+        return self._line
+
+
+def test_at_any_line_of_a_step(trained):
+    net, path, expected = trained
+    checkpoint.load(path, net, net.optimizer)
+    before = weights(net)
+    with Interrupt() as count:
+        steps(net, 2, 3)
+    after = weights(net)
+    assert count.lines > 300
+    interrupted = 0
+    for at in range(1, count.lines, 7):
+        checkpoint.load(path, net, net.optimizer)
+        with pytest.raises(KeyboardInterrupt), Interrupt(at):
+            steps(net, 2, 3)
+        assert weights(net) in (before, after)  # no parameter is a step ahead of another
+        interrupted += 1
+        checkpoint.load(path, net, net.optimizer)
+        assert steps(net, 2, 5) == expected, f"after an interrupt at line {at} of the step"
+    assert interrupted > 40
+
+
+def test_goes_on_without_a_checkpoint(trained):
+    net, _, _ = trained
+    for at in (100, 200, 300):
+        with pytest.raises(KeyboardInterrupt), Interrupt(at):
+            steps(net, 2, 3)
+    losses = [float(net(*batch(2))[1]) for _ in range(40)]
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+
+
+def test_in_the_middle_of_a_long_call(trained):
+    """A signal that comes while the core computes is seen when it returns; the lock of the
+    interpreter is free meanwhile, else the other thread could not send it."""
+    net, path, expected = trained
+    a = tensor.Tensor((900, 900)).gaussian(0, 1)
+
+    def compute():
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            computing.set()
+            autograd.matmul(a, a)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    computing = threading.Event()
+
+    def send():
+        computing.wait()
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compute()
+    finally:
+        sender.join()
+        signal.signal(signal.SIGINT, before)
+    checkpoint.load(path, net, net.optimizer)
+    assert steps(net, 2, 5) == expected

@@ -12,7 +12,7 @@
 
 PYTHON ?= python3
 PRESET ?= release
-TRAIN_FLAGS ?= --quick
+TRAIN_FLAGS ?= --quick --overwrite
 PYTEST_FLAGS ?=
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS

@@ -87,7 +87,9 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
     parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
     parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 if --data lacks it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="[runs/MODEL]")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    again.add_argument("--overwrite", action="store_true", help="forget the run that --out holds")
     parser.add_argument(
         "--checkpoint-steps", type=natural, default=0, metavar="N", help="also every N steps [0]"
     )
@@ -113,8 +115,10 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
                 option = "--" + name.replace("_", "-")
                 parser.error(f"{option} was {saved.get(name)} when the run in {args.out} started")
             setattr(args, name, saved[name])
-    elif args.checkpoint.exists():
-        parser.error(f"{args.out} holds a run: continue it with --resume, or choose another --out")
+    elif args.checkpoint.exists() and not args.overwrite:
+        parser.error(
+            f"{args.out} holds a run: --resume it, --overwrite it, or choose another --out"
+        )
     if args.download and not args.data:
         parser.error("--download needs --data, the folder to fetch CIFAR-10 into")
     args.settings = {name: getattr(args, name) for name in SETTINGS}
@@ -200,6 +204,8 @@ def train(args: argparse.Namespace) -> int:
     singa.seed(args.seed)
     loader, test_loader = load_images(args)
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.overwrite:
+        args.checkpoint.unlink(missing_ok=True)
     net = models.create(MODELS[args.model], num_classes=10, label_smoothing=args.label_smoothing)
     schedule = make_schedule(args, len(loader))
     net.set_optimizer(opt.SGD(schedule, args.momentum, weight_decay=args.weight_decay))

@@ -221,7 +221,9 @@ def test_stops_when_the_loss_is_no_number(main, tmp_path, capsys):
 def test_a_folder_that_holds_a_run(main, whole, capsys):
     before = (whole / "log.jsonl").read_bytes()
     assert main(whole) == 2
-    assert "holds a run: continue it with --resume" in capsys.readouterr().err
+    assert "holds a run: --resume it, --overwrite it, or choose another --out" in (
+        capsys.readouterr().err
+    )
     for option, value, was in (("--epochs", "5", "3"), ("--model", "resnet20", "lenet")):
         assert main(whole, "--resume", option, value) == 2
         assert f"{option} was {was} when the run in {whole} started" in capsys.readouterr().err
@@ -232,6 +234,17 @@ def test_a_finished_run_has_nothing_left(main, whole, capsys):
     before = outcome(whole)
     assert main(whole, "--resume") == 0
     assert outcome(whole) == before
+
+
+def test_overwrites_when_asked(main, whole, tmp_path, monkeypatch, capsys):
+    out, signals = tmp_path / "run", Signals(monkeypatch)
+    signals.send({15: [signal.SIGINT]})
+    assert main(out, "--lr", "0.01", "--epochs", "5") == 130
+    signals.send({})
+    assert main(out, "--overwrite", "--resume") == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+    assert main(out, "--overwrite") == 0
+    assert outcome(out) == outcome(whole)
 
 
 def change_settings(path, **settings):

@@ -17,6 +17,7 @@
 #include "singa/operation/elementwise.h"
 #include "singa/operation/embedding.h"
 #include "singa/operation/indexing.h"
+#include "singa/operation/layout.h"
 #include "singa/operation/linalg.h"
 #include "singa/operation/loss.h"
 #include "singa/operation/lrn.h"

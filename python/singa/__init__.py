@@ -13,8 +13,16 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import plan_cache, tuning
-    from .diagnostics import device_memory, doctor, explain, layout_report, opcheck, profile
-    from .process import get_num_threads, is_strict, seed, set_num_threads, set_strict
+    from .diagnostics import device_memory, doctor, explain, layout_report, opcheck
+    from .process import (
+        get_num_threads,
+        is_strict,
+        seed,
+        set_layout,
+        set_num_threads,
+        set_strict,
+    )
+    from .profiling import profile
 
 __all__ = [
     "__version__",
@@ -28,6 +36,7 @@ __all__ = [
     "plan_cache",
     "profile",
     "seed",
+    "set_layout",
     "set_num_threads",
     "set_strict",
     "tuning",
@@ -39,10 +48,11 @@ _FUNCTIONS = {
     "explain": "diagnostics",
     "layout_report": "diagnostics",
     "opcheck": "diagnostics",
-    "profile": "diagnostics",
+    "profile": "profiling",
     "get_num_threads": "process",
     "is_strict": "process",
     "seed": "process",
+    "set_layout": "process",
     "set_num_threads": "process",
     "set_strict": "process",
 }

@@ -222,11 +222,13 @@ class Tensor:
         return self.data.is_blocked()
 
     def to_blocked(self) -> Self:
-        """Not there yet: raises NotImplementedError. Operations choose layouts by themselves."""
-        raise NotImplementedError(
-            "[to_blocked] choosing a blocked layout by hand is not there yet; operations choose by "
-            "themselves"
-        )
+        """Moves it into the layout that the device's convolutions like such images in.
+
+        Other tensors that shared its memory keep the old one. Nothing happens where there is none:
+        unless it is (N, C, H, W) of a float type that the backend has.
+        """
+        self.data = _c.ToBlocked(self.data)
+        return self
 
     def to_plain(self) -> Self:
         """Reorders to row-major, in place, for all tensors that share the memory."""

@@ -16,6 +16,7 @@ import numpy as np
 from . import singa_wrap as _c
 from ._check import integer
 from ._version import __version__
+from .profiling import LayerNames
 
 if TYPE_CHECKING:
     from .singa_wrap import Device
@@ -161,14 +162,17 @@ def device_memory(dev: Device | None = None) -> dict[str, int]:
 
 
 def layout_report(record: bool = True) -> list[dict[str, Any]]:
-    """Reorders between layouts since the last call: op, from, to, bytes, ms, reason.
+    """Reorders between layouts since the last call: op (that wanted it), layer, from, to, bytes,
+    ms, reason.
 
     The first call starts the record, and `record=False` ends it. So one call before a step and one
     after it give the reorders of the step.
     """
+    global _recording
     reorders = [
         {
             "op": r.op,
+            "layer": r.layer,
             "from": r.from_layout,
             "to": r.to_layout,
             "bytes": r.bytes,
@@ -177,8 +181,14 @@ def layout_report(record: bool = True) -> list[dict[str, Any]]:
         }
         for r in _c.TakeReorders()
     ]
+    if record != _recording:
+        (LayerNames.start if record else LayerNames.stop)()
+        _recording = record
     _c.RecordReorders(record)
     return reorders
+
+
+_recording = False
 
 
 def explain(model_or_op: object) -> NoReturn:
@@ -188,14 +198,6 @@ def explain(model_or_op: object) -> NoReturn:
         "[explain] this version does not say yet why an implementation was chosen; "
         "singa.layout_report() lists reorders, singa.plan_cache.stats() plans, and singa.opcheck() "
         "compares each operation with the reference implementation"
-    )
-
-
-def profile() -> NoReturn:
-    """Would time each operation in a `with` block. Raises NotImplementedError."""
-    raise NotImplementedError(
-        "[profile] this version does not time single operations yet; `python -m singa bench` times "
-        "whole steps, and singa.layout_report() reorders"
     )
 
 
@@ -244,6 +246,7 @@ class opcheck:  # noqa: N801 (used as a function)
         if not stack:
             stack.append((_c.OpcheckEvery(), [], True, ""))  # what the environment says
         stack.append(self._options)
+        LayerNames.start()
         _c.ResetOpcheckStats()
         _c.ConfigureOpcheck(*self._options)
         self._plans_before = _plans_asked_for()
@@ -256,6 +259,7 @@ class opcheck:  # noqa: N801 (used as a function)
         trace: TracebackType | None,
     ) -> None:
         opcheck._stack.pop()
+        LayerNames.stop()
         _c.ConfigureOpcheck(*opcheck._stack[-1])
         every, ops = self._options[:2]
         never = [op for op in ops if op not in self.stats()]

@@ -35,6 +35,15 @@ def seed(n: int) -> None:
     _c.DefaultDevice().SetRandSeed(n)
 
 
+def set_layout(mode: str) -> None:
+    """Layouts of images between operations: "auto", the default, leaves them as the kernels like
+    them; "plain" has every operation return row-major tensors, for comparison. Environment:
+    SINGA_LAYOUT. Raises ValueError for another mode."""
+    if mode not in ("auto", "plain"):
+        raise ValueError(f"[set_layout] mode has to be 'auto' or 'plain', got {mode!r}")
+    _c.SetPlainLayouts(mode == "plain")
+
+
 def set_strict(strict: bool = True) -> None:
     """Strict: only methods whose rounding error has the bound of plain sums of products.
 

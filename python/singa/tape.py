@@ -17,7 +17,7 @@ import copy
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
@@ -50,6 +50,9 @@ class _State(threading.local):
 
 
 _state = _State()
+
+#: (get, set) of the name of the layer that runs, while somebody wants to know it; see `profiling`.
+current_layer: tuple[Callable[[], str], Callable[[str], None]] | None = None
 _positions = itertools.count()
 
 
@@ -140,6 +143,7 @@ class Operator:
     requires_grad: bool | None = None
 
     _name: str | None = None
+    _layer = ""  # in which it was applied, if that was asked for
     _needs: tuple[bool, ...] = ()  # which inputs' gradients backward() returns; empty: all
     _edges: tuple[_Edge, ...] = ()  # to inputs that lead to a tensor that stores its gradient
     _tracked = False  # there are such edges
@@ -199,6 +203,8 @@ class Operator:
                 return (wrap(ys, needs),)
             return tuple([wrap(y, needs) for y in ys])
         self._position = next(_positions)
+        if current_layer:
+            self._layer = current_layer[0]()
         for entry in self.src:
             entry[0]._users += 1
         if before is not None:
@@ -320,10 +326,14 @@ class Operator:
         if len(self._edges) < len(needs):
             leads = {edge[0] for edge in self._edges}
             self._needs = tuple([i in leads for i in range(len(needs))])
+        if current_layer:
+            current_layer[1](self._layer)
         try:
             dxs = self.backward(*dys)
         finally:
             self._needs = needs
+            if current_layer:
+                current_layer[1]("")
         if not isinstance(dxs, (tuple, list)):
             dxs = (dxs,)
         if len(dxs) != len(needs):

@@ -41,6 +41,8 @@
 %ignore singa::Node;
 %ignore singa::BlockPointers;
 %ignore singa::OpcheckMismatch;
+%ignore singa::CurrentOp;
+%ignore singa::SetCurrentOp;
 
 namespace singa {
 class Shape;
@@ -65,6 +67,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %include <std_vector.i>
 %template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
 %template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
+%template(ProfileRecordVector) std::vector<singa::ProfileRecord>;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
 %include "singa/core/stats.h"
 %include "singa/core/plan_cache.h"
@@ -76,6 +79,11 @@ void ConfigureOpcheck(int64_t every, const std::vector<std::string>& ops, bool r
                       const std::string& replay_directory) {
   singa::SetOpcheck({every, ops, raise_error, replay_directory});
 }
+/// Whether operations leave their results row-major. See LayoutMode in singa/core/layout.h.
+void SetPlainLayouts(bool plain) {
+  singa::SetLayoutMode(plain ? singa::LayoutMode::kPlain : singa::LayoutMode::kAuto);
+}
+bool PlainLayouts() { return singa::GetLayoutMode() == singa::LayoutMode::kPlain; }
 /// The present `every` of OPCHECK; 0 is off.
 int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
 %}

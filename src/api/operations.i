@@ -8,6 +8,7 @@
 %include "singa/operation/elementwise.h"
 %include "singa/operation/reduce.h"
 %include "singa/operation/linalg.h"
+%include "singa/operation/layout.h"
 %include "singa/operation/conv.h"
 %include "singa/operation/pooling.h"
 %include "singa/operation/batchnorm.h"

@@ -1,5 +1,6 @@
 #include "singa/core/device.h"
 
+#include "core/profile.h"
 #include "singa/core/error.h"
 
 namespace singa {
@@ -39,7 +40,14 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   Workspace workspace(*this, plan->workspace_bytes());
   for (const Tensor& output : outputs)
     if (!output.empty()) output.block()->Touch();
-  plan->Run(Execution{*this, inputs, outputs, scalars, workspace.data()});
+  const Execution execution{*this, inputs, outputs, scalars, workspace.data()};
+  if (!IsProfiling()) [[likely]] {
+    plan->Run(execution);
+    return;
+  }
+  const double start = ProfileClock();
+  plan->Run(execution);
+  RecordProfile(op, plan->Describe(), ShapesOf(inputs, outputs), start, plan->workspace_bytes());
 }
 
 void Device::Exec(const std::function<void(const BlockPointers&)>& fn,

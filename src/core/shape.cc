@@ -1,7 +1,10 @@
 #include "singa/core/shape.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <ostream>
+#include <string_view>
 
 #include "singa/core/error.h"
 #include "singa/core/layout.h"
@@ -114,6 +117,21 @@ void CheckShape(const char* op, const Shape& shape, size_t element_size) {
   // A zero among dimensions whose product overflows would make strides wrong.
   Check(!overflow, op, "shape ", shape, " has too many elements beside its zero");
 }
+
+namespace {
+
+std::atomic<LayoutMode>& Mode() {
+  static std::atomic<LayoutMode> mode = [] {
+    const char* text = std::getenv("SINGA_LAYOUT");
+    return text && std::string_view(text) == "plain" ? LayoutMode::kPlain : LayoutMode::kAuto;
+  }();
+  return mode;
+}
+
+}  // namespace
+
+void SetLayoutMode(LayoutMode mode) { Mode().store(mode); }
+LayoutMode GetLayoutMode() { return Mode().load(std::memory_order_relaxed); }
 
 std::string LayoutName(const LayoutPtr& layout) { return layout ? layout->ToString() : "plain"; }
 

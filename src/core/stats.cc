@@ -1,10 +1,10 @@
 #include "singa/core/stats.h"
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 
 #include "core/counted_reorder.h"
+#include "core/profile.h"
 #include "singa/core/opcheck.h"
 
 namespace singa {
@@ -21,18 +21,22 @@ std::vector<ReorderRecord> g_records;  // guarded by g_mutex
 void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to,
                     const Shape& shape, DType dtype, const void* source, void* destination,
                     const char* reason) {
-  using Clock = std::chrono::steady_clock;
   const uint64_t bytes = static_cast<uint64_t>(shape.Count()) * SizeOf(dtype);
   g_count.fetch_add(1, std::memory_order_relaxed);
   g_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  const bool record = g_record.load(std::memory_order_relaxed);
-  const auto start = record ? Clock::now() : Clock::time_point();
+  const bool record = g_record.load(std::memory_order_relaxed), profile = IsProfiling();
+  const double start = record || profile ? ProfileClock() : 0;
+  const char* op = CurrentOp();
   Reorder(device, from, to, shape, dtype, source, destination);
+  SetCurrentOp(op);  // which a plan for the reorder may have changed
+  if (profile)
+    RecordProfile("Reorder", LayoutName(from) + " to " + LayoutName(to), shape.ToString(), start,
+                  0);
   if (!record) return;
-  const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
+  const double elapsed = ProfileClock() - start;
   std::lock_guard<std::mutex> lock(g_mutex);
   g_records.push_back(
-      {CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed.count(), reason});
+      {op, CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed, reason});
 }
 
 ReorderStats GetReorderStats() { return {g_count.load(), g_bytes.load()}; }

@@ -414,6 +414,14 @@ add(
     one_step=False,
 )
 add(
+    "to blocked",
+    "ToBlocked",
+    lambda x: autograd.to_blocked(x) * 2.0,
+    lambda torch, x: x * 2.0,
+    [_random(2, 18, 3, 4)],
+    one_step=False,
+)
+add(
     "reshape",
     "Reshape",
     lambda x: autograd.reshape(x, (5, -1)),

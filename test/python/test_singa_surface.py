@@ -141,7 +141,6 @@ def test_what_comes_later_says_so(tmp_path: Path) -> None:
         lambda: sonnx.run_node(None, []),
         lambda: sonnx.to_onnx([], []),
         lambda: package.explain(net),
-        lambda: package.profile(),
         lambda: package.tuning.save(tmp_path / "choices"),
         lambda: package.tuning.load(tmp_path / "choices"),
         lambda: autograd.autocast("bfloat16"),

@@ -49,6 +49,12 @@ inline bool SameLayout(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a && b && a->Equals(*b));
 }
 
+/// Whether operations may leave their results in layouts of their own: kAuto, the default, or not
+/// at all: kPlain, for comparison. Environment: SINGA_LAYOUT=plain.
+enum class LayoutMode : int { kAuto = 0, kPlain = 1 };
+SINGA_API void SetLayoutMode(LayoutMode mode);
+SINGA_API LayoutMode GetLayoutMode();
+
 /// "plain", or the opaque layout's tag.
 SINGA_API std::string LayoutName(const LayoutPtr& layout);
 

@@ -10,7 +10,8 @@ namespace singa {
 
 /// One reorder between two layouts. `reason` says who asked for it.
 struct ReorderRecord {
-  std::string op;
+  std::string op;     ///< that wanted it, if one did
+  std::string layer;  ///< in which, where Python says
   std::string from;
   std::string to;
   uint64_t bytes = 0;
@@ -28,5 +29,26 @@ SINGA_API ReorderStats GetReorderStats();
 /// Keeps (true) a list of reorders, which TakeReorders returns and empties.
 SINGA_API void RecordReorders(bool enable);
 SINGA_API std::vector<ReorderRecord> TakeReorders();
+
+/// One execution of an operation, or a reorder, while profiling.
+struct ProfileRecord {
+  std::string op;
+  std::string layer;
+  std::string implementation;  ///< what the plan says of itself
+  std::string shapes;          ///< of inputs and outputs: "(2, 3) (3, 4) -> (2, 4)"
+  double start = 0;            ///< milliseconds since some fixed time
+  double milliseconds = 0;
+  uint64_t workspace = 0;  ///< bytes
+};
+
+/// Times every operation of every thread, until it is switched off.
+SINGA_API void SetProfiling(bool enable);
+SINGA_API bool IsProfiling();
+/// What was recorded so far, in the order in which it ended; the list is then empty.
+SINGA_API std::vector<ProfileRecord> TakeProfile();
+
+/// Name of the operation that this thread looked up a plan for last; "" at the start.
+SINGA_API const char* CurrentOp();
+SINGA_API void SetCurrentOp(const char* op);
 
 }  // namespace singa

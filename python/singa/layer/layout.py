@@ -5,6 +5,7 @@ The layout follows the operations by itself; these two are for those who want to
 
 from __future__ import annotations
 
+from .. import autograd
 from ..tensor import Tensor
 from .base import Layer
 
@@ -13,11 +14,11 @@ class ToBlocked(Layer):
     """x in the layout that the device's convolutions prefer."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.to_blocked()
+        return autograd.to_blocked(x)
 
 
 class ToPlain(Layer):
     """x in row-major order."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.to_plain()
+        return x.contiguous()

@@ -36,6 +36,13 @@ class Contiguous(Identity):
         return x.Contiguous()
 
 
+class ToBlocked(Identity):
+    """x in the layout that the device's convolutions like such images in."""
+
+    def forward(self, x: Raw) -> Raw:
+        return _c.ToBlocked(x)
+
+
 class _Reshaping(Op):
     """An operator that only gives the elements another shape."""
 
@@ -414,6 +421,12 @@ class ConstantOfShape(Constant):
 def identity(x: Tensor) -> Tensor:
     """x, recorded."""
     return Identity()(x)[0]
+
+
+def to_blocked(x: Tensor) -> Tensor:
+    """x in the layout that the device's convolutions like such images in; x itself for tensors that
+    are no images (N, C, H, W) of a float type that the backend has."""
+    return ToBlocked()(x)[0]
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:

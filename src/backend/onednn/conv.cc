@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/onednn/engine.h"
+#include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
 #include "backend/onednn/winograd.h"
 #include "model/operation/conv_spec.h"
@@ -102,9 +102,19 @@ struct Wish {
   LayoutPtr x, y;
 };
 
-memory::desc Activation(const LayoutPtr& layout, const Shape& shape, DType dtype) {
+memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Shape& shape) {
+  if (spec.plain) return PlainDesc(shape, spec.dtype);
   const DnnlLayout* ours = AsDnnl(layout);
-  return ours ? ours->desc() : AnyDesc(shape, dtype);
+  return ours ? ours->desc() : AnyDesc(shape, spec.dtype);
+}
+
+/// Channels-last for images whose last block of channels would be largely empty: blocks of 16 would
+/// make 32 channels out of 20, in memory and in work. Else null, and oneDNN's own choice is better.
+LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
+  const int64_t lanes = __builtin_cpu_supports("avx512f") ? 16 : 8;
+  const int64_t padded = (shape[1] + lanes - 1) / lanes * lanes;
+  if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
+  return FromDesc(LaneDesc(shape, spec.dtype, LaneTag::nhwc), shape, spec.dtype);
 }
 
 /// The descriptor of the first wish that a kernel of the better kind fulfils; else of the first
@@ -131,9 +141,11 @@ auto ForwardDesc(const Geometry& g, const memory::desc& x, const memory::desc& y
 
 template <class Spec>
 auto ChooseForward(const Spec& spec, const Geometry& g) {
+  const LayoutPtr narrow = NarrowLayout(spec, g.y);
   return Choose<typename Primitives<Spec>::Forward::primitive_desc>(
-      {{spec.x_layout, nullptr}, {nullptr, nullptr}}, [&](const Wish& wish) {
-        return ForwardDesc<Spec>(g, Activation(wish.x, g.x, g.dtype), AnyDesc(g.y, g.dtype));
+      {{spec.x_layout, narrow}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
+      [&](const Wish& wish) {
+        return ForwardDesc<Spec>(g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
       });
 }
 
@@ -151,9 +163,9 @@ auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
   return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {nullptr, spec.dy_layout}, {nullptr, nullptr}},
       [&](const Wish& wish) {
-        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(wish.x, g.x, g.dtype),
-                    g.any_filter, Activation(wish.y, g.y, g.dtype), g.strides, g.dilations,
-                    g.before, g.after, hint, ScratchpadAttr(), true);
+        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x),
+                    g.any_filter, Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before,
+                    g.after, hint, ScratchpadAttr(), true);
       });
 }
 
@@ -165,9 +177,9 @@ auto ChooseBackwardW(const Spec& spec, const Geometry& g) {
   return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
       [&](const Wish& wish) {
-        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(wish.x, g.x, g.dtype),
-                    g.any_filter, g.Bias(), Activation(wish.y, g.y, g.dtype), g.strides,
-                    g.dilations, g.before, g.after, hint, ScratchpadAttr(), true);
+        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x),
+                    g.any_filter, g.Bias(), Activation(spec, wish.y, g.y), g.strides, g.dilations,
+                    g.before, g.after, hint, ScratchpadAttr(), true);
       });
 }
 

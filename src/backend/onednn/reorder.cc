@@ -1,8 +1,9 @@
 #include <algorithm>
 
-#include "backend/onednn/engine.h"
+#include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
 #include "model/operation/kernel.h"
+#include "model/operation/layout_spec.h"
 #include "model/operation/reorder_spec.h"
 
 namespace singa::onednn {
@@ -59,8 +60,33 @@ PlanPtr MakePlan(const ReorderSpec& spec) {
   });
 }
 
+/// Names a layout; there is nothing to run.
+class PreferredLayout final : public Plan {
+ public:
+  explicit PreferredLayout(LayoutPtr layout) : Plan("onednn"), layout_(std::move(layout)) {}
+  void Run(const Execution&) const override {}
+  LayoutPtr output_layout(size_t) const override { return layout_; }
+
+ private:
+  LayoutPtr layout_;
+};
+
+std::string RefusesImage(const PreferredLayoutSpec& spec) {
+  if (spec.shape.rank() != 4) return "only images (N, C, H, W) have one";
+  return RefusesFloat(spec.dtype);
+}
+
+PlanPtr MakePreferred(const PreferredLayoutSpec& spec) {
+  const LaneTag tag = __builtin_cpu_supports("avx512f") ? LaneTag::nChw16c : LaneTag::nChw8c;
+  return std::make_shared<PreferredLayout>(
+      FromDesc(LaneDesc(spec.shape, spec.dtype, tag), spec.shape, spec.dtype));
+}
+
 }  // namespace
 
-void RegisterReorder() { Register<ReorderSpec>("onednn", Refuses, MakePlan); }
+void RegisterReorder() {
+  Register<PreferredLayoutSpec>("onednn", RefusesImage, MakePreferred);
+  Register<ReorderSpec>("onednn", Refuses, MakePlan);
+}
 
 }  // namespace singa::onednn

@@ -505,6 +505,7 @@ class GradientPlan final : public WinogradPlan {
 std::string Refuses(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
+  if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
   if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
       r.dilation_h != 1 || r.dilation_w != 1)

@@ -11,6 +11,7 @@ void RegisterReferenceBackend() {
   reference::RegisterDropout();
   reference::RegisterGather();
   reference::RegisterIndexing();
+  reference::RegisterLayout();
   reference::RegisterLinalg();
   reference::RegisterLoss();
   reference::RegisterLrn();

@@ -10,6 +10,7 @@ void RegisterConv();
 void RegisterDropout();
 void RegisterGather();
 void RegisterIndexing();
+void RegisterLayout();
 void RegisterLinalg();
 void RegisterLoss();
 void RegisterLrn();

@@ -80,7 +80,6 @@ std::vector<Tensor> RunBackwardW(const Tensor& dy, const Tensor& x, const Record
   if (geometry.bias) gradients.push_back(NewOutput(*plan, 1, b_shape, device, spec.dtype));
   const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
   Run(spec, device, plan, inputs, gradients);
-  gradients[0] = gradients[0].Plain();  // parameters and their gradients rest in plain layout
   return gradients;
 }
 

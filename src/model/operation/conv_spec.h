@@ -23,7 +23,8 @@ struct ConvSpec {
   /// plain, or not known.
   LayoutPtr x_layout;
   LayoutPtr dy_layout;
-  int threads = NumThreads();  ///< that the workspace has room for
+  bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
+  int threads = NumThreads();                          ///< that the workspace has room for
 
   const char* op() const {
     switch (pass) {
@@ -59,6 +60,7 @@ struct ConvSpec {
     visitor("geometry", self.geometry);
     visitor("x_layout", self.x_layout);
     visitor("dy_layout", self.dy_layout);
+    visitor("plain", self.plain);
     visitor("threads", self.threads);
   }
 };

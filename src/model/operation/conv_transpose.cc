@@ -169,7 +169,7 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, con
     const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
     const Tensor outputs[] = {dw, gradients[2]};
     Run(spec, device, plan, inputs, std::span<const Tensor>(outputs, need_b ? 2 : 1));
-    gradients[1] = dw.Plain();
+    gradients[1] = dw;
   } else if (need_b) {
     ConvTransposeSpec spec = SpecOf(ConvPass::kBackwardB, geometry, x);
     spec.dy_layout = dy.layout();

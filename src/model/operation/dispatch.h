@@ -10,6 +10,7 @@
 #include "model/operation/opcheck.h"
 #include "model/operation/plan_cache.h"
 #include "singa/core/device.h"
+#include "singa/core/stats.h"
 #include "singa/core/threads.h"
 
 namespace singa {
@@ -50,6 +51,7 @@ PlanPtr SelectPlan(const Spec& spec, const Choice& choice) {
 /// The plan of `spec` from the cache, or selected and made now.
 template <class Spec>
 PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = {}) {
+  SetCurrentOp(spec.op());
   OpSignature signature(spec.op());
   signature.Add("device",
                 static_cast<uint64_t>(device.kind()) << 32 | static_cast<uint32_t>(device.id()));

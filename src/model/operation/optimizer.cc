@@ -24,10 +24,14 @@ bool CanTake(const LayoutPtr& layout, const Tensor& t) {
            (t.is_contiguous() && t.block()->size() == static_cast<size_t>(t.bytes()))));
 }
 
-/// A parameter keeps its layout, and its states follow it once and for all: every formula leaves
-/// zeros where parameter, gradient and states are zero. Where they cannot, all become row-major.
-void ShareLayout(const char* op, const Tensor& p, std::span<const Tensor> states, bool keeps_zero) {
-  LayoutPtr layout = keeps_zero ? p.layout() : nullptr;
+/// A parameter moves into the layout in which its gradients come, that of the kernels which use it,
+/// and its states follow, once and for all: every formula leaves zeros where parameter, gradient
+/// and states are zero. Where they cannot, all become row-major.
+void ShareLayout(const char* op, const Tensor& p, const Tensor& gradient,
+                 std::span<const Tensor> states, bool keeps_zero) {
+  LayoutPtr layout = p.layout();
+  if (gradient.layout() && gradient.data_type() == p.data_type()) layout = gradient.layout();
+  if (!keeps_zero || (layout && !CanTake(layout, p))) layout = nullptr;
   for (const Tensor& s : states)
     if (layout && !CanTake(layout, s)) layout = nullptr;
   p.block()->MakeLayout(layout);
@@ -73,7 +77,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
       CheckDType(op, "state", s, ComputeDType(p.data_type()));
       CheckSameDevice(op, "state", s, "parameter", p);
     }
-    ShareLayout(op, p, own, keeps_zero);
+    ShareLayout(op, p, grads[i], own, keeps_zero);
     const DType gradient = p.layout() ? p.data_type() : grads[i].data_type();
     groups[{p.data_type(), gradient, p.device().get(), weight_decay[i]}].push_back(i);
   }

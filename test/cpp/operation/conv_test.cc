@@ -88,10 +88,7 @@ void CheckGeometry(Random& random, const Recorder& g, DType dtype) {
   ASSERT_EQ(some[1].empty(), !need_w);
   ASSERT_EQ(some[2].empty(), !need_b);
   if (need_x) ExpectSums(some[0], g.input_shape(), expected.dx, "dx");
-  if (need_w) {
-    ExpectSums(some[1], g.weight_shape(), expected.dw, "dW");
-    EXPECT_FALSE(some[1].is_blocked());
-  }
+  if (need_w) ExpectSums(some[1], g.weight_shape(), expected.dw, "dW");
   if (need_b) ExpectSums(some[2], {g.out_channels}, expected.db, "db");
 }
 

@@ -1,0 +1,17 @@
+#include "singa/operation/layout.h"
+
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/layout_spec.h"
+
+namespace singa {
+
+Tensor ToBlocked(const Tensor& x) {
+  const PreferredLayoutSpec spec{x.shape(), x.data_type()};
+  CheckGiven(spec.op(), "x", x);
+  if (x.is_blocked() || x.size() == 0) return x;
+  const LayoutPtr layout = FindPlan(*x.device(), spec)->output_layout(0);
+  return layout ? x.ToLayout(layout) : x;
+}
+
+}  // namespace singa

@@ -7,7 +7,6 @@ from wrong_call import NAN, Row, check, make, parametrize
 
 IMAGES, MATRIX = make(2, 3, 8, 8), make(2, 3)
 LABELS = tensor.Tensor(data=np.array([0, 1]), dtype="int32")
-MISSING, FOLDER = "no/such/folder", "."
 BIG = 1 << 40
 LINEAR = layer.Linear(4)
 LINEAR(MATRIX)

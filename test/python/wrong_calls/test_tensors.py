@@ -53,12 +53,6 @@ ROWS = [
         r"\[Full\] a tensor of \(1099511627776,\) float32: 4194304 MiB asked for, the",
     ),
     Row(
-        "Tensor memory2",
-        lambda: tensor.Tensor((1 << 33,)),
-        MemoryError,
-        r"\[Full\] a tensor of \(8589934592,\) float32: 32768 MiB asked for, the machine",
-    ),
-    Row(
         "Tensor rank",
         lambda: tensor.Tensor((1,) * 20),
         ValueError,

@@ -215,10 +215,10 @@ ROWS = [
     Row(
         "conv huge pad use",
         lambda: autograd.conv2d(
-            handle([3, 3], [1, 1], [100000, 100000], 3, 4), IMAGES, WEIGHT, BIAS
+            handle([3, 3], [1, 1], [1000000, 1000000], 3, 4), IMAGES, WEIGHT, BIAS
         ),
         MemoryError,
-        r"\[ConvForward\] a tensor of \(2, 4, 200006, 200006\) float32: 1220776 MiB",
+        r"\[ConvForward\] a tensor of \(2, 4, 2000006, 2000006\) float32: ",
     ),
     Row(
         "SetupRecorder chan",

@@ -1,0 +1,71 @@
+#pragma once
+
+// Winograd's transforms of tiles that lie in images, and of filters. Values lie as [position][...]:
+// `position_step` is the way from one position's to the next one's.
+
+#include <cstdint>
+
+#include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/winograd_transform.h"
+
+namespace singa::onednn::winograd {
+
+/// Images as 16-channel vectors: where those of a pixel lie.
+struct Image {
+  Image(const Shape& shape, LaneTag tag) {
+    const Lanes lanes(shape, tag);
+    blocks = lanes.channels / kLanes;
+    height = lanes.height;
+    width = lanes.width;
+    image_step = lanes.image_step;
+    block_step = tag == LaneTag::nhwc ? kLanes : lanes.block_step;
+    row_step = lanes.row_step;
+    column_step = lanes.column_step;
+  }
+  int64_t blocks, height, width;
+  int64_t image_step, block_step, row_step, column_step;
+};
+
+/// The tiles that cover the outputs of all images, row by row.
+struct Tiles {
+  Tiles(int64_t images, int64_t height, int64_t width)
+      : down((height + kOut - 1) / kOut),
+        across((width + kOut - 1) / kOut),
+        count(images * down * across) {}
+  struct Place {
+    int64_t image, h, w;  // of the first output
+  };
+  Place At(int64_t tile) const {
+    return {tile / (down * across), tile / across % down * kOut, tile % across * kOut};
+  }
+  int64_t down, across, count;
+};
+
+/// How a row-major filter (out, in, 3, 3) is read: as it is, or as the one that takes gradients of
+/// outputs to gradients of inputs, which is transposed and turned around.
+struct Filter {
+  int64_t depth;                  // channels of the sums
+  int64_t lane_step, depth_step;  // between the 3 x 3 weights of results, and of those channels
+  bool turned;
+};
+
+/// The 6 x 6 inputs from (h, w) on, zeros outside of the image, of all channels.
+void TransformInput(const Image& image, const float* x, int64_t h, int64_t w, float* values,
+                    int64_t position_step);
+/// The gradients of the 4 x 4 outputs from (h, w) on.
+void TransformOutputGradient(const Image& image, const float* dy, int64_t h, int64_t w,
+                             float* values, int64_t position_step);
+/// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.
+/// `bias` may be null.
+void TransformOutput(const Image& image, int64_t first, int64_t blocks, const float* values,
+                     int64_t position_step, const float* bias, int64_t h, int64_t w, float* y);
+/// 16 results' weights at every depth, to [position][depth][columns].
+void TransformFilter(const Filter& filter, const float* weights, float* values,
+                     int64_t position_step, int64_t columns);
+/// Gradients of one result's weights from those of their values, [position][depth].
+void TransformFilterGradient(int64_t depth, const float* values, int64_t position_step,
+                             float* weights);
+/// Adds the sums over a row of `count` pixels, 16 channels of each, to `sums`.
+void SumRow(const float* row, int64_t step, int64_t count, double* sums);
+
+}  // namespace singa::onednn::winograd

@@ -62,6 +62,7 @@ void* CachingAllocator::Allocate(size_t bytes) {
           detail::Message("memory", MiB(bytes), " asked for, the system has none left"));
     system_live_[data] = bytes;
     ++stats_.system_allocations;
+    stats_.reserved += Rounded(bytes);
   } else {
     data = bytes <= kSmall ? AllocateSmall(bytes) : AllocateLarge(bytes);
   }
@@ -75,6 +76,7 @@ void CachingAllocator::Free(void* data, size_t bytes) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   stats_.live -= Rounded(bytes);
   if (system_) {
+    stats_.reserved -= Rounded(bytes);
     system_live_.erase(data);
     std::free(data);
     return;

@@ -63,37 +63,108 @@ TEST(CachingAllocator, FreeNeighboursMerge) {
   EXPECT_EQ(allocator.stats().reserved, 0u);
 }
 
+/// Allocates, marks, checks and frees at random, with at most 20 blocks at a time. Returns how many
+/// bytes of its own somebody else has changed.
+int Churn(CachingAllocator& allocator, unsigned seed, int steps) {
+  struct Held {
+    unsigned char* data;
+    size_t bytes;
+    unsigned char mark;
+  };
+  std::mt19937 random(seed);
+  std::vector<Held> held;
+  int damaged = 0;
+  const auto check = [&](const Held& h) {
+    for (size_t j = 0; j < h.bytes; j += 61) damaged += h.data[j] != h.mark;
+    damaged += h.data[h.bytes - 1] != h.mark;
+  };
+  for (int i = 0; i < steps; ++i) {
+    if (held.size() > 20 || (!held.empty() && random() % 2)) {
+      const size_t index = random() % held.size();
+      const Held h = held[index];
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(index));
+      check(h);
+      allocator.Free(h.data, h.bytes);
+    } else {
+      const size_t bytes = 1 + random() % (random() % 8 ? 3000 : 400000);
+      const auto mark = static_cast<unsigned char>(random());
+      auto* data = static_cast<unsigned char*>(allocator.Allocate(bytes));
+      std::memset(data, mark, bytes);
+      held.push_back({data, bytes, mark});
+    }
+  }
+  for (const Held& h : held) {
+    check(h);
+    allocator.Free(h.data, h.bytes);
+  }
+  return damaged;
+}
+
 TEST(CachingAllocator, BlocksOfManyThreadsNeverOverlap) {
   CachingAllocator allocator;
   std::vector<std::thread> threads;
   std::atomic<int> damaged{0};
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      std::mt19937 random(t);
-      struct Held {
-        unsigned char* data;
-        size_t bytes;
-        unsigned char mark;
-      };
-      std::vector<Held> held;
-      for (int i = 0; i < 3000; ++i) {
-        if (held.size() > 20 || (!held.empty() && random() % 2)) {
-          const size_t index = random() % held.size();
-          const Held h = held[index];
-          held.erase(held.begin() + static_cast<std::ptrdiff_t>(index));
-          for (size_t j = 0; j < h.bytes; j += 61) damaged += h.data[j] != h.mark;
-          allocator.Free(h.data, h.bytes);
-        } else {
-          const size_t bytes = 1 + random() % (random() % 8 ? 3000 : 400000);
-          const auto mark = static_cast<unsigned char>(random());
-          auto* data = static_cast<unsigned char*>(allocator.Allocate(bytes));
-          std::memset(data, mark, bytes);
-          held.push_back({data, bytes, mark});
-        }
-      }
-      for (const Held& h : held) allocator.Free(h.data, h.bytes);
-    });
+  for (unsigned t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] { damaged += Churn(allocator, t, 1500); });
   for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(damaged, 0);
+  EXPECT_EQ(allocator.stats().live, 0u);
+}
+
+// The cache may be emptied, and the figures read, while others allocate.
+TEST(CachingAllocator, IsEmptiedWhileThreadsAllocate) {
+  CachingAllocator allocator;
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0};
+  std::thread janitor([&] {
+    while (!done) {
+      allocator.EmptyCache();
+      allocator.ResetPeak();
+      const MemoryStats stats = allocator.stats();
+      if (stats.live > stats.peak || stats.live > stats.reserved) ++wrong;
+      std::this_thread::yield();
+    }
+  });
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 7; ++t)
+    threads.emplace_back([&, t] { wrong += Churn(allocator, 100 + t, 1000); });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  janitor.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(allocator.stats().live, 0u);
+  allocator.ReleaseAll();
+  EXPECT_EQ(allocator.stats().reserved, 0u);
+}
+
+// A block may be freed by another thread than the one that asked for it.
+TEST(CachingAllocator, BlocksChangeHands) {
+  CachingAllocator allocator;
+  constexpr int kThreads = 8, kRounds = 10, kBlocks = 9;
+  std::vector<std::vector<void*>> hands(kThreads);
+  const auto bytes = [](int i) { return i % 3 ? size_t{700} * (i + 1) : size_t{300000} * (i + 1); };
+  std::atomic<int> damaged{0};
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<std::thread> threads;
+    std::vector<std::vector<void*>> next(kThreads);
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kBlocks; ++i) {
+          auto* data = static_cast<int*>(allocator.Allocate(bytes(i)));
+          *data = t * kBlocks + i;
+          if (!hands[t].empty()) {
+            damaged +=
+                *static_cast<int*>(hands[t][i]) != (t + kThreads - 1) % kThreads * kBlocks + i;
+            allocator.Free(hands[t][i], bytes(i));
+          }
+          next[t].push_back(data);
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (int t = 0; t < kThreads; ++t) hands[(t + 1) % kThreads] = next[t];
+  }
+  for (const auto& blocks : hands)
+    for (int i = 0; i < kBlocks; ++i) allocator.Free(blocks[i], bytes(i));
   EXPECT_EQ(damaged, 0);
   EXPECT_EQ(allocator.stats().live, 0u);
 }

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -103,6 +105,71 @@ TEST_F(PlanCacheTest, ConcurrentMissesBuildOnce) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(built, 1);
+}
+
+// Eight threads over the same keys and over keys of their own, while two others clear the cache,
+// move its limits and read its figures: everybody gets the plan of the key that was asked for.
+TEST_F(PlanCacheTest, ThreadsFindTheirOwnWhileItIsClearedAndLimited) {
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads, others;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 1500; ++i) {
+        const int shared = i % 7, own = 1000 + 100 * t + i % 40;
+        wrong += Find(static_cast<uint64_t>(shared), shared) != shared;
+        wrong += Find(static_cast<uint64_t>(own), own) != own;
+      }
+    });
+  others.emplace_back([&] {
+    while (!done) {
+      ClearPlanCache();
+      std::this_thread::yield();
+    }
+  });
+  others.emplace_back([&] {
+    for (uint64_t i = 0; !done; ++i) {
+      SetPlanCacheLimit(1000 + i % 3 * 1000, 1 + i % 50);
+      wrong += GetPlanCacheStats().entries > 4096;
+      std::this_thread::yield();
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  for (std::thread& thread : others) thread.join();
+  EXPECT_EQ(wrong, 0);
+  SetPlanCacheLimit(500, 3);
+  const PlanCacheStats stats = GetPlanCacheStats();
+  EXPECT_LE(stats.entries, 3u);
+  EXPECT_LE(stats.bytes, 500u);
+  EXPECT_EQ(Find(3, 3), 3);
+}
+
+// A build that fails reaches every thread that waits for it, and the next one tries again.
+TEST_F(PlanCacheTest, AFailedBuildReachesAllWhoWait) {
+  static std::atomic<int> built;
+  built = 0;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      try {
+        FindOrMakePlan(
+            Key(78),
+            [](const void*) -> PlanPtr {
+              ++built;
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+              throw std::runtime_error("no");
+            },
+            nullptr);
+      } catch (const std::runtime_error& error) {
+        failed += std::string(error.what()) == "no";
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 8);
+  EXPECT_GE(built, 1);
+  EXPECT_EQ(Find(78, 5), 5);
 }
 
 TEST_F(PlanCacheTest, AFailedBuildLeavesNothing) {

@@ -161,6 +161,22 @@ TEST_P(ConvTest, OneDimensional) {
   CheckGeometry(random, Conv({1, 3, 1, 2500}, {1, 4}, {1, 1}, {0, 0, 0, 3}, 2, true), kFloat64);
 }
 
+// What lies in memory that the allocator hands out again must not matter.
+TEST_P(ConvTest, ImagesNarrowerThanTheStride) {
+  Random random(12);
+  for (const DType dtype : {kFloat32, kBFloat16, kFloat16})
+    for (const int64_t width : {1, 2})
+      for (const int64_t stride : {2, 3}) {
+        {
+          std::vector<Tensor> dirt;
+          for (int64_t count = 64; count < 1 << 20; count += count / 8)
+            dirt.push_back(Full({count}, 3e4, nullptr, dtype));
+        }
+        CheckGeometry(random, Conv({2, 16, 3, width}, {2, 4}, {2, stride}, {1, 2, 1, 2}, 17, false),
+                      dtype);
+      }
+}
+
 TEST_P(ConvTest, ManyChannelsAndPixels) {  // several pieces and blocks of the im2col matrix
   Random random(4);
   CheckGeometry(random, Conv({1, 70, 33, 33}, {3, 3}, {1, 1}, {1, 1}, 8, true), kFloat32);

@@ -170,6 +170,10 @@ TEST(DnnlConv, RefusesWithReasons) {
   spec.dtype = kFloat32;
   spec.pass = ConvPass::kBackwardB;
   EXPECT_NE(kernel->Refuses(spec), "");
+  spec.dtype = kBFloat16;
+  spec.pass = ConvPass::kBackwardW;
+  spec.geometry = ConvRecorder("Conv", {2, 16, 3, 2}, {3, 3}, {3, 3}, {1, 1}, 16, false, {1, 1}, 1);
+  EXPECT_NE(kernel->Refuses(spec).find("narrower than the stride"), std::string::npos);
 }
 
 TEST(DnnlConv, PaddingOfResultsIsZero) {

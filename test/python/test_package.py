@@ -26,6 +26,47 @@ def test_importing_singa_loads_nothing_else() -> None:
     assert _python(code).split() == ["['singa._version']", "False"]
 
 
+def test_training_and_files_are_clean_in_development_mode(tmp_path: Path) -> None:
+    """Steps of a model, its files in all formats, the loader's threads: no warning, no file or
+    thread left open, nothing on the way out of the interpreter."""
+    code = f"""
+import sys
+from pathlib import Path
+import numpy as np
+import singa
+from singa import models, opt, tensor
+from singa.data import DataLoader
+
+singa.seed(1)
+random = np.random.default_rng(0)
+images = random.standard_normal((7, 1, 28, 28)).astype(np.float32)
+net = models.create("lenet")
+net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
+net.compile([tensor.from_numpy(images[:3])], is_train=True)
+losses = []
+for epoch in range(4):
+    for x, y in DataLoader((images, np.arange(7)), 3, num_workers=2):
+        out, loss = net(tensor.from_numpy(x), tensor.from_numpy(y))
+        losses.append(float(loss.numpy()[0]))
+net.eval()
+x = tensor.from_numpy(images)
+expected = net(x).numpy()
+for name in ("a.safetensors", "a.npz", "a.zip"):
+    path = Path({str(tmp_path)!r}) / name
+    net.save_states(str(path))
+    other = models.create("lenet")
+    other.compile([x], is_train=False)
+    other.load_states(str(path))
+    other.eval()
+    assert np.array_equal(other(x).numpy(), expected), name
+print(len(losses), sum(losses[-3:]) < sum(losses[:3]))
+"""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["12", "True"]
+
+
 def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
     """What files, pictures, downloads and processes need is loaded by those who use it. NumPy's own
     imports do not count."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import sys
 import types
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from . import ops, tape
 from . import singa_wrap as _c
 from ._tensor import Tensor, wrap
+from .autocast import autocast
 from .gradcheck import GradientError, gradcheck
 from .ops import *  # noqa: F403
 from .tape import (
@@ -82,14 +82,6 @@ def back_broadcast(y_shape: tuple[int, ...], x_shape: tuple[int, ...], x: Any) -
 def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
     """A copy of a raw tensor as an array."""
     return wrap(x, False).numpy()
-
-
-def autocast(dtype: str = "bfloat16") -> AbstractContextManager[None]:
-    """Not there yet: raises NotImplementedError. Convert inputs and parameters with
-    `Tensor.as_type` where 16-bit floats are wanted."""
-    raise NotImplementedError(
-        f"[autocast] automatic {dtype} is not there yet; convert inputs and parameters with as_type"
-    )
 
 
 class _Autograd(types.ModuleType):

@@ -28,7 +28,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +81,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         super().__init__()
         self._start_modes(training=True)
         self.graph_mode = False
+        self._lowered = False
         self.sequential = False
         self._inputs: list[_Like] = []
 
@@ -92,16 +93,23 @@ class Model(layer.Layer, metaclass=ModelMeta):
         is_train: bool = True,
         use_graph: bool = False,
         sequential: bool = False,
+        dtype: Any = None,
     ) -> None:
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
         `inputs` are the arguments of forward, tensors or lists of tensors, of which only types,
-        shapes and devices count. Raises TypeError for anything else.
+        shapes and devices count. With dtype="bfloat16" every call runs under
+        `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
+        and losses in 32. Raises TypeError for other inputs, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
         self._inputs = [_like(x) for x in inputs]
-        with _mode(False), autograd.no_grad():
+        wanted = None if dtype is None else tensor.as_dtype(dtype)
+        if wanted not in (None, tensor.float32, tensor.bfloat16):
+            raise ValueError(f"[compile] dtype has to be float32 or bfloat16, got {dtype!r}")
+        self._lowered = wanted == tensor.bfloat16
+        with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
         self.train(is_train)
@@ -112,13 +120,17 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
         if not self.training:
-            with _mode(False):
+            with self._precision(), _mode(False):
                 return super().__call__(*input, **kwargs)
         try:
-            return self.train_one_batch(*input, **kwargs)
+            with self._precision():
+                return self.train_one_batch(*input, **kwargs)
         except Exception as error:
             self._say_where(error)
             raise
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return autograd.autocast() if self._lowered else nullcontext()
 
     def train(self, mode: bool = True) -> None:
         """From now on, calls in this thread train (or, with False, infer)."""

@@ -15,6 +15,7 @@
 %feature("nothread") singa::Tensor::is_contiguous;
 %feature("nothread") singa::Tensor::Size;
 %feature("nothread") singa::Tensor::same_shape;
+%feature("nothread") singa::Tensor::alike;
 %feature("nothread") singa::Device::graph_enabled;
 %feature("nothread") singa::NumThreads;
 %feature("nothread") singa::SetCurrentLayer;
@@ -101,6 +102,9 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   void SetIntValue(int value) { $self->Fill(value); }
   void CopyData(const singa::Tensor& source) { $self->CopyFrom(source); }
   bool same_shape(const singa::Tensor& other) const { return $self->shape() == other.shape(); }
+  bool alike(const singa::Tensor& other) const {
+    return $self->shape() == other.shape() && $self->data_type() == other.data_type();
+  }
   /// Name of the physical layout: "plain", "nChw16c" ...
   std::string layout_name() const { return singa::LayoutName($self->layout()); }
   /// Reorders the block in place to row-major, for all its views.

@@ -533,11 +533,6 @@ def test_gradcheck_takes_several_inputs_and_outputs() -> None:
         autograd.gradcheck(lambda i: i, [index])
 
 
-def test_autocast_says_that_it_is_not_there() -> None:
-    with pytest.raises(NotImplementedError, match="autocast"):
-        autograd.autocast("bfloat16")
-
-
 def test_broadcast_helpers() -> None:
     assert autograd.axis_helper((2, 3, 4), (3, 1)) == (0, 2)
     raw = constant(np.ones((2, 3, 4))).data

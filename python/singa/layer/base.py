@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from .. import autograd, tensor
+from ..autocast import kept_type
 from ..tensor import Tensor
 
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
@@ -202,7 +203,7 @@ class Layer(metaclass=LayerMeta):
         self, attribute: str, shape: tuple[int, ...], like: Tensor, fill: Callable[[Tensor], Any]
     ) -> None:
         """Makes a parameter of `like`'s float type (else float32) on its device."""
-        dtype = like.dtype if like.dtype in _FLOATS else tensor.float32
+        dtype = kept_type(like.dtype) if like.dtype in _FLOATS else tensor.float32
         param = Tensor(shape, like.device, dtype, requires_grad=True, stores_grad=True)
         fill(param)
         setattr(self, attribute, param)

@@ -64,8 +64,7 @@ class Linear(Layer):
             self._new_param("b", (self.out_features,), x, zeros)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = autograd.matmul(x, self.W)
-        return y if self.b is None else autograd.add_bias(y, self.b, axis=0)
+        return autograd.linear(x, self.W, self.b)
 
 
 class Gemm(Layer):

@@ -34,19 +34,24 @@ class BinaryOperator(Op):
 
 
 class _Sum(Op):
-    """a + b or a - b, whose gradients need shapes alone, so that neither operand is kept alive."""
+    """a + b or a - b, whose gradients need shapes and types alone, so that neither operand is kept
+    alive."""
 
     code: int
-    _shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    _operands: tuple[tuple[tuple[int, ...], int], ...] | None = None  # None: like the result
 
     def forward(self, a: Raw, b: Raw) -> Raw:
-        self._shapes = None if a.same_shape(b) else (a.shape(), b.shape())
+        if not a.alike(b):
+            self._operands = (a.shape(), a.data_type()), (b.shape(), b.data_type())
         return _c.Binary(self.code, a, b)
 
     def _to(self, i: int, dy: Raw) -> Raw | None:
         if not self._need(i):
             return None
-        return dy if self._shapes is None else _c.SumTo(dy, self._shapes[i])
+        if self._operands is None:
+            return dy
+        shape, dtype = self._operands[i]
+        return _c.SumTo(dy, shape).AsType(dtype)
 
 
 class Add(_Sum):

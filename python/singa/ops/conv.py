@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from .._check import integers
 from .._tensor import Tensor
+from ..autocast import lowered
 from .base import Op
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def conv2d(
 ) -> Tensor:
     """Convolution of x (N, in, h, w) with W (out, in / group, kh, kw), plus b (out)."""
     op = _Conv2d(handle, odd_padding)
+    x, W, b = lowered(x, W, b)
     return (op(x, W) if b is None else op(x, W, b))[0]
 
 
@@ -105,4 +107,5 @@ def conv_transpose2d(
 ) -> Tensor:
     """Transposed convolution of x (N, in, h, w) with W (in, out / group, kh, kw), plus b (out)."""
     op = _ConvTranspose2d(handle)
+    x, W, b = lowered(x, W, b)
     return (op(x, W) if b is None else op(x, W, b))[0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from .._check import number
 from .._tensor import Tensor
+from ..autocast import lowered
 from .base import Op
 
 if TYPE_CHECKING:
@@ -66,16 +67,19 @@ class AddBias(Op):
             raise ValueError(f"[AddBias] axis has to be 0 (rows) or 1 (columns), got {axis}")
         self.axis = axis
         self._shape: tuple[int, ...] = ()
+        self._types = 0, 0
 
     def forward(self, x: Raw, b: Raw) -> Raw:
         self._shape = b.shape()
+        self._types = x.data_type(), b.data_type()
         return _c.Binary(_c.BinaryOp_kAdd, x, b.Reshape((-1, 1)) if self.axis else b)
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         db = None
         if self._need(1):
             db = _c.Reduce(_c.ReduceOp_kSum, dy, (self.axis,)).Reshape(self._shape)
-        return dy if self._need(0) else None, db
+            db = db.AsType(self._types[1])
+        return dy.AsType(self._types[0]) if self._need(0) else None, db
 
 
 class Linear(Op):
@@ -104,7 +108,7 @@ class Linear(Op):
 
 def matmul(x: Tensor, w: Tensor) -> Tensor:
     """x·w with NumPy's rules for vectors and batches."""
-    return Matmul()(x, w)[0]
+    return Matmul()(*lowered(x, w))[0]
 
 
 def gemm(
@@ -118,6 +122,7 @@ def gemm(
 ) -> Tensor:
     """alpha·A'·B' + beta·C, where ' transposes if asked for; C broadcasts to the result."""
     op = Gemm(alpha, beta, transA, transB)
+    A, B, C = lowered(A, B, C)
     return (op(A, B) if C is None else op(A, B, C))[0]
 
 
@@ -129,4 +134,5 @@ def add_bias(x: Tensor, b: Tensor, axis: int = 0) -> Tensor:
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = False) -> Tensor:
     """x·W + b in one step, with W (in, out), or (out, in) if transposed."""
     op = Linear(transposed)
+    x, W, b = lowered(x, W, b)
     return (op(x, W) if b is None else op(x, W, b))[0]

@@ -532,8 +532,14 @@ ROWS = [
     Row(
         "autocast",
         lambda: autograd.autocast("int7"),
-        NotImplementedError,
-        r"\[autocast\] automatic int7 is not there yet; convert inputs and parameters",
+        TypeError,
+        r"\[dtype\] 'int7' is none of float32",
+    ),
+    Row(
+        "autocast float16",
+        lambda: autograd.autocast("float16"),
+        ValueError,
+        r"\[autocast\] dtype has to be bfloat16, got 'float16'",
     ),
     *(
         Row(f"{kind.__name__} {name}", call, error, rf"\[{kind.__name__}\] {message}")

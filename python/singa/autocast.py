@@ -1,0 +1,70 @@
+"""Mixed precision: matrix products and convolutions in 16 bits, everything that is kept in 32."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+from ._tensor import Tensor
+from .dtypes import as_dtype, bfloat16, float32
+
+__all__ = ["autocast", "kept_type", "lowered"]
+
+
+class _State(threading.local):
+    dtype: Any = None  # to which products convert float32 operands; None: they do not
+
+
+_state = _State()
+
+
+class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling)
+    """Context or decorator of the calling thread: convolutions, transposed convolutions and matrix
+    products convert float32 operands to `dtype` first, so that what follows them is of that type.
+
+    Parameters, their gradients, the optimizer's state, batch statistics and losses stay float32: a
+    parameter is converted at each use, and its gradient back. Other operations take what comes.
+    Pays on CPUs that multiply bfloat16 (`singa.doctor()` lists avx512_bf16 or amx_bf16); elsewhere
+    it is slow. bfloat16 has float32's range, so the loss needs no scaling.
+
+        with autograd.autocast("bfloat16"):
+            out = model.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+
+    enabled: False switches it off inside a context that has it on. Raises ValueError for another
+    type than bfloat16.
+    """
+
+    def __init__(self, dtype: Any = "bfloat16", enabled: bool = True) -> None:
+        if as_dtype(dtype) != bfloat16:
+            raise ValueError(f"[autocast] dtype has to be bfloat16, got {dtype!r}")
+        self._dtype = bfloat16 if enabled else None
+        self._outer: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(_state.dtype)
+        _state.dtype = self._dtype
+
+    def __exit__(self, *error: object) -> None:
+        _state.dtype = self._outer.pop()
+
+    def _recreate_cm(self) -> autocast:
+        return type(self)(bfloat16, self._dtype is not None)  # each call may be in another thread
+
+
+def lowered(*xs: Any) -> tuple[Any, ...]:
+    """The operands of a product, float32 ones converted if this thread's autocast says so. All of
+    them have one type then: where one is bfloat16 already, the others follow it."""
+    if _state.dtype is None:
+        return xs
+    from .ops.movement import Cast
+
+    return tuple(
+        Cast(_state.dtype)(x)[0] if isinstance(x, Tensor) and x.dtype == float32 else x for x in xs
+    )
+
+
+def kept_type(dtype: Any) -> Any:
+    """The type of a parameter that is made for an input of type `dtype`."""
+    return float32 if _state.dtype is not None and dtype == _state.dtype else dtype

@@ -304,7 +304,7 @@ ROWS = [
         "Linear int x",
         lambda: layer.Linear(4)(make(2, 3, dtype="int32")),
         TypeError,
-        r"\[MatMul\] a has to be of a float type, got \(2, 3\) int32 on cpu",
+        r"\[LinearForward\] x has to be of a float type, got \(2, 3\) int32 on cpu",
     ),
     Row(
         "Gemm bias",
@@ -533,7 +533,7 @@ ROWS = [
         "inputs None",
         lambda: net()(None, LABELS),
         TypeError,
-        r"\[Matmul\] inputs have to be Tensors, got NoneType",
+        r"\[Linear\] inputs have to be Tensors, got NoneType",
     ),
     Row(
         "kwargs",
@@ -545,7 +545,7 @@ ROWS = [
         "wrong features",
         lambda: net()(make(2, 9), LABELS),
         ValueError,
-        r"\[MatMul\] a \(2, 9\) and b \(3, 4\) do not fit: 9 columns, 3 rows",
+        r"\[LinearForward\] x \(2, 9\) has 9 features, W \(3, 4\) takes 3",
     ),
     Row(
         "wrong labels",

@@ -116,9 +116,29 @@ inline __attribute__((always_inline)) void MaxRow(const Geometry& g, const T* x,
 
 #if defined(__x86_64__)
 #define SINGA_HAS_MAX_ROW_AVX512
-/// The same for float32 with AVX-512, where GCC 12 takes comparisons of vectors apart.
-__attribute__((target("avx512f"))) void MaxRowAvx512(const Geometry& g, const float* x, int64_t oh,
-                                                     int64_t filled, float* y, int32_t* position) {
+#define SINGA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+
+SINGA_AVX512 inline __m512 LoadLanes(const float* from, __mmask16 lanes) {
+  return _mm512_maskz_loadu_ps(lanes, from);
+}
+// (Unmasked conversions and shifts make GCC 12 warn of an uninitialised register.)
+SINGA_AVX512 inline __m512 LoadLanes(const BFloat16* from, __mmask16 lanes) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(lanes, _mm256_maskz_loadu_epi16(lanes, from));
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+}
+SINGA_AVX512 inline void StoreLanes(float* to, __mmask16 lanes, __m512 value) {
+  _mm512_mask_storeu_ps(to, lanes, value);
+}
+/// Of values that were bfloat16.
+SINGA_AVX512 inline void StoreLanes(BFloat16* to, __mmask16 lanes, __m512 value) {
+  const __m512i high = _mm512_maskz_srli_epi32(0xffff, _mm512_castps_si512(value), 16);
+  _mm256_mask_storeu_epi16(to, lanes, _mm512_maskz_cvtepi32_epi16(0xffff, high));
+}
+
+/// The same with AVX-512, where GCC 12 takes comparisons of vectors apart.
+template <class T>
+SINGA_AVX512 void MaxRowAvx512(const Geometry& g, const T* x, int64_t oh, int64_t filled, T* y,
+                               int32_t* position) {
   const WindowAxis& rows = g.windows.rows;
   const WindowAxis& columns = g.windows.columns;
   const WindowAxis::Range down = rows.taps(oh);
@@ -132,8 +152,7 @@ __attribute__((target("avx512f"))) void MaxRowAvx512(const Geometry& g, const fl
       for (int64_t kh = down.last - 1; kh >= down.first; --kh) {
         for (int64_t kw = across.last - 1; kw >= across.first; --kw) {
           const int64_t h = rows.position(oh, kh), w = columns.position(ow, kw);
-          const __m512 value =
-              _mm512_maskz_loadu_ps(lanes, x + h * g.x.row_step + w * g.x.column_step + lane);
+          const __m512 value = LoadLanes(x + h * g.x.row_step + w * g.x.column_step + lane, lanes);
           const __mmask16 better = _mm512_cmp_ps_mask(value, best, _CMP_GE_OQ) |
                                    _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
           best = _mm512_mask_mov_ps(best, better, value);
@@ -142,7 +161,7 @@ __attribute__((target("avx512f"))) void MaxRowAvx512(const Geometry& g, const fl
         }
       }
       const int64_t to = ow * g.y.column_step + lane;
-      if (y) _mm512_mask_storeu_ps(y + to, lanes, best);
+      if (y) StoreLanes(y + to, lanes, best);
       if (position) _mm512_mask_storeu_epi32(position + to, lanes, at);
     }
   }
@@ -160,8 +179,8 @@ SINGA_MULTI_ISA void MaxRowOfBlock(const Geometry& g, const T* x, int64_t oh, in
 template <class T>
 void MaxRows(const Geometry& g, const T* x, int64_t oh, int64_t filled, T* y, int32_t* position) {
 #ifdef SINGA_HAS_MAX_ROW_AVX512
-  static const bool wide = __builtin_cpu_supports("avx512f");
-  if constexpr (std::is_same_v<T, float>)
+  static const bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>)
     if (wide) return MaxRowAvx512(g, x, oh, filled, y, position);
 #endif
   MaxRowOfBlock(g, x, oh, filled, y, position);

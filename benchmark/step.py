@@ -32,7 +32,7 @@ def singa_side(args: argparse.Namespace) -> dict:
     singa.set_num_threads(args.threads)
     singa.seed(0)
     figures = bench.bench(
-        args.child, args.batch, args.steps, args.warmup, training=True, use_graph=args.graph
+        args.child, args.batch, args.steps, args.warmup, True, args.graph, args.dtype
     )
     return {**figures, "version": singa.__version__}
 
@@ -57,12 +57,16 @@ def torch_side(args: argparse.Namespace) -> dict:
     if args.side == "torch-channels-last":
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
+    )
     loss_of = torch.nn.CrossEntropyLoss()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss_of(model(x), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
+            loss = loss_of(model(x), y)
+        loss.backward()
         optimizer.step()
 
     for _ in range(args.warmup):
@@ -101,6 +105,7 @@ def compare(model: str, args: argparse.Namespace) -> dict:
             "--package",
             str(Path(bench.__file__).parents[1]),
         ]
+        command += ["--dtype", args.dtype]
         if args.graph:
             command.append("--graph")
         environment = {}
@@ -119,6 +124,7 @@ def compare(model: str, args: argparse.Namespace) -> dict:
         "model": model,
         "batch": batch,
         "threads": args.threads,
+        "dtype": args.dtype,
         "cpu": harness.cpu_name(),
         "tcmalloc": args.tcmalloc,
         "sides": results,
@@ -166,6 +172,9 @@ def main() -> None:
     parser.add_argument(
         "--graph", action="store_true", help="compile singa's model with use_graph=True"
     )
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="bfloat16: autocast"
+    )
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     parser.add_argument(
         "--out",
@@ -192,7 +201,11 @@ def main() -> None:
     print(f"{harness.cpu_name()}, {args.threads} threads")
     everything = []
     for name in names:
-        file = args.out / f"step-{name}-{args.batch or 'default'}.json" if args.out else None
+        file = (
+            args.out / f"step-{name}-{args.batch or 'default'}-{args.dtype}.json"
+            if args.out
+            else None
+        )
         if file and file.exists():
             result = json.loads(file.read_text())
         else:

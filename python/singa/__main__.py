@@ -38,6 +38,7 @@ def _bench(arguments: argparse.Namespace) -> int:
             arguments.warmup,
             arguments.training,
             arguments.graph,
+            arguments.dtype,
         )
     except (ValueError, MemoryError) as error:
         print(error, file=sys.stderr)
@@ -146,6 +147,12 @@ def _add_bench(commands: Any) -> None:
         "--threads", type=_positive, metavar="N", help="[all cores that may be used]"
     )
     bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
+    bench.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="bfloat16: under autocast [%(default)s]",
+    )
     bench.add_argument("--json", action="store_true", help="print a JSON object")
     bench.set_defaults(run=_bench)
 

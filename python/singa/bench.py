@@ -62,14 +62,16 @@ def bench(
     warmup: int = 3,
     training: bool = True,
     use_graph: bool = False,
+    dtype: str = "float32",
 ) -> Report:
     """Times `steps` steps of a network of `singa.models` on random images, after `warmup` ones.
 
     A training step is forward, backward and SGD (momentum 0.9, weight decay 5e-4); an inference
-    step is forward. batch 0: `default_batch`. The figures: ms, fastest_ms, images_per_s, faults (of
-    the median step); peak_mib, the most that was resident above the level before compiling;
-    tensors_mib, the most that tensors took; system_allocations, hits and misses of the plan cache
-    over the timed steps; plans and plan_mib, what the cache holds; reorders of one more step.
+    step is forward. batch 0: `default_batch`. dtype: "bfloat16" computes under autocast. The
+    figures: ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was
+    resident above the level before compiling; tensors_mib, the most that tensors took;
+    system_allocations, hits and misses of the plan cache over the timed steps; plans and plan_mib,
+    what the cache holds; reorders of one more step.
 
     Raises ValueError for an unknown model or a number that is too small.
     """
@@ -91,7 +93,7 @@ def bench(
     base = resident_mib("VmRSS")
     reset_high_water()
     net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
-    net.compile([x], is_train=training, use_graph=use_graph)
+    net.compile([x], is_train=training, use_graph=use_graph, dtype=dtype)
     arguments = (x, y) if training else (x,)
 
     def step() -> None:

@@ -35,4 +35,4 @@ if ! {
   cat "$try/cpp.log" >&2
   exit 1
 fi
-.venv/bin/ctest --test-dir "$try/cpp" --verbose --no-tests=error | grep -E '^1: |tests passed'
+.venv/bin/ctest --test-dir "$try/cpp" --verbose --no-tests=error | grep -E '^1: (step|plans)|tests passed'

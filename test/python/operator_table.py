@@ -822,20 +822,40 @@ add(
 )
 
 
-def _batchnorm(x: Any, scale: Any, bias: Any) -> Any:
+def _batchnorm(x: Any, scale: Any, bias: Any, add: Any = None, relu: bool = False) -> Any:
     running = [wrap.Full((4,), value, x.device, int(x.dtype)) for value in (0.0, 1.0)]
-    op = autograd._BatchNorm2d(wrap.BatchNormHandle(0.9, x.data), *running)
-    return op(x, scale, bias)[0]
+    handle = wrap.BatchNormHandle(0.9, x.data)
+    return autograd.batchnorm_2d(handle, x, scale, bias, *running, add=add, relu=relu)
 
 
+def _torch_batchnorm(torch: Any, x: Any, scale: Any, bias: Any) -> Any:
+    running = torch.zeros(4, dtype=x.dtype), torch.ones(4, dtype=x.dtype)
+    return torch.nn.functional.batch_norm(x, *running, scale, bias, True)
+
+
+_NORMALIZED = [_random(3, 4, 5, 2), _random(4, low=0.5, high=1.5), _random(4)]
+_RESIDUAL = _random(3, 4, 5, 2, seed=3)
+add("batchnorm_2d", "_BatchNorm2d", _batchnorm, _torch_batchnorm, _NORMALIZED)
 add(
-    "batchnorm_2d",
+    "batchnorm_2d and relu",
+    "_BatchNorm2d",
+    lambda x, s, b: _batchnorm(x, s, b, relu=True),
+    lambda torch, x, s, b: torch.relu(_torch_batchnorm(torch, x, s, b)),
+    _NORMALIZED,
+)
+add(
+    "batchnorm_2d and a residual",
     "_BatchNorm2d",
     _batchnorm,
-    lambda torch, x, s, b: torch.nn.functional.batch_norm(
-        x, torch.zeros(4, dtype=x.dtype), torch.ones(4, dtype=x.dtype), s, b, True
-    ),
-    [_random(3, 4, 5, 2), _random(4, low=0.5, high=1.5), _random(4)],
+    lambda torch, x, s, b, z: _torch_batchnorm(torch, x, s, b) + z,
+    [*_NORMALIZED, _RESIDUAL],
+)
+add(
+    "batchnorm_2d, a residual and relu",
+    "_BatchNorm2d",
+    lambda x, s, b, z: _batchnorm(x, s, b, z, relu=True),
+    lambda torch, x, s, b, z: torch.relu(_torch_batchnorm(torch, x, s, b) + z),
+    [*_NORMALIZED, _RESIDUAL],
 )
 add(
     "lrn",

@@ -441,6 +441,45 @@ def test_batchnorm_trains_and_infers_like_torch(torch):
     like_torch(torch, ours, theirs, pairs, array(6, 4, 5, 5), tolerance=2e-5)
 
 
+def test_batchnorm_with_residual_and_relu_like_torch(torch, training):
+    ours, theirs = layer.BatchNorm2d(momentum=0.1), torch.nn.BatchNorm2d(20)
+    x, z, dy = (array(4, 20, 6, 5) for _ in range(3))
+    tx, tz = (torch.tensor(a, requires_grad=True) for a in (x, z))
+    sx, sz = (tensor.Tensor(data=a, stores_grad=True) for a in (x, z))
+    ty, y = torch.relu(theirs(tx) + tz), ours(sx, add=sz, relu=True)
+    truths = torch.autograd.grad(ty, (tx, tz, theirs.weight, theirs.bias), torch.from_numpy(dy))
+    gradients = autograd.gradients(y, dy)
+    near = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(y.numpy(), ty.detach().numpy(), **near)
+    for t, truth in zip((sx, sz, ours.scale, ours.bias), truths, strict=True):
+        np.testing.assert_allclose(gradients[t].numpy(), truth.numpy(), **near)
+
+
+def test_sequential_computes_batchnorm_and_relu_at_once(training):
+    bn, relu, conv = layer.BatchNorm2d(), layer.ReLU(), layer.Conv2d(4, 3)
+    x = tensor.Tensor(data=array(5, 4, 8, 8), stores_grad=True)
+    net = layer.Sequential(bn, relu, conv, relu, layer.BatchNorm2d(), relu, relu)
+    net(x)
+    dy = array(5, 4, 6, 6)
+
+    def run(forward):
+        bn.running_mean.set_value(0.0)
+        bn.running_var.set_value(1.0)
+        y = forward(x)
+        gradients = autograd.gradients(y, dy)
+        assert len(gradients) == 7
+        return [y.numpy(), *(t.numpy() for t in bn.get_states().values()), gradients[x].numpy()]
+
+    def one_by_one(x):
+        for each in net:
+            x = each(x)
+        return x
+
+    for got, truth in zip(run(net), run(one_by_one), strict=True):
+        np.testing.assert_array_equal(got, truth)
+    assert type(layer.Sequential(bn, relu)(x).creator).__name__ == "_BatchNorm2d"
+
+
 def test_batchnorm_fixed_scale(training):
     bn, x = layer.BatchNorm2d(fix_scale=True), tensor.Tensor(data=array(4, 3, 2, 2))
     grads = autograd.gradients(autograd.reduce_sum(bn(x), keepdims=0))

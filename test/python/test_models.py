@@ -194,6 +194,29 @@ def test_first_losses_in_float32_like_torch(torch, torch_models, name):
     autograd.training = False
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("resnet20_cifar", (2, 3, 32, 32)),
+        ("vgg16_cifar", (2, 3, 32, 32)),
+        ("inception_bn", (1, 3, 96, 96)),
+    ],
+)
+def test_opcheck_finds_nothing(name, shape):
+    """Batch norm with residual and ReLU in one too, whose signs near zero nobody may dispute."""
+    singa.seed(0)
+    net = models.create(name, num_classes=10)
+    net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
+    x = singa_tensor(images(shape))
+    y = singa_tensor((np.arange(shape[0]) % 10).astype(np.int32))
+    net.compile([x], is_train=True)
+    with singa.opcheck(every=1, action="raise") as check:
+        for _ in range(2):
+            net(x, y)
+    assert check.stats()["BatchNormBackward"]["checked"] >= 26
+    assert sum(row["failed"] for row in check.stats().values()) == 0
+
+
 def test_start_values():
     singa.seed(4)
     net = models.create("resnet50_cifar")

@@ -27,25 +27,35 @@ class SINGA_API BatchNormHandle {
 
 /// {y, mean, var}: the batch's mean and biased variance, which backward takes. Empty running
 /// tensors are not updated.
-SINGA_API std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle,
-                                                       const Tensor& x, const Tensor& scale,
-                                                       const Tensor& bias,
-                                                       const Tensor& running_mean,
-                                                       const Tensor& running_var);
+///
+/// `add`, of x's shape and type, is added to the result, and `relu` then cuts off what is negative:
+/// relu(bn(x) + add), the end of a residual block, reads and writes its tensors once.
+SINGA_API std::vector<Tensor> BatchNormForwardTraining(
+    const BatchNormHandle& handle, const Tensor& x, const Tensor& scale, const Tensor& bias,
+    const Tensor& running_mean, const Tensor& running_var, const Tensor& add = Tensor(),
+    bool relu = false);
 /// y from frozen statistics.
 SINGA_API Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
                                            const Tensor& scale, const Tensor& bias,
-                                           const Tensor& running_mean, const Tensor& running_var);
+                                           const Tensor& running_mean, const Tensor& running_var,
+                                           const Tensor& add = Tensor(), bool relu = false);
 /// {dx, dscale, dbias} from the mean and variance that the training forward returned; empty where
 /// not needed. The gradients of scale and bias have scale's type.
+///
+/// After a forward with `relu`, give `relu` here and what tells where y was positive: y itself if
+/// something was added; else `bias` as it was in forward suffices, and y may be left out. With
+/// `need_add` there is a fourth result, the gradient of `add` (without relu dy itself, not a copy).
 SINGA_API std::vector<Tensor> BatchNormBackward(const BatchNormHandle& handle, const Tensor& dy,
                                                 const Tensor& x, const Tensor& scale,
                                                 const Tensor& mean, const Tensor& var,
-                                                bool need_x = true, bool need_scale = true);
+                                                bool need_x = true, bool need_scale = true,
+                                                bool relu = false, const Tensor& bias = Tensor(),
+                                                const Tensor& y = Tensor(), bool need_add = false);
 /// The same through frozen statistics: the mean and variance are constants.
 SINGA_API std::vector<Tensor> BatchNormBackwardInference(
     const BatchNormHandle& handle, const Tensor& dy, const Tensor& x, const Tensor& scale,
     const Tensor& running_mean, const Tensor& running_var, bool need_x = true,
-    bool need_scale = true);
+    bool need_scale = true, bool relu = false, const Tensor& bias = Tensor(),
+    const Tensor& y = Tensor(), bool need_add = false);
 
 }  // namespace singa

@@ -17,6 +17,8 @@ class BatchNorm2d(Layer):
     running + momentum · batch, so `momentum` weights the new batch, as in SINGA; networks in
     `singa.models` use 0.1. Otherwise the running values are used. With `fix_scale` the scale stays
     1. The older form `BatchNorm2d(channels[, momentum])` still works.
+
+    Called as `bn(x, add=z, relu=True)` it gives `relu(bn(x) + z)` in one operation.
     """
 
     state_names = ("running_mean", "running_var")
@@ -42,7 +44,7 @@ class BatchNorm2d(Layer):
         self.fix_scale = fix_scale
         self.handle: Any = None
 
-    def initialize(self, x: Tensor) -> None:
+    def initialize(self, x: Tensor, add: Tensor | None = None, relu: bool = False) -> None:
         channels = x.shape[1] if len(x.shape) > 1 else 0
         if not channels or (self.channels is not None and self.channels != channels):
             raise ValueError(
@@ -62,9 +64,16 @@ class BatchNorm2d(Layer):
             setattr(self, attribute, values.set_value(value))
         self.scale.requires_grad = not self.fix_scale
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, add: Tensor | None = None, relu: bool = False) -> Tensor:
         if self.handle is None:
             self.handle = singa_wrap.BatchNormHandle(self.momentum, x.data, self.eps)
         return autograd.batchnorm_2d(
-            self.handle, x, self.scale, self.bias, self.running_mean, self.running_var
+            self.handle,
+            x,
+            self.scale,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            add,
+            relu,
         )

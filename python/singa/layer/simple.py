@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from .. import autograd
 from .._check import fraction
 from ..tensor import Tensor
-from .base import Layer
+from .base import Layer, observers
+from .norm import BatchNorm2d
 
 
 class Sequential(Layer):
-    """Layers one after the other, named "0", "1", ... Indexed and counted like a list."""
+    """Layers one after the other, named "0", "1", ... Indexed and counted like a list.
+
+    A ReLU right after a BatchNorm2d is computed along with it, unless somebody watches the layers.
+    """
 
     def __init__(self, *layers: Layer) -> None:
         super().__init__()
@@ -21,8 +26,15 @@ class Sequential(Layer):
             self._adopt(str(index), each)
 
     def forward(self, x: Tensor) -> Tensor:
-        for each in self._layers.values():
-            x = each(x)
+        layers = list(self._layers.values())
+        done: Layer | None = None  # along with the one before
+        for each, after in itertools.zip_longest(layers, layers[1:]):
+            if each is done:
+                done = None
+            elif type(each) is BatchNorm2d and type(after) is ReLU and not observers:
+                x, done = each(x, relu=True), after
+            else:
+                x = each(x)
         return x
 
     def __len__(self) -> int:

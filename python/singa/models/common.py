@@ -75,7 +75,7 @@ class ConvBN(layer.Layer):
         self.bn = batch_norm(eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        return autograd.relu(self.bn(self.conv(x)))
+        return self.bn(self.conv(x), relu=True)
 
 
 def batch_norm(eps: float = 1e-5) -> layer.BatchNorm2d:

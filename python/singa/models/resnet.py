@@ -33,10 +33,9 @@ class BasicBlock(layer.Layer):
         self.downsample = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        y = autograd.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
+        y = self.conv2(self.bn1(self.conv1(x), relu=True))
         shortcut = x if self.downsample is None else self.downsample(x)
-        return autograd.relu(autograd.add(y, shortcut))
+        return self.bn2(y, add=shortcut, relu=True)
 
 
 class Bottleneck(layer.Layer):
@@ -55,11 +54,10 @@ class Bottleneck(layer.Layer):
         self.downsample = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        y = autograd.relu(self.bn1(self.conv1(x)))
-        y = autograd.relu(self.bn2(self.conv2(y)))
-        y = self.bn3(self.conv3(y))
+        y = self.bn1(self.conv1(x), relu=True)
+        y = self.conv3(self.bn2(self.conv2(y), relu=True))
         shortcut = x if self.downsample is None else self.downsample(x)
-        return autograd.relu(autograd.add(y, shortcut))
+        return self.bn3(y, add=shortcut, relu=True)
 
 
 class PadShortcut(layer.Layer):
@@ -118,7 +116,7 @@ class ResNet(Classifier):
         self.fc = Linear(num_classes, initializer=fan_in_uniform)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = autograd.relu(self.bn1(self.conv1(x)))
+        x = self.bn1(self.conv1(x), relu=True)
         if self.maxpool is not None:
             x = self.maxpool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -146,7 +144,7 @@ class SmallResNet(Classifier):
         return layer.Sequential(first, *(BasicBlock(width, 1, None) for _ in range(depth - 1)))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = autograd.relu(self.bn1(self.conv1(x)))
+        x = self.bn1(self.conv1(x), relu=True)
         x = self.layer3(self.layer2(self.layer1(x)))
         return self.fc(global_average(x))
 

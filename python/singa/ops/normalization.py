@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class _BatchNorm2d(Op):
-    """Batch normalisation over every axis of x but 1, with scale and bias (C).
+    """Batch normalisation over every axis of x but 1, with scale and bias (C); then, if given, a
+    residual of x's shape is added, and with `relu` what is negative is cut off.
 
     While training it normalises by the batch and updates the running statistics in place;
     otherwise, by those.
@@ -29,27 +30,42 @@ class _BatchNorm2d(Op):
         running_mean: Any,
         running_var: Any,
         name: str | None = None,
+        relu: bool = False,
     ) -> None:
         super().__init__(name)
         self.handle = handle
         self.running_mean = None if running_mean is None else as_raw(running_mean)
         self.running_var = None if running_var is None else as_raw(running_var)
-        self._batch = True
+        self.relu = relu
+        self._batch = self._adds = False
 
-    def forward(self, x: Raw, scale: Raw, bias: Raw) -> Raw:
+    def forward(self, x: Raw, scale: Raw, bias: Raw, add: Raw | None = None) -> Raw:
         self._batch = tape.training()
+        self._adds = add is not None
+        # Without relu the gradient of what was added is dy itself.
+        self.fresh_gradients = self.relu or not self._adds
         running = self.running_mean, self.running_var
-        if not self._batch:
-            self.save(x, scale, *running)
-            return _c.BatchNormForwardInference(self.handle, x, scale, bias, *running)
-        y, mean, inv_std = _c.BatchNormForwardTraining(self.handle, x, scale, bias, *running)
-        self.save(x, scale, mean, inv_std)
+        arguments = self.handle, x, scale, bias, *running, add, self.relu
+        if self._batch:
+            y, mean, var = _c.BatchNormForwardTraining(*arguments)
+            statistics = mean, var
+        else:
+            y = _c.BatchNormForwardInference(*arguments)
+            statistics = running
+        # Where relu cut off can be told from y, or without a residual from bias and the others.
+        signs = (bias if not self._adds else None, y if self._adds else None)
+        self.save(x, scale, *statistics, *(signs if self.relu else (None, None)))
         return y
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         backward = _c.BatchNormBackward if self._batch else _c.BatchNormBackwardInference
+        *inputs, bias, y = self.load()
         need_scale = self._need(1) or self._need(2)
-        return backward(self.handle, dy, *self.load(), self._need(0), need_scale)
+        need_add = self._adds and self._need(3)
+        gradients = backward(
+            self.handle, dy, *inputs, self._need(0), need_scale, self.relu, bias, y, need_add
+        )
+        return (*gradients, None) if self._adds and not need_add else gradients
 
 
 class LRN(Op):
@@ -120,9 +136,16 @@ def batchnorm_2d(
     bias: Tensor,
     running_mean: Tensor,
     running_var: Tensor,
+    add: Tensor | None = None,
+    relu: bool = False,
 ) -> Tensor:
-    """Batch normalisation over every axis of x but 1; training updates the running statistics."""
-    return _BatchNorm2d(handle, running_mean, running_var)(x, scale, bias)[0]
+    """Batch normalisation over every axis of x but 1; training updates the running statistics.
+
+    `add`, of x's shape, is added to the result, and `relu` applied to that: `relu(bn(x) + add)` in
+    one operation, which reads and writes its tensors once.
+    """
+    op = _BatchNorm2d(handle, running_mean, running_var, relu=relu)
+    return op(x, scale, bias)[0] if add is None else op(x, scale, bias, add)[0]
 
 
 def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

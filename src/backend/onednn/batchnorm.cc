@@ -1,218 +1,396 @@
-// Batch normalisation on the layouts in which convolutions leave their results, and on (N, C). Not
-// on row-major images: there oneDNN walks each channel several times, and our plain kernel once
-// less.
+// Batch normalisation of our own, on the layouts in which oneDNN's convolutions leave their results
+// and on (N, C): in two passes over its tensors, the least there can be, one for the sums and one
+// for the result, with residual, ReLU and their gradients inside. oneDNN's primitive reads x three
+// times, adds nothing, and keeps a mask of its own for ReLU. Row-major images stay with the plain
+// kernel: their channels do not lie side by side.
+//
+// Sums. A single pass may not sum x and x²: where the mean is far from zero their difference has no
+// digits left. Rows are taken 64 at a time; the first of them is the shift. Whatever the data, it
+// is at most √63 standard deviations of those 64 away from their mean, so Σ (x − shift)² loses no
+// more than a few bits in float32. The 64 rows' sums then go into double, around the channel's very
+// first value. Where the sums are cut depends on the shape alone, and so do the results.
+//
+// Caches. The second pass goes backwards: the end of x is what the caches still hold. With blocked
+// layouts and enough blocks, a thread does both passes of one block before the next. Results larger
+// than the caches are written past them.
 
-#include <array>
-#include <vector>
+#include <algorithm>
+#include <memory>
+#include <utility>
 
-#include "backend/onednn/engine.h"
+#include "backend/onednn/batchnorm_loops.h"
+#include "backend/onednn/batchnorm_panels.h"
+#include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
+#include "core/convert_chunk.h"
+#include "core/parallel.h"
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/kernel.h"
+#include "singa/core/threads.h"
 
 namespace singa::onednn {
 namespace {
 
-using dnnl::memory;
-using dnnl::normalization_flags;
-using dnnl::prop_kind;
-using Forward = dnnl::batch_normalization_forward;
-using Backward = dnnl::batch_normalization_backward;
+using Tag = dnnl::memory::format_tag;
 
-/// An argument of the primitive, and which input or output of the operation it is.
-struct Slot {
-  size_t index;
-  Argument argument;
-};
+/// Results of at least that many bytes do not stay in the caches until somebody reads them.
+constexpr int64_t kStreamedBytes = int64_t{16} << 20;
 
-/// A primitive some of whose arguments may be left out.
-class BatchNormPlan : public Plan {
+/// Numbers of each channel; those that only fill up a block are zero, which keeps the padding zero.
+class Constants {
  public:
-  BatchNormPlan(const char* op, const dnnl::primitive_desc_base& pd,
-                const dnnl::primitive& primitive, std::vector<Slot> inputs,
-                std::vector<Slot> outputs)
-      : Plan("onednn"),
-        op_(op),
-        implementation_(pd.impl_info_str()),
-        inputs_(std::move(inputs)),
-        outputs_(std::move(outputs)),
-        bound_(primitive, Arguments(), pd.scratchpad_desc()) {}
-
-  void Run(const Execution& execution) const override {
-    std::array<const void*, 8> pointers;
-    size_t count = 0;
-    for (const Slot& slot : inputs_) pointers[count++] = execution.inputs[slot.index].raw_data();
-    for (const Slot& slot : outputs_) pointers[count++] = execution.outputs[slot.index].raw_data();
-    bound_.Run(op_, pointers.data(), execution.workspace);
+  Constants(const Panels& g, void* memory)
+      : step_(g.panels * g.width + kApart), values_(static_cast<float*>(memory)) {}
+  static size_t Bytes(const Panels& g, size_t count) {
+    return count * static_cast<size_t>(g.panels * g.width + kApart) * sizeof(float);
   }
-  std::string Describe() const override { return "onednn " + implementation_; }
-  size_t workspace_bytes() const override { return bound_.scratchpad_bytes(); }
-  LayoutPtr input_layout(size_t i) const override { return LayoutOf(inputs_, i); }
-  LayoutPtr output_layout(size_t i) const override { return LayoutOf(outputs_, i); }
-  size_t bytes() const override { return size_t{48} << 10; }
+  float* operator[](size_t i) const { return values_ + static_cast<int64_t>(i) * step_; }
 
  private:
-  std::vector<Argument> Arguments() const {
-    std::vector<Argument> all;
-    for (const Slot& slot : inputs_) all.push_back(slot.argument);
-    for (const Slot& slot : outputs_) all.push_back(slot.argument);
-    return all;
-  }
-  static LayoutPtr LayoutOf(const std::vector<Slot>& slots, size_t index) {
-    for (const Slot& slot : slots)
-      if (slot.index == index) return slot.argument.layout;
-    return nullptr;
-  }
-
-  const char* op_;
-  std::string implementation_;
-  std::vector<Slot> inputs_;
-  std::vector<Slot> outputs_;
-  BoundPrimitive bound_;
+  int64_t step_;
+  float* values_;
 };
 
-class TrainingPlan final : public BatchNormPlan {
+/// What both directions have in common.
+class BatchNormPlan : public Plan {
  public:
-  TrainingPlan(const BatchNormForwardSpec& spec, const Forward::primitive_desc& pd,
-               std::vector<Slot> inputs, std::vector<Slot> outputs)
-      : BatchNormPlan(spec.op(), pd, Forward(pd), std::move(inputs), std::move(outputs)),
-        channels_(spec.shape[1]),
-        count_(spec.shape[0] * spec.shape.Count(2, spec.shape.rank())) {}
+  template <class Spec>
+  explicit BatchNormPlan(const Spec& spec, Tag tag)
+      : Plan("onednn"),
+        panels_(spec.shape, tag),
+        epsilon_(spec.epsilon),
+        layout_(spec.x_layout),
+        stream_(spec.dtype == kFloat32 && panels_.row_step % 4 == 0 &&
+                panels_.elements() * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes) {
+    if (spec.dtype != kFloat32) {
+      load_ = FindLoad<float>(spec.dtype);
+      store_ = FindStore<float>(spec.dtype);
+    }
+  }
+
+ protected:
+  // The numbers of BatchNormAffine.
+  enum : size_t { kMean, kFactor, kBias, kAffineCount };
+
+  Source In(const Execution& execution, size_t i) const {
+    return execution.inputs[i].empty() ? Source() : Source(execution.inputs[i], load_);
+  }
+  Target Out(const Execution& execution, size_t i) const {
+    return execution.outputs[i].empty() ? Target() : Target(execution.outputs[i], store_);
+  }
+  size_t TotalsBytes() const {
+    return static_cast<size_t>(panels_.panels * panels_.chunks * panels_.width) * 2 *
+           sizeof(double);
+  }
+  /// Two sums for each channel of a chunk; they lie before the constants.
+  double* Totals(const Execution& execution, int64_t panel, int64_t chunk) const {
+    return static_cast<double*>(execution.workspace) +
+           (panel * panels_.chunks + chunk) * 2 * panels_.width;
+  }
+  AffineRow Row(const Constants& constants, int64_t panel) const {
+    const int64_t c = panels_.first_channel(panel);
+    return {constants[kMean] + c, constants[kFactor] + c, constants[kBias] + c};
+  }
+  /// The constants of BatchNormAffine, for the channels of one panel.
+  void SetAffine(const Constants& constants, int64_t panel, const float* mean, const float* var,
+                 const float* scale, const float* bias) const {
+    const int64_t first = panels_.first_channel(panel), n = panels_.filled(panel);
+    for (size_t i : {kMean, kFactor, kBias}) std::fill_n(constants[i] + first, panels_.width, 0.0f);
+    std::copy_n(mean + first, n, constants[kMean] + first);
+    FindFactors(var + first, scale ? scale + first : nullptr, epsilon_, n,
+                constants[kFactor] + first);
+    if (bias) std::copy_n(bias + first, n, constants[kBias] + first);
+  }
+  /// All chunks' sums of a panel, added up in their order into those of chunk 0.
+  double* AddUp(const Execution& execution, int64_t panel) const {
+    double* total = Totals(execution, panel, 0);
+    for (int64_t chunk = 1; chunk < panels_.chunks; ++chunk) {
+      const double* more = Totals(execution, panel, chunk);
+      for (int64_t i = 0; i < 2 * panels_.width; ++i) total[i] += more[i];
+    }
+    return total;
+  }
+
+  /// Calls sum(panel, chunk) for all if `sums`, then finish(panel), then apply(panel, chunk) if
+  /// `results`, in parallel.
+  template <class Sum, class Finish, class Apply>
+  void InTwoPasses(bool sums, const Sum& sum, const Finish& finish, bool results,
+                   const Apply& apply) const {
+    const Panels& g = panels_;
+    const int64_t threads = NumThreads();
+    if (g.panels > 1 && (g.panels % threads == 0 || g.panels >= 4 * threads)) {
+      ParallelFor(g.panels, kParallelGrain / (g.rows() * g.width) + 1,
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t panel = begin; panel < end; ++panel) {
+                      for (int64_t chunk = 0; sums && chunk < g.chunks; ++chunk) sum(panel, chunk);
+                      finish(panel);
+                      for (int64_t chunk = g.chunks - 1; results && chunk >= 0; --chunk)
+                        apply(panel, chunk);
+                    }
+                    if (stream_) StreamFence();
+                  });
+      return;
+    }
+    const int64_t all = g.panels * g.chunks;
+    const int64_t grain = kParallelGrain / (g.chunk * g.width) + 1;
+    ParallelFor(sums ? all : 0, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) sum(i / g.chunks, i % g.chunks);
+      if (stream_) StreamFence();
+    });
+    for (int64_t panel = 0; panel < g.panels; ++panel) finish(panel);
+    ParallelFor(results ? all : 0, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = end - 1; i >= begin; --i) apply(i / g.chunks, i % g.chunks);
+      if (stream_) StreamFence();
+    });
+  }
+
+  Panels panels_;
+  double epsilon_;
+  LayoutPtr layout_;
+  bool stream_;
+  LoadChunkFn<float> load_ = nullptr;
+  StoreChunkFn<float> store_ = nullptr;
+};
+
+template <class T>
+const T* InputOrNull(const Execution& execution, size_t i) {
+  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
+}
+
+class ForwardPlan final : public BatchNormPlan {
+ public:
+  ForwardPlan(const BatchNormForwardSpec& spec, Tag tag)
+      : BatchNormPlan(spec, tag), training_(spec.training), relu_(spec.relu), add_(spec.has_add) {}
+
+  std::string Describe() const override {
+    return std::string("onednn layout, own batch norm") + (add_ ? " + add" : "") +
+           (relu_ ? " + relu" : "");
+  }
+  size_t workspace_bytes() const override {
+    return Constants::Bytes(panels_, kAffineCount) + (training_ ? TotalsBytes() : 0);
+  }
+  LayoutPtr input_layout(size_t i) const override { return i == 0 || i == 5 ? layout_ : nullptr; }
+  LayoutPtr output_layout(size_t i) const override { return i == 0 ? layout_ : nullptr; }
+  /// Whoever trains keeps x for backward; what was added is not needed again.
+  int inplace_input(size_t i) const override { return i > 0 ? -1 : add_ ? 5 : 0; }
+
   void Run(const Execution& execution) const override {
-    BatchNormPlan::Run(execution);
+    const Source x = In(execution, 0), add = In(execution, 5);
+    const Target y = Out(execution, 0);
+    const Constants constants(
+        panels_, static_cast<char*>(execution.workspace) + (training_ ? TotalsBytes() : 0));
+    const float* mean = training_ ? execution.out<float>(1) : execution.in<float>(3);
+    const float* var = training_ ? execution.out<float>(2) : execution.in<float>(4);
+    InTwoPasses(
+        training_, [&](int64_t panel, int64_t chunk) { Sum(execution, x, panel, chunk); },
+        [&](int64_t panel) {
+          if (training_) Statistics(execution, x, panel);
+          SetAffine(constants, panel, mean, var, InputOrNull<float>(execution, 1),
+                    InputOrNull<float>(execution, 2));
+        },
+        true,
+        [&](int64_t panel, int64_t chunk) {
+          Normalize(x, add, panel, chunk, Row(constants, panel), y);
+        });
+    if (!training_) return;
     const auto running = [&](size_t i) {
       return execution.outputs[i].empty() ? nullptr : execution.out<float>(i);
     };
-    UpdateRunningStatistics<float>(channels_, count_, execution.scalars.v[0],
-                                   execution.out<float>(1), execution.out<float>(2), running(3),
-                                   running(4));
+    UpdateRunningStatistics<float>(panels_.channels, panels_.rows(), execution.scalars.v[0], mean,
+                                   var, running(3), running(4));
   }
 
  private:
-  int64_t channels_;
-  int64_t count_;
+  /// Sums of one chunk around the panel's first row.
+  void Sum(const Execution& execution, const Source& x, int64_t panel, int64_t chunk) const {
+    const int64_t width = panels_.row_width(panel);
+    Buffer buffer, first_row, origin_row, sum, squares;
+    const float* origin = x.Read(panel * panels_.panel_step, width, origin_row);
+    double* total = Totals(execution, panel, chunk);
+    std::fill_n(total, 2 * panels_.width, 0.0);
+    panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
+      const float* shift = nullptr;
+      std::fill_n(sum.begin(), width, 0.0f);
+      std::fill_n(squares.begin(), width, 0.0f);
+      panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
+        if (!shift) shift = x.Read(offset, width, first_row);
+        AddDeviations(x.Read(offset, rows * width, buffer), rows, width, shift, sum.data(),
+                      squares.data());
+      });
+      AddToTotals(end - begin, width, shift, origin, sum.data(), squares.data(), total);
+    });
+  }
+
+  void Statistics(const Execution& execution, const Source& x, int64_t panel) const {
+    const int64_t first = panels_.first_channel(panel);
+    Buffer buffer;
+    const float* origin = x.Read(panel * panels_.panel_step, panels_.row_width(panel), buffer);
+    FindStatistics(AddUp(execution, panel), origin, panels_.rows(), panels_.row_width(panel),
+                   panels_.filled(panel), execution.out<float>(1) + first,
+                   execution.out<float>(2) + first);
+  }
+
+  void Normalize(const Source& x, const Source& add, int64_t panel, int64_t chunk,
+                 const AffineRow& affine, const Target& y) const {
+    const int64_t width = panels_.row_width(panel);
+    Buffer x_buffer, add_buffer, y_buffer;
+    panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
+      panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
+        const int64_t n = rows * width;
+        NormalizeRows(x.Read(offset, n, x_buffer), add.Read(offset, n, add_buffer), rows, width,
+                      affine, relu_, y.Begin(offset, y_buffer), stream_);
+        y.End(offset, n, y_buffer);
+      });
+    });
+  }
+
+  bool training_, relu_, add_;
 };
 
-template <class Spec>
-int64_t Spatial(const Spec& spec) {
-  return spec.shape.Count(2, spec.shape.rank());
-}
+class BackwardPlan final : public BatchNormPlan {
+ public:
+  BackwardPlan(const BatchNormBackwardSpec& spec, Tag tag)
+      : BatchNormPlan(spec, tag),
+        training_(spec.training),
+        need_x_(spec.need_x),
+        need_scale_(spec.need_scale),
+        need_add_(spec.need_add),
+        mask_(!spec.relu   ? ReluMask::kNone
+              : spec.has_y ? ReluMask::kFromY
+                           : ReluMask::kFromX) {}
 
-/// Of x, y and their gradients.
+  std::string Describe() const override {
+    return std::string("onednn layout, own batch norm") + (need_add_ ? " + add" : "") +
+           (mask_ != ReluMask::kNone ? " + relu" : "");
+  }
+  size_t workspace_bytes() const override {
+    return Constants::Bytes(panels_, kCount) + TotalsBytes();
+  }
+  LayoutPtr input_layout(size_t i) const override {
+    return i == 0 || i == 1 || i == 6 ? layout_ : nullptr;
+  }
+  LayoutPtr output_layout(size_t i) const override { return i == 0 || i == 3 ? layout_ : nullptr; }
+  /// Where dadd has taken dy's memory, dx may take x's.
+  int inplace_input(size_t i) const override { return i == 3 ? 0 : i > 0 ? -1 : need_add_ ? 1 : 0; }
+
+  void Run(const Execution& execution) const override {
+    const Source dy = In(execution, 0), x = In(execution, 1), y = In(execution, 6);
+    const Target dx = Out(execution, 0), dadd = Out(execution, 3);
+    const Constants constants(panels_, static_cast<char*>(execution.workspace) + TotalsBytes());
+    for (int64_t panel = 0; panel < panels_.panels; ++panel)
+      SetAffine(constants, panel, execution.in<float>(3), execution.in<float>(4),
+                InputOrNull<float>(execution, 2), InputOrNull<float>(execution, 5));
+    // dadd is dy where that counts, so the second pass has nothing to decide any more.
+    const Source g = need_add_ ? Source(execution.outputs[3], load_) : dy;
+    const ReluMask mask = need_add_ ? ReluMask::kNone : mask_;
+    InTwoPasses(
+        training_ || need_scale_ || need_add_,
+        [&](int64_t panel, int64_t chunk) {
+          Sum(execution, dy, x, y, panel, chunk, Row(constants, panel), dadd);
+        },
+        [&](int64_t panel) { Finish(execution, constants, panel); }, need_x_,
+        [&](int64_t panel, int64_t chunk) {
+          Gradient(mask, g, x, y, constants, panel, chunk, dx);
+        });
+  }
+
+ private:
+  enum : size_t { kConstant = kAffineCount, kSlope, kCount };
+
+  void Sum(const Execution& execution, const Source& dy, const Source& x, const Source& y,
+           int64_t panel, int64_t chunk, const AffineRow& affine, const Target& dadd) const {
+    const int64_t width = panels_.row_width(panel);
+    Buffer dy_buffer, x_buffer, y_buffer, dadd_buffer, sum, products;
+    double* total = Totals(execution, panel, chunk);
+    std::fill_n(total, 2 * panels_.width, 0.0);
+    panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
+      std::fill_n(sum.begin(), width, 0.0f);
+      std::fill_n(products.begin(), width, 0.0f);
+      panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
+        const int64_t n = rows * width;
+        const float* g = dy.Read(offset, n, dy_buffer);
+        const float* value = x.Read(offset, n, x_buffer);
+        const float* sign = y.Read(offset, n, y_buffer);
+        if (need_add_) {
+          AddGradientsOfSum(g, value, sign, rows, width, affine.mean, sum.data(), products.data(),
+                            dadd.Begin(offset, dadd_buffer), stream_);
+          dadd.End(offset, n, dadd_buffer);
+        } else {
+          AddGradients(mask_, g, value, sign, rows, width, affine, sum.data(), products.data());
+        }
+      });
+      AddToTotals(width, sum.data(), products.data(), total);
+    });
+  }
+
+  /// dscale and dbias, and what dx subtracts.
+  void Finish(const Execution& execution, const Constants& constants, int64_t panel) const {
+    const int64_t first = panels_.first_channel(panel);
+    for (size_t i : {kConstant, kSlope}) std::fill_n(constants[i] + first, panels_.width, 0.0f);
+    if (!training_ && !need_scale_) return;
+    Buffer dscale, dbias, constant, slope;
+    FindSlopes(AddUp(execution, panel), execution.in<float>(4) + first, constants[kFactor] + first,
+               epsilon_, panels_.rows(), panels_.row_width(panel), panels_.filled(panel),
+               dscale.data(), dbias.data(), constant.data(), slope.data());
+    const auto put = [&](const Buffer& from, float* to) {
+      std::copy_n(from.begin(), panels_.filled(panel), to + first);
+    };
+    if (need_scale_) put(dscale, execution.out<float>(1)), put(dbias, execution.out<float>(2));
+    if (training_) put(constant, constants[kConstant]), put(slope, constants[kSlope]);
+  }
+
+  void Gradient(ReluMask mask, const Source& dy, const Source& x, const Source& y,
+                const Constants& constants, int64_t panel, int64_t chunk, const Target& dx) const {
+    const int64_t width = panels_.row_width(panel), first = panels_.first_channel(panel);
+    const AffineRow affine = Row(constants, panel);
+    Buffer dy_buffer, x_buffer, y_buffer, dx_buffer;
+    panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
+      panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
+        const int64_t n = rows * width;
+        const float* sign = mask == ReluMask::kFromY ? y.Read(offset, n, y_buffer) : nullptr;
+        GradientRows(mask, dy.Read(offset, n, dy_buffer), x.Read(offset, n, x_buffer), sign, rows,
+                     width, affine, constants[kConstant] + first, constants[kSlope] + first,
+                     dx.Begin(offset, dx_buffer), stream_);
+        dx.End(offset, n, dx_buffer);
+      });
+    });
+  }
+
+  bool training_, need_x_, need_scale_, need_add_;
+  ReluMask mask_;
+};
+
+/// How x lies, where that is one of the layouts that we know.
 template <class Spec>
-memory::desc Data(const Spec& spec) {
+std::optional<Tag> TagOf(const Spec& spec) {
   // A row-major (N, C, 1, 1) has its channels side by side.
-  if (!spec.x_layout && Spatial(spec) == 1)
-    return PlainDesc({spec.shape[0], spec.shape[1]}, spec.dtype);
-  return ToDesc(spec.x_layout, spec.shape, spec.dtype);
+  if (!spec.x_layout && spec.shape.Count(2, spec.shape.rank()) == 1) return Tag::nhwc;
+  return LaneTagOf(spec.x_layout, spec.shape, spec.dtype);
 }
 
 template <class Spec>
-Slot DataSlot(size_t index, int id, const Spec& spec) {
-  return {index, {id, Data(spec), spec.x_layout}};
-}
-
-template <class Spec>
-Slot ChannelSlot(size_t index, int id, const Spec& spec) {
-  return {index, {id, PlainDesc({spec.shape[1]}, kFloat32), nullptr}};
-}
-
-normalization_flags Flags(bool scale, bool shift, bool frozen) {
-  auto flags = normalization_flags::none;
-  if (scale) flags |= normalization_flags::use_scale;
-  if (shift) flags |= normalization_flags::use_shift;
-  if (frozen) flags |= normalization_flags::use_global_stats;
-  return flags;
-}
-
-Forward::primitive_desc ForwardDesc(const BatchNormForwardSpec& spec) {
-  const memory::desc data = Data(spec);
-  Forward::primitive_desc pd(
-      Engine(), spec.training ? prop_kind::forward_training : prop_kind::forward_inference, data,
-      data, static_cast<float>(spec.epsilon), Flags(spec.has_scale, spec.has_bias, !spec.training),
-      ScratchpadAttr(), true);
-  return SkipReference(&pd) ? pd : Forward::primitive_desc();
-}
-
-Backward::primitive_desc BackwardDesc(const BatchNormBackwardSpec& spec) {
-  const memory::desc data = Data(spec);
-  const auto epsilon = static_cast<float>(spec.epsilon);
-  const auto flags = Flags(spec.has_scale, spec.need_scale, !spec.training);
-  const Forward::primitive_desc hint(Engine(), prop_kind::forward_training, data, data, epsilon,
-                                     flags, ScratchpadAttr(), true);
-  if (!hint) return {};
-  Backward::primitive_desc pd(Engine(),
-                              spec.need_scale ? prop_kind::backward : prop_kind::backward_data,
-                              data, data, data, epsilon, flags, hint, ScratchpadAttr(), true);
-  return SkipReference(&pd) ? pd : Backward::primitive_desc();
-}
-
-template <class Spec>
-std::string RefusesData(const Spec& spec) {
-  if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
+std::string Refuses(const Spec& spec) {
+  if (spec.dtype != kFloat32 && spec.dtype != kBFloat16)
+    return std::string(DTypeName(spec.dtype)) + " is not supported";
   if (spec.shape.Count() == 0) return "there is nothing to compute";
-  if (spec.x_layout && !AsDnnl(spec.x_layout)) return "the layout is of another backend";
-  if (!spec.x_layout && Spatial(spec) > 1) return "the plain kernel is faster on row-major images";
+  if (!TagOf(spec))
+    return spec.x_layout ? "the channels are not innermost"
+                         : "the plain kernel is faster on row-major images";
   return "";
 }
 
-constexpr const char* kOnlyReference = "oneDNN has only its slow reference implementation";
-
-std::string RefusesForward(const BatchNormForwardSpec& spec) {
-  if (std::string reason = RefusesData(spec); !reason.empty()) return reason;
-  return Guarded(spec.op(),
-                 [&]() -> std::string { return ForwardDesc(spec) ? "" : kOnlyReference; });
-}
-
-std::string RefusesBackward(const BatchNormBackwardSpec& spec) {
-  if (std::string reason = RefusesData(spec); !reason.empty()) return reason;
-  if (!spec.need_x) return "oneDNN computes dscale and dbias only along with dx";
-  if (spec.need_scale && !spec.has_scale) return "oneDNN computes dscale only where there is scale";
-  return Guarded(spec.op(),
-                 [&]() -> std::string { return BackwardDesc(spec) ? "" : kOnlyReference; });
-}
-
-PlanPtr MakeForward(const BatchNormForwardSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
-    const auto pd = ForwardDesc(spec);
-    std::vector<Slot> inputs{DataSlot(0, DNNL_ARG_SRC, spec)};
-    std::vector<Slot> outputs{DataSlot(0, DNNL_ARG_DST, spec)};
-    if (spec.has_scale) inputs.push_back(ChannelSlot(1, DNNL_ARG_SCALE, spec));
-    if (spec.has_bias) inputs.push_back(ChannelSlot(2, DNNL_ARG_SHIFT, spec));
-    if (!spec.training) {
-      inputs.push_back(ChannelSlot(3, DNNL_ARG_MEAN, spec));
-      inputs.push_back(ChannelSlot(4, DNNL_ARG_VARIANCE, spec));
-      return std::make_shared<BatchNormPlan>(spec.op(), pd, Forward(pd), std::move(inputs),
-                                             std::move(outputs));
-    }
-    outputs.push_back(ChannelSlot(1, DNNL_ARG_MEAN, spec));
-    outputs.push_back(ChannelSlot(2, DNNL_ARG_VARIANCE, spec));
-    return std::make_shared<TrainingPlan>(spec, pd, std::move(inputs), std::move(outputs));
-  });
-}
-
-PlanPtr MakeBackward(const BatchNormBackwardSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
-    const auto pd = BackwardDesc(spec);
-    std::vector<Slot> inputs{DataSlot(0, DNNL_ARG_DIFF_DST, spec), DataSlot(1, DNNL_ARG_SRC, spec),
-                             ChannelSlot(3, DNNL_ARG_MEAN, spec),
-                             ChannelSlot(4, DNNL_ARG_VARIANCE, spec)};
-    if (spec.has_scale) inputs.push_back(ChannelSlot(2, DNNL_ARG_SCALE, spec));
-    std::vector<Slot> outputs{DataSlot(0, DNNL_ARG_DIFF_SRC, spec)};
-    if (spec.need_scale) {
-      outputs.push_back(ChannelSlot(1, DNNL_ARG_DIFF_SCALE, spec));
-      outputs.push_back(ChannelSlot(2, DNNL_ARG_DIFF_SHIFT, spec));
-    }
-    return std::make_shared<BatchNormPlan>(spec.op(), pd, Backward(pd), std::move(inputs),
-                                           std::move(outputs));
-  });
+template <class Spec, class SpecPlan>
+PlanPtr Make(const Spec& spec) {
+  return std::make_shared<SpecPlan>(spec, *TagOf(spec));
 }
 
 }  // namespace
 
 void RegisterBatchNorm() {
-  Register<BatchNormForwardSpec>("onednn", RefusesForward, MakeForward);
-  Register<BatchNormBackwardSpec>("onednn", RefusesBackward, MakeBackward);
+  Register<BatchNormForwardSpec>("onednn", Refuses<BatchNormForwardSpec>,
+                                 Make<BatchNormForwardSpec, ForwardPlan>);
+  Register<BatchNormBackwardSpec>("onednn", Refuses<BatchNormBackwardSpec>,
+                                  Make<BatchNormBackwardSpec, BackwardPlan>);
 }
 
 }  // namespace singa::onednn

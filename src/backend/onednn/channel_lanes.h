@@ -39,7 +39,7 @@ inline dnnl::memory::desc LaneDesc(const Shape& shape, DType dtype, LaneTag tag)
 
 /// Which of these layouts it is, if any.
 inline std::optional<LaneTag> LaneTagOf(const LayoutPtr& layout, const Shape& shape, DType dtype) {
-  if (!AsDnnl(layout)) return std::nullopt;
+  if (!AsDnnl(layout) || shape.rank() != 4) return std::nullopt;
   for (LaneTag tag : {LaneTag::nhwc, LaneTag::nChw16c, LaneTag::nChw8c})
     if (SameLayout(layout, FromDesc(LaneDesc(shape, dtype, tag), shape, dtype))) return tag;
   return std::nullopt;

@@ -1,5 +1,7 @@
 // Batch normalisation (Ioffe and Szegedy 2015). Statistics take two passes, the variance around the
-// mean, and everything is computed in double: data with a mean far from zero keeps its variance.
+// mean, and sums are taken in double: data with a mean far from zero keeps its variance. y follows
+// from the statistics as BatchNormAffine says. Where ReLU follows, backward first cuts dy off, and
+// goes on as without.
 
 #include <cmath>
 
@@ -42,12 +44,25 @@ SINGA_MULTI_ISA double SumProducts(const T* dy, const T* x, int64_t n, int64_t s
   return sum;
 }
 
-/// y = (x − mean) · a + b
-template <class T>
-SINGA_MULTI_ISA void Normalize(const T* x, T* y, int64_t n, int64_t stride, double mean, double a,
-                               double b) {
-  for (int64_t i = 0; i < n; ++i)
-    y[i * stride] = Convert<T>((Convert<double>(x[i * stride]) - mean) * a + b);
+/// y = bn(x), + add where that is not null, and then ReLU.
+template <class T, class S>
+SINGA_MULTI_ISA void Normalize(const T* x, const T* add, T* y, int64_t n, int64_t stride,
+                               const BatchNormAffine<S>& affine, bool relu) {
+  for (int64_t i = 0; i < n; ++i) {
+    S v = affine(Convert<S>(x[i * stride]));
+    if (add) v += Convert<S>(add[i * stride]);
+    y[i * stride] = Convert<T>(relu ? Rectified(v) : v);
+  }
+}
+
+/// dy where relu(bn(x) [+ add]) is positive, else 0; y says where, or bn(x) if y is null.
+template <class T, class S>
+SINGA_MULTI_ISA void CutOff(const T* dy, const T* x, const T* y, T* result, int64_t n,
+                            int64_t stride, const BatchNormAffine<S>& affine) {
+  for (int64_t i = 0; i < n; ++i) {
+    const S sign = y ? Convert<S>(y[i * stride]) : affine(Convert<S>(x[i * stride]));
+    result[i * stride] = Convert<T>(WhereRectified(sign, Convert<S>(dy[i * stride])));
+  }
 }
 
 /// dx = a · dy − b − (x − mean) · c
@@ -91,9 +106,15 @@ struct Channels {
   int64_t step = 0;
 };
 
+/// Values of a channel's parameter, or `otherwise` where it is left out.
 template <class S>
-double ValueOr(const Execution& execution, size_t input, int64_t c, double otherwise) {
+S ValueOr(const Execution& execution, size_t input, int64_t c, S otherwise) {
   return execution.inputs[input].empty() ? otherwise : execution.in<S>(input)[c];
+}
+
+template <class T>
+const T* InputOrNull(const Execution& execution, size_t i) {
+  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
 }
 
 template <class T>
@@ -101,30 +122,33 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Channels channels(spec.shape);
   const T* x = execution.in<T>(0);
+  const T* add = InputOrNull<T>(execution, 5);
   T* y = execution.out<T>(0);
   ParallelFor(channels.count, channels.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      double mean = 0, var = 0;
+      S mean, var;
       if (spec.training) {
+        double sum = 0, squares = 0;
         if (channels.values > 0) {
           channels.ForRuns(
-              c, [&](int64_t at) { mean += Sum(x + at, channels.length, channels.stride); });
-          mean /= static_cast<double>(channels.values);
+              c, [&](int64_t at) { sum += Sum(x + at, channels.length, channels.stride); });
+          sum /= static_cast<double>(channels.values);
           channels.ForRuns(c, [&](int64_t at) {
-            var += SumSquares(x + at, channels.length, channels.stride, mean);
+            squares += SumSquares(x + at, channels.length, channels.stride, sum);
           });
-          var /= static_cast<double>(channels.values);
+          squares /= static_cast<double>(channels.values);
         }
-        execution.out<S>(1)[c] = static_cast<S>(mean);
-        execution.out<S>(2)[c] = static_cast<S>(var);
+        mean = execution.out<S>(1)[c] = static_cast<S>(sum);
+        var = execution.out<S>(2)[c] = static_cast<S>(squares);
       } else {
         mean = execution.in<S>(3)[c];
         var = execution.in<S>(4)[c];
       }
-      const double a = ValueOr<S>(execution, 1, c, 1) / std::sqrt(var + spec.epsilon);
-      const double b = ValueOr<S>(execution, 2, c, 0);
+      const BatchNormAffine<S> affine(mean, var, ValueOr<S>(execution, 1, c, 1),
+                                      ValueOr<S>(execution, 2, c, 0), spec.epsilon);
       channels.ForRuns(c, [&](int64_t at) {
-        Normalize(x + at, y + at, channels.length, channels.stride, mean, a, b);
+        Normalize(x + at, add ? add + at : nullptr, y + at, channels.length, channels.stride,
+                  affine, spec.relu);
       });
     }
   });
@@ -144,19 +168,33 @@ template <class T>
 void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Channels channels(spec.shape);
-  const T* dy = execution.in<T>(0);
   const T* x = execution.in<T>(1);
+  const T* y = InputOrNull<T>(execution, 6);
+  const T* dy = execution.in<T>(0);
+  T* cut = nullptr;  // where dy · (y > 0) goes
+  if (spec.relu) cut = static_cast<T*>(spec.need_add ? execution.out<T>(3) : execution.workspace);
   const double n = static_cast<double>(channels.values);
-  const bool need_sums = spec.need_scale || (spec.training && channels.values > 0);
+  const bool need_sums = spec.need_scale || (spec.training && spec.need_x && channels.values > 0);
   ParallelFor(channels.count, channels.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
+      const S scale = ValueOr<S>(execution, 2, c, 1);
       const double mean = execution.in<S>(3)[c];
       const double inv_std = 1 / std::sqrt(execution.in<S>(4)[c] + spec.epsilon);
+      const T* g = dy;
+      if (spec.relu) {
+        const BatchNormAffine<S> affine(execution.in<S>(3)[c], execution.in<S>(4)[c], scale,
+                                        ValueOr<S>(execution, 5, c, 0), spec.epsilon);
+        channels.ForRuns(c, [&](int64_t at) {
+          CutOff(dy + at, x + at, y ? y + at : nullptr, cut + at, channels.length, channels.stride,
+                 affine);
+        });
+        g = cut;
+      }
       double sum_dy = 0, sum_dy_xhat = 0;
       if (need_sums) {
         channels.ForRuns(c, [&](int64_t at) {
-          sum_dy += Sum(dy + at, channels.length, channels.stride);
-          sum_dy_xhat += SumProducts(dy + at, x + at, channels.length, channels.stride, mean);
+          sum_dy += Sum(g + at, channels.length, channels.stride);
+          sum_dy_xhat += SumProducts(g + at, x + at, channels.length, channels.stride, mean);
         });
         sum_dy_xhat *= inv_std;
       }
@@ -165,15 +203,20 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
         execution.out<S>(2)[c] = static_cast<S>(sum_dy);
       }
       if (!spec.need_x) continue;
-      const double s = ValueOr<S>(execution, 2, c, 1) * inv_std;
+      const double s = scale * inv_std;
       const double through_mean = spec.training ? s * sum_dy / n : 0;
       const double through_var = spec.training ? s * inv_std * sum_dy_xhat / n : 0;
       channels.ForRuns(c, [&](int64_t at) {
-        Gradient(dy + at, x + at, execution.out<T>(0) + at, channels.length, channels.stride, mean,
+        Gradient(g + at, x + at, execution.out<T>(0) + at, channels.length, channels.stride, mean,
                  s, through_mean, through_var);
       });
     }
   });
+}
+
+size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
+  return spec.relu && !spec.need_add ? static_cast<size_t>(spec.shape.Count()) * SizeOf(spec.dtype)
+                                     : 0;
 }
 
 void RunForward(const BatchNormForwardSpec& spec, const Execution& execution) {
@@ -188,7 +231,7 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
 
 void RegisterBatchNorm() {
   RegisterReference<BatchNormForwardSpec, RunForward>();
-  RegisterReference<BatchNormBackwardSpec, RunBackward>();
+  RegisterReference<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();
 }
 
 }  // namespace singa::reference

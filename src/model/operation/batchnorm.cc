@@ -45,34 +45,57 @@ void CheckRunning(const char* op, const char* name, const Tensor& t, const Tenso
         " with strides ", t.strides());
 }
 
+/// What the two forwards share: checks, and the Spec.
 BatchNormForwardSpec ForwardSpec(const BatchNormHandle& handle, const Tensor& x,
-                                 const Tensor& scale, const Tensor& bias, bool training) {
-  return {.shape = x.shape(),
-          .dtype = x.data_type(),
-          .training = training,
-          .has_scale = !scale.empty(),
-          .has_bias = !bias.empty(),
-          .epsilon = handle.epsilon,
-          .x_layout = x.layout()};
+                                 const Tensor& scale, const Tensor& bias, const Tensor& add,
+                                 bool relu, bool training) {
+  const BatchNormForwardSpec spec{.shape = x.shape(),
+                                  .dtype = x.data_type(),
+                                  .training = training,
+                                  .has_scale = !scale.empty(),
+                                  .has_bias = !bias.empty(),
+                                  .has_add = !add.empty(),
+                                  .relu = relu,
+                                  .epsilon = handle.epsilon,
+                                  .x_layout = x.layout()};
+  if (spec.has_add) CheckLike(spec.op(), "add", add, "x", x);
+  return spec;
 }
+
+/// What BatchNormBackward is asked for, beside its tensors.
+struct Asked {
+  bool training, need_x, need_scale, relu, need_add;
+};
 
 std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, const Tensor& x,
                              const Tensor& scale, const Tensor& mean, const Tensor& var,
-                             bool training, bool need_x, bool need_scale) {
+                             const Tensor& bias, const Tensor& y, const Asked& asked) {
+  const bool by_y = asked.relu && !y.empty();
   BatchNormBackwardSpec spec{.shape = {},
-                             .training = training,
+                             .training = asked.training,
                              .has_scale = !scale.empty(),
-                             .need_x = need_x,
-                             .need_scale = need_scale,
+                             .has_bias = asked.relu && !by_y && !bias.empty(),
+                             .has_y = by_y,
+                             .relu = asked.relu,
+                             .need_x = asked.need_x,
+                             .need_scale = asked.need_scale,
+                             .need_add = asked.relu && asked.need_add,
                              .epsilon = handle.epsilon,
                              .x_layout = {}};
   const char* op = spec.op();
   CheckInput(op, handle, x);
   CheckLike(op, "dy", dy, "x", x);
   const Tensor affine = Affine(op, "scale", scale, x);
-  CheckStatistics(op, training ? "mean" : "running_mean", mean, x);
-  CheckStatistics(op, training ? "var" : "running_var", var, x);
-  if (!need_x && !need_scale) return std::vector<Tensor>(3);
+  CheckStatistics(op, asked.training ? "mean" : "running_mean", mean, x);
+  CheckStatistics(op, asked.training ? "var" : "running_var", var, x);
+  if (by_y) CheckLike(op, "y", y, "x", x);
+  Check(!spec.need_add || by_y, op,
+        "y is an empty tensor (None), but tells where the gradient of what was added passes ReLU");
+
+  const bool dadd_is_dy = asked.need_add && !asked.relu;
+  std::vector<Tensor> results(asked.need_add ? 4 : 3);
+  if (dadd_is_dy) results[3] = dy;
+  if (!spec.need_x && !spec.need_scale && !spec.need_add) return results;
 
   spec.shape = x.shape();
   spec.dtype = x.data_type();
@@ -81,21 +104,28 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
   const PlanPtr plan = FindPlan(*device, spec);
   const DType statistics = BatchNormStatisticsType(spec.dtype);
   const Shape channels{handle.channels};
-  Tensor dx, dscale, dbias;
-  if (need_x) dx = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  if (need_scale) {
+  Tensor dx, dscale, dbias, dadd;
+  if (spec.need_x) dx = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
+  if (spec.need_scale) {
     dscale = NewOutput(*plan, 1, channels, device, statistics);
     dbias = NewOutput(*plan, 2, channels, device, statistics);
   }
+  if (spec.need_add) dadd = NewOutput(*plan, 3, spec.shape, device, spec.dtype);
   Run(spec, device, plan,
       {Wanted(*plan, 0, dy), Wanted(*plan, 1, x), Wanted(*plan, 2, affine), Wanted(*plan, 3, mean),
-       Wanted(*plan, 4, var)},
-      {dx, dscale, dbias});
-  if (need_scale && !scale.empty() && scale.data_type() != statistics) {
+       Wanted(*plan, 4, var),
+       spec.has_bias ? Wanted(*plan, 5, Affine(op, "bias", bias, x)) : Tensor(),
+       by_y ? Wanted(*plan, 6, y) : Tensor()},
+      {dx, dscale, dbias, dadd});
+  if (spec.need_scale && !scale.empty() && scale.data_type() != statistics) {
     dscale = dscale.AsType(scale.data_type());
     dbias = dbias.AsType(scale.data_type());
   }
-  return {dx, dscale, dbias};
+  results[0] = dx;
+  results[1] = dscale;
+  results[2] = dbias;
+  if (spec.need_add) results[3] = dadd;
+  return results;
 }
 
 }  // namespace
@@ -112,8 +142,8 @@ BatchNormHandle::BatchNormHandle(double momentum, const Tensor& input, double ep
 
 std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, const Tensor& x,
                                              const Tensor& scale, const Tensor& bias,
-                                             const Tensor& running_mean,
-                                             const Tensor& running_var) {
+                                             const Tensor& running_mean, const Tensor& running_var,
+                                             const Tensor& add, bool relu) {
   const char* op = "BatchNormForwardTraining";
   CheckInput(op, handle, x);
   const Tensor a = Affine(op, "scale", scale, x);
@@ -121,7 +151,7 @@ std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, cons
   CheckRunning(op, "running_mean", running_mean, x);
   CheckRunning(op, "running_var", running_var, x);
 
-  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, true);
+  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, add, relu, true);
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const DType statistics = BatchNormStatisticsType(spec.dtype);
@@ -131,14 +161,16 @@ std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, cons
   Scalars scalars;
   scalars.v[0] = handle.factor;
   Run(spec, device, plan,
-      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), running_mean, running_var},
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), running_mean, running_var,
+       Wanted(*plan, 5, add)},
       {y, mean, var, running_mean, running_var}, scalars);
   return {y, mean, var};
 }
 
 Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
                                  const Tensor& scale, const Tensor& bias,
-                                 const Tensor& running_mean, const Tensor& running_var) {
+                                 const Tensor& running_mean, const Tensor& running_var,
+                                 const Tensor& add, bool relu) {
   const char* op = "BatchNormForwardInference";
   CheckInput(op, handle, x);
   const Tensor a = Affine(op, "scale", scale, x);
@@ -146,29 +178,33 @@ Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
   CheckStatistics(op, "running_mean", running_mean, x);
   CheckStatistics(op, "running_var", running_var, x);
 
-  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, false);
+  const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, add, relu, false);
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
   Run(spec, device, plan,
       {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b),
-       Wanted(*plan, 3, running_mean), Wanted(*plan, 4, running_var)},
+       Wanted(*plan, 3, running_mean), Wanted(*plan, 4, running_var), Wanted(*plan, 5, add)},
       {y});
   return y;
 }
 
 std::vector<Tensor> BatchNormBackward(const BatchNormHandle& handle, const Tensor& dy,
                                       const Tensor& x, const Tensor& scale, const Tensor& mean,
-                                      const Tensor& var, bool need_x, bool need_scale) {
-  return Backward(handle, dy, x, scale, mean, var, true, need_x, need_scale);
+                                      const Tensor& var, bool need_x, bool need_scale, bool relu,
+                                      const Tensor& bias, const Tensor& y, bool need_add) {
+  return Backward(handle, dy, x, scale, mean, var, bias, y,
+                  {true, need_x, need_scale, relu, need_add});
 }
 
 std::vector<Tensor> BatchNormBackwardInference(const BatchNormHandle& handle, const Tensor& dy,
                                                const Tensor& x, const Tensor& scale,
                                                const Tensor& running_mean,
                                                const Tensor& running_var, bool need_x,
-                                               bool need_scale) {
-  return Backward(handle, dy, x, scale, running_mean, running_var, false, need_x, need_scale);
+                                               bool need_scale, bool relu, const Tensor& bias,
+                                               const Tensor& y, bool need_add) {
+  return Backward(handle, dy, x, scale, running_mean, running_var, bias, y,
+                  {false, need_x, need_scale, relu, need_add});
 }
 
 }  // namespace singa

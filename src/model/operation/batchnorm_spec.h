@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -13,7 +14,41 @@ namespace singa {
 /// Type of the statistics, and in which the kernels take scale and bias.
 inline DType BatchNormStatisticsType(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
 
-/// Inputs: x, scale (or empty: 1), bias (or empty: 0), running mean, running variance.
+/// y before the residual and ReLU. Every implementation computes it so, in the type S of the
+/// statistics and from the mean and variance that it returns: a backward that finds the signs of y
+/// again from x then finds the same ones, to the bit, whoever computed y. The files that use it are
+/// compiled without contraction to fused multiply-adds (src/CMakeLists.txt), which would round
+/// differently from CPU to CPU.
+template <class S>
+inline S BatchNormValue(S x, S mean, S factor, S bias) {
+  return (x - mean) * factor + bias;
+}
+template <class S>
+inline S BatchNormFactor(S scale, S var, double epsilon) {
+  return static_cast<S>(scale / std::sqrt(static_cast<double>(var) + epsilon));
+}
+
+/// The same for one channel.
+template <class S>
+struct BatchNormAffine {
+  BatchNormAffine(S mean, S var, S scale, S bias, double epsilon)
+      : mean(mean), factor(BatchNormFactor(scale, var, epsilon)), bias(bias) {}
+  S operator()(S x) const { return BatchNormValue(x, mean, factor, bias); }
+  S mean, factor, bias;
+};
+
+/// ReLU, and its gradient from the sign of its argument or result. NaN passes, as in Relu.
+template <class S>
+inline S Rectified(S v) {
+  return v <= 0 ? S(0) : v;
+}
+template <class S>
+inline S WhereRectified(S sign, S dy) {
+  return sign <= 0 ? S(0) : dy;
+}
+
+/// y = bn(x), + add, and then ReLU, as the flags say.
+/// Inputs: x, scale (or empty: 1), bias (or empty: 0), running mean, running variance, add.
 /// Training: outputs y, mean, biased variance, and the running tensors again, which are updated in
 /// place where they are not empty; Scalars.v[0] is the factor.
 /// Inference: output y.
@@ -23,6 +58,8 @@ struct BatchNormForwardSpec {
   bool training = true;
   bool has_scale = true;
   bool has_bias = true;
+  bool has_add = false;
+  bool relu = false;
   double epsilon = 1e-5;
   LayoutPtr x_layout = nullptr;
 
@@ -39,20 +76,33 @@ struct BatchNormForwardSpec {
     visitor("training", self.training);
     visitor("has_scale", self.has_scale);
     visitor("has_bias", self.has_bias);
+    visitor("has_add", self.has_add);
+    visitor("relu", self.relu);
     visitor("epsilon", self.epsilon);
     visitor("x_layout", self.x_layout);
   }
 };
 
-/// Inputs: dy, x, scale (or empty: 1), mean, variance. Outputs: dx, dscale, dbias, empty where not
-/// needed. `training`: mean and variance depend on x; otherwise they are constants.
+/// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y. Outputs: dx, dscale, dbias, and
+/// dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
+/// depend on x; otherwise they are constants.
+///
+/// With `relu`, dy counts where y > 0. Where y is given, its own values say so: there is no other
+/// way once something was added. Where it is not, BatchNormAffine says so from x: x is read anyway,
+/// so the pass over y, a third of what backward reads, is saved. (y in a 16-bit float may have
+/// rounded to zero where BatchNormAffine is above it; the gradient then passes.)
+/// Without `relu` there is no dadd here: it is dy itself.
 struct BatchNormBackwardSpec {
   Shape shape;
   DType dtype = kFloat32;
   bool training = true;
   bool has_scale = true;
+  bool has_bias = false;
+  bool has_y = false;
+  bool relu = false;
   bool need_x = true;
   bool need_scale = true;
+  bool need_add = false;
   double epsilon = 1e-5;
   LayoutPtr x_layout = nullptr;
 
@@ -66,8 +116,12 @@ struct BatchNormBackwardSpec {
     visitor("dtype", self.dtype);
     visitor("training", self.training);
     visitor("has_scale", self.has_scale);
+    visitor("has_bias", self.has_bias);
+    visitor("has_y", self.has_y);
+    visitor("relu", self.relu);
     visitor("need_x", self.need_x);
     visitor("need_scale", self.need_scale);
+    visitor("need_add", self.need_add);
     visitor("epsilon", self.epsilon);
     visitor("x_layout", self.x_layout);
   }

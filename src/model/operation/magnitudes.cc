@@ -45,6 +45,7 @@ double Or(const Values& values, size_t i, double otherwise) {
 std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
   const Values x = Read(inputs[0]), scale = Read(inputs[1]), bias = Read(inputs[2]);
   const Values running_mean = Read(inputs[3]), running_var = Read(inputs[4]);
+  const Values add = Read(inputs[5]);
   const auto count = static_cast<double>(std::max<int64_t>(sum_length(), 1));
   Values y(x.size()), mean, var, new_mean, new_var;
   for (size_t c = 0; c < static_cast<size_t>(shape[1]); ++c) {
@@ -68,7 +69,7 @@ std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& 
     }
     const double a = std::abs(Or(scale, c, 1)) / std::sqrt(squares + epsilon);
     ForChannel(shape, static_cast<int64_t>(c), [&](size_t i) {
-      y[i] = a * (std::abs(x[i]) + magnitude) + std::abs(Or(bias, c, 0));
+      y[i] = a * (std::abs(x[i]) + magnitude) + std::abs(Or(bias, c, 0)) + std::abs(Or(add, i, 0));
     });
   }
   const Shape channels{shape[1]};
@@ -77,6 +78,7 @@ std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& 
           Write(new_var, channels)};
 }
 
+// ReLU takes nothing away: where it cuts dy off, both sides do, since they decide alike.
 std::vector<Tensor> BatchNormBackwardSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
   const Values dy = Read(inputs[0]), x = Read(inputs[1]), scale = Read(inputs[2]);
   const Values mean = Read(inputs[3]), var = Read(inputs[4]);
@@ -99,7 +101,7 @@ std::vector<Tensor> BatchNormBackwardSpec::Magnitudes(const std::vector<Tensor>&
     });
   }
   const Shape channels{shape[1]};
-  return {Write(dx, shape), Write(dscale, channels), Write(dbias, channels)};
+  return {Write(dx, shape), Write(dscale, channels), Write(dbias, channels), Write(dy, shape)};
 }
 
 std::vector<Tensor> LrnBackwardSpec::Magnitudes(const std::vector<Tensor>& inputs) const {

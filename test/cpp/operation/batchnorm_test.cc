@@ -2,6 +2,7 @@
 
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
+#include "singa/operation/elementwise.h"
 #include "support.h"
 
 namespace singa {
@@ -232,6 +233,153 @@ TEST(BatchNorm, MatchesTheDefinitionWhereChannelsAreCutIntoPieces) {
   CheckCase(random, {.shape = {4, 17, 7, 7}, .dtype = kBFloat16});
 }
 
+/// dy where y is positive.
+Vector CutOff(const Vector& dy, const Vector& y) {
+  Vector g = dy;
+  for (size_t i = 0; i < g.size(); ++i)
+    if (y[i] <= 0) g[i] = 0;
+  return g;
+}
+
+// relu(bn(x) + add): the definition, and the gradients through the signs of the y that came out.
+void CheckFused(Random& random, const Case& c, bool add, bool relu) {
+  SCOPED_TRACE(c.shape.ToString() + " " + DTypeName(c.dtype) + (add ? " add" : "") +
+               (relu ? " relu" : ""));
+  const DType statistics = Statistics(c.dtype);
+  const double eps = Epsilon(statistics);
+  const Tensor x = Input(random, c), dy = AnyTensor(random, c.shape, c.dtype);
+  const Tensor z = add ? AnyTensor(random, c.shape, c.dtype) : Tensor();
+  const Tensor scale = RandomTensor(random, {c.shape[1]}, statistics, 0.5, 2);
+  const Tensor bias = RandomTensor(random, {c.shape[1]}, statistics);
+  const BatchNormHandle handle(0.1, x);
+  Expected want =
+      NaiveForward(c.shape, Values(x), Values(scale), Values(bias), handle.epsilon, eps);
+  for (size_t i = 0; i < want.y.size(); ++i) {
+    if (add) {
+      const double more = Values(z)[i];
+      want.y[i] += more;
+      want.y_tolerance[i] += 8 * eps * std::abs(more);
+    }
+    if (relu) want.y[i] = std::max(want.y[i], 0.0);
+  }
+  for (Preference preference : kImplementations) {
+    SCOPED_TRACE(PreferenceName(preference));
+    PreferenceScope scope(preference);
+    const auto out = BatchNormForwardTraining(handle, x, scale, bias, {}, {}, z, relu);
+    ExpectNear(out[0], want.y, want.y_tolerance, "y");
+    // In one go and one after the other.
+    Tensor y = BatchNormForwardTraining(handle, x, scale, bias, {}, {})[0];
+    if (statistics == c.dtype) {
+      if (add) y = Binary(BinaryOp::kAdd, y, z);
+      if (relu) y = Unary(UnaryOp::kRelu, y);
+      EXPECT_EQ(Values(out[0]), Values(y));
+    }
+    const Tensor frozen =
+        BatchNormForwardInference(handle, x, scale, bias, out[1], out[2], z, relu);
+    EXPECT_EQ(Values(frozen), Values(out[0])) << "the same statistics, given";
+
+    const Vector cut = relu ? CutOff(Values(dy), Values(out[0])) : Values(dy);
+    for (bool training : {true, false}) {
+      SCOPED_TRACE(training ? "training" : "frozen statistics");
+      auto* backward = training ? BatchNormBackward : BatchNormBackwardInference;
+      const auto run = [&](bool need_x, bool need_scale, bool need_add) {
+        return backward(handle, dy, x, scale, out[1], out[2], need_x, need_scale, relu, bias,
+                        add ? out[0] : Tensor(), need_add);
+      };
+      const auto g = NaiveBackward(c.shape, cut, Values(x), Values(scale), Values(out[1]),
+                                   Values(out[2]), handle.epsilon, training, eps);
+      const auto d = run(true, true, add);
+      ASSERT_EQ(d.size(), add ? 4u : 3u);
+      ExpectNear(d[0], g.dx, g.dx_tolerance, "dx");
+      ExpectNear(d[1], g.dscale, g.dscale_tolerance, "dscale");
+      ExpectNear(d[2], g.dbias, g.dbias_tolerance, "dbias");
+      // Each gradient alone is the same one.
+      const auto only_x = run(true, false, false), only_scale = run(false, true, false);
+      EXPECT_EQ(Values(only_x[0]), Values(d[0]));
+      EXPECT_TRUE(only_x[1].empty() && only_x[2].empty() && only_scale[0].empty());
+      EXPECT_EQ(Values(only_scale[1]), Values(d[1]));
+      EXPECT_EQ(Values(only_scale[2]), Values(d[2]));
+      if (!add) continue;
+      EXPECT_EQ(Values(d[3]), cut);
+      const auto only_add = run(false, false, true);
+      EXPECT_TRUE(only_add[0].empty() && only_add[1].empty());
+      EXPECT_EQ(Values(only_add[3]), cut);
+    }
+  }
+}
+
+TEST(BatchNorm, WithResidualAndRelu) {
+  Random random(48);
+  for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
+    Case c = RandomCase(random);
+    // A 16-bit y may round to zero where bn(x) does not.
+    if (c.dtype == kFloat16) c.dtype = kFloat32;
+    CheckFused(random, c, random.Coin(), random.Coin());
+  }
+}
+
+// Where nothing was added, backward finds the signs of y again from x. Values around zero are where
+// it could go wrong: here a channel's zero is next to one of the few values that x takes.
+TEST(BatchNorm, BackwardFindsTheSignsThatForwardFound) {
+  Random random(49);
+  const Shape shape{3, 37, 6, 5}, channels{37};
+  Vector values(static_cast<size_t>(shape.Count()));
+  for (double& v : values) v = static_cast<double>(random.Int(-4, 4)) * 0.3;
+  const Tensor x = FromValues(shape, values), mean = RandomTensor(random, channels);
+  const Tensor var = RandomTensor(random, channels, kFloat32, 0.5, 2);
+  const Tensor scale = RandomTensor(random, channels, kFloat32, 0.5, 2);
+  const BatchNormHandle handle(0.1, x);
+  Vector zero(37);
+  for (size_t c = 0; c < zero.size(); ++c) {
+    const double at = 0.3 * static_cast<double>(random.Int(-4, 4)) - Values(mean)[c];
+    zero[c] = -at * Values(scale)[c] / std::sqrt(Values(var)[c] + handle.epsilon);
+  }
+  const Tensor bias = FromValues(channels, zero), dy = Full(shape, 1);
+  int close = 0;
+  for (Preference forward : kImplementations) {
+    SetPreference(forward);
+    const Vector y = Values(BatchNormForwardInference(handle, x, scale, bias, mean, var, {}, true));
+    for (double v : y) close += v > 0 && v < 1e-6;
+    for (Preference preference : kImplementations) {
+      PreferenceScope scope(preference);
+      const auto d =
+          BatchNormBackwardInference(handle, dy, x, scale, mean, var, true, true, true, bias);
+      const Vector dx = Values(d[0]);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(dx[i] != 0, y[i] > 0) << i << " " << y[i];
+    }
+  }
+  SetPreference(Preference::kFastest);
+  EXPECT_GT(close, 50) << "the test does not test what it says";
+}
+
+TEST(BatchNorm, ReluLetsNanPass) {
+  for (Preference preference : kImplementations) {
+    PreferenceScope scope(preference);
+    const double nan = std::nan("");
+    const Tensor x = FromValues({2, 2}, {1, nan, -1, -2}), one = Full({2}, 1), none = Full({2}, 0);
+    const BatchNormHandle handle(0.1, x, 0);
+    const Tensor y = BatchNormForwardInference(handle, x, {}, {}, none, one, {}, true);
+    ExpectNear(y, {1, nan, 0, 0}, Vector(4, 0.0), "y");
+    const auto by_x =
+        BatchNormBackwardInference(handle, x, x, {}, none, one, true, false, true, {}, {});
+    const auto by_y =
+        BatchNormBackwardInference(handle, x, x, {}, none, one, true, false, true, {}, y);
+    ExpectNear(by_x[0], {1, nan, 0, 0}, Vector(4, 0.0), "dx");
+    ExpectNear(by_y[0], {1, nan, 0, 0}, Vector(4, 0.0), "dx");
+  }
+}
+
+TEST(BatchNorm, GradientOfTheResidualWithoutReluIsDyItself) {
+  Random random(50);
+  const Tensor x = RandomTensor(random, {4, 3, 2, 2}), dy = RandomTensor(random, {4, 3, 2, 2});
+  const BatchNormHandle handle(0.1, x);
+  const auto out = BatchNormForwardTraining(handle, x, {}, {}, {}, {}, dy);
+  const auto d =
+      BatchNormBackward(handle, dy, x, {}, out[1], out[2], true, true, false, {}, {}, true);
+  ASSERT_EQ(d.size(), 4u);
+  EXPECT_EQ(d[3].block(), dy.block());
+}
+
 TEST(BatchNorm, GradientIsThatOfTheFunction) {
   Random random(43);
   const Shape shape{3, 2, 2, 3};
@@ -295,11 +443,13 @@ TEST(BatchNorm, BackwardDoesWhatIsAsked) {
     SCOPED_TRACE(PreferenceName(preference));
     PreferenceScope scope(preference);
     const auto out = BatchNormForwardTraining(handle, x, scale, {}, {}, {});
-    for (auto* backward : {BatchNormBackward, BatchNormBackwardInference}) {
-      const auto all = backward(handle, dy, x, scale, out[1], out[2], true, true);
-      const auto only_x = backward(handle, dy, x, scale, out[1], out[2], true, false);
-      const auto only_scale = backward(handle, dy, x, scale, out[1], out[2], false, true);
-      const auto none = backward(handle, dy, x, scale, out[1], out[2], false, false);
+    for (auto* function : {BatchNormBackward, BatchNormBackwardInference}) {
+      const auto backward = [&](bool need_x, bool need_scale) {
+        return function(handle, dy, x, scale, out[1], out[2], need_x, need_scale, false, {}, {},
+                        false);
+      };
+      const auto all = backward(true, true), only_x = backward(true, false);
+      const auto only_scale = backward(false, true), none = backward(false, false);
       EXPECT_EQ(Values(only_x[0]), Values(all[0]));
       EXPECT_TRUE(only_x[1].empty() && only_x[2].empty());
       EXPECT_TRUE(only_scale[0].empty());
@@ -419,6 +569,22 @@ TEST(BatchNorm, RefusesWhatIsWrong) {
   ExpectError<TypeError>([&] { BatchNormBackward(handle, x.AsType(kFloat64), x, c, c, c); },
                          "dy has to have the type");
   ExpectError<Error>([&] { BatchNormBackward(handle, x, x, c, c, {}); }, "var is an empty tensor");
+  ExpectError<Error>(
+      [&] {
+        BatchNormForwardTraining(handle, x, c, c, c, c, Tensor(Shape{2, 3, 4, 1}));
+      },
+      "[BatchNormForwardTraining] add has to have the shape of x (2, 3, 4, 4), got (2, 3, 4, 1)");
+  ExpectError<TypeError>(
+      [&] { BatchNormForwardInference(handle, x, c, c, c, c, x.AsType(kBFloat16)); },
+      "[BatchNormForwardInference] add has to have the type");
+  ExpectError<Error>(
+      [&] { BatchNormBackward(handle, x, x, c, c, c, true, true, true, c, {}, true); },
+      "y is an empty tensor (None), but tells where the gradient of what was added passes ReLU");
+  ExpectError<Error>(
+      [&] {
+        BatchNormBackward(handle, x, x, c, c, c, true, true, true, {}, Tensor(Shape{2, 3}));
+      },
+      "y has to have the shape of x");
 }
 
 }  // namespace

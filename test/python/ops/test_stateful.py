@@ -93,6 +93,59 @@ def test_batchnorm_trains_and_infers_as_pytorch(shape: tuple[int, ...], torch: M
             np.testing.assert_allclose(gradients[t].numpy(), truth.numpy(), rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("residual", "relu"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_batchnorm_in_one_go_is_batchnorm_add_and_relu(
+    training: bool, residual: bool, relu: bool, shared: bool
+) -> None:
+    """Bit for bit, also where the residual is x itself, whose gradient has two parts then."""
+    random = np.random.default_rng(1)
+    values = [random.standard_normal((4, 3, 5, 2)) for _ in range(3)]
+    scale, bias = random.uniform(0.5, 1.5, 3), random.standard_normal(3)
+    autograd.training = training
+
+    def run(fused: bool) -> list[np.ndarray]:
+        x, z, s, b = map(_parameter, (*values[:2], scale, bias))
+        z = x if shared else z
+        mean, var = (tensor.from_numpy(np.full(3, v), dtype="float64") for v in (0.5, 2.0))
+        handle = wrap.BatchNormHandle(0.3, x.data)
+        with autograd.enable_grad():
+            if fused:
+                arguments = {"add": z if residual else None, "relu": relu}
+                y = autograd.batchnorm_2d(handle, x, s, b, mean, var, **arguments)
+            else:
+                y = autograd.batchnorm_2d(handle, x, s, b, mean, var)
+                y = autograd.add(y, z) if residual else y
+                y = autograd.relu(y) if relu else y
+        gradients = autograd.gradients(y, values[2])
+        wanted = [x, s, b, *([z] if residual and not shared else [])]
+        return [t.numpy() for t in (y, mean, var, *(gradients[t] for t in wanted))]
+
+    for got, truth in zip(run(True), run(False), strict=True):
+        np.testing.assert_array_equal(got, truth)
+
+
+def test_batchnorm_gives_nobody_the_gradient_of_another() -> None:
+    """Without relu the residual's gradient is dy itself: adding to it must not change dy."""
+    x, z, one, zero = map(_parameter, (np.eye(4), np.ones((4, 4)), np.ones(4), np.zeros(4)))
+    mean, var = tensor.zeros((4,), dtype="float64"), tensor.ones((4,), dtype="float64")
+    autograd.training = True
+    y = autograd.batchnorm_2d(
+        wrap.BatchNormHandle(0.1, x.data), x, one, zero, mean, var, autograd.add(z, z)
+    )
+    dy = tensor.from_numpy(np.full((4, 4), 3.0), dtype="float64")
+    gradients = autograd.gradients(y, dy)
+    np.testing.assert_array_equal(gradients[z].numpy(), np.full((4, 4), 6.0))
+    np.testing.assert_array_equal(dy.numpy(), np.full((4, 4), 3.0))
+
+
+def test_batchnorm_refuses_a_residual_of_another_shape() -> None:
+    x, z, one, zero = map(_parameter, (np.eye(4), np.ones((4, 1)), np.ones(4), np.zeros(4)))
+    with pytest.raises(ValueError, match=r"add has to have the shape of x \(4, 4\), got \(4, 1\)"):
+        autograd.batchnorm_2d(wrap.BatchNormHandle(0.1, x.data), x, one, zero, zero, one, z)
+
+
 def test_batchnorm_through_statistics_that_moved_on_is_refused() -> None:
     x, one, zero = _parameter(np.eye(4)), _parameter(np.ones(4)), _parameter(np.zeros(4))
     mean, var = tensor.zeros((4,), dtype="float64"), tensor.ones((4,), dtype="float64")

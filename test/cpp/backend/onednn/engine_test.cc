@@ -161,6 +161,7 @@ TEST(DnnlConv, IsNoReferenceAndSaysWhatItIs) {
 }
 
 TEST(DnnlConv, RefusesWithReasons) {
+  backend::EnsureRegistered();
   const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get().Find("onednn");
   ASSERT_NE(kernel, nullptr);
   ConvSpec spec = Example().spec;

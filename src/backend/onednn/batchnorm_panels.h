@@ -1,0 +1,126 @@
+#pragma once
+
+// How batch normalisation walks over its tensors: panels, chunks and tiles of rows, and inputs and
+// outputs that are read and written as float32.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "backend/onednn/batchnorm_loops.h"
+#include "core/convert_chunk.h"
+#include "core/parallel.h"
+#include "dnnl.hpp"
+#include "singa/core/tensor.h"
+
+namespace singa::onednn {
+
+/// Floats that keep arrays of a power of two apart: side by side they would fall onto the same few
+/// sets of a cache, and loads would wait for stores whose addresses end alike.
+inline constexpr int64_t kApart = 80;
+using Buffer = std::array<float, kBatchNormTile + kApart>;
+
+inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// x as panels of rows. A panel is a block of channels of a blocked layout, or (up to a limit) all
+/// channels of channels-last; a row is what one pixel has of it. Offsets count elements.
+struct Panels {
+  int64_t channels;
+  int64_t panels, width;
+  int64_t images, pixels;  // rows of one image follow each other
+  int64_t panel_step, image_step, row_step;
+  int64_t lanes;   // channels of all panels, with those that fill up a block
+  int64_t chunk;   // rows that are summed up together
+  int64_t chunks;  // of a panel
+
+  Panels(const Shape& shape, dnnl::memory::format_tag tag)
+      : channels(shape[1]), images(shape[0]), pixels(shape.Count(2, shape.rank())) {
+    using Tag = dnnl::memory::format_tag;
+    const int64_t block = tag == Tag::nhwc ? 1 : tag == Tag::nChw8c ? 8 : 16;
+    lanes = RoundUp(channels, block);
+    if (block == 1 || pixels == 1) {  // the blocks of a single pixel lie side by side
+      // Of few rows, threads share the channels.
+      width = std::min(lanes, images * pixels > 2 * kBatchNormRows ? kBatchNormTile : 256);
+      panel_step = width;
+      row_step = lanes;
+      pixels *= images;
+      images = 1;
+    } else {
+      width = row_step = block;
+      panel_step = pixels * width;
+    }
+    panels = (lanes + width - 1) / width;
+    image_step = panels * panel_step;
+    // Long enough to be worth a thread, and much longer than their sums.
+    constexpr int64_t kMostChunks = 64;
+    chunk = std::max({int64_t{2} * kBatchNormRows, kParallelGrain / width,
+                      (rows() + kMostChunks - 1) / kMostChunks});
+    chunk = RoundUp(chunk, kBatchNormRows);
+    chunks = (rows() + chunk - 1) / chunk;
+  }
+  int64_t rows() const { return images * pixels; }
+  int64_t elements() const { return rows() * lanes; }
+  int64_t first_channel(int64_t panel) const { return panel * width; }
+  /// Channels of a panel that exist, and all of them.
+  int64_t filled(int64_t panel) const { return std::min(width, channels - panel * width); }
+  int64_t row_width(int64_t panel) const { return std::min(width, lanes - panel * width); }
+
+  /// Calls body(offset, rows) for pieces of rows [begin, end) that lie side by side, each at most a
+  /// tile.
+  template <class Body>
+  void ForTiles(int64_t panel, int64_t begin, int64_t end, const Body& body) const {
+    const int64_t most = row_step == width ? kBatchNormTile / width : 1;
+    while (begin < end) {
+      const int64_t image = begin / pixels, pixel = begin % pixels;
+      const int64_t n = std::min({most, end - begin, pixels - pixel});
+      body(panel * panel_step + image * image_step + pixel * row_step, n);
+      begin += n;
+    }
+  }
+  /// Calls body(begin, end) for the rows of a chunk, at most kBatchNormRows at a time.
+  template <class Body>
+  void ForRows(int64_t index, const Body& body) const {
+    const int64_t end = std::min(rows(), (index + 1) * chunk);
+    for (int64_t row = index * chunk; row < end; row += kBatchNormRows)
+      body(row, std::min(end, row + kBatchNormRows));
+  }
+};
+
+/// An input, read as float32.
+class Source {
+ public:
+  Source() = default;
+  Source(const Tensor& t, LoadChunkFn<float> load) : data_(t.raw_data()), load_(load) {}
+  /// The elements themselves, or a copy in `buffer`; null where there is no input.
+  const float* Read(int64_t offset, int64_t n, Buffer& buffer) const {
+    if (!load_) return data_ ? static_cast<const float*>(data_) + offset : nullptr;
+    if (!data_) return nullptr;
+    load_(data_, offset, 1, n, buffer.data());
+    return buffer.data();
+  }
+
+ private:
+  const void* data_ = nullptr;
+  LoadChunkFn<float> load_ = nullptr;
+};
+
+/// An output, written as float32.
+class Target {
+ public:
+  Target() = default;
+  Target(const Tensor& t, StoreChunkFn<float> store) : data_(t.raw_data()), store_(store) {}
+  /// Where to write: the place itself, or `buffer`.
+  float* Begin(int64_t offset, Buffer& buffer) const {
+    return store_ ? buffer.data() : static_cast<float*>(data_) + offset;
+  }
+  /// Brings n elements there that were written to Begin's result.
+  void End(int64_t offset, int64_t n, const Buffer& buffer) const {
+    if (store_) store_(buffer.data(), n, data_, offset, 1);
+  }
+
+ private:
+  void* data_ = nullptr;
+  StoreChunkFn<float> store_ = nullptr;
+};
+
+}  // namespace singa::onednn

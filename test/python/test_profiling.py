@@ -47,7 +47,7 @@ def test_profile_names_operations_and_layers(net: tuple[Net, Tensor, Tensor]) ->
     assert {
         ("ConvForward", "conv"),
         ("ConvBackwardW", "conv"),
-        ("MatMul", "fc"),
+        ("LinearForward", "fc"),
         ("SgdUpdate", ""),
     } <= operations
     assert len([r for r in p.records if r.op == "ConvForward"]) == 1

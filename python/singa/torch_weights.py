@@ -86,6 +86,10 @@ def _state_dict(
 ) -> tuple[Mapping[str, Any], str]:
     if isinstance(source, Mapping):
         return source, "the state dict"
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(
+            f"[load_torch] expected a path or a state dict, got {type(source).__name__}"
+        )
     path = Path(source)
     if path.suffix.lower() != ".safetensors":
         raise ValueError(

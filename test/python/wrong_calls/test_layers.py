@@ -659,7 +659,7 @@ ROWS = [
         "load_torch none",
         lambda: net().load_torch(None),
         TypeError,
-        r"expected str, bytes or os\.PathLike object, not NoneType",
+        r"\[load_torch\] expected a path or a state dict, got NoneType",
     ),
     Row(
         "load_torch dict",

@@ -174,7 +174,10 @@ TEST(DnnlConv, RefusesWithReasons) {
   spec.dtype = kBFloat16;
   spec.pass = ConvPass::kBackwardW;
   spec.geometry = ConvRecorder("Conv", {2, 16, 3, 2}, {3, 3}, {3, 3}, {1, 1}, 16, false, {1, 1}, 1);
-  EXPECT_NE(kernel->Refuses(spec).find("narrower than the stride"), std::string::npos);
+  const std::string no_bfloat16 = onednn::RefusesFloat(kBFloat16);  // on older CPUs
+  EXPECT_NE(
+      kernel->Refuses(spec).find(no_bfloat16.empty() ? "narrower than the stride" : no_bfloat16),
+      std::string::npos);
 }
 
 TEST(DnnlConv, PaddingOfResultsIsZero) {

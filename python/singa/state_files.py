@@ -32,6 +32,7 @@ _MODEL_STATE, _AUX_STATE = 0, 1
 # What the other formats put before the names of states that are no part of the model.
 _AUX = "aux/"
 _METADATA = "singa"
+_CHECKSUM = "singa_crc32"
 
 _SAFETENSORS_DTYPES = {
     "F64": "<f8",
@@ -113,11 +114,12 @@ def save_safetensors(
     arrays: Mapping[str, np.ndarray],
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes arrays, and a JSON object, atomically."""
+    """Writes arrays, and a JSON object, atomically, with a checksum over both."""
     from safetensors.numpy import save_file
 
-    plain = {name: np.array(value, order="C", copy=None) for name, value in arrays.items()}
-    text = {_METADATA: json.dumps(metadata)} if metadata is not None else None
+    plain = {name: _stored(value) for name, value in arrays.items()}
+    text = {_METADATA: json.dumps(metadata)} if metadata is not None else {}
+    text[_CHECKSUM] = _checksum(plain, text.get(_METADATA, ""))
     with atomic_path(path) as temporary:
         save_file(plain, temporary, text)
 
@@ -125,25 +127,45 @@ def save_safetensors(
 def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     """(arrays, the JSON object that save_safetensors wrote). bfloat16 becomes float32.
 
-    Raises ValueError for a damaged file.
+    Raises ValueError for a damaged file. What other programs wrote has no checksum, and loads.
     """
     from safetensors import SafetensorError, deserialize
 
     data = Path(path).read_bytes()
-    arrays = {}
+    stored, bfloat16 = {}, []
     with _damage(path, SafetensorError):
         for name, entry in deserialize(data):
             dtype = _SAFETENSORS_DTYPES.get(entry["dtype"])
             if dtype is None:
                 raise ValueError(f"{name} has type {entry['dtype']}, which singa does not have")
-            array = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
-            arrays[name] = _widened(array) if entry["dtype"] == "BF16" else array
+            stored[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
+            if entry["dtype"] == "BF16":
+                bfloat16.append(name)
         (length,) = struct.unpack("<Q", data[:8])
-        text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_METADATA, "{}")
-        metadata = json.loads(text)
+        header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        if _CHECKSUM in header and header[_CHECKSUM] != _checksum(
+            stored, header.get(_METADATA, "")
+        ):
+            raise ValueError("its contents do not have their checksum: the file was damaged")
+        metadata = json.loads(header.get(_METADATA, "{}"))
         if not isinstance(metadata, dict):
             raise ValueError("its metadata is no JSON object")
-    return arrays, metadata
+    return stored | {name: _widened(stored[name]) for name in bfloat16}, metadata
+
+
+def _stored(array: np.ndarray) -> np.ndarray:
+    """As it lies in the file: row-major, the least byte first."""
+    return np.array(array, array.dtype.newbyteorder("<"), order="C", copy=None)
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], text: str) -> str:
+    """Over `text`, and over the name, type, shape and bytes of each array as it is stored."""
+    total = zlib.crc32(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        total = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode(), total)
+        total = zlib.crc32(array.data, total)
+    return f"{total:08x}"
 
 
 def _widened(bfloat16: np.ndarray) -> np.ndarray:

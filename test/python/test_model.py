@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from singa import autograd, layer, model, opt, state_files, tensor
 
 RANDOM = np.random.default_rng(3)
 
@@ -313,6 +313,30 @@ def test_npz_is_numpys(tmp_path):
     twin = compiled()
     twin.load_states(tmp_path / "b.npz")
     assert_same(states_of(twin), states_of(net))
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f8", ">i2", "?", "u1"])
+def test_auxiliary_arrays_of_any_byte_order(tmp_path, dtype):
+    path = tmp_path / "a.safetensors"
+    aux = {"a": np.arange(6).reshape(2, 3).astype(dtype).T, "none": np.zeros((0, 2), dtype)}
+    state_files.save_states(path, {}, aux, {})
+    found = state_files.load_states(path)[1]
+    assert found.keys() == aux.keys()
+    for name, value in aux.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_a_damaged_tensor_in_safetensors(tmp_path):
+    net = compiled()
+    path = tmp_path / "a.safetensors"
+    net.save_states(path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    before = states_of(net)
+    with pytest.raises(ValueError, match=r"a\.safetensors: .*checksum"):
+        net.load_states(path)
+    assert_same(states_of(net), before)
 
 
 def test_safetensors_is_read_by_its_own_library(tmp_path):

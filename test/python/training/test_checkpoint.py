@@ -216,6 +216,50 @@ def test_truncated(saved, keep):
         checkpoint.read_progress(path)
 
 
+def data_start(content):
+    """Where the tensors' bytes begin."""
+    return 8 + struct.unpack("<Q", content[:8])[0]
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last", "progress"])
+def test_one_damaged_bit(saved, place):
+    """The file is as well-formed as before, so only its checksum tells."""
+    _, path, old = saved
+    start = data_start(old)
+    position = {
+        "first": start,
+        "middle": (start + len(old)) // 2,
+        "last": len(old) - 1,
+        "progress": old.index(b'\\"epoch\\": 1') + len(b'\\"epoch\\": '),
+    }[place]
+    damaged = bytearray(old)
+    damaged[position] ^= 2
+    path.write_bytes(damaged)
+    safetensors.numpy.load_file(path)
+    check_refused(saved, "not a readable file.*checksum")
+    with pytest.raises(ValueError, match="checksum"):
+        checkpoint.read_progress(path)
+
+
+def test_exchanged_tensors(saved):
+    """Two of the same type and shape: all bytes are there, under the wrong names."""
+    _, path, old = saved
+    head, data = old[8 : data_start(old)], old[data_start(old) :]
+    one, other = b'"model/norm.scale"', b'"model/norm.bias"'
+    head = head.replace(one, b"#").replace(other, one).replace(b"#", other)
+    path.write_bytes(old[:8] + head + data)
+    check_refused(saved, "checksum")
+
+
+def test_files_without_a_checksum(saved):
+    """As earlier versions wrote them."""
+    net, path, _ = saved
+    arrays, metadata = state_files.load_safetensors(path)
+    safetensors.numpy.save_file(arrays, path, {"singa": json.dumps(metadata)})
+    assert checkpoint.load(path, net, net.optimizer) == {"epoch": 1}
+    np.testing.assert_array_equal(net.get_states()["conv.W"].numpy(), arrays["model/conv.W"])
+
+
 @pytest.mark.parametrize(
     "content",
     [

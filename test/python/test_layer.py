@@ -176,6 +176,13 @@ def test_errors_name_the_layer():
     assert len(caught.value.__notes__) == 1
 
 
+def test_linear_ignores_keywords_as_singa_does():
+    with pytest.warns(UserWarning, match=r"\[Linear\] ignores weight_filler, name"):
+        linear = layer.Linear(3, weight_filler=None, name="fc", bias=False)
+    assert linear(image(2, 4)).shape == (2, 3)
+    assert linear.b is None
+
+
 # --- types, devices, copies
 
 
@@ -730,7 +737,6 @@ def test_sequential():
         ),
         (lambda: layer.BatchNorm2d()(image(3)), ValueError, "expected"),
         (lambda: layer.Dropout(1.0), ValueError, "ratio"),
-        (lambda: layer.Linear(3, units=4), TypeError, "units"),
         (lambda: layer.Embedding(3, 4, "zeros"), ValueError, "initializer 'zeros'"),
         (lambda: layer.RNN(3, 4, nonlinearity="selu"), ValueError, "nonlinearity 'selu'"),
         (lambda: layer.RNN(3, 4, bidirectional=True), NotImplementedError, "CudnnRNN"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ class Linear(Layer):
 
     Written `Linear(out)`; the older form `Linear(in, out[, bias])` still works, and `in` is then
     checked. W starts as `initializer(W)` makes it, by default `initializer.glorot_normal`; b at 0.
+    Other keyword arguments are ignored with a warning: SINGA ignores them without.
     """
 
     W: Tensor
@@ -35,8 +37,11 @@ class Linear(Layer):
         *args: Any,
         bias: bool = True,
         initializer: Fill = initializer.glorot_normal,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
+        if kwargs:
+            warnings.warn(f"[Linear] ignores {', '.join(kwargs)}", stacklevel=2)
         if len(args) > 2:
             raise TypeError(f"[Linear] expected out_features, or in, out and bias; got {args}")
         self.in_features: int | None = None

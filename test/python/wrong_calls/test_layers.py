@@ -285,8 +285,8 @@ ROWS = [
     Row(
         "Linear kw",
         lambda: layer.Linear(4, foo=1),
-        TypeError,
-        r"Linear\.__init__\(\) got an unexpected keyword argument 'foo'",
+        UserWarning,
+        r"\[Linear\] ignores foo",
     ),
     Row(
         "Linear scalar",

@@ -39,6 +39,12 @@ SINGA_API Tensor BatchNormForwardInference(const BatchNormHandle& handle, const 
                                            const Tensor& scale, const Tensor& bias,
                                            const Tensor& running_mean, const Tensor& running_var,
                                            const Tensor& add = Tensor(), bool relu = false);
+/// {W', b'} of the convolution that does by itself what it and the batch norm behind it do together
+/// with frozen statistics: bn(conv(x, W) + b) = conv(x, W') + b'. W is (out, ...), b (out) may be
+/// empty. W' and b' have W's type, are plain, and are computed in float64.
+SINGA_API std::vector<Tensor> FoldBatchNorm(const Tensor& W, const Tensor& b, const Tensor& scale,
+                                            const Tensor& bias, const Tensor& running_mean,
+                                            const Tensor& running_var, double epsilon = 1e-5);
 /// {dx, dscale, dbias} from the mean and variance that the training forward returned; empty where
 /// not needed. The gradients of scale and bias have scale's type.
 ///

@@ -34,8 +34,13 @@ class SINGA_API ConvHandle {
 };
 
 /// y (N, out, oh, ow) of x (N, in, h, w) and W; b (out) may be empty.
+///
+/// `add`, of y's shape and type, is added, and `relu` then cuts off what is negative: relu(conv(x)
+/// + b + add), the end of a residual block whose batch norm was folded into W and b, writes y once.
+/// This is for inference: with `relu` a NaN may come out as 0.
 SINGA_API Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b,
-                             const ConvHandle& handle);
+                             const ConvHandle& handle, const Tensor& add = Tensor(),
+                             bool relu = false);
 /// dx, in x's shape; `x_shape` empty: the recorder's input shape with dy's batch size.
 SINGA_API Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle,
                                const Shape& x_shape = {});

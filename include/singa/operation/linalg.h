@@ -25,9 +25,10 @@ SINGA_API std::vector<Tensor> GemmBackward(const Tensor& dy, const Tensor& a, co
                                            bool need_c);
 
 /// Fully connected: y (N, out) = x (N, in) · W + b, with W (in, out) as SINGA keeps it, or (out,
-/// in) with `weight_transposed`; b (out) may be empty.
+/// in) with `weight_transposed`; b (out) may be empty. `relu`, for inference, cuts off what is
+/// negative; a NaN may then come out as 0.
 SINGA_API Tensor LinearForward(const Tensor& x, const Tensor& W, const Tensor& b,
-                               bool weight_transposed = false);
+                               bool weight_transposed = false, bool relu = false);
 /// {dx, dW, db}; empty where not needed.
 SINGA_API std::vector<Tensor> LinearBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
                                              bool weight_transposed, bool need_x, bool need_w,

@@ -1,6 +1,8 @@
 // Convolution and transposed convolution. Activations may keep the layout in which they come;
-// filters lie as the primitive likes them best.
+// filters lie as the primitive likes them best. What is added to a convolution lies in y before:
+// the primitive sums into it.
 
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <string_view>
@@ -9,6 +11,7 @@
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
 #include "backend/onednn/winograd.h"
+#include "core/parallel.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/kernel.h"
 
@@ -132,11 +135,22 @@ PrimitiveDesc Choose(std::initializer_list<Wish> wishes, const Make& make) {
   return second;
 }
 
+/// y of a convolution already holds what is added; then ReLU.
+dnnl::primitive_attr ForwardAttr(const ConvSpec& spec) {
+  dnnl::post_ops after;
+  if (spec.has_add) after.append_sum();
+  if (spec.relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+  dnnl::primitive_attr attr = ScratchpadAttr();
+  attr.set_post_ops(after);
+  return attr;
+}
+
 template <class Spec>
-auto ForwardDesc(const Geometry& g, const memory::desc& x, const memory::desc& y) {
+auto ForwardDesc(const Spec& spec, const Geometry& g, const memory::desc& x,
+                 const memory::desc& y) {
   return typename Primitives<Spec>::Forward::primitive_desc(
       Engine(), dnnl::prop_kind::forward_training, Primitives<Spec>::kAlgorithm, x, g.any_filter,
-      g.Bias(), y, g.strides, g.dilations, g.before, g.after, ScratchpadAttr(), true);
+      g.Bias(), y, g.strides, g.dilations, g.before, g.after, ForwardAttr(spec), true);
 }
 
 template <class Spec>
@@ -145,20 +159,20 @@ auto ChooseForward(const Spec& spec, const Geometry& g) {
   return Choose<typename Primitives<Spec>::Forward::primitive_desc>(
       {{spec.x_layout, narrow}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
       [&](const Wish& wish) {
-        return ForwardDesc<Spec>(g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
+        return ForwardDesc(spec, g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
       });
 }
 
 /// Backward descriptors want to see a forward one; only its geometry matters.
 template <class Spec>
-auto Hint(const Geometry& g) {
-  return ForwardDesc<Spec>(g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
+auto Hint(const Spec& spec, const Geometry& g) {
+  return ForwardDesc(spec, g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
 }
 
 template <class Spec>
 auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
   using Desc = typename Primitives<Spec>::BackwardX::primitive_desc;
-  const auto hint = Hint<Spec>(g);
+  const auto hint = Hint(spec, g);
   if (!hint) return Desc();
   return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {nullptr, spec.dy_layout}, {nullptr, nullptr}},
@@ -172,7 +186,7 @@ auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
 template <class Spec>
 auto ChooseBackwardW(const Spec& spec, const Geometry& g) {
   using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
-  const auto hint = Hint<Spec>(g);
+  const auto hint = Hint(spec, g);
   if (!hint) return Desc();
   return Choose<Desc>(
       {{spec.x_layout, spec.dy_layout}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
@@ -206,15 +220,48 @@ std::string Refuses(const Spec& spec) {
   });
 }
 
+/// Sums into y, which takes over the memory of what is added, or a copy of it.
+class SumPlan final : public PrimitivePlan {
+ public:
+  template <class... Rest>
+  SumPlan(size_t add, Rest&&... rest) : PrimitivePlan(std::forward<Rest>(rest)...), add_(add) {}
+
+  std::string Describe() const override { return PrimitivePlan::Describe() + " + add"; }
+  LayoutPtr input_layout(size_t i) const override {
+    return i == add_ ? output_layout(0) : PrimitivePlan::input_layout(i);
+  }
+  int inplace_input(size_t i) const override { return i == 0 ? static_cast<int>(add_) : -1; }
+
+  void Run(const Execution& execution) const override {
+    const char* add = execution.in<char>(add_);
+    char* y = execution.out<char>(0);
+    if (add != y) {
+      const LayoutPtr& layout = execution.outputs[0].layout();
+      const size_t bytes = layout ? layout->bytes() : execution.outputs[0].bytes();
+      ParallelFor(static_cast<int64_t>(bytes), kParallelGrain, [&](int64_t begin, int64_t end) {
+        std::memcpy(y + begin, add + begin, static_cast<size_t>(end - begin));
+      });
+    }
+    PrimitivePlan::Run(execution);
+  }
+
+ private:
+  size_t add_;
+};
+
 template <class Spec>
 PlanPtr MakeForward(const Spec& spec, const Geometry& g) {
   const auto pd = ChooseForward(spec, g);
   std::vector<Argument> inputs = {Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype),
                                   g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())};
   if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
-  return std::make_shared<PrimitivePlan>(
-      spec.op(), pd, typename Primitives<Spec>::Forward(pd), std::move(inputs),
-      std::vector<Argument>{Bind(DNNL_ARG_DST, pd.dst_desc(), g.y, g.dtype)});
+  std::vector<Argument> outputs = {Bind(DNNL_ARG_DST, pd.dst_desc(), g.y, g.dtype)};
+  const typename Primitives<Spec>::Forward primitive(pd);
+  if (spec.has_add)
+    return std::make_shared<SumPlan>(spec.add_input(), spec.op(), pd, primitive, std::move(inputs),
+                                     std::move(outputs));
+  return std::make_shared<PrimitivePlan>(spec.op(), pd, primitive, std::move(inputs),
+                                         std::move(outputs));
 }
 
 template <class Spec>

@@ -62,6 +62,7 @@ dnnl::primitive_attr Attributes(const MatMulSpec& s, const Descs& d, int* added)
   } else {
     scale(s.alpha);
   }
+  if (s.relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
   attr.set_post_ops(after);
   return attr;
 }

@@ -349,6 +349,7 @@ std::string Refuses(const ConvSpec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
+  if (spec.has_add || spec.relu) return "Winograd's method adds nothing and has no ReLU yet";
   if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
       r.dilation_h != 1 || r.dilation_w != 1)
     return "Winograd's method is for 3 x 3 kernels of stride and dilation 1";

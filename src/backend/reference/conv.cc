@@ -55,9 +55,10 @@ struct Scratch {
   T* of(int64_t slot) const { return base + slot * elements; }
 };
 
-/// y (N, out, oh, ow); b may be null.
+/// y (N, out, oh, ow); b and `add`, which may be y itself, may be null.
 template <class T>
-void Forward(const Recorder& g, const T* x, const T* w, const T* b, T* y, Scratch<T> scratch) {
+void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add, bool relu, T* y,
+             Scratch<T> scratch) {
   const Tiling tiling = ForwardTiling(g);
   const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
   const int64_t items = g.batchsize * g.group * tiling.pieces;
@@ -68,12 +69,20 @@ void Forward(const Recorder& g, const T* x, const T* w, const T* b, T* y, Scratc
     T* col = scratch.of(slot);
     Im2Col(g, x + n * g.imagesize + group * channels * g.height * g.width, channels, p0,
            p0 + columns, col);
-    T* out = y + (n * g.out_channels + group * filters) * g.col_width + p0;
-    if (b)
-      for (int64_t m = 0; m < filters; ++m)
-        std::fill_n(out + m * g.col_width, columns, b[group * filters + m]);
+    const int64_t first = (n * g.out_channels + group * filters) * g.col_width + p0;
+    T* out = y + first;
+    for (int64_t m = 0; (b || add) && m < filters; ++m) {
+      const T shift = b ? b[group * filters + m] : T(0);
+      T* row = out + m * g.col_width;
+      const T* other = add ? add + first + m * g.col_width : nullptr;
+      for (int64_t p = 0; p < columns; ++p) row[p] = other ? other[p] + shift : shift;
+    }
     Gemm(false, false, filters, columns, g.col_height, T(1), w + group * filters * g.col_height,
-         g.col_height, col, columns, T(b ? 1 : 0), out, g.col_width);
+         g.col_height, col, columns, T(b || add ? 1 : 0), out, g.col_width);
+    for (int64_t m = 0; relu && m < filters; ++m) {
+      T* row = out + m * g.col_width;
+      for (int64_t p = 0; p < columns; ++p) row[p] = row[p] <= T(0) ? T(0) : row[p];
+    }
   });
 }
 
@@ -186,7 +195,7 @@ size_t Workspace(const Spec& spec) {
   switch (spec.pass) {
     case ConvPass::kForward:
     case ConvPass::kBackwardW:
-      arguments = ArgumentBytes(spec.dtype, {x, w, y, bias});
+      arguments = ArgumentBytes(spec.dtype, {x, w, y, bias, spec.has_add ? y : 0});
       break;
     case ConvPass::kBackwardX:
       arguments = ArgumentBytes(spec.dtype, {x, w, y});
@@ -211,7 +220,8 @@ void RunConv(const ConvSpec& spec, const Execution& execution) {
     const auto scratch = ScratchOf<ComputeType<T>>(MatrixPass(spec), spec, a.rest());
     switch (spec.pass) {
       case ConvPass::kForward:
-        Forward(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        Forward(g, a.in[0], a.in[1], g.bias ? a.in[2] : nullptr,
+                spec.has_add ? a.in[spec.add_input()] : nullptr, spec.relu, a.out[0], scratch);
         break;
       case ConvPass::kBackwardX:
         BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
@@ -239,7 +249,7 @@ void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution)
         BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
         break;
       case ConvPass::kBackwardX:
-        Forward(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
+        Forward<ComputeType<T>>(g, a.in[0], a.in[1], nullptr, nullptr, false, a.out[0], scratch);
         break;
       case ConvPass::kBackwardW:
         BackwardW(g, a.in[1], a.in[0], a.out[0], scratch);

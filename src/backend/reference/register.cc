@@ -9,6 +9,7 @@ void RegisterReferenceBackend() {
   reference::RegisterBinary();
   reference::RegisterConv();
   reference::RegisterDropout();
+  reference::RegisterFoldBatchNorm();
   reference::RegisterGather();
   reference::RegisterIndexing();
   reference::RegisterLayout();

@@ -8,6 +8,7 @@ void RegisterBatchNorm();
 void RegisterBinary();
 void RegisterConv();
 void RegisterDropout();
+void RegisterFoldBatchNorm();
 void RegisterGather();
 void RegisterIndexing();
 void RegisterLayout();

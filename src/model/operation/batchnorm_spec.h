@@ -127,6 +127,25 @@ struct BatchNormBackwardSpec {
   }
 };
 
+/// The filters and biases of a convolution with the batch norm behind it inside. Inputs: W, as
+/// `filters` rows of `length` weights, b, scale, bias (each may be empty), running mean, running
+/// variance. Outputs: W', b'.
+struct FoldBatchNormSpec {
+  int64_t filters = 0;
+  int64_t length = 0;
+  DType dtype = kFloat32;
+  double epsilon = 1e-5;
+
+  const char* op() const { return "FoldBatchNorm"; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("filters", self.filters);
+    visitor("length", self.length);
+    visitor("dtype", self.dtype);
+    visitor("epsilon", self.epsilon);
+  }
+};
+
 /// The update of running statistics that every implementation does, so that they agree to the bit
 /// where the batch's statistics do. `count` values per channel went into `mean` and the biased
 /// `var`. Null running pointers are left out.

@@ -112,7 +112,8 @@ ConvHandle::ConvHandle(const Recorder& recorder, size_t workspace_byte_limit,
       preference(prefer.empty() ? GetPreference() : ParsePreference(prefer)),
       follows_default(prefer.empty()) {}
 
-Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const ConvHandle& handle) {
+Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const ConvHandle& handle,
+                   const Tensor& add, bool relu) {
   constexpr const char* kOp = "ConvForward";
   CheckFloat(kOp, "x", x);
   const Recorder geometry = GeometryOf(kOp, handle, x.shape(), !b.empty());
@@ -122,15 +123,27 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
     CheckShapeIs(kOp, "b", b, {geometry.out_channels});
     CheckMatches(kOp, "b", b, "x", x);
   }
+  const Shape y_shape = geometry.output_shape();
+  if (!add.empty()) {
+    CheckShapeIs(kOp, "add", add, y_shape);
+    CheckMatches(kOp, "add", add, "x", x);
+  }
   const DevicePtr device = x.device();
-  if (x.size() == 0) return Tensor(geometry.output_shape(), device, x.data_type());
+  if (x.size() == 0) return Tensor(y_shape, device, x.data_type());
   ConvSpec spec = SpecOf(ConvPass::kForward, geometry, x);
+  spec.has_add = !add.empty();
+  spec.relu = relu;
   spec.x_layout = x.layout();
   const PlanPtr plan = FindPlan(*device, spec, ChoiceOf(handle));
-  Tensor y = NewOutput(*plan, 0, geometry.output_shape(), device, spec.dtype);
-  const Tensor inputs[] = {Wanted(*plan, 0, x), Wanted(*plan, 1, W), Wanted(*plan, 2, b)};
-  const Tensor outputs[] = {y};
-  Run(spec, device, plan, std::span<const Tensor>(inputs, geometry.bias ? 3 : 2), outputs);
+  const Tensor y = NewOutput(*plan, 0, y_shape, device, spec.dtype);
+  Tensor inputs[4];
+  size_t count = 0;
+  for (const Tensor* t : {&x, &W, &b, &add}) {
+    if (t->empty()) continue;
+    inputs[count] = Wanted(*plan, count, *t);
+    ++count;
+  }
+  Run(spec, device, plan, std::span<const Tensor>(inputs, count), {{y}});
   return y;
 }
 

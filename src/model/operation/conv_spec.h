@@ -10,15 +10,17 @@ namespace singa {
 enum class ConvPass : int { kForward = 0, kBackwardX = 1, kBackwardW = 2, kBackwardB = 3 };
 
 /// One pass of a convolution. Arguments, in order:
-///   kForward    x, W [, b]  → y
-///   kBackwardX  dy, W       → dx
-///   kBackwardW  dy, x       → dW [, db]
-///   kBackwardB  dy          → db
+///   kForward    x, W [, b] [, add]  → y
+///   kBackwardX  dy, W               → dx
+///   kBackwardW  dy, x               → dW [, db]
+///   kBackwardB  dy                  → db
 /// `geometry.bias` says whether b or db is there.
 struct ConvSpec {
   ConvPass pass = ConvPass::kForward;
   DType dtype = kFloat32;
   Recorder geometry;
+  bool has_add = false;  ///< forward: y = conv(x) + b + add ...
+  bool relu = false;     ///< ... and what is negative cut off
   /// How x and dy lie as they come, for implementations that follow them (dx follows x). Null:
   /// plain, or not known.
   LayoutPtr x_layout;
@@ -40,12 +42,15 @@ struct ConvSpec {
     return "Conv";
   }
 
-  // For OPCHECK: results are sums of this many products at most.
+  /// Position of `add` among the inputs.
+  size_t add_input() const { return geometry.bias ? 3 : 2; }
+
+  // For OPCHECK: results are sums of this many products at most. ReLU makes no error larger.
   static constexpr bool kLinear = true;
   int64_t sum_length() const {
     switch (pass) {
       case ConvPass::kForward:
-        return geometry.col_height + 1;
+        return geometry.col_height + 1 + has_add;
       case ConvPass::kBackwardX:
         return geometry.out_channels / geometry.group * geometry.kernel_h * geometry.kernel_w;
       default:
@@ -58,6 +63,8 @@ struct ConvSpec {
     visitor("pass", self.pass);
     visitor("dtype", self.dtype);
     visitor("geometry", self.geometry);
+    visitor("has_add", self.has_add);
+    visitor("relu", self.relu);
     visitor("x_layout", self.x_layout);
     visitor("dy_layout", self.dy_layout);
     visitor("plain", self.plain);

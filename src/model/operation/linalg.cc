@@ -79,9 +79,9 @@ struct Addend {
   double beta = 1;
 };
 
-/// alpha · op(a) · op(b) + beta · c. Shapes fit.
-Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1,
-               const Addend& addend = {}) {
+/// alpha · op(a) · op(b) + beta · c, and perhaps ReLU. Shapes fit.
+Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const Addend& addend = {},
+               bool relu = false) {
   MatMulSpec spec;
   spec.kind = kind;
   spec.dtype = a.t.data_type();
@@ -89,6 +89,7 @@ Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1,
   spec.k = a.cols();
   spec.n = b.cols();
   spec.alpha = alpha;
+  spec.relu = relu;
   const Shape a_batch = a.batch(), b_batch = b.batch();
   const Shape y_shape = StackShape(BroadcastShapes(spec.op(), a_batch, b_batch), spec.m, spec.n);
   CheckShape(spec.op(), y_shape, SizeOf(spec.dtype));
@@ -267,14 +268,16 @@ Shape CheckLinear(const char* op, const Tensor& x, const Tensor& W, bool weight_
 
 }  // namespace
 
-Tensor LinearForward(const Tensor& x, const Tensor& W, const Tensor& b, bool weight_transposed) {
+Tensor LinearForward(const Tensor& x, const Tensor& W, const Tensor& b, bool weight_transposed,
+                     bool relu) {
   constexpr const char* kOp = "LinearForward";
   const Shape y_shape = CheckLinear(kOp, x, W, weight_transposed);
   if (!b.empty()) {
     CheckFactors(kOp, "x", x, "b", b);
     CheckShapeIs(kOp, "b", b, {y_shape.back()});
   }
-  return Product(MatMulKind::kLinearForward, {Tall(x), false}, {W, weight_transposed}, 1, {b, 1})
+  return Product(MatMulKind::kLinearForward, {Tall(x), false}, {W, weight_transposed}, 1, {b, 1},
+                 relu)
       .Reshape(y_shape);
 }
 

@@ -18,10 +18,10 @@ enum class MatMulKind : int {
   kLinearBackward,
 };
 
-/// y (batch, m, n) = alpha · op(a) · op(b) + beta · c. a is (a_batch, m, k), or (a_batch, k, m)
-/// with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with trans_b. The batch shapes have the
-/// same rank and broadcast. c is (c_rows, c_cols), each 1 or the length in y; it is only there when
-/// c_rows > 0. Arguments: a, b [, c] → y.
+/// y (batch, m, n) = alpha · op(a) · op(b) + beta · c, and then ReLU where `relu` says so. a is
+/// (a_batch, m, k), or (a_batch, k, m) with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with
+/// trans_b. The batch shapes have the same rank and broadcast. c is (c_rows, c_cols), each 1 or the
+/// length in y; it is only there when c_rows > 0. Arguments: a, b [, c] → y.
 struct MatMulSpec {
   MatMulKind kind = MatMulKind::kMatMul;
   DType dtype = kFloat32;
@@ -36,6 +36,7 @@ struct MatMulSpec {
   double beta = 1;
   int64_t c_rows = 0;
   int64_t c_cols = 0;
+  bool relu = false;
   int threads = NumThreads();
 
   const char* op() const {
@@ -63,7 +64,8 @@ struct MatMulSpec {
     return count;
   }
 
-  // For OPCHECK: sums of k products; with |inputs| they bound the error when nothing cancels.
+  // For OPCHECK: sums of k products; with |inputs| they bound the error when nothing cancels. ReLU
+  // makes no error larger.
   static constexpr bool kLinear = true;
   int64_t sum_length() const { return k + 1; }
   void MakeMagnitude() {
@@ -86,6 +88,7 @@ struct MatMulSpec {
     visitor("beta", self.beta);
     visitor("c_rows", self.c_rows);
     visitor("c_cols", self.c_cols);
+    visitor("relu", self.relu);
     visitor("threads", self.threads);
   }
 };

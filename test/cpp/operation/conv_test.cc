@@ -1,6 +1,8 @@
 #include "singa/operation/conv.h"
 
 #include "conv_naive.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/dispatch.h"
 #include "singa/core/device.h"
 #include "singa/core/plan_cache.h"
 #include "singa/core/threads.h"
@@ -62,6 +64,16 @@ struct Expected {
   }
 };
 
+/// y + add, and then perhaps ReLU, which makes no error larger.
+Sums Followed(const Sums& y, const Tensor& add, bool relu) {
+  Sums result = y;
+  const std::vector<double> adds = add.empty() ? std::vector<double>() : Values(add);
+  for (size_t i = 0; i < adds.size(); ++i) result.Add(i, adds[i]);
+  for (size_t i = 0; relu && i < result.value.size(); ++i)
+    result.value[i] = std::max(result.value[i], 0.0);
+  return result;
+}
+
 /// Every pass, each alone and all together, against the definition.
 void CheckGeometry(Random& random, const Recorder& g, DType dtype) {
   SCOPED_TRACE(g.ToString() + " " + DTypeName(dtype));
@@ -75,6 +87,11 @@ void CheckGeometry(Random& random, const Recorder& g, DType dtype) {
   const Tensor y = ConvForward(x, w, b, handle);
   ASSERT_EQ(y.data_type(), dtype);
   ExpectSums(y, g.output_shape(), expected.y, "y");
+  const Tensor add =
+      random.Int(0, 2) ? AnyTensor(random, g.output_shape(), dtype, -3, 3) : Tensor();
+  const bool relu = add.empty() || random.Coin();
+  ExpectSums(ConvForward(x, w, b, handle, add, relu), g.output_shape(),
+             Followed(expected.y, add, relu), "y with add or ReLU");
   ExpectSums(ConvBackwardX(dy, w, handle), g.input_shape(), expected.dx, "dx alone");
   ExpectSums(ConvBackwardX(dy, w, handle, g.input_shape()), g.input_shape(), expected.dx,
              "dx with shape");
@@ -215,10 +232,57 @@ TEST_P(ConvTest, PlansAreReusedWhenBatchSizesAlternate) {
   EXPECT_EQ(GetPlanCacheStats().misses, misses);
 }
 
+/// The end of a residual block, in the layout in which convolutions hand their images on.
+TEST_P(ConvTest, AddAndReluKeepLayouts) {
+  Random random(7);
+  for (const int64_t channels : {32, 20, 3}) {
+    const Recorder g = Conv({2, channels, 9, 8}, {3, 3}, {1, 1}, {1, 1}, channels, true);
+    const ConvHandle handle(g);
+    const Tensor w = RandomTensor(random, g.weight_shape()), b = RandomTensor(random, {channels});
+    const Tensor x = ConvForward(RandomTensor(random, g.input_shape()), w, b, handle, {}, true);
+    const std::vector<double> before = Values(x);
+    EXPECT_GE(*std::min_element(before.begin(), before.end()), 0);
+    Expected expected(g, x, w, b, x);
+    const Tensor y = ConvForward(x, w, b, handle, x, true);
+    ExpectSums(y, x.shape(), Followed(expected.y, x, true), "y");
+    EXPECT_TRUE(SameLayout(y.layout(), x.layout())) << LayoutName(y.layout());
+    EXPECT_EQ(Values(x), before);  // eager execution does not take its memory
+  }
+}
+
+/// Where a plan lets y take over the memory of what is added, as a recorded step does.
+TEST_P(ConvTest, AddsInPlace) {
+  Random random(8);
+  for (const DType dtype : {kFloat32, kFloat64, kBFloat16}) {
+    ConvSpec spec;
+    spec.dtype = dtype;
+    spec.geometry = Conv({2, 32, 6, 7}, {1, 1}, {1, 1}, {0, 0}, 48, random.Coin());
+    spec.has_add = spec.relu = true;
+    const Recorder& g = spec.geometry;
+    const DevicePtr device = DefaultDevice();
+    const PlanPtr plan = FindPlan(*device, spec);
+    std::vector<Tensor> inputs(spec.add_input() + 1);
+    inputs[0] = RandomTensor(random, g.input_shape(), dtype);
+    inputs[1] = RandomTensor(random, g.weight_shape(), dtype);
+    if (g.bias) inputs[2] = RandomTensor(random, {48}, dtype);
+    inputs.back() = RandomTensor(random, g.output_shape(), dtype);
+    const Expected expected(g, inputs[0], inputs[1], g.bias ? inputs[2] : Tensor(), inputs.back());
+    const Sums sums = Followed(expected.y, inputs.back(), true);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = Wanted(*plan, i, inputs[i]);
+    const int taken = plan->inplace_input(0);
+    EXPECT_TRUE(taken == -1 || taken == static_cast<int>(spec.add_input())) << plan->Describe();
+    const Tensor y = taken < 0 ? NewOutput(*plan, 0, g.output_shape(), device, dtype)
+                               : inputs[static_cast<size_t>(taken)];
+    singa::Run(spec, device, plan, inputs, {{y}});
+    ExpectSums(y, g.output_shape(), sums, "y");
+  }
+}
+
 TEST_P(ConvTest, EmptyBatch) {
   const ConvHandle handle(Tensor({2, 3, 8, 8}), {3, 3}, {1, 1}, {0, 0}, 3, 5);
   const Tensor x({0, 3, 8, 8}), w = Full({5, 3, 3, 3}, 1), b = Full({5}, 1), dy({0, 5, 6, 6});
   EXPECT_EQ(ConvForward(x, w, b, handle).shape(), Shape({0, 5, 6, 6}));
+  EXPECT_EQ(ConvForward(x, w, b, handle, dy, true).shape(), Shape({0, 5, 6, 6}));
   const std::vector<Tensor> gradients = ConvBackward(dy, x, w, handle, true, true, true);
   EXPECT_EQ(gradients[0].shape(), Shape({0, 3, 8, 8}));
   EXPECT_EQ(Values(gradients[1]), std::vector<double>(5 * 27, 0.0));
@@ -254,9 +318,7 @@ TEST_P(ConvTest, PreferenceOfTheHandle) {
       Preference::kReference);
   EXPECT_EQ(ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4).preference, GetParam());
   ExpectError<std::invalid_argument>(
-      [&] {
-        ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best");
-      },
+      [&] { ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best"); },
       "'best'");
 }
 
@@ -269,22 +331,22 @@ TEST_P(ConvTest, WrongCalls) {
   ExpectError<E>([&] { ConvForward(Tensor({2, 5, 8, 8}), w, b, handle); }, "(2, 5, 8, 8)");
   ExpectError<E>([&] { ConvForward(Tensor({2, 4, 8}), w, b, handle); }, "(2, 4, 8)");
   ExpectError<E>([&] { ConvForward(Tensor({2, 4, 0, 8}), w, b, handle); }, "(2, 4, 0, 8)");
-  ExpectError<E>(
-      [&] {
-        ConvForward(x, Tensor({6, 3, 3, 3}), b, handle);
-      },
-      "W has to have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
+  ExpectError<E>([&] { ConvForward(x, Tensor({6, 3, 3, 3}), b, handle); },
+                 "W has to have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
   ExpectError<E>([&] { ConvForward(x, w, Tensor({5}), handle); }, "b has to have shape (6,)");
   ExpectError<TypeError>([&] { ConvForward(x.AsType(kInt32), w, b, handle); }, "x has to be of a");
   ExpectError<TypeError>([&] { ConvForward(x, w.AsType(kFloat64), b, handle); }, "W has to have");
   ExpectError<TypeError>([&] { ConvForward(x, w, b.AsType(kFloat16), handle); }, "b has to have");
   const DevicePtr other = CreateCpuDevice();
   ExpectError<E>([&] { ConvForward(x, w.ToDevice(other), b, handle); }, "[ConvForward] W is on ");
-  ExpectError<E>(
-      [&] {
-        ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle);
-      },
-      "[ConvBackwardX] dy has to have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
+  ExpectError<E>([&] { ConvForward(x, w, b, handle, x); },
+                 "[ConvForward] add has to have shape (2, 6, 8, 8), got (2, 4, 8, 8)");
+  ExpectError<E>([&] { ConvForward(x, w, b, handle, Tensor({1, 6, 1, 1})); }, "add has to have");
+  ExpectError<TypeError>([&] { ConvForward(x, w, b, handle, dy.AsType(kFloat64)); },
+                         "add has to have the type of x, float32, got");
+  ExpectError<E>([&] { ConvForward(x, w, b, handle, dy.ToDevice(other)); }, "add is on ");
+  ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle); },
+                 "[ConvBackwardX] dy has to have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
   ExpectError<E>([&] { ConvBackwardX(dy, w, handle, {2, 4, 20, 20}); }, "dy has to have shape");
   ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6}), w, handle); }, "dy has to have shape");
   ExpectError<E>([&] { ConvBackwardW(dy, Tensor({3, 4, 8, 8}), handle); }, "dy has to have shape");

@@ -242,6 +242,9 @@ TEST_P(LinalgTest, LinearRandom) {
       db.Add(yi % out, dys[yi]);
     }
     ExpectSums(LinearForward(x, w, b, transposed), y_shape, y, "y");
+    Sums rectified = y;
+    for (double& v : rectified.value) v = std::max(v, 0.0);
+    ExpectSums(LinearForward(x, w, b, transposed, true), y_shape, rectified, "relu(y)");
     const bool need_x = random.Coin(), need_w = random.Coin(), need_b = random.Coin();
     const std::vector<Tensor> gradients =
         LinearBackward(dy, x, w, transposed, need_x, need_w, need_b);

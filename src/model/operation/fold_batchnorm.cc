@@ -1,0 +1,47 @@
+#include <cmath>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/check.h"
+#include "model/operation/dispatch.h"
+#include "singa/operation/batchnorm.h"
+
+namespace singa {
+
+std::vector<Tensor> FoldBatchNorm(const Tensor& W, const Tensor& b, const Tensor& scale,
+                                  const Tensor& bias, const Tensor& running_mean,
+                                  const Tensor& running_var, double epsilon) {
+  FoldBatchNormSpec spec;
+  const char* op = spec.op();
+  CheckFloat(op, "W", W);
+  Check(W.rank() >= 2, op, "W has to have shape (out, ...), got ", W);
+  Check(epsilon >= 0 && std::isfinite(epsilon), op,
+        "epsilon has to be finite and not negative, got ", epsilon);
+  const Shape channels{W.shape(0)};
+  const auto check = [&](const char* name, const Tensor& t, DType dtype) {
+    CheckShapeIs(op, name, t, channels);
+    CheckDType(op, name, t, dtype);
+    CheckSameDevice(op, name, t, "W", W);
+  };
+  const DType statistics = BatchNormStatisticsType(W.data_type());
+  if (!b.empty()) check("b", b, W.data_type());
+  if (!scale.empty()) check("scale", scale, statistics);
+  if (!bias.empty()) check("bias", bias, statistics);
+  check("running_mean", running_mean, statistics);
+  check("running_var", running_var, statistics);
+
+  spec.filters = W.shape(0);
+  spec.length = W.shape().Count(1, W.rank());
+  spec.dtype = W.data_type();
+  spec.epsilon = epsilon;
+  const DevicePtr device = W.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor filter = NewOutput(*plan, 0, W.shape(), device, spec.dtype);
+  const Tensor shift = NewOutput(*plan, 1, channels, device, spec.dtype);
+  Run(spec, device, plan,
+      {Wanted(*plan, 0, W), Wanted(*plan, 1, b), Wanted(*plan, 2, scale), Wanted(*plan, 3, bias),
+       Wanted(*plan, 4, running_mean), Wanted(*plan, 5, running_var)},
+      {filter, shift});
+  return {filter, shift};
+}
+
+}  // namespace singa

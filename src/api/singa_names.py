@@ -226,9 +226,7 @@ def CopyDataToFrom(dst, src, size, dst_offset=0, src_offset=0):
 
 
 def _values(t, dtype):
-    import numpy
-
-    return numpy.array(Exporter(t.AsType(dtype))).reshape(-1)
+    return _numpy.array(Exporter(t.AsType(dtype))).reshape(-1)
 
 
 def _get_float_value(self, size):
@@ -245,14 +243,12 @@ def _get_int_value(self, size):
 
 def _copy_from_array(dtype):
     def function(self, values, offset=0):
-        import numpy
-
-        given = numpy.asarray(values)
+        given = _numpy.asarray(values)
         if given.dtype.kind not in "biuf":
             raise TypeError(f"[CopyFromHostPtr] expected numbers, got {values!r:.60}")
-        with numpy.errstate(invalid="ignore", over="ignore"):
-            array = numpy.ascontiguousarray(given, dtype=dtype).reshape(-1)
-        if dtype == "int32" and not numpy.array_equal(array, numpy.trunc(given).reshape(-1)):
+        with _numpy.errstate(invalid="ignore", over="ignore"):
+            array = _numpy.ascontiguousarray(given, dtype=dtype).reshape(-1)
+        if dtype == "int32" and not _numpy.array_equal(array, _numpy.trunc(given).reshape(-1)):
             raise ValueError("[CopyIntDataFromHostPtr] values do not fit int32")
         _range("CopyFromHostPtr", self, array.size, offset)
         flat = self.Reshape((-1,))

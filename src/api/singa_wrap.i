@@ -6,6 +6,8 @@
 #include "python_support.h"
 %}
 
+%pythonbegin "singa_load.py"
+
 // One wrapper for all defaults, whose errors name the argument; overloads would only say that none fits.
 %feature("compactdefaultargs");
 

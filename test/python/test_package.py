@@ -87,6 +87,22 @@ def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
     assert set(loaded) & own == set()
 
 
+@pytest.mark.parametrize("before", [None, "3"])
+def test_importing_starts_no_threads(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside those of NumPy's BLAS. That ours gets none is said in the environment, for a moment."""
+    if before is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", before)
+    code = (
+        "import os, numpy\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "from singa import tensor\n"
+        "print(len(os.listdir('/proc/self/task')) - threads, os.getenv('OPENBLAS_NUM_THREADS'))"
+    )
+    assert _python(code).split() == ["0", str(before)]
+
+
 def test_parts_are_there_without_an_import() -> None:
     code = "import singa\nprint(singa.tensor.ones((2,)).shape, singa.autograd.training)"
     assert _python(code).split() == ["(2,)", "False"]

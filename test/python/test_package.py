@@ -89,7 +89,7 @@ def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("before", [None, "3"])
 def test_importing_starts_no_threads(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside those of NumPy's BLAS. That ours gets none is said in the environment, for a moment."""
+    """Beside those of NumPy's BLAS. For ours the environment says so, for a moment."""
     if before is None:
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     else:

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Times inference of the networks beside ONNX Runtime, OpenVINO and PyTorch, alternating in child
+processes.
+
+    python benchmark/inference.py                                # resnet50, resnet20_cifar, lenet
+    python benchmark/inference.py --graph --models resnet50 --batches 1
+    python benchmark/inference.py --out results/                 # resumable, a file per case
+
+All sides get the same weights and images, which PyTorch makes; each process first compares its
+scores with PyTorch's and fails where they are not the same network's. Printed: milliseconds per
+batch (median of the batches of a process, minimum over the processes), images/s, and how many times
+singa's time that is. `onnx` (to export), `onnxruntime` and `openvino` are needed beside PyTorch;
+sides that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import harness
+import numpy as np
+
+SIDES = ("singa", "onnxruntime", "openvino", "torch", "torch-channels-last")
+#: Largest difference of scores from PyTorch's, of the largest score.
+TOLERANCE = 1e-3
+
+
+def prepare(model: str, classes: int, image: tuple[int, ...], batch: int, folder: Path) -> None:
+    """Writes weights, images, PyTorch's scores and the ONNX file."""
+    import torch
+    import torch_models
+
+    torch.manual_seed(0)
+    network = torch_models.create(model, classes)
+    with torch.no_grad():  # statistics as training leaves them: of the network's own images
+        for _ in range(3):
+            network(torch.randn(max(8, min(batch, 32)), *image))
+    network.eval()
+    x = torch.randn(batch, *image)
+    with torch.no_grad():
+        scores = network(x)
+    np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in network.state_dict().items()})
+    np.savez(folder / "images.npz", x=x.numpy(), scores=scores.numpy())
+    torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
+
+
+def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+    import singa
+    from singa import autograd, models, tensor
+
+    singa.set_num_threads(args.threads)
+    network = models.create(args.child)
+    images = tensor.from_numpy(x)
+    network.compile([images], is_train=False, use_graph=args.graph)
+    with np.load(args.folder / "weights.npz") as weights:
+        network.load_torch(dict(weights))
+
+    def step() -> np.ndarray:
+        with autograd.no_grad():
+            return network(images).numpy()
+
+    return step, singa.__version__
+
+
+def onnxruntime_side(
+    args: argparse.Namespace, x: np.ndarray
+) -> tuple[Callable[[], np.ndarray], str]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        str(args.folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+    )
+    name = session.get_inputs()[0].name
+    return lambda: session.run(None, {name: x})[0], onnxruntime.__version__
+
+
+def openvino_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+    import openvino
+
+    options = {
+        "INFERENCE_NUM_THREADS": args.threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    compiled = openvino.compile_model(str(args.folder / "model.onnx"), "CPU", options)
+    request = compiled.create_infer_request()
+    return lambda: request.infer([x], share_inputs=True)[0], openvino.__version__
+
+
+def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+    import torch
+    import torch_models
+
+    torch.set_num_threads(args.threads)
+    network = torch_models.create(args.child, args.classes).eval()
+    with np.load(args.folder / "weights.npz") as weights:
+        network.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+    images = torch.from_numpy(x)
+    if args.side == "torch-channels-last":
+        network = network.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+
+    def step() -> np.ndarray:
+        with torch.inference_mode():
+            return network(images).numpy()
+
+    return step, torch.__version__
+
+
+MAKERS = {
+    "singa": singa_side,
+    "onnxruntime": onnxruntime_side,
+    "openvino": openvino_side,
+    "torch": torch_side,
+    "torch-channels-last": torch_side,
+}
+
+
+def child(args: argparse.Namespace) -> dict:
+    from singa import bench
+
+    with np.load(args.folder / "images.npz") as arrays:
+        x, scores = arrays["x"], arrays["scores"]
+    step, version = MAKERS[args.side](args, x)
+    difference = float(np.abs(step() - scores).max() / np.abs(scores).max())
+    if not difference <= TOLERANCE:
+        raise SystemExit(f"{args.side}: scores differ from PyTorch's by {difference:.2g}")
+    start = time.perf_counter()
+    count = 0
+    while count < 3 or time.perf_counter() - start < args.seconds / 4:  # warm
+        step()
+        count += 1
+    each = (time.perf_counter() - start) / count
+    figures = bench.measure(step, max(5, int(args.seconds / each)))
+    return {**figures, "difference": difference, "version": version}
+
+
+def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
+    from singa import models
+
+    network = models.create(model)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        common = ["--folder", str(folder), "--threads", str(args.threads)]
+        common += ["--seconds", str(args.seconds), "--classes", str(network.num_classes)]
+        common += ["--graph"] if args.graph else []
+        prepare(model, network.num_classes, network.image_shape, batch, folder)
+        sides = {
+            side: ([sys.executable, __file__, "--child", model, "--side", side, *common], {})
+            for side in args.sides
+        }
+        results = harness.alternate(
+            sides, args.rounds, lambda text: print(f"  {model} {batch} {text}", file=sys.stderr)
+        )
+    return {
+        "model": model,
+        "batch": batch,
+        "threads": args.threads,
+        "graph": args.graph,
+        "cpu": harness.cpu_name(),
+        "sides": results,
+    }
+
+
+def rows(result: dict) -> list[dict[str, str]]:
+    ours = result["sides"].get("singa")
+    return [
+        {
+            "model": result["model"],
+            "batch": result["batch"],
+            "side": f"{side} {r['version']}",
+            "ms": f"{r['ms']:.3f}",
+            "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
+            "difference": f"{r['difference']:.1e}",
+            "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
+        }
+        for side, r in result["sides"].items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--models", nargs="+", default=["resnet50", "resnet20_cifar", "lenet"], metavar="NAME"
+    )
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured in each process")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
+    parser.add_argument(
+        "--graph", action="store_true", help="compile singa's model with use_graph=True"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for JSON files; what is there is not run again"
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(child(args)))
+        return
+    if not args.sides:
+        args.sides = [s for s in SIDES if importlib.util.find_spec(s.split("-")[0])]
+    from singa import models
+
+    if unknown := set(args.models) - set(models.names()):
+        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
+    print(f"{harness.cpu_name()}, {args.threads} threads")
+    everything = []
+    for model in args.models:
+        for batch in args.batches:
+            mode = "graph" if args.graph else "eager"
+            file = args.out / f"inference-{model}-{batch}-{mode}.json" if args.out else None
+            if file and file.exists():
+                result = json.loads(file.read_text())
+            else:
+                result = compare(model, batch, args)
+                if file:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    partial = file.with_suffix(".tmp")
+                    partial.write_text(json.dumps(result, indent=1))
+                    partial.replace(file)
+            everything += rows(result)
+    print(harness.table(everything))
+
+
+if __name__ == "__main__":
+    main()

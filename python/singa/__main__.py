@@ -52,7 +52,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 
     try:
         print(singa_wrap.ReplayFile(str(arguments.file)))
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, MemoryError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -1,16 +1,14 @@
 #include "model/operation/opcheck.h"
 
-#include <unistd.h>
-
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <sstream>
 
+#include "model/operation/replay_file.h"
 #include "singa/core/error.h"
 
 namespace singa {
@@ -64,119 +62,6 @@ std::string Position(int64_t flat, const Shape& shape) {
   return index.ToString();
 }
 
-// The replay file: a text head (one item a line), then the inputs' bytes.
-
-constexpr const char* kMagic = "singa-replay 1";
-
-void WriteTensorHead(std::ostream& out, const char* kind, const Tensor& t, int alias) {
-  out << kind;
-  if (t.empty()) {
-    out << " -1";
-  } else {
-    out << ' ' << static_cast<int>(t.data_type()) << ' ' << alias << ' ' << t.rank();
-    for (int64_t dim : t.shape()) out << ' ' << dim;
-  }
-  out << '\n';
-}
-
-std::string Save(const opcheck::Call& call) {
-  std::string directory;
-  {
-    std::lock_guard<std::mutex> lock(g_mutex);
-    directory = g_options.replay_directory;
-  }
-  if (directory.empty())
-    if (const char* text = std::getenv("SINGA_OPCHECK_DIR")) directory = text;
-  static std::atomic<int> number{0};
-  const std::string path = (directory.empty() ? "" : directory + "/") + "opcheck-" + call.op + "-" +
-                           std::to_string(getpid()) + "-" + std::to_string(++number) + ".replay";
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    out << kMagic << '\n'
-        << call.family << '\n'
-        << call.implementation << '\n'
-        << call.layer << '\n';
-    out << call.fields.size() << '\n';
-    for (const auto& [name, value] : call.fields) out << name << '\n' << value << '\n';
-    for (double v : call.scalars.v) out << std::bit_cast<uint64_t>(v) << ' ';
-    out << call.scalars.seed << ' ' << call.scalars.offset << '\n';
-    out << call.inputs.size() << ' ' << call.outputs.size() << '\n';
-    for (const Tensor& t : call.inputs) WriteTensorHead(out, "in", t, -1);
-    for (size_t i = 0; i < call.outputs.size(); ++i)
-      WriteTensorHead(out, "out", call.outputs[i], call.aliases[i]);
-    for (const Tensor& t : call.inputs) {
-      if (t.empty()) continue;
-      std::vector<char> bytes(static_cast<size_t>(t.bytes()));
-      t.CopyToHost(bytes.data(), bytes.size());
-      out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    }
-    if (!out) return "(the replay file " + path + " could not be written)";
-  }
-  return std::rename(temporary.c_str(), path.c_str()) == 0 ? path : temporary;
-}
-
-Tensor ReadTensorHead(std::istream& in, const char* kind, int* alias) {
-  std::string word;
-  int dtype = 0, rank = 0;
-  in >> word >> dtype;
-  Check(in && word == kind, "replay", "the head is damaged");
-  *alias = -1;
-  if (dtype < 0) return Tensor();
-  in >> *alias >> rank;
-  Check(in && dtype < kNumDataType && rank >= 0 && rank <= kMaxRank && *alias < 64, "replay",
-        "the head is damaged");
-  Shape shape = Shape::Filled(rank, 0);
-  for (int i = 0; i < rank; ++i) in >> shape[i];
-  Check(bool(in), "replay", "the head is damaged");
-  return Tensor(shape, DefaultDevice(), static_cast<DataType>(dtype));
-}
-
-opcheck::Call Load(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  Check(bool(in), "replay", "cannot read ", path);
-  std::string magic;
-  std::getline(in, magic);
-  Check(magic == kMagic, "replay", path, " is no replay file");
-  opcheck::Call call;
-  std::getline(in, call.family);
-  std::getline(in, call.implementation);
-  std::getline(in, call.layer);
-  size_t fields = 0, inputs = 0, outputs = 0;
-  in >> fields;
-  in.ignore();
-  Check(in && fields < 1000, "replay", path, ": the head is damaged");
-  for (size_t i = 0; i < fields; ++i) {
-    std::string name, value;
-    std::getline(in, name);
-    std::getline(in, value);
-    call.fields.emplace_back(name, value);
-  }
-  for (double& v : call.scalars.v) {
-    uint64_t bits = 0;
-    in >> bits;
-    v = std::bit_cast<double>(bits);
-  }
-  in >> call.scalars.seed >> call.scalars.offset >> inputs >> outputs;
-  Check(in && inputs < 100000 && outputs < 100000, "replay", path, ": the head is damaged");
-  int alias = -1;
-  for (size_t i = 0; i < inputs; ++i) call.inputs.push_back(ReadTensorHead(in, "in", &alias));
-  for (size_t i = 0; i < outputs; ++i) {
-    call.outputs.push_back(ReadTensorHead(in, "out", &alias));
-    Check(alias < static_cast<int>(inputs), "replay", path, ": the head is damaged");
-    call.aliases.push_back(alias);
-  }
-  in.ignore();
-  for (Tensor& t : call.inputs) {
-    if (t.empty()) continue;
-    std::vector<char> bytes(static_cast<size_t>(t.bytes()));
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    Check(bool(in), "replay", path, " is truncated");
-    t.CopyFromHost(bytes.data(), bytes.size());
-  }
-  return call;
-}
-
 }  // namespace
 
 void SetOpcheck(const OpcheckOptions& options) {
@@ -211,7 +96,7 @@ const std::string& CurrentLayer() { return t_layer; }
 
 std::string ReplayFile(const std::string& path) {
   backend::EnsureRegistered();
-  const opcheck::Call call = Load(path);
+  const opcheck::Call call = opcheck::ReadReplayFile(path);
   opcheck::Replayer replayer;
   {
     std::lock_guard<std::mutex> lock(g_mutex);
@@ -323,6 +208,7 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
     }
   }
   bool raise = true;
+  std::string directory;
   {
     std::lock_guard<std::mutex> lock(g_mutex);
     OpcheckOpStats& stats = g_stats[call.op];
@@ -331,6 +217,7 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
     stats.failed += worst > 1;
     stats.worst_ratio = std::max(stats.worst_ratio, worst);
     raise = g_options.raise;
+    directory = g_options.replay_directory;
   }
   if (worst <= 1) return;
   std::string message = detail::Message(call.op, call.description, " disagrees with reference");
@@ -338,7 +225,7 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
   message += ": " + worst_text + "; inputs";
   for (const Tensor& t : call.inputs) message += " " + t.ToString() + ",";
   message.back() = '.';
-  message += " Run again: python -m singa replay " + Save(call);
+  message += " Run again: python -m singa replay " + WriteReplayFile(call, directory);
   if (raise) throw OpcheckMismatch(message);
   std::fprintf(stderr, "singa: %s\n", message.c_str());
 }

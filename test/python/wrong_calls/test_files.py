@@ -654,13 +654,13 @@ ROWS = [
         "replay: other bytes",
         replay(b"hello\n"),
         ValueError,
-        r"\[replay\] .*call.replay is no replay file",
+        r"\[replay\] .*call.replay is no replay file of this version",
     ),
     Row(
         "replay: damaged head",
-        replay(b"singa-replay 1\na\nb\nc\n99999999\n"),
+        replay(b"singa-replay 2\na\nb\nc\n99999999\n"),
         ValueError,
-        r"\[replay\] .*call.replay: the head is damaged",
+        r"\[replay\] .*call.replay is damaged",
     ),
 ]
 

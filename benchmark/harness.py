@@ -4,6 +4,8 @@ A side is a command line that prints one JSON object as its last line of output.
 A B A B ..., each in a process of its own, so that neither inherits the other's memory, threads or
 clock; the figures of a side are the minimum over its processes of the median over its steps. What a
 process measures is in `singa.bench`.
+
+A comparison takes minutes to hours, so each run is kept in a file as soon as it is there.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 
 def cpu_name() -> str:
@@ -34,36 +38,92 @@ def cpu_name() -> str:
     return f"{name} ({' '.join(wide)})"
 
 
-def run_child(command: list[str], environment: dict[str, str] | None = None) -> dict:
-    """Runs one side once. Raises RuntimeError with its output when it fails."""
-    result = subprocess.run(
+class FailedError(RuntimeError):
+    """A side that gave no figures."""
+
+
+def run_child(
+    command: list[str], environment: dict[str, str] | None = None, limit: float | None = None
+) -> dict:
+    """Runs one side once. Raises FailedError, with the end of its output, when it fails or takes
+    longer than `limit` seconds; what it started has then ended too."""
+    with subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    lines = result.stdout.strip().splitlines()
-    if result.returncode != 0 or not lines:
-        output = result.stdout[-2000:] + result.stderr[-4000:]
-        raise RuntimeError(f"{' '.join(command)} failed:\n{output}")
+        start_new_session=True,  # a group of its own, with the compilers that it starts
+    ) as child:
+        try:
+            output, errors = child.communicate(timeout=limit)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise FailedError(f"took more than {limit:.0f} s") from None
+            raise
+    lines = output.strip().splitlines()
+    if child.returncode != 0 or not lines:
+        raise FailedError(f"{' '.join(command)} failed:\n{output[-2000:]}{errors[-4000:]}")
     return json.loads(lines[-1])
 
 
+def save(file: Path, content: object) -> None:
+    """Writes JSON; the old file is there until the new one is whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".tmp")
+    partial.write_text(json.dumps(content, indent=1))
+    partial.replace(file)
+
+
+class Side(NamedTuple):
+    """What runs for one side: a command, what it finds in the environment, and for how many
+    seconds at most."""
+
+    command: list[str]
+    environment: dict[str, str] | None = None
+    limit: float | None = None
+
+
 def alternate(
-    sides: dict[str, tuple[list[str], dict[str, str]]],
+    sides: dict[str, Side],
     rounds: int,
     note: Callable[[str], None] = lambda text: None,
+    kept: Path | None = None,
 ) -> dict[str, dict]:
-    """Runs the sides in turn, `rounds` times; returns the run with the smallest median of each."""
-    runs: dict[str, list[dict]] = {name: [] for name in sides}
+    """Runs the sides in turn, `rounds` times; returns the run with the smallest median of each.
+
+    kept: a file with all runs, {side: [run, ...]}; those that are in it are not run again. A side
+    with a limit may fail: that is kept as {"failed": why}, and the result is without it.
+    """
+    runs: dict[str, list[dict]] = {}
+    if kept and kept.exists():
+        runs = json.loads(kept.read_text())
     for number in range(rounds):
-        for name, (command, environment) in sides.items():
-            runs[name].append(run_child(command, environment))
-            note(f"round {number + 1}/{rounds} {name}: {runs[name][-1]['ms']:.2f} ms")
+        for name, side in sides.items():
+            done = runs.setdefault(name, [])
+            if len(done) > number or any("failed" in run for run in done):
+                continue
+            try:
+                run = run_child(*side)
+                note(f"round {number + 1}/{rounds} {name}: {run['ms']:.2f} ms")
+            except FailedError as error:
+                if side.limit is None:
+                    raise
+                run = {"failed": str(error)}
+                note(f"round {number + 1}/{rounds} {name}: {error}")
+            done.append(run)
+            if kept:
+                save(kept, runs)
+    return best_runs({name: runs[name] for name in sides})
+
+
+def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
+    """Of each side that did not fail the run with the smallest median, and all medians."""
     return {
-        name: {**min(results, key=lambda r: r["ms"]), "runs_ms": [r["ms"] for r in results]}
+        name: {**min(results, key=lambda run: run["ms"]), "runs_ms": [r["ms"] for r in results]}
         for name, results in runs.items()
+        if results and not any("failed" in run for run in results)
     }
 
 

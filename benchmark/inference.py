@@ -157,7 +157,9 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
         common += ["--graph"] if args.graph else []
         prepare(model, network.num_classes, network.image_shape, batch, folder)
         sides = {
-            side: ([sys.executable, __file__, "--child", model, "--side", side, *common], {})
+            side: harness.Side(
+                [sys.executable, __file__, "--child", model, "--side", side, *common]
+            )
             for side in args.sides
         }
         results = harness.alternate(

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Times training steps of the networks beside PyTorch, alternating in child processes.
+"""Times training steps of the networks beside PyTorch, in pairs that alternate in child processes.
 
     python benchmark/step.py                                   # resnet20_cifar, lenet
-    python benchmark/step.py --models resnet50 --rounds 3
-    python benchmark/step.py --models all --out results/       # resumable: one file per model
+    python benchmark/step.py --models resnet50 --rounds 3 --batches 1 32
+    python benchmark/step.py --models all --out results/       # resumable: each run is kept
+    python benchmark/report.py results/                        # tables and a picture of them
 
 Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after three warm-up
-steps. Printed: images/s, milliseconds per step (median of the steps, minimum over the processes),
-peak resident memory above the level before the model was made, and minor page faults of the median
-step. PyTorch runs where it is installed (`--python` names another interpreter that has it), eager:
-as installed, and with channels_last.
+steps. Printed: milliseconds per step (median of the steps, minimum over the processes), peak
+resident memory above the level before the model was made, minor page faults of the median step, and
+singa's reorders. A ratio is always one of two sides that alternated.
+
+Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
+eager as installed, eager with channels_last, and channels_last with torch.compile; or singa itself
+with recorded steps (singa-graph).
 """
 
 from __future__ import annotations
@@ -17,12 +21,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import harness
 
-SIDES = ("singa", "torch", "torch-channels-last")
+TORCH = ("torch", "torch-channels-last", "torch-compile")
+BESIDE = (*TORCH, "singa-graph")
 
 
 def singa_side(args: argparse.Namespace) -> dict:
@@ -32,7 +39,12 @@ def singa_side(args: argparse.Namespace) -> dict:
     singa.set_num_threads(args.threads)
     singa.seed(0)
     figures = bench.bench(
-        args.child, args.batch, args.steps, args.warmup, True, args.graph, args.dtype
+        args.child,
+        args.batch,
+        args.steps,
+        args.warmup,
+        use_graph=args.side == "singa-graph",
+        dtype=args.dtype,
     )
     return {**figures, "version": singa.__version__}
 
@@ -54,9 +66,11 @@ def torch_side(args: argparse.Namespace) -> dict:
     base = bench.resident_mib("VmRSS")
     bench.reset_high_water()
     model = torch_models.create(args.child, args.classes)
-    if args.side == "torch-channels-last":
+    if args.side != "torch":
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
+    if args.side == "torch-compile":
+        model = torch.compile(model)
     optimizer = torch.optim.SGD(
         model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
     )
@@ -69,84 +83,60 @@ def torch_side(args: argparse.Namespace) -> dict:
         loss.backward()
         optimizer.step()
 
-    for _ in range(args.warmup):
+    start = time.perf_counter()
+    step()
+    first = time.perf_counter() - start
+    for _ in range(args.warmup - 1):
         step()
     figures = bench.measure(step, args.steps)
-    return {**figures, "peak_mib": bench.resident_mib() - base, "version": torch.__version__}
+    peak = bench.resident_mib() - base
+    return {**figures, "first_s": first, "peak_mib": peak, "version": torch.__version__}
 
 
-def compare(model: str, args: argparse.Namespace) -> dict:
+def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace) -> dict:
+    """The best run of singa and, unless it failed, of the side beside it."""
     from singa import bench, models
 
     network = models.create(model)
-    batch = args.batch or bench.default_batch(network.image_shape)
-    sides: dict[str, tuple[list[str], dict[str, str]]] = {}
-    for side in args.sides:
-        python = sys.executable if side == "singa" else args.python
-        command = [
-            python,
-            __file__,
-            "--child",
-            model,
-            "--side",
-            side,
-            "--batch",
-            str(batch),
-            "--threads",
-            str(args.threads),
-            "--steps",
-            str(args.steps),
-            "--warmup",
-            str(args.warmup),
-            "--image",
-            *map(str, network.image_shape),
-            "--classes",
-            str(network.num_classes),
-            "--package",
-            str(Path(bench.__file__).parents[1]),
-        ]
-        command += ["--dtype", args.dtype]
-        if args.graph:
-            command.append("--graph")
-        environment = {}
-        if side != "singa" and args.tcmalloc:
-            library = harness.find_library("libtcmalloc_minimal.so")
-            if not library:
-                sys.exit(
-                    "--tcmalloc: there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)"
-                )
-            environment["LD_PRELOAD"] = library
-        sides[side] = (command, environment)
-    results = harness.alternate(
-        sides, args.rounds, lambda text: print(f"  {model} {text}", file=sys.stderr)
+    batch = batch or bench.default_batch(network.image_shape)
+    sides = {}
+    for side in ("singa", beside) if beside else ("singa",):
+        command = [args.python if side in TORCH else sys.executable, __file__]
+        command += ["--child", model, "--side", side, "--child-batch", str(batch)]
+        command += ["--image", *map(str, network.image_shape)]
+        command += ["--classes", str(network.num_classes)]
+        command += ["--package", str(Path(bench.__file__).parents[1])]
+        for name in ("dtype", "threads", "steps", "warmup"):
+            command += [f"--{name}", str(getattr(args, name))]
+        environment = {"LD_PRELOAD": args.preload} if args.preload and side in TORCH else {}
+        sides[side] = harness.Side(
+            command, environment, args.limit if side == "torch-compile" else None
+        )
+    name = f"step-{model}-{batch}-{args.dtype}-{beside or 'alone'}.json"
+    return harness.alternate(
+        sides,
+        args.rounds,
+        lambda text: print(f"  {model} {batch} {text}", file=sys.stderr),
+        args.out and args.out / name,
     )
+
+
+def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
+    ours, other = best["singa"], best.get(beside or "")
+
+    def both(form: str, key: str) -> str:
+        return ", ".join(form.format(run[key]) for run in (ours, other) if run)
+
     return {
-        "model": model,
-        "batch": batch,
-        "threads": args.threads,
-        "dtype": args.dtype,
-        "cpu": harness.cpu_name(),
-        "tcmalloc": args.tcmalloc,
-        "sides": results,
+        "model": ours["model"],
+        "batch": str(ours["batch"]),
+        "beside": f"{beside} {other['version']}" if other else f"{beside or 'nothing'}",
+        "ms/step": both("{:.2f}", "ms"),
+        "times singa's": f"{other['ms'] / ours['ms']:.2f}" if other else "",
+        "peak MiB": both("{:.0f}", "peak_mib"),
+        "faults/step": both("{:.0f}", "faults"),
+        "reorders": f"{ours['reorders']}, {ours['reorder_ms']:.2f} ms",
     }
-
-
-def rows(result: dict) -> list[dict[str, str]]:
-    ours = result["sides"].get("singa")
-    return [
-        {
-            "model": result["model"],
-            "batch": result["batch"],
-            "side": f"{side} {r['version']}"
-            + (" + tcmalloc" if result["tcmalloc"] and side != "singa" else ""),
-            "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
-            "ms/step": f"{r['ms']:.2f}",
-            "peak MiB": f"{r['peak_mib']:.0f}",
-            "faults/step": f"{r['faults']:.0f}",
-            "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
-        }
-        for side, r in result["sides"].items()
-    ]
 
 
 def main() -> None:
@@ -160,17 +150,28 @@ def main() -> None:
         metavar="NAME",
         help="'all', or names of singa.models",
     )
-    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
     parser.add_argument(
-        "--batch", type=int, default=0, help="default: 32 for large images, else 128"
+        "--beside", nargs="*", choices=BESIDE, help="default: PyTorch's where it is installed"
+    )
+    parser.add_argument(
+        "--batches",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="N",
+        help="images a step; 0: 32 large or 128 small ones [0]",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
-    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--warmup", type=int, default=3, help="steps before them, at least 1")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
     parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
     parser.add_argument(
-        "--graph", action="store_true", help="compile singa's model with use_graph=True"
+        "--limit",
+        type=float,
+        default=1200,
+        metavar="S",
+        help="seconds that a process with torch.compile may take [%(default)s]",
     )
     parser.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="bfloat16: autocast"
@@ -179,44 +180,41 @@ def main() -> None:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder for one JSON file per model; finished ones are not run again",
+        help="folder for a JSON file of each model, batch and pair; runs in it are not repeated",
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
     parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(singa_side(args) if args.side == "singa" else torch_side(args)))
+        figures = torch_side(args) if args.side in TORCH else singa_side(args)
+        facts = {"model": args.child, "batch": args.batch, "threads": args.threads}
+        facts |= {"dtype": args.dtype, "cpu": harness.cpu_name()}
+        facts["tcmalloc"] = "tcmalloc" in os.environ.get("LD_PRELOAD", "")
+        print(json.dumps(facts | figures))
         return
-    if not args.sides:
+    if args.beside is None:
         has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
-        args.sides = list(SIDES) if has_torch else ["singa"]
+        args.beside = list(TORCH) if has_torch else []
+    args.preload = harness.find_library("libtcmalloc_minimal.so") if args.tcmalloc else None
+    if args.tcmalloc and not args.preload:
+        parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
     from singa import models
 
     names = models.names() if args.models == ["all"] else args.models
     if unknown := set(names) - set(models.names()):
         parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
     print(f"{harness.cpu_name()}, {args.threads} threads")
-    everything = []
-    for name in names:
-        file = (
-            args.out / f"step-{name}-{args.batch or 'default'}-{args.dtype}.json"
-            if args.out
-            else None
-        )
-        if file and file.exists():
-            result = json.loads(file.read_text())
-        else:
-            result = compare(name, args)
-            if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                partial = file.with_suffix(".tmp")
-                partial.write_text(json.dumps(result, indent=1))
-                partial.replace(file)
-        everything += rows(result)
-    print(harness.table(everything))
+    rows = [
+        row(compare(name, batch, beside, args), beside)
+        for name in names
+        for batch in args.batches
+        for beside in args.beside or [None]
+    ]
+    print(harness.table(rows))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,41 @@ def default_batch(image_shape: tuple[int, int, int]) -> int:
     return 32 if image_shape[1] > 64 else 128
 
 
+class Case:
+    """A network of `singa.models` and a batch of random images; called, it makes one step.
+
+    A training step is forward, backward and SGD (momentum 0.9, weight decay 5e-4); an inference
+    step is forward. batch 0: `default_batch`. Raises ValueError for an unknown model.
+    """
+
+    def __init__(self, model: str, batch: int = 0, training: bool = True) -> None:
+        import numpy as np
+
+        from . import models, opt, tensor
+
+        self.net = models.create(model)
+        self.batch = batch or default_batch(self.net.image_shape)
+        self.training = training
+        random = np.random.default_rng(0)
+        images = random.standard_normal((self.batch, *self.net.image_shape), dtype=np.float32)
+        labels = random.integers(0, self.net.num_classes, self.batch).astype(np.int32)
+        self.images, self.labels = tensor.from_numpy(images), tensor.from_numpy(labels)
+        self.net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
+
+    def compile(self, use_graph: bool = False, dtype: str = "float32") -> None:
+        """Makes the parameters. To be called before the first step."""
+        self.net.compile([self.images], is_train=self.training, use_graph=use_graph, dtype=dtype)
+
+    def __call__(self) -> None:
+        if self.training:
+            self.net(self.images, self.labels)
+            return
+        from . import autograd
+
+        with autograd.no_grad():
+            self.net(self.images)
+
+
 def bench(
     model: str,
     batch: int = 0,
@@ -64,42 +99,27 @@ def bench(
     use_graph: bool = False,
     dtype: str = "float32",
 ) -> Report:
-    """Times `steps` steps of a network of `singa.models` on random images, after `warmup` ones.
+    """Times `steps` steps of a `Case`, after `warmup` ones.
 
-    A training step is forward, backward and SGD (momentum 0.9, weight decay 5e-4); an inference
-    step is forward. batch 0: `default_batch`. dtype: "bfloat16" computes under autocast. The
-    figures: ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was
-    resident above the level before compiling; tensors_mib, the most that tensors took;
-    system_allocations, hits and misses of the plan cache over the timed steps; plans and plan_mib,
-    what the cache holds; reorders of one more step.
+    dtype: "bfloat16" computes under autocast. The figures: ms, fastest_ms, images_per_s, faults (of
+    the median step); peak_mib, the most that was resident above the level before compiling;
+    tensors_mib, the most that tensors took; system_allocations, hits and misses of the plan cache
+    over the timed steps; plans and plan_mib, what the cache holds; reorders and reorder_ms of one
+    more step.
 
     Raises ValueError for an unknown model or a number that is too small.
     """
-    import numpy as np
-
-    from . import autograd, models, opt, plan_cache, tensor
+    from . import plan_cache
     from .diagnostics import Report, device_memory, layout_report
     from .process import get_num_threads
 
     for name, value, least in (("batch", batch, 0), ("steps", steps, 1), ("warmup", warmup, 0)):
         if value < least:
             raise ValueError(f"[bench] {name} has to be {least} or more, got {value}")
-    net = models.create(model)
-    batch = batch or default_batch(net.image_shape)
-    random = np.random.default_rng(0)
-    x = tensor.from_numpy(random.standard_normal((batch, *net.image_shape), dtype=np.float32))
-    y = tensor.from_numpy(random.integers(0, net.num_classes, batch).astype(np.int32))
-
+    step = Case(model, batch, training)
     base = resident_mib("VmRSS")
     reset_high_water()
-    net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
-    net.compile([x], is_train=training, use_graph=use_graph, dtype=dtype)
-    arguments = (x, y) if training else (x,)
-
-    def step() -> None:
-        with contextlib.nullcontext() if training else autograd.no_grad():
-            net(*arguments)
-
+    step.compile(use_graph, dtype)
     for _ in range(warmup):
         step()
     plans, memory = plan_cache.stats(), device_memory()
@@ -111,11 +131,11 @@ def bench(
     return Report(
         model=model,
         mode="training" if training else "inference",
-        batch=batch,
+        batch=step.batch,
         threads=get_num_threads(),
         steps=steps,
         **figures,
-        images_per_s=batch / figures["ms"] * 1e3,
+        images_per_s=step.batch / figures["ms"] * 1e3,
         peak_mib=resident_mib() - base,
         tensors_mib=used["peak"] / 2**20,
         system_allocations=used["system_allocations"] - memory["system_allocations"],
@@ -124,6 +144,7 @@ def bench(
         plans=now["entries"],
         plan_mib=now["bytes"] / 2**20,
         reorders=len(reorders),
+        reorder_ms=sum(reorder["ms"] for reorder in reorders),
     )
 
 
@@ -141,6 +162,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "plans": ("plan cache, plans", "{}"),
     "plan_mib": ("plan cache, size", "{:.1f} MiB"),
     "reorders": ("reorders a step", "{}"),
+    "reorder_ms": ("reorders' time", "{:.2f} ms"),
 }
 
 

@@ -73,6 +73,7 @@ def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert training["plan_hits"] % 4 == 0  # each step is the same
     assert 0 < training["fastest_ms"] <= training["ms"]
     assert training["images_per_s"] == pytest.approx(3e3 / training["ms"])
+    assert (training["reorder_ms"] > 0) == (training["reorders"] > 0)
     assert 0 < training["tensors_mib"] <= device_memory()["peak"] / 2**20
     assert _run(*common, "--json", "--inference") == 0
     inference = json.loads(capsys.readouterr().out)

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""What keeping compiled operations is worth: training steps of the networks with and without plans.
+
+    python benchmark/plans.py --models alexnet --out results/
+    python benchmark/plans.py --models all --batches 0 1 --out results/     # resumable, for hours
+    python benchmark/report.py results/                                     # tables of them
+
+Four variants alternate in child processes, in eager mode:
+
+    none      no plans, and oneDNN's own cache of primitives off
+    onednn    no plans, oneDNN's own cache as it comes
+    forward   plans in the forward pass and the optimizer, none in backward; oneDNN's own cache off
+    all       plans everywhere (oneDNN's own cache is off then)
+
+Printed: milliseconds per step (median of the steps, minimum over the processes) and as multiples of
+"all"; then, for each kind of operator, its milliseconds per step, forward and backward, in further
+steps that time each of them, with all that belongs to its call: Python, making plans, computing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import harness
+
+#: The nine of the published comparison, whose step with plans forward only took so many times the
+#: one with all (batch 32, another library and processor).
+PUBLISHED = {
+    "alexnet": 1.13, "googlenet": 1.47, "vgg16": 1.03, "vgg19": 1.04, "inception_bn": 1.45,
+    "inception_v3": 1.34, "inception_v4": 1.23, "resnet50": 1.24, "resnet152": 1.30,
+}  # fmt: skip
+CIFAR = ("resnet20_cifar", "resnet18_cifar", "resnet50_cifar", "vgg16_cifar")
+
+NO_PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
+VARIANTS = {
+    "none": {"SINGA_PLAN_CACHE": "0", **NO_PRIMITIVES},
+    "onednn": {"SINGA_PLAN_CACHE": "0"},
+    "forward": NO_PRIMITIVES,
+    "all": {},
+}
+
+
+@contextlib.contextmanager
+def wrapped(method: str, around: Any) -> Iterator[None]:
+    """Operators' `method` runs inside `around(operator)`."""
+    from singa.autograd import Operator
+
+    before = getattr(Operator, method)
+
+    @functools.wraps(before)
+    def run(operator: Any, *args: Any) -> Any:
+        with around(operator):
+            return before(operator, *args)
+
+    setattr(Operator, method, run)
+    try:
+        yield
+    finally:
+        setattr(Operator, method, before)
+
+
+@contextlib.contextmanager
+def without_plans(_: Any) -> Iterator[None]:
+    from singa import plan_cache
+
+    plan_cache.enable(False)
+    try:
+        yield
+    finally:
+        plan_cache.enable(True)
+
+
+def times_of_operators(step: Any, steps: int) -> dict[str, float]:
+    """Milliseconds per step, median, of each kind of operator and direction."""
+    now: dict[str, float] = defaultdict(float)
+
+    def timed(direction: str) -> Any:
+        @contextlib.contextmanager
+        def around(operator: Any) -> Iterator[None]:
+            start = time.perf_counter()
+            yield
+            key = f"{type(operator).__name__.strip('_')} {direction}"
+            now[key] += (time.perf_counter() - start) * 1e3
+
+        return around
+
+    each = []
+    with wrapped("_do_forward", timed("forward")), wrapped("_do_backward", timed("backward")):
+        for _ in range(steps):
+            now.clear()
+            start = time.perf_counter()
+            step()
+            now["rest"] = (time.perf_counter() - start) * 1e3 - sum(now.values())
+            each.append(dict(now))
+    return {key: statistics.median(totals[key] for totals in each) for key in each[0]}
+
+
+def child(args: argparse.Namespace) -> dict[str, Any]:
+    import singa
+    from singa import bench, plan_cache
+
+    singa.set_num_threads(args.threads)
+    singa.seed(0)
+    step = bench.Case(args.child, args.batch)
+    base = bench.resident_mib("VmRSS")
+    bench.reset_high_water()
+    with contextlib.ExitStack() as stack:
+        if args.variant == "forward":
+            stack.enter_context(wrapped("_do_backward", without_plans))
+        step.compile()
+        for _ in range(args.warmup):
+            step()
+        before = plan_cache.stats()
+        figures = bench.measure(step, args.steps)
+        after = plan_cache.stats()
+        figures["peak_mib"] = bench.resident_mib() - base
+        operators = times_of_operators(step, args.steps)
+    return {
+        "model": args.child,
+        "batch": step.batch,
+        "threads": args.threads,
+        "cpu": harness.cpu_name(),
+        "version": singa.__version__,
+        **figures,
+        "plan_hits": after["hits"] - before["hits"],
+        "plan_misses": after["misses"] - before["misses"],
+        "operators": operators,
+    }
+
+
+def compare(model: str, batch: int, args: argparse.Namespace) -> dict[str, dict]:
+    command = [sys.executable, __file__, "--child", model, "--child-batch", str(batch)]
+    for name in ("threads", "steps", "warmup"):
+        command += [f"--{name}", str(getattr(args, name))]
+    sides = {
+        variant: harness.Side([*command, "--variant", variant], VARIANTS[variant])
+        for variant in args.variants
+    }
+    return harness.alternate(
+        sides,
+        args.rounds,
+        lambda text: print(f"  {model} {batch or 'default'} {text}", file=sys.stderr),
+        args.out and args.out / f"plans-{model}-{batch or 'default'}.json",
+    )
+
+
+def row(best: dict[str, dict]) -> dict[str, str]:
+    """Milliseconds of each variant, and of the others how many times "all"."""
+    run = next(iter(best.values()))
+    cells = {"model": run["model"], "batch": str(run["batch"])}
+    for variant in VARIANTS:
+        cells[variant] = ""
+        if variant in best:
+            cells[variant] = f"{best[variant]['ms']:.2f}"
+            if variant != "all" and "all" in best:
+                cells[variant] += f" ({best[variant]['ms'] / best['all']['ms']:.2f})"
+    published = PUBLISHED.get(run["model"]) if run["batch"] == 32 else None
+    cells["forward / all published"] = f"{published:.2f}" if published else ""
+    return cells
+
+
+def operator_rows(best: dict[str, dict], most: int) -> list[dict[str, str]]:
+    """The `most` dearest operators of any variant."""
+    run = next(iter(best.values()))
+    keys = {key for b in best.values() for key in b["operators"]}
+    dearest = sorted(
+        keys, key=lambda key: -max(b["operators"].get(key, 0.0) for b in best.values())
+    )
+    return [
+        {
+            "model": run["model"],
+            "batch": str(run["batch"]),
+            "operator": key,
+            **{v: f"{best[v]['operators'].get(key, 0.0):.2f}" for v in VARIANTS if v in best},
+        }
+        for key in dearest[:most]
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["lenet"],
+        metavar="NAME",
+        help="names of singa.models, 'nine', 'cifar' or 'all'",
+    )
+    parser.add_argument(
+        "--batches",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="N",
+        help="images a step; 0: 32 large or 128 small ones [0]",
+    )
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each variant")
+    parser.add_argument("--operators", type=int, default=8, help="how many of them to print")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder for a JSON file of each model and batch; runs in it are not repeated",
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
+    parser.add_argument("--variant", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(child(args)))
+        return
+    from singa import models
+
+    groups = {"nine": tuple(PUBLISHED), "cifar": CIFAR, "all": (*PUBLISHED, *CIFAR)}
+    names = [name for given in args.models for name in groups.get(given, (given,))]
+    if unknown := set(names) - set(models.names()):
+        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
+    print(f"{harness.cpu_name()}, {args.threads} threads")
+    results = [compare(name, batch, args) for name in names for batch in args.batches]
+    print(harness.table([row(best) for best in results]))
+    print()
+    print(harness.table([line for best in results for line in operator_rows(best, args.operators)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from . import singa_wrap as _c
+from ._arrays import as_shape, converted, narrowed
 from ._check import integer, number
+from ._deferred import ops as _ops
+from ._deferred import tape as _tape
 from ._indexing import normalize, view
-from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
+from ._operators import Operators
+from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from .singa_wrap import Device
     from .tape import Operator
-
-
-@functools.cache
-def _tape() -> ModuleType:
-    """The tape stands on this module, so it is imported at the first use."""
-    from . import tape
-
-    return tape
-
-
-@functools.cache
-def _ops() -> ModuleType:
-    """The operators stand on this module, so they are imported at the first use."""
-    from . import ops
-
-    return ops
 
 
 def as_raw(value: object, dtype: int | None = None, device: Device | None = None) -> _c.Tensor:
@@ -58,43 +44,6 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
     return raw if device is None else raw.ToDevice(device)
 
 
-def as_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape as a tuple. Raises TypeError for what is no sequence."""
-    try:
-        return tuple(shape)
-    except TypeError:
-        kind = type(shape).__name__
-        raise TypeError(f"[tensor] shape has to be a sequence of integers, got {kind}") from None
-
-
-def converted(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    """An array as `dtype`, floats cut towards zero for integers. Raises ValueError where a value
-    (NaN too) has no counterpart in that integer type."""
-    target = numpy_dtype(dtype)
-    if target.kind in "iu" and array.size and not np.can_cast(array.dtype, target):
-        limits = np.iinfo(target)
-        low, high = array.min(), array.max()
-        # As floats, limits of 64 bits round to powers of two, of which the upper is one too much.
-        above = high > limits.max if array.dtype.kind != "f" else high >= float(limits.max) + 1.0
-        if not (low >= limits.min and high == high) or above:
-            raise ValueError(f"[tensor] values from {low} to {high} do not fit {dtype}")
-    return array.astype(target, copy=False)
-
-
-def narrowed(array: NDArray[Any]) -> NDArray[Any]:
-    """As SINGA reads arrays: float64 as float32, int64 as int32."""
-    if array.dtype == np.float64:
-        return array.astype(np.float32)
-    if array.dtype.kind in "iu" and array.dtype not in (np.int8, np.uint8, np.int32):
-        narrow = array.astype(np.int32)
-        if not np.array_equal(narrow, array):
-            raise ValueError(
-                f"[from_numpy] {array.dtype} values do not fit int32; pass dtype=tensor.int64"
-            )
-        return narrow
-    return array
-
-
 def _as_array(raw: _c.Tensor) -> NDArray[Any]:
     """The elements as an array that shares the memory, where NumPy can read them, else a copy."""
     if raw.data_type() == DType.bfloat16:
@@ -102,7 +51,7 @@ def _as_array(raw: _c.Tensor) -> NDArray[Any]:
     return np.asarray(_c.Exporter(raw.ToHost()))
 
 
-class Tensor:
+class Tensor(Operators):
     """An array of numbers on a device, to which operations can be applied.
 
     data: the raw tensor (`singa_wrap.Tensor`), which holds shape, type, device and elements.
@@ -126,10 +75,6 @@ class Tensor:
         "requires_grad",
         "stores_grad",
     )
-
-    #: NumPy leaves `array + tensor` to us.
-    __array_priority__ = 1000
-    __hash__ = object.__hash__
 
     data: Any
     requires_grad: bool
@@ -544,105 +489,10 @@ class Tensor:
         _c.BinaryInto(code, self.data, v.data.Reshape((1, -1)), self.data)
         return self
 
-    # Arithmetic. Recorded while the tape records and an operand leads to a stored gradient.
-
-    def __add__(self, other: Any) -> Tensor:
-        return _ops().operate("add", self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _ops().operate("add", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _ops().operate("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _ops().operate("sub", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _ops().operate("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _ops().operate("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _ops().operate("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _ops().operate("div", other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return (self / other)._apply(_ops().Floor())
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _ops().operate("mod", self, other)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _ops().operate("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _ops().operate("pow", other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return _tape().apply(_ops().Matmul(), self, _tensor_of(other, self))
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _tape().apply(_ops().Matmul(), _tensor_of(other, self), self)
-
-    def __neg__(self) -> Tensor:
-        return self._apply(_ops().Negative())
-
-    def __pos__(self) -> Tensor:
-        return self
-
-    def __abs__(self) -> Tensor:
-        return self._apply(_ops().Abs())
-
-    # Comparisons give 1 or 0 in the operands' type, as in SINGA.
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _ops().operate("less", self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _ops().operate("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _ops().operate("greater", self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _ops().operate("greater_equal", self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return _ops().operate("equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _ops().operate("not_equal", self, other)
-
-    # In place: the memory is written and nothing is recorded, so a parameter can be updated at any
-    # time. Where that would lose a gradient, because one side was computed on the tape, the name is
-    # bound to the recorded result instead.
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return self._update("add", other)
-
-    def __isub__(self, other: Any) -> Tensor:
-        return self._update("sub", other)
-
-    def __imul__(self, other: Any) -> Tensor:
-        return self._update("mul", other)
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return self._update("div", other)
-
-    def __ipow__(self, other: Any) -> Tensor:
-        return self._update("pow", other)
-
-    def _update(self, kind: str, other: Any) -> Tensor:
-        tape = _tape()
-        if tape.is_computed(self) or (
-            not self.stores_grad and isinstance(other, Tensor) and tape.is_computed(other)
-        ):
-            return _ops().operate(kind, self, other)
-        return _ops().operate_into(kind, self, other)
+    def _operand(self, value: Any) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        return wrap(as_raw(value, self.dtype, self.device), False)
 
     def backward(self, dy: object = None, retain_graph: bool = False) -> None:
         """Adds the gradients of this result to `grad` of every tensor that stores its gradient."""
@@ -679,12 +529,6 @@ def _without_tensors(key: Any) -> Any:
         array = key.numpy()
         return array if not is_float(key.dtype) else array.astype(np.bool_)
     return key
-
-
-def _tensor_of(value: Any, like: Tensor) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    return wrap(as_raw(value, like.dtype, like.device), False)
 
 
 def _flat(t: Tensor, function: str) -> _c.Tensor:

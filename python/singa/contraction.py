@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ._check import integer
-from ._tensor import Tensor, _ops, _tape, as_raw, wrap
+from ._deferred import ops as _ops
+from ._deferred import tape as _tape
+from ._tensor import Tensor, as_raw, wrap
 
 _Labels = list[str]
 

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import singa_wrap as _c
+from ._arrays import as_shape, narrowed
 from ._check import integer
-from ._tensor import Tensor, _flat, _ops, _tape, as_raw, as_shape, narrowed, wrap
+from ._deferred import ops as _ops
+from ._deferred import tape as _tape
+from ._tensor import Tensor, _flat, as_raw, wrap
 from .contraction import einsum, tensordot
 from .dtypes import (
     DType,

@@ -1,0 +1,22 @@
+"""Modules that stand on the tensor, for the tensor: imported at the first use."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+
+@functools.cache
+def tape() -> ModuleType:
+    """`singa.tape`."""
+    from . import tape
+
+    return tape
+
+
+@functools.cache
+def ops() -> ModuleType:
+    """`singa.ops`."""
+    from . import ops
+
+    return ops

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .diagnostics import Report
+    from .model import Model
 
 
 def resident_mib(field: str = "VmHWM") -> float:
@@ -105,7 +106,7 @@ def bench(
     the median step); peak_mib, the most that was resident above the level before compiling;
     tensors_mib, the most that tensors took; system_allocations, hits and misses of the plan cache
     over the timed steps; plans and plan_mib, what the cache holds; reorders and reorder_ms of one
-    more step.
+    more step; planned_mib, what the recorded step was planned to take, or None.
 
     Raises ValueError for an unknown model or a number that is too small.
     """
@@ -137,6 +138,7 @@ def bench(
         **figures,
         images_per_s=step.batch / figures["ms"] * 1e3,
         peak_mib=resident_mib() - base,
+        planned_mib=_planned_mib(step.net) if use_graph else None,
         tensors_mib=used["peak"] / 2**20,
         system_allocations=used["system_allocations"] - memory["system_allocations"],
         plan_hits=now["hits"] - plans["hits"],
@@ -148,12 +150,20 @@ def bench(
     )
 
 
+def _planned_mib(net: Model) -> float | None:
+    try:
+        return net.memory_plan()["planned_bytes"] / 2**20
+    except RuntimeError:  # no step was recorded
+        return None
+
+
 #: What the table calls the figures, and how it writes them.
 _ROWS: dict[str, tuple[str, str]] = {
     "images_per_s": ("images/s", "{:.1f}"),
     "ms": ("step, median", "{:.2f} ms"),
     "fastest_ms": ("step, fastest", "{:.2f} ms"),
     "peak_mib": ("memory, resident peak", "{:.1f} MiB"),
+    "planned_mib": ("memory, planned", "{:.1f} MiB"),
     "tensors_mib": ("memory, tensors' peak", "{:.1f} MiB"),
     "faults": ("page faults a step", "{:.0f}"),
     "system_allocations": ("requests for memory", "{}"),
@@ -171,6 +181,8 @@ def table(figures: dict[str, Any]) -> str:
     title = "{model}, {mode}, batch {batch}, {threads} threads, {steps} steps".format(**figures)
     width = max(len(label) for label, _ in _ROWS.values())
     rows = [
-        f"  {label:<{width}}  {form.format(figures[key])}" for key, (label, form) in _ROWS.items()
+        f"  {label:<{width}}  {form.format(figures[key])}"
+        for key, (label, form) in _ROWS.items()
+        if figures[key] is not None
     ]
     return "\n".join([title, *rows])

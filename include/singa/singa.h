@@ -6,6 +6,8 @@
 #include "singa/core/device.h"
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"
+#include "singa/core/graph.h"
+#include "singa/core/node.h"
 #include "singa/core/opcheck.h"
 #include "singa/core/plan_cache.h"
 #include "singa/core/stats.h"

@@ -34,9 +34,12 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from . import autograd, layer, tensor
+from .graph import StepGraphs, selection
+from .tape import grad_mode
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from .graph import MemoryPlan
     from .opt import Optimizer
     from .summary import Summary
 
@@ -75,12 +78,13 @@ class Model(layer.Layer, metaclass=ModelMeta):
     """
 
     optimizer: Optimizer
-    transient = ("_threads",)
+    transient = ("_threads", "_step_graphs")
 
     def __init__(self) -> None:
         super().__init__()
         self._start_modes(training=True)
         self.graph_mode = False
+        self._step_graphs: StepGraphs | None = None
         self._lowered = False
         self.sequential = False
         self._inputs: list[_Like] = []
@@ -119,9 +123,23 @@ class Model(layer.Layer, metaclass=ModelMeta):
         raise NotImplementedError(f"{type(self).__name__} does not define train_one_batch()")
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
-        if not self.training:
-            with self._precision(), _mode(False):
-                return super().__call__(*input, **kwargs)
+        step = self._train if self.training else self._infer
+        mode = grad_mode()
+        if not self.graph_mode or mode is (not self.training):
+            return step(*input, **kwargs)
+        kind = (self.training, mode, self._lowered, *selection())
+        return self._graphs().call(step, kind, input, kwargs)
+
+    def _graphs(self) -> StepGraphs:
+        if self._step_graphs is None:
+            self._step_graphs = StepGraphs(self)
+        return self._step_graphs
+
+    def _infer(self, *input: Any, **kwargs: Any) -> Any:
+        with self._precision(), _mode(False):
+            return super().__call__(*input, **kwargs)
+
+    def _train(self, *input: Any, **kwargs: Any) -> Any:
         try:
             with self._precision():
                 return self.train_one_batch(*input, **kwargs)
@@ -142,7 +160,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.train(False)
 
     def graph(self, mode: bool = True, sequential: bool = False) -> None:
-        """Chooses between recorded and direct execution. The results are the same."""
+        """Chooses between replaying recorded steps (see `singa.graph`) and executing each.
+
+        The results are the same. Steps that cannot be replayed are executed, with a GraphWarning
+        that says why.
+        """
         self.graph_mode = mode
         self.sequential = sequential
 
@@ -197,12 +219,19 @@ class Model(layer.Layer, metaclass=ModelMeta):
         print(summary, file=file or sys.stdout)
         return summary
 
-    def memory_plan(self) -> dict[str, Any]:
-        """Bytes that the recorded step will use. Not there yet: raises NotImplementedError."""
-        raise NotImplementedError(
-            "[memory_plan] steps are not recorded in this version; singa.device_memory() says what "
-            "a step has used"
-        )
+    def memory_plan(self) -> MemoryPlan:
+        """Bytes that recorded steps use, by what they are for: a dict that prints as a table.
+
+        "planned_bytes" is the sum of "by_kind": parameters, statistics and other tensors that live
+        on, the optimizer's state, the arena of all temporaries, results, and the plans themselves
+        (an estimate). "graphs" has a dict for each recorded step. Raises RuntimeError where nothing
+        was recorded yet: compile with use_graph=True, then run a few steps.
+        """
+        from .graph import memory_plan
+
+        states = self.get_states()
+        optimizer = self.optimizer.get_states() if "optimizer" in self.__dict__ else {}
+        return memory_plan(self._graphs(), self.get_params(), states, optimizer)
 
     # Files.
 

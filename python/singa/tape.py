@@ -34,6 +34,7 @@ __all__ = [
     "apply",
     "backward",
     "enable_grad",
+    "grad_mode",
     "gradients",
     "infer_dependency",
     "is_recording",
@@ -70,6 +71,11 @@ def set_training(flag: bool) -> None:
 def is_recording() -> bool:
     """Whether operators applied now, in this thread, are recorded."""
     return _state.recording
+
+
+def grad_mode() -> bool | None:
+    """What `no_grad` (False) or `enable_grad` (True) says in this thread; None outside of both."""
+    return _state.grad_mode
 
 
 def _update_recording() -> None:

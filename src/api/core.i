@@ -39,7 +39,11 @@
 %ignore singa::Device::Exec;
 %ignore singa::Device::TakeRandom;
 %ignore singa::Device::CheckOpen;
-%ignore singa::Node;
+%ignore singa::Device::Run;
+%ignore singa::SegmentMemory;
+%ignore singa::Recording::Slot;
+%ignore singa::Recording::Segment;
+%ignore singa::Recording::Draw;
 %ignore singa::BlockPointers;
 %ignore singa::OpcheckMismatch;
 %ignore singa::CurrentOp;
@@ -73,6 +77,9 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %include "singa/core/stats.h"
 %include "singa/core/plan_cache.h"
 %include "singa/core/opcheck.h"
+%immutable;
+%include "singa/core/graph.h"
+%mutable;
 
 %inline %{
 /// OpcheckOptions, flat. See singa/core/opcheck.h.
@@ -109,6 +116,11 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   std::string layout_name() const { return singa::LayoutName($self->layout()); }
   /// Reorders the block in place to row-major, for all its views.
   void MakePlain() { if (!$self->empty()) $self->block()->MakePlain(); }
+  /// True when it is plain, dense, and all that its block holds.
+  bool FillsBlock() const {
+    return $self->is_contiguous() && $self->offset() == 0 &&
+           $self->block()->size() == static_cast<size_t>($self->bytes());
+  }
   /// True when both are views of one block.
   bool SharesMemory(const singa::Tensor& other) const {
     return !$self->empty() && $self->block() == other.block();

@@ -5,6 +5,8 @@
 %include <std_shared_ptr.i>
 
 %shared_ptr(singa::Device)
+%shared_ptr(singa::Arena)
+%shared_ptr(singa::Recording)
 
 // --- integers: also NumPy's, by __index__.
 %typemap(in) singa::Shape, std::vector<int64_t> {

@@ -1,14 +1,18 @@
 #include "singa/core/block.h"
 
+#include <cstring>
+
 #include "core/counted_reorder.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
+#include "singa/core/graph.h"
 
 namespace singa {
 
 Block::Block(DevicePtr device, size_t bytes) : device_(std::move(device)), size_(bytes) {
   device_->CheckOpen("block");
-  data_ = device_->Allocate(bytes);
+  const Recording* recording = Recording::Current();
+  if (!recording || recording->device() != device_) data_ = device_->Allocate(bytes);
 }
 
 Block::Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release)
@@ -24,15 +28,32 @@ void Block::Release() noexcept {
       // The owner of foreign memory must not bring us down.
     }
     release_ = nullptr;
-  } else if (!device_->closed()) {
+  } else if (data_ && !lent_ && !device_->closed()) {
     device_->Free(data_, size_);  // a closed device has freed everything already
   }
 }
 
-void* Block::data() const {
-  if (device_->closed()) [[unlikely]]
-    device_->CheckOpen("tensor");
-  return data_;
+bool Block::closed() const { return device_->closed(); }
+
+void Block::Settle() const {
+  device_->CheckOpen("tensor");
+  Recording* recording = Recording::Current();
+  if (waiting_ && recording && recording->device() == device_) recording->RunForHost();
+  if (!data_) data_ = device_->Allocate(size_);
+}
+
+void Block::Bind(void* data) noexcept {
+  Release();
+  data_ = data;
+  lent_ = true;
+}
+
+void Block::OwnMemory() {
+  if (!lent_) return;
+  void* own = device_->Allocate(size_);
+  std::memcpy(own, data_, size_);
+  data_ = own;
+  lent_ = false;
 }
 
 void Block::MakePlain() {
@@ -48,16 +69,23 @@ void Block::MakeLayout(const LayoutPtr& layout) {
   Check(layout_ || size_ == static_cast<size_t>(shape.Count()) * SizeOf(dtype), "to_layout",
         "the memory holds more than the one tensor of ", shape);
   const size_t bytes = layout ? layout->bytes() : shape.Count() * SizeOf(dtype);
+  constexpr const char* kReason = "a view or a write in place";
+  if (Recording* recording = Recording::Current();
+      recording && recording->RecordLayout(this, layout, kReason)) {
+    size_ = bytes;
+    layout_ = layout;
+    return;
+  }
   void* moved = device_->Allocate(bytes);
   try {
-    CountedReorder(device_, layout_, layout, shape, dtype, data(), moved,
-                   "a view or a write in place");
+    CountedReorder(device_, layout_, layout, shape, dtype, data(), moved, kReason);
   } catch (...) {
     device_->Free(moved, bytes);
     throw;
   }
   Release();
   data_ = moved;
+  lent_ = false;
   size_ = bytes;
   layout_ = layout;
 }

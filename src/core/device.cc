@@ -2,6 +2,8 @@
 
 #include "core/profile.h"
 #include "singa/core/error.h"
+#include "singa/core/graph.h"
+#include "singa/core/opcheck.h"
 
 namespace singa {
 namespace {
@@ -35,8 +37,12 @@ void Device::CheckOpen(const char* op) const {
 }
 
 void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
-                  std::span<const Tensor> outputs, const Scalars& scalars) {
+                  std::span<const Tensor> outputs, const Scalars& scalars, const SpecRef& spec) {
   CheckOpen(op);
+  if (Recording* recording = Recording::Current(); recording && recording->device().get() == this) {
+    recording->Append(op, plan, inputs, outputs, scalars, spec);
+    return;
+  }
   Workspace workspace(*this, plan->workspace_bytes());
   for (const Tensor& output : outputs)
     if (!output.empty()) output.block()->Touch();
@@ -48,6 +54,22 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   const double start = ProfileClock();
   plan->Run(execution);
   RecordProfile(op, plan->Describe(), ShapesOf(inputs, outputs), start, plan->workspace_bytes());
+}
+
+void Device::Run(const Node& node, void* workspace) {
+  CheckOpen(node.op);
+  SetCurrentOp(*node.wanted_by ? node.wanted_by : node.op);
+  const Execution execution{*this, node.inputs, node.outputs, node.scalars, workspace};
+  if (!IsProfiling()) [[likely]] {
+    node.plan->Run(execution);
+    return;
+  }
+  SetCurrentLayer(node.layer);
+  const double start = ProfileClock();
+  node.plan->Run(execution);
+  if (!*node.wanted_by)  // a reorder has recorded itself
+    RecordProfile(node.op, node.plan->Describe(), ShapesOf(node.inputs, node.outputs), start,
+                  node.plan->workspace_bytes());
 }
 
 void Device::Exec(const std::function<void(const BlockPointers&)>& fn,
@@ -80,6 +102,8 @@ void Device::TakeRandom(uint64_t count, Scalars* scalars) {
   scalars->seed = seed_;
   scalars->offset = position_;
   position_ += count;
+  if (Recording* recording = Recording::Current(); recording && recording->device().get() == this)
+    recording->AddDraw({count, scalars->seed, scalars->offset});
 }
 
 std::vector<uint64_t> Device::random_state() const {

@@ -8,7 +8,9 @@
 
 #include "core/copy.h"
 #include "core/counted_reorder.h"
+#include "core/moves.h"
 #include "singa/core/device.h"
+#include "singa/core/graph.h"
 
 namespace singa {
 namespace {
@@ -61,6 +63,12 @@ BlockPtr NewBlock(DevicePtr device, size_t bytes, const Shape& shape, DType dtyp
     throw OutOfMemory(
         detail::Message("memory", "a tensor of ", shape, " ", DTypeName(dtype), ": ", why));
   }
+}
+
+/// Executes a move on the device of `result`.
+void Execute(const PlanPtr& plan, const char* op, std::span<const Tensor> inputs,
+             const Tensor& result, const Scalars& scalars = {}) {
+  result.device()->Exec(op, plan, inputs, {&result, 1}, scalars);
 }
 
 /// Strides that show `shape` in the memory of (old_shape, old_strides), if there are any.
@@ -311,22 +319,23 @@ Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
   // A strided view has to be made dense before it can be packed.
   const Tensor source = layout() ? *this : Contiguous();
   Tensor result = wanted ? Tensor(device(), wanted) : Tensor(shape_, device(), dtype_);
-  CountedReorder(device(), source.layout(), wanted, shape_, dtype_, source.raw_data(),
-                 result.raw_data(),
-                 wanted ? "an operation wants it so" : "an operation wants it plain");
+  const char* reason = wanted ? "an operation wants it so" : "an operation wants it plain";
+  if (Recording::Current()) {
+    Execute(ReorderPlan(reason), "Reorder", {&source, 1}, result);
+  } else {
+    CountedReorder(device(), source.layout(), wanted, shape_, dtype_, source.raw_data(),
+                   result.raw_data(), reason);
+  }
   return result;
 }
 
 void Tensor::Fill(double value) {
   CheckNotEmpty("fill", *this);
   CheckFits("fill", value, dtype_);
-  if (layout() && value == 0) {  // zero is zero in every layout
-    std::memset(raw_data(), 0, block_->size());
-  } else {
-    block_->MakePlain();
-    StridedFill(*this, value);
-  }
-  block_->Touch();
+  if (value != 0) block_->MakePlain();  // zero is zero in every layout
+  Scalars scalars;
+  scalars.v[0] = value;
+  Execute(FillPlan(), "Fill", {}, *this, scalars);
 }
 
 void Tensor::CopyFrom(const Tensor& source) {
@@ -334,21 +343,18 @@ void Tensor::CopyFrom(const Tensor& source) {
   CheckNotEmpty("copy", source);
   if (layout() && source.shape_ == shape_ && source.dtype_ == dtype_ &&
       SameLayout(layout(), source.layout())) {
-    std::memcpy(raw_data(), source.raw_data(), block_->size());
-    block_->Touch();
+    Execute(CopyPlan(), "Copy", {&source, 1}, *this);
     return;
   }
   CheckDistinct("copy", *this);
   block_->MakePlain();
-  const Tensor plain = source.Plain();
-  if (plain.shape_ == shape_) {
-    StridedCopy(plain, *this);
-  } else {
+  Tensor plain = source.Plain();
+  if (plain.shape_ != shape_) {
     Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ",
           shape_);
-    StridedCopy(plain.Broadcast(shape_), *this);
+    plain = plain.Broadcast(shape_);
   }
-  block_->Touch();
+  Execute(CopyPlan(), "Copy", {&plain, 1}, *this);
 }
 
 void Tensor::CopyFromHost(const void* data, size_t bytes, size_t byte_offset) {

@@ -16,10 +16,11 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 
 /// Bytes on a Device, shared by all tensors that are views of them. The physical layout belongs to
 /// the Block: every tensor on it sees the same one.
-class SINGA_API Block {
+class SINGA_API Block : public std::enable_shared_from_this<Block> {
  public:
   /// Takes `bytes` (64-byte aligned, not initialised) from the device's allocator; zero bytes are
-  /// allowed. Raises OutOfMemory, or Unavailable when the device is closed.
+  /// allowed. While this thread records, memory is taken when it is known to be needed. Raises
+  /// OutOfMemory, or Unavailable when the device is closed.
   Block(DevicePtr device, size_t bytes);
   /// Wraps memory that somebody else owns; `release` is called once when the last tensor lets go.
   Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release);
@@ -28,8 +29,13 @@ class SINGA_API Block {
   Block& operator=(const Block&) = delete;
 
   const DevicePtr& device() const { return device_; }
-  /// Raises Unavailable when the device was closed meanwhile.
-  void* data() const;
+  /// Runs first what this thread has recorded about the block. Raises Unavailable when the device
+  /// was closed meanwhile.
+  void* data() const {
+    if (waiting_.load(std::memory_order_relaxed) || !data_ || closed()) [[unlikely]]
+      Settle();
+    return data_;
+  }
   size_t size() const { return size_; }
 
   /// Null for plain.
@@ -49,15 +55,28 @@ class SINGA_API Block {
   void Unpin() noexcept;
   bool pinned() const { return pins_.load() != 0; }
 
+  /// For recordings and graphs: whether executions that have not run yet use the block; whether it
+  /// has memory; memory that somebody else owns, instead of its own; memory of its own, with the
+  /// contents of what it was lent.
+  void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  bool has_memory() const { return data_ != nullptr; }
+  void Bind(void* data) noexcept;
+  void OwnMemory();
+
   /// Counts writes; a tape compares it to find tensors that were changed after they were saved.
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void Touch() { version_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void Release() noexcept;
+  void Settle() const;
+  bool closed() const;
 
   DevicePtr device_;
-  void* data_ = nullptr;
+  mutable void* data_ = nullptr;  // taken late while a recording defers it
+  bool lent_ = false;             // somebody else's
+  std::atomic<bool> waiting_{false};
   size_t size_ = 0;
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};

@@ -12,6 +12,7 @@
 
 #include "singa/core/block.h"
 #include "singa/core/export.h"
+#include "singa/core/node.h"
 #include "singa/core/plan.h"
 
 namespace singa {
@@ -25,16 +26,6 @@ struct MemoryStats {
   size_t reserved = 0;              ///< taken from the system and kept
   uint64_t allocations = 0;         ///< blocks handed out
   uint64_t system_allocations = 0;  ///< times that the system was asked for memory
-};
-
-/// A step of work: a plan with what it reads and writes. Holds its tensors, so nothing outlives
-/// what it uses.
-struct Node {
-  const char* op;  ///< "ConvForward" ...; a string that lives for ever
-  PlanPtr plan;
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
-  Scalars scalars;
 };
 
 /// Addresses of the blocks of an Exec(fn, ...), in the order in which they were given.
@@ -67,10 +58,12 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   virtual void CopyToHost(void* host_data, const void* device_data, size_t bytes) = 0;
 
   // Execution.
-  /// Runs a plan now: resolves workspace, marks the outputs as written.
+  /// Runs a plan now (workspace from the allocator), or hands it to the thread's Recording. Marks
+  /// the outputs as written.
   void Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
-            std::span<const Tensor> outputs, const Scalars& scalars = {});
-  void Exec(const Node& node) { Exec(node.op, node.plan, node.inputs, node.outputs, node.scalars); }
+            std::span<const Tensor> outputs, const Scalars& scalars = {}, const SpecRef& spec = {});
+  /// Runs a recorded node in `workspace`.
+  void Run(const Node& node, void* workspace);
   /// For users: an opaque step, never fused or planned. `fn` gets resolved addresses; opaque blocks
   /// are made plain.
   void Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,

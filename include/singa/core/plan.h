@@ -68,6 +68,9 @@ class SINGA_API Plan {
   /// The error of a result follows the largest terms in its plane (last two axes), not only its
   /// own: the method mixes neighbouring pixels.
   virtual bool spreads_error() const { return false; }
+  /// Whether it does what `other` does: two recordings of one step are compared by this. Plans of
+  /// operations come from the cache and are the same object.
+  virtual bool SameAs(const Plan& other) const { return this == &other; }
   /// Bytes that the plan holds (an estimate for generated code).
   virtual size_t bytes() const { return 256; }
 

@@ -16,6 +16,16 @@ from ..tensor import Tensor
 
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
 
+_change_count = 0
+_MISSING = object()
+
+
+def changes() -> int:
+    """How often an attribute of any layer was set to something else: what was recorded before may
+    not hold any more."""
+    return _change_count
+
+
 # One thread at a time makes parameters; others that meet the same new layer wait for it.
 _initializing = threading.RLock()
 
@@ -278,6 +288,9 @@ class Layer(metaclass=LayerMeta):
         return self.name + self.sep if self.name and self._parent is not None else ""
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] != "_" and self.__dict__.get(name, _MISSING) is not value:
+            if not isinstance(getattr(type(self), name, None), property):
+                globals()["_change_count"] += 1
         if isinstance(value, Layer):
             self._adopt(name, value)
             return

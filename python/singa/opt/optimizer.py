@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from .. import autograd, singa_wrap, tensor
 from .._check import integer, number
+from ..graph import host_call, host_called
 from ..tensor import Tensor
 from .schedule import DecayScheduler, as_schedule
 
@@ -52,6 +54,7 @@ class ParamGroup:
 
 
 _DEFAULT_GROUP = ParamGroup(())
+_HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
 class scheduled:  # noqa: N801 - a descriptor, used like `property`
@@ -119,6 +122,9 @@ class Optimizer:
         # A subclass that only changes `apply` means it for whole steps, too.
         if "apply" in vars(cls) and "apply_all" not in vars(cls):
             cls.apply_all = Optimizer.apply_all  # type: ignore[method-assign]
+        # What an optimizer does is not recorded: the next step may do something else.
+        for name in _HOST_METHODS & vars(cls).keys():
+            setattr(cls, name, host_called(vars(cls)[name]))
 
     # The schedules.
 
@@ -164,12 +170,21 @@ class Optimizer:
     def __call__(self, loss: Tensor) -> None:
         """Backward from `loss`, update of every parameter, next step of the schedules."""
         self.call(loss)
-        if not self._waiting:
-            self.step()
+        host_call(self._end_call)
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
-        updates = [(self._key(p), p, g) for p, g in autograd.backward(loss)]
+        gradients = list(autograd.backward(loss))
+        lent = [g.data for _, g in gradients]
+        host_call(functools.partial(self._take, gradients), lent)
+
+    def _end_call(self) -> None:
+        if not self._waiting:
+            self.step()
+
+    def _take(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Updates the parameters by these gradients, or adds up until there are enough."""
+        updates = [(self._key(p), p, g) for p, g in gradients]
         if not updates:
             raise RuntimeError(
                 f"[{type(self).__name__}] the loss was computed from no parameter that trains, or "
@@ -183,20 +198,24 @@ class Optimizer:
             clip_by_global_norm([grad for _, _, grad in updates], self.clip_norm)
         self.apply_all(updates)
 
+    @host_called
     def step(self) -> None:
         """Goes on to the next step of the schedules."""
         self._steps += 1
 
+    @host_called
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
         """Updates one parameter in place; `param_name` is the key of what is kept for it. None: the
         parameter's own name, which it gets if it has none."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a gradient")
 
+    @host_called
     def apply_all(self, updates: Sequence[Update]) -> None:
         """Updates all parameters of a step in place."""
         for key, param, grad in updates:
             self.apply(key, param, grad)
 
+    @host_called
     def update(self, param: Tensor, grad: Tensor) -> None:
         """Updates one parameter. `apply` under its own name."""
         for tensor_ in (param, grad):

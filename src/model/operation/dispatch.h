@@ -98,7 +98,7 @@ void Run(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   if (opcheck::Wanted(spec.op(), *plan)) [[unlikely]] {
     opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars);
   } else {
-    device->Exec(spec.op(), plan, inputs, outputs, scalars);
+    device->Exec(spec.op(), plan, inputs, outputs, scalars, SpecRef::Of(spec));
   }
 }
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "singa/core/plan.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// The Spec that an execution came from, of a type that the core does not know: a reference, which
+/// a recording copies.
+struct SpecRef {
+  const void* spec = nullptr;
+  const std::type_info* type = nullptr;
+  std::shared_ptr<const void> (*copy)(const void*) = nullptr;
+
+  SpecRef() = default;
+  template <class Spec>
+  static SpecRef Of(const Spec& spec) {
+    SpecRef ref;
+    ref.spec = &spec;
+    ref.type = &typeid(Spec);
+    ref.copy = [](const void* opaque) -> std::shared_ptr<const void> {
+      return std::make_shared<const Spec>(*static_cast<const Spec*>(opaque));
+    };
+    return ref;
+  }
+};
+
+/// A step of work: a plan with what it reads and writes. Holds its tensors, so nothing outlives
+/// what it uses.
+struct Node {
+  const char* op = "";  ///< "ConvForward" ...; a string that lives for ever
+  PlanPtr plan;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  Scalars scalars;
+
+  // Known of recorded ones.
+  std::shared_ptr<const void> spec;
+  const std::type_info* spec_type = nullptr;
+  std::string layer;
+  const char* wanted_by = "";  ///< a reorder: the operation that asked for it
+  int random = -1;             ///< which of the recording's random draws its scalars carry
+
+  /// The Spec, or null where it is of another type.
+  template <class Spec>
+  const Spec* SpecAs() const {
+    return spec_type && *spec_type == typeid(Spec) ? static_cast<const Spec*>(spec.get()) : nullptr;
+  }
+};
+
+}  // namespace singa

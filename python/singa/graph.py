@@ -1,0 +1,376 @@
+"""Steps that are recorded once and then replayed in C++, without Python.
+
+A model with `use_graph` records its first steps: operations are not executed one by one but kept
+back, the memory of all temporaries is planned, and then the whole runs. When two recordings in a row
+are the same, later steps replay the second: only what the host does in between, the optimizer's
+step, is still Python. Each kind of step has a graph of its own (training or inference, shapes and
+types of the arguments, numbers among them); all share one arena, as large as the largest needs.
+
+What cannot be replayed is executed, and a warning says why, once: results that Python looks at
+within the step, tensors that it makes from host data there, numbers that change from step to step.
+Python code in a step that has none of these effects is taken to do the same at every step: it is not
+run again.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from . import singa_wrap as _c
+from ._tensor import Tensor, wrap
+from .layer import base
+from .profiling import LayerNames
+
+__all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]
+
+#: Recordings of one step that may differ before it is given up: parameters find their layouts in
+#: the first ones.
+_TRIES = 5
+#: Kinds of steps with graphs of their own; beyond, steps are executed.
+_KINDS = 16
+#: Times that all graphs of a model may become invalid.
+_RESETS = 100
+
+
+class GraphWarning(UserWarning):
+    """A step is executed, though it was to be replayed."""
+
+
+class _State(threading.local):
+    recorder: _Recorder | None = None
+
+
+_state = _State()
+
+
+def host_call(function: Callable[[], Any], lent: Sequence[_c.Tensor] = ()) -> Any:
+    """Calls `function`, which a replay calls again at the same place.
+
+    For what a step does that is not the same every time, such as an optimizer with its schedule.
+    `lent` are temporaries of the step that the function uses and then lets go of. Its results must
+    not be used by operations of the step.
+    """
+    recorder = _state.recorder
+    if recorder is None:
+        return function()
+    return recorder.host_call(function, lent)
+
+
+def host_called(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose calls, within a step that is recorded, are host calls."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _state.recorder is None:
+            return method(self, *args, **kwargs)
+        return host_call(functools.partial(method, self, *args, **kwargs))
+
+    return call
+
+
+class _Recorder:
+    """One recording in progress."""
+
+    def __init__(self, device: Any, arena: Any) -> None:
+        self.recording = _c.Recording(device, arena)
+        self.calls: list[Callable[[], Any]] = []
+
+    def run(self, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
+        LayerNames.start()
+        self.recording.Start(inputs)
+        _state.recorder = self
+        try:
+            result = step()
+            try:
+                outputs = _tensors(result)
+            except _Unknown as kind:
+                self.recording.SetObstacle(f"it returns a {kind}")
+                outputs = []
+            self.recording.Finish([t.data for t in outputs])
+        except BaseException:
+            self.recording.Abandon()
+            raise
+        finally:
+            _state.recorder = None
+            LayerNames.stop()
+        return result
+
+    def host_call(self, function: Callable[[], Any], lent: Sequence[_c.Tensor]) -> Any:
+        self.recording.Pause(lent)
+        _state.recorder = None  # calls inside this one are part of it
+        result = function()
+        _state.recorder = self
+        self.recording.Resume()
+        self.calls.append(function)
+        return result
+
+
+class _Step:
+    """All that is known of one kind of step."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.last: Any = None  # the recording before
+        self.graph: Any = None
+        self.calls: list[Callable[[], Any]] = []
+        self.template: Any = None  # of what the step returns
+        self.reason = ""  # why it is executed
+
+
+class StepGraphs:
+    """The graphs of one model. `call` is a step: recorded, replayed or executed."""
+
+    def __init__(self, layer: base.Layer) -> None:
+        self._layer = layer
+        self._steps: dict[Any, _Step] = {}
+        self._arenas: dict[int, Any] = {}
+        self._busy = threading.Lock()
+        self._states: list[tuple[Tensor, Any, bool]] = []
+        self._changes = -1
+        self._resets = 0  # how often all graphs were dropped
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        kind: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments."""
+        if (
+            _state.recorder is not None
+            or _c.OpcheckEvery()
+            or not self._busy.acquire(blocking=False)
+        ):
+            return function(*args, **kwargs)
+        try:
+            step = self._step(kind, args, kwargs)
+            if step is None or step.reason:
+                return function(*args, **kwargs)
+            tensors = _tensors((args, kwargs))
+            if step.graph is not None:
+                if step.graph.Start([t.data for t in tensors]):
+                    return self._replay(step)
+                step.graph, step.tries = None, 0
+            return self._record(step, function, tensors, args, kwargs)
+        finally:
+            self._changes = base.changes()  # what the step itself sets is no change to it
+            self._busy.release()
+
+    def _step(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
+        """What is known of this kind of step; None where it cannot be told from others."""
+        self._forget_replaced()
+        try:
+            key = (kind, _key(args), _key(kwargs))
+            step = self._steps.get(key)
+        except TypeError:  # unhashable
+            return None
+        if step is None:
+            step = self._steps[key] = _Step()
+            try:
+                if not _tensors((args, kwargs)):
+                    step.reason = "none of its arguments is a tensor"
+            except _Unknown as unknown:
+                step.reason = f"one of its arguments is a {unknown}"
+            if self._resets > _RESETS:
+                step.reason = f"its layers' settings or tensors were replaced {_RESETS} times"
+            if len(self._steps) > _KINDS:
+                step.reason = f"its arguments have changed {_KINDS} times"
+            if step.reason:
+                _warn(step.reason)
+        return step
+
+    def _record(
+        self,
+        step: _Step,
+        function: Callable[..., Any],
+        tensors: list[Tensor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        inputs = _separate(tensors)
+        device = inputs[0].device
+        arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
+        self._arenas[device.id()] = arena
+        recorder = _Recorder(device, arena)
+        given = iter(inputs)
+        args, kwargs = _mapped((args, kwargs), lambda t: next(given))
+        result = recorder.run(lambda: function(*args, **kwargs), [t.data for t in inputs])
+        step.tries += 1
+        recording = recorder.recording
+        if step.last is not None and not recording.obstacle():
+            difference = _c.Graph.Difference(step.last, recording)
+            if not difference:
+                step.graph, step.calls = _c.Graph(recording), recorder.calls
+                step.template = _mapped(result, _Like)
+                step.last = None
+                return result
+        else:
+            difference = recording.obstacle()
+        step.last = recording
+        if recording.obstacle() or step.tries >= _TRIES:
+            step.reason, step.last = difference, None
+            _warn(difference)
+        return result
+
+    def _replay(self, step: _Step) -> Any:
+        graph = step.graph
+        for i in range(graph.segments()):
+            graph.Run(i)
+            if i < len(step.calls):
+                step.calls[i]()
+                if not graph.TakeBack(i):
+                    step.reason = "a gradient is kept beyond the optimizer's step"
+        results = graph.Finish()
+        template = step.template
+        if step.reason:
+            step.graph, step.calls = None, []
+            _warn(step.reason)
+        return _filled(template, iter(results))
+
+    def _forget_replaced(self) -> None:
+        """Drops all graphs where a tensor that lives on, or a setting of a layer, has changed."""
+        if self._changes == base.changes() and all(
+            [t.data is raw and t.requires_grad == flag for t, raw, flag in self._states]
+        ):
+            return
+        self._changes = base.changes()
+        self._steps.clear()
+        self._resets += 1
+        self._states = [(t, t.data, t.requires_grad) for t in self._layer.get_states().values()]
+
+    def graphs(self) -> list[Any]:
+        """The `singa_wrap.Graph`s that there are."""
+        return [step.graph for step in self._steps.values() if step.graph is not None]
+
+    def reasons(self) -> list[str]:
+        """Why steps are executed, of those that are."""
+        return [step.reason for step in self._steps.values() if step.reason]
+
+
+class MemoryPlan(dict[str, Any]):
+    """See `Model.memory_plan`."""
+
+    def __str__(self) -> str:
+        rows = [*self["by_kind"].items(), ("planned", self["planned_bytes"])]
+        return "\n".join([f"{name:<16}{count / 2**20:10.1f} MiB" for name, count in rows])
+
+
+def memory_plan(
+    graphs: StepGraphs,
+    params: dict[str, Tensor],
+    states: dict[str, Tensor],
+    optimizer: dict[str, Any],
+) -> MemoryPlan:
+    """What `Model.memory_plan` returns."""
+    recorded = [graph.memory() for graph in graphs.graphs()]
+    if not recorded:
+        reasons = "; ".join(graphs.reasons()) or "run a few steps with use_graph=True first"
+        raise RuntimeError(f"[memory_plan] no step was recorded: {reasons}")
+    weights = sum([t.memsize() for t in params.values()])
+    statistics = sum([t.memsize() for t in states.values()]) - weights
+    kept = [t for value in optimizer.values() if isinstance(value, dict) for t in value.values()]
+    by_kind = {
+        "parameters": weights,
+        "statistics": statistics,
+        "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
+        "arena": max([m.arena for m in recorded]),
+        "inputs": max([m.inputs for m in recorded]),
+        "results": max([m.outputs for m in recorded]),
+        "plans": sum([m.plans for m in recorded]),
+    }
+    fields = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "plans", "nodes")
+    return MemoryPlan(
+        planned_bytes=sum(by_kind.values()),
+        arena_bytes=by_kind["arena"],
+        by_kind=by_kind,
+        graphs=[{name: getattr(m, name) for name in (*fields, "in_place")} for m in recorded],
+    )
+
+
+def selection() -> tuple[Any, ...]:
+    """Settings of the process that change what is executed."""
+    return (_c.PlainLayouts(), _c.GetPreference(), _c.IsStrict(), _c.NumThreads())
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(f"[graph] a step is executed, not replayed: {reason}", GraphWarning, stacklevel=5)
+
+
+class _Unknown(Exception):
+    """A value in which tensors might hide."""
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
+    """`value` with each tensor in it replaced by function(tensor). Raises _Unknown."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if type(value) in (list, tuple):
+        return type(value)([_mapped(item, function) for item in value])
+    if type(value) is dict:
+        return {name: _mapped(item, function) for name, item in value.items()}
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    raise _Unknown(type(value).__name__)
+
+
+_PLAIN = (int, float, str, bytes, bool)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    _mapped(value, found.append)
+    return found
+
+
+def _key(value: Any) -> Any:
+    """What of an argument tells steps apart."""
+    if isinstance(value, Tensor):
+        raw = value.data
+        flags = (value.requires_grad, value.stores_grad, value.is_dummy())
+        return (raw.shape(), raw.data_type(), raw.device().id(), flags)
+    if isinstance(value, list | tuple):
+        return (type(value), tuple([_key(item) for item in value]))
+    if isinstance(value, dict):
+        return tuple([(name, _key(item)) for name, item in value.items()])
+    return (type(value), value)
+
+
+def _separate(tensors: list[Tensor]) -> list[Tensor]:
+    """The tensors, each dense and alone in its memory: copies of those that are not."""
+    result: list[Tensor] = []
+    for t in tensors:
+        raw = t.data
+        if not raw.FillsBlock() or any([raw.SharesMemory(other.data) for other in result]):
+            copy = wrap(raw.Clone(), t.requires_grad)
+            copy.stores_grad, copy.name = t.stores_grad, t.name
+            t = copy
+        result.append(t)
+    return result
+
+
+class _Like:
+    """Stands for a tensor in what a step returns."""
+
+    def __init__(self, t: Tensor) -> None:
+        self.requires_grad = t.requires_grad
+        self.name = t.name
+
+    def over(self, raw: _c.Tensor) -> Tensor:
+        t = wrap(raw, self.requires_grad)
+        t.name = self.name
+        return t
+
+
+def _filled(template: Any, raws: Iterator[_c.Tensor]) -> Any:
+    if isinstance(template, _Like):
+        return template.over(next(raws))
+    if isinstance(template, list | tuple):
+        return type(template)([_filled(item, raws) for item in template])
+    if isinstance(template, dict):
+        return {name: _filled(item, raws) for name, item in template.items()}
+    return template

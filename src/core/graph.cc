@@ -1,0 +1,376 @@
+#include "singa/core/graph.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include "core/memory_planner.h"
+#include "core/profile.h"
+#include "singa/core/error.h"
+#include "singa/core/opcheck.h"
+
+namespace singa {
+namespace {
+
+using Slot = Recording::Slot;
+
+std::string Where(const Node& node, size_t index) {
+  std::string text = "operation " + std::to_string(index) + ", " + node.op;
+  return node.layer.empty() ? text : text + " in layer " + node.layer;
+}
+
+/// Two recordings of a step, compared tensor by tensor.
+class Comparison {
+ public:
+  Comparison(const Recording& a, const Recording& b) : a_(a), b_(b) {}
+
+  std::string Difference() const {
+    for (const Recording* recording : {&a_, &b_})
+      if (!recording->obstacle().empty()) return recording->obstacle();
+    const size_t nodes = std::min(a_.nodes().size(), b_.nodes().size());
+    for (size_t i = 0; i < nodes; ++i)
+      if (std::string text = OfNodes(a_.nodes()[i], b_.nodes()[i]); !text.empty())
+        return Where(b_.nodes()[i], i) + ": " + text;
+    if (a_.nodes().size() != b_.nodes().size())
+      return std::to_string(a_.nodes().size()) + " operations, then " +
+             std::to_string(b_.nodes().size());
+    for (size_t i = 0; i < a_.slots().size(); ++i)
+      if (std::string text = OfSlots(a_.slots()[i], b_.slots()[i]); !text.empty()) return text;
+    if (KeepsOfEachStep()) return "the step keeps results that it does not return";
+    return OfEnds();
+  }
+
+ private:
+  std::string OfNodes(const Node& a, const Node& b) const {
+    if (std::string_view(a.op) != b.op) return std::string("it was ") + a.op + " before";
+    if (!a.plan->SameAs(*b.plan)) return "its shapes, types, layouts or implementation change";
+    if (a.random != b.random) return "its random numbers come from elsewhere";
+    for (size_t i = 0; i < a.scalars.v.size(); ++i)
+      if (a.scalars.v[i] != b.scalars.v[i])
+        return "a number changes from step to step, " + std::to_string(a.scalars.v[i]) + " to " +
+               std::to_string(b.scalars.v[i]);
+    if (a.random < 0 && (a.scalars.seed != b.scalars.seed || a.scalars.offset != b.scalars.offset))
+      return "its random numbers come from elsewhere";
+    if (!SameTensors(a.inputs, b.inputs)) return "it reads other tensors";
+    if (!SameTensors(a.outputs, b.outputs)) return "it writes other tensors";
+    return "";
+  }
+
+  bool SameTensors(const std::vector<Tensor>& a, const std::vector<Tensor>& b) const {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](const Tensor& x, const Tensor& y) { return SameTensor(x, y); });
+  }
+
+  bool SameTensor(const Tensor& x, const Tensor& y) const {
+    if (x.empty() || y.empty()) return x.empty() && y.empty();
+    return a_.SlotOf(x.block().get()) == b_.SlotOf(y.block().get()) && x.shape() == y.shape() &&
+           x.strides() == y.strides() && x.offset() == y.offset() && x.data_type() == y.data_type();
+  }
+
+  std::string OfSlots(const Slot& a, const Slot& b) const {
+    if (a.input != b.input || a.made != b.made || a.internal != b.internal)
+      return "what is kept of a step changes";
+    if (!SameLayout(a.layout, b.layout) || a.block->size() != b.block->size())
+      return "layouts change from step to step";
+    if (b.input < 0 && !b.made && a.block != b.block) {
+      const Node* reader = nullptr;
+      for (const Node& node : b_.nodes())
+        for (const Tensor& t : node.inputs)
+          if (!reader && !t.empty() && t.block() == b.block) reader = &node;
+      return std::string("the step makes a tensor from data of the host") +
+             (reader ? std::string(", for ") + reader->op : "") + "; hand it over as an argument";
+    }
+    return "";
+  }
+
+  /// Results of the first recording that somebody still holds, though they were not returned.
+  bool KeepsOfEachStep() const {
+    for (size_t i = 0; i < a_.slots().size(); ++i) {
+      const Slot& slot = a_.slots()[i];
+      const auto returned = [&](const Tensor& t) { return !t.empty() && t.block() == slot.block; };
+      if (slot.made && !slot.internal && a_.IsHeld(static_cast<int>(i)) &&
+          std::none_of(a_.outputs().begin(), a_.outputs().end(), returned))
+        return true;
+    }
+    return false;
+  }
+
+  std::string OfEnds() const {
+    const auto same_segment = [](const auto& x, const auto& y) {
+      return x.nodes == y.nodes && x.draws == y.draws && x.lent == y.lent;
+    };
+    if (!std::equal(a_.segments().begin(), a_.segments().end(), b_.segments().begin(),
+                    b_.segments().end(), same_segment))
+      return "what the host does in the step changes";
+    const auto same_output = [&](const Tensor& x, const Tensor& y) {
+      if (x.empty() || y.empty()) return x.empty() && y.empty();
+      const int slot = b_.SlotOf(y.block().get());
+      if (slot >= 0) return SameTensor(x, y);
+      return x.block() == y.block() && x.shape() == y.shape() && x.strides() == y.strides() &&
+             x.offset() == y.offset();
+    };
+    if (!std::equal(a_.outputs().begin(), a_.outputs().end(), b_.outputs().begin(),
+                    b_.outputs().end(), same_output))
+      return "what the step returns changes";
+    return "";
+  }
+
+  const Recording& a_;
+  const Recording& b_;
+};
+
+}  // namespace
+
+std::string Graph::Difference(const Recording& first, const Recording& second) {
+  return Comparison(first, second).Difference();
+}
+
+Graph::Graph(const RecordingPtr& recording)
+    : device_(recording->device()),
+      arena_(recording->arena()),
+      nodes_(recording->nodes()),
+      segments_(recording->segments()),
+      draws_(recording->draws()) {
+  Check(recording->obstacle().empty(), "graph", recording->obstacle());
+  const std::vector<Slot>& slots = recording->slots();
+  std::unordered_map<const Block*, BlockPtr> instead;
+  std::unordered_map<const Block*, int> fresh;
+  const auto substitute = [&](const BlockPtr& block) {
+    const auto own = std::make_shared<Block>(device_, nullptr, block->size(), nullptr);
+    own->set_layout(block->layout());
+    instead[block.get()] = own;
+    return own;
+  };
+  // Inputs and results get blocks of their own, whose memory changes from replay to replay.
+  for (const Tensor& input : recording->inputs())
+    inputs_.push_back(
+        Tensor(substitute(input.block()), input.shape(), input.strides(), 0, input.data_type()));
+  for (const Tensor& t : recording->outputs()) {
+    Output output{.tensor = t};
+    const int index = t.empty() ? -1 : recording->SlotOf(t.block().get());
+    if (index >= 0) {
+      const Slot& slot = slots[static_cast<size_t>(index)];
+      output.input = slot.input;
+      if (slot.made) {
+        const auto [place, first] =
+            fresh.try_emplace(t.block().get(), static_cast<int>(fresh_.size()));
+        if (first) {
+          const BlockPtr own = substitute(t.block());
+          fresh_.push_back({own, own->layout()});
+        }
+        output.fresh = place->second;
+      }
+    }
+    if (output.input >= 0 || output.fresh >= 0)
+      output.tensor =
+          Tensor(instead.at(t.block().get()), t.shape(), t.strides(), t.offset(), t.data_type());
+    outputs_.push_back(output);
+  }
+  for (Node& node : nodes_)
+    for (auto* tensors : {&node.inputs, &node.outputs})
+      for (Tensor& t : *tensors)
+        if (!t.empty())
+          if (const auto own = instead.find(t.block().get()); own != instead.end())
+            t = Tensor(own->second, t.shape(), t.strides(), t.offset(), t.data_type());
+
+  std::vector<BlockPtr> internal;
+  for (const Slot& slot : slots) {
+    if (instead.count(slot.block.get())) continue;
+    if (slot.internal) {
+      internal.push_back(slot.block);
+      unshared_ += slot.block->size();
+    } else {
+      kept_.push_back({slot.block, slot.layout});
+    }
+  }
+  for (const Recording::Segment& segment : segments_) {
+    auto& lent = lent_.emplace_back();
+    for (int index : segment.lent) {
+      const Slot& slot = slots[static_cast<size_t>(index)];
+      if (slot.internal) lent.push_back({.kept = {slot.block, slot.layout}});
+    }
+  }
+  PlanArena(internal);
+}
+
+void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
+  std::set<const Block*> temporary;
+  for (const BlockPtr& block : internal) temporary.insert(block.get());
+  size_t begin = 0;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    Recording::Segment& segment = segments_[s];
+    std::vector<BlockPtr> lent;
+    for (const Lent& one : lent_[s]) lent.push_back(one.kept.block);
+    segment.memory = PlanSegment(
+        {nodes_.data() + begin, segment.nodes - begin},
+        [&](const Block* block) { return temporary.count(block) > 0; }, lent);
+    for (Lent& one : lent_[s])
+      for (const SegmentMemory::Place& place : segment.memory.blocks)
+        if (place.block == one.kept.block) one.offset = place.offset;
+    begin = segment.nodes;
+  }
+  generation_ = 0;
+}
+
+void Graph::BindArena() {
+  for (const Recording::Segment& segment : segments_) arena_->Reserve(segment.memory.bytes);
+  if (generation_ == arena_->generation()) return;
+  for (const Recording::Segment& segment : segments_)
+    for (const SegmentMemory::Place& place : segment.memory.blocks)
+      place.block->Bind(arena_->data() + place.offset);
+  generation_ = arena_->generation();
+}
+
+bool Graph::Restore(const Kept& kept) const {
+  if (SameLayout(kept.block->layout(), kept.layout)) return true;
+  if (kept.block->pinned()) return false;
+  try {
+    kept.block->MakeLayout(kept.layout);
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+  return true;
+}
+
+bool Graph::Start(const std::vector<Tensor>& inputs) {
+  Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
+        inputs_.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    Check(inputs[i].shape() == inputs_[i].shape() &&
+              inputs[i].data_type() == inputs_[i].data_type() && inputs[i].device() == device_,
+          "graph", "input ", i, " was ", inputs_[i], " when recorded, is ", inputs[i]);
+  for (const Kept& kept : kept_)
+    if (!Restore(kept)) return false;
+  BindArena();
+  bound_inputs_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bound_inputs_.push_back(inputs[i].Contiguous());
+    inputs_[i].block()->Bind(bound_inputs_[i].raw_data());
+  }
+  bound_outputs_.clear();
+  for (const Kept& result : fresh_) {
+    bound_outputs_.push_back(std::make_shared<Block>(device_, result.block->size()));
+    bound_outputs_.back()->set_layout(result.layout);
+    result.block->Bind(bound_outputs_.back()->data());
+  }
+  return true;
+}
+
+void Graph::Run(int index) {
+  Check(index >= 0 && index < segments(), "graph", "segment ", index, " of ", segments());
+  const size_t s = static_cast<size_t>(index);
+  const size_t first_draw = s > 0 ? segments_[s - 1].draws : 0;
+  for (size_t i = first_draw; i < segments_[s].draws; ++i) {
+    Scalars scalars;
+    device_->TakeRandom(draws_[i].count, &scalars);
+    draws_[i].seed = scalars.seed;
+    draws_[i].offset = scalars.offset;
+  }
+  for (Lent& lent : lent_[s]) lent.references = lent.kept.block.use_count();
+  const size_t begin = s > 0 ? segments_[s - 1].nodes : 0;
+  for (size_t i = begin; i < segments_[s].nodes; ++i) {
+    Node& node = nodes_[i];
+    if (node.random >= 0) {
+      const Recording::Draw& draw = draws_[static_cast<size_t>(node.random)];
+      node.scalars.seed = draw.seed;
+      node.scalars.offset = draw.offset;
+    }
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) t.block()->Touch();
+    device_->Run(node, arena_->data() + segments_[s].memory.workspaces[i - begin]);
+  }
+}
+
+bool Graph::TakeBack(int index) {
+  bool all = true;
+  for (const Lent& lent : lent_.at(static_cast<size_t>(index))) {
+    const BlockPtr& block = lent.kept.block;
+    if (block.use_count() > lent.references) {
+      block->OwnMemory();
+      all = false;
+    } else if (!SameLayout(block->layout(), lent.kept.layout)) {
+      block->Bind(arena_->data() + lent.offset);  // the host has made it plain
+      block->set_layout(lent.kept.layout);
+    }
+  }
+  return all;
+}
+
+std::vector<Tensor> Graph::Finish() {
+  std::vector<Tensor> results;
+  for (const Output& output : outputs_) {
+    const Tensor& t = output.tensor;
+    if (output.input >= 0) {
+      const Tensor& input = bound_inputs_[static_cast<size_t>(output.input)];
+      results.push_back(Tensor(input.block(), t.shape(), t.strides(), input.offset() + t.offset(),
+                               t.data_type()));
+    } else if (output.fresh >= 0) {
+      results.push_back(Tensor(bound_outputs_[static_cast<size_t>(output.fresh)], t.shape(),
+                               t.strides(), t.offset(), t.data_type()));
+    } else {
+      results.push_back(t);
+    }
+  }
+  bound_inputs_.clear();
+  bound_outputs_.clear();
+  return results;
+}
+
+GraphMemory Graph::memory() const {
+  GraphMemory memory;
+  for (const Recording::Segment& segment : segments_) {
+    memory.arena = std::max<uint64_t>(memory.arena, segment.memory.bytes);
+    memory.peak = std::max<uint64_t>(memory.peak, segment.memory.peak);
+    memory.in_place += static_cast<uint64_t>(segment.memory.in_place);
+  }
+  memory.unshared = unshared_;
+  for (const Tensor& input : inputs_) memory.inputs += static_cast<uint64_t>(input.bytes());
+  for (const Kept& result : fresh_) memory.outputs += result.block->size();
+  for (const Kept& kept : kept_) memory.persistent += kept.block->size();
+  std::set<const Plan*> plans;
+  for (const Node& node : nodes_)
+    if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();
+  memory.nodes = nodes_.size();
+  return memory;
+}
+
+std::string Graph::ToString() const {
+  std::unordered_map<const Block*, std::string> name;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    name[inputs_[i].block().get()] = "input" + std::to_string(i);
+  for (size_t i = 0; i < fresh_.size(); ++i)
+    name[fresh_[i].block.get()] = "output" + std::to_string(i);
+  for (size_t i = 0; i < kept_.size(); ++i) name[kept_[i].block.get()] = "kept" + std::to_string(i);
+  for (const Recording::Segment& segment : segments_)
+    for (const SegmentMemory::Place& place : segment.memory.blocks)
+      name[place.block.get()] = "@" + std::to_string(place.offset);
+  std::ostringstream text;
+  size_t begin = 0;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const Recording::Segment& segment = segments_[s];
+    text << "segment " << s << ": " << segment.nodes - begin << " operations, arena "
+         << segment.memory.bytes << " bytes\n";
+    for (size_t i = begin; i < segment.nodes; ++i) {
+      const Node& node = nodes_[i];
+      text << "  " << i << ' ' << node.op << (node.layer.empty() ? "" : " [" + node.layer + "]")
+           << " by " << node.plan->Describe() << ':';
+      const auto write = [&](const std::vector<Tensor>& tensors) {
+        for (const Tensor& t : tensors)
+          text << ' '
+               << (t.empty() ? "-"
+                             : name[t.block().get()] + t.shape().ToString() +
+                                   (t.layout() ? LayoutName(t.layout()) : ""));
+      };
+      write(node.inputs);
+      text << " ->";
+      write(node.outputs);
+      text << '\n';
+    }
+    begin = segment.nodes;
+  }
+  return text.str();
+}
+
+}  // namespace singa

@@ -1,0 +1,71 @@
+#include "core/moves.h"
+
+#include <cstring>
+
+#include "core/copy.h"
+#include "core/counted_reorder.h"
+
+namespace singa {
+namespace {
+
+class Fill final : public Plan {
+ public:
+  Fill() : Plan("core") {}
+  void Run(const Execution& execution) const override {
+    const Tensor& t = execution.outputs[0];
+    if (t.layout()) {  // zero, which is zero in every layout
+      std::memset(t.raw_data(), 0, t.block()->size());
+    } else {
+      StridedFill(t, execution.scalars.v[0]);
+    }
+  }
+};
+
+class Copy final : public Plan {
+ public:
+  Copy() : Plan("core") {}
+  void Run(const Execution& execution) const override {
+    const Tensor& from = execution.inputs[0];
+    const Tensor& to = execution.outputs[0];
+    if (to.layout()) {
+      std::memcpy(to.raw_data(), from.raw_data(), to.block()->size());
+    } else {
+      StridedCopy(from, to);
+    }
+  }
+};
+
+class ReorderTensor final : public Plan {
+ public:
+  explicit ReorderTensor(const char* reason) : Plan("core"), reason_(reason) {}
+  std::string Describe() const override { return reason_; }
+  bool SameAs(const Plan& other) const override {
+    const auto* reorder = dynamic_cast<const ReorderTensor*>(&other);
+    return reorder && std::strcmp(reorder->reason_, reason_) == 0;
+  }
+  void Run(const Execution& execution) const override {
+    const Tensor& from = execution.inputs[0];
+    const Tensor& to = execution.outputs[0];
+    CountedReorder(to.device(), from.layout(), to.layout(), to.shape(), to.data_type(),
+                   from.raw_data(), to.raw_data(), reason_);
+  }
+
+ private:
+  const char* reason_;
+};
+
+}  // namespace
+
+const PlanPtr& FillPlan() {
+  static const PlanPtr& plan = *new PlanPtr(std::make_shared<Fill>());
+  return plan;
+}
+
+const PlanPtr& CopyPlan() {
+  static const PlanPtr& plan = *new PlanPtr(std::make_shared<Copy>());
+  return plan;
+}
+
+PlanPtr ReorderPlan(const char* reason) { return std::make_shared<ReorderTensor>(reason); }
+
+}  // namespace singa

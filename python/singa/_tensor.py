@@ -254,6 +254,8 @@ class Tensor(Operators):
 
     def numpy(self) -> NDArray[Any]:
         """A copy as an array; bfloat16 as float32."""
+        if self.is_blocked:  # stays so
+            return _as_array(self.data.Plain())
         array = _as_array(self.data)
         return array.copy() if self.dtype != DType.bfloat16 else array
 

@@ -1,15 +1,15 @@
 """Steps that are recorded once and then replayed in C++, without Python.
 
 A model with `use_graph` records its first steps: operations are not executed one by one but kept
-back, the memory of all temporaries is planned, and then the whole runs. When two recordings in a row
-are the same, later steps replay the second: only what the host does in between, the optimizer's
+back, the memory of all temporaries is planned, and then the whole runs. When two recordings in a
+row are the same, later steps replay the second: only what the host does in between, the optimizer's
 step, is still Python. Each kind of step has a graph of its own (training or inference, shapes and
 types of the arguments, numbers among them); all share one arena, as large as the largest needs.
 
 What cannot be replayed is executed, and a warning says why, once: results that Python looks at
-within the step, tensors that it makes from host data there, numbers that change from step to step.
-Python code in a step that has none of these effects is taken to do the same at every step: it is not
-run again.
+within the step, tensors that it makes from host data there, numbers that change between steps.
+Python code in a step that has none of these effects is taken to do the same at every step: it is
+not run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]
 
 #: Recordings of one step that may differ before it is given up: parameters find their layouts in
 #: the first ones.
-_TRIES = 5
+_TRIES = 8
 #: Kinds of steps with graphs of their own; beyond, steps are executed.
 _KINDS = 16
 #: Times that all graphs of a model may become invalid.
@@ -87,7 +87,7 @@ class _Recorder:
             result = step()
             try:
                 outputs = _tensors(result)
-            except _Unknown as kind:
+            except _UnknownError as kind:
                 self.recording.SetObstacle(f"it returns a {kind}")
                 outputs = []
             self.recording.Finish([t.data for t in outputs])
@@ -174,7 +174,7 @@ class StepGraphs:
             try:
                 if not _tensors((args, kwargs)):
                     step.reason = "none of its arguments is a tensor"
-            except _Unknown as unknown:
+            except _UnknownError as unknown:
                 step.reason = f"one of its arguments is a {unknown}"
             if self._resets > _RESETS:
                 step.reason = f"its layers' settings or tensors were replaced {_RESETS} times"
@@ -301,12 +301,12 @@ def _warn(reason: str) -> None:
     warnings.warn(f"[graph] a step is executed, not replayed: {reason}", GraphWarning, stacklevel=5)
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """A value in which tensors might hide."""
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """`value` with each tensor in it replaced by function(tensor). Raises _Unknown."""
+    """`value` with each tensor in it replaced by function(tensor). Raises _UnknownError."""
     if isinstance(value, Tensor):
         return function(value)
     if type(value) in (list, tuple):
@@ -315,7 +315,7 @@ def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
         return {name: _mapped(item, function) for name, item in value.items()}
     if value is None or isinstance(value, _PLAIN):
         return value
-    raise _Unknown(type(value).__name__)
+    raise _UnknownError(type(value).__name__)
 
 
 _PLAIN = (int, float, str, bytes, bool)

@@ -184,7 +184,7 @@ def test_batch_sizes_alternate():
         (lambda: model.Model().compile([image(1)]), NotImplementedError, "forward"),
         (lambda: model.Model()(image(1)), NotImplementedError, "train_one_batch"),
         (lambda: Net().summary(), RuntimeError, "compile the model first"),
-        (lambda: compiled().memory_plan(), NotImplementedError, "recorded"),
+        (lambda: compiled().memory_plan(), RuntimeError, "no step was recorded"),
     ],
 )
 def test_wrong_use(use, error, message):

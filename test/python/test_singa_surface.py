@@ -143,7 +143,6 @@ def test_what_comes_later_says_so(tmp_path: Path) -> None:
         lambda: package.explain(net),
         lambda: package.tuning.save(tmp_path / "choices"),
         lambda: package.tuning.load(tmp_path / "choices"),
-        lambda: models.create("lenet").memory_plan(),
     ]
     for call in later:
         with pytest.raises(NotImplementedError, match=r"^\[[\w.]+\] .*; "):

@@ -288,9 +288,9 @@ class Layer(metaclass=LayerMeta):
         return self.name + self.sep if self.name and self._parent is not None else ""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:1] != "_" and self.__dict__.get(name, _MISSING) is not value:
-            if not isinstance(getattr(type(self), name, None), property):
-                globals()["_change_count"] += 1
+        changes = name[:1] != "_" and self.__dict__.get(name, _MISSING) is not value
+        if changes and not isinstance(getattr(type(self), name, None), property):
+            globals()["_change_count"] += 1
         if isinstance(value, Layer):
             self._adopt(name, value)
             return

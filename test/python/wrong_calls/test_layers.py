@@ -646,8 +646,8 @@ ROWS = [
     Row(
         "memory_plan",
         lambda: net().memory_plan(),
-        NotImplementedError,
-        r"\[memory_plan\] steps are not recorded in this version;",
+        RuntimeError,
+        r"\[memory_plan\] no step was recorded: run a few steps with use_graph=True first",
     ),
     Row(
         "state model",

@@ -16,7 +16,7 @@ import numpy as np
 from . import singa_wrap as _c
 from ._check import integer
 from ._version import __version__
-from .profiling import LayerNames
+from .layer_names import LayerNames
 
 if TYPE_CHECKING:
     from .singa_wrap import Device

@@ -23,7 +23,7 @@ from typing import Any
 from . import singa_wrap as _c
 from ._tensor import Tensor, wrap
 from .layer import base
-from .profiling import LayerNames
+from .layer_names import LayerNames
 
 __all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]
 

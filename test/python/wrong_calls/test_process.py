@@ -136,7 +136,7 @@ ROWS = [
         "closed fill",
         lambda: closed()[1].set_value(1.0),
         RuntimeError,
-        r"\[tensor\] device cpu-\d+ was closed; its tensors are gone",
+        r"\[Fill\] device cpu-\d+ was closed; its tensors are gone",
     ),
     Row(
         "closed to_device",

@@ -20,3 +20,11 @@ def ops() -> ModuleType:
     from . import ops
 
     return ops
+
+
+@functools.cache
+def walk() -> ModuleType:
+    """`singa.walk`."""
+    from . import walk
+
+    return walk

@@ -12,6 +12,7 @@ from ._arrays import as_shape, converted, narrowed
 from ._check import integer, number
 from ._deferred import ops as _ops
 from ._deferred import tape as _tape
+from ._deferred import walk as _walk
 from ._indexing import normalize, view
 from ._operators import Operators
 from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float
@@ -498,7 +499,7 @@ class Tensor(Operators):
 
     def backward(self, dy: object = None, retain_graph: bool = False) -> None:
         """Adds the gradients of this result to `grad` of every tensor that stores its gradient."""
-        for x, gradient in _tape().backward(self, dy, retain_graph):
+        for x, gradient in _walk().backward(self, dy, retain_graph):
             if x.grad is None:
                 x.grad = gradient
             else:

@@ -23,15 +23,13 @@ from .gradcheck import GradientError, gradcheck
 from .ops import *  # noqa: F403
 from .tape import (
     Dummy,
-    Gradients,
     Operator,
-    backward,
     enable_grad,
-    gradients,
     infer_dependency,
     is_recording,
     no_grad,
 )
+from .walk import Gradients, backward, gradients
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,6 +11,19 @@
 
 namespace singa::onednn {
 
+/// Channels that our kernels work on at a time on this CPU: 16 with AVX-512, 8 with AVX2, else 4.
+inline int64_t VectorLanes() {
+#if defined(__x86_64__)
+  static const int64_t lanes = __builtin_cpu_supports("avx512f") ? 16
+                               : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+                                   ? 8
+                                   : 4;
+  return lanes;
+#else
+  return 4;
+#endif
+}
+
 using LaneTag = dnnl::memory::format_tag;
 
 /// Steps, in elements, through (N, C, H, W) as nhwc, nChw16c or nChw8c.

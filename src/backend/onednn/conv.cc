@@ -114,7 +114,7 @@ memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Sha
 /// Channels-last for images whose last block of channels would be largely empty: blocks of 16 would
 /// make 32 channels out of 20, in memory and in work. Else null, and oneDNN's own choice is better.
 LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
-  const int64_t lanes = __builtin_cpu_supports("avx512f") ? 16 : 8;
+  const int64_t lanes = std::max<int64_t>(VectorLanes(), 8);
   const int64_t padded = (shape[1] + lanes - 1) / lanes * lanes;
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
   return FromDesc(LaneDesc(shape, spec.dtype, LaneTag::nhwc), shape, spec.dtype);
@@ -310,7 +310,8 @@ std::string RefusesWinograd(const ConvSpec& spec) {
 }  // namespace
 
 void RegisterConv() {
-  Register<ConvSpec>("winograd", RefusesWinograd, winograd::MakePlan);
+  Register<ConvSpec>("winograd", RefusesWinograd,
+                     [](const ConvSpec& spec) { return winograd::MakePlan(spec); });
   Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>);
   Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>);
 }

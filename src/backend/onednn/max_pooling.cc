@@ -18,10 +18,13 @@
 namespace singa::onednn {
 namespace {
 
-/// Lanes that are worked on at a time.
-constexpr int64_t kLanes = 16;
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Ints = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+/// Lanes that are worked on at a time. GCC 12 takes comparisons of wider vectors than the CPU's
+/// apart.
+template <int64_t kLanes>
+struct Vectors {
+  using Floats __attribute__((vector_size(kLanes * sizeof(float)))) = float;
+  using Ints __attribute__((vector_size(kLanes * sizeof(int32_t)))) = int32_t;
+};
 
 template <class T, class V, class Count>
 inline __attribute__((always_inline)) void Load(V& v, const T* from, Count n) {
@@ -51,14 +54,13 @@ std::string RefusesLayout(const Spec& spec) {
   return "";
 }
 
-/// Calls body(n) with n as a constant where all lanes are there.
-template <class Body>
-inline __attribute__((always_inline)) void WithLanes(int64_t n, const Body& body) {
-  if (n == kLanes) {
-    body(std::integral_constant<int64_t, kLanes>());
-  } else {
-    body(n);
-  }
+/// Calls body(lane, n) for n lanes from `lane` on, until all have had their turn; n is a constant
+/// but where there are fewer. The last ones overlap those before, which changes no result.
+template <int64_t kLanes, class Body>
+inline __attribute__((always_inline)) void ForVectors(int64_t filled, const Body& body) {
+  if (filled < kLanes) return body(int64_t{0}, filled);
+  for (int64_t lane = 0; lane < filled; lane += kLanes)
+    body(std::min(lane, filled - kLanes), std::integral_constant<int64_t, kLanes>());
 }
 
 /// What both directions know.
@@ -88,9 +90,11 @@ struct Geometry {
 };
 
 /// One row of windows of one block: `n` lanes from `lane` on. y or position may be null.
-template <class T, class Count>
+template <int64_t kLanes, class T, class Count>
 inline __attribute__((always_inline)) void MaxRow(const Geometry& g, const T* x, int64_t oh,
                                                   int64_t lane, Count n, T* y, int32_t* position) {
+  using Floats = typename Vectors<kLanes>::Floats;
+  using Ints = typename Vectors<kLanes>::Ints;
   const WindowAxis& rows = g.windows.rows;
   const WindowAxis& columns = g.windows.columns;
   for (int64_t ow = 0; ow < columns.windows(); ++ow) {
@@ -142,8 +146,8 @@ SINGA_AVX512 void MaxRowAvx512(const Geometry& g, const T* x, int64_t oh, int64_
   const WindowAxis& rows = g.windows.rows;
   const WindowAxis& columns = g.windows.columns;
   const WindowAxis::Range down = rows.taps(oh);
-  for (int64_t lane = 0; lane < filled; lane += kLanes) {
-    const int64_t n = std::min(kLanes, filled - lane);
+  for (int64_t lane = 0; lane < filled; lane += 16) {
+    const int64_t n = std::min<int64_t>(16, filled - lane);
     const auto lanes = static_cast<__mmask16>((1u << n) - 1);
     for (int64_t ow = 0; ow < columns.windows(); ++ow) {
       const WindowAxis::Range across = columns.taps(ow);
@@ -168,12 +172,13 @@ SINGA_AVX512 void MaxRowAvx512(const Geometry& g, const T* x, int64_t oh, int64_
 }
 #endif
 
-template <class T>
+template <int64_t kLanes, class T>
 SINGA_MULTI_ISA void MaxRowOfBlock(const Geometry& g, const T* x, int64_t oh, int64_t filled, T* y,
                                    int32_t* position) {
-  for (int64_t lane = 0; lane < filled; lane += kLanes)
-    WithLanes(std::min(kLanes, filled - lane),
-              [&](auto n) { MaxRow(g, x, oh, lane, n, y, position); });
+  ForVectors<kLanes>(
+      filled, [&](int64_t lane, auto n) __attribute__((always_inline)) {
+        MaxRow<kLanes>(g, x, oh, lane, n, y, position);
+      });
 }
 
 template <class T>
@@ -183,14 +188,16 @@ void MaxRows(const Geometry& g, const T* x, int64_t oh, int64_t filled, T* y, in
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>)
     if (wide) return MaxRowAvx512(g, x, oh, filled, y, position);
 #endif
-  MaxRowOfBlock(g, x, oh, filled, y, position);
+  MaxRowOfBlock<8>(g, x, oh, filled, y, position);
 }
 
 /// One row of x of one block: adds up the windows whose maximum is there.
-template <class T, class Count>
+template <int64_t kLanes, class T, class Count>
 inline __attribute__((always_inline)) void GradientRow(const Geometry& g, const T* dy,
                                                        const int32_t* position, int64_t h,
                                                        int64_t lane, Count n, T* dx) {
+  using Floats = typename Vectors<kLanes>::Floats;
+  using Ints = typename Vectors<kLanes>::Ints;
   const WindowAxis& rows = g.windows.rows;
   const WindowAxis& columns = g.windows.columns;
   for (int64_t w = 0; w < columns.size(); ++w) {
@@ -210,12 +217,23 @@ inline __attribute__((always_inline)) void GradientRow(const Geometry& g, const 
   }
 }
 
-template <class T>
+template <int64_t kLanes, class T>
 SINGA_MULTI_ISA void GradientRowOfBlock(const Geometry& g, const T* dy, const int32_t* position,
                                         int64_t h, int64_t filled, T* dx) {
-  for (int64_t lane = 0; lane < filled; lane += kLanes)
-    WithLanes(std::min(kLanes, filled - lane),
-              [&](auto n) { GradientRow(g, dy, position, h, lane, n, dx); });
+  ForVectors<kLanes>(
+      filled, [&](int64_t lane, auto n) __attribute__((always_inline)) {
+        GradientRow<kLanes>(g, dy, position, h, lane, n, dx);
+      });
+}
+
+template <class T>
+void GradientRows(const Geometry& g, const T* dy, const int32_t* position, int64_t h,
+                  int64_t filled, T* dx) {
+  if (VectorLanes() == 16) {
+    GradientRowOfBlock<16>(g, dy, position, h, filled, dx);
+  } else {
+    GradientRowOfBlock<8>(g, dy, position, h, filled, dx);
+  }
 }
 
 /// Channels that only fill up a block are zero.
@@ -254,8 +272,7 @@ void Backward(const Geometry& g, const T* dy, const int32_t* position, T* dx) {
   ForRows(g, g.x, [&](int64_t block, int64_t h) {
     const int64_t filled = g.x.filled(block % g.x.blocks);
     T* row = dx + block * g.x.block_step + h * g.x.row_step;
-    GradientRowOfBlock(g, dy + block * g.y.block_step, position + block * g.y.block_step, h, filled,
-                       row);
+    GradientRows(g, dy + block * g.y.block_step, position + block * g.y.block_step, h, filled, row);
     ZeroPadding(g.x, filled, row);
   });
 }

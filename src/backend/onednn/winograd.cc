@@ -16,16 +16,13 @@
 namespace singa::onednn::winograd {
 namespace {
 
-constexpr int64_t kPanel = 32;  // columns of a product that are computed together
-constexpr int64_t kRows = 12;   // tiles that are multiplied together
-
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Values of tiles at every position: [position][tile][channel], rows a little apart from powers of
 /// two, which would fall onto the same lines of the cache.
 struct Values {
-  Values(int64_t tiles, int64_t channels)
-      : tile_step(channels + kLanes), position_step(tiles * tile_step + kLanes) {}
+  Values(int64_t tiles, int64_t channels, int64_t apart)
+      : tile_step(channels + apart), position_step(tiles * tile_step + apart) {}
   int64_t size() const { return kPositions * position_step; }
   int64_t tile_step, position_step;
 };
@@ -35,14 +32,17 @@ LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) {
 }
 
 /// The layout that both sides' images will have: as they come, if we can read that.
-LaneTag TagFor(const ConvSpec& spec) {
+LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
-  auto readable = [](std::optional<LaneTag> tag) { return tag && *tag != LaneTag::nChw8c; };
+  const LaneTag blocked = lanes == 16 ? LaneTag::nChw16c : LaneTag::nChw8c;
+  auto readable = [&](std::optional<LaneTag> tag) {
+    return tag && (*tag == LaneTag::nhwc || *tag == blocked);
+  };
   const auto x = LaneTagOf(spec.x_layout, r.input_shape(), kFloat32);
   if (readable(x)) return *x;
   const auto y = LaneTagOf(spec.dy_layout, r.output_shape(), kFloat32);
   if (readable(y)) return *y;
-  return LaneTag::nChw16c;
+  return blocked;
 }
 
 class WinogradPlan : public Plan {
@@ -76,6 +76,7 @@ class WinogradPlan : public Plan {
 /// which all threads share; or all tiles are transformed first, and a thread takes a panel of the
 /// filter. The first keeps the tiles' values in the second level cache, the second the filter's,
 /// which are many more for deep layers with small images. The results are the same bits.
+template <int64_t kLanes>
 class FilterPlan final : public WinogradPlan {
  public:
   FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
@@ -90,8 +91,8 @@ class FilterPlan final : public WinogradPlan {
         tiles_(to[0], to[2], to[3]),
         by_panel_(ByPanel(depth_, columns_, tiles_.count, threads_)),
         chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
-        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, depth_),
-        products_(chunk_, kPanel),
+        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, depth_, kLanes),
+        products_(chunk_, kPanel, kLanes),
         filter_(depth_, kPanel) {}
 
   size_t workspace_bytes() const override {
@@ -107,6 +108,10 @@ class FilterPlan final : public WinogradPlan {
   }
 
  private:
+  using Loops = Kernels<kLanes>;
+  static constexpr int64_t kRows = kTileRows<kLanes>;
+  static constexpr int64_t kPanel = 2 * kLanes;  // columns of a product that are computed together
+
   struct Call {
     const float* x;
     const float* weights;
@@ -121,10 +126,15 @@ class FilterPlan final : public WinogradPlan {
   // Tiles of a chunk: their values and one panel's products stay in the second level cache; where
   // the filter does not, there are more, so that it is read less often.
   static int64_t ChunkOf(int64_t depth, int64_t columns, int64_t tiles, int threads) {
-    const int64_t cached = (int64_t{160} << 10) / (kPositions * (depth + kPanel)) / kRows * kRows;
+    const int64_t share = RoundUp((tiles + threads - 1) / threads, kRows);
+    const int64_t tile = kPositions * (depth + kPanel);
+    if constexpr (kLanes == 8) {
+      const int64_t cached = (int64_t{128} << 10) / tile / kRows * kRows;
+      return std::min(std::clamp<int64_t>(cached, 24, 48), share);
+    }
+    const int64_t cached = (int64_t{160} << 10) / tile / kRows * kRows;
     const int64_t filter = kPositions * depth * columns;
     const int64_t least = filter > (int64_t{4} << 20) ? 96 : filter > (int64_t{1} << 20) ? 48 : 24;
-    const int64_t share = RoundUp((tiles + threads - 1) / threads, kRows);
     return std::min(std::clamp<int64_t>(cached, least, 96), share);
   }
   int64_t panels() const { return (columns_ + kPanel - 1) / kPanel; }
@@ -185,16 +195,17 @@ class FilterPlan final : public WinogradPlan {
     const bool turned = spec_.pass == ConvPass::kBackwardX;
     const int64_t lane_step = turned ? 9 : depth_ * 9, depth_step = turned ? columns_ * 9 : 9;
     for (int64_t lane = 0; lane < width(panel); lane += kLanes)
-      TransformFilter({depth_, lane_step, depth_step, turned},
-                      weights + (panel * kPanel + lane) * lane_step, filter + lane,
-                      filter_.position_step, width(panel));
+      Loops::TransformFilter({depth_, lane_step, depth_step, turned},
+                             weights + (panel * kPanel + lane) * lane_step, filter + lane,
+                             filter_.position_step, width(panel));
   }
 
   void TransformTiles(const float* x, int64_t first, int64_t count, float* values) const {
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
-      TransformInput(from_, x + place.image * from_.image_step, place.h - pad_top_,
-                     place.w - pad_left_, values + i * values_.tile_step, values_.position_step);
+      Loops::TransformInput(from_, x + place.image * from_.image_step, place.h - pad_top_,
+                            place.w - pad_left_, values + i * values_.tile_step,
+                            values_.position_step);
     }
   }
 
@@ -202,15 +213,15 @@ class FilterPlan final : public WinogradPlan {
                      int64_t first, int64_t count, float* products) const {
     const int64_t rows = RoundUp(count, kRows);  // the products of rows beyond are never read
     for (int p = 0; p < kPositions; ++p)
-      Multiply(rows, width(panel), depth_,
-               {values + p * values_.position_step, values_.tile_step, 1},
-               filter + p * filter_.position_step, width(panel),
-               products + p * products_.position_step, products_.tile_step, false);
+      Multiply<kLanes>(rows, width(panel), depth_,
+                       {values + p * values_.position_step, values_.tile_step, 1},
+                       filter + p * filter_.position_step, width(panel),
+                       products + p * products_.position_step, products_.tile_step, false);
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
-      TransformOutput(to_, panel * kPanel / kLanes, width(panel) / kLanes,
-                      products + i * products_.tile_step, products_.position_step, call.bias,
-                      place.h, place.w, call.y + place.image * to_.image_step);
+      Loops::TransformOutput(to_, panel * kPanel / kLanes, width(panel) / kLanes,
+                             products + i * products_.tile_step, products_.position_step, call.bias,
+                             place.h, place.w, call.y + place.image * to_.image_step);
     }
   }
 
@@ -221,7 +232,7 @@ class FilterPlan final : public WinogradPlan {
     int64_t position_step;
   };
 
-  Image from_, to_;
+  Image<kLanes> from_, to_;
   int64_t depth_, columns_, pad_top_, pad_left_;
   Tiles tiles_;
   bool by_panel_;
@@ -235,6 +246,7 @@ class FilterPlan final : public WinogradPlan {
 /// Either chunks of tiles are transformed and their products added to all sums; or, where the sums
 /// are many and the tiles few, all tiles are transformed, and each thread goes from sums to weights
 /// for some results at a time. Each sum belongs to one thread and grows in the order of the tiles.
+template <int64_t kLanes>
 class GradientPlan final : public WinogradPlan {
  public:
   GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
@@ -247,11 +259,11 @@ class GradientPlan final : public WinogradPlan {
         tiles_(y[0], y[2], y[3]),
         at_once_(tiles_.count * (in_ + out_) < in_ * out_),
         chunk_(at_once_ ? tiles_.count : ChunkOf(in_, out_, tiles_.count)),
-        x_values_(chunk_, in_),
-        y_values_(chunk_, out_) {}
+        x_values_(chunk_, in_, kLanes),
+        y_values_(chunk_, out_, kLanes) {}
 
   size_t workspace_bytes() const override {
-    const int64_t sums = kPositions * in_ * (at_once_ ? threads_ * kLanes : out_);
+    const int64_t sums = result_step() * (at_once_ ? threads_ * kBlock : out_);
     return static_cast<size_t>(x_values_.size() + y_values_.size() + sums) * sizeof(float);
   }
 
@@ -262,7 +274,7 @@ class GradientPlan final : public WinogradPlan {
     float* x_values = static_cast<float*>(execution.workspace);
     float* y_values = x_values + x_values_.size();
     float* sums = y_values + y_values_.size();  // [out][position][in]
-    const int64_t blocks = out_ / kLanes, block_size = kLanes * kPositions * in_;
+    const int64_t blocks = (out_ + kBlock - 1) / kBlock, block_size = kBlock * result_step();
     for (int64_t first = 0; first < tiles_.count; first += chunk_) {
       const int64_t count = std::min(chunk_, tiles_.count - first);
       TransformTiles(x, dy, first, count, x_values, y_values);
@@ -281,20 +293,29 @@ class GradientPlan final : public WinogradPlan {
           float* own = sums + (at_once_ ? piece : block) * block_size;
           for (int64_t p = 0; at_once_ && p < kPositions; ++p)
             AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
-          for (int64_t lane = 0; lane < kLanes; ++lane)
-            TransformFilterGradient(in_, own + lane * kPositions * in_, in_,
-                                    dw + (block * kLanes + lane) * in_ * 9);
+          for (int64_t i = 0; i < results(block); ++i)
+            Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
+                                           dw + (block * kBlock + i) * in_ * 9);
         }
     });
     if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
   }
 
  private:
+  using Loops = Kernels<kLanes>;
+  static constexpr int64_t kBlock = kLanes == 16 ? 16 : 12;  // results that are summed together
+  // From one position's sums to the next one's, apart as values are, and from result to result.
+  int64_t sum_step() const { return in_ + kLanes; }
+  int64_t result_step() const { return kPositions * sum_step(); }
+  int64_t results(int64_t block) const { return std::min(kBlock, out_ - block * kBlock); }
+
   // Tiles whose values stay in the last level cache, more of them where the sums are large, so that
   // those are read less often.
   static int64_t ChunkOf(int64_t in, int64_t out, int64_t tiles) {
-    const int64_t cached = (int64_t{2} << 20) / (kPositions * (in + out));
-    return std::min(tiles, std::clamp<int64_t>(cached, 128, 512));
+    const int64_t tile = kPositions * (in + out);
+    if constexpr (kLanes == 8)
+      return std::min(tiles, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64, 128));
+    return std::min(tiles, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128, 512));
   }
 
   void TransformTiles(const float* x, const float* dy, int64_t first, int64_t count,
@@ -302,22 +323,23 @@ class GradientPlan final : public WinogradPlan {
     ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Tiles::Place place = tiles_.At(first + i);
-        TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
-                       place.w - spec_.geometry.pad_left, x_values + i * x_values_.tile_step,
-                       x_values_.position_step);
-        TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w,
-                                y_values + i * y_values_.tile_step, y_values_.position_step);
+        Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
+                              place.w - spec_.geometry.pad_left, x_values + i * x_values_.tile_step,
+                              x_values_.position_step);
+        Loops::TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w,
+                                       y_values + i * y_values_.tile_step, y_values_.position_step);
       }
     });
   }
 
-  /// Of one position and 16 results.
+  /// Of one position and one block of results.
   void AddProducts(int64_t p, int64_t block, int64_t count, const float* x_values,
                    const float* y_values, float* sums, bool add) const {
-    Multiply(kLanes, in_, count,
-             {y_values + p * y_values_.position_step + block * kLanes, 1, y_values_.tile_step},
-             x_values + p * x_values_.position_step, x_values_.tile_step, sums + p * in_,
-             kPositions * in_, add);
+    Multiply<kLanes>(
+        results(block), in_, count,
+        {y_values + p * y_values_.position_step + block * kBlock, 1, y_values_.tile_step},
+        x_values + p * x_values_.position_step, x_values_.tile_step, sums + p * sum_step(),
+        result_step(), add);
   }
 
   void SumOutputs(const float* dy, float* db) const {
@@ -326,15 +348,15 @@ class GradientPlan final : public WinogradPlan {
         std::array<double, kLanes> sums = {};
         for (int64_t n = 0; n < images_; ++n)
           for (int64_t h = 0; h < y_.height; ++h)
-            SumRow(dy + n * y_.image_step + block * y_.block_step + h * y_.row_step, y_.column_step,
-                   y_.width, sums.data());
+            Loops::SumRow(dy + n * y_.image_step + block * y_.block_step + h * y_.row_step,
+                          y_.column_step, y_.width, sums.data());
         for (int64_t lane = 0; lane < kLanes; ++lane)
           db[block * kLanes + lane] = static_cast<float>(sums[static_cast<size_t>(lane)]);
       }
     });
   }
 
-  Image x_, y_;
+  Image<kLanes> x_, y_;
   int64_t images_, in_, out_;
   Tiles tiles_;
   bool at_once_;
@@ -342,10 +364,23 @@ class GradientPlan final : public WinogradPlan {
   Values x_values_, y_values_;
 };
 
+/// What Winograd's method costs, in multiply-adds of the direct one. Measured with
+/// benchmark/winograd.py on a CPU of each kind.
+struct Costs {
+  double product;           // a multiply-add of its own
+  double value, far_value;  // to transform a tile of a channel; where images come from memory
+  double cached;            // those that do not
+  double pair;              // to transform the filter of a pair of channels
+  int64_t pixels;           // of a row that the direct method computes together
+};
+constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 1};
+constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 4};
+
 }  // namespace
 
-std::string Refuses(const ConvSpec& spec) {
+std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
+  if (lanes < 8) return "Winograd's method pays with AVX-512 or AVX2";
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
@@ -353,46 +388,52 @@ std::string Refuses(const ConvSpec& spec) {
   if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
       r.dilation_h != 1 || r.dilation_w != 1)
     return "Winograd's method is for 3 x 3 kernels of stride and dilation 1";
-  if (r.group != 1 || r.in_channels % kLanes != 0 || r.out_channels % kLanes != 0)
-    return "Winograd's method is for one group and channels in sixteens";
+  if (r.group != 1 || r.in_channels % lanes != 0 || r.out_channels % lanes != 0)
+    return "Winograd's method is for one group and channels that fill vectors";
   if (r.pad_top > 2 || r.pad_left > 2 || r.pad_bottom > 2 || r.pad_right > 2)
     return "Winograd's method is for padding up to 2";
   if (IsStrict()) return "Winograd's method rounds more than strict mode allows";
-  if (!__builtin_cpu_supports("avx512f")) return "Winograd's method pays with AVX-512";
   return "";
 }
 
-// In multiply-adds, which both methods do at about the same rate. Measured on a CPU with AVX-512
-// (benchmark/winograd.py): to transform a tile costs as much as 500 of them per channel, or 1150
-// where the images come from memory; a filter, 600 per pair of channels.
-bool Pays(const ConvSpec& spec) {
+bool Pays(const ConvSpec& spec, int64_t lanes) {
+  const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
   const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
                     to_input ? r.width : r.conv_width);
-  const auto count = static_cast<double>(tiles.count);
-  const auto channels = static_cast<double>(r.in_channels + r.out_channels);
+  const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
+  const auto values = static_cast<double>(tiles.count * (r.in_channels + r.out_channels));
   const auto pairs = static_cast<double>(r.in_channels * r.out_channels);
-  const auto outputs = static_cast<double>(r.batchsize * r.conv_height * r.conv_width);
-  const double tile = count * channels < 4e5 ? 500 : 1150;
-  const double rows = static_cast<double>(RoundUp(tiles.count, kRows));
-  const double cost = 1.15 * rows * kPositions * pairs + count * channels * tile + 600 * pairs;
-  return cost < 0.95 * outputs * 9 * pairs;
+  const double cost = costs.product * static_cast<double>(rows * kPositions) * pairs +
+                      (values < costs.cached ? costs.value : costs.far_value) * values +
+                      costs.pair * pairs;
+  const int64_t outputs = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels);
+  return cost < 0.95 * static_cast<double>(outputs * 9) * pairs;
 }
 
-PlanPtr MakePlan(const ConvSpec& spec) {
+namespace {
+
+template <int64_t kLanes>
+PlanPtr MakePlanOf(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
-  const LaneTag tag = TagFor(spec);
+  const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan>(spec, tag, r.input_shape(), r.output_shape(), r.pad_top,
-                                          r.pad_left);
+      return std::make_shared<FilterPlan<kLanes>>(spec, tag, r.input_shape(), r.output_shape(),
+                                                  r.pad_top, r.pad_left);
     case ConvPass::kBackwardX:
-      return std::make_shared<FilterPlan>(spec, tag, r.output_shape(), r.input_shape(),
-                                          2 - r.pad_top, 2 - r.pad_left);
+      return std::make_shared<FilterPlan<kLanes>>(spec, tag, r.output_shape(), r.input_shape(),
+                                                  2 - r.pad_top, 2 - r.pad_left);
     default:
-      return std::make_shared<GradientPlan>(spec, tag, r.input_shape(), r.output_shape());
+      return std::make_shared<GradientPlan<kLanes>>(spec, tag, r.input_shape(), r.output_shape());
   }
+}
+
+}  // namespace
+
+PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
+  return lanes == 16 ? MakePlanOf<16>(spec) : MakePlanOf<8>(spec);
 }
 
 }  // namespace singa::onednn::winograd

@@ -7,111 +7,174 @@
 namespace singa::onednn::winograd {
 namespace {
 
-/// Loads an n x n tile of vectors whose first pixel is (h, w); zeros outside of the image.
-template <int n>
-SINGA_ALWAYS_INLINE void LoadTile(const Image& image, const float* x, int64_t h, int64_t w,
-                                  Vec* tile, int tile_row) {
-  const bool inside = h >= 0 && w >= 0 && h + n <= image.height && w + n <= image.width;
-  const float* first = x + h * image.row_step + w * image.column_step;
+#define SINGA_UNROLL _Pragma("GCC unroll 6")
+
+/// Row i of the n x n tile whose first pixel is (h, w); zeros outside of the image.
+template <int n, int64_t kLanes>
+SINGA_ALWAYS_INLINE void LoadRow(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
+                                 bool inside, Vec<kLanes>* row) {
+  const float* from = x + h * image.row_step + w * image.column_step;
   if (inside) {
-    for (int i = 0; i < n; ++i)
-      for (int j = 0; j < n; ++j)
-        Load(tile[i * tile_row + j], first + i * image.row_step + j * image.column_step);
+    SINGA_UNROLL for (int j = 0; j < n; ++j) Load(row[j], from + j * image.column_step);
     return;
   }
-  for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j) {
-      Vec& v = tile[i * tile_row + j];
-      if (h + i >= 0 && h + i < image.height && w + j >= 0 && w + j < image.width) {
-        Load(v, first + i * image.row_step + j * image.column_step);
-      } else {
-        v = Vec{};
-      }
-    }
+  const bool there = h >= 0 && h < image.height;
+  SINGA_UNROLL for (int j = 0; j < n; ++j) {
+    row[j] = Vec<kLanes>{};
+    if (there && w + j >= 0 && w + j < image.width) Load(row[j], from + j * image.column_step);
   }
 }
+
+/// Transforms a tile of vectors along both axes, through registers: `load(i, row)` gives the `rows`
+/// rows, `axis(v)` turns a row of them, and then each of the `columns` columns, into values, and
+/// `store(j, column)` takes those.
+template <int64_t kLanes, int rows, int columns, class LoadRow, class Axis, class StoreColumn>
+SINGA_ALWAYS_INLINE void TransformTile(const LoadRow& load, const Axis& axis,
+                                       const StoreColumn& store) {
+  Vec<kLanes> tile[rows][columns];
+  for (int i = 0; i < rows; ++i) {
+    Vec<kLanes> row[kIn];
+    load(i, row);
+    axis(row);
+    SINGA_UNROLL for (int j = 0; j < columns; ++j) tile[i][j] = row[j];
+  }
+  for (int j = 0; j < columns; ++j) {
+    Vec<kLanes> column[kIn];
+    SINGA_UNROLL for (int i = 0; i < rows; ++i) column[i] = tile[i][j];
+    axis(column);
+    store(j, column);
+  }
+}
+
+/// Stores column j of the values of a tile.
+template <class V>
+SINGA_ALWAYS_INLINE void StoreValues(float* values, int64_t position_step, int j, const V* column) {
+  SINGA_UNROLL for (int i = 0; i < kIn; ++i)
+      Store(values + (i * kIn + j) * position_step, column[i]);
+}
+
+#define SINGA_INLINE_LAMBDA __attribute__((always_inline))
 
 }  // namespace
 
-SINGA_MULTI_ISA void TransformInput(const Image& image, const float* x, int64_t h, int64_t w,
-                                    float* values, int64_t position_step) {
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::TransformInput(const Image<kLanes>& image, const float* x,
+                                                     int64_t h, int64_t w, float* values,
+                                                     int64_t position_step) {
+  using V = Vec<kLanes>;
+  const bool inside = h >= 0 && w >= 0 && h + kIn <= image.height && w + kIn <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    Vec tile[kPositions];
-    LoadTile<kIn>(image, x + block * image.block_step, h, w, tile, kIn);
-    for (int i = 0; i < kIn; ++i) InputAxis(tile + i * kIn, 1);
-    for (int j = 0; j < kIn; ++j) InputAxis(tile + j, kIn);
-    for (int p = 0; p < kPositions; ++p)
-      Store(values + p * position_step + block * kLanes, tile[p]);
+    const float* from = x + block * image.block_step;
+    float* to = values + block * kLanes;
+    TransformTile<kLanes, kIn, kIn>(
+        [&](int i, V* row)
+            SINGA_INLINE_LAMBDA { LoadRow<kIn>(image, from, h + i, w, inside, row); },
+        [](V* v) SINGA_INLINE_LAMBDA { InputAxis(v); },
+        [&](int j, const V* column)
+            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
   }
 }
 
-SINGA_MULTI_ISA void TransformOutputGradient(const Image& image, const float* dy, int64_t h,
-                                             int64_t w, float* values, int64_t position_step) {
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutputGradient(const Image<kLanes>& image,
+                                                              const float* dy, int64_t h, int64_t w,
+                                                              float* values,
+                                                              int64_t position_step) {
+  using V = Vec<kLanes>;
+  const bool inside = h + kOut <= image.height && w + kOut <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    Vec tile[kPositions];
-    LoadTile<kOut>(image, dy + block * image.block_step, h, w, tile, kIn);
-    for (int i = 0; i < kOut; ++i) OutputGradientAxis(tile + i * kIn, 1);
-    for (int j = 0; j < kIn; ++j) OutputGradientAxis(tile + j, kIn);
-    for (int p = 0; p < kPositions; ++p)
-      Store(values + p * position_step + block * kLanes, tile[p]);
+    const float* from = dy + block * image.block_step;
+    float* to = values + block * kLanes;
+    TransformTile<kLanes, kOut, kIn>(
+        [&](int i, V* row)
+            SINGA_INLINE_LAMBDA { LoadRow<kOut>(image, from, h + i, w, inside, row); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis(v); },
+        [&](int j, const V* column)
+            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
   }
 }
 
-SINGA_MULTI_ISA void TransformOutput(const Image& image, int64_t first, int64_t blocks,
-                                     const float* values, int64_t position_step, const float* bias,
-                                     int64_t h, int64_t w, float* y) {
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutput(const Image<kLanes>& image, int64_t first,
+                                                      int64_t blocks, const float* values,
+                                                      int64_t position_step, const float* bias,
+                                                      int64_t h, int64_t w, float* y) {
+  using V = Vec<kLanes>;
   const int64_t rows = std::min<int64_t>(kOut, image.height - h);
   const int64_t columns = std::min<int64_t>(kOut, image.width - w);
   for (int64_t block = 0; block < blocks; ++block) {
-    Vec tile[kPositions], shift = {};
+    V shift = {};
     if (bias) Load(shift, bias + (first + block) * kLanes);
-    for (int p = 0; p < kPositions; ++p) Load(tile[p], values + p * position_step + block * kLanes);
-    for (int i = 0; i < kIn; ++i) OutputAxis(tile + i * kIn, 1);
-    for (int j = 0; j < kOut; ++j) OutputAxis(tile + j, kIn);
-    float* out =
-        y + (first + block) * image.block_step + h * image.row_step + w * image.column_step;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        Store(out + i * image.row_step + j * image.column_step, tile[i * kIn + j] + shift);
+    const float* from = values + block * kLanes;
+    float* to = y + (first + block) * image.block_step + h * image.row_step + w * image.column_step;
+    TransformTile<kLanes, kIn, kOut>(
+        [&](int i, V* row) SINGA_INLINE_LAMBDA {
+          SINGA_UNROLL for (int j = 0; j < kIn; ++j)
+              Load(row[j], from + (i * kIn + j) * position_step);
+        },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis(v); },
+        [&](int j, const V* column) SINGA_INLINE_LAMBDA {
+          if (j >= columns) return;
+          SINGA_UNROLL for (int i = 0; i < kOut; ++i) if (i < rows)
+              Store(to + i * image.row_step + j * image.column_step, column[i] + shift);
+        });
   }
 }
 
-SINGA_MULTI_ISA void TransformFilter(const Filter& filter, const float* weights, float* values,
-                                     int64_t position_step, int64_t columns) {
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::TransformFilter(const Filter& filter, const float* weights,
+                                                      float* values, int64_t position_step,
+                                                      int64_t columns) {
+  using V = Vec<kLanes>;
   for (int64_t d = 0; d < filter.depth; ++d) {
     float gathered[9][kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const float* from = weights + lane * filter.lane_step + d * filter.depth_step;
       for (int i = 0; i < 9; ++i) gathered[filter.turned ? 8 - i : i][lane] = from[i];
     }
-    Vec tile[kPositions];
-    for (int i = 0; i < 9; ++i) Load(tile[i / 3 * kIn + i % 3], gathered[i]);
-    for (int i = 0; i < 3; ++i) FilterAxis(tile + i * kIn, 1);
-    for (int j = 0; j < kIn; ++j) FilterAxis(tile + j, kIn);
-    for (int p = 0; p < kPositions; ++p) Store(values + p * position_step + d * columns, tile[p]);
+    float* to = values + d * columns;
+    TransformTile<kLanes, 3, kIn>(
+        [&](int i, V* row) SINGA_INLINE_LAMBDA {
+          SINGA_UNROLL for (int j = 0; j < 3; ++j) Load(row[j], gathered[i * 3 + j]);
+        },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis(v); },
+        [&](int j, const V* column)
+            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
   }
 }
 
-SINGA_MULTI_ISA void TransformFilterGradient(int64_t depth, const float* values,
-                                             int64_t position_step, float* weights) {
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::TransformFilterGradient(int64_t depth, const float* values,
+                                                              int64_t position_step,
+                                                              float* weights) {
+  using V = Vec<kLanes>;
   for (int64_t d = 0; d < depth; d += kLanes) {
-    Vec tile[kPositions];
-    for (int p = 0; p < kPositions; ++p) Load(tile[p], values + p * position_step + d);
-    for (int i = 0; i < kIn; ++i) FilterGradientAxis(tile + i * kIn, 1);
-    for (int j = 0; j < 3; ++j) FilterGradientAxis(tile + j, kIn);
-    for (int64_t lane = 0; lane < kLanes; ++lane)
-      for (int i = 0; i < 9; ++i) weights[(d + lane) * 9 + i] = tile[i / 3 * kIn + i % 3][lane];
+    TransformTile<kLanes, kIn, 3>(
+        [&](int i, V* row) SINGA_INLINE_LAMBDA {
+          SINGA_UNROLL for (int j = 0; j < kIn; ++j)
+              Load(row[j], values + (i * kIn + j) * position_step + d);
+        },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis(v); },
+        [&](int j, const V* column) SINGA_INLINE_LAMBDA {
+          for (int64_t lane = 0; lane < kLanes; ++lane)
+            for (int i = 0; i < 3; ++i) weights[(d + lane) * 9 + i * 3 + j] = column[i][lane];
+        });
   }
 }
 
-SINGA_MULTI_ISA void SumRow(const float* row, int64_t step, int64_t count, double* sums) {
-  Vec sum = {};
+template <int64_t kLanes>
+SINGA_MULTI_ISA void Kernels<kLanes>::SumRow(const float* row, int64_t step, int64_t count,
+                                             double* sums) {
+  Vec<kLanes> sum = {};
   for (int64_t i = 0; i < count; ++i) {
-    Vec v;
+    Vec<kLanes> v;
     Load(v, row + i * step);
     sum += v;
   }
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
 }
+
+template struct Kernels<8>;
+template struct Kernels<16>;
 
 }  // namespace singa::onednn::winograd

@@ -10,7 +10,8 @@
 
 namespace singa::onednn::winograd {
 
-/// Images as 16-channel vectors: where those of a pixel lie.
+/// Images as vectors of kLanes channels: where those of a pixel lie.
+template <int64_t kLanes>
 struct Image {
   Image(const Shape& shape, LaneTag tag) {
     const Lanes lanes(shape, tag);
@@ -49,23 +50,28 @@ struct Filter {
   bool turned;
 };
 
-/// The 6 x 6 inputs from (h, w) on, zeros outside of the image, of all channels.
-void TransformInput(const Image& image, const float* x, int64_t h, int64_t w, float* values,
-                    int64_t position_step);
-/// The gradients of the 4 x 4 outputs from (h, w) on.
-void TransformOutputGradient(const Image& image, const float* dy, int64_t h, int64_t w,
+/// The loops over tiles. Instantiated for 8 and 16 lanes.
+template <int64_t kLanes>
+struct Kernels {
+  /// The 6 x 6 inputs from (h, w) on, zeros outside of the image, of all channels.
+  static void TransformInput(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
                              float* values, int64_t position_step);
-/// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.
-/// `bias` may be null.
-void TransformOutput(const Image& image, int64_t first, int64_t blocks, const float* values,
-                     int64_t position_step, const float* bias, int64_t h, int64_t w, float* y);
-/// 16 results' weights at every depth, to [position][depth][columns].
-void TransformFilter(const Filter& filter, const float* weights, float* values,
-                     int64_t position_step, int64_t columns);
-/// Gradients of one result's weights from those of their values, [position][depth].
-void TransformFilterGradient(int64_t depth, const float* values, int64_t position_step,
-                             float* weights);
-/// Adds the sums over a row of `count` pixels, 16 channels of each, to `sums`.
-void SumRow(const float* row, int64_t step, int64_t count, double* sums);
+  /// The gradients of the 4 x 4 outputs from (h, w) on.
+  static void TransformOutputGradient(const Image<kLanes>& image, const float* dy, int64_t h,
+                                      int64_t w, float* values, int64_t position_step);
+  /// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.
+  /// `bias` may be null.
+  static void TransformOutput(const Image<kLanes>& image, int64_t first, int64_t blocks,
+                              const float* values, int64_t position_step, const float* bias,
+                              int64_t h, int64_t w, float* y);
+  /// A vector of results' weights at every depth, to [position][depth][columns].
+  static void TransformFilter(const Filter& filter, const float* weights, float* values,
+                              int64_t position_step, int64_t columns);
+  /// Gradients of one result's weights from those of their values, [position][depth].
+  static void TransformFilterGradient(int64_t depth, const float* values, int64_t position_step,
+                                      float* weights);
+  /// Adds the sums over a row of `count` pixels, a vector of channels of each, to `sums`.
+  static void SumRow(const float* row, int64_t step, int64_t count, double* sums);
+};
 
 }  // namespace singa::onednn::winograd

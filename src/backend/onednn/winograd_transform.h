@@ -8,24 +8,40 @@
 // The polynomials are evaluated at 0, ±3/4, ±3/2 and infinity, which halves the rounding error that
 // the usual 0, ±1, ±2 have (benchmark/winograd.py measures it). All constants of A and B are exact.
 //
-// Everything works on 16 channels at a time, in place, on vectors that lie `step` apart.
+// Everything works on the channels of a vector at a time, in place. Vectors are as wide as the
+// CPU's: 16 channels with AVX-512, 8 with AVX2.
 
 #include <cstdint>
-#include <cstring>
 
 namespace singa::onednn::winograd {
 
 inline constexpr int kOut = 4;                ///< outputs of a tile along an axis
 inline constexpr int kIn = 6;                 ///< inputs
 inline constexpr int kPositions = kIn * kIn;  ///< products
-inline constexpr int64_t kLanes = 16;         ///< channels of a vector
 
-using Vec = float __attribute__((vector_size(64)));
+template <int64_t kLanes>
+struct VecOf {
+  using Type __attribute__((vector_size(kLanes * sizeof(float)))) = float;
+};
+template <int64_t kLanes>
+using Vec = typename VecOf<kLanes>::Type;
 
 #define SINGA_ALWAYS_INLINE inline __attribute__((always_inline))
 
-SINGA_ALWAYS_INLINE void Load(Vec& v, const float* from) { std::memcpy(&v, from, sizeof(Vec)); }
-SINGA_ALWAYS_INLINE void Store(float* to, const Vec& v) { std::memcpy(to, &v, sizeof(Vec)); }
+/// The same vector anywhere in memory. (GCC 12 copies with memcpy by halves, and a load of what two
+/// stores have written waits for them.)
+template <class V>
+struct Unaligned {
+  using Type __attribute__((aligned(alignof(float)), may_alias)) = V;
+};
+template <class V>
+SINGA_ALWAYS_INLINE void Load(V& v, const float* from) {
+  v = *reinterpret_cast<const typename Unaligned<V>::Type*>(from);
+}
+template <class V>
+SINGA_ALWAYS_INLINE void Store(float* to, const V& v) {
+  *reinterpret_cast<typename Unaligned<V>::Type*>(to) = v;
+}
 
 inline constexpr float kA = 0.75f, kB = 1.5f;  // the points
 inline constexpr float kA2 = kA * kA, kB2 = kB * kB;
@@ -36,63 +52,65 @@ inline constexpr float kFA = 1 / (2 * kA2 * (kA2 - kB2));
 inline constexpr float kFB = 1 / (2 * kB2 * (kB2 - kA2));
 
 /// Bᵀ: 6 inputs to 6 values.
-SINGA_ALWAYS_INLINE void InputAxis(Vec* v, int step) {
-  const Vec d0 = v[0], d1 = v[step], d2 = v[2 * step], d3 = v[3 * step], d4 = v[4 * step],
-            d5 = v[5 * step];
-  const Vec even_a = d4 - kB2 * d2, odd_a = kA * (d3 - kB2 * d1);
-  const Vec even_b = d4 - kA2 * d2, odd_b = kB * (d3 - kA2 * d1);
+template <class V>
+SINGA_ALWAYS_INLINE void InputAxis(V* v) {
+  const V d0 = v[0], d1 = v[1], d2 = v[2], d3 = v[3], d4 = v[4], d5 = v[5];
+  const V even_a = d4 - kB2 * d2, odd_a = kA * (d3 - kB2 * d1);
+  const V even_b = d4 - kA2 * d2, odd_b = kB * (d3 - kA2 * d1);
   v[0] = d4 + kA2 * kB2 * d0 - (kA2 + kB2) * d2;
-  v[step] = even_a + odd_a;
-  v[2 * step] = even_a - odd_a;
-  v[3 * step] = even_b + odd_b;
-  v[4 * step] = even_b - odd_b;
-  v[5 * step] = d5 + kA2 * kB2 * d1 - (kA2 + kB2) * d3;
+  v[1] = even_a + odd_a;
+  v[2] = even_a - odd_a;
+  v[3] = even_b + odd_b;
+  v[4] = even_b - odd_b;
+  v[5] = d5 + kA2 * kB2 * d1 - (kA2 + kB2) * d3;
 }
 
 /// Aᵀ: 6 values to 4 outputs.
-SINGA_ALWAYS_INLINE void OutputAxis(Vec* v, int step) {
-  const Vec m0 = v[0], m1 = v[step], m2 = v[2 * step], m3 = v[3 * step], m4 = v[4 * step],
-            m5 = v[5 * step];
-  const Vec sum_a = m1 + m2, difference_a = m1 - m2, sum_b = m3 + m4, difference_b = m3 - m4;
+template <class V>
+SINGA_ALWAYS_INLINE void OutputAxis(V* v) {
+  const V m0 = v[0], m1 = v[1], m2 = v[2], m3 = v[3], m4 = v[4], m5 = v[5];
+  const V sum_a = m1 + m2, difference_a = m1 - m2, sum_b = m3 + m4, difference_b = m3 - m4;
   v[0] = m0 + sum_a + sum_b;
-  v[step] = kA * difference_a + kB * difference_b;
-  v[2 * step] = kA2 * sum_a + kB2 * sum_b;
-  v[3 * step] = m5 + kA3 * difference_a + kB3 * difference_b;
+  v[1] = kA * difference_a + kB * difference_b;
+  v[2] = kA2 * sum_a + kB2 * sum_b;
+  v[3] = m5 + kA3 * difference_a + kB3 * difference_b;
 }
 
 /// A: 4 gradients of outputs to 6 of values.
-SINGA_ALWAYS_INLINE void OutputGradientAxis(Vec* v, int step) {
-  const Vec y0 = v[0], y1 = v[step], y2 = v[2 * step], y3 = v[3 * step];
-  const Vec even_a = y0 + kA2 * y2, odd_a = kA * y1 + kA3 * y3;
-  const Vec even_b = y0 + kB2 * y2, odd_b = kB * y1 + kB3 * y3;
-  v[step] = even_a + odd_a;
-  v[2 * step] = even_a - odd_a;
-  v[3 * step] = even_b + odd_b;
-  v[4 * step] = even_b - odd_b;
-  v[5 * step] = y3;
+template <class V>
+SINGA_ALWAYS_INLINE void OutputGradientAxis(V* v) {
+  const V y0 = v[0], y1 = v[1], y2 = v[2], y3 = v[3];
+  const V even_a = y0 + kA2 * y2, odd_a = kA * y1 + kA3 * y3;
+  const V even_b = y0 + kB2 * y2, odd_b = kB * y1 + kB3 * y3;
+  v[1] = even_a + odd_a;
+  v[2] = even_a - odd_a;
+  v[3] = even_b + odd_b;
+  v[4] = even_b - odd_b;
+  v[5] = y3;
 }
 
 /// G: 3 weights to 6 values.
-SINGA_ALWAYS_INLINE void FilterAxis(Vec* v, int step) {
-  const Vec g0 = v[0], g1 = v[step], g2 = v[2 * step];
-  const Vec even_a = kFA * g0 + kFA * kA2 * g2, odd_a = kFA * kA * g1;
-  const Vec even_b = kFB * g0 + kFB * kB2 * g2, odd_b = kFB * kB * g1;
+template <class V>
+SINGA_ALWAYS_INLINE void FilterAxis(V* v) {
+  const V g0 = v[0], g1 = v[1], g2 = v[2];
+  const V even_a = kFA * g0 + kFA * kA2 * g2, odd_a = kFA * kA * g1;
+  const V even_b = kFB * g0 + kFB * kB2 * g2, odd_b = kFB * kB * g1;
   v[0] = kF0 * g0;
-  v[step] = even_a + odd_a;
-  v[2 * step] = even_a - odd_a;
-  v[3 * step] = even_b + odd_b;
-  v[4 * step] = even_b - odd_b;
-  v[5 * step] = g2;
+  v[1] = even_a + odd_a;
+  v[2] = even_a - odd_a;
+  v[3] = even_b + odd_b;
+  v[4] = even_b - odd_b;
+  v[5] = g2;
 }
 
 /// Gᵀ: 6 gradients of values to 3 of weights.
-SINGA_ALWAYS_INLINE void FilterGradientAxis(Vec* v, int step) {
-  const Vec u0 = v[0], u1 = v[step], u2 = v[2 * step], u3 = v[3 * step], u4 = v[4 * step],
-            u5 = v[5 * step];
-  const Vec sum_a = u1 + u2, sum_b = u3 + u4;
+template <class V>
+SINGA_ALWAYS_INLINE void FilterGradientAxis(V* v) {
+  const V u0 = v[0], u1 = v[1], u2 = v[2], u3 = v[3], u4 = v[4], u5 = v[5];
+  const V sum_a = u1 + u2, sum_b = u3 + u4;
   v[0] = kF0 * u0 + kFA * sum_a + kFB * sum_b;
-  v[step] = kFA * kA * (u1 - u2) + kFB * kB * (u3 - u4);
-  v[2 * step] = u5 + kFA * kA2 * sum_a + kFB * kB2 * sum_b;
+  v[1] = kFA * kA * (u1 - u2) + kFB * kB * (u3 - u4);
+  v[2] = u5 + kFA * kA2 * sum_a + kFB * kB2 * sum_b;
 }
 
 }  // namespace singa::onednn::winograd

@@ -19,6 +19,7 @@
 #include "singa/operation/elementwise.h"
 #include "singa/operation/embedding.h"
 #include "singa/operation/indexing.h"
+#include "singa/operation/inference.h"
 #include "singa/operation/layout.h"
 #include "singa/operation/linalg.h"
 #include "singa/operation/loss.h"

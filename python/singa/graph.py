@@ -5,6 +5,7 @@ back, the memory of all temporaries is planned, and then the whole runs. When tw
 row are the same, later steps replay the second: only what the host does in between, the optimizer's
 step, is still Python. Each kind of step has a graph of its own (training or inference, shapes and
 types of the arguments, numbers among them); all share one arena, as large as the largest needs.
+Steps of inference are rewritten into fewer operations first, whose results differ by rounding.
 
 What cannot be replayed is executed, and a warning says why, once: results that Python looks at
 within the step, tensors that it makes from host data there, numbers that change between steps.
@@ -205,6 +206,7 @@ class StepGraphs:
         if step.last is not None and not recording.obstacle():
             difference = _c.Graph.Difference(step.last, recording)
             if not difference:
+                _c.OptimizeForInference(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
                 step.template = _mapped(result, _Like)
                 step.last = None
@@ -279,16 +281,19 @@ def memory_plan(
         "statistics": statistics,
         "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
         "arena": max([m.arena for m in recorded]),
+        "prepared weights": sum([m.prepared for m in recorded]),
         "inputs": max([m.inputs for m in recorded]),
         "results": max([m.outputs for m in recorded]),
         "plans": sum([m.plans for m in recorded]),
     }
-    fields = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "plans", "nodes")
+    fields = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared", "plans")
     return MemoryPlan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],
         by_kind=by_kind,
-        graphs=[{name: getattr(m, name) for name in (*fields, "in_place")} for m in recorded],
+        graphs=[
+            {name: getattr(m, name) for name in (*fields, "nodes", "in_place")} for m in recorded
+        ],
     )
 
 

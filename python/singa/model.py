@@ -162,8 +162,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def graph(self, mode: bool = True, sequential: bool = False) -> None:
         """Chooses between replaying recorded steps (see `singa.graph`) and executing each.
 
-        The results are the same. Steps that cannot be replayed are executed, with a GraphWarning
-        that says why.
+        The results are the same; those of inference up to rounding, because batch norm becomes
+        part of the convolution before it. Steps that cannot be replayed are executed, with a
+        GraphWarning that says why.
         """
         self.graph_mode = mode
         self.sequential = sequential

@@ -10,6 +10,7 @@
 %include "singa/operation/linalg.h"
 %include "singa/operation/layout.h"
 %include "singa/operation/conv.h"
+%include "singa/operation/inference.h"
 %include "singa/operation/pooling.h"
 %include "singa/operation/batchnorm.h"
 %include "singa/operation/lrn.h"

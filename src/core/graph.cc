@@ -132,7 +132,8 @@ Graph::Graph(const RecordingPtr& recording)
       arena_(recording->arena()),
       nodes_(recording->nodes()),
       segments_(recording->segments()),
-      draws_(recording->draws()) {
+      draws_(recording->draws()),
+      preparation_(recording->preparation()) {
   Check(recording->obstacle().empty(), "graph", recording->obstacle());
   const std::vector<Slot>& slots = recording->slots();
   std::unordered_map<const Block*, BlockPtr> instead;
@@ -175,9 +176,28 @@ Graph::Graph(const RecordingPtr& recording)
           if (const auto own = instead.find(t.block().get()); own != instead.end())
             t = Tensor(own->second, t.shape(), t.strides(), t.offset(), t.data_type());
 
+  std::set<const Block*> read, prepared, sources;
+  for (const Node& node : nodes_)
+    for (const Tensor& t : node.inputs)
+      if (!t.empty()) read.insert(t.block().get());
+  for (const Node& node : preparation_) {
+    for (const Tensor& t : node.inputs)
+      if (!t.empty()) sources.insert(t.block().get());
+    for (const Tensor& t : node.outputs) {
+      if (t.empty() || !prepared.insert(t.block().get()).second) continue;
+      t.block()->OwnMemory();
+      if (read.count(t.block().get())) prepared_.push_back(t.block());
+    }
+  }
+
   std::vector<BlockPtr> internal;
   for (const Slot& slot : slots) {
-    if (instead.count(slot.block.get())) continue;
+    const Block* block = slot.block.get();
+    if (instead.count(block) || prepared.count(block)) continue;
+    if (sources.count(block)) {
+      sources_.push_back({{slot.block, slot.layout}});
+      if (!read.count(block)) continue;
+    }
     if (slot.internal) {
       internal.push_back(slot.block);
       unshared_ += slot.block->size();
@@ -197,6 +217,16 @@ Graph::Graph(const RecordingPtr& recording)
 
 void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
   std::set<const Block*> temporary;
+  const auto is_left = [&](const Block* block) {
+    return std::none_of(prepared_.begin(), prepared_.end(),
+                        [&](const BlockPtr& left) { return left.get() == block; });
+  };
+  for (const Node& node : preparation_)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty() && is_left(t.block().get())) temporary.insert(t.block().get());
+  preparation_memory_ =
+      PlanSegment(preparation_, [&](const Block* block) { return temporary.count(block) > 0; }, {});
+  temporary.clear();
   for (const BlockPtr& block : internal) temporary.insert(block.get());
   size_t begin = 0;
   for (size_t s = 0; s < segments_.size(); ++s) {
@@ -215,8 +245,11 @@ void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
 }
 
 void Graph::BindArena() {
+  arena_->Reserve(preparation_memory_.bytes);
   for (const Recording::Segment& segment : segments_) arena_->Reserve(segment.memory.bytes);
   if (generation_ == arena_->generation()) return;
+  for (const SegmentMemory::Place& place : preparation_memory_.blocks)
+    place.block->Bind(arena_->data() + place.offset);
   for (const Recording::Segment& segment : segments_)
     for (const SegmentMemory::Place& place : segment.memory.blocks)
       place.block->Bind(arena_->data() + place.offset);
@@ -234,6 +267,25 @@ bool Graph::Restore(const Kept& kept) const {
   return true;
 }
 
+bool Graph::IsPrepared() const {
+  // Who has a block's address may write to it at any time.
+  return has_prepared_ && std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
+           const BlockPtr& block = source.kept.block;
+           return block->version() == source.version && !block->pinned();
+         });
+}
+
+bool Graph::Prepare() {
+  for (Source& source : sources_) {
+    if (!Restore(source.kept)) return false;
+    source.version = source.kept.block->version();
+  }
+  for (const BlockPtr& block : prepared_) block->data();  // takes its memory, before threads ask
+  for (size_t i = 0; i < preparation_.size(); ++i)
+    device_->Run(preparation_[i], arena_->data() + preparation_memory_.workspaces[i]);
+  return has_prepared_ = true;
+}
+
 bool Graph::Start(const std::vector<Tensor>& inputs) {
   Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
         inputs_.size());
@@ -244,6 +296,7 @@ bool Graph::Start(const std::vector<Tensor>& inputs) {
   for (const Kept& kept : kept_)
     if (!Restore(kept)) return false;
   BindArena();
+  if (!preparation_.empty() && !IsPrepared() && !Prepare()) return false;
   bound_inputs_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     bound_inputs_.push_back(inputs[i].Contiguous());
@@ -328,7 +381,11 @@ GraphMemory Graph::memory() const {
   memory.unshared = unshared_;
   for (const Tensor& input : inputs_) memory.inputs += static_cast<uint64_t>(input.bytes());
   for (const Kept& result : fresh_) memory.outputs += result.block->size();
-  for (const Kept& kept : kept_) memory.persistent += kept.block->size();
+  std::set<const Block*> persistent;
+  for (const Kept& kept : kept_) persistent.insert(kept.block.get());
+  for (const Source& source : sources_) persistent.insert(source.kept.block.get());
+  for (const Block* block : persistent) memory.persistent += block->size();
+  for (const BlockPtr& block : prepared_) memory.prepared += block->size();
   std::set<const Plan*> plans;
   for (const Node& node : nodes_)
     if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();

@@ -256,6 +256,37 @@ void Recording::Finish(const std::vector<Tensor>& outputs) {
   active_ = false;
 }
 
+void Recording::Replace(std::vector<Node> preparation, std::vector<Node> nodes) {
+  Check(!active_ && segments_.size() == 1, "graph", "only a recording of one segment is rewritten");
+  preparation_ = std::move(preparation);
+  nodes_ = std::move(nodes);
+  segments_[0].nodes = nodes_.size();
+  const std::vector<Slot> before = std::exchange(slots_, {});
+  const std::unordered_map<const Block*, int> slot_before = std::exchange(slot_of_, {});
+  mentions_.clear();
+  const auto use = [&](const Tensor& t, bool mention) {
+    if (t.empty()) return;
+    const Block* block = t.block().get();
+    const auto [place, fresh] = slot_of_.try_emplace(block, static_cast<int>(slots_.size()));
+    if (fresh) {
+      const auto known = slot_before.find(block);
+      slots_.push_back(
+          known != slot_before.end()
+              ? before[static_cast<size_t>(known->second)]
+              : Slot{.block = t.block(), .layout = t.layout(), .made = true, .internal = true});
+      mentions_.push_back(0);
+    }
+    mentions_[static_cast<size_t>(place->second)] += mention;
+  };
+  for (const Tensor& t : inputs_) use(t, false);
+  for (const Tensor& t : outputs_)
+    if (!t.empty() && slot_before.count(t.block().get())) use(t, false);
+  for (const auto* list : {&preparation_, &nodes_})
+    for (const Node& node : *list)
+      for (const auto* tensors : {&node.inputs, &node.outputs})
+        for (const Tensor& t : *tensors) use(t, true);
+}
+
 void Recording::Abandon() noexcept {
   if (!active_) return;
   if (t_recording == this) t_recording = nullptr;

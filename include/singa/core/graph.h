@@ -107,6 +107,12 @@ class SINGA_API Recording {
   /// recording: the block has memory.
   bool RecordLayout(Block* block, const LayoutPtr& layout, const char* reason);
 
+  /// Nodes with the same results instead of those of a finished recording of one segment.
+  /// `preparation` comes before them, depends on tensors that live on alone, and is run again only
+  /// when one of these has changed. Blocks that are new here are temporaries.
+  void Replace(std::vector<Node> preparation, std::vector<Node> nodes);
+
+  const std::vector<Node>& preparation() const { return preparation_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Slot>& slots() const { return slots_; }
@@ -130,6 +136,7 @@ class SINGA_API Recording {
 
   DevicePtr device_;
   ArenaPtr arena_;
+  std::vector<Node> preparation_;
   std::vector<Node> nodes_;
   std::vector<Segment> segments_;
   std::vector<Slot> slots_;
@@ -152,6 +159,7 @@ struct GraphMemory {
   uint64_t inputs = 0;
   uint64_t outputs = 0;     ///< allocated for each replay
   uint64_t persistent = 0;  ///< parameters and other tensors that live on
+  uint64_t prepared = 0;    ///< what was computed once from these
   uint64_t plans = 0;       ///< an estimate: generated code and tables
   uint64_t nodes = 0;
   uint64_t in_place = 0;  ///< outputs that take over an input's memory
@@ -202,7 +210,14 @@ class SINGA_API Graph {
     size_t offset = 0;    // in the arena
     long references = 0;  // before the host's call
   };
+  /// A block that the preparation reads, as it was then.
+  struct Source {
+    Kept kept;
+    uint64_t version = 0;
+  };
   void PlanArena(const std::vector<BlockPtr>& internal);
+  bool IsPrepared() const;
+  bool Prepare();
   void BindArena();
   bool Restore(const Kept& kept) const;
 
@@ -217,6 +232,11 @@ class SINGA_API Graph {
   std::vector<Output> outputs_;
   std::vector<Kept> fresh_;  // blocks that results are written to
   std::vector<Kept> kept_;   // blocks that live on
+  std::vector<Node> preparation_;
+  SegmentMemory preparation_memory_;
+  std::vector<Source> sources_;
+  std::vector<BlockPtr> prepared_;  // what the preparation leaves for the nodes
+  bool has_prepared_ = false;
   size_t unshared_ = 0;
   // Of the present replay.
   std::vector<Tensor> bound_inputs_;

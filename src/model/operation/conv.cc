@@ -128,14 +128,19 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
     CheckShapeIs(kOp, "add", add, y_shape);
     CheckMatches(kOp, "add", add, "x", x);
   }
-  const DevicePtr device = x.device();
-  if (x.size() == 0) return Tensor(y_shape, device, x.data_type());
+  if (x.size() == 0) return Tensor(y_shape, x.device(), x.data_type());
   ConvSpec spec = SpecOf(ConvPass::kForward, geometry, x);
   spec.has_add = !add.empty();
   spec.relu = relu;
+  return RunConvForward(spec, x, W, b, add, ChoiceOf(handle));
+}
+
+Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
+                      const Tensor& add, const Choice& choice) {
+  const DevicePtr device = x.device();
   spec.x_layout = x.layout();
-  const PlanPtr plan = FindPlan(*device, spec, ChoiceOf(handle));
-  const Tensor y = NewOutput(*plan, 0, y_shape, device, spec.dtype);
+  const PlanPtr plan = FindPlan(*device, spec, choice);
+  const Tensor y = NewOutput(*plan, 0, spec.geometry.output_shape(), device, spec.dtype);
   Tensor inputs[4];
   size_t count = 0;
   for (const Tensor* t : {&x, &W, &b, &add}) {

@@ -2,6 +2,7 @@
 
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
+#include "singa/core/tensor.h"
 #include "singa/core/threads.h"
 #include "singa/operation/recorder.h"
 
@@ -71,6 +72,12 @@ struct ConvSpec {
     visitor("threads", self.threads);
   }
 };
+
+/// y of a forward `spec`, whose geometry, has_add and relu say what the other arguments are: what
+/// ConvForward does once they are checked. `choice` is the handle's.
+struct Choice;
+Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
+                      const Tensor& add, const Choice& choice);
 
 /// One pass of a transposed convolution, with the same arguments. `geometry` is that of the
 /// convolution whose input gradient it is: y and dy have its input's shape, x and dx its output's.

@@ -120,15 +120,16 @@ def test_short_batches_and_evaluation_have_graphs_of_their_own():
     for use_graph in (False, True):
         m = compiled(use_graph)
         singa.seed(5)
-        seen = []
+        seen, evaluated = [], []
         for _ in range(5):
             m.train()
             seen.append(train(m, 4, batches=(5, 5, 5, 3)))
             m.eval()
-            seen.append(m(images(100, 4)).numpy().tobytes())
-        results.append((seen, bits(m)))
+            evaluated.append(m(images(100, 4)).numpy())
+        results.append((seen, bits(m), evaluated))
     assert results[0][0] == results[1][0]
     assert_same(results[0][1], results[1][1])
+    np.testing.assert_allclose(results[0][2], results[1][2], atol=1e-5)  # batch norm is folded
     assert len(m._graphs().graphs()) == 3
 
 
@@ -424,7 +425,8 @@ def test_threads_that_infer_at_once():
         m.eval()
         for k in range(30):
             i = (k + offset) % 6
-            if not np.array_equal(m(images(i)).numpy(), expected[i]):
+            # Whoever finds the graph in use executes, with batch norm not folded.
+            if not np.allclose(m(images(i)).numpy(), expected[i], rtol=0, atol=1e-5):
                 failures.append((offset, k))
 
     threads = [threading.Thread(target=infer, args=(i,)) for i in range(4)]

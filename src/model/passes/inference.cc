@@ -1,0 +1,345 @@
+#include "singa/operation/inference.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/elementwise_spec.h"
+#include "model/operation/matmul_spec.h"
+#include "singa/core/opcheck.h"
+#include "singa/operation/batchnorm.h"
+
+namespace singa {
+namespace {
+
+/// Inputs of BatchNormForwardInference.
+enum : size_t { kScale = 1, kBias = 2, kMean = 3, kVar = 4, kAdd = 5 };
+
+/// The same view of another block.
+Tensor On(const BlockPtr& block, const Tensor& t) {
+  return Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
+}
+
+bool SameView(const Tensor& a, const Tensor& b) {
+  return a.block() == b.block() && a.shape() == b.shape() && a.strides() == b.strides() &&
+         a.offset() == b.offset() && a.data_type() == b.data_type();
+}
+
+/// Who writes and reads each block.
+class Uses {
+ public:
+  Uses(const Recording& recording, const std::vector<Node>& nodes) : recording_(recording) {
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      for (const Tensor& t : nodes[n].inputs)
+        if (!t.empty()) readers_[t.block().get()].push_back(n);
+      for (const Tensor& t : nodes[n].outputs)
+        if (!t.empty()) writers_[t.block().get()].push_back(n);
+    }
+  }
+
+  const std::vector<size_t>& readers(const Tensor& t) const { return Find(readers_, t); }
+  const std::vector<size_t>& writers(const Tensor& t) const { return Find(writers_, t); }
+  /// Nobody but nodes sees it. Blocks that the recording does not know are the rewriting's own.
+  bool IsTemporary(const Tensor& t) const {
+    const int slot = recording_.SlotOf(t.block().get());
+    return slot < 0 || recording_.slots()[static_cast<size_t>(slot)].internal;
+  }
+  /// A parameter, or another tensor that lives on and that the step only reads.
+  bool IsConstant(const Tensor& t) const {
+    const int slot = recording_.SlotOf(t.block().get());
+    if (slot < 0 || !writers(t).empty()) return false;
+    const Recording::Slot& known = recording_.slots()[static_cast<size_t>(slot)];
+    return known.input < 0 && !known.made && !known.internal;
+  }
+
+ private:
+  using Map = std::unordered_map<const Block*, std::vector<size_t>>;
+  static const std::vector<size_t>& Find(const Map& map, const Tensor& t) {
+    static const std::vector<size_t> none;
+    const auto found = map.find(t.block().get());
+    return found == map.end() ? none : found->second;
+  }
+
+  const Recording& recording_;
+  Map readers_, writers_;
+};
+
+/// A convolution or Linear with what follows it, which is to become one node.
+struct Chain {
+  const Node* first = nullptr;
+  size_t last = 0;  ///< the node in whose place it comes
+  const Node* batch_norm = nullptr;
+  Tensor add;
+  bool relu = false;
+};
+
+class Rewriting {
+ public:
+  explicit Rewriting(const Recording& recording)
+      : recording_(recording), nodes_(recording.nodes()), uses_(recording, nodes_) {}
+
+  /// The nodes with every chain as one.
+  std::vector<Node> Fused() {
+    FindChains();
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (const auto chain = chains_.find(n); chain != chains_.end())
+        Emit(chain->second);
+      else if (!inside_.count(n))
+        Keep(nodes_[n]);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Finding chains --------------------------------------------------------------------------------
+
+  void FindChains() {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (!BeginsChain(nodes_[n])) continue;
+      Chain chain{.first = &nodes_[n], .last = n, .add = Tensor()};
+      while (!chain.relu) {
+        const std::optional<size_t> next = OnlyReader(nodes_[chain.last].outputs[0]);
+        // A sum belongs to the first of two chains that it joins.
+        if (!next || inside_.count(*next) || chains_.count(*next)) break;
+        if (!Take(nodes_[*next], &chain)) break;
+        inside_.insert(chain.last);
+        chain.last = *next;
+      }
+      if (chain.last != n) chains_[chain.last] = chain;
+    }
+  }
+
+  bool BeginsChain(const Node& node) const {
+    const auto* conv = node.SpecAs<ConvSpec>();
+    const auto* product = node.SpecAs<MatMulSpec>();
+    const bool fits = (conv && conv->pass == ConvPass::kForward && !conv->relu && !conv->has_add) ||
+                      (product && !product->relu);
+    // It will be read later than recorded, and must not have changed by then.
+    return fits && std::all_of(node.inputs.begin(), node.inputs.end(),
+                               [&](const Tensor& t) { return t.empty() || WrittenOnce(t); });
+  }
+
+  bool WrittenOnce(const Tensor& t) const { return uses_.writers(t).size() <= 1; }
+
+  /// The node that alone reads `y`, once, whole and as it is.
+  std::optional<size_t> OnlyReader(const Tensor& y) const {
+    const std::vector<size_t>& readers = uses_.readers(y);
+    if (!uses_.IsTemporary(y) || uses_.writers(y).size() != 1 || readers.size() != 1) return {};
+    const std::vector<Tensor>& inputs = nodes_[readers[0]].inputs;
+    const bool as_it_is = std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& t) {
+      return !t.empty() && SameView(t, y);
+    });
+    return as_it_is ? std::optional(readers[0]) : std::nullopt;
+  }
+
+  /// Adds `node`, which alone reads the chain's result, where that is possible.
+  bool Take(const Node& node, Chain* chain) const {
+    const bool conv = chain->first->SpecAs<ConvSpec>() != nullptr;
+    if (const auto* spec = node.SpecAs<UnarySpec>(); spec && spec->kind == UnaryOp::kRelu) {
+      chain->relu = true;
+      return true;
+    }
+    if (conv && node.SpecAs<BatchNormForwardSpec>()) return TakeBatchNorm(node, chain);
+    if (conv && node.SpecAs<BinarySpec>()) return TakeAdd(node, chain);
+    return false;
+  }
+
+  bool TakeBatchNorm(const Node& node, Chain* chain) const {
+    const auto* spec = node.SpecAs<BatchNormForwardSpec>();
+    const Tensor& y = nodes_[chain->last].outputs[0];
+    if (spec->training || chain->batch_norm || !chain->add.empty()) return false;
+    if (node.inputs[0].block() != y.block()) return false;
+    std::vector<Tensor> folded(node.inputs.begin() + kScale, node.inputs.begin() + kAdd);
+    for (size_t i = 1; i < chain->first->inputs.size(); ++i)
+      folded.push_back(Unordered(chain->first->inputs[i]));
+    for (const Tensor& t : folded)
+      if (!t.empty() && !uses_.IsConstant(t)) return false;
+    if (!node.inputs[kAdd].empty() && !WrittenOnce(node.inputs[kAdd])) return false;
+    chain->batch_norm = &node;
+    chain->add = node.inputs[kAdd];
+    chain->relu = spec->relu;
+    return true;
+  }
+
+  bool TakeAdd(const Node& node, Chain* chain) const {
+    const auto* spec = node.SpecAs<BinarySpec>();
+    const Tensor& y = nodes_[chain->last].outputs[0];
+    const Tensor& add = node.inputs[SameView(node.inputs[0], y) ? 1 : 0];
+    if (spec->kind != BinaryOp::kAdd || !chain->add.empty() || !WrittenOnce(add)) return false;
+    if (add.shape() != y.shape() || add.data_type() != y.data_type()) return false;
+    chain->add = add;
+    return true;
+  }
+
+  /// What was reordered to make `t`, a constant; else `t` itself.
+  Tensor Unordered(const Tensor& t) const {
+    const std::vector<size_t>& writers = uses_.writers(t);
+    if (writers.size() != 1 || nodes_[writers[0]].op != std::string_view("Reorder")) return t;
+    const Tensor& source = nodes_[writers[0]].inputs[0];
+    return uses_.IsConstant(source) ? source : t;
+  }
+
+  // Writing nodes ---------------------------------------------------------------------------------
+
+  /// Takes over what `record` would execute; it returns the tensor that stands for the result `y`
+  /// of the node that it replaces.
+  template <class Record>
+  void Replace(const Node& node, const Record& record) {
+    const Tensor& y = node.outputs[0];
+    SetCurrentLayer(node.layer);
+    Recording scratch(recording_.device(), recording_.arena());
+    scratch.Start({});
+    Tensor result = record();
+    const bool temporary = uses_.IsTemporary(y);
+    if (!temporary) result = result.ToLayout(y.layout());
+    const size_t begin = result_.size();
+    result_.insert(result_.end(), scratch.nodes().begin(), scratch.nodes().end());
+    scratch.Abandon();
+    if (temporary) {
+      instead_[y.block().get()] = result;
+      return;
+    }
+    for (size_t n = begin; n < result_.size(); ++n)
+      for (auto* tensors : {&result_[n].inputs, &result_[n].outputs})
+        for (Tensor& t : *tensors)
+          if (!t.empty() && t.block() == result.block()) t = On(y.block(), t);
+  }
+
+  void Emit(const Chain& chain) {
+    const Node& first = *chain.first;
+    Replace(nodes_[chain.last], [&] {
+      if (const auto* product = first.SpecAs<MatMulSpec>()) return Product(*product, first);
+      return Convolution(chain);
+    });
+  }
+
+  Tensor Product(MatMulSpec spec, const Node& node) {
+    spec.relu = true;
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : node.inputs) inputs.push_back(Present(t));
+    const Tensor& y = node.outputs[0];
+    const Tensor result(y.shape(), y.device(), y.data_type());
+    Run(spec, y.device(), FindPlan(*y.device(), spec), inputs, {&result, 1});
+    return result;
+  }
+
+  Tensor Convolution(const Chain& chain) {
+    const Node& node = *chain.first;
+    ConvSpec spec = *node.SpecAs<ConvSpec>();
+    Tensor W = Unordered(node.inputs[1]);
+    Tensor b = spec.geometry.bias ? node.inputs[2] : Tensor();
+    if (chain.batch_norm) {
+      const std::vector<Tensor>& bn = chain.batch_norm->inputs;
+      const double epsilon = chain.batch_norm->SpecAs<BatchNormForwardSpec>()->epsilon;
+      const std::vector<Tensor> folded =
+          FoldBatchNorm(W, b, bn[kScale], bn[kBias], bn[kMean], bn[kVar], epsilon);
+      W = folded[0];
+      b = folded[1];
+    }
+    spec.geometry.bias = !b.empty();
+    spec.has_add = !chain.add.empty();
+    spec.relu = chain.relu;
+    return RunConvForward(spec, Newest(node.inputs[0]), W, b,
+                          spec.has_add ? Newest(chain.add) : Tensor(), Choice());
+  }
+
+  /// The tensor that holds `t` now, in any layout.
+  Tensor Newest(const Tensor& t) const {
+    const auto found = instead_.find(t.block().get());
+    if (found == instead_.end()) return t;
+    const Tensor& now = found->second;
+    const bool whole = t.layout() || (t.offset() == 0 && t.is_contiguous());
+    return whole && t.shape() == now.shape() ? now : Present(t);
+  }
+
+  /// The same, as `t` lies: of the new nodes, while they are recorded, a reorder may be one.
+  Tensor Present(const Tensor& t) const {
+    const auto found = t.empty() ? instead_.end() : instead_.find(t.block().get());
+    if (found == instead_.end()) return t;
+    return On(found->second.ToLayout(t.layout()).block(), t);
+  }
+
+  /// The node as it is, on the tensors that there are now.
+  void Keep(const Node& node) {
+    Recording scratch(recording_.device(), recording_.arena());
+    scratch.Start({});
+    Node kept = node;
+    SetCurrentLayer(node.layer);
+    for (Tensor& t : kept.inputs) t = Present(t);
+    result_.insert(result_.end(), scratch.nodes().begin(), scratch.nodes().end());
+    scratch.Abandon();
+    result_.push_back(std::move(kept));
+  }
+
+  const Recording& recording_;
+  const std::vector<Node>& nodes_;
+  Uses uses_;
+  std::unordered_map<size_t, Chain> chains_;  // by their last node
+  std::unordered_set<size_t> inside_;         // nodes of chains but the last
+  std::unordered_map<const Block*, Tensor> instead_;
+  std::vector<Node> result_;
+};
+
+/// Leaves out nodes whose results nobody reads.
+std::vector<Node> WithoutUnused(const Recording& recording, std::vector<Node> nodes) {
+  const Uses uses(recording, nodes);
+  std::unordered_set<const Block*> read;
+  std::vector<Node> needed;
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const bool used =
+        std::any_of(nodes[n].outputs.begin(), nodes[n].outputs.end(), [&](const Tensor& t) {
+          return !t.empty() && (!uses.IsTemporary(t) || read.count(t.block().get()));
+        });
+    if (!used) continue;
+    for (const Tensor& t : nodes[n].inputs)
+      if (!t.empty()) read.insert(t.block().get());
+    needed.push_back(std::move(nodes[n]));
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
+}
+
+/// Takes what depends on constants alone out of `nodes`.
+std::vector<Node> TakePreparation(const Recording& recording, std::vector<Node>* nodes) {
+  const Uses uses(recording, *nodes);
+  std::unordered_set<const Block*> prepared;
+  const auto is_constant = [&](const Tensor& t) {
+    return t.empty() || uses.IsConstant(t) || prepared.count(t.block().get());
+  };
+  const auto is_made_once = [&](const Tensor& t) {
+    return t.empty() || (uses.IsTemporary(t) && uses.writers(t).size() == 1);
+  };
+  const auto prepares = [&](const Node& node) {
+    return node.random < 0 && !node.inputs.empty() &&
+           std::all_of(node.inputs.begin(), node.inputs.end(), is_constant) &&
+           std::all_of(node.outputs.begin(), node.outputs.end(), is_made_once);
+  };
+  std::vector<Node> preparation, step;
+  for (Node& node : *nodes) {
+    const bool once = prepares(node);
+    for (const Tensor& t : node.outputs)
+      if (once && !t.empty()) prepared.insert(t.block().get());
+    (once ? preparation : step).push_back(std::move(node));
+  }
+  *nodes = std::move(step);
+  return preparation;
+}
+
+}  // namespace
+
+void OptimizeForInference(Recording& recording) {
+  if (recording.segments().size() != 1 || !recording.obstacle().empty()) return;
+  const std::string layer = CurrentLayer();
+  std::vector<Node> nodes = WithoutUnused(recording, Rewriting(recording).Fused());
+  SetCurrentLayer(layer);
+  std::vector<Node> preparation = TakePreparation(recording, &nodes);
+  recording.Replace(std::move(preparation), std::move(nodes));
+}
+
+}  // namespace singa

@@ -1,0 +1,254 @@
+"""Recorded inference: batch norm, additions and ReLU become part of convolutions, weights are
+prepared once; the results stay, and what has changed is seen."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, models, opt, singa_wrap, tensor
+
+BATCH = 3
+
+
+def images(step=0, dtype=tensor.float32):
+    rng = np.random.default_rng([5, step])
+    x = tensor.from_numpy(rng.standard_normal((BATCH, 8, 9, 9)).astype(np.float32))
+    return x if dtype == tensor.float32 else x.as_type(dtype)
+
+
+def randomize(net):
+    """Statistics that a network may have, so that folding them matters."""
+    rng = np.random.default_rng(9)
+    for name, t in net.get_states().items():
+        low, high = (0.5, 2) if name.endswith(("running_var", "scale")) else (-0.5, 0.5)
+        if not name.endswith("W"):
+            t.copy_from_numpy(rng.uniform(low, high, t.shape).astype(t.numpy().dtype))
+
+
+class Net(model.Model):
+    """One forward function over layers that it makes when it first needs them."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.conv = layer.Conv2d(8, 3, padding=1, bias=False)
+        self.biased = layer.Conv2d(8, 3, padding=1)
+        self.bn = layer.BatchNorm2d(momentum=0.1)
+        self.bn2 = layer.BatchNorm2d(momentum=0.1)
+        self.fc = layer.Linear(5)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(autograd.flatten(out), y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def compiled(function, x):
+    singa.seed(3)
+    net = Net(function)
+    net.compile([x], is_train=False)
+    randomize(net)
+    return net
+
+
+def graph_of(net):
+    (graph,) = net._step_graphs.graphs()
+    return graph
+
+
+def nodes(net):
+    """Names of the operations of a replay; those that are run once are not among them."""
+    return re.findall(r"^  \d+ (\w+)", graph_of(net).ToString(), re.MULTILINE)
+
+
+def check(net, *inputs, tolerance=1e-5):
+    """Replays give what execution gives; returns the names of the operations."""
+    net.graph(False)
+    want = [net(x).numpy().astype(np.float64) for x in inputs]
+    net.graph(True)
+    for _ in range(3):  # recorded twice, then replayed
+        net(inputs[0])
+    assert net._step_graphs.reasons() == []
+    for x, expected in zip(inputs, want, strict=True):
+        got = net(x).numpy()
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    return nodes(net)
+
+
+RELU, ADD = autograd.relu, autograd.add
+CHAINS = {
+    "bn": lambda n, x: n.bn(n.conv(x)),
+    "bn of a bias": lambda n, x: n.bn(n.biased(x)),
+    "bn relu": lambda n, x: n.bn(n.conv(x), relu=True),
+    "bn add": lambda n, x: n.bn(n.conv(x), add=x),
+    "bn add relu": lambda n, x: n.bn(n.conv(x), add=x, relu=True),
+    "bn, relu": lambda n, x: RELU(n.bn(n.conv(x))),
+    "bn, add, relu": lambda n, x: RELU(ADD(n.bn(n.biased(x)), x)),
+    "bn, add from the left, relu": lambda n, x: RELU(ADD(x, n.bn(n.conv(x)))),
+    "bn add, relu": lambda n, x: RELU(n.bn(n.conv(x), add=x)),
+    "relu": lambda n, x: RELU(n.biased(x)),
+    "add": lambda n, x: ADD(n.conv(x), x),
+    "add, relu": lambda n, x: RELU(ADD(n.biased(x), x)),
+    "two, one inside the other's sum": lambda n, x: n.bn(n.conv(x), add=RELU(n.biased(x))),
+    "one that adds the other": lambda n, x: n.bn(n.conv(x), add=n.bn2(n.biased(x)), relu=True),
+    "a sum of two": lambda n, x: RELU(ADD(n.bn(n.conv(x)), n.bn2(n.biased(x)))),
+    "a sum of two and a third": lambda n, x: ADD(n.bn(n.conv(x)), ADD(n.biased(x), x)),
+    "one after the other": lambda n, x: n.bn2(n.biased(n.bn(n.conv(x), relu=True)), add=x),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_become_convolutions(name):
+    net = compiled(CHAINS[name], images())
+    names = check(net, images(), images(1))
+    assert set(names) <= {"ConvForward", "Reorder"}, names
+
+
+@pytest.mark.parametrize("dtype", [tensor.float64, tensor.float32])
+@pytest.mark.parametrize("preference", ["fastest", "reference"])
+def test_every_implementation(dtype, preference):
+    before = singa_wrap.GetPreference()
+    singa_wrap.SetPreference(singa_wrap.ParsePreference(preference))
+    try:
+        x = images(0, dtype)
+        net = compiled(CHAINS["one that adds the other"], x)
+        exact = dtype == tensor.float64
+        assert net(x).dtype == dtype
+        check(net, x, images(1, dtype), tolerance=1e-13 if exact else 1e-5)
+    finally:
+        singa_wrap.SetPreference(before)
+
+
+def test_linear_and_relu_become_one():
+    net = compiled(lambda n, x: RELU(n.fc(autograd.flatten(x))), images())
+    assert check(net, images(), images(1)) == ["LinearForward"]
+
+
+def test_results_that_are_used_elsewhere_stay():
+    twice = compiled(lambda n, x: (lambda y: ADD(n.bn(y), y))(n.conv(x)), images())
+    assert "BatchNormForwardInference" in check(twice, images())
+    viewed = compiled(
+        lambda n, x: autograd.cat([n.bn(n.conv(x)), autograd.transpose(x, (0, 1, 3, 2))], 1),
+        images(),
+    )
+    check(viewed, images(), images(1))
+    reshaped = compiled(lambda n, x: RELU(autograd.reshape(n.biased(x), (BATCH, -1))), images())
+    assert "Relu" in check(reshaped, images(), images(1))
+
+
+def test_broadcast_additions_stay():
+    net = compiled(lambda n, x: ADD(n.conv(x), autograd.reduce_mean(x, [2, 3], True)), images())
+    assert "Add" in check(net, images(), images(1))
+
+
+def test_results_of_the_step_are_returned_as_executed():
+    def forward(n, x):
+        y = n.conv(x)
+        return [y, n.bn(y, relu=True)]
+
+    net = compiled(forward, images())
+    want = [t.numpy() for t in net(images(1))]
+    net.graph(True)
+    for _ in range(3):
+        net(images())
+    first = net(images(1))
+    second = net(images(2))
+    for got, expected in zip(first, want, strict=True):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=1e-5)
+    assert not np.allclose(first[1].numpy(), second[1].numpy())
+
+
+def test_changes_of_parameters_are_seen(tmp_path):
+    net = compiled(CHAINS["one that adds the other"], images())
+    net.save_states(tmp_path / "first.npz")
+    check(net, images())
+    states = net.get_states()
+    for name in ("conv.W", "biased.b", "bn.scale", "bn2.bias", "bn.running_mean", "bn.running_var"):
+        t = states[name]
+        before = net(images()).numpy()
+        t.copy_from_numpy(t.numpy() * 1.5 + 0.1)
+        assert np.abs(net(images()).numpy() - before).max() > 1e-3, name
+        check(net, images(), images(1))
+    changed = net(images()).numpy()
+    net.load_states(tmp_path / "first.npz")
+    assert np.abs(net(images()).numpy() - changed).max() > 1e-3
+    check(net, images(), images(1))
+
+
+def test_memory_that_others_write_to_is_read_again(torch):
+    net = compiled(CHAINS["bn relu"], images())
+    check(net, images())
+    shared = torch.from_dlpack(net.get_states()["bn.bias"])
+    before = net(images()).numpy()
+    shared += 1
+    assert np.abs(net(images()).numpy() - before).max() > 0.5
+    check(net, images())
+
+
+def test_training_in_between():
+    x, y = images(), tensor.from_numpy(np.zeros(BATCH, np.int32))
+    net = compiled(CHAINS["one that adds the other"], x)
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.graph(True)
+    seen = []
+    for _ in range(4):
+        net.train()
+        for _ in range(3):
+            net(x, y)
+        net.eval()
+        for _ in range(3):
+            out = net(x).numpy()
+        net.graph(False)
+        np.testing.assert_allclose(out, net(x).numpy(), rtol=0, atol=1e-5 * np.abs(out).max())
+        net.graph(True)
+        seen.append(out)
+    assert all(np.abs(a - b).max() > 1e-4 for a, b in itertools.pairwise(seen))
+
+
+def test_batch_norm_of_the_batch_is_not_folded():
+    net = compiled(CHAINS["bn relu"], images())
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.graph(True)
+    net.train()
+    y = tensor.from_numpy(np.zeros(BATCH, np.int32))
+    for _ in range(4):
+        net(images(), y)
+    assert "BatchNormForwardTraining" in nodes(net)
+
+
+def test_weights_that_a_step_computes_are_not_folded():
+    def forward(n, x):
+        handle = n.conv._handle_for(x)
+        weights = autograd.mul(n.conv.W, autograd.reduce_mean(x))
+        return n.bn(autograd.conv2d(handle, x, weights, None), relu=True)
+
+    net = compiled(lambda n, x: n.bn(n.conv(x)), images())
+    net.function = forward
+    names = check(net, images(), images(1))
+    assert "BatchNormForwardInference" in names
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar", "lenet"])
+def test_networks(name):
+    net = models.create(name)
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((2, *net.image_shape)).astype(np.float32))
+    net.compile([x], is_train=False)
+    randomize(net)
+    names = check(net, x)
+    assert not {"BatchNormForwardInference", "Relu", "Add"} & set(names)
+
+
+def test_bfloat16():
+    x = images()
+    singa.seed(3)
+    net = Net(CHAINS["one that adds the other"])
+    net.compile([x], is_train=False, dtype="bfloat16")
+    randomize(net)
+    check(net, x, images(1), tolerance=0.03)

@@ -27,6 +27,7 @@
 #include "singa/operation/optimizer.h"
 #include "singa/operation/pooling.h"
 #include "singa/operation/random.h"
+#include "singa/operation/recompute.h"
 #include "singa/operation/recorder.h"
 #include "singa/operation/reduce.h"
 #include "singa/operation/rnn.h"

@@ -140,8 +140,10 @@ class StepGraphs:
         kind: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        recompute: bool = False,
     ) -> Any:
-        """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments."""
+        """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments;
+        `recompute`: see Model.compile."""
         if (
             _state.recorder is not None
             or _c.OpcheckEvery()
@@ -149,7 +151,7 @@ class StepGraphs:
         ):
             return function(*args, **kwargs)
         try:
-            step = self._step(kind, args, kwargs)
+            step = self._step((kind, recompute), args, kwargs)
             if step is None or step.reason:
                 return function(*args, **kwargs)
             tensors = _tensors((args, kwargs))
@@ -157,7 +159,7 @@ class StepGraphs:
                 if step.graph.Start([t.data for t in tensors]):
                     return self._replay(step)
                 step.graph, step.tries = None, 0
-            return self._record(step, function, tensors, args, kwargs)
+            return self._record(step, function, tensors, args, kwargs, recompute)
         finally:
             self._changes = base.changes()  # what the step itself sets is no change to it
             self._busy.release()
@@ -192,6 +194,7 @@ class StepGraphs:
         tensors: list[Tensor],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        recompute: bool,
     ) -> Any:
         inputs = _separate(tensors)
         device = inputs[0].device
@@ -207,6 +210,8 @@ class StepGraphs:
             difference = _c.Graph.Difference(step.last, recording)
             if not difference:
                 _c.OptimizeForInference(recording)
+                if recompute:
+                    _c.RecomputeNormalized(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
                 step.template = _mapped(result, _Like)
                 step.last = None

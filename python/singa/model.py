@@ -86,6 +86,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.graph_mode = False
         self._step_graphs: StepGraphs | None = None
         self._lowered = False
+        self._recompute = False
         self.sequential = False
         self._inputs: list[_Like] = []
 
@@ -98,13 +99,16 @@ class Model(layer.Layer, metaclass=ModelMeta):
         use_graph: bool = False,
         sequential: bool = False,
         dtype: Any = None,
+        recompute: bool = False,
     ) -> None:
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
         `inputs` are the arguments of forward, tensors or lists of tensors, of which only types,
         shapes and devices count. With dtype="bfloat16" every call runs under
         `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
-        and losses in 32. Raises TypeError for other inputs, ValueError for another dtype.
+        and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
+        batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
+        memory, the same bits. Raises TypeError for other inputs, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
@@ -113,6 +117,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         if wanted not in (None, tensor.float32, tensor.bfloat16):
             raise ValueError(f"[compile] dtype has to be float32 or bfloat16, got {dtype!r}")
         self._lowered = wanted == tensor.bfloat16
+        self._recompute = bool(recompute)
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
@@ -128,7 +133,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         if not self.graph_mode or mode is (not self.training):
             return step(*input, **kwargs)
         kind = (self.training, mode, self._lowered, *selection())
-        return self._graphs().call(step, kind, input, kwargs)
+        return self._graphs().call(step, kind, input, kwargs, self._recompute)
 
     def _graphs(self) -> StepGraphs:
         if self._step_graphs is None:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -46,6 +47,7 @@ void Arena::Reserve(size_t bytes) {
   if (data_) device_->Free(data_, bytes_);
   data_ = nullptr;
   bytes_ = 0;
+  device_->EmptyCache();  // what was executed before left memory that nobody will ask for again
   data_ = static_cast<char*>(device_->Allocate(bytes));
   bytes_ = bytes;
   ++generation_;
@@ -256,11 +258,15 @@ void Recording::Finish(const std::vector<Tensor>& outputs) {
   active_ = false;
 }
 
-void Recording::Replace(std::vector<Node> preparation, std::vector<Node> nodes) {
-  Check(!active_ && segments_.size() == 1, "graph", "only a recording of one segment is rewritten");
+void Recording::Replace(std::vector<Node> preparation, std::vector<std::vector<Node>> segments) {
+  Check(!active_ && segments.size() == segments_.size(), "graph", segments.size(), " segments for ",
+        segments_.size());
   preparation_ = std::move(preparation);
-  nodes_ = std::move(nodes);
-  segments_[0].nodes = nodes_.size();
+  nodes_.clear();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    std::move(segments[i].begin(), segments[i].end(), std::back_inserter(nodes_));
+    segments_[i].nodes = nodes_.size();
+  }
   const std::vector<Slot> before = std::exchange(slots_, {});
   const std::unordered_map<const Block*, int> slot_before = std::exchange(slot_of_, {});
   mentions_.clear();
@@ -285,6 +291,8 @@ void Recording::Replace(std::vector<Node> preparation, std::vector<Node> nodes) 
     for (const Node& node : *list)
       for (const auto* tensors : {&node.inputs, &node.outputs})
         for (const Tensor& t : *tensors) use(t, true);
+  for (Segment& segment : segments_)
+    for (int& lent : segment.lent) lent = SlotOf(before[static_cast<size_t>(lent)].block.get());
 }
 
 void Recording::Abandon() noexcept {

@@ -107,10 +107,10 @@ class SINGA_API Recording {
   /// recording: the block has memory.
   bool RecordLayout(Block* block, const LayoutPtr& layout, const char* reason);
 
-  /// Nodes with the same results instead of those of a finished recording of one segment.
+  /// Nodes with the same results, for each segment, instead of those of a finished recording.
   /// `preparation` comes before them, depends on tensors that live on alone, and is run again only
   /// when one of these has changed. Blocks that are new here are temporaries.
-  void Replace(std::vector<Node> preparation, std::vector<Node> nodes);
+  void Replace(std::vector<Node> preparation, std::vector<std::vector<Node>> segments);
 
   const std::vector<Node>& preparation() const { return preparation_; }
   const std::vector<Node>& nodes() const { return nodes_; }

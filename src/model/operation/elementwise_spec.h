@@ -4,7 +4,8 @@
 #include "singa/operation/elementwise.h"
 
 // Shapes and layouts are no part of these specs: a plan takes any, so that the cache holds one
-// entry per function and type.
+// entry per function and type. A result may take over the memory of the first input (kInPlaceInput)
+// where that is of its size.
 
 namespace singa {
 
@@ -30,6 +31,7 @@ Saved NeededByBackward(UnaryOp op);
 struct UnarySpec {
   UnaryOp kind;
   DType dtype;
+  static constexpr int kInPlaceInput = 0;
   const char* op() const { return UnaryName(kind); }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -42,6 +44,7 @@ struct UnarySpec {
 struct UnaryBackwardSpec {
   UnaryOp kind;
   DType dtype;
+  static constexpr int kInPlaceInput = 0;
   const char* op() const { return UnaryBackwardName(kind); }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -54,6 +57,7 @@ struct UnaryBackwardSpec {
 struct BinarySpec {
   BinaryOp kind;
   DType dtype;
+  static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryName(kind); }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -68,6 +72,7 @@ struct BinaryBackwardSpec {
   BinaryOp kind;
   int argument;
   DType dtype;
+  static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryBackwardName(kind); }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {

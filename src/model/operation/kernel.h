@@ -90,6 +90,11 @@ class ReferencePlan final : public Plan {
       : Plan("reference"), spec_(spec), run_(run), workspace_(workspace) {}
   void Run(const Execution& execution) const override { run_(spec_, execution); }
   size_t workspace_bytes() const override { return workspace_; }
+  /// Spec::kInPlaceInput: an elementwise operation reads each element before it writes it.
+  int inplace_input(size_t i) const override {
+    if constexpr (requires { Spec::kInPlaceInput; }) return i == 0 ? Spec::kInPlaceInput : -1;
+    return (void)i, -1;
+  }
   size_t bytes() const override { return sizeof(*this); }
 
  private:

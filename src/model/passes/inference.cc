@@ -339,7 +339,7 @@ void OptimizeForInference(Recording& recording) {
   std::vector<Node> nodes = WithoutUnused(recording, Rewriting(recording).Fused());
   SetCurrentLayer(layer);
   std::vector<Node> preparation = TakePreparation(recording, &nodes);
-  recording.Replace(std::move(preparation), std::move(nodes));
+  recording.Replace(std::move(preparation), {std::move(nodes)});
 }
 
 }  // namespace singa

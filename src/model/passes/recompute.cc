@@ -1,0 +1,139 @@
+#include "singa/operation/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/dispatch.h"
+#include "singa/core/opcheck.h"
+
+namespace singa {
+namespace {
+
+/// Operations between the last use in forward and the first in backward below which nothing is won.
+constexpr size_t kNear = 8;
+
+/// One segment, in which results of batch norms are dropped and computed again.
+class Recomputation {
+ public:
+  Recomputation(const Recording& recording, std::vector<Node> nodes)
+      : recording_(recording), nodes_(std::move(nodes)) {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      for (const Tensor& t : nodes_[n].inputs)
+        if (!t.empty()) readers_[t.block().get()].push_back(n);
+      for (const Tensor& t : nodes_[n].outputs)
+        if (!t.empty()) ++writers_[t.block().get()];
+      if (turn_ == 0 && nodes_[n].SpecAs<BatchNormBackwardSpec>()) turn_ = n;
+    }
+  }
+
+  int Apply() {
+    int count = 0;
+    for (size_t n = 0; n < turn_; ++n) count += Drop(n);
+    if (count == 0) return 0;
+    std::vector<Node> result;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      const auto [begin, end] = again_.equal_range(n);
+      for (auto node = begin; node != end; ++node) result.push_back(std::move(node->second));
+      result.push_back(std::move(nodes_[n]));
+    }
+    nodes_ = std::move(result);
+    return count;
+  }
+
+  std::vector<Node> TakeNodes() { return std::move(nodes_); }
+
+ private:
+  /// Makes the readers in backward of what node `n` wrote read a second computation. False where
+  /// that cannot be done, or wins nothing.
+  bool Drop(size_t n) {
+    const auto* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
+    if (!spec || !spec->training || !spec->relu) return false;
+    const Tensor y = nodes_[n].outputs[0];
+    if (!IsTemporary(y) || writers_[y.block().get()] != 1) return false;
+    const std::vector<size_t>& readers = readers_[y.block().get()];
+    const auto late = std::upper_bound(readers.begin(), readers.end(), turn_);
+    if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear)
+      return false;
+    const size_t at = *late;
+    // What it is computed from has to be there then, without living longer for it.
+    const std::vector<Tensor>& in = nodes_[n].inputs;
+    const Tensor mean = nodes_[n].outputs[1], var = nodes_[n].outputs[2];
+    for (const Tensor& t : {in[0], in[1], in[2], mean, var, in[5]})
+      if (!t.empty() && !IsThere(t, at)) return false;
+
+    BatchNormForwardSpec again = *spec;
+    again.training = false;
+    SetCurrentLayer(nodes_[n].layer);
+    Node node;
+    node.op = again.op();
+    node.plan = FindPlan(*recording_.device(), again);
+    if (!SameLayout(node.plan->output_layout(0), y.layout())) return false;
+    const auto block =
+        std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
+    block->set_layout(y.layout());
+    const Tensor copy(block, y.shape(), y.strides(), y.offset(), y.data_type());
+    node.inputs = {in[0], in[1], in[2], mean, var, in[5]};
+    node.outputs = {copy};
+    const SpecRef ref = SpecRef::Of(again);
+    node.spec = ref.copy(ref.spec);
+    node.spec_type = ref.type;
+    node.layer = nodes_[n].layer;
+    for (auto reader = late; reader != readers.end(); ++reader)
+      for (Tensor& t : nodes_[*reader].inputs)
+        if (!t.empty() && t.block() == y.block())
+          t = Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
+    again_.emplace(at, std::move(node));
+    dropped_.insert(y.block().get());
+    return true;
+  }
+
+  bool IsTemporary(const Tensor& t) const {
+    const int slot = recording_.SlotOf(t.block().get());
+    return slot >= 0 && recording_.slots()[static_cast<size_t>(slot)].internal;
+  }
+
+  /// Whether `t` is kept until operation `at` anyway, as it was.
+  bool IsThere(const Tensor& t, size_t at) {
+    const Block* block = t.block().get();
+    if (!IsTemporary(t)) return writers_[block] == 0;
+    const std::vector<size_t>& readers = readers_[block];
+    return !dropped_.count(block) && writers_[block] == 1 && !readers.empty() &&
+           readers.back() >= at;
+  }
+
+  const Recording& recording_;
+  std::vector<Node> nodes_;
+  size_t turn_ = 0;  // the first operation of backward, as far as it matters here
+  std::unordered_map<const Block*, std::vector<size_t>> readers_;
+  std::unordered_map<const Block*, int> writers_;
+  std::unordered_set<const Block*> dropped_;
+  std::multimap<size_t, Node> again_;  // before which operation
+};
+
+}  // namespace
+
+int RecomputeNormalized(Recording& recording) {
+  if (!recording.obstacle().empty()) return 0;
+  const std::string layer = CurrentLayer();
+  int count = 0;
+  std::vector<std::vector<Node>> segments;
+  size_t begin = 0;
+  for (const Recording::Segment& segment : recording.segments()) {
+    const auto first = recording.nodes().begin() + static_cast<std::ptrdiff_t>(begin);
+    Recomputation recomputation(
+        recording, {first, first + static_cast<std::ptrdiff_t>(segment.nodes - begin)});
+    count += recomputation.Apply();
+    segments.push_back(recomputation.TakeNodes());
+    begin = segment.nodes;
+  }
+  SetCurrentLayer(layer);
+  if (count > 0) recording.Replace({}, std::move(segments));
+  return count;
+}
+
+}  // namespace singa

@@ -1,12 +1,13 @@
 // 3 x 3 convolutions of stride 1 by Winograd's method, in all three passes, on the layouts that
 // oneDNN's kernels leave their images in. Filters and their gradients are row-major: they are
-// transformed at each call anyway.
+// transformed at each call anyway, but for small ones whose weights stay (winograd_filter.h).
 
 #include "backend/onednn/winograd.h"
 
 #include <algorithm>
 #include <array>
 
+#include "backend/onednn/winograd_filter.h"
 #include "backend/onednn/winograd_gemm.h"
 #include "backend/onednn/winograd_tiles.h"
 #include "core/parallel.h"
@@ -53,7 +54,9 @@ class WinogradPlan : public Plan {
         threads_(std::max(spec.threads, 1)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)) {}
-  std::string Describe() const override { return "winograd F(4x4, 3x3)"; }
+  std::string Describe() const override {
+    return std::string("winograd F(4x4, 3x3)") + (spec_.has_add ? " + add" : "");
+  }
   LayoutPtr input_layout(size_t i) const override {
     return i < inputs_.size() ? inputs_[i] : nullptr;
   }
@@ -70,6 +73,22 @@ class WinogradPlan : public Plan {
   std::vector<LayoutPtr> inputs_, outputs_;
 };
 
+/// The transformed filter is an argument, not made at each call.
+bool IsPrepared(const ConvSpec& spec, int64_t lanes) {
+  return spec.constant_weights && spec.pass == ConvPass::kForward &&
+         FitsPrepared(spec.geometry.weight_shape(), lanes);
+}
+
+/// Layouts of x or dy, of the filter, of the bias, and of what is added to y.
+std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const Shape& from,
+                                       const Shape& to, int64_t lanes) {
+  std::vector<LayoutPtr> layouts(spec.add_input() + 1);
+  layouts[0] = LayoutOf(from, tag);
+  if (IsPrepared(spec, lanes)) layouts[1] = PreparedLayout(spec.geometry.weight_shape(), lanes);
+  if (spec.has_add) layouts[spec.add_input()] = LayoutOf(to, tag);
+  return layouts;
+}
+
 /// Results from sources: y from x, or dx from dy.
 ///
 /// Either a thread takes some tiles, transforms them, and multiplies them with the whole filter,
@@ -81,7 +100,8 @@ class FilterPlan final : public WinogradPlan {
  public:
   FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
              int64_t pad_left)
-      : WinogradPlan(spec, {LayoutOf(from, tag)}, {LayoutOf(to, tag)}),
+      : WinogradPlan(spec, ArgumentLayouts(spec, tag, from, to, kLanes), {LayoutOf(to, tag)}),
+        prepared_(IsPrepared(spec, kLanes)),
         from_(from, tag),
         to_(to, tag),
         depth_(from[1]),
@@ -93,29 +113,38 @@ class FilterPlan final : public WinogradPlan {
         chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
         values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, depth_, kLanes),
         products_(chunk_, kPanel, kLanes),
-        filter_(depth_, kPanel) {}
+        filter_(depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
 
   size_t workspace_bytes() const override {
-    const int64_t shared = by_panel_ ? values_.size() : filter_.size() * panels();
+    const int64_t shared = by_panel_   ? values_.size()
+                           : prepared_ ? 0
+                                       : filter_.size * filter_.count;
     return static_cast<size_t>(shared + threads_ * thread_size()) * sizeof(float);
+  }
+  int inplace_input(size_t i) const override {
+    return i == 0 && spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
   }
 
   void Run(const Execution& execution) const override {
-    const Call call{execution.in<float>(0), execution.in<float>(1),
-                    execution.inputs.size() > 2 ? execution.in<float>(2) : nullptr,
-                    execution.out<float>(0), static_cast<float*>(execution.workspace)};
+    const float* bias = spec_.geometry.bias ? execution.in<float>(2) : nullptr;
+    const float* add = spec_.has_add ? execution.in<float>(spec_.add_input()) : nullptr;
+    const Call call{execution.in<float>(0),
+                    execution.in<float>(1),
+                    {bias, add, spec_.relu},
+                    execution.out<float>(0),
+                    static_cast<float*>(execution.workspace)};
     by_panel_ ? RunByPanel(call) : RunByTiles(call);
   }
 
  private:
   using Loops = Kernels<kLanes>;
   static constexpr int64_t kRows = kTileRows<kLanes>;
-  static constexpr int64_t kPanel = 2 * kLanes;  // columns of a product that are computed together
+  static constexpr int64_t kPanel = FilterPanels<kLanes>::kWidth;
 
   struct Call {
     const float* x;
-    const float* weights;
-    const float* bias;
+    const float* weights;  // or their values, where the filter is prepared
+    After after;
     float* y;
     float* workspace;
   };
@@ -137,19 +166,23 @@ class FilterPlan final : public WinogradPlan {
     const int64_t least = filter > (int64_t{4} << 20) ? 96 : filter > (int64_t{1} << 20) ? 48 : 24;
     return std::min(std::clamp<int64_t>(cached, least, 96), share);
   }
-  int64_t panels() const { return (columns_ + kPanel - 1) / kPanel; }
-  int64_t width(int64_t panel) const { return std::min(kPanel, columns_ - panel * kPanel); }
   int64_t thread_size() const {
-    return RoundUp(products_.size() + (by_panel_ ? filter_.size() : values_.size()), kLanes);
+    const int64_t panel = prepared_ ? 0 : filter_.size;
+    return RoundUp(products_.size() + (by_panel_ ? panel : values_.size()), kLanes);
   }
 
   void RunByTiles(const Call& call) const {
-    float* filter = call.workspace;
-    float* own = filter + filter_.size() * panels();
-    ParallelFor(panels(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel)
-        TransformPanel(panel, call.weights, filter + panel * filter_.size());
-    });
+    const float* filter = call.weights;
+    float* own = call.workspace;
+    if (!prepared_) {
+      float* transformed = call.workspace;
+      ParallelFor(filter_.count, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t panel = begin; panel < end; ++panel)
+          filter_.Transform(panel, call.weights, transformed + panel * filter_.size);
+      });
+      filter = transformed;
+      own += filter_.size * filter_.count;
+    }
     ForEachThread([&](int64_t thread) {
       float* values = own + thread * thread_size();
       float* products = values + values_.size();
@@ -158,9 +191,8 @@ class FilterPlan final : public WinogradPlan {
       for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
         const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
         TransformTiles(call.x, first, count, values);
-        for (int64_t panel = 0; panel < panels(); ++panel)
-          MultiplyPanel(call, panel, filter + panel * filter_.size(), values, first, count,
-                        products);
+        for (int64_t panel = 0; panel < filter_.count; ++panel)
+          MultiplyPanel(call, panel, filter + panel * filter_.size, values, first, count, products);
       }
     });
   }
@@ -172,11 +204,12 @@ class FilterPlan final : public WinogradPlan {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
     ForEachThread([&](int64_t thread) {
-      float* filter = own + thread * thread_size();
-      float* products = filter + filter_.size();
-      const int64_t last = panels() * (thread + 1) / threads_;
-      for (int64_t panel = panels() * thread / threads_; panel < last; ++panel) {
-        TransformPanel(panel, call.weights, filter);
+      float* products = own + thread * thread_size();
+      float* transformed = products + products_.size();
+      const int64_t last = filter_.count * (thread + 1) / threads_;
+      for (int64_t panel = filter_.count * thread / threads_; panel < last; ++panel) {
+        const float* filter = prepared_ ? call.weights + panel * filter_.size : transformed;
+        if (!prepared_) filter_.Transform(panel, call.weights, transformed);
         for (int64_t first = 0; first < tiles_.count; first += chunk_)
           MultiplyPanel(call, panel, filter, values + first * values_.tile_step, first,
                         std::min(chunk_, tiles_.count - first), products);
@@ -191,15 +224,6 @@ class FilterPlan final : public WinogradPlan {
         &body);
   }
 
-  void TransformPanel(int64_t panel, const float* weights, float* filter) const {
-    const bool turned = spec_.pass == ConvPass::kBackwardX;
-    const int64_t lane_step = turned ? 9 : depth_ * 9, depth_step = turned ? columns_ * 9 : 9;
-    for (int64_t lane = 0; lane < width(panel); lane += kLanes)
-      Loops::TransformFilter({depth_, lane_step, depth_step, turned},
-                             weights + (panel * kPanel + lane) * lane_step, filter + lane,
-                             filter_.position_step, width(panel));
-  }
-
   void TransformTiles(const float* x, int64_t first, int64_t count, float* values) const {
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
@@ -212,33 +236,30 @@ class FilterPlan final : public WinogradPlan {
   void MultiplyPanel(const Call& call, int64_t panel, const float* filter, const float* values,
                      int64_t first, int64_t count, float* products) const {
     const int64_t rows = RoundUp(count, kRows);  // the products of rows beyond are never read
+    const int64_t width = filter_.width(panel);
     for (int p = 0; p < kPositions; ++p)
-      Multiply<kLanes>(rows, width(panel), depth_,
+      Multiply<kLanes>(rows, width, depth_,
                        {values + p * values_.position_step, values_.tile_step, 1},
-                       filter + p * filter_.position_step, width(panel),
+                       filter + p * filter_.position_step, width,
                        products + p * products_.position_step, products_.tile_step, false);
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
-      Loops::TransformOutput(to_, panel * kPanel / kLanes, width(panel) / kLanes,
-                             products + i * products_.tile_step, products_.position_step, call.bias,
+      After after = call.after;
+      if (after.add) after.add += place.image * to_.image_step;
+      Loops::TransformOutput(to_, panel * kPanel / kLanes, width / kLanes,
+                             products + i * products_.tile_step, products_.position_step, after,
                              place.h, place.w, call.y + place.image * to_.image_step);
     }
   }
 
-  /// A panel of the transformed filter: [position][depth][column].
-  struct Panel {
-    Panel(int64_t depth, int64_t columns) : position_step(depth * columns + kLanes) {}
-    int64_t size() const { return kPositions * position_step; }
-    int64_t position_step;
-  };
-
+  const bool prepared_;
   Image<kLanes> from_, to_;
   int64_t depth_, columns_, pad_top_, pad_left_;
   Tiles tiles_;
   bool by_panel_;
   int64_t chunk_;
   Values values_, products_;
-  Panel filter_;
+  FilterPanels<kLanes> filter_;
 };
 
 /// dW, and db, from dy and x.
@@ -370,11 +391,12 @@ struct Costs {
   double product;           // a multiply-add of its own
   double value, far_value;  // to transform a tile of a channel; where images come from memory
   double cached;            // those that do not
-  double pair;              // to transform the filter of a pair of channels
+  double pair;              // to transform the filter of a pair of channels, and to read it
+  double prepared_pair;     // only to read it
   int64_t pixels;           // of a row that the direct method computes together
 };
-constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 1};
-constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 4};
+constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1};
+constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4};
 
 }  // namespace
 
@@ -384,7 +406,6 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
-  if (spec.has_add || spec.relu) return "Winograd's method adds nothing and has no ReLU yet";
   if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
       r.dilation_h != 1 || r.dilation_w != 1)
     return "Winograd's method is for 3 x 3 kernels of stride and dilation 1";
@@ -407,7 +428,7 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const auto pairs = static_cast<double>(r.in_channels * r.out_channels);
   const double cost = costs.product * static_cast<double>(rows * kPositions) * pairs +
                       (values < costs.cached ? costs.value : costs.far_value) * values +
-                      costs.pair * pairs;
+                      (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * pairs;
   const int64_t outputs = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels);
   return cost < 0.95 * static_cast<double>(outputs * 9) * pairs;
 }

@@ -97,16 +97,17 @@ SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutputGradient(const Image<kLanes
 template <int64_t kLanes>
 SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutput(const Image<kLanes>& image, int64_t first,
                                                       int64_t blocks, const float* values,
-                                                      int64_t position_step, const float* bias,
+                                                      int64_t position_step, const After& after,
                                                       int64_t h, int64_t w, float* y) {
   using V = Vec<kLanes>;
   const int64_t rows = std::min<int64_t>(kOut, image.height - h);
   const int64_t columns = std::min<int64_t>(kOut, image.width - w);
   for (int64_t block = 0; block < blocks; ++block) {
     V shift = {};
-    if (bias) Load(shift, bias + (first + block) * kLanes);
+    if (after.bias) Load(shift, after.bias + (first + block) * kLanes);
     const float* from = values + block * kLanes;
-    float* to = y + (first + block) * image.block_step + h * image.row_step + w * image.column_step;
+    const int64_t place =
+        (first + block) * image.block_step + h * image.row_step + w * image.column_step;
     TransformTile<kLanes, kIn, kOut>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
           SINGA_UNROLL for (int j = 0; j < kIn; ++j)
@@ -115,8 +116,17 @@ SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutput(const Image<kLanes>& image
         [](V* v) SINGA_INLINE_LAMBDA { OutputAxis(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           if (j >= columns) return;
-          SINGA_UNROLL for (int i = 0; i < kOut; ++i) if (i < rows)
-              Store(to + i * image.row_step + j * image.column_step, column[i] + shift);
+          SINGA_UNROLL for (int i = 0; i < kOut; ++i) if (i < rows) {
+            const int64_t at = place + i * image.row_step + j * image.column_step;
+            V v = column[i] + shift;
+            if (after.add) {
+              V other;
+              Load(other, after.add + at);
+              v += other;
+            }
+            if (after.relu) v = v <= 0.0f ? V{} : v;
+            Store(y + at, v);
+          }
         });
   }
 }

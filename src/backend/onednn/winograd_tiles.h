@@ -50,6 +50,14 @@ struct Filter {
   bool turned;
 };
 
+/// What becomes of sums: y = relu(sum + bias + add), each as far as it is there. `add` lies as y
+/// does, and may be y itself.
+struct After {
+  const float* bias;
+  const float* add;
+  bool relu;
+};
+
 /// The loops over tiles. Instantiated for 8 and 16 lanes.
 template <int64_t kLanes>
 struct Kernels {
@@ -60,9 +68,8 @@ struct Kernels {
   static void TransformOutputGradient(const Image<kLanes>& image, const float* dy, int64_t h,
                                       int64_t w, float* values, int64_t position_step);
   /// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.
-  /// `bias` may be null.
   static void TransformOutput(const Image<kLanes>& image, int64_t first, int64_t blocks,
-                              const float* values, int64_t position_step, const float* bias,
+                              const float* values, int64_t position_step, const After& after,
                               int64_t h, int64_t w, float* y);
   /// A vector of results' weights at every depth, to [position][depth][columns].
   static void TransformFilter(const Filter& filter, const float* weights, float* values,

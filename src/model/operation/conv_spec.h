@@ -22,6 +22,8 @@ struct ConvSpec {
   Recorder geometry;
   bool has_add = false;  ///< forward: y = conv(x) + b + add ...
   bool relu = false;     ///< ... and what is negative cut off
+  /// Forward: W stays the same from call to call, so a layout that costs to make is worth it.
+  bool constant_weights = false;
   /// How x and dy lie as they come, for implementations that follow them (dx follows x). Null:
   /// plain, or not known.
   LayoutPtr x_layout;
@@ -66,6 +68,7 @@ struct ConvSpec {
     visitor("geometry", self.geometry);
     visitor("has_add", self.has_add);
     visitor("relu", self.relu);
+    visitor("constant_weights", self.constant_weights);
     visitor("x_layout", self.x_layout);
     visitor("dy_layout", self.dy_layout);
     visitor("plain", self.plain);

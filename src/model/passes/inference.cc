@@ -111,7 +111,7 @@ class Rewriting {
         inside_.insert(chain.last);
         chain.last = *next;
       }
-      if (chain.last != n) chains_[chain.last] = chain;
+      if (chain.last != n || HasConstantWeights(nodes_[n])) chains_[chain.last] = chain;
     }
   }
 
@@ -123,6 +123,11 @@ class Rewriting {
     // It will be read later than recorded, and must not have changed by then.
     return fits && std::all_of(node.inputs.begin(), node.inputs.end(),
                                [&](const Tensor& t) { return t.empty() || WrittenOnce(t); });
+  }
+
+  /// A convolution for which weights may be prepared.
+  bool HasConstantWeights(const Node& node) const {
+    return node.SpecAs<ConvSpec>() && uses_.IsConstant(Unordered(node.inputs[1]));
   }
 
   bool WrittenOnce(const Tensor& t) const { return uses_.writers(t).size() <= 1; }
@@ -245,6 +250,7 @@ class Rewriting {
     spec.geometry.bias = !b.empty();
     spec.has_add = !chain.add.empty();
     spec.relu = chain.relu;
+    spec.constant_weights = HasConstantWeights(node);
     return RunConvForward(spec, Newest(node.inputs[0]), W, b,
                           spec.has_add ? Newest(chain.add) : Tensor(), Choice());
   }

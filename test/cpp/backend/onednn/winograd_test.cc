@@ -6,6 +6,7 @@
 
 #include "../../operation/conv_naive.h"
 #include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/winograd_filter.h"
 #include "backend/onednn/winograd_gemm.h"
 #include "model/operation/dispatch.h"
 #include "singa/operation/conv.h"
@@ -110,6 +111,68 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
         RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, lanes_);
     ExpectSpreadSums(gradients[0], g.weight_shape(), dw, "dW");
     if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
+  }
+}
+
+/// What inference adds: a residual, in y's memory or in its own, ReLU, and prepared filters.
+TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
+  Random random(4);
+  int prepared = 0;
+  for (int i = 0; i < 60; ++i) {
+    ConvSpec spec;
+    // Every third has more tiles than one chunk holds.
+    spec.geometry = i % 3 ? Geometry(random, lanes_, random.Coin())
+                          : ConvRecorder("Conv", {2, lanes_ * random.Int(1, 12), 33, 30}, {3, 3},
+                                         {1, 1}, {1, 1}, lanes_ * 2, random.Coin(), {1, 1}, 1);
+    const Recorder& g = spec.geometry;
+    spec.has_add = random.Coin();
+    spec.relu = random.Coin();
+    spec.constant_weights = random.Coin();
+    const LaneTag tag = random.Coin() ? LaneTag::nhwc : blocked_;
+    const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
+    spec.x_layout = onednn::FromDesc(onednn::LaneDesc(x_shape, kFloat32, tag), x_shape, kFloat32);
+    SCOPED_TRACE(g.ToString());
+    std::vector<Tensor> inputs(spec.add_input() + spec.has_add);
+    inputs[0] = RandomTensor(random, x_shape);
+    inputs[1] = RandomTensor(random, g.weight_shape());
+    if (g.bias) inputs[2] = RandomTensor(random, {g.out_channels});
+    if (spec.has_add) inputs.back() = RandomTensor(random, y_shape, kFloat32, -4, 4);
+
+    Sums y(y_shape.Count());
+    const std::vector<double> xs = Values(inputs[0]), ws = Values(inputs[1]);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
+    const std::vector<double> bs = g.bias ? Values(inputs[2]) : std::vector<double>();
+    const std::vector<double> adds = spec.has_add ? Values(inputs.back()) : std::vector<double>();
+    for (int64_t at = 0; at < y_shape.Count(); ++at) {
+      if (g.bias) y.Add(at, bs[at / g.col_width % g.out_channels]);
+      if (spec.has_add) y.Add(at, adds[at]);
+      if (spec.relu) y.value[at] = std::max(y.value[at], 0.0);
+    }
+
+    EXPECT_EQ(onednn::winograd::Refuses(spec, lanes_), "");
+    const PlanPtr plan = onednn::winograd::MakePlan(spec, lanes_);
+    prepared += plan->input_layout(1) != nullptr;
+    EXPECT_TRUE(spec.constant_weights || !plan->input_layout(1));
+    for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = Wanted(*plan, k, inputs[k]);
+    EXPECT_EQ(plan->inplace_input(0), spec.has_add ? static_cast<int>(spec.add_input()) : -1);
+    const bool in_place = spec.has_add && random.Coin();
+    const Tensor result =
+        in_place ? inputs.back() : NewOutput(*plan, 0, y_shape, DefaultDevice(), kFloat32);
+    DefaultDevice()->Exec(spec.op(), plan, inputs, {&result, 1});
+    ExpectSpreadSums(result, y_shape, y, "y");
+  }
+  EXPECT_GT(prepared, 10);
+}
+
+TEST_P(Winograd, PreparedFiltersComeBack) {
+  Random random(5);
+  for (const int64_t out : {lanes_, 3 * lanes_, 4 * lanes_}) {
+    const Tensor w = RandomTensor(random, {out, 2 * lanes_, 3, 3});
+    const LayoutPtr layout = onednn::winograd::PreparedLayout(w.shape(), lanes_);
+    EXPECT_TRUE(SameLayout(layout, onednn::winograd::PreparedLayout(w.shape(), lanes_)));
+    const Tensor prepared = w.ToLayout(layout);
+    const std::vector<double> before = Values(w), after = Values(prepared);
+    for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(after[i], before[i], 1e-6);
   }
 }
 

@@ -27,17 +27,19 @@ SINGA_ALWAYS_INLINE void LoadRow(const Image<kLanes>& image, const float* x, int
 
 /// Transforms a tile of vectors along both axes, through registers: `load(i, row)` gives the `rows`
 /// rows, `axis(v)` turns a row of them, and then each of the `columns` columns, into values, and
-/// `store(j, column)` takes those.
+/// `store(j, column)` takes those. More than one row at a time would not fit into registers.
 template <int64_t kLanes, int rows, int columns, class LoadRow, class Axis, class StoreColumn>
 SINGA_ALWAYS_INLINE void TransformTile(const LoadRow& load, const Axis& axis,
                                        const StoreColumn& store) {
   Vec<kLanes> tile[rows][columns];
+#pragma GCC unroll 1
   for (int i = 0; i < rows; ++i) {
     Vec<kLanes> row[kIn];
     load(i, row);
     axis(row);
     SINGA_UNROLL for (int j = 0; j < columns; ++j) tile[i][j] = row[j];
   }
+#pragma GCC unroll 1
   for (int j = 0; j < columns; ++j) {
     Vec<kLanes> column[kIn];
     SINGA_UNROLL for (int i = 0; i < rows; ++i) column[i] = tile[i][j];

@@ -24,7 +24,7 @@ NAMES = {
     "torch": "PyTorch, ms",
     "torch-channels-last": "channels_last, ms",
     "torch-compile": "compiled, ms",
-    "singa-graph": "singa's graph, ms",
+    "singa-eager": "singa executed, ms",
 }
 
 Best = dict[str, dict[str, Any]]
@@ -88,9 +88,8 @@ def steps_table(cases: Cases) -> str:
         row["best of PyTorch / singa"] = f"{best[0]:.2f}" if best else ""
         peaks = [ours["peak_mib"], *([best[1]["peak_mib"]] if best else [])]
         row["peak MiB: singa, PyTorch's best"] = ", ".join(map(number, peaks))
-        graph = pairs.get("singa-graph", (ours, None))[1]
-        planned = graph["planned_mib"] if graph else None
-        row["planned, used MiB"] = f"{planned:,.0f}, {graph['peak_mib']:,.0f}" if planned else ""
+        planned = ours.get("planned_mib")
+        row["planned, used MiB"] = f"{planned:,.0f}, {ours['peak_mib']:,.0f}" if planned else ""
         row["faults/step"] = f"{ours['faults']:.0f}"
         row["reorders, ms"] = f"{ours['reorders']}, {ours['reorder_ms']:.2f}"
         row["plan cache, hits + misses"] = f"{ours['plan_hits']} + {ours['plan_misses']}"

@@ -6,14 +6,14 @@
     python benchmark/step.py --models all --out results/       # resumable: each run is kept
     python benchmark/report.py results/                        # tables and a picture of them
 
-Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after three warm-up
+Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after four warm-up
 steps. Printed: milliseconds per step (median of the steps, minimum over the processes), peak
 resident memory above the level before the model was made, minor page faults of the median step, and
 singa's reorders. A ratio is always one of two sides that alternated.
 
 Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
 eager as installed, eager with channels_last, and channels_last with torch.compile; or singa itself
-with recorded steps (singa-graph).
+executing each step (singa-eager). Singa's steps are recorded and replayed otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 import harness
 
 TORCH = ("torch", "torch-channels-last", "torch-compile")
-BESIDE = (*TORCH, "singa-graph")
+BESIDE = (*TORCH, "singa-eager")
 
 
 def singa_side(args: argparse.Namespace) -> dict:
@@ -43,7 +43,7 @@ def singa_side(args: argparse.Namespace) -> dict:
         args.batch,
         args.steps,
         args.warmup,
-        use_graph=args.side == "singa-graph",
+        use_graph=args.side != "singa-eager",
         dtype=args.dtype,
     )
     return {**figures, "version": singa.__version__}
@@ -163,7 +163,7 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them, at least 1")
+    parser.add_argument("--warmup", type=int, default=4, help="steps before them, at least 1")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
     parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
     parser.add_argument(

@@ -201,6 +201,8 @@ class StepGraphs:
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recorder = _Recorder(device, arena)
+        if recompute:
+            _c.RecomputeNormalized(recorder.recording)
         given = iter(inputs)
         args, kwargs = _mapped((args, kwargs), lambda t: next(given))
         result = recorder.run(lambda: function(*args, **kwargs), [t.data for t in inputs])
@@ -210,8 +212,6 @@ class StepGraphs:
             difference = _c.Graph.Difference(step.last, recording)
             if not difference:
                 _c.OptimizeForInference(recording)
-                if recompute:
-                    _c.RecomputeNormalized(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
                 step.template = _mapped(result, _Like)
                 step.last = None

@@ -174,7 +174,6 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
   const Executing executing;
   StopWaiting();
   Segment segment;
-  segment.nodes = nodes_.size();
   segment.draws = draws_.size();
   std::vector<long> allowed(slots_.size(), 0);
   std::vector<BlockPtr> lent_blocks;
@@ -193,6 +192,8 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
     slot.internal |= !slot.block->has_memory() && slot.made &&
                      slot.block.use_count() <= References(index) + allowed[i] + is_lent;
   }
+  if (rewrite_ && obstacle_.empty()) RewriteWaiting();
+  segment.nodes = nodes_.size();
   const std::span<const Node> nodes(nodes_.data() + ran_, nodes_.size() - ran_);
   segment.memory = PlanSegment(
       nodes,
@@ -209,6 +210,31 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
     device_->Run(nodes[i], arena_->data() + segment.memory.workspaces[i]);
   }
   segments_.push_back(std::move(segment));
+}
+
+void Recording::RewriteWaiting() {
+  const auto mention = [&](const std::vector<Node>& nodes, long change) {
+    for (const Node& node : nodes)
+      for (const auto* tensors : {&node.inputs, &node.outputs})
+        for (const Tensor& t : *tensors) {
+          if (t.empty()) continue;
+          const auto [place, fresh] =
+              slot_of_.try_emplace(t.block().get(), static_cast<int>(slots_.size()));
+          if (fresh) {
+            slots_.push_back(
+                {.block = t.block(), .layout = t.layout(), .made = true, .internal = true});
+            mentions_.push_back(0);
+          }
+          mentions_[static_cast<size_t>(place->second)] += change;
+        }
+  };
+  const auto first = nodes_.begin() + static_cast<std::ptrdiff_t>(ran_);
+  std::vector<Node> nodes(std::make_move_iterator(first), std::make_move_iterator(nodes_.end()));
+  nodes_.erase(first, nodes_.end());
+  mention(nodes, -1);
+  nodes = rewrite_(*this, std::move(nodes));
+  mention(nodes, 1);
+  std::move(nodes.begin(), nodes.end(), std::back_inserter(nodes_));
 }
 
 void Recording::RunForHost() {

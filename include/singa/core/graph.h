@@ -111,6 +111,10 @@ class SINGA_API Recording {
   /// `preparation` comes before them, depends on tensors that live on alone, and is run again only
   /// when one of these has changed. Blocks that are new here are temporaries.
   void Replace(std::vector<Node> preparation, std::vector<std::vector<Node>> segments);
+  /// Other nodes with the same results, for those of a segment that is about to run. Blocks that
+  /// are new in them are temporaries.
+  using Rewrite = std::vector<Node> (*)(const Recording& recording, std::vector<Node> nodes);
+  void SetRewrite(Rewrite rewrite) { rewrite_ = rewrite; }
 
   const std::vector<Node>& preparation() const { return preparation_; }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -130,6 +134,7 @@ class SINGA_API Recording {
 
  private:
   int UseSlot(const Tensor& t, bool write);
+  void RewriteWaiting();
   void RunWaiting(const std::vector<Tensor>& lent);
   void StopWaiting() noexcept;
   long References(int slot) const;
@@ -146,6 +151,7 @@ class SINGA_API Recording {
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
   std::string obstacle_;
+  Rewrite rewrite_ = nullptr;
   size_t ran_ = 0;  // nodes that have run
   bool active_ = false;
 };

@@ -4,13 +4,13 @@
 
 namespace singa {
 
-/// Rewrites a finished recording of a training step, so that a Graph of it needs less memory: what
-/// batch norm with ReLU wrote is not kept for backward but computed again there, from its input and
-/// the statistics, to the same bits. Returns how many results that are.
+/// Lets a recording of a training step, and a Graph of it, need less memory: what batch norm with
+/// ReLU wrote is not kept for backward but computed again there, from its input and the statistics,
+/// to the same bits. To be called before the recording starts.
 ///
 /// Where a residual was added, that has to be kept: of a chain of residual blocks every other one
 /// is computed again. Chen et al. 2016, "Training deep nets with sublinear memory cost", with fixed
 /// checkpoints: the convolutions' results.
-SINGA_API int RecomputeNormalized(Recording& recording);
+SINGA_API void RecomputeNormalized(Recording& recording);
 
 }  // namespace singa

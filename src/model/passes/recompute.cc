@@ -31,40 +31,36 @@ class Recomputation {
     }
   }
 
-  int Apply() {
-    int count = 0;
-    for (size_t n = 0; n < turn_; ++n) count += Drop(n);
-    if (count == 0) return 0;
+  std::vector<Node> Nodes() {
+    const std::string layer = CurrentLayer();
+    for (size_t n = 0; n < turn_; ++n) Drop(n);
+    SetCurrentLayer(layer);
     std::vector<Node> result;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       const auto [begin, end] = again_.equal_range(n);
       for (auto node = begin; node != end; ++node) result.push_back(std::move(node->second));
       result.push_back(std::move(nodes_[n]));
     }
-    nodes_ = std::move(result);
-    return count;
+    return result;
   }
 
-  std::vector<Node> TakeNodes() { return std::move(nodes_); }
-
  private:
-  /// Makes the readers in backward of what node `n` wrote read a second computation. False where
-  /// that cannot be done, or wins nothing.
-  bool Drop(size_t n) {
+  /// Makes the readers in backward of what node `n` wrote read a second computation, unless that
+  /// cannot be done, or wins nothing.
+  void Drop(size_t n) {
     const auto* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
-    if (!spec || !spec->training || !spec->relu) return false;
+    if (!spec || !spec->training || !spec->relu) return;
     const Tensor y = nodes_[n].outputs[0];
-    if (!IsTemporary(y) || writers_[y.block().get()] != 1) return false;
+    if (!IsTemporary(y) || writers_[y.block().get()] != 1) return;
     const std::vector<size_t>& readers = readers_[y.block().get()];
     const auto late = std::upper_bound(readers.begin(), readers.end(), turn_);
-    if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear)
-      return false;
+    if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear) return;
     const size_t at = *late;
     // What it is computed from has to be there then, without living longer for it.
     const std::vector<Tensor>& in = nodes_[n].inputs;
     const Tensor mean = nodes_[n].outputs[1], var = nodes_[n].outputs[2];
     for (const Tensor& t : {in[0], in[1], in[2], mean, var, in[5]})
-      if (!t.empty() && !IsThere(t, at)) return false;
+      if (!t.empty() && !IsThere(t, at)) return;
 
     BatchNormForwardSpec again = *spec;
     again.training = false;
@@ -72,7 +68,7 @@ class Recomputation {
     Node node;
     node.op = again.op();
     node.plan = FindPlan(*recording_.device(), again);
-    if (!SameLayout(node.plan->output_layout(0), y.layout())) return false;
+    if (!SameLayout(node.plan->output_layout(0), y.layout())) return;
     const auto block =
         std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
     block->set_layout(y.layout());
@@ -89,7 +85,6 @@ class Recomputation {
           t = Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
     again_.emplace(at, std::move(node));
     dropped_.insert(y.block().get());
-    return true;
   }
 
   bool IsTemporary(const Tensor& t) const {
@@ -117,23 +112,10 @@ class Recomputation {
 
 }  // namespace
 
-int RecomputeNormalized(Recording& recording) {
-  if (!recording.obstacle().empty()) return 0;
-  const std::string layer = CurrentLayer();
-  int count = 0;
-  std::vector<std::vector<Node>> segments;
-  size_t begin = 0;
-  for (const Recording::Segment& segment : recording.segments()) {
-    const auto first = recording.nodes().begin() + static_cast<std::ptrdiff_t>(begin);
-    Recomputation recomputation(
-        recording, {first, first + static_cast<std::ptrdiff_t>(segment.nodes - begin)});
-    count += recomputation.Apply();
-    segments.push_back(recomputation.TakeNodes());
-    begin = segment.nodes;
-  }
-  SetCurrentLayer(layer);
-  if (count > 0) recording.Replace({}, std::move(segments));
-  return count;
+void RecomputeNormalized(Recording& recording) {
+  recording.SetRewrite([](const Recording& running, std::vector<Node> nodes) {
+    return Recomputation(running, std::move(nodes)).Nodes();
+  });
 }
 
 }  // namespace singa

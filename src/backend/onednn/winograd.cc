@@ -392,7 +392,7 @@ struct Costs {
   double value, far_value;  // to transform a tile of a channel; where images come from memory
   double cached;            // those that do not
   double pair;              // to transform the filter of a pair of channels, and to read it
-  double prepared_pair;     // only to read it
+  double prepared_pair;     // only to read it, from the second level cache: an estimate
   int64_t pixels;           // of a row that the direct method computes together
 };
 constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,8 @@ namespace {
 
 /// Operations between the last use in forward and the first in backward below which nothing is won.
 constexpr size_t kNear = 8;
+/// Residual blocks in a row whose sums are computed again, one from the other.
+constexpr int kChain = 2;
 
 /// One segment, in which results of batch norms are dropped and computed again.
 class Recomputation {
@@ -59,8 +60,12 @@ class Recomputation {
     // What it is computed from has to be there then, without living longer for it.
     const std::vector<Tensor>& in = nodes_[n].inputs;
     const Tensor mean = nodes_[n].outputs[1], var = nodes_[n].outputs[2];
-    for (const Tensor& t : {in[0], in[1], in[2], mean, var, in[5]})
+    for (const Tensor& t : {in[0], in[1], in[2], mean, var})
       if (!t.empty() && !IsThere(t, at)) return;
+    Tensor add = in[5];
+    const auto dropped = add.empty() ? dropped_.end() : dropped_.find(add.block().get());
+    const bool chained = dropped != dropped_.end() && dropped->second.length < kChain;
+    if (!add.empty() && !chained && !IsThere(add, at)) return;
 
     BatchNormForwardSpec again = *spec;
     again.training = false;
@@ -73,7 +78,14 @@ class Recomputation {
         std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
     block->set_layout(y.layout());
     const Tensor copy(block, y.shape(), y.strides(), y.offset(), y.data_type());
-    node.inputs = {in[0], in[1], in[2], mean, var, in[5]};
+    int length = 1;
+    if (chained) {  // what was added is computed again before
+      Dropped& before = dropped->second;
+      length += before.length;
+      add = Tensor(before.copy.block(), add.shape(), add.strides(), add.offset(), add.data_type());
+      Hasten(before, at);
+    }
+    node.inputs = {in[0], in[1], in[2], mean, var, add};
     node.outputs = {copy};
     const SpecRef ref = SpecRef::Of(again);
     node.spec = ref.copy(ref.spec);
@@ -84,7 +96,26 @@ class Recomputation {
         if (!t.empty() && t.block() == y.block())
           t = Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
     again_.emplace(at, std::move(node));
-    dropped_.insert(y.block().get());
+    dropped_[y.block().get()] = {copy, at, length};
+  }
+
+  struct Dropped {
+    Tensor copy;
+    size_t at;   ///< before which operation it is computed again
+    int length;  ///< of the chain that ends in it
+  };
+
+  /// Moves the second computation of `dropped` to an earlier place.
+  void Hasten(Dropped& dropped, size_t at) {
+    const auto [begin, end] = again_.equal_range(dropped.at);
+    for (auto node = begin; node != end; ++node) {
+      if (node->second.outputs[0].block() != dropped.copy.block()) continue;
+      Node moved = std::move(node->second);
+      again_.erase(node);
+      again_.emplace(at, std::move(moved));
+      break;
+    }
+    dropped.at = at;
   }
 
   bool IsTemporary(const Tensor& t) const {
@@ -106,7 +137,7 @@ class Recomputation {
   size_t turn_ = 0;  // the first operation of backward, as far as it matters here
   std::unordered_map<const Block*, std::vector<size_t>> readers_;
   std::unordered_map<const Block*, int> writers_;
-  std::unordered_set<const Block*> dropped_;
+  std::unordered_map<const Block*, Dropped> dropped_;
   std::multimap<size_t, Node> again_;  // before which operation
 };
 

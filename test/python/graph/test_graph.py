@@ -552,6 +552,6 @@ def test_recomputed_activations_are_the_same_bits_in_less_memory():
     assert results[True][0] == results[False][0] == results[None][0]
     assert_same(results[True][1], results[None][1])
     plain, less = results[False][2], results[True][2]
-    # Both activations inside a block, and every other sum: 1 + 1 + 2 of 12 quarters of a block.
-    assert less["arena_bytes"] < 0.75 * plain["arena_bytes"]
-    assert less["graphs"][0]["nodes"] == plain["graphs"][0]["nodes"] + 12 + 3
+    # Both activations inside a block, and two of three sums.
+    assert less["arena_bytes"] < 0.72 * plain["arena_bytes"]
+    assert less["graphs"][0]["nodes"] == plain["graphs"][0]["nodes"] + 12 + 4

@@ -73,10 +73,17 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
 %template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
 %template(ProfileRecordVector) std::vector<singa::ProfileRecord>;
+%template(TuningChoiceVector) std::vector<singa::TuningChoice>;
+%template(ExplainedOpVector) std::vector<singa::ExplainedOp>;
+%template(StringVector) std::vector<std::string>;
+%template(IntVector) std::vector<int>;
+%ignore singa::ProfileRecord::plan;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
 %include "singa/core/stats.h"
 %include "singa/core/plan_cache.h"
 %include "singa/core/opcheck.h"
+%include "singa/core/explain.h"
+%include "singa/core/tuning.h"
 %immutable;
 %include "singa/core/graph.h"
 %mutable;

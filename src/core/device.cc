@@ -53,7 +53,7 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   }
   const double start = ProfileClock();
   plan->Run(execution);
-  RecordProfile(op, plan->Describe(), ShapesOf(inputs, outputs), start, plan->workspace_bytes());
+  RecordProfile(op, plan, inputs, outputs, start);
 }
 
 void Device::Run(const Node& node, void* workspace) {
@@ -68,8 +68,7 @@ void Device::Run(const Node& node, void* workspace) {
   const double start = ProfileClock();
   node.plan->Run(execution);
   if (!*node.wanted_by)  // a reorder has recorded itself
-    RecordProfile(node.op, node.plan->Describe(), ShapesOf(node.inputs, node.outputs), start,
-                  node.plan->workspace_bytes());
+    RecordProfile(node.op, node.plan, node.inputs, node.outputs, start);
 }
 
 void Device::Exec(const std::function<void(const BlockPointers&)>& fn,

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/executing.h"
 #include "core/memory_planner.h"
 #include "core/moves.h"
 #include "core/profile.h"
@@ -15,28 +16,19 @@ namespace {
 
 thread_local Recording* t_recording = nullptr;
 
-/// For the length of a scope this thread executes, and the layer it is in may change.
-class Executing {
- public:
-  Executing() : recording_(std::exchange(t_recording, nullptr)), layer_(CurrentLayer()) {}
-  ~Executing() {
-    t_recording = recording_;
-    SetCurrentLayer(layer_);
-  }
-  Executing(const Executing&) = delete;
-  Executing& operator=(const Executing&) = delete;
-
- private:
-  Recording* recording_;
-  std::string layer_;
-};
-
 /// The same view of another block.
 Tensor On(const BlockPtr& block, const Tensor& t) {
   return Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
 }
 
 }  // namespace
+
+Executing::Executing() : recording_(std::exchange(t_recording, nullptr)), layer_(CurrentLayer()) {}
+
+Executing::~Executing() {
+  t_recording = recording_;
+  SetCurrentLayer(layer_);
+}
 
 Arena::~Arena() {
   if (data_ && !device_->closed()) device_->Free(data_, bytes_);

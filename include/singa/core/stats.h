@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "singa/core/export.h"
 
 namespace singa {
+
+class Plan;
 
 /// One reorder between two layouts. `reason` says who asked for it.
 struct ReorderRecord {
@@ -38,7 +41,11 @@ struct ProfileRecord {
   std::string shapes;          ///< of inputs and outputs: "(2, 3) (3, 4) -> (2, 4)"
   double start = 0;            ///< milliseconds since some fixed time
   double milliseconds = 0;
-  uint64_t workspace = 0;  ///< bytes
+  uint64_t workspace = 0;            ///< bytes
+  std::shared_ptr<const Plan> plan;  ///< null for a reorder
+  std::vector<std::string> inputs;   ///< shapes and layouts: "(2, 3, 4, 4):nhwc", "-"
+  std::vector<std::string> outputs;
+  std::vector<int> takes;  ///< for each output: the input whose memory it has, or -1
 };
 
 /// Times every operation of every thread, until it is switched off.

@@ -2,6 +2,8 @@
 // filters lie as the primitive likes them best. What is added to a convolution lies in y before:
 // the primitive sums into it.
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
@@ -105,6 +107,16 @@ struct Wish {
   LayoutPtr x, y;
 };
 
+/// What Wishes() ask for beyond the layouts that are there: channels side by side, all or in
+/// blocks.
+std::vector<LayoutPtr> LaneLayouts(const ConvSpec& spec, const Shape& shape) {
+  std::vector<LayoutPtr> layouts;
+  if (spec.plain) return layouts;
+  for (const LaneTag tag : {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c})
+    layouts.push_back(FromDesc(LaneDesc(shape, spec.dtype, tag), shape, spec.dtype));
+  return layouts;
+}
+
 memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Shape& shape) {
   if (spec.plain) return PlainDesc(shape, spec.dtype);
   const DnnlLayout* ours = AsDnnl(layout);
@@ -146,6 +158,9 @@ dnnl::primitive_attr ForwardAttr(const ConvSpec& spec) {
 }
 
 template <class Spec>
+using ForwardHint = typename Primitives<Spec>::Forward::primitive_desc;
+
+template <class Spec>
 auto ForwardDesc(const Spec& spec, const Geometry& g, const memory::desc& x,
                  const memory::desc& y) {
   return typename Primitives<Spec>::Forward::primitive_desc(
@@ -154,47 +169,60 @@ auto ForwardDesc(const Spec& spec, const Geometry& g, const memory::desc& x,
 }
 
 template <class Spec>
+auto DescribeForward(const Spec& spec, const Geometry& g, const Wish& wish,
+                     const ForwardHint<Spec>&) {
+  return ForwardDesc(spec, g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
+}
+
+template <class Spec>
 auto ChooseForward(const Spec& spec, const Geometry& g) {
   const LayoutPtr narrow = NarrowLayout(spec, g.y);
   return Choose<typename Primitives<Spec>::Forward::primitive_desc>(
       {{spec.x_layout, narrow}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
-      [&](const Wish& wish) {
-        return ForwardDesc(spec, g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
-      });
+      [&](const Wish& wish) { return DescribeForward(spec, g, wish, {}); });
 }
 
-/// Backward descriptors want to see a forward one; only its geometry matters.
+/// Backward descriptors want to see a forward one, of which only the geometry matters, and look at
+/// it again in next_impl.
 template <class Spec>
-auto Hint(const Spec& spec, const Geometry& g) {
+ForwardHint<Spec> Hint(const Spec& spec, const Geometry& g) {
   return ForwardDesc(spec, g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
 }
 
 template <class Spec>
-auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
+auto DescribeBackwardX(const Spec& spec, const Geometry& g, const Wish& wish,
+                       const ForwardHint<Spec>& hint) {
   using Desc = typename Primitives<Spec>::BackwardX::primitive_desc;
-  const auto hint = Hint(spec, g);
   if (!hint) return Desc();
-  return Choose<Desc>(
+  return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x), g.any_filter,
+              Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before, g.after, hint,
+              ScratchpadAttr(), true);
+}
+
+template <class Spec>
+auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
+  const auto hint = Hint(spec, g);
+  return Choose<typename Primitives<Spec>::BackwardX::primitive_desc>(
       {{spec.x_layout, spec.dy_layout}, {nullptr, spec.dy_layout}, {nullptr, nullptr}},
-      [&](const Wish& wish) {
-        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x),
-                    g.any_filter, Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before,
-                    g.after, hint, ScratchpadAttr(), true);
-      });
+      [&](const Wish& wish) { return DescribeBackwardX(spec, g, wish, hint); });
+}
+
+template <class Spec>
+auto DescribeBackwardW(const Spec& spec, const Geometry& g, const Wish& wish,
+                       const ForwardHint<Spec>& hint) {
+  using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
+  if (!hint) return Desc();
+  return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x), g.any_filter,
+              g.Bias(), Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before, g.after,
+              hint, ScratchpadAttr(), true);
 }
 
 template <class Spec>
 auto ChooseBackwardW(const Spec& spec, const Geometry& g) {
-  using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
   const auto hint = Hint(spec, g);
-  if (!hint) return Desc();
-  return Choose<Desc>(
+  return Choose<typename Primitives<Spec>::BackwardW::primitive_desc>(
       {{spec.x_layout, spec.dy_layout}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
-      [&](const Wish& wish) {
-        return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x),
-                    g.any_filter, g.Bias(), Activation(spec, wish.y, g.y), g.strides, g.dilations,
-                    g.before, g.after, hint, ScratchpadAttr(), true);
-      });
+      [&](const Wish& wish) { return DescribeBackwardW(spec, g, wish, hint); });
 }
 
 /// oneDNN 3.2 transposes a bfloat16 image into one part for each step of the stride. Where the
@@ -250,8 +278,8 @@ class SumPlan final : public PrimitivePlan {
 };
 
 template <class Spec>
-PlanPtr MakeForward(const Spec& spec, const Geometry& g) {
-  const auto pd = ChooseForward(spec, g);
+PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+               const typename Primitives<Spec>::Forward::primitive_desc& pd) {
   std::vector<Argument> inputs = {Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype),
                                   g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())};
   if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
@@ -265,8 +293,8 @@ PlanPtr MakeForward(const Spec& spec, const Geometry& g) {
 }
 
 template <class Spec>
-PlanPtr MakeBackwardX(const Spec& spec, const Geometry& g) {
-  const auto pd = ChooseBackwardX(spec, g);
+PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+               const typename Primitives<Spec>::BackwardX::primitive_desc& pd) {
   return std::make_shared<PrimitivePlan>(
       spec.op(), pd, typename Primitives<Spec>::BackwardX(pd),
       std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype),
@@ -275,8 +303,8 @@ PlanPtr MakeBackwardX(const Spec& spec, const Geometry& g) {
 }
 
 template <class Spec>
-PlanPtr MakeBackwardW(const Spec& spec, const Geometry& g) {
-  const auto pd = ChooseBackwardW(spec, g);
+PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+               const typename Primitives<Spec>::BackwardW::primitive_desc& pd) {
   std::vector<Argument> outputs = {g.BindFilter(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc())};
   if (g.bias) outputs.push_back(g.BindBias(DNNL_ARG_DIFF_BIAS));
   return std::make_shared<PrimitivePlan>(
@@ -292,28 +320,122 @@ PlanPtr MakePlan(const Spec& spec) {
     const Geometry g(spec);
     switch (spec.pass) {
       case ConvPass::kForward:
-        return MakeForward(spec, g);
+        return PlanOf(spec, g, ChooseForward(spec, g));
       case ConvPass::kBackwardX:
-        return MakeBackwardX(spec, g);
+        return PlanOf(spec, g, ChooseBackwardX(spec, g));
       default:
-        return MakeBackwardW(spec, g);
+        return PlanOf(spec, g, ChooseBackwardW(spec, g));
     }
   });
 }
 
-std::string RefusesWinograd(const ConvSpec& spec) {
-  std::string reason = winograd::Refuses(spec);
-  if (reason.empty() && !winograd::Pays(spec)) reason = "the direct method is faster here";
-  return reason;
+/// Pairs of layouts to try: as they come, as oneDNN likes them, and every one of our own.
+std::vector<Wish> Wishes(const ConvSpec& spec, const Geometry& g) {
+  const std::vector<LayoutPtr> x = LaneLayouts(spec, g.x), y = LaneLayouts(spec, g.y);
+  std::vector<Wish> wishes = {{spec.x_layout, spec.dy_layout}, {nullptr, nullptr}};
+  for (size_t i = 0; i < x.size(); ++i) {
+    wishes.push_back({x[i], y[i]});
+    wishes.push_back({nullptr, y[i]});  // the first layer's x stays plain
+  }
+  return wishes;
+}
+
+/// oneDNN offers them too, at a quarter of the speed.
+bool IsForOlderCpus(std::string_view implementation) {
+  return implementation.find("sse41") != std::string_view::npos && __builtin_cpu_supports("avx2") &&
+         dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41;
+}
+
+/// MakePlan's own way, and then all implementations for all wishes, each once. Names say
+/// implementation and images: "onednn jit:avx2 nhwc nChw8c".
+template <class Spec, class Desc>
+std::vector<Candidate> List(const Spec& spec, const Desc& first,
+                            Desc (*describe)(const Spec&, const Geometry&, const Wish&,
+                                             const ForwardHint<Spec>&),
+                            const std::array<int, 2>& images) {
+  const Geometry g(spec);
+  const auto hint = Hint(spec, g);
+  const auto name_of = [&](const Desc& pd) {
+    const auto layout = [&](int id, const Shape& shape) {
+      const memory::desc desc = pd.query_md(dnnl::query::exec_arg_md, id);
+      return " " + LayoutName(FromDesc(desc, shape, g.dtype));
+    };
+    return std::string("onednn ") + pd.impl_info_str() + layout(images[0], g.x) +
+           layout(images[1], g.y);
+  };
+  std::vector<Candidate> candidates = {{name_of(first), [spec] { return MakePlan(spec); }}};
+  for (const Wish& wish : Wishes(spec, g)) {
+    Desc pd = describe(spec, g, wish, hint);
+    for (int skipped = 0; pd; ++skipped) {
+      const std::string name = name_of(pd);
+      const bool known = std::any_of(candidates.begin(), candidates.end(),
+                                     [&](const Candidate& other) { return other.name == name; });
+      if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str()))
+        candidates.push_back({name, [=] {
+                                return Guarded(spec.op(), [&] {
+                                  const Geometry own(spec);
+                                  const auto own_hint = Hint(spec, own);
+                                  Desc same = describe(spec, own, wish, own_hint);
+                                  for (int i = 0; i < skipped; ++i) same.next_impl();
+                                  return PlanOf(spec, own, same);
+                                });
+                              }});
+      if (!pd.next_impl()) break;
+    }
+  }
+  return candidates;
+}
+
+template <class Spec>
+std::vector<Candidate> Candidates(const Spec& spec) {
+  return Guarded(spec.op(), [&] {
+    const Geometry g(spec);
+    switch (spec.pass) {
+      case ConvPass::kForward:
+        return List(spec, ChooseForward(spec, g), DescribeForward<Spec>,
+                    {DNNL_ARG_SRC, DNNL_ARG_DST});
+      case ConvPass::kBackwardX:
+        return List(spec, ChooseBackwardX(spec, g), DescribeBackwardX<Spec>,
+                    {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST});
+      default:
+        return List(spec, ChooseBackwardW(spec, g), DescribeBackwardW<Spec>,
+                    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST});
+    }
+  });
+}
+
+/// On images as they come, and on each layout that the method knows.
+std::vector<Candidate> WinogradCandidates(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  const std::vector<LayoutPtr> x = LaneLayouts(spec, r.input_shape()),
+                               y = LaneLayouts(spec, r.output_shape());
+  std::vector<Candidate> found;
+  for (size_t i = 0; i <= x.size(); ++i) {
+    ConvSpec wanted = spec;
+    if (i > 0) wanted.x_layout = x[i - 1], wanted.dy_layout = y[i - 1];
+    const PlanPtr plan = winograd::MakePlan(wanted);
+    const std::string name = "winograd " + LayoutName(plan->input_layout(0));
+    bool known = false;
+    for (const Candidate& candidate : found) known = known || candidate.name == name;
+    if (!known) found.push_back({name, [plan] { return plan; }});
+  }
+  return found;
+}
+
+std::string DeclinesWinograd(const ConvSpec& spec) {
+  return winograd::Pays(spec) ? "" : "the direct method is faster here";
 }
 
 }  // namespace
 
 void RegisterConv() {
-  Register<ConvSpec>("winograd", RefusesWinograd,
-                     [](const ConvSpec& spec) { return winograd::MakePlan(spec); });
-  Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>);
-  Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>);
+  Register<ConvSpec>(
+      "winograd", [](const ConvSpec& spec) { return winograd::Refuses(spec); },
+      [](const ConvSpec& spec) { return winograd::MakePlan(spec); }, WinogradCandidates,
+      DeclinesWinograd);
+  Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>, Candidates<ConvSpec>);
+  Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>,
+                              Candidates<ConvTransposeSpec>);
 }
 
 }  // namespace singa::onednn

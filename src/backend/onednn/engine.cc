@@ -23,6 +23,14 @@ dnnl::stream& Stream() {
   return stream;
 }
 
+std::string VersionAndIsa() {
+  const dnnl_version_t& version = *dnnl_version();
+  std::string text = "oneDNN " + std::to_string(version.major) + "." +
+                     std::to_string(version.minor) + "." + std::to_string(version.patch);
+  // The library has no names for them at run time.
+  return text + " isa " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+}
+
 ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()) {
   if (before_ != threads) omp_set_num_threads(threads);
 }

@@ -31,6 +31,9 @@ const dnnl::engine& Engine();
 /// The calling thread's stream.
 dnnl::stream& Stream();
 
+/// "oneDNN 3.2.1 avx2": what its choice of kernels depends on.
+std::string VersionAndIsa();
+
 /// oneDNN asks OpenMP how many threads there are, both when it makes a primitive and when it runs
 /// it: says `threads` on the calling thread while it lives.
 class ThreadScope {

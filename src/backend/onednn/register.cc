@@ -1,8 +1,12 @@
 #include "backend/onednn/register.h"
 
+#include "backend/onednn/engine.h"
+#include "model/operation/choice_table.h"
+
 namespace singa::backend {
 
 void RegisterOnednnBackend() {
+  AddMachineFact(onednn::VersionAndIsa());
   // One line per family; alphabetical.
   onednn::RegisterBatchNorm();
   onednn::RegisterConv();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"
@@ -61,6 +62,14 @@ struct ConvSpec {
     }
   }
 
+  // For autotune. A parameter rests in the layout of its gradient (optimizer.cc), so passes that
+  // read the weights take them as they like them, and the one that computes their gradient bears
+  // the reorders into what those wanted.
+  MeasuredCall Measured() const {
+    return MeasuredAs(geometry.input_shape(), geometry.output_shape(), geometry.out_channels);
+  }
+  void OnChosen(const Plan& plan) const;
+
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("pass", self.pass);
@@ -74,6 +83,10 @@ struct ConvSpec {
     visitor("plain", self.plain);
     visitor("threads", self.threads);
   }
+
+ protected:
+  /// Of a convolution from x to y.
+  MeasuredCall MeasuredAs(const Shape& x, const Shape& y, int64_t bias) const;
 };
 
 /// y of a forward `spec`, whose geometry, has_add and relu say what the other arguments are: what
@@ -107,6 +120,9 @@ struct ConvTransposeSpec : ConvSpec {
       default:  // b is as long as a channel of y, W as one of x
         return geometry.batchsize * geometry.height * geometry.width;
     }
+  }
+  MeasuredCall Measured() const {
+    return MeasuredAs(geometry.output_shape(), geometry.input_shape(), geometry.in_channels);
   }
 };
 

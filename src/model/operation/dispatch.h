@@ -4,54 +4,22 @@
 
 #include <initializer_list>
 #include <span>
-#include <string>
+#include <utility>
 
+#include "model/operation/explain.h"
 #include "model/operation/kernel.h"
 #include "model/operation/opcheck.h"
 #include "model/operation/plan_cache.h"
+#include "model/operation/select.h"
 #include "singa/core/device.h"
 #include "singa/core/stats.h"
 #include "singa/core/threads.h"
 
 namespace singa {
 
-/// Preference and byte limit of one call; the default follows SetPreference.
-struct Choice {
-  Preference preference = GetPreference();
-  size_t workspace_limit = size_t{1} << 30;
-};
-
-/// Makes the first willing kernel's plan, by preference. Raises Unavailable with every kernel's
-/// reason if none is.
+/// The key under which a plan of `spec` is kept.
 template <class Spec>
-PlanPtr SelectPlan(const Spec& spec, const Choice& choice) {
-  std::string reasons;
-  PlanPtr fallback;
-  for (const auto& kernel : Registry<Spec>::Get().kernels()) {
-    const bool reference = std::string_view(kernel->implementation()) == "reference";
-    if (choice.preference == Preference::kReference && !reference) continue;
-    std::string reason = kernel->Refuses(spec);
-    if (reason.empty()) {
-      PlanPtr plan = kernel->MakePlan(spec);
-      const size_t limit = choice.preference == Preference::kNoWorkspace ? 0
-                           : choice.preference == Preference::kLimitedWorkspace
-                               ? choice.workspace_limit
-                               : SIZE_MAX;
-      if (plan->workspace_bytes() <= limit) return plan;
-      // Nothing fits: the smallest workspace is the nearest to what was asked for.
-      if (!fallback || plan->workspace_bytes() < fallback->workspace_bytes()) fallback = plan;
-      reason = "needs " + std::to_string(plan->workspace_bytes()) + " bytes of workspace";
-    }
-    reasons += std::string("\n  ") + kernel->implementation() + ": " + reason;
-  }
-  if (fallback && choice.preference == Preference::kNoWorkspace) return fallback;
-  throw Unavailable(detail::Message(spec.op(), "no implementation takes this:", reasons));
-}
-
-/// The plan of `spec` from the cache, or selected and made now.
-template <class Spec>
-PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = {}) {
-  SetCurrentOp(spec.op());
+OpSignature SignatureOf(const Device& device, const Spec& spec, const Choice& choice) {
   OpSignature signature(spec.op());
   signature.Add("device",
                 static_cast<uint64_t>(device.kind()) << 32 | static_cast<uint32_t>(device.id()));
@@ -60,17 +28,36 @@ PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = 
                     static_cast<uint64_t>(IsStrict()) << 32 | static_cast<uint32_t>(NumThreads()));
   signature.Add("workspace limit", choice.workspace_limit);
   Spec::VisitFields(spec, signature);
+  return signature;
+}
+
+/// The plan of `spec` from the cache, or selected and made now.
+template <class Spec>
+PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = {}) {
+  SetCurrentOp(spec.op());
   struct Context {
+    const Device& device;
     const Spec& spec;
     const Choice& choice;
-  } context{spec, choice};
-  return FindOrMakePlan(
-      signature,
+  } context{device, spec, choice};
+  const PlanPtr plan = FindOrMakePlan(
+      SignatureOf(device, spec, choice),
       [](const void* opaque) {
         const auto& c = *static_cast<const Context*>(opaque);
-        return SelectPlan(c.spec, c.choice);
+        PlanPtr made = Selector<Spec>(c.device, c.spec, c.choice, nullptr).Select();
+        // What was measured is now the choice of kFastest too.
+        if (c.choice.preference == Preference::kAutotune)
+          DropPlan(SignatureOf(c.device, c.spec, {Preference::kFastest, c.choice.workspace_limit}));
+        return made;
       },
       &context);
+  if (IsExplaining()) [[unlikely]]
+    if (NeedsExplanation(plan)) {
+      Selection selection;
+      Selector<Spec>(device, spec, choice, &selection).Select();
+      Explain(plan, std::move(selection));
+    }
+  return plan;
 }
 
 /// `t` in the layout that the plan wants for argument `i`: itself, or a counted copy. Plain means
@@ -78,8 +65,7 @@ PlanPtr FindPlan(const Device& device, const Spec& spec, const Choice& choice = 
 inline Tensor Wanted(const Plan& plan, size_t i, const Tensor& t) {
   if (t.empty()) return t;
   const LayoutPtr want = plan.input_layout(i);
-  if (want) return t.ToLayout(want);
-  return t.Contiguous();
+  return want || t.layout() ? t.ToLayout(want) : t.Contiguous();
 }
 
 /// A fresh tensor for output `i` of the plan.

@@ -13,9 +13,11 @@
 // all come from it. A backend registers a Kernel<Spec>; the registry keeps them in order of
 // registration (onednn before reference).
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,13 @@
 
 namespace singa {
 
+/// One way in which a kernel can do a Spec: libraries have several implementations, each for
+/// several layouts.
+struct Candidate {
+  std::string name;  ///< begins with the kernel's implementation(); the same in every process
+  std::function<PlanPtr()> make;
+};
+
 /// A backend's offer for one operation.
 template <class Spec>
 class Kernel {
@@ -32,9 +41,16 @@ class Kernel {
   virtual ~Kernel() = default;
   /// The backend's name.
   virtual const char* implementation() const = 0;
-  /// Empty when willing, else the reason why not ("float64 is not supported").
+  /// Empty when able, else the reason why not ("float64 is not supported").
   virtual std::string Refuses(const Spec& spec) const = 0;
+  /// Of a Spec that it does not refuse: why another kernel is likely to be faster; empty when none
+  /// is. Counts for nothing where candidates are measured.
+  virtual std::string Declines(const Spec& spec) const { return (void)spec, std::string(); }
   virtual PlanPtr MakePlan(const Spec& spec) const = 0;
+  /// All ways to do a Spec that it does not refuse; the first is that of MakePlan.
+  virtual std::vector<Candidate> Candidates(const Spec& spec) const {
+    return {{implementation(), [this, &spec] { return MakePlan(spec); }}};
+  }
 };
 
 /// The kernels of one operation family on the CPU, best first.
@@ -63,22 +79,40 @@ class FunctionKernel final : public Kernel<Spec> {
  public:
   using RefusesFn = std::string (*)(const Spec&);
   using MakeFn = PlanPtr (*)(const Spec&);
-  FunctionKernel(const char* implementation, RefusesFn refuses, MakeFn make)
-      : implementation_(implementation), refuses_(refuses), make_(make) {}
+  using CandidatesFn = std::vector<Candidate> (*)(const Spec&);
+  FunctionKernel(const char* implementation, RefusesFn refuses, MakeFn make,
+                 CandidatesFn candidates, RefusesFn declines)
+      : implementation_(implementation),
+        refuses_(refuses),
+        make_(make),
+        candidates_(candidates),
+        declines_(declines) {}
   const char* implementation() const override { return implementation_; }
   std::string Refuses(const Spec& spec) const override { return refuses_(spec); }
+  std::string Declines(const Spec& spec) const override {
+    return declines_ ? declines_(spec) : std::string();
+  }
   PlanPtr MakePlan(const Spec& spec) const override { return make_(spec); }
+  std::vector<Candidate> Candidates(const Spec& spec) const override {
+    return candidates_ ? candidates_(spec) : Kernel<Spec>::Candidates(spec);
+  }
 
  private:
   const char* implementation_;
   RefusesFn refuses_;
   MakeFn make_;
+  CandidatesFn candidates_;
+  RefusesFn declines_;
 };
 
+/// `candidates` and `declines` may be null: one way only, and no better kernel.
 template <class Spec>
 void Register(const char* implementation, std::string (*refuses)(const Spec&),
-              PlanPtr (*make)(const Spec&)) {
-  Registry<Spec>::Get().Add(std::make_unique<FunctionKernel<Spec>>(implementation, refuses, make));
+              PlanPtr (*make)(const Spec&),
+              std::type_identity_t<std::vector<Candidate> (*)(const Spec&)> candidates = nullptr,
+              std::type_identity_t<std::string (*)(const Spec&)> declines = nullptr) {
+  Registry<Spec>::Get().Add(
+      std::make_unique<FunctionKernel<Spec>>(implementation, refuses, make, candidates, declines));
 }
 
 /// A plan of the reference backend: a function over a spec, with plain arguments.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
 #include "singa/core/threads.h"
@@ -71,6 +72,22 @@ struct MatMulSpec {
   void MakeMagnitude() {
     alpha = std::abs(alpha);
     beta = std::abs(beta);
+  }
+
+  // For autotune.
+  MeasuredCall Measured() const {
+    const auto tensor = [this](Shape shape, int64_t rows, int64_t columns) {
+      shape.push_back(rows);
+      shape.push_back(columns);
+      return MeasuredTensor{.shape = shape, .dtype = dtype};
+    };
+    Shape batches;
+    for (int i = 0; i < a_batch.rank(); ++i) batches.push_back(batch(i));
+    MeasuredCall call{{trans_a ? tensor(a_batch, k, m) : tensor(a_batch, m, k),
+                       trans_b ? tensor(b_batch, n, k) : tensor(b_batch, k, n)},
+                      {tensor(batches, m, n)}};
+    if (c_rows > 0) call.inputs.push_back(tensor({}, c_rows, c_cols));
+    return call;
   }
 
   template <class Self, class Visitor>

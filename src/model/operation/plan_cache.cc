@@ -88,10 +88,20 @@ class PlanCache {
     Trim(nullptr);
   }
 
+  void Drop(const OpSignature& signature) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = map_.find(signature);
+    if (it != map_.end() && it->second->plan) Erase(it->second);
+  }
+
+  void DropAll() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    EraseAll();
+  }
+
   void Clear() {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = entries_.begin(); it != entries_.end();)
-      it = it->plan ? Erase(it) : std::next(it);
+    EraseAll();
     hits_ = misses_ = evictions_ = 0;
     counters_.clear();
     warned_ = false;
@@ -115,6 +125,11 @@ class PlanCache {
     bytes_ -= it->bytes;
     map_.erase(it->signature);
     return entries_.erase(it);
+  }
+
+  void EraseAll() {
+    for (auto it = entries_.begin(); it != entries_.end();)
+      it = it->plan ? Erase(it) : std::next(it);
   }
 
   /// Evicts from the old end until the limits hold; `keep` was made just now and stays.
@@ -205,6 +220,8 @@ void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) {
   PlanCache::Get().SetLimit(bytes, entries);
 }
 void ClearPlanCache() { PlanCache::Get().Clear(); }
+void DropPlan(const OpSignature& signature) { PlanCache::Get().Drop(signature); }
+void DropPlans() { PlanCache::Get().DropAll(); }
 void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
 bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }
 

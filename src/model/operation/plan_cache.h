@@ -13,4 +13,8 @@ namespace singa {
 PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void* context),
                        const void* context);
 
+/// Drops one plan, or all, without touching the statistics: another one may be chosen now.
+void DropPlan(const OpSignature& signature);
+void DropPlans();
+
 }  // namespace singa

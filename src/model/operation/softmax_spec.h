@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/tensor.h"
 
@@ -18,6 +19,10 @@ struct SoftmaxSpec {
 
   const char* op() const { return log ? "LogSoftmax" : "Softmax"; }
   int64_t sum_length() const { return axis; }
+  MeasuredCall Measured() const {
+    const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};
+    return {{all}, {all}};
+  }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("outer", self.outer);
@@ -38,6 +43,10 @@ struct SoftmaxBackwardSpec {
 
   const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
   int64_t sum_length() const { return axis; }
+  MeasuredCall Measured() const {
+    const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};
+    return {{all, all}, {all}};
+  }
   /// Of the terms of each output (magnitudes.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>

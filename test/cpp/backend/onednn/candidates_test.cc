@@ -1,0 +1,117 @@
+// Every way that convolutions offer computes the same, and is found again by its name.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "../../operation/conv_naive.h"
+#include "backend/onednn/channel_lanes.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/dispatch.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using onednn::LaneTag;
+using test::ExpectSums;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+
+std::vector<Candidate> AllWays(const ConvSpec& spec) {
+  std::vector<Candidate> all;
+  for (const auto& kernel : Registry<ConvSpec>::Get().kernels())
+    if (kernel->Refuses(spec).empty())
+      for (Candidate& candidate : kernel->Candidates(spec)) {
+        EXPECT_TRUE(candidate.name.starts_with(kernel->implementation())) << candidate.name;
+        all.push_back(std::move(candidate));
+      }
+  return all;
+}
+
+Tensor Result(const ConvSpec& spec, const Plan& plan, const std::vector<Tensor>& inputs,
+              const Shape& shape) {
+  std::vector<Tensor> wanted, results = {NewOutput(plan, 0, shape, DefaultDevice(), spec.dtype)};
+  for (const Tensor& input : inputs) wanted.push_back(Wanted(plan, wanted.size(), input));
+  DefaultDevice()->Exec(spec.op(), PlanPtr(&plan, [](const Plan*) {}), wanted, results);
+  return results[0];
+}
+
+TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
+  backend::EnsureRegistered();
+  Random random(7);
+  size_t ways = 0;
+  for (const Shape& x_shape : {Shape{2, 16, 9, 8}, Shape{1, 20, 7, 6}, Shape{2, 3, 12, 11}}) {
+    for (const int64_t kernel : {1, 3}) {
+      for (const bool blocked : {false, true}) {
+        ConvSpec spec;
+        spec.geometry =
+            ConvRecorder("Conv", x_shape, {kernel, kernel}, {1, 1}, {1, 1}, 32, false, {1, 1}, 1);
+        const Recorder& g = spec.geometry;
+        const Shape y_shape = g.output_shape();
+        const Tensor x = RandomTensor(random, x_shape), w = RandomTensor(random, g.weight_shape());
+        const Tensor dy = RandomTensor(random, y_shape);
+        Sums y(y_shape.Count()), dx(x_shape.Count()), dw(g.weight_shape().Count());
+        const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+        ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+          y.Add(yi, xs[xi] * ws[wi]);
+          dx.Add(xi, dys[yi] * ws[wi]);
+          dw.Add(wi, dys[yi] * xs[xi]);
+        });
+        const auto layout = [&](const Shape& shape) {
+          return onednn::FromDesc(onednn::LaneDesc(shape, kFloat32, LaneTag::nhwc), shape,
+                                  kFloat32);
+        };
+        if (blocked) spec.x_layout = layout(x_shape);
+        const auto check = [&](ConvPass pass, const std::vector<Tensor>& inputs, const Shape& shape,
+                               const Sums& sums) {
+          spec.pass = pass;
+          if (blocked && pass != ConvPass::kForward) spec.dy_layout = layout(y_shape);
+          std::set<std::string> names;
+          for (const Candidate& candidate : AllWays(spec)) {
+            SCOPED_TRACE(std::string(spec.op()) + " by " + candidate.name);
+            EXPECT_TRUE(names.insert(candidate.name).second) << "twice";
+            const PlanPtr plan = candidate.make();
+            // The name says implementation and layouts: it is what a later process will find.
+            EXPECT_TRUE(candidate.name.starts_with(plan->Describe().substr(0, 6)));
+            ExpectSums(Result(spec, *plan, inputs, shape), shape, sums, candidate.name);
+            ++ways;
+          }
+          const PlanPtr by_default = Registry<ConvSpec>::Get().Find("onednn")->MakePlan(spec);
+          const auto first = Registry<ConvSpec>::Get().Find("onednn")->Candidates(spec)[0].make();
+          EXPECT_EQ(first->Describe(), by_default->Describe());
+          EXPECT_TRUE(SameLayout(first->output_layout(0), by_default->output_layout(0)));
+        };
+        check(ConvPass::kForward, {x, w}, y_shape, y);
+        check(ConvPass::kBackwardX, {dy, w}, x_shape, dx);
+        check(ConvPass::kBackwardW, {dy, x}, g.weight_shape(), dw);
+      }
+    }
+  }
+  EXPECT_GE(ways, 36u * 3) << "fewer than three ways each";
+}
+
+TEST(Candidates, AChoiceNamesLayoutsToo) {
+  ConvSpec spec;
+  spec.geometry = ConvRecorder("Conv", {2, 32, 9, 8}, {3, 3}, {1, 1}, {1, 1}, 32, false, {1, 1}, 1);
+  const std::string signature = SignatureText(*DefaultDevice(), spec, Choice{});
+  std::set<std::string> layouts;
+  for (const Candidate& candidate : AllWays(spec)) {
+    AddTuningChoices({{signature, candidate.name, TuningMachine(), ""}});
+    const PlanPtr plan = FindPlan(*DefaultDevice(), spec);
+    EXPECT_EQ(plan->Describe(), candidate.make()->Describe()) << candidate.name;
+    const std::string layout = LayoutName(plan->output_layout(0));
+    if (plan->implementation() == std::string("onednn")) {
+      EXPECT_TRUE(candidate.name.ends_with(layout)) << candidate.name;
+    }
+    layouts.insert(layout);
+  }
+  ClearTuningChoices();
+  EXPECT_GE(layouts.size(), 3u) << "plain, channels-last, blocked";
+}
+
+}  // namespace
+}  // namespace singa

@@ -1,0 +1,197 @@
+// Selection among kernels that exist for this test only: the order, what kernels say, limits, the
+// table of choices, measuring.
+
+#include "model/operation/select.h"
+
+#include <chrono>
+#include <thread>
+
+#include "../support.h"
+#include "model/operation/dispatch.h"
+
+namespace singa {
+namespace {
+
+using test::PreferenceScope;
+
+/// An operation on one tensor of `size` elements, whose candidates can be measured.
+struct ToySpec {
+  int64_t size = 1;
+  const char* op() const { return "Toy"; }
+  MeasuredCall Measured() const { return {{{.shape = {size}}}, {{.shape = {size}}}}; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("size", self.size);
+  }
+};
+
+/// Takes a while, or no time at all.
+class ToyPlan final : public Plan {
+ public:
+  ToyPlan(const char* implementation, std::string name, int milliseconds, size_t workspace)
+      : Plan(implementation),
+        name_(std::move(name)),
+        milliseconds_(milliseconds),
+        workspace_(workspace) {}
+  void Run(const Execution&) const override {
+    ++runs;
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_));
+  }
+  std::string Describe() const override { return name_; }
+  size_t workspace_bytes() const override { return workspace_; }
+  static inline int runs = 0;
+
+ private:
+  std::string name_;
+  int milliseconds_;
+  size_t workspace_;
+};
+
+PlanPtr Toy(const char* implementation, std::string name, int milliseconds, size_t workspace) {
+  return std::make_shared<ToyPlan>(implementation, std::move(name), milliseconds, workspace);
+}
+
+// "shy" would rather not, and is quick; "slow" comes first and has a way without workspace; "odd"
+// takes odd sizes only.
+PlanPtr MakeShy(const ToySpec&) { return Toy("shy", "shy", 0, 1 << 20); }
+PlanPtr MakeSlow(const ToySpec&) { return Toy("slow", "slow wide", 30, 4096); }
+std::vector<Candidate> SlowWays(const ToySpec&) {
+  return {{"slow wide", [] { return Toy("slow", "slow wide", 30, 4096); }},
+          {"slow narrow", [] { return Toy("slow", "slow narrow", 15, 64); }}};
+}
+PlanPtr MakeReference(const ToySpec&) { return Toy("reference", "reference", 60, 128); }
+
+class Select : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto any = [](const ToySpec&) { return std::string(); };
+    Register<ToySpec>("shy", any, MakeShy, nullptr,
+                      [](const ToySpec&) { return std::string("slow is faster"); });
+    Register<ToySpec>(
+        "odd", [](const ToySpec& s) { return std::string(s.size % 2 ? "" : "the size is even"); },
+        [](const ToySpec&) { return Toy("odd", "odd", 0, 0); });
+    Register<ToySpec>("slow", any, MakeSlow, SlowWays);
+    Register<ToySpec>("reference", any, MakeReference);
+  }
+  void SetUp() override { Clear(); }
+  void TearDown() override { Clear(); }
+  static void Clear() {
+    ClearTuningChoices();
+    ForgetMeasurements();
+    SetTuningScope("");
+  }
+  static std::string Find(int64_t size, const Choice& choice = {}) {
+    return FindPlan(*DefaultDevice(), ToySpec{size}, choice)->Describe();
+  }
+  static std::string Text(int64_t size) {
+    return SignatureText(*DefaultDevice(), ToySpec{size}, Choice{});
+  }
+};
+
+TEST_F(Select, TheFirstThatDoesNotDecline) {
+  EXPECT_EQ(Find(2), "slow wide");
+  EXPECT_EQ(Find(3), "odd");
+  EXPECT_EQ(Find(2, {Preference::kReference}), "reference");
+}
+
+TEST_F(Select, EveryReasonIsKept) {
+  Selection selection;
+  const ToySpec spec{4};
+  const Choice choice;
+  Selector<ToySpec>(*DefaultDevice(), spec, choice, &selection).Select();
+  using Others = decltype(selection.others);
+  EXPECT_EQ(selection.others, (Others{{"odd", "the size is even"},
+                                      {"shy", "slow is faster"},
+                                      {"reference", "comes later in order"}}));
+  EXPECT_EQ(selection.signature, Text(4));
+  EXPECT_NE(selection.why.find("first in order"), std::string::npos);
+}
+
+TEST_F(Select, LimitsHoldForEveryWay) {
+  EXPECT_EQ(Find(6, {Preference::kLimitedWorkspace, 4096}), "slow wide");
+  EXPECT_EQ(Find(6, {Preference::kLimitedWorkspace, 100}), "slow narrow");
+  EXPECT_THROW(Find(6, {Preference::kLimitedWorkspace, 1}), Unavailable);
+  EXPECT_EQ(Find(7, {Preference::kNoWorkspace}), "odd");
+  EXPECT_EQ(Find(6, {Preference::kNoWorkspace}), "slow narrow") << "the nearest to none";
+}
+
+TEST_F(Select, AutotuneTakesTheFastestAndRemembers) {
+  EXPECT_EQ(Find(8, {Preference::kFastest}), "slow wide");
+  EXPECT_EQ(Find(8, {Preference::kAutotune}), "shy") << "whatever it declines";
+  const auto choices = GetTuningChoices();
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].signature, Text(8));
+  EXPECT_EQ(choices[0].candidate, "shy");
+  EXPECT_EQ(choices[0].machine, TuningMachine());
+  for (const char* name : {"shy", "slow wide", "slow narrow"})
+    EXPECT_NE(choices[0].measured.find(name), std::string::npos) << name;
+  EXPECT_EQ(choices[0].measured.find("reference"), std::string::npos) << "others take long enough";
+  const int runs = ToyPlan::runs;
+  ClearPlanCache();
+  EXPECT_EQ(Find(8, {Preference::kAutotune}), "shy");
+  EXPECT_EQ(Find(8, {Preference::kFastest}), "shy") << "one table for both";
+  EXPECT_EQ(ToyPlan::runs, runs) << "measured again";
+}
+
+TEST_F(Select, AutotuneReplacesThePlanOfFastest) {
+  EXPECT_EQ(Find(10, {Preference::kFastest}), "slow wide");
+  EXPECT_EQ(Find(10, {Preference::kAutotune}), "shy");
+  EXPECT_EQ(Find(10, {Preference::kFastest}), "shy");
+}
+
+TEST_F(Select, AutotuneKeepsTheLimit) {
+  EXPECT_EQ(Find(12, {Preference::kAutotune, 4096}), "slow narrow");
+  EXPECT_EQ(Find(14, {Preference::kAutotune, 1}), "slow wide") << "nothing keeps it";
+}
+
+TEST_F(Select, AutotuneOnlyNotesTheDefault) {
+  SetTuningScope("default");
+  const int runs = ToyPlan::runs;
+  EXPECT_EQ(Find(16, {Preference::kAutotune}), "slow wide");
+  EXPECT_EQ(ToyPlan::runs, runs);
+  ASSERT_EQ(GetTuningChoices().size(), 1u);
+  EXPECT_EQ(GetTuningChoices()[0].candidate, "slow wide");
+  ClearTuningChoices();
+  SetTuningScope("", 0);
+  EXPECT_EQ(Find(16, {Preference::kAutotune}), "slow wide") << "there was no time";
+  EXPECT_EQ(ToyPlan::runs, runs);
+}
+
+TEST_F(Select, TheTableIsFollowed) {
+  EXPECT_EQ(Find(18), "slow wide");
+  AddTuningChoices({{Text(18), "slow narrow", TuningMachine(), ""}});
+  EXPECT_EQ(Find(18), "slow narrow");
+  EXPECT_EQ(Find(20), "slow wide") << "another signature";
+  EXPECT_EQ(Find(18, {Preference::kReference}), "reference");
+  AddTuningChoices({{Text(18), "shy", TuningMachine(), ""}});
+  EXPECT_EQ(Find(18), "shy");
+  ClearTuningChoices();
+  EXPECT_EQ(Find(18), "slow wide");
+}
+
+TEST_F(Select, TheTableCannotNameWhatIsNotThere) {
+  AddTuningChoices({{Text(22), "odd", TuningMachine(), ""}});
+  EXPECT_EQ(Find(22), "slow wide") << "it refuses even sizes";
+  AddTuningChoices({{Text(22), "slow nonsense", TuningMachine(), ""}});
+  EXPECT_EQ(Find(22), "slow wide");
+  EXPECT_THROW(AddTuningChoices({{Text(22), "shy", TuningMachine(), ""}, {"", "shy", "", ""}}),
+               std::invalid_argument);
+  EXPECT_EQ(Find(22), "slow wide") << "nothing of it was added";
+}
+
+TEST_F(Select, ChoicesOfOtherMachinesAreKeptOnly) {
+  AddTuningChoices({{Text(24), "shy", "another machine", ""}});
+  EXPECT_EQ(Find(24), "slow wide");
+  EXPECT_EQ(GetTuningChoices().size(), 1u);
+  const std::string here = TuningMachine();
+  const int before = NumThreads();
+  AddTuningChoices({{Text(24), "shy", here, ""}});
+  SetNumThreads(before + 1);
+  EXPECT_NE(TuningMachine(), here);
+  EXPECT_EQ(Find(24), "slow wide") << "other threads";
+  SetNumThreads(before);
+  EXPECT_EQ(Find(24), "shy");
+}
+
+}  // namespace
+}  // namespace singa

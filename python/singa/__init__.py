@@ -13,7 +13,8 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import plan_cache, tuning
-    from .diagnostics import device_memory, doctor, explain, layout_report, opcheck
+    from .diagnostics import device_memory, doctor, layout_report, opcheck
+    from .explanation import explain
     from .process import (
         get_num_threads,
         is_strict,
@@ -45,7 +46,7 @@ __all__ = [
 _FUNCTIONS = {
     "device_memory": "diagnostics",
     "doctor": "diagnostics",
-    "explain": "diagnostics",
+    "explain": "explanation",
     "layout_report": "diagnostics",
     "opcheck": "diagnostics",
     "profile": "profiling",

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -189,16 +189,6 @@ def layout_report(record: bool = True) -> list[dict[str, Any]]:
 
 
 _recording = False
-
-
-def explain(model_or_op: object) -> NoReturn:
-    """Would say for each operation which implementation runs it, and why. Raises
-    NotImplementedError."""
-    raise NotImplementedError(
-        "[explain] this version does not say yet why an implementation was chosen; "
-        "singa.layout_report() lists reorders, singa.plan_cache.stats() plans, and singa.opcheck() "
-        "compares each operation with the reference implementation"
-    )
 
 
 def _plans_asked_for() -> int:

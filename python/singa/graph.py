@@ -304,7 +304,13 @@ def memory_plan(
 
 def selection() -> tuple[Any, ...]:
     """Settings of the process that change what is executed."""
-    return (_c.PlainLayouts(), _c.GetPreference(), _c.IsStrict(), _c.NumThreads())
+    return (
+        _c.PlainLayouts(),
+        _c.GetPreference(),
+        _c.IsStrict(),
+        _c.NumThreads(),
+        _c.TuningVersion(),
+    )
 
 
 def _warn(reason: str) -> None:

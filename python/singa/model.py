@@ -174,6 +174,15 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.graph_mode = mode
         self.sequential = sequential
 
+    @contextmanager
+    def executed(self) -> Iterator[None]:
+        """Context: calls are executed, whatever `graph` says."""
+        before, self.graph_mode = self.graph_mode, False
+        try:
+            yield
+        finally:
+            self.graph_mode = before
+
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Sets what `train_one_batch` calls as `self.optimizer(loss)`."""
         if not callable(optimizer):
@@ -216,14 +225,25 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """
         from .summary import summarize
 
-        if not self._inputs:
-            raise RuntimeError("[summary] compile the model first: shapes follow from the inputs")
-        device = next((p.device for p in self.get_params().values()), None)
-        zeros = [_zeros(x, device) for x in self._inputs]
+        zeros = self._zeros("summary")
         with _mode(False), autograd.no_grad():
             summary = summarize(self, zeros)
         print(summary, file=file or sys.stdout)
         return summary
+
+    def _infer_on_zeros(self) -> None:
+        zeros = self._zeros("explain")
+        with self._precision(), _mode(False), autograd.no_grad():
+            layer.Layer.__call__(self, *zeros)
+
+    def _zeros(self, function: str) -> list[Any]:
+        """Inputs as compile() was given."""
+        if not self._inputs:
+            raise RuntimeError(
+                f"[{function}] compile the model first: shapes follow from the inputs"
+            )
+        device = next((p.device for p in self.get_params().values()), None)
+        return [_zeros(x, device) for x in self._inputs]
 
     def memory_plan(self) -> MemoryPlan:
         """Bytes that recorded steps use, by what they are for: a dict that prints as a table.

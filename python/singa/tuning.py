@@ -1,25 +1,215 @@
-"""Choices that autotune made, kept in a file. Not there yet: both raise NotImplementedError."""
+"""Choices of implementations by timing: made once, kept in a file, taken over by later runs.
+
+    singa.tuning.tune(net, x, y)           # once, for the network as a whole
+    singa.tuning.save("choices.json")
+    ...
+    singa.tuning.load("choices.json")      # in a later run: the same implementations, the same bits
+
+Choices are one table for the process: operation and parameters → implementation and layouts. It is
+followed by default. With the preference `autotune` (SINGA_PREFER=autotune) an operation that it
+lacks is measured when it comes first, by itself: `tune` looks at whole steps, and finds more.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from typing import NoReturn
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["load", "save"]
+import numpy as np
+
+from . import singa_wrap as _c
+from ._check import number
+
+if TYPE_CHECKING:
+    from .model import Model
+    from .tensor import Tensor
+
+__all__ = ["choices", "clear", "load", "save", "tune"]
+
+_FORMAT = "singa tuning"
+_VERSION = 1
+_FIELDS = ("signature", "candidate", "machine", "measured")
+
+
+def choices() -> list[dict[str, str]]:
+    """The table: signature (operation and parameters), candidate (what was chosen), machine (CPU,
+    libraries and threads: a choice holds only there), and what was measured."""
+    return [{field: getattr(c, field) for field in _FIELDS} for c in _c.GetTuningChoices()]
+
+
+def clear() -> None:
+    """Empties the table, and forgets what was measured."""
+    _c.ClearTuningChoices()
+    _c.ForgetMeasurements()
+
+
+def add(entries: Sequence[dict[str, str]]) -> None:
+    """Adds entries as `choices` returns them, in place of those for the same signature and machine.
+
+    Raises ValueError, and adds none, if one is no choice.
+    """
+    vector = _c.TuningChoiceVector()
+    for entry in checked(entries):
+        choice = _c.TuningChoice()
+        for field in _FIELDS:
+            setattr(choice, field, entry[field])
+        vector.append(choice)
+    _c.AddTuningChoices(vector)
+
+
+def checked(entries: Any) -> list[dict[str, str]]:
+    """`entries`, if each of them can be a choice. Raises ValueError otherwise."""
+    if not isinstance(entries, list | tuple):
+        raise ValueError(f"[tuning] expected a list of choices, got {type(entries).__name__}")
+    for entry in entries:
+        if not isinstance(entry, dict) or set(entry) != set(_FIELDS):
+            raise ValueError(f"[tuning] a choice has {', '.join(_FIELDS)}, got {entry!r:.80}")
+        for field, value in entry.items():
+            if not isinstance(value, str) or not (value or field == "measured"):
+                raise ValueError(f"[tuning] {field} of a choice has to be text, got {value!r:.80}")
+            if not value.isprintable():
+                raise ValueError(f"[tuning] {field} of a choice is not printable: {value!r:.80}")
+    return list(entries)
 
 
 def save(path: str | os.PathLike[str]) -> None:
-    """Would write the choices of this process to a file."""
-    _not_there("save")
+    """Writes the table as JSON; the file is replaced as a whole or not at all."""
+    from .training.files import atomic_write
+
+    with atomic_write(path, "w") as file:
+        json.dump({"format": _FORMAT, "version": _VERSION, "choices": choices()}, file, indent=1)
 
 
 def load(path: str | os.PathLike[str]) -> None:
-    """Would take the choices in a file over, so that a later run computes the same bits."""
-    _not_there("load")
+    """Adds the choices in a file that `save` wrote to the table. Choices of other machines are
+    kept, and followed there.
+
+    Raises ValueError, naming the file, if it is damaged or something else; nothing is changed then.
+    FileNotFoundError if there is none.
+    """
+    where = os.fspath(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise ValueError("no file of tuning.save")
+        if content.get("version") != _VERSION:
+            raise ValueError(f"version {content.get('version')!r:.20}, expected {_VERSION}")
+        entries = checked(content.get("choices"))
+    except (ValueError, RecursionError) as error:  # JSON's and UTF-8's errors are ValueErrors
+        raise ValueError(f"[tuning.load] {where}: {error}") from error
+    add(entries)
 
 
-def _not_there(what: str) -> NoReturn:
-    raise NotImplementedError(
-        f"[tuning.{what}] choices by timing cannot be kept in a file yet; the environment variable "
-        "SINGA_PREFER=fastest (the default) or reference makes the same choices in each run"
-    )
+def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
+    """Chooses implementations and layouts for a model as a whole, by timing its steps.
+
+    `batch`: the arguments of a call of the model, which trains or infers as the model does now.
+    Convolutions are measured one by one, reorders included, under one rule for the layouts of
+    images after the other: each as it is fastest by itself; all blocked; all channels-last. Then
+    the whole step is timed, also with the choices that are made by default, and those of the
+    fastest step are added to the table. Parameters, statistics, optimizer and random states are
+    afterwards as before.
+
+    limit: seconds after which nothing more is measured; steps that have begun are finished.
+    Returns seconds (that it took), steps (milliseconds of a step by rule) and chosen (the rule).
+    """
+    limit = number("tuning.tune", "limit", limit)
+    start = time.monotonic()
+    before = choices()
+    steps: dict[str, float] = {}
+    found: dict[str, list[dict[str, str]]] = {}
+
+    def left() -> float:
+        return limit - (time.monotonic() - start)
+
+    with _as_before(model), _autotune():
+        _c.ForgetMeasurements()
+        for rule in ("default", "", _blocked(), "nhwc"):
+            if steps and left() <= 0:
+                break
+            _c.ClearTuningChoices()
+            _c.SetTuningScope(rule, max(left(), 0.0))
+            name = rule or "each by itself"
+            steps[name] = _settled_step(model, batch)
+            found[name] = choices()
+        # Other work of the machine comes and goes: the best ones in turn.
+        for _ in range(3):
+            for name in [name for name in steps if steps[name] < 1.2 * min(steps.values())]:
+                if left() > 4e-3 * steps[name]:
+                    _c.ClearTuningChoices()
+                    add(found[name])
+                    steps[name] = min(steps[name], _settled_step(model, batch))
+    chosen = min(steps, key=lambda rule: steps[rule])
+    if steps[chosen] > 0.98 * steps["default"]:  # no more than measurements scatter
+        chosen = "default"
+    _c.ClearTuningChoices()
+    add(before)
+    add(found[chosen])
+    seconds = round(time.monotonic() - start, 1)
+    return {"seconds": seconds, "steps": steps, "chosen": chosen}
+
+
+def _blocked() -> str:
+    """The tag of blocks that suit this CPU."""
+    image = _c.Tensor((1, 32, 2, 2), None, _c.kFloat32)
+    image.Fill(0.0)
+    return str(_c.ToBlocked(image).layout_name())
+
+
+def _settled_step(model: Model, batch: tuple[Tensor, ...]) -> float:
+    """Milliseconds of the fastest of a few steps. One before them measures what is new, and lets
+    parameters move into the layouts of their gradients."""
+    model(*batch)
+    times: list[float] = []
+    while not times or (sum(times) < 0.5 and len(times) < 10):
+        known, start = len(choices()), time.perf_counter()
+        model(*batch)
+        if len(choices()) == known:
+            times.append(time.perf_counter() - start)
+    return round(min(times) * 1e3, 3)
+
+
+@contextlib.contextmanager
+def _autotune() -> Iterator[None]:
+    preference, scope = _c.GetPreference(), _c.GetTuningScope()
+    _c.SetPreference(_c.Preference_kAutotune)
+    try:
+        yield
+    finally:
+        _c.SetTuningScope(scope)
+        _c.SetPreference(preference)
+
+
+@contextlib.contextmanager
+def _as_before(model: Model) -> Iterator[None]:
+    """Undoes what steps do to a model."""
+    states = {name: value.clone() for name, value in model.get_states().items()}
+    if not states:
+        raise RuntimeError("[tuning.tune] the model has no parameters yet: call compile() first")
+    optimizer = model.__dict__.get("optimizer")
+    kept = None if optimizer is None else optimizer.get_states()
+    if kept is not None:
+        kept = {
+            key: {name: value.clone() for name, value in entry.items()}
+            if isinstance(entry, dict)
+            else entry
+            for key, entry in kept.items()
+        }
+    device = next(iter(states.values())).device
+    generators = device.random_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with model.executed():
+            yield
+    finally:
+        model.set_states(states)
+        if optimizer is not None:
+            optimizer.set_states(kept)
+        device.set_random_state(generators[0])
+        np.random.set_state(generators[1])  # noqa: NPY002
+        random.setstate(generators[2])

@@ -140,9 +140,6 @@ def test_what_comes_later_says_so(tmp_path: Path) -> None:
         lambda: sonnx.SONNXModel(None),
         lambda: sonnx.run_node(None, []),
         lambda: sonnx.to_onnx([], []),
-        lambda: package.explain(net),
-        lambda: package.tuning.save(tmp_path / "choices"),
-        lambda: package.tuning.load(tmp_path / "choices"),
     ]
     for call in later:
         with pytest.raises(NotImplementedError, match=r"^\[[\w.]+\] .*; "):

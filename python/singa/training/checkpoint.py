@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import device as device_module
+from .. import tuning
 from ..state_files import (
     Arrays,
     UnfitStatesError,
@@ -40,7 +41,8 @@ def save(
     path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None, **progress: Any
 ) -> None:
     """Saves parameters and running statistics, the optimizer with its step, random states (the
-    model's device, NumPy's and Python's global ones), and `progress`, any values that JSON has.
+    model's device, NumPy's and Python's global ones), the choices of `singa.tuning`, and
+    `progress`, any values that JSON has.
 
     The file is replaced as a whole or not at all. Raises RuntimeError if the model has no
     parameters yet, TypeError for progress that JSON does not have.
@@ -55,6 +57,7 @@ def save(
         "format": _FORMAT,
         "version": _VERSION,
         "random": _random_states(model),
+        "tuning": tuning.choices(),
         "progress": progress,
     }
     if optimizer is not None:
@@ -73,7 +76,7 @@ def load(
     path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None
 ) -> dict[str, Any]:
     """Restores what save() wrote into a compiled model and an optimizer of the same kind, and the
-    random states; returns the progress.
+    random states, and adds the choices of `singa.tuning` to the table; returns the progress.
 
     Raises ValueError, naming the file, if it is damaged, no checkpoint, or one of another model or
     optimizer; everything is then as before. FileNotFoundError if there is none.
@@ -94,6 +97,7 @@ def load(
         if optimizer is not None:
             optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, expected)
         generators = _checked_random(metadata["random"])
+        choices = tuning.checked(metadata.get("tuning", []))  # files of before had none
         progress = dict(metadata["progress"])
     except UnfitStatesError:
         raise
@@ -103,6 +107,7 @@ def load(
         optimizer.set_states(optimizer_states)  # first: it may refuse them
     model.set_states(states)
     _restore_random(model, *generators)
+    tuning.add(choices)
     return progress
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import singa_wrap as _c
-from .profiling import LayerNames
+from .layer_names import LayerNames
 
 
 class Explanation(list[dict[str, Any]]):

@@ -19,6 +19,11 @@ class _State(threading.local):
 _state = _State()
 
 
+def dtype() -> Any:
+    """What this thread's autocast converts to; None outside of one."""
+    return _state.dtype
+
+
 class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling)
     """Context or decorator of the calling thread: convolutions, transposed convolutions and matrix
     products convert float32 operands to `dtype` first, so that what follows them is of that type.

@@ -82,9 +82,9 @@ class _Recorder:
 
     def run(self, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
         LayerNames.start()
-        self.recording.Start(inputs)
-        _state.recorder = self
         try:
+            self.recording.Start(inputs)
+            _state.recorder = self
             result = step()
             try:
                 outputs = _tensors(result)
@@ -144,14 +144,12 @@ class StepGraphs:
     ) -> Any:
         """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments;
         `recompute`: see Model.compile."""
-        if (
-            _state.recorder is not None
-            or _c.OpcheckEvery()
-            or not self._busy.acquire(blocking=False)
-        ):
+        if _state.recorder is not None or _c.OpcheckEvery():
             return function(*args, **kwargs)
+        ours = False
         try:
-            step = self._step((kind, recompute), args, kwargs)
+            ours = self._busy.acquire(blocking=False)
+            step = self._step((kind, recompute), args, kwargs) if ours else None
             if step is None or step.reason:
                 return function(*args, **kwargs)
             tensors = _tensors((args, kwargs))
@@ -161,8 +159,9 @@ class StepGraphs:
                 step.graph, step.tries = None, 0
             return self._record(step, function, tensors, args, kwargs, recompute)
         finally:
-            self._changes = base.changes()  # what the step itself sets is no change to it
-            self._busy.release()
+            if ours:
+                self._changes = base.changes()  # what the step itself sets is no change to it
+                self._busy.release()
 
     def _step(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
         """What is known of this kind of step; None where it cannot be told from others."""
@@ -347,8 +346,8 @@ def _key(value: Any) -> Any:
     """What of an argument tells steps apart."""
     if isinstance(value, Tensor):
         raw = value.data
-        flags = (value.requires_grad, value.stores_grad, value.is_dummy())
-        return (raw.shape(), raw.data_type(), raw.device().id(), flags)
+        made = value._creator is not None and not value.is_dummy()
+        return (raw.shape(), raw.data_type(), value.requires_grad, value.stores_grad, made)
     if isinstance(value, list | tuple):
         return (type(value), tuple([_key(item) for item in value]))
     if isinstance(value, dict):

@@ -33,7 +33,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import autograd, layer, tensor
+from . import autocast, autograd, layer, tensor
 from .graph import StepGraphs, selection
 from .tape import grad_mode
 from .tensor import Tensor
@@ -132,7 +132,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         mode = grad_mode()
         if not self.graph_mode or mode is (not self.training):
             return step(*input, **kwargs)
-        kind = (self.training, mode, self._lowered, *selection())
+        kind = (self.training, mode, self._lowered, autocast.dtype(), *selection())
         return self._graphs().call(step, kind, input, kwargs, self._recompute)
 
     def _graphs(self) -> StepGraphs:

@@ -228,6 +228,21 @@ def test_parameters_read_as_arrays_between_steps():
     assert results[0] == results[1]
 
 
+def test_an_autocast_around_the_model_is_seen():
+    results = []
+    for use_graph in (False, True):
+        m = compiled(use_graph)
+        singa.seed(5)
+        seen = [train(m, 5)]
+        with autograd.autocast("bfloat16"):
+            seen.append(train(m, 5))
+        seen.append(train(m, 5))
+        results.append((seen, bits(m)))
+    assert results[0][0] == results[1][0]
+    assert_same(results[0][1], results[1][1])
+    assert len(m._graphs().graphs()) == 2
+
+
 # What cannot be replayed.
 
 

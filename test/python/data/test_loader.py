@@ -363,7 +363,9 @@ def test_ctrl_c_while_waiting_for_a_batch():
         seen = []
         caught = threading.Event()
         def press():  # again where Python could not raise: in a __del__
-            while not caught.wait(0.2):
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+            while not caught.wait(15):
                 os.kill(os.getpid(), signal.SIGINT)
         threading.Thread(target=press).start()
         try:

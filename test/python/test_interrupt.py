@@ -114,6 +114,29 @@ def test_at_any_line_of_a_step(trained):
     assert interrupted > 40
 
 
+def test_at_any_line_of_recorded_and_replayed_steps(trained):
+    net, path, expected = trained
+    checkpoint.load(path, net, net.optimizer)
+    allowed = [weights(net)]
+    for number in range(2, 7):
+        steps(net, number, number + 1)
+        allowed.append(weights(net))
+    net.graph(True)
+    checkpoint.load(path, net, net.optimizer)
+    with Interrupt() as count:
+        steps(net, 2, 7)
+    assert weights(net) == allowed[-1]
+    assert len(net._graphs().graphs()) == 1
+    for at in range(1, count.lines, 61):
+        checkpoint.load(path, net, net.optimizer)
+        with pytest.raises(KeyboardInterrupt), Interrupt(at):
+            net._step_graphs = None  # recorded anew
+            steps(net, 2, 7)
+        assert weights(net) in allowed
+        checkpoint.load(path, net, net.optimizer)
+        assert steps(net, 2, 5) == expected, f"after an interrupt at line {at}"
+
+
 def test_goes_on_without_a_checkpoint(trained):
     net, _, _ = trained
     for at in (100, 200, 300):

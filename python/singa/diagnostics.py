@@ -182,7 +182,7 @@ def layout_report(record: bool = True) -> list[dict[str, Any]]:
         for r in _c.TakeReorders()
     ]
     if record != _recording:
-        (LayerNames.start if record else LayerNames.stop)()
+        (LayerNames.start if record else LayerNames.stop)(layout_report)
         _recording = record
     _c.RecordReorders(record)
     return reorders
@@ -236,7 +236,7 @@ class opcheck:  # noqa: N801 (used as a function)
         if not stack:
             stack.append((_c.OpcheckEvery(), [], True, ""))  # what the environment says
         stack.append(self._options)
-        LayerNames.start()
+        LayerNames.start(self)
         _c.ResetOpcheckStats()
         _c.ConfigureOpcheck(*self._options)
         self._plans_before = _plans_asked_for()
@@ -249,7 +249,7 @@ class opcheck:  # noqa: N801 (used as a function)
         trace: TracebackType | None,
     ) -> None:
         opcheck._stack.pop()
-        LayerNames.stop()
+        LayerNames.stop(self)
         _c.ConfigureOpcheck(*opcheck._stack[-1])
         every, ops = self._options[:2]
         never = [op for op in ops if op not in self.stats()]

@@ -25,7 +25,7 @@ class Explanation(list[dict[str, Any]]):
     def __enter__(self) -> Self:
         if _c.IsProfiling():
             raise RuntimeError("[explain] a profile is running already")
-        LayerNames.start()
+        LayerNames.start(self)
         _c.TakeExplanations()
         _c.SetExplaining(True)
         return self
@@ -37,7 +37,7 @@ class Explanation(list[dict[str, Any]]):
         trace: TracebackType | None,
     ) -> None:
         _c.SetExplaining(False)
-        LayerNames.stop()
+        LayerNames.stop(self)
         self.extend(_entry(op) for op in _c.TakeExplanations())
 
     def refusals(self) -> Iterator[tuple[str, str, str, str]]:

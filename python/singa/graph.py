@@ -81,8 +81,8 @@ class _Recorder:
         self.calls: list[Callable[[], Any]] = []
 
     def run(self, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
-        LayerNames.start()
         try:
+            LayerNames.start(self)
             self.recording.Start(inputs)
             _state.recorder = self
             result = step()
@@ -97,7 +97,7 @@ class _Recorder:
             raise
         finally:
             _state.recorder = None
-            LayerNames.stop()
+            LayerNames.stop(self)
         return result
 
     def host_call(self, function: Callable[[], Any], lent: Sequence[_c.Tensor]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 from . import singa_wrap as _c
 from . import tape
@@ -14,7 +14,7 @@ class LayerNames:
     """While one is there, operations know in which layer they run: forward from the layers' calls,
     backward from what the tape noted then."""
 
-    _users = 0
+    _users: ClassVar[set[int]] = set()  # the identities of who wants to know
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -30,21 +30,28 @@ class LayerNames:
         _c.SetCurrentLayer(stack.pop() if stack else "")
 
     @classmethod
-    def start(cls) -> None:
+    def start(cls, user: object) -> None:
+        """`user` wants to know, until it calls stop."""
         with cls._lock:
-            cls._users += 1
-            if cls._users == 1:
-                base.observers.append(_names)
-                tape.current_layer = (_c.CurrentLayer, _c.SetCurrentLayer)
+            cls._users.add(id(user))
+            cls._follow()
 
     @classmethod
-    def stop(cls) -> None:
+    def stop(cls, user: object) -> None:
+        """Also right where start was interrupted, or never called."""
         with cls._lock:
-            cls._users -= 1
-            if cls._users == 0:
-                base.observers.remove(_names)
-                tape.current_layer = None
-                _c.SetCurrentLayer("")
+            cls._users.discard(id(user))
+            cls._follow()
+
+    @classmethod
+    def _follow(cls) -> None:
+        present = _names in base.observers
+        tape.current_layer = (_c.CurrentLayer, _c.SetCurrentLayer) if cls._users else None
+        if cls._users and not present:
+            base.observers.append(_names)
+        elif not cls._users and present:
+            base.observers.remove(_names)
+            _c.SetCurrentLayer("")
 
 
 _names = LayerNames()

@@ -45,7 +45,7 @@ class profile:  # noqa: N801 (used as a function)
     def __enter__(self) -> Self:
         if _c.IsProfiling():
             raise RuntimeError("[profile] is running already")
-        LayerNames.start()
+        LayerNames.start(self)
         _c.TakeProfile()
         _c.SetProfiling(True)
         return self
@@ -57,7 +57,7 @@ class profile:  # noqa: N801 (used as a function)
         trace: TracebackType | None,
     ) -> None:
         _c.SetProfiling(False)
-        LayerNames.stop()
+        LayerNames.stop(self)
         self.records = [
             Record(r.op, r.layer, r.implementation, r.shapes, r.start, r.milliseconds, r.workspace)
             for r in _c.TakeProfile()

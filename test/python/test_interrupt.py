@@ -127,14 +127,19 @@ def test_at_any_line_of_recorded_and_replayed_steps(trained):
         steps(net, 2, 7)
     assert weights(net) == allowed[-1]
     assert len(net._graphs().graphs()) == 1
-    for at in range(1, count.lines, 61):
+    interrupted = 0
+    for at in range(1, count.lines, 179):
         checkpoint.load(path, net, net.optimizer)
-        with pytest.raises(KeyboardInterrupt), Interrupt(at):
-            net._step_graphs = None  # recorded anew
-            steps(net, 2, 7)
+        net._step_graphs = None  # recorded anew
+        try:
+            with Interrupt(at):
+                steps(net, 2, 7)
+        except KeyboardInterrupt:
+            interrupted += 1
         assert weights(net) in allowed
         checkpoint.load(path, net, net.optimizer)
         assert steps(net, 2, 5) == expected, f"after an interrupt at line {at}"
+    assert interrupted > 15
 
 
 def test_goes_on_without_a_checkpoint(trained):

@@ -126,25 +126,26 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
     steps: dict[str, float] = {}
     found: dict[str, list[dict[str, str]]] = {}
 
-    def left() -> float:
-        """Seconds, less what the steps take that a rule needs after it has measured."""
+    def left(share: float) -> float:
+        """Seconds of a share of the limit, less what three steps take, which everything needs."""
         reserve = 3e-3 * steps.get("default", 0.0)
-        return limit - (time.monotonic() - start) - reserve
+        return share * limit - (time.monotonic() - start) - reserve
 
     with _as_before(model), _autotune():
         _c.ForgetMeasurements()
         for rule in ("default", "", _blocked(), "nhwc"):
-            if steps and left() <= 0:
+            if steps and left(0.75) <= 0:
                 break
             _c.ClearTuningChoices()
-            _c.SetTuningScope(rule, max(left(), 0.0))
+            _c.SetTuningScope(rule, max(left(0.75), 0.0))
             name = rule or "each by itself"
             steps[name] = _settled_step(model, batch)
             found[name] = choices()
-        # Other work of the machine comes and goes: the best ones in turn.
+        # Other work of the machine comes and goes: those that may win, and the default, in turn.
         for _ in range(3):
-            for name in [name for name in steps if steps[name] < 1.2 * min(steps.values())]:
-                if left() > 0:
+            fastest = min(steps.values())
+            for name in [n for n in steps if n == "default" or steps[n] < 1.2 * fastest]:
+                if len(steps) > 1 and left(1.0) > 0:
                     _c.ClearTuningChoices()
                     add(found[name])
                     steps[name] = min(steps[name], _settled_step(model, batch))

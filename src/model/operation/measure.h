@@ -38,6 +38,13 @@ struct MeasuredTensor {
 struct MeasuredCall {
   std::vector<MeasuredTensor> inputs;
   std::vector<MeasuredTensor> outputs;
+
+  int64_t elements() const {
+    int64_t sum = 0;
+    for (const auto* tensors : {&inputs, &outputs})
+      for (const MeasuredTensor& t : *tensors) sum += t.shape.Count();
+    return sum;
+  }
 };
 
 /// Runs plans of one call. Nothing of it is counted, profiled or recorded. One at a time in the

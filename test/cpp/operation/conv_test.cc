@@ -318,7 +318,9 @@ TEST_P(ConvTest, PreferenceOfTheHandle) {
       Preference::kReference);
   EXPECT_EQ(ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4).preference, GetParam());
   ExpectError<std::invalid_argument>(
-      [&] { ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best"); },
+      [&] {
+        ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best");
+      },
       "'best'");
 }
 
@@ -331,8 +333,11 @@ TEST_P(ConvTest, WrongCalls) {
   ExpectError<E>([&] { ConvForward(Tensor({2, 5, 8, 8}), w, b, handle); }, "(2, 5, 8, 8)");
   ExpectError<E>([&] { ConvForward(Tensor({2, 4, 8}), w, b, handle); }, "(2, 4, 8)");
   ExpectError<E>([&] { ConvForward(Tensor({2, 4, 0, 8}), w, b, handle); }, "(2, 4, 0, 8)");
-  ExpectError<E>([&] { ConvForward(x, Tensor({6, 3, 3, 3}), b, handle); },
-                 "W has to have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
+  ExpectError<E>(
+      [&] {
+        ConvForward(x, Tensor({6, 3, 3, 3}), b, handle);
+      },
+      "W has to have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
   ExpectError<E>([&] { ConvForward(x, w, Tensor({5}), handle); }, "b has to have shape (6,)");
   ExpectError<TypeError>([&] { ConvForward(x.AsType(kInt32), w, b, handle); }, "x has to be of a");
   ExpectError<TypeError>([&] { ConvForward(x, w.AsType(kFloat64), b, handle); }, "W has to have");
@@ -345,8 +350,11 @@ TEST_P(ConvTest, WrongCalls) {
   ExpectError<TypeError>([&] { ConvForward(x, w, b, handle, dy.AsType(kFloat64)); },
                          "add has to have the type of x, float32, got");
   ExpectError<E>([&] { ConvForward(x, w, b, handle, dy.ToDevice(other)); }, "add is on ");
-  ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle); },
-                 "[ConvBackwardX] dy has to have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
+  ExpectError<E>(
+      [&] {
+        ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle);
+      },
+      "[ConvBackwardX] dy has to have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
   ExpectError<E>([&] { ConvBackwardX(dy, w, handle, {2, 4, 20, 20}); }, "dy has to have shape");
   ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6}), w, handle); }, "dy has to have shape");
   ExpectError<E>([&] { ConvBackwardW(dy, Tensor({3, 4, 8, 8}), handle); }, "dy has to have shape");

@@ -1,32 +1,12 @@
 #include "singa/core/device.h"
 
 #include "core/profile.h"
+#include "core/workspace.h"
 #include "singa/core/error.h"
 #include "singa/core/graph.h"
 #include "singa/core/opcheck.h"
 
 namespace singa {
-namespace {
-
-/// Workspace of one execution, from the device's allocator.
-class Workspace {
- public:
-  Workspace(Device& device, size_t bytes)
-      : device_(device), bytes_(bytes), data_(bytes ? device.Allocate(bytes) : nullptr) {}
-  ~Workspace() {
-    if (data_) device_.Free(data_, bytes_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* data() const { return data_; }
-
- private:
-  Device& device_;
-  size_t bytes_;
-  void* data_;
-};
-
-}  // namespace
 
 Device::Device(DeviceKind kind, int id, std::string name)
     : kind_(kind), id_(id), name_(std::move(name)) {}

@@ -9,6 +9,7 @@
 #include "core/executing.h"
 #include "core/profile.h"
 #include "core/reorder_hook.h"
+#include "core/workspace.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
@@ -45,23 +46,6 @@ void FillRandomly(const Tensor& t) {
   for (size_t at = 0; at < bytes; at += period)
     std::memcpy(to + at, pattern.raw_data(), std::min(period, bytes - at));
 }
-
-class Workspace {
- public:
-  Workspace(Device& device, size_t bytes)
-      : device_(device), bytes_(bytes), data_(bytes ? device.Allocate(bytes) : nullptr) {}
-  ~Workspace() {
-    if (data_) device_.Free(data_, bytes_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* data() const { return data_; }
-
- private:
-  Device& device_;
-  size_t bytes_;
-  void* data_;
-};
 
 /// A reorder before or after the operation.
 struct Move {

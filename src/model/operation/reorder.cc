@@ -1,4 +1,5 @@
 #include "core/reorder_hook.h"
+#include "core/workspace.h"
 #include "model/operation/dispatch.h"
 #include "model/operation/reorder_spec.h"
 
@@ -10,15 +11,8 @@ void ReorderByPlan(const DevicePtr& device, const LayoutPtr& from, const LayoutP
   // Moves bits, so there is nothing to prefer or to check.
   const PlanPtr plan =
       FindPlan(*device, ReorderSpec{from, to, shape, dtype}, {Preference::kFastest, SIZE_MAX});
-  const size_t bytes = plan->workspace_bytes();
-  void* workspace = bytes ? device->Allocate(bytes) : nullptr;
-  try {
-    static_cast<const ReorderPlan&>(*plan).Move(src, dst, workspace);
-  } catch (...) {
-    if (workspace) device->Free(workspace, bytes);
-    throw;
-  }
-  if (workspace) device->Free(workspace, bytes);
+  const Workspace workspace(*device, plan->workspace_bytes());
+  static_cast<const ReorderPlan&>(*plan).Move(src, dst, workspace.data());
 }
 
 }  // namespace

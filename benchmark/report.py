@@ -24,6 +24,7 @@ NAMES = {
     "torch": "PyTorch, ms",
     "torch-channels-last": "channels_last, ms",
     "torch-compile": "compiled, ms",
+    "mxnet": "MXNet, ms",
     "singa-eager": "singa executed, ms",
 }
 

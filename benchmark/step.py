@@ -12,8 +12,9 @@ resident memory above the level before the model was made, minor page faults of 
 singa's reorders. A ratio is always one of two sides that alternated.
 
 Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
-eager as installed, eager with channels_last, and channels_last with torch.compile; or singa itself
-executing each step (singa-eager). Singa's steps are recorded and replayed otherwise.
+eager as installed, eager with channels_last, and channels_last with torch.compile; or MXNet 1.9,
+hybridized with static memory and shapes, of an interpreter that has it (--mxnet; resnet50 only); or
+singa itself executing each step (singa-eager). Singa's steps are recorded and replayed otherwise.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import harness
+import numpy as np
 
 TORCH = ("torch", "torch-channels-last", "torch-compile")
-BESIDE = (*TORCH, "singa-eager")
+BESIDE = (*TORCH, "mxnet", "singa-eager")
 
 
 def singa_side(args: argparse.Namespace) -> dict:
@@ -49,20 +53,69 @@ def singa_side(args: argparse.Namespace) -> dict:
     return {**figures, "version": singa.__version__}
 
 
-def torch_side(args: argparse.Namespace) -> dict:
-    import numpy as np
-    import torch
-    import torch_models
-
-    # This may be another interpreter than singa's. Its own packages come first.
+def bench_module(args: argparse.Namespace) -> ModuleType:
+    """singa.bench, in what may be another interpreter than singa's; its own packages come first."""
     sys.path.append(args.package)
     from singa import bench
 
+    return bench
+
+
+def random_batch(args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    images = random.standard_normal((args.batch, *args.image), dtype=np.float32)
+    return images, random.integers(0, args.classes, args.batch)
+
+
+def measured(bench: ModuleType, step: Callable[[], object], args: argparse.Namespace) -> dict:
+    """Warms a step up and measures it."""
+    start = time.perf_counter()
+    step()
+    first = time.perf_counter() - start
+    for _ in range(args.warmup - 1):
+        step()
+    return {**bench.measure(step, args.steps), "first_s": first}
+
+
+def mxnet_side(args: argparse.Namespace) -> dict:
+    os.environ |= {"OMP_NUM_THREADS": str(args.threads)}
+    import mxnet
+    import mxnet_models
+
+    bench = bench_module(args)
+    images, labels = random_batch(args)
+    x, y = mxnet.nd.array(images), mxnet.nd.array(labels)
+    base = bench.resident_mib("VmRSS")
+    bench.reset_high_water()
+    model = mxnet_models.BUILDERS[args.child](args.classes)
+    model.initialize(mxnet.init.Xavier())
+    model.hybridize(static_alloc=True, static_shape=True)
+    loss_of = mxnet.gluon.loss.SoftmaxCrossEntropyLoss()
+    loss_of.hybridize(static_alloc=True, static_shape=True)
+    trainer = mxnet.gluon.Trainer(
+        model.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9, "wd": 5e-4}
+    )
+
+    def step() -> None:
+        with mxnet.autograd.record():
+            loss = loss_of(model(x), y)
+        loss.backward()
+        trainer.step(args.batch)
+        mxnet.nd.waitall()
+
+    figures = measured(bench, step, args)
+    peak = bench.resident_mib() - base
+    return {**figures, "peak_mib": peak, "version": mxnet.__version__}
+
+
+def torch_side(args: argparse.Namespace) -> dict:
+    import torch
+    import torch_models
+
+    bench = bench_module(args)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    random = np.random.default_rng(0)
-    x = torch.from_numpy(random.standard_normal((args.batch, *args.image), dtype=np.float32))
-    y = torch.from_numpy(random.integers(0, args.classes, args.batch))
+    x, y = map(torch.from_numpy, random_batch(args))
     base = bench.resident_mib("VmRSS")
     bench.reset_high_water()
     model = torch_models.create(args.child, args.classes)
@@ -83,14 +136,9 @@ def torch_side(args: argparse.Namespace) -> dict:
         loss.backward()
         optimizer.step()
 
-    start = time.perf_counter()
-    step()
-    first = time.perf_counter() - start
-    for _ in range(args.warmup - 1):
-        step()
-    figures = bench.measure(step, args.steps)
+    figures = measured(bench, step, args)
     peak = bench.resident_mib() - base
-    return {**figures, "first_s": first, "peak_mib": peak, "version": torch.__version__}
+    return {**figures, "peak_mib": peak, "version": torch.__version__}
 
 
 def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace) -> dict:
@@ -101,7 +149,8 @@ def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace
     batch = batch or bench.default_batch(network.image_shape)
     sides = {}
     for side in ("singa", beside) if beside else ("singa",):
-        command = [args.python if side in TORCH else sys.executable, __file__]
+        interpreter = {"mxnet": args.mxnet, **dict.fromkeys(TORCH, args.python)}
+        command = [interpreter.get(side, sys.executable), __file__]
         command += ["--child", model, "--side", side, "--child-batch", str(batch)]
         command += ["--image", *map(str, network.image_shape)]
         command += ["--classes", str(network.num_classes)]
@@ -177,6 +226,7 @@ def main() -> None:
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="bfloat16: autocast"
     )
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
+    parser.add_argument("--mxnet", metavar="PYTHON", help="an interpreter that has MXNet")
     parser.add_argument(
         "--out",
         type=Path,
@@ -190,7 +240,8 @@ def main() -> None:
     parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        figures = torch_side(args) if args.side in TORCH else singa_side(args)
+        measure = {"mxnet": mxnet_side, **dict.fromkeys(TORCH, torch_side)}
+        figures = measure.get(args.side, singa_side)(args)
         facts = {"model": args.child, "batch": args.batch, "threads": args.threads}
         facts |= {"dtype": args.dtype, "cpu": harness.cpu_name()}
         facts["tcmalloc"] = "tcmalloc" in os.environ.get("LD_PRELOAD", "")
@@ -199,11 +250,15 @@ def main() -> None:
     if args.beside is None:
         has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
         args.beside = list(TORCH) if has_torch else []
+    if "mxnet" in args.beside and not args.mxnet:
+        parser.error("mxnet: which interpreter has it? (--mxnet PYTHON)")
     args.preload = harness.find_library("libtcmalloc_minimal.so") if args.tcmalloc else None
     if args.tcmalloc and not args.preload:
         parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
     from singa import models
 
+    if "mxnet" in args.beside and set(args.models) != {"resnet50"}:
+        parser.error("mxnet: only resnet50 is written for it")
     names = models.names() if args.models == ["all"] else args.models
     if unknown := set(names) - set(models.names()):
         parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")

@@ -26,6 +26,7 @@ NAMES = {
     "torch-compile": "compiled, ms",
     "mxnet": "MXNet, ms",
     "singa-eager": "singa executed, ms",
+    "singa-recompute": "recomputing, ms",
 }
 
 Best = dict[str, dict[str, Any]]

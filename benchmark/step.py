@@ -14,7 +14,8 @@ singa's reorders. A ratio is always one of two sides that alternated.
 Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
 eager as installed, eager with channels_last, and channels_last with torch.compile; or MXNet 1.9,
 hybridized with static memory and shapes, of an interpreter that has it (--mxnet; resnet50 only); or
-singa itself executing each step (singa-eager). Singa's steps are recorded and replayed otherwise.
+singa itself, executing each step (singa-eager) or with compile(recompute=True) (singa-recompute).
+Singa's steps are recorded and replayed otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ import harness
 import numpy as np
 
 TORCH = ("torch", "torch-channels-last", "torch-compile")
-BESIDE = (*TORCH, "mxnet", "singa-eager")
+#: What singa's sides compile the model with.
+SINGA = {
+    "singa": {"use_graph": True},
+    "singa-eager": {"use_graph": False},
+    "singa-recompute": {"use_graph": True, "recompute": True},
+}
+BESIDE = (*TORCH, "mxnet", *list(SINGA)[1:])
 
 
 def singa_side(args: argparse.Namespace) -> dict:
@@ -47,8 +54,8 @@ def singa_side(args: argparse.Namespace) -> dict:
         args.batch,
         args.steps,
         args.warmup,
-        use_graph=args.side != "singa-eager",
         dtype=args.dtype,
+        **SINGA[args.side],
     )
     return {**figures, "version": singa.__version__}
 

@@ -37,8 +37,9 @@ def _bench(arguments: argparse.Namespace) -> int:
             arguments.steps,
             arguments.warmup,
             arguments.training,
-            arguments.graph,
-            arguments.dtype,
+            use_graph=arguments.graph,
+            dtype=arguments.dtype,
+            recompute=arguments.recompute,
         )
     except (ValueError, MemoryError) as error:
         print(error, file=sys.stderr)
@@ -147,6 +148,9 @@ def _add_bench(commands: Any) -> None:
         "--threads", type=_positive, metavar="N", help="[all cores that may be used]"
     )
     bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
+    bench.add_argument(
+        "--recompute", action="store_true", help="compile with recompute=True: less memory"
+    )
     bench.add_argument(
         "--dtype",
         choices=("float32", "bfloat16"),

@@ -77,9 +77,10 @@ class Case:
         self.images, self.labels = tensor.from_numpy(images), tensor.from_numpy(labels)
         self.net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
 
-    def compile(self, use_graph: bool = False, dtype: str = "float32") -> None:
-        """Makes the parameters. To be called before the first step."""
-        self.net.compile([self.images], is_train=self.training, use_graph=use_graph, dtype=dtype)
+    def compile(self, **options: Any) -> None:
+        """Makes the parameters. To be called before the first step. The options are those of
+        `Model.compile`: use_graph, dtype, recompute."""
+        self.net.compile([self.images], is_train=self.training, **options)
 
     def __call__(self) -> None:
         if self.training:
@@ -97,16 +98,16 @@ def bench(
     steps: int = 20,
     warmup: int = 3,
     training: bool = True,
-    use_graph: bool = False,
-    dtype: str = "float32",
+    **options: Any,
 ) -> Report:
     """Times `steps` steps of a `Case`, after `warmup` ones.
 
-    dtype: "bfloat16" computes under autocast. The figures: ms, fastest_ms, images_per_s, faults (of
-    the median step); peak_mib, the most that was resident above the level before compiling;
-    tensors_mib, the most that tensors took; system_allocations, hits and misses of the plan cache
-    over the timed steps; plans and plan_mib, what the cache holds; reorders and reorder_ms of one
-    more step; planned_mib, what the recorded step was planned to take, or None.
+    The options are those of `Model.compile`: use_graph, dtype="bfloat16", recompute. The figures:
+    ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was resident
+    above the level before compiling; tensors_mib, the most that tensors took; system_allocations,
+    hits and misses of the plan cache over the timed steps; plans and plan_mib, what the cache
+    holds; reorders and reorder_ms of one more step; planned_mib, what the recorded step was planned
+    to take, or None.
 
     Raises ValueError for an unknown model or a number that is too small.
     """
@@ -120,7 +121,7 @@ def bench(
     step = Case(model, batch, training)
     base = resident_mib("VmRSS")
     reset_high_water()
-    step.compile(use_graph, dtype)
+    step.compile(**options)
     for _ in range(warmup):
         step()
     plans, memory = plan_cache.stats(), device_memory()
@@ -138,7 +139,7 @@ def bench(
         **figures,
         images_per_s=step.batch / figures["ms"] * 1e3,
         peak_mib=resident_mib() - base,
-        planned_mib=_planned_mib(step.net) if use_graph else None,
+        planned_mib=_planned_mib(step.net) if options.get("use_graph") else None,
         tensors_mib=used["peak"] / 2**20,
         system_allocations=used["system_allocations"] - memory["system_allocations"],
         plan_hits=now["hits"] - plans["hits"],

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from .explanation import explain
     from .process import (
         get_num_threads,
+        is_deterministic,
         is_strict,
+        is_tf32,
         seed,
+        set_deterministic,
         set_layout,
         set_num_threads,
         set_strict,
+        set_tf32,
     )
     from .profiling import profile
 
@@ -31,15 +35,19 @@ __all__ = [
     "doctor",
     "explain",
     "get_num_threads",
+    "is_deterministic",
     "is_strict",
+    "is_tf32",
     "layout_report",
     "opcheck",
     "plan_cache",
     "profile",
     "seed",
+    "set_deterministic",
     "set_layout",
     "set_num_threads",
     "set_strict",
+    "set_tf32",
     "tuning",
 ]
 
@@ -51,11 +59,15 @@ _FUNCTIONS = {
     "opcheck": "diagnostics",
     "profile": "profiling",
     "get_num_threads": "process",
+    "is_deterministic": "process",
     "is_strict": "process",
+    "is_tf32": "process",
     "seed": "process",
+    "set_deterministic": "process",
     "set_layout": "process",
     "set_num_threads": "process",
     "set_strict": "process",
+    "set_tf32": "process",
 }
 
 

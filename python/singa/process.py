@@ -58,3 +58,26 @@ def set_strict(strict: bool = True) -> None:
 def is_strict() -> bool:
     """Whether strict mode is on."""
     return _c.IsStrict()
+
+
+def set_tf32(tf32: bool = True) -> None:
+    """TF32: on a CUDA GPU, float32 convolutions and matrix products may round their factors to 10
+    bits of mantissa, which is several times as fast. Off by default, and in strict mode;
+    environment: SINGA_TF32=1."""
+    _c.SetTf32(bool(tf32))
+
+
+def is_tf32() -> bool:
+    """Whether float32 products may be computed in TF32."""
+    return _c.IsTf32()
+
+
+def set_deterministic(deterministic: bool = True) -> None:
+    """Deterministic: on a CUDA GPU, no method that adds up in another order each time. On by
+    default; environment: SINGA_DETERMINISTIC=0. On a CPU everything is."""
+    _c.SetDeterministic(bool(deterministic))
+
+
+def is_deterministic() -> bool:
+    """Whether methods that add up in another order each time are left out."""
+    return _c.IsDeterministic()

@@ -58,4 +58,14 @@ SINGA_API const char* PreferenceName(Preference preference);
 SINGA_API void SetStrict(bool strict);
 SINGA_API bool IsStrict();
 
+// On CUDA devices only.
+/// TF32: float32 convolutions and matrix products may round their factors to TF32's 10 bits, which
+/// is several times as fast. Off by default; environment: SINGA_TF32=1. Strict mode leaves it out.
+SINGA_API void SetTf32(bool tf32);
+SINGA_API bool IsTf32();
+/// Deterministic: no method whose sums come together in another order each time. On by default;
+/// environment: SINGA_DETERMINISTIC=0.
+SINGA_API void SetDeterministic(bool deterministic);
+SINGA_API bool IsDeterministic();
+
 }  // namespace singa

@@ -26,6 +26,9 @@ OpSignature SignatureOf(const Device& device, const Spec& spec, const Choice& ch
   signature.Add("preference, strictness and threads",
                 static_cast<uint64_t>(choice.preference) << 33 |
                     static_cast<uint64_t>(IsStrict()) << 32 | static_cast<uint32_t>(NumThreads()));
+  if (device.kind() == DeviceKind::kCuda)
+    signature.Add("arithmetic",
+                  static_cast<uint64_t>(IsTf32()) << 1 | static_cast<uint64_t>(IsDeterministic()));
   signature.Add("workspace limit", choice.workspace_limit);
   Spec::VisitFields(spec, signature);
   return signature;

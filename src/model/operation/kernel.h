@@ -32,6 +32,7 @@ namespace singa {
 struct Candidate {
   std::string name;  ///< begins with the kernel's implementation(); the same in every process
   std::function<PlanPtr()> make;
+  size_t workspace = 0;  ///< bytes that the plan needs at least, as far as known before it is made
 };
 
 /// A backend's offer for one operation.

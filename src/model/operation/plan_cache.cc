@@ -193,12 +193,22 @@ std::atomic<int>& DefaultPreference() {
   return preference;
 }
 
+bool FromEnvironment(const char* name, bool unless_set) {
+  const char* text = std::getenv(name);
+  return text && *text ? std::string_view(text) != "0" : unless_set;
+}
+
 std::atomic<bool>& Strict() {
-  static std::atomic<bool> strict = [] {
-    const char* text = std::getenv("SINGA_STRICT");
-    return text && *text && std::string_view(text) != "0";
-  }();
+  static std::atomic<bool> strict = FromEnvironment("SINGA_STRICT", false);
   return strict;
+}
+std::atomic<bool>& Tf32() {
+  static std::atomic<bool> tf32 = FromEnvironment("SINGA_TF32", false);
+  return tf32;
+}
+std::atomic<bool>& Deterministic() {
+  static std::atomic<bool> deterministic = FromEnvironment("SINGA_DETERMINISTIC", true);
+  return deterministic;
 }
 
 }  // namespace
@@ -235,6 +245,10 @@ Preference GetPreference() {
 
 void SetStrict(bool strict) { Strict().store(strict); }
 bool IsStrict() { return Strict().load(std::memory_order_relaxed); }
+void SetTf32(bool tf32) { Tf32().store(tf32); }
+bool IsTf32() { return Tf32().load(std::memory_order_relaxed); }
+void SetDeterministic(bool deterministic) { Deterministic().store(deterministic); }
+bool IsDeterministic() { return Deterministic().load(std::memory_order_relaxed); }
 
 Preference ParsePreference(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kPreferenceNames)); ++i)

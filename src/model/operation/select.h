@@ -39,7 +39,9 @@ std::string SignatureText(const Device& device, const Spec& spec, const Choice& 
   for (const auto& [name, value] : fields) text += " " + name + "=" + value;
   text += " strict=" + std::to_string(IsStrict());
   text += " workspace_limit=" + std::to_string(choice.workspace_limit);
-  return text + (device.kind() == DeviceKind::kCpu ? " cpu" : " cuda");
+  if (device.kind() == DeviceKind::kCpu) return text + " cpu";
+  text += " tf32=" + std::to_string(IsTf32());
+  return text + " deterministic=" + std::to_string(IsDeterministic()) + " cuda";
 }
 
 /// Makes the plan of one Spec, by preference:
@@ -121,7 +123,8 @@ class Selector {
       if (!entry->candidate.starts_with(offer.kernel->implementation())) continue;
       for (const Candidate& candidate : offer.kernel->Candidates(spec_)) {
         if (candidate.name != entry->candidate) continue;
-        PlanPtr plan = candidate.make();
+        const PlanPtr plan = Attempt(candidate);
+        if (!plan) return nullptr;
         if (choice_.preference == Preference::kAutotune &&
             plan->workspace_bytes() > choice_.workspace_limit)
           return nullptr;
@@ -153,13 +156,21 @@ class Selector {
         chosen = offer.kernel->MakePlan(spec_);
       } else {
         for (const Candidate& candidate : offer.kernel->Candidates(spec_)) {
-          const PlanPtr plan = candidate.make();
+          // Making a plan may take long; not for one that could not be chosen.
+          const bool hopeless = candidate.workspace > limit &&
+                                (choice_.preference != Preference::kNoWorkspace ||
+                                 (smallest && candidate.workspace >= smallest->workspace_bytes()));
+          if (hopeless) {
+            RefuseSize(candidate.name, candidate.workspace);
+            continue;
+          }
+          const PlanPtr plan = Attempt(candidate);
+          if (!plan) continue;
           if (plan->workspace_bytes() <= limit) {
             chosen = plan;
             break;
           }
-          Refuse(candidate.name,
-                 "needs " + std::to_string(plan->workspace_bytes()) + " bytes of workspace");
+          RefuseSize(candidate.name, plan->workspace_bytes());
           if (!smallest || plan->workspace_bytes() < smallest->workspace_bytes()) smallest = plan;
         }
       }
@@ -196,11 +207,14 @@ class Selector {
           Refuse(candidate.name, "not measured: the plain kernel does not win at this size");
           continue;
         }
+        if (candidate.workspace > choice_.workspace_limit) {
+          RefuseSize(candidate.name, candidate.workspace);
+          continue;
+        }
         try {
           const PlanPtr plan = candidate.make();
           if (plan->workspace_bytes() > choice_.workspace_limit) {
-            Refuse(candidate.name,
-                   "needs " + std::to_string(plan->workspace_bytes()) + " bytes of workspace");
+            RefuseSize(candidate.name, plan->workspace_bytes());
             continue;
           }
           if (!everything && call.outputs[0].image && LayoutName(plan->output_layout(0)) != scope)
@@ -258,8 +272,22 @@ class Selector {
     if constexpr (requires { spec_.OnChosen(plan); })
       if (Tunes()) spec_.OnChosen(plan);
   }
+  /// The plan; null where it turns out that there is none.
+  PlanPtr Attempt(const Candidate& candidate) {
+    try {
+      return candidate.make();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      Refuse(candidate.name, error.what());
+      return nullptr;
+    }
+  }
   void Refuse(std::string name, std::string reason) {
     refused_.emplace_back(std::move(name), std::move(reason));
+  }
+  void RefuseSize(std::string name, size_t bytes) {
+    Refuse(std::move(name), "needs " + std::to_string(bytes) + " bytes of workspace");
   }
   std::string Reasons() const {
     std::string text;

@@ -54,6 +54,7 @@ Tensor RunBackwardX(const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout
   spec.geometry.bias = false;
   spec.x_layout = x_layout;
   spec.dy_layout = dy.layout();
+  spec.alignment = AlignmentOf({&dy, &W});
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec, choice);
   Tensor dx = NewOutput(*plan, 0, geometry.input_shape(), device, spec.dtype);
@@ -74,6 +75,7 @@ std::vector<Tensor> RunBackwardW(const Tensor& dy, const Tensor& x, const Record
   ConvSpec spec = SpecOf(ConvPass::kBackwardW, geometry, dy);
   spec.x_layout = x.layout();
   spec.dy_layout = dy.layout();
+  spec.alignment = AlignmentOf({&dy, &x});
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec, choice);
   gradients.push_back(NewOutput(*plan, 0, geometry.weight_shape(), device, spec.dtype));
@@ -87,6 +89,7 @@ Tensor RunBackwardB(const Tensor& dy, const Recorder& geometry, const Choice& ch
   if (dy.size() == 0) return Zeros({geometry.out_channels}, dy);
   ConvSpec spec = SpecOf(ConvPass::kBackwardB, geometry, dy);
   spec.dy_layout = dy.layout();
+  spec.alignment = AlignmentOf({&dy});
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec, choice);
   Tensor db = NewOutput(*plan, 0, {geometry.out_channels}, device, spec.dtype);
@@ -139,6 +142,7 @@ Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Ten
                       const Tensor& add, const Choice& choice) {
   const DevicePtr device = x.device();
   spec.x_layout = x.layout();
+  spec.alignment = AlignmentOf({&x, &W, &b, &add});
   const PlanPtr plan = FindPlan(*device, spec, choice);
   const Tensor y = NewOutput(*plan, 0, spec.geometry.output_shape(), device, spec.dtype);
   Tensor inputs[4];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/alignment.h"
 #include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -31,6 +32,7 @@ struct ConvSpec {
   LayoutPtr dy_layout;
   bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
   int threads = NumThreads();                          ///< that the workspace has room for
+  int alignment = kVectorBytes;                        ///< of the arguments: see alignment.h
 
   const char* op() const {
     switch (pass) {
@@ -82,6 +84,7 @@ struct ConvSpec {
     visitor("dy_layout", self.dy_layout);
     visitor("plain", self.plain);
     visitor("threads", self.threads);
+    visitor("alignment", self.alignment);
   }
 
  protected:

@@ -112,6 +112,7 @@ Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const 
     spec.c_rows = c.rank() > 1 ? c.shape()[c.rank() - 2] : 1;
     spec.c_cols = c.rank() > 0 ? c.shape().back() : 1;
   }
+  spec.alignment = AlignmentOf({&a.t, &b.t, &c});
   const PlanPtr plan = FindPlan(*device, spec);
   Tensor y(y_shape, device, spec.dtype);
   const Tensor inputs[] = {a.t, b.t, c};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "model/operation/alignment.h"
 #include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -39,6 +40,7 @@ struct MatMulSpec {
   int64_t c_cols = 0;
   bool relu = false;
   int threads = NumThreads();
+  int alignment = kVectorBytes;  ///< of the arguments: see alignment.h
 
   const char* op() const {
     switch (kind) {
@@ -107,6 +109,7 @@ struct MatMulSpec {
     visitor("c_cols", self.c_cols);
     visitor("relu", self.relu);
     visitor("threads", self.threads);
+    visitor("alignment", self.alignment);
   }
 };
 

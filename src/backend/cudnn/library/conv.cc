@@ -1,0 +1,186 @@
+// Convolutions by cuDNN, on images with channels last. The bias gradient is a sum over pixels,
+// which cuDNN has no engine for: the kernels of ReduceSpec compute it.
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "backend/cudnn/library/conv_problem.h"
+#include "backend/cudnn/library/register.h"
+#include "model/operation/kernel.h"
+#include "model/operation/reduce_spec.h"
+#include "singa/core/error.h"
+
+namespace singa::cudnn {
+namespace {
+
+constexpr const char* kName = "cudnn";
+/// Engines that are measured: cuDNN lists up to some fifty, the best first, and building one takes
+/// tens of milliseconds.
+constexpr size_t kMostMeasured = 24;
+
+/// db of dy: the sum over all axes but that of the channels.
+struct BiasGradient {
+  PlanPtr sum;
+  Shape shape;  ///< dy as `sum` sees it
+
+  /// Null plan inside: no kernel takes it.
+  explicit BiasGradient(const ConvSpec& spec) {
+    const Recorder& r = spec.geometry;
+    const int64_t pixels = r.conv_height * r.conv_width;
+    ReduceSpec reduce{};
+    reduce.reduce = ReduceOp::kSum;
+    reduce.dtype = reduce.out_dtype = spec.dtype;
+    if (LayoutsOf(spec).y || pixels == 1) {
+      shape = {r.batchsize * pixels, r.out_channels};
+      reduce.axes = 1;
+    } else {
+      shape = {r.batchsize, r.out_channels, pixels};
+      reduce.axes = 1 | 4;
+    }
+    reduce.shape = shape;
+    for (const Kernel<ReduceSpec>* kernel : Registry<ReduceSpec>::Get(DeviceKind::kCuda).kernels())
+      if (!sum && kernel->Refuses(reduce).empty()) sum = kernel->MakePlan(reduce);
+  }
+
+  void Run(const Execution& execution, const Tensor& dy, const Tensor& db) const {
+    // The same memory as a plain tensor of other axes.
+    const auto block =
+        std::make_shared<Block>(dy.device(), dy.raw_data(), static_cast<size_t>(dy.bytes()), [] {});
+    const Tensor matrix(block, shape, ContiguousStrides(shape), 0, dy.data_type());
+    const Tensor inputs[] = {matrix}, outputs[] = {db};
+    sum->Run({execution.device, inputs, outputs, execution.scalars, execution.workspace});
+  }
+};
+
+class ConvPlan final : public Plan {
+ public:
+  ConvPlan(const ConvSpec& spec, const Engine& engine)
+      : Plan(kName), name_(engine.name), pass_(spec.pass), transforms_(engine.transforms) {
+    executable_ = Dnn().Build(ProblemOf(spec), engine);
+    SetLayouts(spec);
+    workspace_ = executable_->workspace_bytes();
+    if (pass_ == ConvPass::kBackwardW && spec.geometry.bias) {
+      bias_.emplace(spec);
+      workspace_ = std::max(workspace_, bias_->sum->workspace_bytes());
+    }
+  }
+  /// The bias gradient alone.
+  explicit ConvPlan(const ConvSpec& spec) : Plan(kName), name_("sum"), pass_(spec.pass) {
+    SetLayouts(spec);
+    bias_.emplace(spec);
+    workspace_ = bias_->sum->workspace_bytes();
+  }
+
+  void Run(const Execution& execution) const override {
+    if (executable_) {
+      void* arguments[5];
+      size_t count = 0;
+      for (const Tensor& t : execution.inputs) arguments[count++] = t.raw_data();
+      arguments[count++] = execution.outputs[0].raw_data();
+      executable_->Run(execution.device, {arguments, count}, execution.workspace);
+    }
+    if (bias_) bias_->Run(execution, execution.inputs[0], execution.outputs[executable_ ? 1 : 0]);
+  }
+  std::string Describe() const override { return std::string(kName) + " " + name_; }
+  size_t workspace_bytes() const override { return workspace_; }
+  LayoutPtr input_layout(size_t i) const override {
+    return i < inputs_.size() ? inputs_[i] : nullptr;
+  }
+  LayoutPtr output_layout(size_t i) const override { return i == 0 ? output_ : nullptr; }
+  bool spreads_error() const override { return transforms_; }
+  size_t bytes() const override { return size_t{64} << 10; }  // kernels are shared by plans
+
+ private:
+  void SetLayouts(const ConvSpec& spec) {
+    const ConvLayouts layouts = LayoutsOf(spec);
+    switch (pass_) {
+      case ConvPass::kForward:
+        inputs_ = {layouts.x, layouts.w};
+        if (spec.geometry.bias) inputs_.push_back(nullptr);
+        if (spec.has_add) inputs_.push_back(layouts.y);
+        output_ = layouts.y;
+        break;
+      case ConvPass::kBackwardX:
+        inputs_ = {layouts.y, layouts.w};
+        output_ = layouts.x;
+        break;
+      case ConvPass::kBackwardW:
+        inputs_ = {layouts.y, layouts.x};
+        output_ = layouts.w;
+        break;
+      case ConvPass::kBackwardB:
+        inputs_ = {layouts.y};
+        break;
+    }
+  }
+
+  std::string name_;
+  ConvPass pass_;
+  bool transforms_ = false;
+  std::shared_ptr<const Executable> executable_;
+  std::optional<BiasGradient> bias_;
+  size_t workspace_ = 0;
+  std::vector<LayoutPtr> inputs_;
+  LayoutPtr output_;
+};
+
+std::vector<Engine> EnginesOf(const ConvSpec& spec) {
+  return Permitted(Dnn().Engines(ProblemOf(spec)), spec.dtype);
+}
+
+std::string Refuses(const ConvSpec& spec) {
+  const bool sums = spec.pass == ConvPass::kBackwardB ||
+                    (spec.pass == ConvPass::kBackwardW && spec.geometry.bias);
+  if (sums && !BiasGradient(spec).sum) return "no kernel sums the bias gradient on this device";
+  if (spec.pass == ConvPass::kBackwardB) return "";
+  if (std::string reason = RefusesConv(spec); !reason.empty()) return reason;
+  return EnginesOf(spec).empty()
+             ? "cuDNN has no engine for this that the settings (strict, TF32, deterministic) permit"
+             : "";
+}
+
+/// The candidate's name begins with the implementation's, and says with which cuDNN it was chosen:
+/// numbers of engines and knobs mean something else in another one.
+std::string NameOf(const Engine& engine) {
+  return std::string(kName) + " " + Dnn().Version() + " " + engine.name;
+}
+
+std::vector<Candidate> Candidates(const ConvSpec& spec) {
+  if (spec.pass == ConvPass::kBackwardB)
+    return {{std::string(kName) + " sum", [spec] { return std::make_shared<ConvPlan>(spec); }}};
+  std::vector<Candidate> candidates;
+  for (const Engine& engine : EnginesOf(spec)) {
+    if (candidates.size() == kMostMeasured) break;
+    candidates.push_back({NameOf(engine),
+                          [spec, engine] { return std::make_shared<ConvPlan>(spec, engine); },
+                          engine.workspace});
+  }
+  return candidates;
+}
+
+/// The first engine that can be built; heuristics also name some that turn out not to fit.
+PlanPtr MakePlan(const ConvSpec& spec) {
+  if (spec.pass == ConvPass::kBackwardB) return std::make_shared<ConvPlan>(spec);
+  std::string reasons;
+  for (const Engine& engine : EnginesOf(spec)) {
+    try {
+      return std::make_shared<ConvPlan>(spec, engine);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      reasons += "\n  " + engine.name + ": " + error.what();
+    }
+  }
+  throw std::runtime_error(detail::Message(spec.op(), "none of cuDNN's engines can be built for ",
+                                           spec.geometry.ToString(), ":", reasons));
+}
+
+}  // namespace
+
+void RegisterConv() {
+  Register<ConvSpec>(kName, Refuses, MakePlan, Candidates, nullptr, DeviceKind::kCuda);
+}
+
+}  // namespace singa::cudnn

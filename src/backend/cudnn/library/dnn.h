@@ -1,0 +1,88 @@
+#pragma once
+
+// What the kernels of this folder ask of cuDNN: which engines do a convolution, and one of them
+// made ready. nvidia/ answers with cuDNN's graph API, emulation/ with loops on the host, so that
+// all that is decided above this interface is tested without a GPU.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/operation/conv_spec.h"
+#include "singa/core/device.h"
+#include "singa/core/dtype.h"
+
+namespace singa::cudnn {
+
+/// Sizes along N, C, H, W (filters: out, in / group, H, W) and the distance of neighbours in
+/// elements.
+struct DnnTensor {
+  std::array<int64_t, 4> dims{};
+  std::array<int64_t, 4> strides{};
+  bool operator==(const DnnTensor&) const = default;
+};
+
+/// A convolution as cuDNN sees it. Products and sums are float32, whatever the storage.
+struct ConvProblem {
+  ConvPass pass = ConvPass::kForward;  ///< not kBackwardB
+  DType dtype = kFloat32;
+  DnnTensor x, w, y;  ///< of the forward pass; of their gradients in the others
+  std::array<int64_t, 2> stride{}, dilation{}, before{}, after{};
+  // Forward: y = relu(conv(x, w) + b + add), all stored in `dtype`.
+  bool bias = false;
+  bool add = false;  ///< lies as y
+  bool relu = false;
+  /// All tensors begin at multiples of so many bytes.
+  int alignment = 16;
+
+  bool fused() const { return bias || add || relu; }
+  bool operator==(const ConvProblem&) const = default;
+};
+
+/// One way to do it: an engine of cuDNN's with its knobs set.
+struct Engine {
+  std::string name;  ///< "eng24 k2=6 k13=1": the same in every process with this cuDNN
+  size_t workspace = 0;
+  bool tensor_cores = false;
+  bool rounds_inputs = false;  ///< to a narrower type than they are stored in
+  bool rounds_sums = false;    ///< adds up in a narrower type than float32
+  bool transforms = false;     ///< Winograd's method or Fourier transforms: errors spread
+  bool deterministic = true;
+  std::shared_ptr<const void> config;  ///< the library's own
+};
+
+/// An engine that is ready to run, from any thread.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  /// Queues it. `arguments`: addresses in the order of the operation's: forward x, w [, b] [, add],
+  /// y; input gradient dy, w, dx; filter gradient dy, x, dw. `device` is the GPU that it was built
+  /// for.
+  virtual void Run(const Device& device, std::span<void* const> arguments,
+                   void* workspace) const = 0;
+  virtual size_t workspace_bytes() const = 0;
+};
+
+class DnnLibrary {
+ public:
+  virtual ~DnnLibrary() = default;
+  /// Why it cannot be used, in a sentence that says what to install; empty where it can be.
+  virtual std::string Problem() = 0;
+  /// "cuDNN 9.28.0"
+  virtual std::string Version() = 0;
+  // For the GPU that is the calling thread's.
+  /// All engines that do it, best first by the library's own judgement; none where it has no engine.
+  /// Raises std::runtime_error where the library fails.
+  virtual std::vector<Engine> Engines(const ConvProblem& problem) = 0;
+  /// Raises std::runtime_error where the engine turns out not to do it.
+  virtual std::shared_ptr<const Executable> Build(const ConvProblem& problem,
+                                                  const Engine& engine) = 0;
+};
+
+/// That of this build: cuDNN, or the host's.
+DnnLibrary& Dnn();
+
+}  // namespace singa::cudnn

@@ -1,0 +1,428 @@
+// Convolutions by cuDNN's graph API: an operation graph, the engines that its heuristics name for
+// it, and plans.
+
+#include "backend/cudnn/library/nvidia/cudnn.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backend/cudnn/library/nvidia/descriptor.h"
+#include "backend/cudnn/library/nvidia/vendor.h"
+#include "backend/cudnn/runtime.h"
+#include "singa/core/error.h"
+
+namespace singa::cudnn {
+namespace {
+
+const VendorLibrary& CudnnFile() {
+  static const auto& library =
+      *new VendorLibrary("libcudnn.so.9", "nvidia/cudnn/lib", "nvidia-cudnn-cu13");
+  return library;
+}
+
+// Required up to cuDNN 9.7, not looked at since, and marked as such.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+constexpr cudnnBackendAttributeName_t kGraphHandle = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
+constexpr cudnnBackendAttributeName_t kPlanHandle = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
+#pragma GCC diagnostic pop
+
+/// cuDNN's handles belong to one thread and one GPU at a time. Those of threads that have ended go
+/// to others; none is destroyed, since the driver may be gone by then.
+class Handles {
+ public:
+  /// That of this thread for its current GPU.
+  static cudnnHandle_t Get() {
+    thread_local Mine mine;
+    int device = 0;
+    if (const cudaError_t status = cudaGetDevice(&device); status != cudaSuccess)
+      throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(status));
+    cudnnHandle_t& handle = mine.handles[device];
+    if (!handle) handle = Take(device);
+    return handle;
+  }
+
+ private:
+  struct Mine {
+    std::map<int, cudnnHandle_t> handles;
+    ~Mine() {
+      const std::lock_guard<std::mutex> lock(Mutex());
+      for (const auto& [device, handle] : handles) Spare()[device].push_back(handle);
+    }
+  };
+  static cudnnHandle_t Take(int device) {
+    {
+      const std::lock_guard<std::mutex> lock(Mutex());
+      std::vector<cudnnHandle_t>& spare = Spare()[device];
+      if (!spare.empty()) {
+        const cudnnHandle_t handle = spare.back();
+        spare.pop_back();
+        return handle;
+      }
+    }
+    cudnnHandle_t handle = nullptr;
+    CheckCudnn(Cudnn().Create(&handle), "cudnnCreate");
+    return handle;
+  }
+  static std::mutex& Mutex() {
+    static auto& mutex = *new std::mutex;
+    return mutex;
+  }
+  static std::map<int, std::vector<cudnnHandle_t>>& Spare() {
+    static auto& spare = *new std::map<int, std::vector<cudnnHandle_t>>;
+    return spare;
+  }
+};
+
+cudnnDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case kFloat16:
+      return CUDNN_DATA_HALF;
+    case kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
+/// Names of the tensors of a graph.
+enum Uid : int64_t { kX = 1, kW, kY, kB, kAdd, kBetween };
+
+Descriptor NewTensor(int64_t uid, const DnnTensor& t, cudnnDataType_t type, int alignment,
+                     bool between) {
+  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.SetInt(CUDNN_ATTR_TENSOR_UNIQUE_ID, uid);
+  tensor.SetType(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  tensor.SetInt(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims);
+  tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, t.strides);
+  tensor.SetBool(CUDNN_ATTR_TENSOR_IS_VIRTUAL, between);
+  tensor.Finalize("describe a tensor");
+  return tensor;
+}
+
+/// The operations of a problem, and what has to live as long.
+class Graph {
+ public:
+  Graph(const ConvProblem& problem, cudnnHandle_t handle) : problem_(problem) {
+    Convolve();
+    if (problem.bias) Pointwise(CUDNN_POINTWISE_ADD, kB);
+    if (problem.add) Pointwise(CUDNN_POINTWISE_ADD, kAdd);
+    if (problem.relu) Pointwise(CUDNN_POINTWISE_RELU_FWD, 0);
+    graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph_.SetDescriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
+    if (handle) graph_.Set(kGraphHandle, CUDNN_TYPE_HANDLE, 1, &handle);
+    graph_.Finalize("build the graph");
+  }
+
+  const Descriptor& get() const { return graph_; }
+
+ private:
+  /// One of the arguments, or the result of a step that another one follows.
+  const Descriptor& Tensor(int64_t uid) {
+    auto it = tensors_.find(uid);
+    if (it != tensors_.end()) return it->second;
+    const bool between = uid >= kBetween;
+    DnnTensor t = problem_.y;
+    if (uid == kX) t = problem_.x;
+    if (uid == kW) t = problem_.w;
+    if (uid == kB) {
+      const int64_t channels = problem_.y.dims[1];
+      t = {{1, channels, 1, 1}, {channels, 1, channels, channels}};
+    }
+    const cudnnDataType_t type = between ? CUDNN_DATA_FLOAT : TypeOf(problem_.dtype);
+    return tensors_.emplace(uid, NewTensor(uid, t, type, problem_.alignment, between))
+        .first->second;
+  }
+  /// The result of the next of `steps_left_` steps: y after the last.
+  int64_t Result() {
+    return --steps_left_ == 0 ? static_cast<int64_t>(kY) : kBetween + steps_left_;
+  }
+
+  void Convolve() {
+    Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    convolution.SetType(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    convolution.SetInt(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2);
+    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilation);
+    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem_.stride);
+    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.before);
+    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.after);
+    convolution.Finalize("describe the convolution");
+
+    steps_left_ = 1 + problem_.bias + problem_.add + problem_.relu;
+    last_ = Result();
+    switch (problem_.pass) {
+      case ConvPass::kForward:
+        operations_.push_back(Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                        convolution,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                        {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, kX},
+                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, kW},
+                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, last_}},
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA));
+        break;
+      case ConvPass::kBackwardX:
+        operations_.push_back(
+            Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, convolution,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                      {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, kX},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, kW},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, kY}},
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
+        break;
+      default:
+        operations_.push_back(
+            Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, convolution,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                      {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, kX},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, kW},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, kY}},
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
+        break;
+    }
+  }
+
+  Descriptor Operation(
+      cudnnBackendDescriptorType_t type, const Descriptor& convolution,
+      cudnnBackendAttributeName_t convolution_name,
+      std::initializer_list<std::pair<cudnnBackendAttributeName_t, int64_t>> tensors,
+      cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
+    Descriptor operation(type);
+    operation.SetDescriptor(convolution_name, convolution);
+    for (const auto& [name, uid] : tensors) operation.SetDescriptor(name, Tensor(uid));
+    operation.SetFloat(alpha, 1);
+    operation.SetFloat(beta, 0);
+    operation.Finalize("build the convolution");
+    return operation;
+  }
+
+  /// On the last result and, unless 0, tensor `other`.
+  void Pointwise(cudnnPointwiseMode_t mode, int64_t other) {
+    Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    pointwise.SetType(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    pointwise.Finalize("describe an operation after the convolution");
+    Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, Tensor(last_));
+    if (other) operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, Tensor(other));
+    last_ = Result();
+    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, Tensor(last_));
+    operation.Finalize("build an operation after the convolution");
+    operations_.push_back(std::move(operation));
+  }
+
+  const ConvProblem problem_;
+  std::map<int64_t, Descriptor> tensors_;
+  std::vector<Descriptor> operations_;
+  int64_t steps_left_ = 0, last_ = 0;
+  Descriptor graph_;
+};
+
+/// What Engine::config holds.
+struct Config {
+  std::shared_ptr<const Graph> graph;
+  Descriptor config;
+};
+
+/// Engine and knobs in the order of their numbers.
+std::string NameOf(const Descriptor& config, const Descriptor& engine) {
+  std::string name = "eng" + std::to_string(engine.GetInt(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  std::map<int, int64_t> knobs;
+  for (const Descriptor& choice :
+       config.GetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                             CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS)) {
+    const auto type = choice.Get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                                                         CUDNN_TYPE_KNOB_TYPE, 1);
+    knobs[type.at(0)] = choice.GetInt(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+  }
+  for (const auto& [type, value] : knobs)
+    name += " k" + std::to_string(type) + "=" + std::to_string(value);
+  return name;
+}
+
+class Plan final : public Executable {
+ public:
+  Plan(const ConvProblem& problem, std::shared_ptr<const void> config, Descriptor plan)
+      : config_(std::move(config)),
+        plan_(std::move(plan)),
+        workspace_(static_cast<size_t>(plan_.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))) {
+    switch (problem.pass) {
+      case ConvPass::kForward:
+        uids_ = {kX, kW};
+        if (problem.bias) uids_.push_back(kB);
+        if (problem.add) uids_.push_back(kAdd);
+        uids_.push_back(kY);
+        break;
+      case ConvPass::kBackwardX:
+        uids_ = {kY, kW, kX};
+        break;
+      default:
+        uids_ = {kY, kX, kW};
+        break;
+    }
+  }
+
+  void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
+    const cuda::Stream stream = cuda::StreamOf(device);  // makes the GPU the thread's
+    const cudnnHandle_t handle = Handles::Get();
+    CheckCudnn(Cudnn().SetStream(handle, stream), "set the stream");
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids_);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+             static_cast<int64_t>(arguments.size()), arguments.data());
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    pack.Finalize("take the arguments");
+    CheckCudnn(Cudnn().Execute(handle, plan_.get(), pack.get()), "run");
+  }
+  size_t workspace_bytes() const override { return workspace_; }
+
+ private:
+  std::shared_ptr<const void> config_;
+  Descriptor plan_;
+  size_t workspace_;
+  std::vector<int64_t> uids_;
+};
+
+class CudnnLibrary final : public DnnLibrary {
+ public:
+  explicit CudnnLibrary(std::string device_properties) {
+    if (device_properties.empty()) return;
+    properties_ = Descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    properties_.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                    static_cast<int64_t>(device_properties.size()), device_properties.data());
+    properties_.Finalize("describe the GPU");
+  }
+
+  std::string Problem() override { return CudnnFile().problem(); }
+  std::string Version() override {
+    const size_t v = Cudnn().GetVersion();
+    return "cuDNN " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
+           std::to_string(v % 100);
+  }
+
+  std::vector<Engine> Engines(const ConvProblem& problem) override {
+    const auto graph = std::make_shared<const Graph>(problem, Handle());
+    std::vector<Engine> engines;
+    // The fallbacks are slow, and they do what nothing else does.
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+      for (Engine& engine : Ask(graph, mode))
+        if (std::none_of(engines.begin(), engines.end(),
+                         [&](const Engine& other) { return other.name == engine.name; }))
+          engines.push_back(std::move(engine));
+    return engines;
+  }
+
+  std::shared_ptr<const Executable> Build(const ConvProblem& problem,
+                                          const Engine& engine) override {
+    const auto& config = *static_cast<const Config*>(engine.config.get());
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.config);
+    if (cudnnHandle_t handle = Handle()) {
+      plan.Set(kPlanHandle, CUDNN_TYPE_HANDLE, 1, &handle);
+    } else {
+      plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
+    }
+    plan.Finalize("build the plan");
+    return std::make_shared<Plan>(problem, engine.config, std::move(plan));
+  }
+
+ private:
+  cudnnHandle_t Handle() const { return properties_ ? nullptr : Handles::Get(); }
+
+  std::vector<Engine> Ask(const std::shared_ptr<const Graph>& graph,
+                          cudnnBackendHeurMode_t mode) const {
+    Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph->get());
+    heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (properties_) heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
+    // It says no by a status: where no engine does the graph, there is none in the list.
+    if (heuristics.TryFinalize() != CUDNN_STATUS_SUCCESS) return {};
+    std::vector<Engine> engines;
+    for (Descriptor& found : heuristics.GetDescriptors(
+             CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+             heuristics.Count(CUDNN_ATTR_ENGINEHEUR_RESULTS)))
+      engines.push_back(Describe(graph, std::move(found)));
+    return engines;
+  }
+
+  static Engine Describe(const std::shared_ptr<const Graph>& graph, Descriptor found) {
+    const std::vector<Descriptor> bare =
+        found.GetDescriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+    const Descriptor& of = bare.at(0);
+    Engine engine;
+    engine.name = NameOf(found, of);
+    engine.workspace = static_cast<size_t>(found.GetInt(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
+    for (const auto note : of.Get<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                               CUDNN_TYPE_NUMERICAL_NOTE,
+                                                               CUDNN_NUMERICAL_NOTE_TYPE_COUNT)) {
+      engine.tensor_cores |= note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+      engine.rounds_inputs |= note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+      engine.rounds_sums |= note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
+      engine.transforms |= note == CUDNN_NUMERICAL_NOTE_FFT ||
+                           note == CUDNN_NUMERICAL_NOTE_WINOGRAD ||
+                           note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 ||
+                           note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 ||
+                           note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+      if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) engine.deterministic = false;
+    }
+    engine.config = std::make_shared<const Config>(Config{graph, std::move(found)});
+    return engine;
+  }
+
+  Descriptor properties_;
+};
+
+}  // namespace
+
+const CudnnFunctions& Cudnn() {
+  static const CudnnFunctions functions = [] {
+    CudnnFunctions f{};
+    const VendorLibrary& library = CudnnFile();
+    library.Load(f.GetVersion, "cudnnGetVersion");
+    library.Load(f.GetErrorString, "cudnnGetErrorString");
+    library.Load(f.GetLastErrorString, "cudnnGetLastErrorString");
+    library.Load(f.Create, "cudnnCreate");
+    library.Load(f.Destroy, "cudnnDestroy");
+    library.Load(f.SetStream, "cudnnSetStream");
+    library.Load(f.CreateDescriptor, "cudnnBackendCreateDescriptor");
+    library.Load(f.DestroyDescriptor, "cudnnBackendDestroyDescriptor");
+    library.Load(f.SetAttribute, "cudnnBackendSetAttribute");
+    library.Load(f.GetAttribute, "cudnnBackendGetAttribute");
+    library.Load(f.Finalize, "cudnnBackendFinalize");
+    library.Load(f.Execute, "cudnnBackendExecute");
+    return f;
+  }();
+  return functions;
+}
+
+void CheckCudnn(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
+  char details[1024] = {};
+  Cudnn().GetLastErrorString(details, sizeof(details));
+  std::string text = std::string("cuDNN: cannot ") + call + ": " + Cudnn().GetErrorString(status);
+  if (*details) text += std::string(" (") + details + ")";
+  if (status == CUDNN_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
+  throw std::runtime_error(text);
+}
+
+DnnLibrary& Dnn() {
+  static auto& library = *new CudnnLibrary("");
+  return library;
+}
+
+std::unique_ptr<DnnLibrary> NewCudnn(const std::string& device_properties) {
+  return std::make_unique<CudnnLibrary>(device_properties);
+}
+
+}  // namespace singa::cudnn

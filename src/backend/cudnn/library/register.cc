@@ -1,0 +1,10 @@
+#include "backend/cudnn/library/register.h"
+
+namespace singa::cudnn {
+
+void RegisterLibraries() {
+  RegisterConv();
+  RegisterMatMul();
+}
+
+}  // namespace singa::cudnn

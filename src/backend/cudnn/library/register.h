@@ -1,0 +1,12 @@
+#pragma once
+
+namespace singa::cudnn {
+
+// One function per family, in the family's file; alphabetical.
+void RegisterConv();
+void RegisterMatMul();
+
+/// Offers the kernels of cuDNN and cuBLASLt to the registry of CUDA devices.
+void RegisterLibraries();
+
+}  // namespace singa::cudnn

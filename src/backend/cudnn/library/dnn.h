@@ -7,12 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "backend/cudnn/library/executable.h"
 #include "model/operation/conv_spec.h"
-#include "singa/core/device.h"
 #include "singa/core/dtype.h"
 
 namespace singa::cudnn {
@@ -25,7 +24,9 @@ struct DnnTensor {
   bool operator==(const DnnTensor&) const = default;
 };
 
-/// A convolution as cuDNN sees it. Products and sums are float32, whatever the storage.
+/// A convolution as cuDNN sees it. Products and sums are float32, whatever the storage. Arguments,
+/// in the operation's order: forward x, w [, b] [, add], y; input gradient dy, w, dx; filter
+/// gradient dy, x, dw.
 struct ConvProblem {
   ConvPass pass = ConvPass::kForward;  ///< not kBackwardB
   DType dtype = kFloat32;
@@ -51,19 +52,7 @@ struct Engine {
   bool rounds_sums = false;    ///< adds up in a narrower type than float32
   bool transforms = false;     ///< Winograd's method or Fourier transforms: errors spread
   bool deterministic = true;
-  std::shared_ptr<const void> config;  ///< the library's own
-};
-
-/// An engine that is ready to run, from any thread.
-class Executable {
- public:
-  virtual ~Executable() = default;
-  /// Queues it. `arguments`: addresses in the order of the operation's: forward x, w [, b] [, add],
-  /// y; input gradient dy, w, dx; filter gradient dy, x, dw. `device` is the GPU that it was built
-  /// for.
-  virtual void Run(const Device& device, std::span<void* const> arguments,
-                   void* workspace) const = 0;
-  virtual size_t workspace_bytes() const = 0;
+  std::shared_ptr<const void> config = nullptr;  ///< the library's own
 };
 
 class DnnLibrary {
@@ -74,8 +63,8 @@ class DnnLibrary {
   /// "cuDNN 9.28.0"
   virtual std::string Version() = 0;
   // For the GPU that is the calling thread's.
-  /// All engines that do it, best first by the library's own judgement; none where it has no engine.
-  /// Raises std::runtime_error where the library fails.
+  /// All engines that do it, best first by the library's own judgement; none where it has no
+  /// engine. Raises std::runtime_error where the library fails.
   virtual std::vector<Engine> Engines(const ConvProblem& problem) = 0;
   /// Raises std::runtime_error where the engine turns out not to do it.
   virtual std::shared_ptr<const Executable> Build(const ConvProblem& problem,

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backend/cudnn/emulated/queue.h"
+#include "backend/cudnn/library/emulated/element.h"
+#include "backend/cudnn/library/emulated/libraries.h"
+
+namespace singa::cudnn {
+namespace emulated {
+namespace {
+
+void Multiply(const MatMulProblem& p, const std::vector<void*>& arguments) {
+  void* const y = arguments.back();
+  const bool tf32 = p.tf32 && p.dtype == kFloat32;
+  const auto load = [&](const void* data, int64_t i) {
+    const double value = Load(data, p.dtype, i);
+    return tf32 ? ToTf32(value) : value;
+  };
+  for (int64_t i = 0; i < p.batch; ++i)
+    for (int64_t row = 0; row < p.m; ++row)
+      for (int64_t col = 0; col < p.n; ++col) {
+        double sum = 0;
+        for (int64_t k = 0; k < p.k; ++k)
+          sum += load(arguments[0], i * p.a_step + (p.trans_a ? k * p.m + row : row * p.k + k)) *
+                 load(arguments[1], i * p.b_step + (p.trans_b ? col * p.k + k : k * p.n + col));
+        const int64_t place = i * p.y_step + row * p.n + col;
+        double value = p.alpha * sum;
+        if (p.beta != 0) value += p.beta * Load(y, p.dtype, place);
+        if (p.bias) value += Load(arguments[2], p.dtype, col);
+        if (p.relu) value = std::max(value, 0.0);
+        Store(y, p.dtype, place, value);
+      }
+}
+
+class Product final : public Executable {
+ public:
+  Product(const MatMulProblem& problem, size_t workspace)
+      : problem_(problem), workspace_(workspace) {}
+  void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
+    for (const void* argument : arguments)
+      if (reinterpret_cast<uintptr_t>(argument) % static_cast<uintptr_t>(problem_.alignment) != 0)
+        throw std::runtime_error("an argument is not aligned as the problem said");
+    cuda::emulated::Enqueue(cuda::StreamOf(device),
+                            [problem = problem_, bytes = workspace_, workspace,
+                             held = std::vector<void*>(arguments.begin(), arguments.end())] {
+                              if (bytes) std::memset(workspace, 0x5a, bytes);
+                              Multiply(problem, held);
+                            });
+  }
+  size_t workspace_bytes() const override { return workspace_; }
+
+ private:
+  MatMulProblem problem_;
+  size_t workspace_;
+};
+
+class HostBlas final : public BlasLibrary {
+ public:
+  std::string Problem() override { return ""; }
+  std::string Version() override { return "emulation 1"; }
+  std::vector<MatMulWay> Ways(const MatMulProblem& problem, int most) override {
+    emulated::Blas().asked.push_back(problem);
+    std::vector<MatMulWay> ways;
+    for (const MatMulWay& way :
+         {MatMulWay{"algo2 split4", 1 << 16, nullptr}, MatMulWay{"algo1", 0, nullptr}})
+      if (way.workspace <= problem.most_workspace && std::ssize(ways) < most) ways.push_back(way);
+    return ways;
+  }
+  std::shared_ptr<const Executable> Build(const MatMulProblem& problem,
+                                          const MatMulWay& way) override {
+    return std::make_shared<Product>(problem, way.workspace);
+  }
+};
+
+}  // namespace
+
+BlasState& Blas() {
+  static auto& state = *new BlasState;
+  return state;
+}
+
+}  // namespace emulated
+
+BlasLibrary& Blas() {
+  static auto& library = *new emulated::HostBlas;
+  return library;
+}
+
+}  // namespace singa::cudnn

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstring>
+
+#include "singa/core/dtype.h"
+#include "singa/core/half.h"
+
+namespace singa::cudnn::emulated {
+
+/// One element of an array of any float type.
+inline double Load(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case kFloat16:
+      return static_cast<float>(static_cast<const Float16*>(data)[i]);
+    case kBFloat16:
+      return static_cast<float>(static_cast<const BFloat16*>(data)[i]);
+    case kFloat64:
+      return static_cast<const double*>(data)[i];
+    default:
+      return static_cast<const float*>(data)[i];
+  }
+}
+
+inline void Store(void* data, DType dtype, int64_t i, double value) {
+  switch (dtype) {
+    case kFloat16:
+      static_cast<Float16*>(data)[i] = Float16(static_cast<float>(value));
+      break;
+    case kBFloat16:
+      static_cast<BFloat16*>(data)[i] = BFloat16(static_cast<float>(value));
+      break;
+    case kFloat64:
+      static_cast<double*>(data)[i] = value;
+      break;
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+/// A float32 factor as tensor cores read it: ten bits of mantissa.
+inline double ToTf32(double value) {
+  const auto narrow = static_cast<float>(value);
+  uint32_t bits;
+  std::memcpy(&bits, &narrow, sizeof(bits));
+  bits = (bits + 0x1000) & ~uint32_t{0x1fff};
+  float rounded;
+  std::memcpy(&rounded, &bits, sizeof(rounded));
+  return rounded;
+}
+
+}  // namespace singa::cudnn::emulated

@@ -11,6 +11,9 @@ install(
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT headers
 )
+if(TARGET singa_cuda)
+  install(TARGETS singa_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
+endif()
 set(_config "${CMAKE_INSTALL_LIBDIR}/cmake/singa")
 install(EXPORT singa-targets NAMESPACE singa:: DESTINATION "${_config}" COMPONENT headers)
 configure_package_config_file(

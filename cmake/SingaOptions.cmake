@@ -9,6 +9,14 @@ set(SINGA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undef
 # Optional backends: auto builds one when what it needs is found, on insists, off leaves it out.
 set(SINGA_ONEDNN "auto" CACHE STRING "oneDNN backend: auto, on or off")
 set_property(CACHE SINGA_ONEDNN PROPERTY STRINGS auto on off)
+set(SINGA_CUDA "auto" CACHE STRING "CUDA backend, as a library of its own: auto, on or off")
+set_property(CACHE SINGA_CUDA PROPERTY STRINGS auto on off)
+set(
+  SINGA_CUDA_ARCHITECTURES
+  "80-real;86-real;89-real;90-real;120"
+  CACHE STRING
+  "GPUs to compile for, in CMake's words: Ampere, Ada, Hopper, and Blackwell with what comes after"
+)
 
 # scikit-build-core sets SKBUILD while it builds the wheel; tests have no place there.
 if(SKBUILD)

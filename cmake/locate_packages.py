@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -31,6 +32,17 @@ if cblas := file_of("scipy-openblas32", "cblas.h"):
     found["openblas"] = str(cblas.parent.parent)
 if licence := file_of("scipy-openblas32", "LICENSE*"):
     found["openblas_licence"] = str(licence)
+
+# Headers of CUDA's libraries: whole packages, or what scripts/cuda_headers.py kept of them.
+kept = Path(sys.prefix, "include", "nvidia")
+for key, distribution, header in (
+    ("cudnn_include", "nvidia-cudnn-cu13", "cudnn_graph.h"),
+    ("cublas_include", "nvidia-cublas", "cublasLt.h"),
+):
+    if (kept / header).exists():
+        found[key] = str(kept)
+    elif path := file_of(distribution, header):
+        found[key] = str(path.parent)
 
 # An isolated build has its programs on PATH instead of beside the interpreter.
 if swig := shutil.which("swig", path=sysconfig.get_path("scripts")) or shutil.which("swig"):

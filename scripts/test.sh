@@ -16,9 +16,15 @@ case "${1-}" in
   cpp)
     scripts/venv.sh .venv build run test
     gtest=$(CMAKE=.venv/bin/cmake scripts/gtest.sh build/gtest)
+    cuda=auto
+    # Sanitizers see the backend on an emulated GPU only.
+    if command -v nvcc >/dev/null && [[ $preset != *san ]]; then
+      "$venv/bin/python" scripts/cuda_headers.py
+      cuda=on
+    fi
     mkdir -p build
     echo "== configuring $build"
-    if ! cmake --preset "$preset" ${gtest:+"-DCMAKE_PREFIX_PATH=$PWD/$gtest"} \
+    if ! cmake --preset "$preset" -DSINGA_CUDA=$cuda ${gtest:+"-DCMAKE_PREFIX_PATH=$PWD/$gtest"} \
       >build/configure.log 2>&1; then
       cat build/configure.log >&2
       exit 1

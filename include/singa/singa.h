@@ -7,6 +7,7 @@
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"
 #include "singa/core/explain.h"
+#include "singa/core/gpu.h"
 #include "singa/core/graph.h"
 #include "singa/core/node.h"
 #include "singa/core/opcheck.h"

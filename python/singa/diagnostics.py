@@ -52,7 +52,7 @@ def doctor() -> Report:
         library=_library_path(),
         onednn=onednn or "not in this build",
         blas=blas,
-        gpu=_gpu(),
+        gpu=_gpus(),
         cpu=_cpu_name(),
         isa=_isa(),
         threads=_c.NumThreads(),
@@ -136,9 +136,10 @@ def _huge_pages() -> str | None:
     return match.group(1) if match else None
 
 
-def _gpu() -> str:
-    driver = Path("/proc/driver/nvidia/version").exists()
-    return "no CUDA backend in this build" + (", though a driver is there" if driver else "")
+def _gpus() -> list[str]:
+    """What can be used, and what the CUDA backend found or misses."""
+    found = [_c.Platform.DeviceQuery(i, True) for i in _c.Platform.GetGPUIDs()]
+    return [*found, *_c.GpuReport()]
 
 
 def _keeps_denormals() -> bool:

@@ -36,6 +36,10 @@
 %ignore singa::Device::Free;
 %ignore singa::Device::CopyFromHost;
 %ignore singa::Device::CopyToHost;
+%ignore singa::Device::CopyElements;
+%ignore singa::Device::FillElements;
+%ignore singa::Device::CopyBytes;
+%ignore singa::Device::ZeroBytes;
 %ignore singa::Device::Exec;
 %ignore singa::Device::TakeRandom;
 %ignore singa::Device::CheckOpen;
@@ -79,6 +83,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %template(IntVector) std::vector<int>;
 %ignore singa::ProfileRecord::plan;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
+%include "singa/core/gpu.h"
 %include "singa/core/stats.h"
 %include "singa/core/plan_cache.h"
 %include "singa/core/opcheck.h"

@@ -2,8 +2,6 @@
 
 import operator as _operator
 
-USE_CUDA = False
-
 
 class VecTensor(list):
     """A list of raw tensors; functions take any sequence."""
@@ -297,15 +295,16 @@ Device.host = _host
 Device.Reset = _reset
 
 
-def _no_cuda(function):
-    raise RuntimeError(
-        f"[{function}] needs a build of singa with the CUDA backend (CUDA 13, cuDNN 9); this one "
-        "computes on the CPU: device.get_default_device()"
-    )
+def __getattr__(name):
+    # Asking opens the CUDA backend, so it is not done before somebody wants to know.
+    if name == "USE_CUDA":
+        return NumGpus() > 0
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Platform:
-    """Finds and makes devices. What asks for a GPU raises RuntimeError: this build has none."""
+    """Finds and makes devices. What asks for a GPU raises RuntimeError where none can be used, and
+    says what is missing."""
 
     @staticmethod
     def GetDefaultDevice():
@@ -314,33 +313,48 @@ class Platform:
 
     @staticmethod
     def GetNumGPUs():
-        """CUDA GPUs that this build can use."""
-        return 0
+        """CUDA GPUs that can be used."""
+        return NumGpus()
 
     @staticmethod
     def GetGPUIDs():
-        """Identifiers of the CUDA GPUs that this build can use."""
-        return ()
+        """Identifiers of the CUDA GPUs that can be used."""
+        return tuple(range(NumGpus()))
 
     @staticmethod
     def GetGPUMemSize(device_id):
         """Free and total bytes of a GPU."""
-        _no_cuda("GetGPUMemSize")
+        gpu = GetGpuProperties(device_id)
+        return gpu.free_memory, gpu.total_memory
 
     @staticmethod
     def DeviceQuery(device_id, verbose=False):
         """Description of a GPU."""
-        _no_cuda("DeviceQuery")
+        gpu = GetGpuProperties(device_id)
+        text = f"GPU {device_id}: {gpu.name}, {gpu.total_memory >> 20} MiB"
+        if verbose:
+            text += (
+                f", {gpu.free_memory >> 20} MiB free, compute capability {gpu.major}.{gpu.minor}, "
+                f"{gpu.multiprocessors} multiprocessors"
+            )
+        return text
 
     @staticmethod
     def CreateCudaGPUs(num_devices, init_size=0):
         """The first `num_devices` GPUs."""
-        _no_cuda("CreateCudaGPUs")
+        return Platform.CreateCudaGPUsOn(range(num_devices), init_size)
 
     @staticmethod
     def CreateCudaGPUsOn(devices, init_size=0):
         """The GPUs of these identifiers."""
-        _no_cuda("CreateCudaGPUsOn")
+        return [CreateCudaDevice(device) for device in devices]
+
+
+def _needs_cudnn(function):
+    raise RuntimeError(
+        f"[{function}] the CUDA backend has no recurrent networks yet: RnnHandle, RnnForward and "
+        "RnnBackward compute on the CPU"
+    )
 
 
 class CudnnRNNHandle(RnnHandle):
@@ -348,16 +362,16 @@ class CudnnRNNHandle(RnnHandle):
     and RnnBackward, on which layer.CudnnRNN stands, compute on the CPU too."""
 
     def __init__(self, x, hidden_size, mode=0, num_layers=1, bias=1, dropout=0.0, bidirectional=0):
-        _no_cuda("CudnnRNNHandle")
+        _needs_cudnn("CudnnRNNHandle")
 
 
 def _gpu_rnn(name, arguments):
     def function(*args):
-        _no_cuda(name)
+        _needs_cudnn(name)
 
     function.__name__ = name
     function.__doc__ = (
-        f"{name}({arguments}) of cuDNN; RuntimeError: this build has no CUDA backend."
+        f"{name}({arguments}) of cuDNN; RuntimeError: the CUDA backend does not have it yet."
     )
     return function
 

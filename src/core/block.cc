@@ -1,7 +1,5 @@
 #include "singa/core/block.h"
 
-#include <cstring>
-
 #include "core/counted_reorder.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
@@ -51,7 +49,7 @@ void Block::Bind(void* data) noexcept {
 void Block::OwnMemory() {
   if (!lent_) return;
   void* own = device_->Allocate(size_);
-  std::memcpy(own, data_, size_);
+  device_->CopyBytes(own, data_, size_);
   data_ = own;
   lent_ = false;
 }

@@ -15,6 +15,6 @@ void StridedFill(const Tensor& dst, double value);
 /// True when writing dst element by element may change elements of src that are still to be read:
 /// they share memory, and not as the same elements in the same order. Never true for tensors of
 /// different blocks; may be true for views that interleave without touching.
-bool OverlapsPartly(const Tensor& src, const Tensor& dst);
+SINGA_API bool OverlapsPartly(const Tensor& src, const Tensor& dst);
 
 }  // namespace singa

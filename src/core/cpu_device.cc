@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "core/caching_allocator.h"
+#include "core/copy.h"
 #include "singa/core/device.h"
 
 namespace singa {
@@ -20,6 +21,14 @@ class CpuDevice final : public Device {
   }
   void CopyToHost(void* host_data, const void* device_data, size_t bytes) override {
     if (bytes > 0) std::memcpy(host_data, device_data, bytes);
+  }
+  void CopyElements(const Tensor& from, const Tensor& to) override { StridedCopy(from, to); }
+  void FillElements(const Tensor& t, double value) override { StridedFill(t, value); }
+  void CopyBytes(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void ZeroBytes(void* to, size_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, bytes);
   }
 
  protected:

@@ -16,6 +16,11 @@ void Device::CheckOpen(const char* op) const {
     throw Unavailable(detail::Message(op, "device ", name_, " was closed; its tensors are gone"));
 }
 
+inline void Device::RunNow(const char* op, const Plan& plan, const Execution& execution) {
+  plan.Run(execution);
+  if (kind_ != DeviceKind::kCpu) Queued(op);
+}
+
 void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
                   std::span<const Tensor> outputs, const Scalars& scalars, const SpecRef& spec) {
   CheckOpen(op);
@@ -28,11 +33,13 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
     if (!output.empty()) output.block()->Touch();
   const Execution execution{*this, inputs, outputs, scalars, workspace.data()};
   if (!IsProfiling()) [[likely]] {
-    plan->Run(execution);
+    RunNow(op, *plan, execution);
     return;
   }
+  Sync();
   const double start = ProfileClock();
-  plan->Run(execution);
+  RunNow(op, *plan, execution);
+  Sync();
   RecordProfile(op, plan, inputs, outputs, start);
 }
 
@@ -41,12 +48,14 @@ void Device::Run(const Node& node, void* workspace) {
   SetCurrentOp(*node.wanted_by ? node.wanted_by : node.op);
   const Execution execution{*this, node.inputs, node.outputs, node.scalars, workspace};
   if (!IsProfiling()) [[likely]] {
-    node.plan->Run(execution);
+    RunNow(node.op, *node.plan, execution);
     return;
   }
   SetCurrentLayer(node.layer);
+  Sync();
   const double start = ProfileClock();
-  node.plan->Run(execution);
+  RunNow(node.op, *node.plan, execution);
+  Sync();
   if (!*node.wanted_by)  // a reorder has recorded itself
     RecordProfile(node.op, node.plan, node.inputs, node.outputs, start);
 }

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "core/copy.h"
 #include "core/counted_reorder.h"
+#include "singa/core/device.h"
 
 namespace singa {
 namespace {
@@ -14,9 +14,9 @@ class Fill final : public Plan {
   void Run(const Execution& execution) const override {
     const Tensor& t = execution.outputs[0];
     if (t.layout()) {  // zero, which is zero in every layout
-      std::memset(t.raw_data(), 0, t.block()->size());
+      execution.device.ZeroBytes(t.raw_data(), t.block()->size());
     } else {
-      StridedFill(t, execution.scalars.v[0]);
+      execution.device.FillElements(t, execution.scalars.v[0]);
     }
   }
 };
@@ -28,9 +28,9 @@ class Copy final : public Plan {
     const Tensor& from = execution.inputs[0];
     const Tensor& to = execution.outputs[0];
     if (to.layout()) {
-      std::memcpy(to.raw_data(), from.raw_data(), to.block()->size());
+      execution.device.CopyBytes(to.raw_data(), from.raw_data(), to.block()->size());
     } else {
-      StridedCopy(from, to);
+      execution.device.CopyElements(from, to);
     }
   }
 };

@@ -1,7 +1,6 @@
 #include "core/reorder_hook.h"
 
 #include <atomic>
-#include <cstring>
 
 namespace singa {
 namespace {
@@ -32,7 +31,7 @@ void Reorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to
              const Shape& shape, DType dtype, const void* src, void* dst) {
   if (SameLayout(from, to)) {
     const size_t bytes = from ? from->bytes() : static_cast<size_t>(shape.Count()) * SizeOf(dtype);
-    std::memcpy(dst, src, bytes);
+    device->CopyBytes(dst, src, bytes);
     return;
   }
   if (ReorderFn hook = g_hook.load(std::memory_order_acquire)) {

@@ -65,6 +65,24 @@ BlockPtr NewBlock(DevicePtr device, size_t bytes, const Shape& shape, DType dtyp
   }
 }
 
+/// Whether the host reads its elements where they are.
+bool OnHost(const Tensor& t) { return t.block()->device()->kind() == DeviceKind::kCpu; }
+
+/// Bytes from one device's memory to another's. Both tensors are contiguous and alike.
+void Carry(const Tensor& from, const Tensor& to) {
+  const auto bytes = static_cast<size_t>(from.bytes());
+  if (bytes > 0 && OnHost(from)) {
+    to.device()->CopyFromHost(to.raw_data(), from.raw_data(), bytes);
+  } else if (bytes > 0 && OnHost(to)) {
+    from.device()->CopyToHost(to.raw_data(), from.raw_data(), bytes);
+  } else if (bytes > 0) {
+    std::vector<char> host(bytes);
+    from.device()->CopyToHost(host.data(), from.raw_data(), bytes);
+    to.device()->CopyFromHost(to.raw_data(), host.data(), bytes);
+  }
+  to.block()->Touch();
+}
+
 /// Executes a move on the device of `result`.
 void Execute(const PlanPtr& plan, const char* op, std::span<const Tensor> inputs,
              const Tensor& result, const Scalars& scalars = {}) {
@@ -349,6 +367,16 @@ void Tensor::CopyFrom(const Tensor& source) {
   CheckDistinct("copy", *this);
   block_->MakePlain();
   Tensor plain = source.Plain();
+  if (source.device() != device() && !(OnHost(source) && OnHost(*this))) {
+    plain = plain.Contiguous();
+    if (is_contiguous() && plain.shape_ == shape_ && plain.dtype_ == dtype_) {
+      Carry(plain, *this);
+      return;
+    }
+    const Tensor carried(plain.shape_, device(), plain.dtype_);
+    Carry(plain, carried);
+    plain = carried;
+  }
   if (plain.shape_ != shape_) {
     Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ",
           shape_);

@@ -109,6 +109,7 @@ def test_names_on_raw_tensors() -> None:
     assert not cpu.graph_enabled()
 
 
+@pytest.mark.skipif(device.get_num_gpus() > 0, reason="there is a GPU")
 def test_what_needs_a_gpu_says_so() -> None:
     x = tensor.ones((2, 3, 4))
     calls = [
@@ -125,7 +126,7 @@ def test_what_needs_a_gpu_says_so() -> None:
         lambda: device.create_cuda_gpus_on([0]),
     ]
     for call in calls:
-        with pytest.raises(RuntimeError, match="CUDA backend"):
+        with pytest.raises(RuntimeError, match=r"no GPU can be used: |CUDA backend"):
             call()
     assert (device.get_num_gpus(), len(device.get_gpu_ids())) == (0, 0)
 

@@ -153,10 +153,8 @@ def test_devices() -> None:
     with pytest.raises(ValueError, match="cpu-"):
         t + u
     same(tensor.to_host(u) + t, A + A)
-    assert device.get_num_gpus() == 0
-    for call in (device.create_cuda_gpu, device.create_opencl_device):
-        with pytest.raises(RuntimeError, match="backend"):
-            call()
+    with pytest.raises(RuntimeError, match="backend"):
+        device.create_opencl_device()
 
 
 # Sharing and copying.

@@ -26,7 +26,7 @@ class Row:
 
     name: str
     call: Callable[..., Any]
-    error: type[BaseException]
+    error: type[BaseException] | tuple[type[BaseException], ...]
     message: str
 
 

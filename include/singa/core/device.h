@@ -57,6 +57,15 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   virtual void CopyFromHost(void* device_data, const void* host_data, size_t bytes) = 0;
   virtual void CopyToHost(void* host_data, const void* device_data, size_t bytes) = 0;
 
+  // Moves within the device's memory, in order with what was queued. For callers that have checked:
+  // tensors are plain, of this device, and of equal shapes.
+  /// to[i] = from[i], converting the type. Any strides; from's may be zero. The two may overlap:
+  /// `from` is then read first, as a whole.
+  virtual void CopyElements(const Tensor& from, const Tensor& to) = 0;
+  virtual void FillElements(const Tensor& t, double value) = 0;
+  virtual void CopyBytes(void* to, const void* from, size_t bytes) = 0;
+  virtual void ZeroBytes(void* to, size_t bytes) = 0;
+
   // Execution.
   /// Runs a plan now (workspace from the allocator), or hands it to the thread's Recording. Marks
   /// the outputs as written.
@@ -68,7 +77,7 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   /// are made plain.
   void Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,
             const std::vector<BlockPtr>& writes, const char* op = "user");
-  /// Waits for everything that was queued.
+  /// Waits for everything that was queued. Raises what went wrong meanwhile.
   virtual void Sync() {}
 
   // Random state: a counter-based sequence, so that results do not depend on the number of threads.
@@ -101,8 +110,11 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
  protected:
   Device(DeviceKind kind, int id, std::string name);
   virtual void ReleaseAll() noexcept = 0;
+  /// Called after each execution on a device that queues them. Raises what has gone wrong so far.
+  virtual void Queued(const char* op) { (void)op; }
 
  private:
+  void RunNow(const char* op, const Plan& plan, const Execution& execution);
   DeviceKind kind_;
   int id_;
   std::string name_;

@@ -10,14 +10,16 @@
 //   whose layout the plan follows; everything else is asked for by the plan
 //
 // VisitFields is the one list of fields: the signature, the replay file of OPCHECK and explain()
-// all come from it. A backend registers a Kernel<Spec>; the registry keeps them in order of
-// registration (onednn before reference).
+// all come from it. A backend registers a Kernel<Spec>; the registry keeps them, for each kind of
+// device, in order of registration (onednn before reference).
 
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -35,13 +37,18 @@ struct Candidate {
   size_t workspace = 0;  ///< bytes that the plan needs at least, as far as known before it is made
 };
 
-/// A backend's offer for one operation.
-template <class Spec>
-class Kernel {
+/// A kernel of whatever Spec.
+class AnyKernel {
  public:
-  virtual ~Kernel() = default;
+  virtual ~AnyKernel() = default;
   /// The backend's name.
   virtual const char* implementation() const = 0;
+};
+
+/// A backend's offer for one operation.
+template <class Spec>
+class Kernel : public AnyKernel {
+ public:
   /// Empty when able, else the reason why not ("float64 is not supported").
   virtual std::string Refuses(const Spec& spec) const = 0;
   /// Of a Spec that it does not refuse: why another kernel is likely to be faster; empty when none
@@ -54,24 +61,36 @@ class Kernel {
   }
 };
 
-/// The kernels of one operation family on the CPU, best first.
+/// The kernels of the Spec of this type name. The lists live in libsinga, for all libraries that
+/// bring kernels: they are filled before a device of that kind exists, and only read afterwards.
+SINGA_API std::vector<std::unique_ptr<AnyKernel>>& KernelsOf(const char* spec, DeviceKind kind);
+
+/// The kernels of one operation family on one kind of device, best first.
 template <class Spec>
 class Registry {
  public:
-  static Registry& Get() {
-    static Registry registry;
-    return registry;
+  static Registry Get(DeviceKind kind = DeviceKind::kCpu) {
+    return Registry(KernelsOf(typeid(Spec).name(), kind));
   }
-  void Add(std::unique_ptr<Kernel<Spec>> kernel) { kernels_.push_back(std::move(kernel)); }
-  const std::vector<std::unique_ptr<Kernel<Spec>>>& kernels() const { return kernels_; }
+  void Add(std::unique_ptr<Kernel<Spec>> kernel) { list_.push_back(std::move(kernel)); }
+  std::vector<const Kernel<Spec>*> kernels() const {
+    std::vector<const Kernel<Spec>*> kernels;
+    for (const auto& kernel : list_) kernels.push_back(Cast(*kernel));
+    return kernels;
+  }
   const Kernel<Spec>* Find(std::string_view implementation) const {
-    for (const auto& kernel : kernels_)
-      if (kernel->implementation() == implementation) return kernel.get();
+    for (const auto& kernel : list_)
+      if (kernel->implementation() == implementation) return Cast(*kernel);
     return nullptr;
   }
 
  private:
-  std::vector<std::unique_ptr<Kernel<Spec>>> kernels_;
+  using List = std::vector<std::unique_ptr<AnyKernel>>;
+  explicit Registry(List& list) : list_(list) {}
+  static const Kernel<Spec>* Cast(const AnyKernel& kernel) {
+    return static_cast<const Kernel<Spec>*>(&kernel);
+  }
+  List& list_;
 };
 
 /// A Kernel from two functions.
@@ -111,8 +130,9 @@ template <class Spec>
 void Register(const char* implementation, std::string (*refuses)(const Spec&),
               PlanPtr (*make)(const Spec&),
               std::type_identity_t<std::vector<Candidate> (*)(const Spec&)> candidates = nullptr,
-              std::type_identity_t<std::string (*)(const Spec&)> declines = nullptr) {
-  Registry<Spec>::Get().Add(
+              std::type_identity_t<std::string (*)(const Spec&)> declines = nullptr,
+              DeviceKind kind = DeviceKind::kCpu) {
+  Registry<Spec>::Get(kind).Add(
       std::make_unique<FunctionKernel<Spec>>(implementation, refuses, make, candidates, declines));
 }
 

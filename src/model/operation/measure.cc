@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -38,13 +37,13 @@ void FillRandomly(const Tensor& t) {
     }
     return random;
   }();
-  Tensor wide(Shape{static_cast<int64_t>(kPeriod)}, t.device(), kFloat64);
+  Tensor wide(Shape{static_cast<int64_t>(kPeriod)}, DefaultDevice(), kFloat64);
   wide.CopyFromHost(values.data(), kPeriod * sizeof(double));
-  const Tensor pattern = wide.AsType(t.data_type());
+  const Tensor pattern = wide.AsType(t.data_type()).ToDevice(t.device());
   const size_t period = kPeriod * SizeOf(t.data_type()), bytes = BytesOf(t);
   char* to = static_cast<char*>(t.raw_data());
   for (size_t at = 0; at < bytes; at += period)
-    std::memcpy(to + at, pattern.raw_data(), std::min(period, bytes - at));
+    t.device()->CopyBytes(to + at, pattern.raw_data(), std::min(period, bytes - at));
 }
 
 /// A reorder before or after the operation.
@@ -94,6 +93,7 @@ double Stopwatch::Time(const Plan& plan, double best) const {
     for (const Move& move : before) move.Run(device_);
     plan.Run(execution);
     for (const Move& move : after) move.Run(device_);
+    device_->Sync();
     return ProfileClock() - start;
   };
 

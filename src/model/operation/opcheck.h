@@ -62,6 +62,16 @@ void SpreadOverPlanes(std::span<Tensor> bound);
 /// |t|, contiguous; integers and bool unchanged.
 Tensor AbsoluteValue(const Tensor& t);
 
+/// Where `reference` runs: the device itself where that is a CPU, else the default one.
+inline DevicePtr HostOf(const DevicePtr& device) {
+  return device->kind() == DeviceKind::kCpu ? device : DefaultDevice();
+}
+/// A copy on the host, in a layout that `reference` reads as well as any other.
+inline Tensor HostCopy(const Tensor& t) {
+  if (t.empty()) return t;
+  return t.device()->kind() == DeviceKind::kCpu ? t.Clone() : t.ToDevice(DefaultDevice());
+}
+
 /// While one lives, no operation of this thread is checked: the checking itself runs operations.
 class Pause {
  public:
@@ -119,7 +129,8 @@ struct PlainFields {
   void operator()(const char*, T&) {}
 };
 
-/// The reference's results for a call; empty tensors where they cannot be compared.
+/// The reference's results for a call, on the host, where `inputs` are; empty tensors where they
+/// cannot be compared.
 template <class Spec>
 std::vector<Tensor> RunReference(Spec spec, const DevicePtr& device, std::vector<Tensor> inputs,
                                  std::span<const Tensor> outputs, const std::vector<int>& aliases,
@@ -165,7 +176,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   call.scalars = scalars;
   FieldWriter writer{&call.fields};
   Spec::VisitFields(spec, writer);
-  for (const Tensor& input : inputs) call.inputs.push_back(input.empty() ? input : input.Clone());
+  for (const Tensor& input : inputs) call.inputs.push_back(HostCopy(input));
   for (const Tensor& output : outputs) {
     call.outputs.push_back(output);
     int alias = -1;
@@ -177,8 +188,9 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
 
   std::vector<Tensor> copies;  // the reference may write to its inputs
   for (const Tensor& input : call.inputs) copies.push_back(input.empty() ? input : input.Clone());
+  const DevicePtr host = HostOf(device);
   const std::vector<Tensor> reference =
-      RunReference(spec, device, copies, outputs, call.aliases, scalars);
+      RunReference(spec, host, copies, outputs, call.aliases, scalars);
   if (reference.empty()) return;
   std::vector<Tensor> bound;
   if constexpr (requires { requires Spec::kLinear; }) {
@@ -187,7 +199,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
       magnitudes.push_back(input.empty() ? input : AbsoluteValue(input));
     Spec magnitude = spec;
     if constexpr (requires { magnitude.MakeMagnitude(); }) magnitude.MakeMagnitude();
-    bound = RunReference(magnitude, device, magnitudes, outputs, call.aliases, scalars);
+    bound = RunReference(magnitude, host, magnitudes, outputs, call.aliases, scalars);
   } else if constexpr (requires { spec.Magnitudes(call.inputs); }) {
     bound = spec.Magnitudes(call.inputs);
   }
@@ -195,7 +207,8 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   int64_t length = 1;
   if constexpr (requires { spec.sum_length(); }) length = spec.sum_length();
   std::vector<Tensor> chosen;
-  for (const Tensor& output : outputs) chosen.push_back(output.empty() ? output : output.Plain());
+  for (const Tensor& output : outputs)
+    chosen.push_back(output.empty() ? output : output.Plain().ToDevice(host));
   Compare(call, chosen, reference, bound, length);
 }
 

@@ -74,7 +74,8 @@ class Selector {
       if (!plan && Tunes() && offers_.size() > 0) plan = Measure();
     if (!plan) plan = First();
     if (!plan)
-      throw Unavailable(detail::Message(spec_.op(), "no implementation takes this:", Reasons()));
+      throw Unavailable(detail::Message(spec_.op(), "no implementation takes this on ",
+                                        device_.name(), ":", Reasons()));
     if (note_) {
       note_->signature = signature_;
       note_->why = why_;
@@ -97,7 +98,7 @@ class Selector {
   /// Asks the kernels, all of them only where that is of use.
   void Ask() {
     const bool all = note_ || !signature_.empty();
-    for (const auto& kernel : Registry<Spec>::Get().kernels()) {
+    for (const Kernel<Spec>* kernel : Registry<Spec>::Get(device_.kind()).kernels()) {
       const bool reference = IsReference(*kernel);
       if (choice_.preference == Preference::kReference && !reference) {
         Refuse(kernel->implementation(), "the plain implementation is preferred");
@@ -107,7 +108,7 @@ class Selector {
         Refuse(kernel->implementation(), std::move(reason));
         continue;
       }
-      offers_.push_back({kernel.get(), kernel->Declines(spec_)});
+      offers_.push_back({kernel, kernel->Declines(spec_)});
       const bool unlimited = choice_.preference != Preference::kLimitedWorkspace &&
                              choice_.preference != Preference::kNoWorkspace;
       if (!all && unlimited && offers_.back().declines.empty()) return;
@@ -292,7 +293,7 @@ class Selector {
   std::string Reasons() const {
     std::string text;
     for (const auto& [name, reason] : refused_) text += "\n  " + name + ": " + reason;
-    return text;
+    return text.empty() ? " none was written for such devices" : text;
   }
   static bool IsReference(const Kernel<Spec>& kernel) {
     return std::string_view(kernel.implementation()) == "reference";

@@ -1,0 +1,290 @@
+#include "backend/cudnn/runtime.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "backend/cudnn/emulated/queue.h"
+
+/// Where an event was recorded: how much of its stream has to have run.
+struct CUevent_st {
+  CUstream_st* stream = nullptr;
+  uint64_t position = 0;
+};
+
+struct CUstream_st {
+  std::deque<std::function<void()>> queue;
+  uint64_t queued = 0;  ///< ever
+  uint64_t run = 0;     ///< of these
+};
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kGpus = 2;
+constexpr size_t kPage = 4096;
+
+/// One lock for everything: emulation is for tests, and what runs may enqueue nothing.
+std::recursive_mutex& Mutex() {
+  static auto& mutex = *new std::recursive_mutex;
+  return mutex;
+}
+
+/// A stretch of address space for each GPU. Pieces are whole pages, with one between that stays
+/// inaccessible, so that a kernel that runs over its end crashes.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : bytes_(bytes) {
+    void* base =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) throw std::bad_alloc();
+    base_ = static_cast<char*>(base);
+    free_[base_] = bytes;
+  }
+
+  void* Take(size_t bytes) {
+    const size_t need = (std::max<size_t>(bytes, 1) + kPage - 1) / kPage * kPage + kPage;
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second < need) continue;
+      char* data = it->first;
+      const size_t rest = it->second - need;
+      free_.erase(it);
+      if (rest > 0) free_[data + need] = rest;
+      used_[data] = need;
+      used_bytes_ += need;
+      if (open_ > 0) Protect(data, need - kPage, PROT_READ | PROT_WRITE);
+      return data;
+    }
+    return nullptr;
+  }
+
+  bool Give(void* pointer) {
+    char* data = static_cast<char*>(pointer);
+    const auto it = used_.find(data);
+    if (it == used_.end()) return false;
+    size_t bytes = it->second;
+    used_.erase(it);
+    used_bytes_ -= bytes;
+    madvise(data, bytes, MADV_DONTNEED);
+    Protect(data, bytes, PROT_NONE);
+    auto next = free_.lower_bound(data);
+    if (next != free_.end() && data + bytes == next->first) {
+      bytes += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second == data) {
+        previous->second += bytes;
+        return true;
+      }
+    }
+    free_[data] = bytes;
+    return true;
+  }
+
+  /// Accessible from the first Open to the last Close.
+  void Open() {
+    if (open_++ == 0) ProtectAll(PROT_READ | PROT_WRITE);
+  }
+  void Close() {
+    if (--open_ == 0) ProtectAll(PROT_NONE);
+  }
+
+  size_t total() const { return bytes_; }
+  size_t free() const { return bytes_ - used_bytes_; }
+
+ private:
+  static void Protect(char* data, size_t bytes, int protection) {
+    if (mprotect(data, bytes, protection) != 0) throw std::bad_alloc();
+  }
+  void ProtectAll(int protection) {
+    for (const auto& [data, bytes] : used_) Protect(data, bytes - kPage, protection);
+  }
+
+  char* base_ = nullptr;
+  size_t bytes_;
+  size_t used_bytes_ = 0;
+  int open_ = 0;
+  std::map<char*, size_t> free_, used_;
+};
+
+size_t MemoryOfEach() {
+  const char* text = std::getenv("SINGA_CUDA_EMULATED_MEMORY");
+  const auto bytes = text ? static_cast<size_t>(std::strtoull(text, nullptr, 10)) : 0;
+  return bytes ? bytes / kPage * kPage : emulated::kDeviceMemory;
+}
+
+Memory& MemoryOf(int id) {
+  static auto& memories = *new std::map<int, std::unique_ptr<Memory>>;
+  std::unique_ptr<Memory>& memory = memories[id];
+  if (!memory) memory = std::make_unique<Memory>(MemoryOfEach());
+  return *memory;
+}
+
+bool Blocking() {
+  static const bool blocking = [] {
+    const char* text = std::getenv("SINGA_CUDA_BLOCKING");
+    return text && *text && std::strcmp(text, "0") != 0;
+  }();
+  return blocking;
+}
+
+thread_local int t_used = 0;
+std::string g_fail_next;  // guarded by Mutex()
+std::string g_failed;     // sticky, as on a GPU
+
+void CheckAlive(const char* call) {
+  if (!g_failed.empty()) throw Error(std::string(call) + ": " + g_failed);
+}
+
+/// Runs what is queued up to `position`.
+void Run(CUstream_st& stream, uint64_t position) {
+  while (stream.run < position && !stream.queue.empty()) {
+    const std::function<void()> work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.run;
+    if (!g_failed.empty()) continue;  // a GPU does nothing more either
+    if (!g_fail_next.empty()) {
+      g_failed = std::exchange(g_fail_next, {});
+      continue;
+    }
+    for (int id = 0; id < kGpus; ++id) MemoryOf(id).Open();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      g_failed = error.what();
+    }
+    for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
+  }
+}
+
+}  // namespace
+
+namespace emulated {
+
+void Enqueue(Stream stream, std::function<void()> work) {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  stream->queue.push_back(std::move(work));
+  ++stream->queued;
+  if (Blocking()) Run(*stream, stream->queued);
+}
+
+void FailNext(const char* message) {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  g_fail_next = message;
+}
+
+void Reset() {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  g_fail_next.clear();
+  g_failed.clear();
+}
+
+}  // namespace emulated
+
+namespace runtime {
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+std::string Problem() { return {}; }
+int NumGpus() { return kGpus; }
+
+GpuProperties Properties(int id) {
+  const Lock lock(Mutex());
+  GpuProperties properties;
+  properties.name = "emulated GPU (the host computes; for tests)";
+  properties.major = 8;
+  properties.multiprocessors = 1;
+  properties.total_memory = MemoryOf(id).total();
+  properties.free_memory = MemoryOf(id).free();
+  return properties;
+}
+
+std::vector<std::string> Report() { return {"emulated: the host computes, for tests"}; }
+
+void Use(int id) { t_used = id; }
+
+void* Malloc(size_t bytes) {
+  const Lock lock(Mutex());
+  CheckAlive("Malloc");
+  return MemoryOf(t_used).Take(bytes);
+}
+
+void Free(void* data) {
+  const Lock lock(Mutex());
+  for (int id = 0; id < kGpus; ++id)
+    if (MemoryOf(id).Give(data)) return;
+  throw Error("Free: this is no device memory");
+}
+
+void* MallocPinned(size_t bytes) {
+  void* data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  if (!data) throw Error("MallocPinned: out of memory");
+  return data;
+}
+
+void FreePinned(void* data) { std::free(data); }
+
+Stream NewStream() { return new CUstream_st; }
+void DeleteStream(Stream stream) { delete stream; }
+
+void Synchronize(Stream stream) {
+  const Lock lock(Mutex());
+  Run(*stream, stream->queued);
+  CheckAlive("Synchronize");
+}
+
+void CopyToDevice(void* device, const void* host, size_t bytes, Stream stream) {
+  CopyWithin(device, host, bytes, stream);
+}
+
+void CopyToHost(void* host, const void* device, size_t bytes, Stream stream) {
+  CopyWithin(host, device, bytes, stream);
+}
+
+void CopyWithin(void* to, const void* from, size_t bytes, Stream stream) {
+  emulated::Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+
+void Zero(void* data, size_t bytes, Stream stream) {
+  emulated::Enqueue(stream, [=] { std::memset(data, 0, bytes); });
+}
+
+Event NewEvent() { return new CUevent_st; }
+void DeleteEvent(Event event) { delete event; }
+
+void Record(Event event, Stream stream) {
+  const Lock lock(Mutex());
+  event->stream = stream;
+  event->position = stream->queued;
+}
+
+bool Reached(Event event) {
+  const Lock lock(Mutex());
+  CheckAlive("Reached");
+  return !event->stream || event->stream->run >= event->position;
+}
+
+void Wait(Event event) {
+  const Lock lock(Mutex());
+  if (event->stream) Run(*event->stream, event->position);
+  CheckAlive("Wait");
+}
+
+void CheckLaunches() {
+  const Lock lock(Mutex());
+  CheckAlive("launch");
+}
+
+}  // namespace runtime
+}  // namespace singa::cuda

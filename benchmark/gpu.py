@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Times training and inference on one NVIDIA GPU beside PyTorch, alternating in child processes.
+
+    python benchmark/gpu.py                                     # everything: about an hour
+    python benchmark/gpu.py --models resnet50 --modes training --arithmetic bfloat16
+    python benchmark/gpu.py --out results/                      # resumable: each run is kept
+    scripts/gpu.sh                                              # builds, tests, and then this
+
+Models: resnet50 (bs 256), vgg16 (bs 128), resnet20_cifar and lenet (bs 128). Arithmetic: float32
+(no TF32 anywhere), tf32, bfloat16 (autocast over float32 parameters). Training steps are forward,
+backward and SGD (momentum 0.9, weight decay 5e-4) on random images that are on the GPU already.
+
+Sides:
+
+    singa           the step recorded and replayed, choices of implementations measured (autotune)
+    singa-eager     each operation executed
+    torch           eager: channels_last, cudnn.benchmark, autocast, fused SGD
+    torch-graph     the same, the whole step captured as one CUDA graph
+    torch-compile   torch.compile(mode="max-autotune"), which uses CUDA graphs too
+
+Printed: milliseconds a step (median over blocks of steps, the GPU waited for after each block;
+minimum over the processes), images/s, how many times as long the other side takes, the GPU memory
+that the process held at the end, and the share of what a large matrix product reaches on the same
+GPU in the same arithmetic (float operations of convolutions and Linear layers alone count). With
+--profile the slowest operations or kernels of each side are kept in the files too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import harness
+
+MODELS = {"resnet50": 256, "vgg16": 128, "resnet20_cifar": 128, "lenet": 128}
+MODES = ("training", "inference")
+ARITHMETIC = ("float32", "tf32", "bfloat16")
+SINGA = ("singa", "singa-eager")
+TORCH = ("torch", "torch-graph", "torch-compile")
+MOST_PROFILED = 25
+
+
+class Step(NamedTuple):
+    """What one side measures."""
+
+    run: Callable[[], object]
+    wait: Callable[[], object]  # for the GPU
+    used_mib: Callable[[], float]  # of the GPU's memory, by everybody
+    profile: Callable[[Callable[[], object]], list[dict[str, Any]]]
+    version: str
+    facts: dict[str, Any]
+
+
+def gpu_problem() -> str:
+    """Why nothing can be measured here; empty where it can."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"PyTorch is not there ({error})"
+    if not torch.cuda.is_available():
+        return "no GPU found: PyTorch sees no CUDA device"
+    try:
+        from singa import device
+
+        device.create_cuda_gpu()
+    except (ImportError, RuntimeError) as error:
+        return f"no GPU found for singa: {error}"
+    return ""
+
+
+def singa_step(args: argparse.Namespace) -> Step:
+    import numpy as np
+    import singa
+    from singa import autograd, device, models, opt, tensor
+
+    singa.set_tf32(args.arithmetic == "tf32")
+    singa.seed(0)
+    gpu = device.create_cuda_gpu()
+    net = models.create(args.model)
+    random = np.random.default_rng(0)
+    images = random.standard_normal((args.batch, *net.image_shape), dtype=np.float32)
+    labels = random.integers(0, net.num_classes, args.batch).astype(np.int32)
+    x = tensor.from_numpy(images).to_device(gpu)
+    y = tensor.from_numpy(labels).to_device(gpu)
+    training = args.mode == "training"
+    net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
+    dtype = "bfloat16" if args.arithmetic == "bfloat16" else "float32"
+    net.compile([x], is_train=training, use_graph=args.side == "singa", dtype=dtype)
+
+    def infer() -> None:
+        with autograd.no_grad():
+            net(x)
+
+    def profile(run: Callable[[], object]) -> list[dict[str, Any]]:
+        # With use_graph the step is one launch, whose parts only an executed step shows.
+        with singa.profile() as report:
+            run()
+            gpu.Sync()
+        sums: dict[tuple[str, str], list[float]] = {}
+        for record in report.records:
+            sums.setdefault((record.op, record.implementation), []).append(record.ms)
+        rows = sorted(sums.items(), key=lambda entry: -sum(entry[1]))
+        return [
+            {"kernel": f"{op}: {implementation}", "calls": len(ms), "ms": sum(ms)}
+            for (op, implementation), ms in rows[:MOST_PROFILED]
+        ]
+
+    def used_mib() -> float:
+        free, total = device.get_gpu_mem_size(0)
+        return (total - free) / 2**20
+
+    return Step(
+        (lambda: net(x, y)) if training else infer,
+        gpu.Sync,
+        used_mib,
+        profile,
+        singa.__version__,
+        {},
+    )
+
+
+def torch_step(args: argparse.Namespace) -> Step:
+    import torch
+    import torch_models
+    from torch.utils.flop_counter import FlopCounterMode
+
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = args.arithmetic == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = args.arithmetic == "tf32"
+    torch.manual_seed(0)
+    shape, classes = (args.image[0], args.image[1], args.image[2]), args.classes
+    model = torch_models.create(args.model, classes).cuda().to(memory_format=torch.channels_last)
+    x = torch.randn(args.batch, *shape, device="cuda").contiguous(memory_format=torch.channels_last)
+    y = torch.randint(0, classes, (args.batch,), device="cuda")
+    mixed = torch.autocast("cuda", torch.bfloat16, enabled=args.arithmetic == "bfloat16")
+    loss_of = torch.nn.CrossEntropyLoss()
+    called = torch.compile(model, mode="max-autotune") if args.side == "torch-compile" else model
+
+    if args.mode == "training":
+        model.train()
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
+        )
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            with mixed:
+                loss = loss_of(called(x), y)
+            loss.backward()
+            optimizer.step()
+
+    else:
+        model.eval()
+
+        def step() -> None:
+            with torch.no_grad(), mixed:
+                called(x)
+
+    # Compiled code is not looked into; the model itself does the same work.
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), mixed:
+        model(x)
+    flops = counter.get_total_flops() * (3 if args.mode == "training" else 1)
+    run = captured(step) if args.side == "torch-graph" else step
+
+    def profile(measured: Callable[[], object]) -> list[dict[str, Any]]:
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as report:
+            measured()
+            torch.cuda.synchronize()
+        rows = [r for r in report.key_averages() if r.self_device_time_total > 0]
+        rows.sort(key=lambda r: -r.self_device_time_total)
+        return [
+            {"kernel": r.key, "calls": r.count, "ms": r.self_device_time_total / 1e3}
+            for r in rows[:MOST_PROFILED]
+        ]
+
+    def used_mib() -> float:
+        free, total = torch.cuda.mem_get_info()
+        return (total - free) / 2**20
+
+    facts = {
+        "flops": flops,
+        "product_tflops": product_tflops(args.arithmetic),
+        "gpu": torch.cuda.get_device_name(),
+    }
+    return Step(run, torch.cuda.synchronize, used_mib, profile, torch.__version__, facts)
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """The step as one CUDA graph, recorded after a few steps on a stream of its own."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def product_tflops(arithmetic: str, size: int = 8192) -> float:
+    """What a large matrix product of random numbers reaches: the roof that shares refer to."""
+    import torch
+
+    dtype = torch.bfloat16 if arithmetic == "bfloat16" else torch.float32
+    a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(10):
+        a @ b
+    torch.cuda.synchronize()
+    return 10 * 2 * size**3 / (time.perf_counter() - start) / 1e12
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """One side's figures, in this process."""
+    step = (singa_step if args.side in SINGA else torch_step)(args)
+    before = time.perf_counter()
+    step.run()
+    step.wait()
+    first = time.perf_counter() - before
+    for _ in range(args.warmup - 1):
+        step.run()
+    step.wait()
+    # Launching ahead is part of what is measured, so the GPU is waited for once a block.
+    blocks = []
+    for _ in range(args.blocks):
+        start = time.perf_counter()
+        for _ in range(args.steps):
+            step.run()
+        step.wait()
+        blocks.append((time.perf_counter() - start) * 1e3 / args.steps)
+    figures = {"ms": statistics.median(blocks), "fastest_ms": min(blocks), "first_s": first}
+    figures |= {"used_mib": step.used_mib(), "version": step.version, **step.facts}
+    if args.profile:
+        figures["profile"] = step.profile(step.run)
+    return figures
+
+
+def compare(
+    model: str, mode: str, arithmetic: str, beside: str, args: argparse.Namespace
+) -> dict[str, dict]:
+    from singa import models
+
+    network = models.create(model)
+    batch = args.batch or MODELS[model]
+    sides = {}
+    for side in ("singa", beside):
+        command = [sys.executable, __file__, "--child", "--side", side, "--model", model]
+        command += ["--mode", mode, "--numbers", arithmetic, "--batch", str(batch)]
+        command += ["--image", *map(str, network.image_shape)]
+        command += ["--classes", str(network.num_classes)]
+        for name in ("steps", "blocks", "warmup"):
+            command += [f"--{name}", str(getattr(args, name))]
+        command += ["--profile"] if args.profile else []
+        environment = {"SINGA_PREFER": "autotune"} if side in SINGA else {}
+        sides[side] = harness.Side(command, environment, args.limit)
+    name = f"gpu-{model}-{mode}-{arithmetic}-{batch}-{beside}.json"
+    return harness.alternate(
+        sides,
+        args.rounds,
+        lambda text: print(f"  {model} {mode} {arithmetic} {text}", file=sys.stderr),
+        args.out and args.out / name,
+    )
+
+
+def row(
+    model: str, mode: str, arithmetic: str, beside: str, best: dict[str, dict], batch: int
+) -> dict[str, str]:
+    ours, other = best.get("singa"), best.get(beside)
+
+    def both(form: str, key: str) -> str:
+        return ", ".join(form.format(run[key]) if run else "failed" for run in (ours, other))
+
+    known = next((run for run in (ours, other) if run and run.get("product_tflops")), None)
+    share = ""
+    if known:
+        roof = known["product_tflops"] * 1e12
+        share = ", ".join(
+            f"{known['flops'] / (run['ms'] / 1e3) / roof:.2f}" if run else "failed"
+            for run in (ours, other)
+        )
+    return {
+        "model": model,
+        "mode": mode,
+        "arithmetic": arithmetic,
+        "batch": str(batch),
+        "beside": f"{beside} {other['version']}" if other else beside,
+        "ms/step": both("{:.3f}", "ms"),
+        "images/s": ", ".join(
+            f"{batch / run['ms'] * 1e3:.0f}" if run else "failed" for run in (ours, other)
+        ),
+        "times singa's": f"{other['ms'] / ours['ms']:.2f}" if ours and other else "",
+        "GPU MiB": both("{:.0f}", "used_mib"),
+        "share of a product": share,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--arithmetic", nargs="+", choices=ARITHMETIC, default=list(ARITHMETIC))
+    parser.add_argument(
+        "--beside", nargs="+", choices=(*TORCH, "singa-eager"), default=[*TORCH, "singa-eager"]
+    )
+    parser.add_argument("--batch", type=int, default=0, help="images a step [see above]")
+    parser.add_argument("--steps", type=int, default=20, help="of a block")
+    parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--warmup", type=int, default=5, help="steps before, at least 1")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
+    parser.add_argument("--limit", type=float, default=900, help="seconds of a process")
+    parser.add_argument("--profile", action="store_true", help="keep what the time goes to")
+    parser.add_argument(
+        "--out", type=Path, help="folder for a JSON file of each pair; runs in it are not repeated"
+    )
+    for name in ("--model", "--mode", "--side"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--numbers", help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        args.arithmetic = args.numbers
+        print(json.dumps(measured(args)))
+        return
+    if problem := gpu_problem():
+        sys.exit(problem)
+    rows = []
+    cases = itertools.product(args.models, args.modes, args.arithmetic, args.beside)
+    for model, mode, arithmetic, beside in cases:
+        best = compare(model, mode, arithmetic, beside, args)
+        rows.append(row(model, mode, arithmetic, beside, best, args.batch or MODELS[model]))
+        if args.out:
+            harness.save(args.out / "gpu-summary.json", rows)
+    print(harness.table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Builds singa with its CUDA backend, runs the tests on the GPU and compares with PyTorch. Needs no
+# network: nvcc, cmake, ninja, g++ and a Python with PyTorch have to be there, and for the rest a
+# folder of wheels that scripts/gpu.sh fetch made where there is a network.
+#
+#   scripts/gpu.sh fetch              puts the wheels that a build needs into .wheels (50 MiB)
+#   scripts/gpu.sh [build] [test] [bench] [-- OPTIONS]     all three by default; OPTIONS of gpu.py
+#
+# PYTHON=python3 is the interpreter that has PyTorch, WHEELS=.wheels the folder of wheels, OUT=build/gpu
+# where everything goes; what is in OUT/results is not measured again. TARGET=3.12 is the Python that
+# fetch fetches for.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+wheels=${WHEELS:-.wheels}
+out=${OUT:-build/gpu}
+site=$PWD/$out/site
+
+fetch() {
+  local platforms=()
+  for glibc in 2_28 2_27 2_17 2_12 2_5; do platforms+=(--platform "manylinux_${glibc}_x86_64"); done
+  platforms+=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64)
+  mapfile -t needed < <("$python" scripts/requirements.py build)
+  local without=()
+  for line in "${needed[@]}"; do
+    # These are there, with PyTorch or without.
+    [[ $line == cmake* || $line == ninja* || $line == scikit-build-core* || $line == nvidia-* ]] ||
+      without+=("${line%%;*}")
+  done
+  "$python" -m pip download --quiet --disable-pip-version-check --only-binary=:all: --no-deps \
+    --python-version "${TARGET:-3.12}" --implementation cp --abi cp312 --abi abi3 --abi none \
+    "${platforms[@]}" -d "$wheels" "${without[@]}" onednn-cpu-gomp
+  if command -v apt-get >/dev/null; then # GoogleTest, for the C++ tests
+    (cd "$wheels" && apt-get -qq download libgtest-dev && dpkg-deb -x libgtest-dev*.deb gtest &&
+      rm libgtest-dev*.deb)
+  fi
+  du -sh "$wheels"
+}
+
+prepare() {
+  if [[ -d $wheels && ! -d $site ]]; then
+    echo "== unpacking the wheels of $wheels"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
+      --no-compile --target "$site" "$wheels"/*.whl
+  fi
+  export PYTHONPATH=$site PATH=$site/bin:$PATH
+}
+
+build() {
+  command -v nvcc >/dev/null || [[ -n ${CUDACXX-} ]] || {
+    echo "error: nvcc was not found; put the CUDA toolkit 13 on PATH or set CUDACXX" >&2
+    exit 1
+  }
+  echo "== building $out"
+  local tests=ON
+  [[ -d $wheels/gtest/usr ]] || "${CMAKE:-cmake}" --find-package -DNAME=GTest -DCOMPILER_ID=GNU \
+    -DLANGUAGE=CXX -DMODE=EXIST >/dev/null 2>&1 || tests=OFF
+  [[ $tests == ON ]] || echo "   (no GoogleTest: without the C++ tests)"
+  "${CMAKE:-cmake}" -S . -B "$out" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSINGA_CUDA=on \
+    -DSINGA_CUDA_ARCHITECTURES="${ARCHITECTURES:-native}" -DSINGA_BOOTSTRAP=OFF \
+    -DSINGA_TESTS=$tests -DCMAKE_PREFIX_PATH="$PWD/$wheels/gtest/usr" -DPython_EXECUTABLE="$(command -v "$python")" >"$out.configure.log" ||
+    { cat "$out.configure.log"; exit 1; }
+  "${CMAKE:-cmake}" --build "$out"
+}
+
+gpu() {
+  PYTHONPATH=$PWD/$out/python:$site "$python" - <<'PYTHON'
+import sys
+from singa import device
+try:
+    device.create_cuda_gpu()
+except RuntimeError as error:
+    sys.exit(f"no GPU found: {error}")
+PYTHON
+}
+
+run_tests() {
+  echo "== tests"
+  [[ ! -d $out/test/cpp ]] || ctest --test-dir "$out" --output-on-failure -j 4
+  PYTHONPATH=$PWD/$out/python:$site SINGA_TEST_DEVICE=cuda "$python" -m pytest -q test/python
+}
+
+bench() {
+  echo "== beside PyTorch"
+  PYTHONPATH=$PWD/$out/python:$site "$python" benchmark/gpu.py --profile --out "$out/results" "$@"
+}
+
+steps=()
+while [[ $# -gt 0 && $1 != -- ]]; do
+  case $1 in
+    fetch) fetch && exit ;;
+    build | test | bench) steps+=("$1") ;;
+    *)
+      sed -n '2,12s/^# \{0,1\}//p' "$0"
+      exit 2
+      ;;
+  esac
+  shift
+done
+[[ ${1-} != -- ]] || shift
+[[ ${#steps[@]} -gt 0 ]] || steps=(build test bench)
+mkdir -p "$out"
+prepare
+for step in "${steps[@]}"; do
+  case $step in
+    build) build ;;
+    test) gpu && run_tests ;;
+    bench) gpu && bench "$@" ;;
+  esac
+done

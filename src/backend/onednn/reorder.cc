@@ -38,7 +38,7 @@ class DnnlReorder final : public ReorderPlan {
         bound_(dnnl::reorder(pd),
                {{DNNL_ARG_FROM, sides.from, nullptr}, {DNNL_ARG_TO, sides.to, nullptr}},
                pd.scratchpad_desc()) {}
-  void Move(const void* src, void* dst, void* workspace) const override {
+  void Move(Device&, const void* src, void* dst, void* workspace) const override {
     const void* pointers[] = {src, dst};
     bound_.Run("Reorder", pointers, workspace);
   }

@@ -11,7 +11,7 @@ namespace {
 class ThroughPlain final : public ReorderPlan {
  public:
   explicit ThroughPlain(const ReorderSpec& spec) : ReorderPlan("reference"), spec_(spec) {}
-  void Move(const void* src, void* dst, void* workspace) const override {
+  void Move(Device&, const void* src, void* dst, void* workspace) const override {
     if (spec_.from && spec_.to) {
       spec_.from->Unpack(src, workspace);
       spec_.to->Pack(workspace, dst);

@@ -12,7 +12,7 @@ void ReorderByPlan(const DevicePtr& device, const LayoutPtr& from, const LayoutP
   const PlanPtr plan =
       FindPlan(*device, ReorderSpec{from, to, shape, dtype}, {Preference::kFastest, SIZE_MAX});
   const Workspace workspace(*device, plan->workspace_bytes());
-  static_cast<const ReorderPlan&>(*plan).Move(src, dst, workspace.data());
+  static_cast<const ReorderPlan&>(*plan).Move(*device, src, dst, workspace.data());
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ struct ReorderSpec {
 class ReorderPlan : public Plan {
  public:
   using Plan::Plan;
-  virtual void Move(const void* src, void* dst, void* workspace) const = 0;
+  virtual void Move(Device& device, const void* src, void* dst, void* workspace) const = 0;
   void Run(const Execution& execution) const override {
-    Move(execution.in<char>(0), execution.out<char>(0), execution.workspace);
+    Move(execution.device, execution.in<char>(0), execution.out<char>(0), execution.workspace);
   }
 };
 

@@ -5,6 +5,7 @@ namespace singa::cudnn {
 void RegisterLibraries() {
   RegisterConv();
   RegisterMatMul();
+  RegisterReorder();
 }
 
 }  // namespace singa::cudnn

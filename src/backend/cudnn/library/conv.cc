@@ -57,7 +57,12 @@ struct BiasGradient {
 class ConvPlan final : public Plan {
  public:
   ConvPlan(const ConvSpec& spec, const Engine& engine)
-      : Plan(kName), name_(engine.name), pass_(spec.pass), transforms_(engine.transforms) {
+      : Plan(kName),
+        op_(spec.op()),
+        geometry_(spec.geometry),
+        name_(engine.name),
+        pass_(spec.pass),
+        transforms_(engine.transforms) {
     executable_ = Dnn().Build(ProblemOf(spec), engine);
     SetLayouts(spec);
     workspace_ = executable_->workspace_bytes();
@@ -67,7 +72,8 @@ class ConvPlan final : public Plan {
     }
   }
   /// The bias gradient alone.
-  explicit ConvPlan(const ConvSpec& spec) : Plan(kName), name_("sum"), pass_(spec.pass) {
+  explicit ConvPlan(const ConvSpec& spec)
+      : Plan(kName), op_(spec.op()), geometry_(spec.geometry), name_("sum"), pass_(spec.pass) {
     SetLayouts(spec);
     bias_.emplace(spec);
     workspace_ = bias_->sum->workspace_bytes();
@@ -79,7 +85,12 @@ class ConvPlan final : public Plan {
       size_t count = 0;
       for (const Tensor& t : execution.inputs) arguments[count++] = t.raw_data();
       arguments[count++] = execution.outputs[0].raw_data();
-      executable_->Run(execution.device, {arguments, count}, execution.workspace);
+      try {
+        executable_->Run(execution.device, {arguments, count}, execution.workspace);
+      } catch (const std::runtime_error& error) {
+        throw std::runtime_error(
+            detail::Message(op_, error.what(), " (", name_, ") for ", geometry_.ToString()));
+      }
     }
     if (bias_) bias_->Run(execution, execution.inputs[0], execution.outputs[executable_ ? 1 : 0]);
   }
@@ -116,6 +127,8 @@ class ConvPlan final : public Plan {
     }
   }
 
+  const char* op_;
+  Recorder geometry_;
   std::string name_;
   ConvPass pass_;
   bool transforms_ = false;

@@ -79,7 +79,7 @@ inline constexpr DType kDTypeOf = detail::DTypeOfType<T>::value;
 /// for int64) go to its nearer end and NaN to its lower one, then narrower types wrap as in C.
 /// Anything to bool is "!= 0".
 template <class To, class From>
-inline To Convert(From value) {
+constexpr To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
   } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {

@@ -6,17 +6,18 @@
 namespace singa {
 
 /// Storage types of 16 bits. Arithmetic is done in float; conversions round to nearest even.
+/// (constexpr lets other compilers, such as CUDA's, use them in their own kinds of functions.)
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  constexpr explicit BFloat16(float value) {
     uint32_t u = std::bit_cast<uint32_t>(value);
     // Rounding would carry a NaN with a small payload into infinity.
     bits = (u & 0x7fffffffu) > 0x7f800000u
                ? static_cast<uint16_t>((u >> 16) | 0x40u)
                : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const {
+  constexpr explicit operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 };
@@ -24,7 +25,7 @@ struct BFloat16 {
 struct Float16 {
   uint16_t bits = 0;
   Float16() = default;
-  explicit Float16(float value) {
+  constexpr explicit Float16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (u >> 16) & 0x8000u;
     const uint32_t magnitude = u & 0x7fffffffu;
@@ -40,7 +41,7 @@ struct Float16 {
           sign | ((magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13));
     }
   }
-  explicit operator float() const {
+  constexpr explicit operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const uint32_t exponent = (bits >> 10) & 0x1fu;
     const uint32_t mantissa = bits & 0x3ffu;

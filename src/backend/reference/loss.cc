@@ -9,6 +9,8 @@
 #include "backend/reference/map.h"
 #include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "model/formula/pair_loss.h"
+#include "model/formula/switch_operation.h"
 #include "model/operation/kernel.h"
 #include "model/operation/loss_spec.h"
 
@@ -158,30 +160,6 @@ void RunSoftmaxCrossEntropyBackward(const SoftmaxCrossEntropyBackwardSpec& spec,
   });
 }
 
-// Where the logarithm and its derivative stop: SINGA's cross_entropy, PyTorch's
-// binary_cross_entropy.
-constexpr double kLeastProbability = 1e-10;
-constexpr double kLeastLog = -100;
-constexpr double kLeastVariance = 1e-12;
-
-// One term of the sum.
-double Term(PairLoss kind, double x, double t, double margin) {
-  switch (kind) {
-    case PairLoss::kCrossEntropy:
-      return -t * std::log(std::max(x, kLeastProbability));
-    case PairLoss::kBinaryCrossEntropy:
-      return -(t * std::max(std::log(x), kLeastLog) +
-               (1 - t) * std::max(std::log1p(-x), kLeastLog));
-    case PairLoss::kMeanSquareError:
-      return (x - t) * (x - t);
-    case PairLoss::kRanking:
-      return std::max(0.0, margin - (x - t));
-    case PairLoss::kCount:
-      break;
-  }
-  throw std::logic_error("a loss without a kernel");
-}
-
 void RunPairLoss(const PairLossSpec& spec, const Execution& execution) {
   const Tensor& x = execution.inputs[0];
   const Tensor& t = execution.inputs[1];
@@ -195,7 +173,7 @@ void RunPairLoss(const PairLossSpec& spec, const Execution& execution) {
       const int64_t count = std::min(kChunk, end - at);
       load_x(x.raw_data(), at, 1, count, a);
       load_t(t.raw_data(), at, 1, count, b);
-      for (int64_t i = 0; i < count; ++i) sum += Term(spec.kind, a[i], b[i], margin);
+      for (int64_t i = 0; i < count; ++i) sum += formula::PairTerm(spec.kind, a[i], b[i], margin);
     }
     return sum;
   };
@@ -203,33 +181,15 @@ void RunPairLoss(const PairLossSpec& spec, const Execution& execution) {
   WriteScalar(sum * execution.scalars.v[0], execution.outputs[0]);
 }
 
-template <class C>
-void RunGradient(PairLoss kind, C slope, C margin, std::span<const Tensor> in, const Tensor& out) {
-  switch (kind) {
-    case PairLoss::kCrossEntropy:
-      return MapArithmetic<C>(in, out, [slope](C x, C t) {
-        return -slope * t / std::max(x, static_cast<C>(kLeastProbability));
-      });
-    case PairLoss::kBinaryCrossEntropy:
-      return MapArithmetic<C>(in, out, [slope](C x, C t) {
-        return slope * (x - t) / std::max((C(1) - x) * x, static_cast<C>(kLeastVariance));
-      });
-    case PairLoss::kMeanSquareError:
-      return MapArithmetic<C>(in, out, [slope](C x, C t) { return slope * (C(2) * (x - t)); });
-    case PairLoss::kRanking:
-      return MapArithmetic<C>(
-          in, out, [slope, margin](C x, C t) { return margin - (x - t) > C(0) ? -slope : C(0); });
-    case PairLoss::kCount:
-      break;
-  }
-  throw std::logic_error("a loss without a kernel");
-}
-
 void RunPairLossBackward(const PairLossBackwardSpec& spec, const Execution& execution) {
   const double slope = ReadScalar(execution.inputs[0]) * execution.scalars.v[0];
   const auto run = [&]<class C>(C) {
-    RunGradient<C>(spec.kind, static_cast<C>(slope), static_cast<C>(execution.scalars.v[1]),
-                   execution.inputs.subspan(1), execution.outputs[0]);
+    formula::SwitchOperation(spec.kind, [&]<PairLoss kKind>() {
+      MapArithmetic<C>(
+          execution.inputs.subspan(1), execution.outputs[0],
+          [slope = static_cast<C>(slope), margin = static_cast<C>(execution.scalars.v[1])](
+              C x, C t) { return formula::PairGradient(kKind, slope, x, t, margin); });
+    });
   };
   spec.dtype == kFloat64 ? run(double{}) : run(float{});
 }

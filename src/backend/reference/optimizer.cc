@@ -3,13 +3,13 @@
 
 #include "model/operation/optimizer_spec.h"
 
-#include <cmath>
 #include <vector>
 
 #include "backend/reference/dtype_switch.h"
 #include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
 #include "core/convert_chunk.h"
+#include "model/formula/optimizer.h"
 #include "model/operation/kernel.h"
 
 namespace singa::reference {
@@ -36,105 +36,25 @@ std::vector<Piece> CutIntoPieces(std::span<const Tensor> tensors) {
   return pieces;
 }
 
-// Formulas round where PyTorch's do: constants are made in double, 1 - beta among them, and then
-// rounded to the type of the parameters. C is that, T the type in memory.
-
-template <class C>
-inline C Decayed(C gradient, C value, C decay) {
-  return decay != C(0) ? gradient + decay * value : gradient;  // not 0 times infinity
-}
-
-template <class T, class C>
-SINGA_MULTI_ISA void PlainSgd(T* p, const C* g, int64_t n, C lr, C decay) {
+// The formulas are in model/formula/optimizer.h. C is the type that they are computed in, T the
+// one in memory.
+template <class Rule, class T, class C>
+SINGA_MULTI_ISA void Apply(const Rule rule, T* p, const C* g, C* s, C* s2, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    const C value = Convert<C>(p[i]);
-    p[i] = Convert<T>(value - lr * Decayed(g[i], value, decay));
-  }
-}
-
-template <bool kNesterov, class T, class C>
-SINGA_MULTI_ISA void MomentumSgd(T* p, const C* g, C* m, int64_t n, bool first, C lr, C decay,
-                                 C momentum, C take) {
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = Convert<C>(p[i]);
-    const C gradient = Decayed(g[i], value, decay);
-    // On the first step the buffer's old contents do not count, not even a NaN.
-    m[i] = first ? gradient : momentum * m[i] + take * gradient;
-    p[i] = Convert<T>(value - lr * (kNesterov ? gradient + momentum * m[i] : m[i]));
-  }
-}
-
-template <class T, class C>
-SINGA_MULTI_ISA void RmsProp(T* p, const C* g, C* v, int64_t n, C lr, C decay, C rho, C take,
-                             C epsilon) {
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = Convert<C>(p[i]);
-    const C gradient = Decayed(g[i], value, decay);
-    v[i] = rho * v[i] + take * gradient * gradient;
-    p[i] = Convert<T>(value - lr * gradient / std::sqrt(v[i] + epsilon));
-  }
-}
-
-template <class T, class C>
-SINGA_MULTI_ISA void AdaGrad(T* p, const C* g, C* v, int64_t n, C lr, C decay, C epsilon) {
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = Convert<C>(p[i]);
-    const C gradient = Decayed(g[i], value, decay);
-    v[i] += gradient * gradient;
-    p[i] = Convert<T>(value - lr * gradient / std::sqrt(v[i] + epsilon));
-  }
-}
-
-template <class C>
-struct AdamConstants {
-  C shrink;  // 1 − lr·weight_decay where that is decoupled
-  C decay;   // weight decay in the gradient otherwise
-  C take1;   // 1 − beta1
-  C beta2;
-  C take2;  // 1 − beta2
-  C epsilon;
-  C rate;              // lr / (1 − beta1^step)
-  C root_correction2;  // sqrt(1 − beta2^step)
-};
-
-template <class T, class C>
-SINGA_MULTI_ISA void Adam(T* p, const C* g, C* m, C* v, int64_t n, const AdamConstants<C> k) {
-  // PyTorch's interpolation, from the nearer end.
-  const bool near = k.take1 < C(0.5);
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = Convert<C>(p[i]);
-    const C gradient = Decayed(g[i], value, k.decay);
-    const C step = gradient - m[i];
-    m[i] = near ? m[i] + k.take1 * step : gradient - step * (C(1) - k.take1);
-    v[i] = k.beta2 * v[i] + k.take2 * gradient * gradient;
-    const C denominator = std::sqrt(v[i]) / k.root_correction2 + k.epsilon;
-    p[i] = Convert<T>(value * k.shrink - k.rate * m[i] / denominator);
+    if constexpr (Rule::kStates == 0) {
+      p[i] = Convert<T>(rule(Convert<C>(p[i]), g[i]));
+    } else if constexpr (Rule::kStates == 1) {
+      p[i] = Convert<T>(rule(Convert<C>(p[i]), g[i], s[i]));
+    } else {
+      p[i] = Convert<T>(rule(Convert<C>(p[i]), g[i], s[i], s2[i]));
+    }
   }
 }
 
 template <class T, class C>
 void UpdateRun(const OptimizerSpec& spec, const Scalars& scalars, T* p, const C* g, C* s, C* s2,
                int64_t n) {
-  const auto& v = scalars.v;
-  const auto as = [](double value) { return static_cast<C>(value); };
-  const C lr = as(v[0]), decay = as(v[1]);
-  switch (spec.kind) {
-    case OptimizerKind::kSgd:
-      if (!s) return PlainSgd(p, g, n, lr, decay);
-      if (spec.nesterov)
-        return MomentumSgd<true>(p, g, s, n, spec.first, lr, decay, as(v[2]), as(1 - v[3]));
-      return MomentumSgd<false>(p, g, s, n, spec.first, lr, decay, as(v[2]), as(1 - v[3]));
-    case OptimizerKind::kRmsProp:
-      return RmsProp(p, g, s, n, lr, decay, as(v[2]), as(1 - v[2]), as(v[3]));
-    case OptimizerKind::kAdaGrad:
-      return AdaGrad(p, g, s, n, lr, decay, as(v[3]));
-    case OptimizerKind::kAdam: {
-      const C shrink = as(spec.decoupled ? 1 - v[0] * v[1] : 1);
-      return Adam(p, g, s, s2, n,
-                  AdamConstants<C>{shrink, spec.decoupled ? C(0) : decay, as(1 - v[2]), as(v[3]),
-                                   as(1 - v[3]), as(v[4]), as(v[0] / v[5]), as(v[6])});
-    }
-  }
+  formula::SwitchRule<C>(spec, scalars, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
 }
 
 template <class T>

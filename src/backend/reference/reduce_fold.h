@@ -1,10 +1,6 @@
 #pragma once
 
-// Folding an array along some of its axes.
-//
-// A Fold<T> says what is done with elements of type T: values of type Acc, `Identity()`, `Load(x)`
-// of an element, and `Join(a, b)`, which is associative. Sums of floats have a double Acc: the
-// error of a float32 sum so stays at its last rounding, however long it is.
+// Folding an array along some of its axes, as a Fold (model/formula/fold.h) says.
 
 #include <algorithm>
 #include <cmath>
@@ -16,82 +12,11 @@
 #include "backend/reference/dtype_switch.h"
 #include "backend/reference/parallel.h"
 #include "core/strided.h"
+#include "model/formula/fold.h"
 
 namespace singa::reference {
 
-// Integers are summed without a sign, where overflow wraps.
-template <class T>
-using SumType = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
-
-template <class T>
-inline SumType<T> AsSum(T x) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<uint64_t>(static_cast<int64_t>(x));
-  } else if constexpr (std::is_same_v<T, double>) {
-    return x;
-  } else {
-    return static_cast<double>(static_cast<float>(x));
-  }
-}
-
-template <class T>
-struct SumFold {
-  using Acc = SumType<T>;
-  static Acc Identity() { return 0; }
-  static Acc Load(T x) { return AsSum(x); }
-  static Acc Join(Acc a, Acc b) { return a + b; }
-};
-
-template <class T>
-struct AbsSumFold : SumFold<T> {
-  using Acc = SumType<T>;
-  static Acc Load(T x) {
-    if constexpr (std::is_integral_v<T>) {
-      return x < 0 ? 0 - AsSum(x) : AsSum(x);
-    } else {
-      return std::abs(AsSum(x));
-    }
-  }
-};
-
-template <class T>
-struct SquareSumFold : SumFold<T> {
-  using Acc = SumType<T>;
-  static Acc Load(T x) { return AsSum(x) * AsSum(x); }
-};
-
-template <class T>
-struct ProdFold {
-  using Acc = SumType<T>;
-  static Acc Identity() { return 1; }
-  static Acc Load(T x) { return AsSum(x); }
-  static Acc Join(Acc a, Acc b) { return a * b; }
-};
-
-// NaN beats every number, as in NumPy. Not ||, so that nothing is a branch.
-template <class T>
-struct MaxFold {
-  using Acc = ComputeType<T>;
-  static Acc Identity() {
-    if constexpr (std::is_integral_v<Acc>) return std::numeric_limits<Acc>::lowest();
-    return static_cast<Acc>(-std::numeric_limits<double>::infinity());
-  }
-  static Acc Load(T x) { return static_cast<Acc>(x); }
-  static bool Beats(Acc a, Acc b) { return a > b; }
-  static Acc Join(Acc a, Acc b) { return (b > a) | (b != b) ? b : a; }
-};
-
-template <class T>
-struct MinFold {
-  using Acc = ComputeType<T>;
-  static Acc Identity() {
-    if constexpr (std::is_integral_v<Acc>) return std::numeric_limits<Acc>::max();
-    return static_cast<Acc>(std::numeric_limits<double>::infinity());
-  }
-  static Acc Load(T x) { return static_cast<Acc>(x); }
-  static bool Beats(Acc a, Acc b) { return a < b; }
-  static Acc Join(Acc a, Acc b) { return (b < a) | (b != b) ? b : a; }
-};
+using namespace formula;  // NOLINT(google-build-using-namespace): the folds
 
 /// The fold of n elements that lie `stride` apart: in 16 lanes, which are vector registers, and by
 /// blocks, so that float64 sums do not become one long chain either.

@@ -2,12 +2,15 @@
 
 // Scalar arithmetic with one meaning for every compute type: floats as IEEE 754 has them, integers
 // wrapping around and never trapping.
+//
+// The formulas of this folder are shared by backends. They are constexpr because that is what
+// nvcc takes as code for the GPU, too (--expt-relaxed-constexpr).
 
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-namespace singa::reference::arithmetic {
+namespace singa::arithmetic {
 
 namespace detail {
 template <class C>
@@ -18,28 +21,28 @@ using Bits = std::make_unsigned_t<std::conditional_t<kFloat<C>, int, C>>;
 }  // namespace detail
 
 template <class C>
-inline C Add(C a, C b) {
+constexpr C Add(C a, C b) {
   if constexpr (detail::kFloat<C>) return a + b;
   return static_cast<C>(static_cast<detail::Bits<C>>(a) + static_cast<detail::Bits<C>>(b));
 }
 template <class C>
-inline C Sub(C a, C b) {
+constexpr C Sub(C a, C b) {
   if constexpr (detail::kFloat<C>) return a - b;
   return static_cast<C>(static_cast<detail::Bits<C>>(a) - static_cast<detail::Bits<C>>(b));
 }
 template <class C>
-inline C Mul(C a, C b) {
+constexpr C Mul(C a, C b) {
   if constexpr (detail::kFloat<C>) return a * b;
   return static_cast<C>(static_cast<detail::Bits<C>>(a) * static_cast<detail::Bits<C>>(b));
 }
 template <class C>
-inline C Negate(C a) {
+constexpr C Negate(C a) {
   if constexpr (detail::kFloat<C>) return -a;
   return Sub(C(0), a);
 }
 /// Integers: truncated towards zero; 0 where b is 0.
 template <class C>
-inline C Div(C a, C b) {
+constexpr C Div(C a, C b) {
   if constexpr (detail::kFloat<C>) {
     return a / b;
   } else {
@@ -49,7 +52,7 @@ inline C Div(C a, C b) {
 }
 /// Remainder with the sign of b, as Python's and PyTorch's. Integers: 0 where b is 0.
 template <class C>
-inline C Mod(C a, C b) {
+constexpr C Mod(C a, C b) {
   C r;
   if constexpr (detail::kFloat<C>) {
     r = std::fmod(a, b);
@@ -60,7 +63,7 @@ inline C Mod(C a, C b) {
 }
 /// Integers: by squaring, wrapping around; a negative exponent gives the truncated result.
 template <class C>
-inline C Pow(C a, C b) {
+constexpr C Pow(C a, C b) {
   if constexpr (detail::kFloat<C>) {
     return std::pow(a, b);
   } else {
@@ -73,22 +76,22 @@ inline C Pow(C a, C b) {
 }
 /// NaN if either is.
 template <class C>
-inline C Min(C a, C b) {
+constexpr C Min(C a, C b) {
   return a < b || a != a ? a : b;
 }
 template <class C>
-inline C Max(C a, C b) {
+constexpr C Max(C a, C b) {
   return a > b || a != a ? a : b;
 }
 template <class C>
-inline C Abs(C a) {
+constexpr C Abs(C a) {
   if constexpr (detail::kFloat<C>) return std::fabs(a);
   return a < 0 ? Negate(a) : a;
 }
 /// 0 for NaN, as PyTorch's.
 template <class C>
-inline C Sign(C a) {
+constexpr C Sign(C a) {
   return static_cast<C>((a > C(0)) - (a < C(0)));
 }
 
-}  // namespace singa::reference::arithmetic
+}  // namespace singa::arithmetic

@@ -44,6 +44,9 @@ prepare() {
       --no-compile --target "$site" "$wheels"/*.whl
   fi
   export PYTHONPATH=$site PATH=$site/bin:$PATH
+  # cuDNN and cuBLAS are those that came with PyTorch.
+  SINGA_NVIDIA_PATH=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  export SINGA_NVIDIA_PATH
 }
 
 build() {
@@ -66,9 +69,12 @@ build() {
 gpu() {
   PYTHONPATH=$PWD/$out/python:$site "$python" - <<'PYTHON'
 import sys
-from singa import device
 try:
+    from singa import device
+
     device.create_cuda_gpu()
+except ImportError as error:
+    sys.exit(f"singa is not built here ({error}): scripts/gpu.sh build")
 except RuntimeError as error:
     sys.exit(f"no GPU found: {error}")
 PYTHON

@@ -232,13 +232,18 @@ bool ReadsUnwrittenMemory(ConvPass pass, DType dtype, const Recorder& geometry) 
   return pass == ConvPass::kBackwardW && dtype == kBFloat16 && geometry.width < geometry.stride_w;
 }
 
+int ThreadsFor(const ConvSpec& spec) {
+  return ThreadsWorth(spec.geometry.output_shape().Count() * spec.geometry.col_height,
+                      kMultiplyAddsWorthThreads);
+}
+
 template <class Spec>
 std::string Refuses(const Spec& spec) {
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (spec.pass == ConvPass::kBackwardB) return "oneDNN sums the bias gradient only along with dW";
   if (ReadsUnwrittenMemory(spec.pass, spec.dtype, spec.geometry))
     return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride";
-  return Guarded(spec.op(), [&]() -> std::string {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> std::string {
     const Geometry g(spec);
     bool found = false;
     if (spec.pass == ConvPass::kForward) found = bool(ChooseForward(spec, g));
@@ -316,7 +321,7 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
 
 template <class Spec>
 PlanPtr MakePlan(const Spec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const Geometry g(spec);
     switch (spec.pass) {
       case ConvPass::kForward:
@@ -372,7 +377,7 @@ std::vector<Candidate> List(const Spec& spec, const Desc& first,
                                      [&](const Candidate& other) { return other.name == name; });
       if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str()))
         candidates.push_back({name, [=] {
-                                return Guarded(spec.op(), [&] {
+                                return Guarded(spec.op(), ThreadsFor(spec), [&] {
                                   const Geometry own(spec);
                                   const auto own_hint = Hint(spec, own);
                                   Desc same = describe(spec, own, wish, own_hint);
@@ -388,7 +393,7 @@ std::vector<Candidate> List(const Spec& spec, const Desc& first,
 
 template <class Spec>
 std::vector<Candidate> Candidates(const Spec& spec) {
-  return Guarded(spec.op(), [&] {
+  return Guarded(spec.op(), ThreadsFor(spec), [&] {
     const Geometry g(spec);
     switch (spec.pass) {
       case ConvPass::kForward:

@@ -115,7 +115,7 @@ BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, const std::vector<Argu
                                const dnnl::memory::desc& scratchpad)
     : primitive_(std::move(primitive)),
       scratchpad_bytes_(scratchpad.get_size()),
-      threads_(NumThreads()) {
+      threads_(omp_get_max_threads()) {
   for (const Argument& argument : arguments) {
     ids_.push_back(argument.id);
     descs_.push_back(argument.desc);

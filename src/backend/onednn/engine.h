@@ -55,17 +55,28 @@ class ThreadScope {
 /// environment says while it is off.
 void SyncPrimitiveCache();
 
-/// Everything that makes a primitive or its descriptor goes through here: the thread count, the
-/// cache, and errors as ours.
+/// Work below which a primitive takes one thread: it is done before a second thread has woken up
+/// and fetched its share from the first one's cache.
+inline constexpr int64_t kElementsWorthThreads = int64_t{1} << 16;      ///< read once and written
+inline constexpr int64_t kMultiplyAddsWorthThreads = int64_t{1} << 19;  ///< of a convolution
+/// Threads for so much work; `least` is one of the constants above.
+inline int ThreadsWorth(int64_t work, int64_t least) { return work < least ? 1 : NumThreads(); }
+
+/// Everything that makes a primitive or its descriptor goes through here: the thread count, which
+/// the primitive keeps, the cache, and errors as ours.
 template <class Make>
-auto Guarded(const char* op, const Make& make) {
+auto Guarded(const char* op, int threads, const Make& make) {
   SyncPrimitiveCache();
-  const ThreadScope threads(NumThreads());
+  const ThreadScope scope(threads);
   try {
     return make();
   } catch (const dnnl::error& error) {
     Rethrow(op, error);
   }
+}
+template <class Make>
+auto Guarded(const char* op, const Make& make) {
+  return Guarded(op, NumThreads(), make);
 }
 
 // Types and descriptors ---------------------------------------------------------------------------
@@ -152,8 +163,9 @@ inline Argument Bind(int id, const dnnl::memory::desc& desc, const Shape& shape,
   return {id, desc, FromDesc(desc, shape, dtype, letters, plain)};
 }
 
-/// A primitive with memory objects to run it on. Objects belong to one execution at a time; one set
-/// is kept for the next, so that running in a loop makes none. Thread-safe.
+/// A primitive with memory objects to run it on, on as many threads as it was made for. Objects
+/// belong to one execution at a time; one set is kept for the next, so that running in a loop makes
+/// none. Thread-safe.
 class BoundPrimitive {
  public:
   BoundPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments,

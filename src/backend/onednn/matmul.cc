@@ -1,9 +1,11 @@
 // Matrix products. Matrices stay row-major (or transposed by their strides): most are used once,
 // and a reorder would read them all for nothing.
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/onednn/engine.h"
+#include "backend/onednn/product_of_vectors.h"
 #include "backend/onednn/register.h"
 #include "model/operation/kernel.h"
 #include "model/operation/matmul_spec.h"
@@ -74,21 +76,31 @@ dnnl::matmul::primitive_desc Choose(const MatMulSpec& s, const Descs& d, int* ad
   return pd;
 }
 
+/// What counts is the multiplications, or the memory of a product that does few on each element.
+int ThreadsFor(const MatMulSpec& s) {
+  const int64_t count = s.batch_count();
+  const int64_t elements = count * (s.m * s.k + s.k * s.n + s.m * s.n);
+  return std::max(ThreadsWorth(count * s.m * s.n * s.k, kMultiplyAddsWorthThreads),
+                  ThreadsWorth(elements, kElementsWorthThreads));
+}
+
 std::string Refuses(const MatMulSpec& s) {
+  if (IsProductOfVectors(s)) return "";
   if (std::string reason = RefusesFloat(s.dtype); !reason.empty()) return reason;
   if (s.k == 0) return "sums of nothing";
   if (s.dtype == kFloat32 && s.batch_count() * s.m * s.n * s.k < kWorthwhile)
     return "too small to be worth the call";
   if (s.c_rows > 0 && !std::isnormal(static_cast<float>(s.alpha / s.beta)) && s.alpha != 0)
     return "alpha / beta is out of range";
-  return Guarded(s.op(), [&]() -> std::string {
+  return Guarded(s.op(), ThreadsFor(s), [&]() -> std::string {
     int added = -1;
     return Choose(s, Descs(s), &added) ? "" : "oneDNN has only its slow reference implementation";
   });
 }
 
 PlanPtr MakePlan(const MatMulSpec& s) {
-  return Guarded(s.op(), [&]() -> PlanPtr {
+  if (IsProductOfVectors(s)) return MakeProductOfVectors(s);
+  return Guarded(s.op(), ThreadsFor(s), [&]() -> PlanPtr {
     const Descs d(s);
     int added = -1;
     const auto pd = Choose(s, d, &added);

@@ -91,12 +91,17 @@ std::string Refuses(const Spec& spec, const LayoutPtr& layout) {
   return RefusesWindows(spec);
 }
 
+template <class Spec>
+int ThreadsFor(const Spec& spec) {
+  return ThreadsWorth(spec.geometry.input_shape().Count(), kElementsWorthThreads);
+}
+
 constexpr const char* kOnlyReference = "oneDNN has only its slow reference implementation";
 
 std::string RefusesForward(const PoolingForwardSpec& spec) {
   if (spec.mode == PoolMode::kMax) return RefusesMax(spec);
   if (std::string reason = Refuses(spec, spec.x_layout); !reason.empty()) return reason;
-  return Guarded(spec.op(),
+  return Guarded(spec.op(), ThreadsFor(spec),
                  [&]() -> std::string { return ForwardDesc(spec) ? "" : kOnlyReference; });
 }
 
@@ -107,13 +112,13 @@ std::string RefusesBackward(const PoolingBackwardSpec& spec) {
   const Recorder& r = spec.geometry;
   if (spec.dtype == kBFloat16 && (r.kernel_h > r.stride_h || r.kernel_w > r.stride_w))
     return "oneDNN adds up overlapping windows in bfloat16";
-  return Guarded(spec.op(),
+  return Guarded(spec.op(), ThreadsFor(spec),
                  [&]() -> std::string { return BackwardDesc(spec) ? "" : kOnlyReference; });
 }
 
 PlanPtr MakeForward(const PoolingForwardSpec& spec) {
   if (spec.mode == PoolMode::kMax) return MakeMax(spec);
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const Geometry g(spec);
     const auto pd = ForwardDesc(spec);
     return std::make_shared<PrimitivePlan>(
@@ -125,7 +130,7 @@ PlanPtr MakeForward(const PoolingForwardSpec& spec) {
 
 PlanPtr MakeBackward(const PoolingBackwardSpec& spec) {
   if (spec.mode == PoolMode::kMax) return MakeMax(spec);
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const Geometry g(spec);
     const auto pd = BackwardDesc(spec);
     return std::make_shared<PrimitivePlan>(

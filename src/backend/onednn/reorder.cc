@@ -52,7 +52,8 @@ class DnnlReorder final : public ReorderPlan {
 };
 
 PlanPtr MakePlan(const ReorderSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  const int threads = ThreadsWorth(spec.shape.Count(), kElementsWorthThreads);
+  return Guarded(spec.op(), threads, [&]() -> PlanPtr {
     const Sides sides = SidesOf(spec);
     const dnnl::reorder::primitive_desc pd(Engine(), sides.from, Engine(), sides.to,
                                            ScratchpadAttr());

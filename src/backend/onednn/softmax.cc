@@ -39,12 +39,18 @@ Backward::primitive_desc BackwardDesc(const memory::desc& rows, bool log) {
   return SkipReference(&pd) ? pd : Backward::primitive_desc();
 }
 
+/// Each element costs as much as some additions.
+template <class Spec>
+int ThreadsFor(const Spec& spec) {
+  return ThreadsWorth(4 * spec.outer * spec.axis, kElementsWorthThreads);
+}
+
 template <class Spec>
 std::string Refuses(const Spec& spec) {
   if (spec.dtype != kFloat32) return "oneDNN rounds other types twice";
   if (spec.inner != 1) return "the axis is not the innermost one";
   if (spec.outer * spec.axis == 0) return "there is nothing to compute";
-  return Guarded(spec.op(), [&]() -> std::string {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> std::string {
     return BackwardDesc(Rows(spec), spec.log) ? "" : "oneDNN has only its reference implementation";
   });
 }
@@ -86,13 +92,13 @@ std::string RefusesForward(const SoftmaxSpec& spec) {
 }
 
 PlanPtr MakeForward(const SoftmaxSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     return std::make_shared<ForwardPlan>(spec, ForwardDesc(Rows(spec), spec.log));
   });
 }
 
 PlanPtr MakeBackward(const SoftmaxBackwardSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const auto pd = BackwardDesc(Rows(spec), spec.log);
     return std::make_shared<PrimitivePlan>(
         spec.op(), pd, Backward(pd),

@@ -3,6 +3,8 @@
 
 #include "model/operation/optimizer_spec.h"
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "backend/reference/dtype_switch.h"
@@ -28,9 +30,16 @@ int64_t StoredSize(const Tensor& t) {
   return t.layout() ? static_cast<int64_t>(t.layout()->bytes() / SizeOf(t.data_type())) : t.size();
 }
 
+// Small tensors come first, so that the calling thread updates them, which alone reads them in the
+// next step.
 std::vector<Piece> CutIntoPieces(std::span<const Tensor> tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return StoredSize(tensors[a]) < StoredSize(tensors[b]);
+  });
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < tensors.size(); ++i)
+  for (size_t i : order)
     for (int64_t begin = 0, size = StoredSize(tensors[i]); begin < size; begin += kPiece)
       pieces.push_back({i, begin, std::min(begin + kPiece, size)});
   return pieces;

@@ -5,6 +5,7 @@
 #include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
 #include "backend/reference/register.h"
+#include "backend/reference/vector_math.h"
 #include "model/formula/switch_operation.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/kernel.h"
@@ -33,10 +34,25 @@ constexpr bool IsArithmetic(UnaryOp op) {
   }
 }
 
+// Of floats, by vector_math.h.
+constexpr bool Vectorises(UnaryOp op) {
+  return op == UnaryOp::kExp || op == UnaryOp::kTanh || op == UnaryOp::kSigmoid ||
+         op == UnaryOp::kSilu;
+}
+
 template <UnaryOp kOp, class C>
 void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
-  const auto f = [a, b](C x) { return formula::Unary(kOp, x, a, b); };
-  if constexpr (IsArithmetic(kOp)) {
+  const auto f = [a, b](C x) {
+    // The same functions in a form that vectorises.
+    if constexpr (std::is_same_v<C, float>) {
+      if constexpr (kOp == UnaryOp::kExp) return Exp(x);
+      if constexpr (kOp == UnaryOp::kTanh) return Tanh(x);
+      if constexpr (kOp == UnaryOp::kSigmoid) return Sigmoid(x);
+      if constexpr (kOp == UnaryOp::kSilu) return x / (1 + Exp(-x));
+    }
+    return formula::Unary(kOp, x, a, b);
+  };
+  if constexpr (IsArithmetic(kOp) || (std::is_same_v<C, float> && Vectorises(kOp))) {
     MapArithmetic<C>(in, out, f);
   } else {
     MapMath<C>(in, out, f);

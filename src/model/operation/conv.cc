@@ -135,15 +135,16 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
   ConvSpec spec = SpecOf(ConvPass::kForward, geometry, x);
   spec.has_add = !add.empty();
   spec.relu = relu;
-  return RunConvForward(spec, x, W, b, add, ChoiceOf(handle));
+  spec.choice = ChoiceOf(handle);
+  return RunConvForward(spec, x, W, b, add);
 }
 
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
-                      const Tensor& add, const Choice& choice) {
+                      const Tensor& add) {
   const DevicePtr device = x.device();
   spec.x_layout = x.layout();
   spec.alignment = AlignmentOf({&x, &W, &b, &add});
-  const PlanPtr plan = FindPlan(*device, spec, choice);
+  const PlanPtr plan = FindPlan(*device, spec, spec.choice);
   const Tensor y = NewOutput(*plan, 0, spec.geometry.output_shape(), device, spec.dtype);
   Tensor inputs[4];
   size_t count = 0;

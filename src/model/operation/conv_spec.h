@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model/operation/alignment.h"
+#include "model/operation/choice.h"
 #include "model/operation/measure.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -33,6 +34,8 @@ struct ConvSpec {
   bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
   int threads = NumThreads();                          ///< that the workspace has room for
   int alignment = kVectorBytes;                        ///< of the arguments: see alignment.h
+  /// What the call was chosen by, for whoever rewrites it; the signature has that besides the Spec.
+  Choice choice;
 
   const char* op() const {
     switch (pass) {
@@ -93,10 +96,9 @@ struct ConvSpec {
 };
 
 /// y of a forward `spec`, whose geometry, has_add and relu say what the other arguments are: what
-/// ConvForward does once they are checked. `choice` is the handle's.
-struct Choice;
+/// ConvForward does once they are checked.
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
-                      const Tensor& add, const Choice& choice);
+                      const Tensor& add);
 
 /// One pass of a transposed convolution, with the same arguments. `geometry` is that of the
 /// convolution whose input gradient it is: y and dy have its input's shape, x and dx its output's.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/operation/choice.h"
 #include "model/operation/choice_table.h"
 #include "model/operation/explain.h"
 #include "model/operation/kernel.h"
@@ -22,12 +23,6 @@
 #include "singa/core/stats.h"
 
 namespace singa {
-
-/// Preference and byte limit of one call; the default follows SetPreference.
-struct Choice {
-  Preference preference = GetPreference();
-  size_t workspace_limit = size_t{1} << 30;
-};
 
 /// Operation, parameters and what else a choice depends on; the same text in every process.
 template <class Spec>

@@ -252,7 +252,7 @@ class Rewriting {
     spec.relu = chain.relu;
     spec.constant_weights = HasConstantWeights(node);
     return RunConvForward(spec, Newest(node.inputs[0]), W, b,
-                          spec.has_add ? Newest(chain.add) : Tensor(), Choice());
+                          spec.has_add ? Newest(chain.add) : Tensor());
   }
 
   /// The tensor that holds `t` now, in any layout.

@@ -252,3 +252,31 @@ def test_bfloat16():
     net.compile([x], is_train=False, dtype="bfloat16")
     randomize(net)
     check(net, x, images(1), tolerance=0.03)
+
+
+@pytest.mark.parametrize(("own", "general"), [("reference", "fastest"), ("fastest", "reference")])
+def test_a_convolution_keeps_its_own_preference(own, general):
+    class Own(Net):
+        def __init__(self):
+            super().__init__(lambda net, x: autograd.relu(net.bn(net.own(x))))
+            self.own = layer.Conv2d(8, 3, padding=1, cudnn_prefer=own)
+
+    before = singa_wrap.GetPreference()
+    singa_wrap.SetPreference(singa_wrap.ParsePreference(general))
+    try:
+        x = images()
+        singa.seed(3)
+        net = Own()
+        net.compile([x], is_train=False)
+        randomize(net)
+        with singa.explain() as executed:
+            net(x)
+        assert "ConvForward" in check(net, x)
+        makers = dict(
+            re.findall(r"^  \d+ (\w+).* by (\w+)", graph_of(net).ToString(), re.MULTILINE)
+        )
+    finally:
+        singa_wrap.SetPreference(before)
+    by_op = {entry["op"]: entry["implementation"] for entry in executed}
+    assert by_op["BatchNormForwardInference"] == "reference" or general == "fastest"
+    assert (makers["ConvForward"] == "reference") == (own == "reference")

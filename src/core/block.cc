@@ -35,8 +35,12 @@ bool Block::closed() const { return device_->closed(); }
 
 void Block::Settle() const {
   device_->CheckOpen("tensor");
-  Recording* recording = Recording::Current();
-  if (waiting_ && recording && recording->device() == device_) recording->RunForHost();
+  if (Recording* recording = Recording::Current(); recording && recording->device() == device_) {
+    if (waiting_) recording->RunForHost();
+  } else if (waiting_) {
+    const std::shared_ptr<Recording> buffer = device_->buffer();
+    if (buffer && buffer->SlotOf(this) >= 0) buffer->RunForHost();
+  }
   if (!data_) data_ = device_->Allocate(size_);
 }
 

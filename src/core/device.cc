@@ -106,11 +106,55 @@ void Device::set_random_state(const std::vector<uint64_t>& state) {
   position_ = state[1];
 }
 
-void Device::RunGraph(bool) {}
+std::shared_ptr<Recording> Device::buffer() const {
+  const std::lock_guard<std::mutex> lock(buffer_mutex_);
+  return buffer_;
+}
+
+bool Device::graph_enabled() const { return buffering_.load() == std::this_thread::get_id(); }
+
+void Device::CheckBuffers() const {
+  Check<std::logic_error>(buffering_.load() == std::thread::id() || graph_enabled(), "graph",
+                          "another thread buffers operations of ", name_);
+}
+
+void Device::EnableGraph(bool enable) {
+  if (enable == graph_enabled()) return;
+  CheckBuffers();
+  if (const std::shared_ptr<Recording> present = buffer()) {
+    present->Listen(enable);
+  } else {
+    const auto made = std::make_shared<Recording>(shared_from_this(), nullptr);
+    made->Start({});
+    const std::lock_guard<std::mutex> lock(buffer_mutex_);
+    buffer_ = made;
+  }
+  buffering_ = enable ? std::this_thread::get_id() : std::thread::id();
+}
+
+void Device::RunGraph(bool) {
+  CheckBuffers();
+  if (const std::shared_ptr<Recording> present = buffer()) present->RunAll();
+}
+
+void Device::ResetGraph() {
+  CheckBuffers();
+  const bool enabled = graph_enabled();
+  EnableGraph(false);
+  std::shared_ptr<Recording> forgotten;
+  {
+    const std::lock_guard<std::mutex> lock(buffer_mutex_);
+    forgotten.swap(buffer_);
+  }
+  if (forgotten) forgotten->Abandon();
+  EnableGraph(enabled);
+}
 
 void Device::Close() {
   Check(this != DefaultDevice().get(), "close", "the default device cannot be closed");
   Check(exports_ == 0, "close", "NumPy or DLPack still hold memory of ", name_);
+  EnableGraph(false);
+  ResetGraph();
   if (closed_.exchange(true)) return;
   ReleaseAll();
 }

@@ -47,7 +47,8 @@ class Comparison {
     if (std::string_view(a.op) != b.op) return std::string("it was ") + a.op + " before";
     if (!a.plan->SameAs(*b.plan)) return "its shapes, types, layouts or implementation change";
     if (a.random != b.random) return "its random numbers come from elsewhere";
-    for (size_t i = 0; i < a.scalars.v.size(); ++i)
+    if (!a.live != !b.live) return "its numbers come from elsewhere";
+    for (size_t i = 0; i < a.scalars.v.size() && !b.live; ++i)
       if (a.scalars.v[i] != b.scalars.v[i])
         return "a number changes from step to step, " + std::to_string(a.scalars.v[i]) + " to " +
                std::to_string(b.scalars.v[i]);
@@ -287,6 +288,7 @@ bool Graph::Prepare() {
 }
 
 bool Graph::Start(const std::vector<Tensor>& inputs) {
+  if (Recording::Current()) return false;  // a replay is no part of what is recorded
   Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
         inputs_.size());
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -330,6 +332,7 @@ void Graph::Run(int index) {
       node.scalars.seed = draw.seed;
       node.scalars.offset = draw.offset;
     }
+    if (node.live) node.scalars = *node.live;
     for (const Tensor& t : node.outputs)
       if (!t.empty()) t.block()->Touch();
     device_->Run(node, arena_->data() + segments_[s].memory.workspaces[i - begin]);

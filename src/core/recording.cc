@@ -197,11 +197,17 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
   arena_->Reserve(segment.memory.bytes);
   for (const SegmentMemory::Place& place : segment.memory.blocks)
     place.block->Bind(arena_->data() + place.offset);
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    ++ran_;  // also where it raises: what comes after it is lost
-    device_->Run(nodes[i], arena_->data() + segment.memory.workspaces[i]);
+  for (const Node& node : nodes) {
+    std::vector<LayoutPtr>& layouts = layouts_.emplace_back();
+    for (const auto* tensors : {&node.inputs, &node.outputs})
+      for (const Tensor& t : *tensors) layouts.push_back(t.empty() ? nullptr : t.layout());
   }
   segments_.push_back(std::move(segment));
+  const std::vector<size_t>& workspaces = segments_.back().memory.workspaces;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    ++ran_;  // also where it raises: what comes after it is lost
+    device_->Run(nodes[i], arena_->data() + workspaces[i]);
+  }
 }
 
 void Recording::RewriteWaiting() {
@@ -238,6 +244,52 @@ void Recording::RunForHost() {
     ran_ = nodes_.size();
     throw;
   }
+}
+
+void Recording::Listen(bool listen) {
+  Check<std::logic_error>(!t_recording || t_recording == this, "graph",
+                          "this thread is recording already");
+  t_recording = listen ? this : nullptr;
+}
+
+void Recording::RunAll() {
+  if (runs_again_) RunAgain();
+  RunWaiting({});
+  runs_again_ = true;
+}
+
+void Recording::RunAgain() {
+  const Executing executing;
+  StopWaiting();  // what comes next runs right after
+  for (const Segment& segment : segments_)
+    for (const SegmentMemory::Place& place : segment.memory.blocks)
+      if (slots_[static_cast<size_t>(SlotOf(place.block.get()))].internal)
+        place.block->Bind(arena_->data() + place.offset);  // the arena may have grown since
+  const size_t drawn = segments_.empty() ? 0 : segments_.back().draws;
+  for (size_t i = 0; i < drawn; ++i) {
+    Scalars scalars;
+    device_->TakeRandom(draws_[i].count, &scalars);
+    draws_[i].seed = scalars.seed;
+    draws_[i].offset = scalars.offset;
+  }
+  size_t n = 0;
+  for (const Segment& segment : segments_)
+    for (size_t begin = n; n < segment.nodes; ++n) {
+      Node& node = nodes_[n];
+      if (node.random >= 0) {
+        node.scalars.seed = draws_[static_cast<size_t>(node.random)].seed;
+        node.scalars.offset = draws_[static_cast<size_t>(node.random)].offset;
+      }
+      auto layout = layouts_[n].begin();
+      for (const auto* tensors : {&node.inputs, &node.outputs})
+        for (const Tensor& t : *tensors) {
+          if (!t.empty()) t.block()->MakeLayout(*layout);
+          ++layout;
+        }
+      for (const Tensor& t : node.outputs)
+        if (!t.empty()) t.block()->Touch();
+      device_->Run(node, arena_->data() + segment.memory.workspaces[n - begin]);
+    }
 }
 
 void Recording::Pause(const std::vector<Tensor>& lent) {

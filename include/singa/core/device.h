@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "singa/core/block.h"
@@ -16,6 +17,8 @@
 #include "singa/core/plan.h"
 
 namespace singa {
+
+class Recording;
 
 enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
 
@@ -88,12 +91,23 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   std::vector<uint64_t> random_state() const;
   void set_random_state(const std::vector<uint64_t>& state);
 
-  // SINGA's switches. Recording a step is done by the model's graph; until it is, EnableGraph only
-  // remembers.
-  void EnableGraph(bool enable) { graph_enabled_ = enable; }
-  bool graph_enabled() const { return graph_enabled_; }
+  // SINGA's graph of a device; that of a model (Model.compile) is another thing.
+  /// True: what this thread executes on the device from now on is buffered. False: it runs at once
+  /// again, and the buffer stays. Whoever looks at a result that is buffered makes it run. Raises
+  /// std::logic_error while this thread records, or another one buffers.
+  void EnableGraph(bool enable);
+  /// This thread's executions are buffered.
+  bool graph_enabled() const;
+  /// Runs all that is buffered, in order, again what ran in an earlier call: on what its inputs
+  /// hold by then, with new random numbers, but numbers such as learning rates as they were.
+  /// `sequential` changes nothing.
   void RunGraph(bool sequential = false);
-  void ResetGraph() {}
+  /// Forgets what is buffered.
+  void ResetGraph();
+#ifndef SWIG
+  /// What EnableGraph buffers; null where nothing is.
+  std::shared_ptr<Recording> buffer() const;
+#endif
   void SetVerbosity(int verbosity) { verbosity_ = verbosity; }
   void SetSkipIteration(int iterations) { skip_iteration_ = iterations; }
   int verbosity() const { return verbosity_; }
@@ -120,7 +134,11 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   std::string name_;
   std::atomic<bool> closed_{false};
   std::atomic<int> exports_{0};
-  std::atomic<bool> graph_enabled_{false};
+  void CheckBuffers() const;
+
+  mutable std::mutex buffer_mutex_;
+  std::shared_ptr<Recording> buffer_;
+  std::atomic<std::thread::id> buffering_{};  // the thread whose executions are buffered
   int verbosity_ = 0;
   int skip_iteration_ = 0;
   mutable std::mutex random_mutex_;

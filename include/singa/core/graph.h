@@ -90,6 +90,12 @@ class SINGA_API Recording {
   void Finish(const std::vector<Tensor>& outputs);
   /// Stops without running what is left.
   void Abandon() noexcept;
+  /// For Device::EnableGraph: what was recorded goes on waiting while this thread executes
+  /// directly, until Listen(true).
+  void Listen(bool listen);
+  /// For Device::RunGraph: runs everything in order, again what ran in an earlier call. Layouts are
+  /// those of the first time; random numbers are drawn anew.
+  void RunAll();
   /// Why it cannot be replayed; empty: it can.
   const std::string& obstacle() const { return obstacle_; }
   void SetObstacle(const std::string& obstacle);
@@ -101,6 +107,8 @@ class SINGA_API Recording {
   void Append(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs, const Scalars& scalars, const SpecRef& spec);
   void AddDraw(const Draw& draw) { draws_.push_back(draw); }
+  /// The scalars of the node that was recorded last are those in `live` at each replay.
+  void FollowScalars(std::shared_ptr<const Scalars> live) { nodes_.back().live = std::move(live); }
   /// Somebody asks for the address of a block that is waiting: runs what there is.
   void RunForHost();
   /// A waiting block is to lie in another layout: records that. False where that is no matter of
@@ -137,6 +145,7 @@ class SINGA_API Recording {
   void RewriteWaiting();
   void RunWaiting(const std::vector<Tensor>& lent);
   void StopWaiting() noexcept;
+  void RunAgain();
   long References(int slot) const;
 
   DevicePtr device_;
@@ -152,7 +161,9 @@ class SINGA_API Recording {
   std::vector<Tensor> outputs_;
   std::string obstacle_;
   Rewrite rewrite_ = nullptr;
-  size_t ran_ = 0;  // nodes that have run
+  size_t ran_ = 0;                               // nodes that have run
+  bool runs_again_ = false;                      // RunAll was called before
+  std::vector<std::vector<LayoutPtr>> layouts_;  // of inputs and outputs, for each node that ran
   bool active_ = false;
 };
 using RecordingPtr = std::shared_ptr<Recording>;

@@ -41,6 +41,10 @@ class GraphWarning(UserWarning):
     """A step is executed, though it was to be replayed."""
 
 
+# (segment, ready, renew): see record_update
+_Update = tuple[int, Callable[[], bool], Callable[[], object]]
+
+
 class _State(threading.local):
     recorder: _Recorder | None = None
 
@@ -73,12 +77,26 @@ def host_called(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def record_update(ready: Callable[[], bool], renew: Callable[[], object]) -> None:
+    """Has a step that is being recorded ask `ready`, before each replay, whether what was recorded
+    still holds, and call `renew` when all host calls before this place have been made."""
+    recorder = _state.recorder
+    assert recorder is not None
+    recorder.updates.append((len(recorder.calls), ready, renew))
+
+
+def is_recording() -> bool:
+    """Whether this thread records a step."""
+    return _state.recorder is not None
+
+
 class _Recorder:
     """One recording in progress."""
 
     def __init__(self, device: Any, arena: Any) -> None:
         self.recording = _c.Recording(device, arena)
         self.calls: list[Callable[[], Any]] = []
+        self.updates: list[_Update] = []
 
     def run(self, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
         try:
@@ -118,6 +136,7 @@ class _Step:
         self.last: Any = None  # the recording before
         self.graph: Any = None
         self.calls: list[Callable[[], Any]] = []
+        self.updates: list[_Update] = []
         self.template: Any = None  # of what the step returns
         self.reason = ""  # why it is executed
 
@@ -154,7 +173,8 @@ class StepGraphs:
                 return function(*args, **kwargs)
             tensors = _tensors((args, kwargs))
             if step.graph is not None:
-                if step.graph.Start([t.data for t in tensors]):
+                ready = all([ready() for _, ready, _ in step.updates])
+                if ready and step.graph.Start([t.data for t in tensors]):
                     return self._replay(step)
                 step.graph, step.tries = None, 0
             return self._record(step, function, tensors, args, kwargs, recompute)
@@ -197,6 +217,8 @@ class StepGraphs:
     ) -> Any:
         inputs = _separate(tensors)
         device = inputs[0].device
+        if device.graph_enabled():  # the step is one of many operations that are buffered
+            return function(*args, **kwargs)
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recorder = _Recorder(device, arena)
@@ -212,6 +234,7 @@ class StepGraphs:
             if not difference:
                 _c.OptimizeForInference(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
+                step.updates = recorder.updates
                 step.template = _mapped(result, _Like)
                 step.last = None
                 return result
@@ -226,6 +249,9 @@ class StepGraphs:
     def _replay(self, step: _Step) -> Any:
         graph = step.graph
         for i in range(graph.segments()):
+            for segment, _, renew in step.updates:
+                if segment == i:
+                    renew()
             graph.Run(i)
             if i < len(step.calls):
                 step.calls[i]()
@@ -234,7 +260,7 @@ class StepGraphs:
         results = graph.Finish()
         template = step.template
         if step.reason:
-            step.graph, step.calls = None, []
+            step.graph, step.calls, step.updates = None, [], []
             _warn(step.reason)
         return _filled(template, iter(results))
 
@@ -244,7 +270,6 @@ class StepGraphs:
             [t.data is raw and t.requires_grad == flag for t, raw, flag in self._states]
         ):
             return
-        self._changes = base.changes()
         self._steps.clear()
         self._resets += 1
         self._states = [(t, t.data, t.requires_grad) for t in self._layer.get_states().values()]

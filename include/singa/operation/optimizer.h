@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "singa/core/plan.h"
 #include "singa/core/tensor.h"
 
 // One pass over all parameters of a step: weight decay, momentum and update inside. Parameters,
@@ -11,29 +13,52 @@
 
 namespace singa {
 
+/// The numbers of one update that was recorded. Handed to the update while that is recorded, and
+/// then to the same function without tensors before each replay: the replay uses the numbers of
+/// that call, but for weight decays, which stay.
+class SINGA_API UpdateNumbers {
+#ifndef SWIG
+ public:
+  /// The node recorded last follows them, beginning with `scalars`.
+  void Follow(const Scalars& scalars);
+  void Set(const Scalars& scalars);
+
+ private:
+  std::vector<std::shared_ptr<Scalars>> live_;  // one for each execution of the update
+#endif
+};
+/// Whether an update leaves all tensors in the layouts that they have. `states`: of all parameters
+/// for the first quantity, then for the next.
+SINGA_API bool UpdateMovesNothing(const std::vector<Tensor>& params,
+                                  const std::vector<Tensor>& grads,
+                                  const std::vector<Tensor>& states);
+
 /// g = grad + weight_decay·p; m = momentum·m + (1 − dampening)·g (m = g on the first step, when
 /// `first` of the index is set); p −= lr·(nesterov ? g + momentum·m : m). Without momentum
 /// `momentum_buffers` may be empty.
 SINGA_API void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                          const std::vector<Tensor>& momentum_buffers,
                          const std::vector<double>& weight_decay, double lr, double momentum,
-                         double dampening, bool nesterov, bool first);
+                         double dampening, bool nesterov, bool first,
+                         UpdateNumbers* numbers = nullptr);
 /// v = rho·v + (1 − rho)·g²; p −= lr·g / sqrt(v + eps)   (SINGA: epsilon inside the root)
 SINGA_API void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                              const std::vector<Tensor>& averages,
                              const std::vector<double>& weight_decay, double lr, double rho,
-                             double epsilon);
+                             double epsilon, UpdateNumbers* numbers = nullptr);
 /// v += g²; p −= lr·g / sqrt(v + eps)
 SINGA_API void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                              const std::vector<Tensor>& sums,
-                             const std::vector<double>& weight_decay, double lr, double epsilon);
+                             const std::vector<double>& weight_decay, double lr, double epsilon,
+                             UpdateNumbers* numbers = nullptr);
 /// Adam (Kingma & Ba 2015), with weight decay in the gradient, or decoupled (AdamW, Loshchilov &
 /// Hutter 2019). `step` counts from 1.
 SINGA_API void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                           const std::vector<Tensor>& first_moments,
                           const std::vector<Tensor>& second_moments,
                           const std::vector<double>& weight_decay, double lr, double beta1,
-                          double beta2, double epsilon, int64_t step, bool decoupled);
+                          double beta2, double epsilon, int64_t step, bool decoupled,
+                          UpdateNumbers* numbers = nullptr);
 /// sqrt of the sum of squares of all elements of all tensors (empty ones skipped), in float64.
 SINGA_API double GlobalNorm(const std::vector<Tensor>& tensors);
 /// Multiplies every tensor in place.

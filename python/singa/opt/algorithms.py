@@ -6,13 +6,14 @@ plus weight_decay · p. Quantities that are kept are float32 (float64 for float6
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import singa_wrap, tensor
+from ..graph import record_update
 from ..tensor import Tensor
 from .optimizer import Optimizer, Update, copied, scheduled
-from .schedule import DecayScheduler
+from .schedule import Constant, DecayScheduler
 
 Number = float | DecayScheduler
 
@@ -25,6 +26,8 @@ class _Rule(Optimizer):
 
     #: Attributes that hold a tensor per parameter, which are also the names in the saved state.
     kept: tuple[str, ...] = ()
+    #: Schedules that decide on more than numbers of the operation.
+    deciding: tuple[str, ...] = ("weight_decay", "epsilon")
 
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
         # Not self.apply_all: in a subclass with its own apply, that one calls apply.
@@ -44,9 +47,86 @@ class _Rule(Optimizer):
             )
 
     def _update(
-        self, params: list, grads: list, kept: list[list], weight_decay: list[float], lr: float
+        self,
+        params: list,
+        grads: list,
+        kept: list[list],
+        weight_decay: list[float],
+        lr: float,
+        numbers: Any = None,
     ) -> None:
+        """The C++ function, with the present values of all schedules but two. `numbers`: see
+        singa_wrap.UpdateNumbers."""
         raise NotImplementedError
+
+    # As a part of a recorded step.
+
+    def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        schedules = [value for value in vars(self).values() if isinstance(value, DecayScheduler)]
+        plain = all([schedule.is_plain() for schedule in schedules])
+        if type(self) not in _RECORDED or not plain or not self._is_steady():
+            return False
+        updates = [(self._key(p), p, g) for p, g in gradients]
+        decay = self.now("weight_decay")
+        parts = []
+        for lr_scale, members in self._by_lr_scale(updates):
+            values = [self._present(name, [key for key, _, _ in members]) for name in self.kept]
+            if any([value is None for one in values for value in one]):
+                return False  # the first step makes them
+            params = [param.data for _, param, _ in members]
+            grads = [grad.data for _, _, grad in members]
+            kept = [[value.data for value in one] for one in values]
+            if not singa_wrap.UpdateMovesNothing(params, grads, [v for one in kept for v in one]):
+                return False
+            groups = [self._group(key, param) for key, param, _ in members]
+            decays = [decay if g.weight_decay is None else g.weight_decay for g in groups]
+            parts.append((lr_scale, params, grads, kept, decays))
+        for lr_scale, params, grads, kept, decays in parts:
+            numbers = singa_wrap.UpdateNumbers()
+            self._update(params, grads, kept, decays, self.now("lr") * lr_scale, numbers)
+            record_update(*self._renewal([key for key, _, _ in updates], lr_scale, numbers))
+        return True
+
+    def _renewal(
+        self, keys: list[str], lr_scale: float, numbers: Any
+    ) -> tuple[Callable[[], bool], Callable[[], None]]:
+        """Whether what was recorded still is what a step does, and what gives it its numbers."""
+        decision = self._decision()
+        held = [value.data for name in self.kept for value in self._present(name, keys)]
+        nothing: list[list] = [[] for _ in self.kept]
+
+        def ready() -> bool:
+            if not self._is_steady() or self._decision() != decision:
+                return False
+            values = [value for name in self.kept for value in self._present(name, keys)]
+            return all([v is not None and v.data is h for v, h in zip(values, held, strict=True)])
+
+        def renew() -> None:
+            self._update([], [], nothing, [], self.now("lr") * lr_scale, numbers)
+
+        return ready, renew
+
+    def _present(self, name: str, keys: list[str]) -> list[Any]:
+        values: dict[str, Tensor] = getattr(self, name)
+        return [values.get(key) for key in keys]
+
+    def _is_steady(self) -> bool:
+        """Whether one step does what the next one does, but for numbers."""
+        return (
+            self.accumulate == 1
+            and self.clip_norm is None
+            and all([type(getattr(self, name)) is Constant for name in self.deciding])
+            and ("epsilon" not in self.deciding or self.now("epsilon") > 0)
+        )
+
+    def _decision(self) -> tuple[Any, ...]:
+        """What decides, beside the gradients, which operations a step consists of."""
+        return (
+            self.groups,
+            self.kept,
+            [getattr(self, name).init_value for name in self.deciding],
+            getattr(self, "nesterov", False),
+        )
 
     def _by_lr_scale(self, updates: Sequence[Update]) -> Iterator[tuple[float, Sequence[Update]]]:
         if not self.groups:
@@ -61,7 +141,10 @@ class _Rule(Optimizer):
         values: dict[str, Tensor] = getattr(self, name)
         if key not in values:
             wide = tensor.float64 if param.dtype == tensor.float64 else tensor.float32
+            buffered = param.device.graph_enabled()
+            param.device.EnableGraph(False)  # RunGraph is not to start it afresh
             values[key] = Tensor(param.shape, param.device, wide, requires_grad=False)
+            param.device.EnableGraph(buffered)
         return values[key]
 
     def get_states(self) -> dict[str, Any]:
@@ -92,6 +175,7 @@ class SGD(_Rule):
     m starts at zero, as in SINGA (PyTorch leaves out the dampening in the first step).
     """
 
+    deciding = ("weight_decay", "momentum")
     mom_value = scheduled("momentum")
     dam_value = scheduled("dampening")
 
@@ -119,7 +203,13 @@ class SGD(_Rule):
         return ("moments",) if self.momentum.init_value else ()
 
     def _update(
-        self, params: list, grads: list, kept: list[list], weight_decay: list[float], lr: float
+        self,
+        params: list,
+        grads: list,
+        kept: list[list],
+        weight_decay: list[float],
+        lr: float,
+        numbers: Any = None,
     ) -> None:
         singa_wrap.SgdUpdate(
             params,
@@ -131,6 +221,7 @@ class SGD(_Rule):
             self.now("dampening"),
             self.nesterov,
             False,
+            numbers,
         )
 
 
@@ -156,11 +247,16 @@ class RMSProp(_Rule):
         self.running_average: dict[str, Tensor] = {}
 
     def _update(
-        self, params: list, grads: list, kept: list[list], weight_decay: list[float], lr: float
+        self,
+        params: list,
+        grads: list,
+        kept: list[list],
+        weight_decay: list[float],
+        lr: float,
+        numbers: Any = None,
     ) -> None:
-        singa_wrap.RmsPropUpdate(
-            params, grads, kept[0], weight_decay, lr, self.now("rho"), self.now("epsilon")
-        )
+        rho, epsilon = self.now("rho"), self.now("epsilon")
+        singa_wrap.RmsPropUpdate(params, grads, kept[0], weight_decay, lr, rho, epsilon, numbers)
 
 
 class AdaGrad(_Rule):
@@ -178,9 +274,16 @@ class AdaGrad(_Rule):
         self.history: dict[str, Tensor] = {}
 
     def _update(
-        self, params: list, grads: list, kept: list[list], weight_decay: list[float], lr: float
+        self,
+        params: list,
+        grads: list,
+        kept: list[list],
+        weight_decay: list[float],
+        lr: float,
+        numbers: Any = None,
     ) -> None:
-        singa_wrap.AdaGradUpdate(params, grads, kept[0], weight_decay, lr, self.now("epsilon"))
+        epsilon = self.now("epsilon")
+        singa_wrap.AdaGradUpdate(params, grads, kept[0], weight_decay, lr, epsilon, numbers)
 
 
 class Adam(_Rule):
@@ -213,7 +316,13 @@ class Adam(_Rule):
         self.v: dict[str, Tensor] = {}
 
     def _update(
-        self, params: list, grads: list, kept: list[list], weight_decay: list[float], lr: float
+        self,
+        params: list,
+        grads: list,
+        kept: list[list],
+        weight_decay: list[float],
+        lr: float,
+        numbers: Any = None,
     ) -> None:
         singa_wrap.AdamUpdate(
             params,
@@ -226,6 +335,7 @@ class Adam(_Rule):
             self.now("epsilon"),
             self.steps + 1,
             self.decoupled,
+            numbers,
         )
 
 
@@ -247,3 +357,7 @@ class AdamW(Adam):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, **kwargs)
+
+
+#: Subclasses may do something else at each step.
+_RECORDED = (SGD, RMSProp, AdaGrad, Adam, AdamW)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import autograd, singa_wrap, tensor
 from .._check import integer, number
-from ..graph import host_call, host_called
+from ..graph import host_call, host_called, is_recording
 from ..tensor import Tensor
 from .schedule import DecayScheduler, as_schedule
 
@@ -175,8 +175,14 @@ class Optimizer:
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
         gradients = list(autograd.backward(loss))
+        if is_recording() and gradients and self._record(gradients):
+            return
         lent = [g.data for _, g in gradients]
         host_call(functools.partial(self._take, gradients), lent)
+
+    def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        """Makes the update a part of the step that is recorded, where replays can do the same."""
+        return False
 
     def _end_call(self) -> None:
         if not self._waiting:

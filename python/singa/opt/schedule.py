@@ -29,6 +29,10 @@ class DecayScheduler:
         elif "value" in vars(cls) and "call" not in vars(cls):
             cls.call = DecayScheduler.call  # type: ignore[method-assign]
 
+    def is_plain(self) -> bool:
+        """Whether `value` is known to compute with numbers alone: a class of this module."""
+        return type(self).__module__ == __name__
+
     @overload
     def __call__(self, step: Tensor) -> Tensor: ...
     @overload
@@ -130,6 +134,9 @@ class WarmUp(DecayScheduler):
         self.steps = integer("WarmUp", "steps", steps, 0)
         self.start_factor = number("WarmUp", "start_factor", start_factor)
 
+    def is_plain(self) -> bool:
+        return super().is_plain() and self.schedule.is_plain()
+
     def value(self, step: float) -> float:
         if step >= self.steps:
             return self.schedule.value(step - self.steps)
@@ -184,6 +191,9 @@ class _OneCycleMomentum(DecayScheduler):
         super().__init__(high)
         self.cycle = cycle
         self.low = low
+
+    def is_plain(self) -> bool:
+        return super().is_plain() and self.cycle.is_plain()
 
     def value(self, step: float) -> float:
         return self.cycle._between(step, self.init_value, self.low, self.init_value)

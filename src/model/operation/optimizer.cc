@@ -9,10 +9,14 @@
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
 #include "model/operation/optimizer_spec.h"
+#include "singa/core/graph.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa {
 namespace {
+
+/// Where the kernel finds it.
+constexpr size_t kWeightDecay = 1;
 
 DType ComputeDType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
@@ -27,13 +31,19 @@ bool CanTake(const LayoutPtr& layout, const Tensor& t) {
 /// A parameter moves into the layout in which its gradients come, that of the kernels which use it,
 /// and its states follow, once and for all: every formula leaves zeros where parameter, gradient
 /// and states are zero. Where they cannot, all become row-major.
-void ShareLayout(const char* op, const Tensor& p, const Tensor& gradient,
-                 std::span<const Tensor> states, bool keeps_zero) {
+LayoutPtr SharedLayout(const Tensor& p, const Tensor& gradient, std::span<const Tensor> states,
+                       bool keeps_zero) {
   LayoutPtr layout = p.layout();
   if (gradient.layout() && gradient.data_type() == p.data_type()) layout = gradient.layout();
   if (!keeps_zero || (layout && !CanTake(layout, p))) layout = nullptr;
   for (const Tensor& s : states)
     if (layout && !CanTake(layout, s)) layout = nullptr;
+  return layout;
+}
+
+void ShareLayout(const char* op, const Tensor& p, const Tensor& gradient,
+                 std::span<const Tensor> states, bool keeps_zero) {
+  const LayoutPtr layout = SharedLayout(p, gradient, states, keeps_zero);
   p.block()->MakeLayout(layout);
   for (const Tensor& s : states) s.block()->MakeLayout(layout);
   const auto check = [&](const char* name, const Tensor& t) {
@@ -54,7 +64,9 @@ Tensor GradientFor(const Tensor& p, const Tensor& g) {
 /// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
-            const std::vector<double>& weight_decay, Scalars scalars, bool keeps_zero = true) {
+            const std::vector<double>& weight_decay, Scalars scalars, UpdateNumbers* numbers,
+            bool keeps_zero = true) {
+  if (numbers && params.empty()) return numbers->Set(scalars);
   const char* op = spec.op();
   const size_t n = params.size();
   Check(grads.size() == n, op, grads.size(), " gradients for ", n, " parameters");
@@ -84,7 +96,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
 
   spec.states = static_cast<int>(states.size());
   for (const auto& [key, members] : groups) {
-    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[1]) = key;
+    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[kWeightDecay]) = key;
     std::vector<Tensor> inputs, outputs;
     inputs.reserve(members.size() * (2 + states.size()));
     for (size_t i : members) inputs.push_back(params[i]);
@@ -96,6 +108,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
                    inputs.end());
     const DevicePtr device = params[members[0]].device();
     Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
+    if (numbers) numbers->Follow(scalars);
   }
 }
 
@@ -108,9 +121,39 @@ constexpr double kNoLimit = 1e300;
 
 }  // namespace
 
+void UpdateNumbers::Follow(const Scalars& scalars) {
+  Recording* recording = Recording::Current();
+  Check<std::logic_error>(recording, "optimizer", "there is no recording whose numbers to follow");
+  live_.push_back(std::make_shared<Scalars>(scalars));
+  recording->FollowScalars(live_.back());
+}
+
+void UpdateNumbers::Set(const Scalars& scalars) {
+  for (const std::shared_ptr<Scalars>& live : live_) {
+    const double weight_decay = live->v[kWeightDecay];
+    *live = scalars;
+    live->v[kWeightDecay] = weight_decay;
+  }
+}
+
+bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
+                        const std::vector<Tensor>& states) {
+  const size_t n = params.size();
+  for (size_t i = 0; i < n; ++i) {
+    std::vector<Tensor> own;
+    for (size_t s = i; s < states.size(); s += n) own.push_back(states[s]);
+    const LayoutPtr layout = SharedLayout(params[i], grads.at(i), own, true);
+    own.push_back(params[i]);
+    for (const Tensor& t : own)
+      if (!SameLayout(t.layout(), layout)) return false;
+  }
+  return true;
+}
+
 void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
-               double lr, double momentum, double dampening, bool nesterov, bool first) {
+               double lr, double momentum, double dampening, bool nesterov, bool first,
+               UpdateNumbers* numbers) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kSgd;
   spec.nesterov = nesterov;
@@ -122,39 +165,39 @@ void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gra
   Scalars scalars;
   scalars.v = {lr, 0, momentum, dampening};
   if (momentum == 0) {
-    Update(spec, params, grads, {}, weight_decay, scalars);
+    Update(spec, params, grads, {}, weight_decay, scalars, numbers);
   } else {
-    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars);
+    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers);
   }
 }
 
 void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& averages, const std::vector<double>& weight_decay,
-                   double lr, double rho, double epsilon) {
+                   double lr, double rho, double epsilon, UpdateNumbers* numbers) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kRmsProp;
   CheckRate(spec.op(), "rho", rho, 0, 1);
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, rho, epsilon};
-  Update(spec, params, grads, {&averages}, weight_decay, scalars, epsilon > 0);
+  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, epsilon > 0);
 }
 
 void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& sums, const std::vector<double>& weight_decay,
-                   double lr, double epsilon) {
+                   double lr, double epsilon, UpdateNumbers* numbers) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdaGrad;
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, 0, epsilon};
-  Update(spec, params, grads, {&sums}, weight_decay, scalars, epsilon > 0);
+  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, epsilon > 0);
 }
 
 void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                 const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments,
                 const std::vector<double>& weight_decay, double lr, double beta1, double beta2,
-                double epsilon, int64_t step, bool decoupled) {
+                double epsilon, int64_t step, bool decoupled, UpdateNumbers* numbers) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdam;
   spec.decoupled = decoupled;
@@ -171,7 +214,7 @@ void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gr
                epsilon,
                1 - std::pow(beta1, exponent),
                std::sqrt(1 - std::pow(beta2, exponent))};
-  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars,
+  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars, numbers,
          epsilon > 0);
 }
 

@@ -27,7 +27,7 @@ class Recomputation {
       for (const Tensor& t : nodes_[n].inputs)
         if (!t.empty()) readers_[t.block().get()].push_back(n);
       for (const Tensor& t : nodes_[n].outputs)
-        if (!t.empty()) ++writers_[t.block().get()];
+        if (!t.empty()) writers_[t.block().get()].push_back(n);
       if (turn_ == 0 && nodes_[n].SpecAs<BatchNormBackwardSpec>()) turn_ = n;
     }
   }
@@ -52,7 +52,7 @@ class Recomputation {
     const auto* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
     if (!spec || !spec->training || !spec->relu) return;
     const Tensor y = nodes_[n].outputs[0];
-    if (!IsTemporary(y) || writers_[y.block().get()] != 1) return;
+    if (!IsTemporary(y) || writers_[y.block().get()].size() != 1) return;
     const std::vector<size_t>& readers = readers_[y.block().get()];
     const auto late = std::upper_bound(readers.begin(), readers.end(), turn_);
     if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear) return;
@@ -126,9 +126,10 @@ class Recomputation {
   /// Whether `t` is kept until operation `at` anyway, as it was.
   bool IsThere(const Tensor& t, size_t at) {
     const Block* block = t.block().get();
-    if (!IsTemporary(t)) return writers_[block] == 0;
+    const std::vector<size_t>& writers = writers_[block];
+    if (!IsTemporary(t)) return writers.empty() || writers.front() >= at;  // a parameter's update
     const std::vector<size_t>& readers = readers_[block];
-    return !dropped_.count(block) && writers_[block] == 1 && !readers.empty() &&
+    return !dropped_.count(block) && writers.size() == 1 && !readers.empty() &&
            readers.back() >= at;
   }
 
@@ -136,7 +137,7 @@ class Recomputation {
   std::vector<Node> nodes_;
   size_t turn_ = 0;  // the first operation of backward, as far as it matters here
   std::unordered_map<const Block*, std::vector<size_t>> readers_;
-  std::unordered_map<const Block*, int> writers_;
+  std::unordered_map<const Block*, std::vector<size_t>> writers_;
   std::unordered_map<const Block*, Dropped> dropped_;
   std::multimap<size_t, Node> again_;  // before which operation
 };

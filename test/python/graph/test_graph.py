@@ -99,9 +99,10 @@ def no_warning():
         lambda: opt.SGD(lr=0.1),
         lambda: opt.AdamW(lr=opt.CosineDecay(0.01, 10)),
         lambda: opt.RMSProp(lr=0.01),
+        lambda: opt.AdaGrad(lr=opt.WarmUp(0.05, 4)),
         lambda: sgd(groups=[opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)]),
     ],
-    ids=["sgd", "clip", "accumulate", "plain", "adam", "rmsprop", "groups"],
+    ids=["sgd", "clip", "accumulate", "plain", "adam", "rmsprop", "adagrad", "groups"],
 )
 def test_replayed_steps_are_the_executed_ones(optimizer):
     eager, graph = compiled(False, optimizer()), compiled(True, optimizer())

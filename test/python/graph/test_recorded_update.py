@@ -1,0 +1,219 @@
+"""The optimizer's update as a part of recorded steps: its numbers are those of each step, and what
+changes more than numbers is seen."""
+
+import re
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+
+class Net(model.Model):
+    def __init__(self):
+        super().__init__()
+        self.conv = layer.Conv2d(4, 3, padding=1)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
+
+    def train_one_batch(self, x, y):
+        loss = autograd.softmax_cross_entropy(self.forward(x), y)
+        self.optimizer(loss)
+        return loss
+
+
+class Twice(Net):
+    """One optimizer, two updates in a step."""
+
+    def train_one_batch(self, x, y):
+        for _ in range(2):
+            loss = autograd.softmax_cross_entropy(self.forward(x), y)
+            self.optimizer(loss)
+        return loss
+
+
+class Halving(opt.DecayScheduler):
+    """As SINGA's users write them: on tensors."""
+
+    def call(self, step):
+        return tensor.from_numpy(np.float32([0.1]) / (1 + step.numpy()))
+
+
+def compiled(use_graph, optimizer, net=Net):
+    singa.seed(3)
+    m = net()
+    m.set_optimizer(optimizer)
+    m.compile([images(0)], is_train=True, use_graph=use_graph)
+    return m
+
+
+def images(step):
+    rng = np.random.default_rng([3, step])
+    return tensor.from_numpy(rng.standard_normal((4, 2, 5, 5)).astype(np.float32))
+
+
+def labels():
+    return tensor.from_numpy(np.array([0, 1, 2, 1], np.int32))
+
+
+def state(m):
+    kept = {
+        f"{kind}/{name}": t.numpy().tobytes()
+        for kind, tensors in m.optimizer.get_states().items()
+        if isinstance(tensors, dict)
+        for name, t in tensors.items()
+    }
+    return kept | {name: t.numpy().tobytes() for name, t in m.get_states().items()}
+
+
+def both(make, change=lambda m: None, net=Net, steps=14):
+    """Executed and recorded steps, with a change in between, end alike; returns both models."""
+    models = []
+    for use_graph in (False, True):
+        m = compiled(use_graph, make(), net)
+        losses = []
+        for i in range(steps):
+            if i == steps // 2:
+                change(m)
+            losses.append(m(images(i), labels()).numpy().tobytes())
+        models.append((m, losses))
+    (executed, want), (recorded, got) = models
+    assert got == want
+    assert state(recorded) == state(executed)
+    assert recorded.optimizer.steps == executed.optimizer.steps
+    return executed, recorded
+
+
+def updates(m):
+    """How often the graph updates parameters by itself."""
+    (graph,) = m._graphs().graphs()
+    return len(re.findall(r"^  \d+ \w+Update ", graph.ToString(), re.MULTILINE))
+
+
+def sgd(**kwargs):
+    return opt.SGD(
+        **{"lr": opt.CosineDecay(0.1, 20), "momentum": 0.9, "weight_decay": 1e-3} | kwargs
+    )
+
+
+GROUPS = [opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)]
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (sgd, 1),
+        (lambda: opt.SGD(lr=0.1), 1),
+        (lambda: sgd(nesterov=True), 1),
+        (lambda: sgd(groups=GROUPS), 2),
+        (lambda: opt.RMSProp(lr=opt.StepDecay(0.01, 3)), 1),
+        (lambda: opt.AdaGrad(lr=opt.WarmUp(0.05, 4)), 1),
+        (lambda: opt.Adam(lr=opt.OneCycle(0.01, 20), weight_decay=0.1), 1),
+        (lambda: opt.AdamW(lr=opt.ExponentialDecay(0.01, 2, 0.5)), 1),
+    ],
+    ids=["sgd", "plain", "nesterov", "groups", "rmsprop", "adagrad", "adam", "adamw"],
+)
+def test_the_update_is_in_the_graph(make, count):
+    _, recorded = both(make)
+    assert updates(recorded) == count
+
+
+class Doubling(opt.SGD):
+    def apply_all(self, updates):
+        super().apply_all([(key, p, g * 2.0) for key, p, g in updates])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sgd(clip_norm=0.1),
+        lambda: sgd(accumulate=2),
+        lambda: sgd(momentum=opt.OneCycle(0.1, 20).momentum()),
+        lambda: sgd(weight_decay=opt.CosineDecay(1e-3, 10)),
+        lambda: sgd(lr=Halving(0.1)),
+        lambda: sgd(lr=opt.WarmUp(Halving(0.1), 3)),
+        lambda: opt.Adam(lr=0.01, epsilon=opt.CosineDecay(1e-3, 20, 1e-4)),
+        lambda: Doubling(lr=0.1),
+    ],
+    ids=["clip", "accumulate", "momentum", "decay", "tensors", "warm tensors", "epsilon", "own"],
+)
+def test_what_more_than_numbers_may_depend_on_stays_with_the_host(make):
+    _, recorded = both(make)
+    assert updates(recorded) == 0
+
+
+def set_states(m):
+    states = compiled(False, sgd())
+    for i in range(3):
+        states(images(i + 50), labels())
+    m.optimizer.set_states(states.optimizer.get_states())
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        (lambda m: setattr(m.optimizer, "lr", opt.Constant(0.02)), 1),
+        (lambda m: setattr(m.optimizer, "lr", Halving(0.02)), 1),
+        (lambda m: setattr(m.optimizer.lr, "init_value", 0.3), 1),
+        (lambda m: setattr(m.optimizer, "dampening", opt.Constant(0.5)), 1),
+        (lambda m: setattr(m.optimizer, "momentum", opt.Constant(0.5)), 1),
+        (lambda m: setattr(m.optimizer.momentum, "init_value", 0.0), 1),
+        (lambda m: setattr(m.optimizer, "weight_decay", opt.Constant(0.1)), 1),
+        (lambda m: setattr(m.optimizer, "weight_decay", opt.CosineDecay(0.1, 9)), 0),
+        (lambda m: setattr(m.optimizer, "nesterov", True), 1),
+        (lambda m: setattr(m.optimizer, "groups", tuple(GROUPS)), 2),
+        (lambda m: setattr(m.optimizer, "clip_norm", 0.01), 0),
+        (lambda m: setattr(m.optimizer, "accumulate", 2), 0),
+        (set_states, 1),
+        (lambda m: m.optimizer.moments.clear(), 1),
+        (lambda m: m.set_optimizer(opt.Adam(lr=0.01)), 1),
+        (lambda m: m.fc.W.copy_from_numpy(np.ones((100, 3), np.float32)), 1),
+        (lambda m: m.conv.W.numpy(), 1),
+        (lambda m: [t.numpy() for t in m.optimizer.moments.values()], 1),
+    ],
+    ids=lambda value: None if callable(value) else str(value),
+)
+def test_what_changes_between_replays_is_seen(change, count):
+    _, recorded = both(sgd, change, steps=16)
+    assert updates(recorded) == count
+
+
+def test_each_update_of_a_step_has_its_own_numbers():
+    _, recorded = both(lambda: sgd(lr=opt.StepDecay(0.1, 1, 0.8)), net=Twice)
+    assert updates(recorded) == 2
+
+
+def test_a_schedule_that_goes_wrong_raises_before_the_step():
+    m = compiled(True, sgd(lr=opt.Constant(0.1)))
+    for i in range(6):
+        m(images(i), labels())
+    before = state(m)
+    m.optimizer.lr = opt.Constant(float("inf"))
+    with pytest.raises(ValueError, match="lr is inf"):
+        m(images(6), labels())
+    assert state(m) == before
+    m.optimizer.lr = opt.Constant(0.1)
+    m(images(6), labels())
+    assert state(m) != before
+
+
+def test_inference_sees_what_replayed_steps_have_changed():
+    for_each = []
+    for use_graph in (False, True):
+        m = compiled(use_graph, sgd())
+        seen = []
+        for i in range(8):
+            m.train()
+            m(images(i), labels())
+            m.eval()
+            seen.append(m(images(99)).numpy())
+        for_each.append(seen)
+    np.testing.assert_allclose(for_each[1], for_each[0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_plan_says_what_the_optimizer_keeps():
+    _, recorded = both(sgd)
+    moments = sum(t.memsize() for t in recorded.optimizer.moments.values())
+    assert recorded.memory_plan()["by_kind"]["optimizer"] == moments > 0

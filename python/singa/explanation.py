@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from . import singa_wrap as _c
-from .layer_names import LayerNames
+from .layer_names import Collector
 
 
-class Explanation(list[dict[str, Any]]):
+class Explanation(Collector, list[dict[str, Any]]):
     """What ran, one dict for each operation, in order:
 
     op, layer, implementation, description (what the implementation says of itself), why (it was
@@ -22,23 +21,12 @@ class Explanation(list[dict[str, Any]]):
     Printed, it is a table. As a context it collects what runs meanwhile.
     """
 
-    def __enter__(self) -> Self:
-        if _c.IsProfiling():
-            raise RuntimeError("[explain] a profile is running already")
-        LayerNames.start(self)
-        _c.TakeExplanations()
-        _c.SetExplaining(True)
-        return self
+    _name = "explain"
+    _switch = staticmethod(_c.SetExplaining)
+    _take = staticmethod(_c.TakeExplanations)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _c.SetExplaining(False)
-        LayerNames.stop(self)
-        self.extend(_entry(op) for op in _c.TakeExplanations())
+    def _collect(self, found: Any) -> None:
+        self.extend(_entry(op) for op in found)
 
     def refusals(self) -> Iterator[tuple[str, str, str, str]]:
         """(operation, layer, implementation, reason) of each that was not taken."""

@@ -6,11 +6,10 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Any
 
 from . import singa_wrap as _c
-from .layer_names import LayerNames
+from .layer_names import Collector
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Record:
     workspace: int
 
 
-class profile:  # noqa: N801 (used as a function)
+class profile(Collector):  # noqa: N801 (used as a function)
     """Context: times every operation, of all threads, until it is left.
 
         with singa.profile() as p:
@@ -39,28 +38,17 @@ class profile:  # noqa: N801 (used as a function)
     says how much time that is. Contexts do not nest: raises RuntimeError.
     """
 
+    _name = "profile"
+    _switch = staticmethod(_c.SetProfiling)
+    _take = staticmethod(_c.TakeProfile)
+
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def __enter__(self) -> Self:
-        if _c.IsProfiling():
-            raise RuntimeError("[profile] is running already")
-        LayerNames.start(self)
-        _c.TakeProfile()
-        _c.SetProfiling(True)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _c.SetProfiling(False)
-        LayerNames.stop(self)
+    def _collect(self, found: Any) -> None:
         self.records = [
             Record(r.op, r.layer, r.implementation, r.shapes, r.start, r.milliseconds, r.workspace)
-            for r in _c.TakeProfile()
+            for r in found
         ]
         self.records.sort(key=lambda record: record.start)
 

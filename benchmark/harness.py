@@ -10,13 +10,14 @@ A comparison takes minutes to hours, so each run is kept in a file as soon as it
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,6 +126,52 @@ def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
         for name, results in runs.items()
         if results and not any("failed" in run for run in results)
     }
+
+
+def steps_parser(description: str, models: Sequence[str], warmup: int) -> argparse.ArgumentParser:
+    """What benchmarks of training steps are told: which networks, how often, where to keep it."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+    def number(name: str, default: int, text: str | None = None) -> None:
+        parser.add_argument(name, type=int, default=default, help=text)
+
+    parser.add_argument(
+        "--models", nargs="+", default=models, metavar="NAME", help="names of singa.models, or all"
+    )
+    parser.add_argument(
+        "--batches",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="N",
+        help="images a step; 0: 32 large or 128 small ones [0]",
+    )
+    number("--threads", 2)
+    number("--steps", 5, "measured steps of each process")
+    number("--warmup", warmup, "steps before them, at least 1")
+    number("--rounds", 2, "processes of each side")
+    parser.add_argument(
+        "--out", type=Path, help="folder for a JSON file of each case; runs in it are not repeated"
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
+    return parser
+
+
+def known_models(
+    parser: argparse.ArgumentParser, given: Sequence[str], groups: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The networks that are meant, `groups` standing for several; ends the program where singa has
+    no such network."""
+    from singa import models
+
+    names = [name for one in given for name in groups.get(one, (one,))]
+    if unknown := set(names) - set(models.names()):
+        known = ", ".join([*groups, *models.names()])
+        parser.error(f"unknown model {sorted(unknown)}; there are {known}")
+    return names
 
 
 def find_library(name: str) -> str | None:

@@ -28,7 +28,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import harness
@@ -188,48 +187,16 @@ def operator_rows(best: dict[str, dict], most: int) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        default=["lenet"],
-        metavar="NAME",
-        help="names of singa.models, 'nine', 'cifar' or 'all'",
-    )
-    parser.add_argument(
-        "--batches",
-        nargs="+",
-        type=int,
-        default=[0],
-        metavar="N",
-        help="images a step; 0: 32 large or 128 small ones [0]",
-    )
+    parser = harness.steps_parser(__doc__, models=["lenet"], warmup=3)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each variant")
     parser.add_argument("--operators", type=int, default=8, help="how many of them to print")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="folder for a JSON file of each model and batch; runs in it are not repeated",
-    )
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(child(args)))
         return
-    from singa import models
-
     groups = {"nine": tuple(PUBLISHED), "cifar": CIFAR, "all": (*PUBLISHED, *CIFAR)}
-    names = [name for given in args.models for name in groups.get(given, (given,))]
-    if unknown := set(names) - set(models.names()):
-        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
+    names = harness.known_models(parser, args.models, groups)
     print(f"{harness.cpu_name()}, {args.threads} threads")
     results = [compare(name, batch, args) for name in names for batch in args.batches]
     print(harness.table([row(best) for best in results]))

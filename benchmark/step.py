@@ -196,31 +196,10 @@ def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        default=["resnet20_cifar", "lenet"],
-        metavar="NAME",
-        help="'all', or names of singa.models",
-    )
+    parser = harness.steps_parser(__doc__, models=["resnet20_cifar", "lenet"], warmup=4)
     parser.add_argument(
         "--beside", nargs="*", choices=BESIDE, help="default: PyTorch's where it is installed"
     )
-    parser.add_argument(
-        "--batches",
-        nargs="+",
-        type=int,
-        default=[0],
-        metavar="N",
-        help="images a step; 0: 32 large or 128 small ones [0]",
-    )
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5, help="measured steps of each process")
-    parser.add_argument("--warmup", type=int, default=4, help="steps before them, at least 1")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
     parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
     parser.add_argument(
         "--limit",
@@ -234,14 +213,7 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     parser.add_argument("--mxnet", metavar="PYTHON", help="an interpreter that has MXNet")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="folder for a JSON file of each model, batch and pair; runs in it are not repeated",
-    )
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
     parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--package", help=argparse.SUPPRESS)
@@ -266,9 +238,7 @@ def main() -> None:
 
     if "mxnet" in args.beside and set(args.models) != {"resnet50"}:
         parser.error("mxnet: only resnet50 is written for it")
-    names = models.names() if args.models == ["all"] else args.models
-    if unknown := set(names) - set(models.names()):
-        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
+    names = harness.known_models(parser, args.models, {"all": models.names()})
     print(f"{harness.cpu_name()}, {args.threads} threads")
     rows = [
         row(compare(name, batch, beside, args), beside)

@@ -137,6 +137,7 @@ class _Step:
         self.graph: Any = None
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[_Update] = []
+        self.segments = 0
         self.template: Any = None  # of what the step returns
         self.reason = ""  # why it is executed
 
@@ -168,10 +169,10 @@ class StepGraphs:
         ours = False
         try:
             ours = self._busy.acquire(blocking=False)
-            step = self._step((kind, recompute), args, kwargs) if ours else None
+            tensors: list[Tensor] = []
+            step = self._step((kind, recompute), args, kwargs, tensors) if ours else None
             if step is None or step.reason:
                 return function(*args, **kwargs)
-            tensors = _tensors((args, kwargs))
             if step.graph is not None:
                 ready = all([ready() for _, ready, _ in step.updates])
                 if ready and step.graph.Start([t.data for t in tensors]):
@@ -183,11 +184,14 @@ class StepGraphs:
                 self._changes = base.changes()  # what the step itself sets is no change to it
                 self._busy.release()
 
-    def _step(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
-        """What is known of this kind of step; None where it cannot be told from others."""
+    def _step(
+        self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+    ) -> _Step | None:
+        """What is known of this kind of step; None where it cannot be told from others. Adds the
+        arguments' tensors to `tensors`."""
         self._forget_replaced()
         try:
-            key = (kind, _key(args), _key(kwargs))
+            key = (kind, _key(args, tensors), _key(kwargs, tensors))
             step = self._steps.get(key)
         except TypeError:  # unhashable
             return None
@@ -215,10 +219,10 @@ class StepGraphs:
         kwargs: dict[str, Any],
         recompute: bool,
     ) -> Any:
-        inputs = _separate(tensors)
-        device = inputs[0].device
+        device = tensors[0].device
         if device.graph_enabled():  # the step is one of many operations that are buffered
             return function(*args, **kwargs)
+        inputs = _separate(tensors)
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recorder = _Recorder(device, arena)
@@ -234,7 +238,7 @@ class StepGraphs:
             if not difference:
                 _c.OptimizeForInference(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
-                step.updates = recorder.updates
+                step.updates, step.segments = recorder.updates, step.graph.segments()
                 step.template = _mapped(result, _Like)
                 step.last = None
                 return result
@@ -248,7 +252,7 @@ class StepGraphs:
 
     def _replay(self, step: _Step) -> Any:
         graph = step.graph
-        for i in range(graph.segments()):
+        for i in range(step.segments):
             for segment, _, renew in step.updates:
                 if segment == i:
                     renew()
@@ -367,16 +371,17 @@ def _tensors(value: Any) -> list[Tensor]:
     return found
 
 
-def _key(value: Any) -> Any:
-    """What of an argument tells steps apart."""
+def _key(value: Any, tensors: list[Tensor]) -> Any:
+    """What of an argument tells steps apart. Adds its tensors to `tensors`."""
     if isinstance(value, Tensor):
+        tensors.append(value)
         raw = value.data
         made = value._creator is not None and not value.is_dummy()
         return (raw.shape(), raw.data_type(), value.requires_grad, value.stores_grad, made)
     if isinstance(value, list | tuple):
-        return (type(value), tuple([_key(item) for item in value]))
+        return (type(value), tuple([_key(item, tensors) for item in value]))
     if isinstance(value, dict):
-        return tuple([(name, _key(item)) for name, item in value.items()])
+        return tuple([(name, _key(item, tensors)) for name, item in value.items()])
     return (type(value), value)
 
 

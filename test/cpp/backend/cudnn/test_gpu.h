@@ -6,11 +6,11 @@
 
 namespace singa::test {
 
-/// The emulated GPU, with every kernel.
+/// The emulated GPU, with the libraries' kernels and the sums that these leave to others.
 inline DevicePtr Gpu() {
   static const DevicePtr& gpu = *[] {
     cudnn::RegisterLibraries();
-    cuda::RegisterKernels();
+    cuda::RegisterReduce();
     return new DevicePtr(cuda::NewDevice(0));
   }();
   return gpu;

@@ -20,11 +20,11 @@ inline DType BatchNormStatisticsType(DType x) { return x == kFloat64 ? kFloat64 
 /// compiled without contraction to fused multiply-adds (src/CMakeLists.txt), which would round
 /// differently from CPU to CPU.
 template <class S>
-inline S BatchNormValue(S x, S mean, S factor, S bias) {
+constexpr S BatchNormValue(S x, S mean, S factor, S bias) {
   return (x - mean) * factor + bias;
 }
 template <class S>
-inline S BatchNormFactor(S scale, S var, double epsilon) {
+constexpr S BatchNormFactor(S scale, S var, double epsilon) {
   return static_cast<S>(scale / std::sqrt(static_cast<double>(var) + epsilon));
 }
 
@@ -39,11 +39,11 @@ struct BatchNormAffine {
 
 /// ReLU, and its gradient from the sign of its argument or result. NaN passes, as in Relu.
 template <class S>
-inline S Rectified(S v) {
+constexpr S Rectified(S v) {
   return v <= 0 ? S(0) : v;
 }
 template <class S>
-inline S WhereRectified(S sign, S dy) {
+constexpr S WhereRectified(S sign, S dy) {
   return sign <= 0 ? S(0) : dy;
 }
 

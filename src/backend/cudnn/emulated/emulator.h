@@ -1,0 +1,170 @@
+#pragma once
+
+// CUDA's execution model on the host: every thread of a block is a fiber, which runs until it waits
+// for others. What is wrong in a kernel comes out as std::logic_error from Launch: an index outside
+// shared memory, a barrier that some thread of the block (or lane of the warp) never reaches, a
+// barrier in a kernel that was launched as independent. A missing barrier shows as a result that
+// depends on the order of the threads, which SetOrder changes.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#include "backend/cudnn/runtime.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define SINGA_SHARED(T, count, name) \
+  static const char name##_key = 0;  \
+  const ::singa::cuda::emulated::SharedArray<T> name(&name##_key, (count))
+
+struct dim3 {
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  unsigned x, y, z;
+};
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+namespace singa::cuda {
+
+namespace emulated {
+
+/// In which order the threads of a block, and the blocks of a grid, take their turns. Results of a
+/// right kernel do not depend on it.
+enum class Order { kForward, kReversed, kShuffled };
+void SetOrder(Order order);
+
+/// Where the running thread is.
+struct Position {
+  dim3 thread, block, block_size, grid_size;
+};
+Position& Here();
+
+// What threads wait for, and what they exchange there.
+void BlockBarrier();
+void WarpBarrier(unsigned mask);
+/// Gives `bits` to the warp, and returns those of `lane`, or its own where there is no such lane.
+uint64_t Exchange(unsigned mask, uint64_t bits, unsigned lane);
+unsigned Ballot(unsigned mask, bool vote);
+unsigned LaneOf();
+
+/// Memory of this block that belongs to `key`: the same for all its threads, and full of NaN when
+/// the block starts.
+void* SharedMemory(const void* key, size_t bytes);
+/// Ends the kernel; does not return.
+[[noreturn]] void Fail(const char* what);
+
+/// Runs body() for all threads of all blocks, once its turn on the stream has come: at once where
+/// that is null.
+void Run(Stream stream, dim3 grid, dim3 block, bool independent, std::function<void()> body);
+
+template <class T>
+class SharedArray {
+ public:
+  SharedArray(const void* key, size_t count)
+      : data_(static_cast<T*>(SharedMemory(key, count * sizeof(T)))), count_(count) {}
+  T& operator[](size_t i) const {
+    if (i >= count_) Fail("an index is outside its array in shared memory");
+    return data_[i];
+  }
+
+ private:
+  T* data_;
+  size_t count_;
+};
+
+template <class T>
+T ExchangeValue(unsigned mask, T value, unsigned lane) {
+  static_assert(sizeof(T) <= sizeof(uint64_t) && std::is_trivially_copyable_v<T>);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = Exchange(mask, bits, lane);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+template <class... Parameters, class... Arguments>
+void RunKernel(bool independent, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+               Stream stream, const Arguments&... arguments) {
+  std::tuple<std::remove_cv_t<Parameters>...> values{static_cast<Parameters>(arguments)...};
+  Run(stream, grid, block, independent, [kernel, values] { std::apply(kernel, values); });
+}
+
+}  // namespace emulated
+
+template <class... Parameters, class... Arguments>
+void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, Stream stream,
+            const Arguments&... arguments) {
+  emulated::RunKernel(false, kernel, grid, block, stream, arguments...);
+}
+
+template <class... Parameters, class... Arguments>
+void LaunchIndependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, Stream stream,
+                       const Arguments&... arguments) {
+  emulated::RunKernel(true, kernel, grid, block, stream, arguments...);
+}
+
+}  // namespace singa::cuda
+
+#define threadIdx (::singa::cuda::emulated::Here().thread)
+#define blockIdx (::singa::cuda::emulated::Here().block)
+#define blockDim (::singa::cuda::emulated::Here().block_size)
+#define gridDim (::singa::cuda::emulated::Here().grid_size)
+
+inline void __syncthreads() { ::singa::cuda::emulated::BlockBarrier(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { ::singa::cuda::emulated::WarpBarrier(mask); }
+inline unsigned __ballot_sync(unsigned mask, bool vote) {
+  return ::singa::cuda::emulated::Ballot(mask, vote);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return ::singa::cuda::emulated::ExchangeValue(mask, value, static_cast<unsigned>(lane) % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int bits) {
+  return ::singa::cuda::emulated::ExchangeValue(
+      mask, value, ::singa::cuda::emulated::LaneOf() ^ static_cast<unsigned>(bits));
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
+  return ::singa::cuda::emulated::ExchangeValue(mask, value,
+                                                ::singa::cuda::emulated::LaneOf() + distance);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
+  return ::singa::cuda::emulated::ExchangeValue(mask, value,
+                                                ::singa::cuda::emulated::LaneOf() - distance);
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
+
+// Threads take turns at barriers only, so nothing comes between.
+template <class T>
+T atomicAdd(T* address, T value) {
+  const T before = *address;
+  *address += value;
+  return before;
+}
+template <class T>
+T atomicMax(T* address, T value) {
+  const T before = *address;
+  if (value > before) *address = value;
+  return before;
+}
+template <class T>
+T atomicCAS(T* address, T expected, T value) {
+  const T before = *address;
+  if (before == expected) *address = value;
+  return before;
+}

@@ -1,0 +1,472 @@
+// Batch normalisation (Ioffe and Szegedy 2015), with what may follow: an addition and ReLU.
+//
+// The values of a channel are cut into parts, one block each. Statistics take two passes over a
+// part, which is in a cache the second time: its mean, and its squares around that. A second kernel
+// merges the parts by the rule of Chan, Golub and LeVeque (1979), so data with a mean far from zero
+// keeps its variance, and memory is read once. Sums are doubles and have one order.
+//
+// y follows from the statistics as BatchNormAffine says, to the bit: these files are compiled
+// without contraction to fused multiply-adds.
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/register.h"
+#include "model/operation/batchnorm_spec.h"
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kColumns = 32;  // channels of a block where neighbours in memory are channels
+constexpr int kRows = kThreads / kColumns;
+constexpr int64_t kPart = 8192;  // values of a channel in one part
+
+/// Where the values of a channel lie. The channel of element i is i / spatial mod channels;
+/// channels-last and (N, C) are the same with a spatial size of 1.
+struct Channels {
+  Channels(const Shape& shape, bool channels_last)
+      : count(shape[1]),
+        spatial(channels_last ? 1 : shape.Count(2, shape.rank())),
+        values(shape[0] * shape.Count(2, shape.rank())),
+        parts(std::max<int64_t>(1, (values + kPart - 1) / kPart)),
+        divisor(std::max<int64_t>(spatial, 1)) {
+    Check(FitsIndex32(values), "BatchNorm", "a channel has ", values, " values, more than 2^31");
+  }
+  bool by_columns() const { return spatial == 1; }
+  /// Blocks that go through all parts of all channels.
+  dim3 grid() const {
+    const int64_t x = by_columns() ? (count + kColumns - 1) / kColumns : count;
+    return dim3(static_cast<unsigned>(parts), static_cast<unsigned>(x));
+  }
+  int64_t count, spatial, values, parts;
+  Divisor divisor;
+};
+
+/// The values of one channel and part that this thread has.
+template <bool kByColumns>
+struct Part {
+  __device__ explicit Part(const Channels& channels) : channels(channels) {
+    begin = blockIdx.x * channels.values / channels.parts;
+    end = (blockIdx.x + 1) * channels.values / channels.parts;
+    count = end - begin;
+    if (kByColumns) {
+      channel = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
+      first = threadIdx.x / kColumns == 0;
+      begin += threadIdx.x / kColumns;
+    } else {
+      channel = blockIdx.y;
+      first = threadIdx.x == 0;
+      begin += threadIdx.x;
+    }
+    exists = channel < channels.count;
+    if (!exists) begin = end;
+  }
+  /// Calls f(where it lies) for each.
+  template <class F>
+  __device__ void ForEach(const F& f) const {
+    constexpr int kStep = kByColumns ? kRows : kThreads;
+#pragma unroll 4
+    for (int64_t j = begin; j < end; j += kStep) {
+      if constexpr (kByColumns) {
+        f(j * channels.count + channel);
+      } else {
+        const uint32_t image = channels.divisor.Divide(static_cast<uint32_t>(j));
+        f((image * channels.count + channel) * channels.spatial + (j - image * channels.spatial));
+      }
+    }
+  }
+  /// The sum over all threads that have values of the channel.
+  __device__ double Sum(double value) const {
+    if constexpr (kByColumns) {
+      SINGA_SHARED(double, kThreads, of_thread);
+      __syncthreads();
+      of_thread[threadIdx.x] = value;
+      __syncthreads();
+      double sum = 0;
+      for (int row = 0; row < kRows; ++row)
+        sum += of_thread[row * kColumns + threadIdx.x % kColumns];
+      return sum;
+    } else {
+      return SumBlock(value);
+    }
+  }
+
+  const Channels& channels;
+  int64_t channel, begin, end, count;
+  bool exists;
+  bool first;  ///< the thread that writes what all have computed
+};
+
+/// Two sums per part and channel: [part][channel][2].
+__device__ __forceinline__ double* PairOf(double* partial, const Channels& channels, int64_t part,
+                                          int64_t channel) {
+  return partial + (part * channels.count + channel) * 2;
+}
+
+template <class T, bool kByColumns>
+__global__ void __launch_bounds__(kThreads)
+    PartStatistics(const T* x, Channels channels, double* partial) {
+  using S = ComputeType<T>;
+  const Part<kByColumns> part(channels);
+  double sum = 0, squares = 0;
+  part.ForEach([&](int64_t i) { sum += static_cast<double>(Cast<S>(x[i])); });
+  const double mean = part.Sum(sum) / static_cast<double>(part.count);
+  part.ForEach([&](int64_t i) {
+    const double d = static_cast<double>(Cast<S>(x[i])) - mean;
+    squares += d * d;
+  });
+  squares = part.Sum(squares);
+  if (part.first && part.exists) {
+    double* pair = PairOf(partial, channels, blockIdx.x, part.channel);
+    pair[0] = mean;
+    pair[1] = squares;
+  }
+}
+
+/// mean, factor and bias of each channel, one array after the other.
+template <class S>
+struct Affine {
+  const S* of_channel;
+  int64_t channels;
+  __device__ S operator()(int64_t c, S x) const {
+    return BatchNormValue(x, of_channel[c], of_channel[channels + c], of_channel[2 * channels + c]);
+  }
+};
+
+template <class S>
+__device__ void WriteAffine(S* affine, int64_t channels, int64_t c, S mean, S var, const S* scale,
+                            const S* bias, double epsilon) {
+  affine[c] = mean;
+  affine[channels + c] = BatchNormFactor(scale ? scale[c] : S(1), var, epsilon);
+  affine[2 * channels + c] = bias ? bias[c] : S(0);
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    MergeStatistics(const double* partial, Channels channels, double momentum, const S* scale,
+                    const S* bias, double epsilon, S* mean_out, S* var_out, S* running_mean,
+                    S* running_var, S* affine) {
+  const int64_t c = FirstElement();
+  if (c >= channels.count) return;
+  double count = 0, mean = 0, squares = 0;
+  for (int64_t p = 0; p < channels.parts && channels.values > 0; ++p) {
+    const auto added = static_cast<double>((p + 1) * channels.values / channels.parts -
+                                           p * channels.values / channels.parts);
+    const double* pair = partial + (p * channels.count + c) * 2;
+    const double delta = pair[0] - mean;
+    const double total = count + added;
+    mean += delta * (added / total);
+    squares += pair[1] + delta * delta * (count * added / total);
+    count = total;
+  }
+  const S batch_mean = static_cast<S>(mean);
+  const S batch_var = static_cast<S>(count > 0 ? squares / count : 0);
+  mean_out[c] = batch_mean;
+  var_out[c] = batch_var;
+  // As UpdateRunningStatistics.
+  if (count > 0) {
+    const double unbias = count > 1 ? count / (count - 1) : 1;
+    if (running_mean)
+      running_mean[c] = static_cast<S>((1 - momentum) * running_mean[c] + momentum * batch_mean);
+    if (running_var)
+      running_var[c] =
+          static_cast<S>((1 - momentum) * running_var[c] + momentum * unbias * batch_var);
+  }
+  WriteAffine(affine, channels.count, c, batch_mean, batch_var, scale, bias, epsilon);
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    GivenStatistics(int64_t channels, const S* mean, const S* var, const S* scale, const S* bias,
+                    double epsilon, S* affine) {
+  const int64_t c = FirstElement();
+  if (c < channels) WriteAffine(affine, channels, c, mean[c], var[c], scale, bias, epsilon);
+}
+
+/// The channels of consecutive elements, from element i on.
+template <class Index>
+struct ChannelWalk {
+  __device__ ChannelWalk(Index i, const DivisorOf<Index>& spatial, const DivisorOf<Index>& count)
+      : spatial(spatial.value()), count(count.value()) {
+    const Index plane = spatial.Divide(i);
+    inside = i - plane * this->spatial;
+    channel = plane - count.Divide(plane) * this->count;
+  }
+  __device__ void Next() {
+    if (++inside < spatial) return;
+    inside = 0;
+    if (++channel == count) channel = 0;
+  }
+  Index spatial, count, inside, channel;
+};
+
+/// y = bn(x), + add where that is not null, and then ReLU.
+template <class T, int kLength, class Index>
+__global__ void __launch_bounds__(kThreads)
+    Normalize(const T* x, const T* add, T* y, int64_t size, DivisorOf<Index> spatial,
+              DivisorOf<Index> count, Affine<ComputeType<T>> affine, bool relu) {
+  using S = ComputeType<T>;
+  using V = Vector<T, kLength>;
+  for (int64_t at = FirstElement() * kLength; at < size; at += ElementStep() * kLength) {
+    const V in = *reinterpret_cast<const V*>(x + at);
+    V added = {};
+    if (add) added = *reinterpret_cast<const V*>(add + at);
+    ChannelWalk<Index> walk(static_cast<Index>(at), spatial, count);
+    V out;
+#pragma unroll
+    for (int j = 0; j < kLength; ++j, walk.Next()) {
+      S v = affine(walk.channel, Cast<S>(in.v[j]));
+      if (add) v += Cast<S>(added.v[j]);
+      out.v[j] = Cast<T>(relu && v <= 0 ? S(0) : v);
+    }
+    *reinterpret_cast<V*>(y + at) = out;
+  }
+}
+
+template <class T>
+const T* InputOrNull(const Execution& execution, size_t i) {
+  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
+}
+template <class T>
+T* OutputOrNull(const Execution& execution, size_t i) {
+  return execution.outputs[i].empty() ? nullptr : execution.out<T>(i);
+}
+
+/// Calls launch(length of vectors, index type) as sizes and addresses allow.
+template <class T, class F>
+void WithVectors(int64_t size, std::initializer_list<const void*> arrays, const F& launch) {
+  bool vectors = size % kVectorLength<T> == 0;
+  for (const void* p : arrays) vectors = vectors && IsAligned(p);
+  const auto with_length = [&]<class Index>(Index index) {
+    if (vectors) {
+      launch(std::integral_constant<int, kVectorLength<T>>(), index);
+    } else {
+      launch(std::integral_constant<int, 1>(), index);
+    }
+  };
+  if (FitsIndex32(size)) {
+    with_length(uint32_t{});
+  } else {
+    with_length(int64_t{});
+  }
+}
+
+// Images are plain, or all of them channels-last.
+bool ChannelsLast(const Tensor& x) { return x.layout() != nullptr; }
+
+template <class Spec>
+size_t PartialBytes(const Spec& spec) {
+  const Channels channels(spec.shape, false);
+  return static_cast<size_t>(channels.parts * channels.count) * 2 * sizeof(double);
+}
+
+template <class T>
+void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
+  using S = ComputeType<T>;
+  const Stream stream = StreamOf(execution.device);
+  const Channels channels(spec.shape, ChannelsLast(execution.inputs[0]));
+  if (channels.count == 0) return;
+  auto* partial = static_cast<double*>(execution.workspace);
+  auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
+  const T* x = execution.in<T>(0);
+  const S* scale = InputOrNull<S>(execution, 1);
+  const S* bias = InputOrNull<S>(execution, 2);
+  const dim3 each = GridFor(channels.count, kThreads);
+  if (spec.training) {
+    if (channels.values > 0) {
+      const auto kernel =
+          channels.by_columns() ? PartStatistics<T, true> : PartStatistics<T, false>;
+      Launch(kernel, channels.grid(), kThreads, stream, x, channels, partial);
+    }
+    LaunchIndependent(MergeStatistics<S>, each, kThreads, stream, partial, channels,
+                      execution.scalars.v[0], scale, bias, spec.epsilon, execution.out<S>(1),
+                      execution.out<S>(2), OutputOrNull<S>(execution, 3),
+                      OutputOrNull<S>(execution, 4), affine);
+  } else {
+    LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count,
+                      execution.in<S>(3), execution.in<S>(4), scale, bias, spec.epsilon, affine);
+  }
+  const int64_t size = channels.count * channels.values;
+  if (size == 0) return;
+  const T* add = InputOrNull<T>(execution, 5);
+  T* y = execution.out<T>(0);
+  WithVectors<T>(size, {x, add, y},
+                 [&]<int kLength, class Index>(std::integral_constant<int, kLength>, Index) {
+                   LaunchIndependent(Normalize<T, kLength, Index>, GridFor(size, kThreads, kLength),
+                                     kThreads, stream, x, add, y, size,
+                                     DivisorOf<Index>(channels.spatial),
+                                     DivisorOf<Index>(channels.count),
+                                     Affine<S>{affine, channels.count}, spec.relu);
+                 });
+}
+
+// ---- backward. With x̂ = (x − mean) / std, s = scale / std and means over the values of one
+// channel:
+//   dscale = Σ dy · x̂,  dbias = Σ dy
+//   dx = s · (dy − mean(dy) − x̂ · mean(dy · x̂)), or s · dy when mean and var are constants.
+
+/// dy, cut off where ReLU was: where y, or bn(x) if y is null, is not positive.
+template <class T>
+struct Gradient {
+  using S = ComputeType<T>;
+  const T* dy;
+  const T* x;
+  const T* y;
+  Affine<S> affine;
+  bool relu;
+  __device__ S operator()(S gradient, S x_value, S y_value, int64_t channel) const {
+    if (!relu) return gradient;
+    const S sign = y ? y_value : affine(channel, x_value);
+    return sign <= 0 ? S(0) : gradient;
+  }
+  __device__ S At(int64_t i, S x_value, int64_t channel) const {
+    return (*this)(Cast<S>(dy[i]), x_value, relu && y ? Cast<S>(y[i]) : S(0), channel);
+  }
+};
+
+/// Σ dy and Σ dy · (x − mean) of each part; the gradient of what was added on the way.
+template <class T, bool kByColumns>
+__global__ void __launch_bounds__(kThreads)
+    PartGradients(Gradient<T> gradient, Channels channels, T* dadd, double* partial) {
+  using S = ComputeType<T>;
+  const Part<kByColumns> part(channels);
+  double sum = 0, products = 0;
+  const double mean =
+      part.exists ? static_cast<double>(gradient.affine.of_channel[part.channel]) : 0;
+  part.ForEach([&](int64_t i) {
+    const S x = Cast<S>(gradient.x[i]);
+    const S dy = gradient.At(i, x, part.channel);
+    if (dadd) dadd[i] = Cast<T>(dy);
+    sum += static_cast<double>(dy);
+    products += static_cast<double>(dy) * (static_cast<double>(x) - mean);
+  });
+  sum = part.Sum(sum);
+  products = part.Sum(products);
+  if (part.first && part.exists) {
+    double* pair = PairOf(partial, channels, blockIdx.x, part.channel);
+    pair[0] = sum;
+    pair[1] = products;
+  }
+}
+
+/// dscale, dbias, and the three factors of dx = a · dy − b − c · (x − mean).
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    MergeGradients(const double* partial, Channels channels, bool training, const S* scale,
+                   const S* var, double epsilon, S* dscale, S* dbias, S* factors) {
+  const int64_t c = FirstElement();
+  if (c >= channels.count) return;
+  const double inv_std = 1 / std::sqrt(static_cast<double>(var[c]) + epsilon);
+  double sum = 0, products = 0;
+  for (int64_t p = 0; partial && p < channels.parts; ++p) {
+    sum += partial[(p * channels.count + c) * 2];
+    products += partial[(p * channels.count + c) * 2 + 1];
+  }
+  products *= inv_std;
+  if (dscale) {
+    dscale[c] = static_cast<S>(products);
+    dbias[c] = static_cast<S>(sum);
+  }
+  const auto n = static_cast<double>(channels.values);
+  const double s = static_cast<double>(scale ? scale[c] : S(1)) * inv_std;
+  factors[c] = static_cast<S>(s);
+  factors[channels.count + c] = training ? static_cast<S>(s * sum / n) : S(0);
+  factors[2 * channels.count + c] = training ? static_cast<S>(s * inv_std * products / n) : S(0);
+}
+
+template <class T, int kLength, class Index>
+__global__ void __launch_bounds__(kThreads)
+    InputGradient(Gradient<T> gradient, const ComputeType<T>* factors, T* dx, int64_t size,
+                  DivisorOf<Index> spatial, DivisorOf<Index> count) {
+  using S = ComputeType<T>;
+  using V = Vector<T, kLength>;
+  const bool reads_y = gradient.relu && gradient.y;
+  for (int64_t at = FirstElement() * kLength; at < size; at += ElementStep() * kLength) {
+    const V dy = *reinterpret_cast<const V*>(gradient.dy + at);
+    const V x = *reinterpret_cast<const V*>(gradient.x + at);
+    V y = {};
+    if (reads_y) y = *reinterpret_cast<const V*>(gradient.y + at);
+    ChannelWalk<Index> walk(static_cast<Index>(at), spatial, count);
+    V out;
+#pragma unroll
+    for (int j = 0; j < kLength; ++j, walk.Next()) {
+      const int64_t c = walk.channel;
+      const S value = Cast<S>(x.v[j]);
+      const S g = gradient(Cast<S>(dy.v[j]), value, Cast<S>(y.v[j]), c);
+      out.v[j] = Cast<T>(factors[c] * g - factors[walk.count + c] -
+                         factors[2 * static_cast<int64_t>(walk.count) + c] *
+                             (value - gradient.affine.of_channel[c]));
+    }
+    *reinterpret_cast<V*>(dx + at) = out;
+  }
+}
+
+template <class T>
+void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
+  using S = ComputeType<T>;
+  const Stream stream = StreamOf(execution.device);
+  const Channels channels(spec.shape, ChannelsLast(execution.inputs[0]));
+  if (channels.count == 0) return;
+  auto* partial = static_cast<double*>(execution.workspace);
+  auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
+  S* factors = affine + 3 * channels.count;
+  const S* scale = InputOrNull<S>(execution, 2);
+  const S* var = execution.in<S>(4);
+  const dim3 each = GridFor(channels.count, kThreads);
+  LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count, execution.in<S>(3),
+                    var, scale, InputOrNull<S>(execution, 5), spec.epsilon, affine);
+  const Gradient<T> gradient{execution.in<T>(0),
+                             execution.in<T>(1),
+                             InputOrNull<T>(execution, 6),
+                             {affine, channels.count},
+                             spec.relu};
+  T* dadd = spec.need_add ? execution.out<T>(3) : nullptr;
+  const bool need_sums =
+      spec.need_scale || dadd || (spec.training && spec.need_x && channels.values > 0);
+  if (need_sums) {
+    const auto kernel = channels.by_columns() ? PartGradients<T, true> : PartGradients<T, false>;
+    Launch(kernel, channels.grid(), kThreads, stream, gradient, channels, dadd, partial);
+  }
+  LaunchIndependent(MergeGradients<S>, each, kThreads, stream, need_sums ? partial : nullptr,
+                    channels, spec.training, scale, var, spec.epsilon,
+                    spec.need_scale ? execution.out<S>(1) : nullptr,
+                    spec.need_scale ? execution.out<S>(2) : nullptr, factors);
+  const int64_t size = channels.count * channels.values;
+  if (!spec.need_x || size == 0) return;
+  T* dx = execution.out<T>(0);
+  WithVectors<T>(size, {gradient.dy, gradient.x, gradient.y, dx},
+                 [&]<int kLength, class Index>(std::integral_constant<int, kLength>, Index) {
+                   LaunchIndependent(InputGradient<T, kLength, Index>,
+                                     GridFor(size, kThreads, kLength), kThreads, stream, gradient,
+                                     factors, dx, size, DivisorOf<Index>(channels.spatial),
+                                     DivisorOf<Index>(channels.count));
+                 });
+}
+
+size_t ForwardWorkspace(const BatchNormForwardSpec& spec) {
+  return PartialBytes(spec) + static_cast<size_t>(spec.shape[1]) * 3 * sizeof(double);
+}
+size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
+  return PartialBytes(spec) + static_cast<size_t>(spec.shape[1]) * 6 * sizeof(double);
+}
+
+void RunForward(const BatchNormForwardSpec& spec, const Execution& execution) {
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Forward<T>(spec, execution); });
+}
+
+void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) {
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Backward<T>(spec, execution); });
+}
+
+}  // namespace
+
+void RegisterBatchNorm() {
+  RegisterKernels<BatchNormForwardSpec, RunForward, ForwardWorkspace>();
+  RegisterKernels<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();
+}
+
+}  // namespace singa::cuda

@@ -1,0 +1,138 @@
+#include "backend/cudnn/kernels/copy.h"
+
+#include <algorithm>
+
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class To, class Index>
+__global__ void __launch_bounds__(kThreads)
+    CopyStrided(const void* from, DType from_dtype, To* to, Strided<2, Index> space, int64_t size) {
+  for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+    const auto offsets = space.Locate(static_cast<Index>(i));
+    to[offsets.at[0]] = LoadAs<To>(from, from_dtype, offsets.at[1]);
+  }
+}
+
+/// Of one type: elements by their size.
+template <class U, class Index>
+__global__ void __launch_bounds__(kThreads)
+    MoveStrided(const U* from, U* to, Strided<2, Index> space, int64_t size) {
+  for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+    const auto offsets = space.Locate(static_cast<Index>(i));
+    to[offsets.at[0]] = from[offsets.at[1]];
+  }
+}
+
+/// Of one type and without gaps.
+__global__ void __launch_bounds__(kThreads)
+    MoveVectors(const uint4* from, uint4* to, int64_t vectors) {
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) to[i] = from[i];
+}
+
+template <class T, class Index>
+__global__ void __launch_bounds__(kThreads)
+    FillStrided(T* to, T value, Strided<1, Index> space, int64_t size) {
+  for (int64_t i = FirstElement(); i < size; i += ElementStep())
+    to[space.Locate(static_cast<Index>(i)).at[0]] = value;
+}
+
+constexpr int kTile = 32;
+constexpr int kTileRows = 8;  // of threads; each moves four elements
+
+/// A tile of 32 × 32 through shared memory, so that both sides are read and written along memory.
+/// A row of the tile has one element more than it holds: its columns then lie in different banks.
+template <class U>
+__global__ void __launch_bounds__(kTile* kTileRows)
+    Transpose(const U* from, U* to, int64_t rows, int64_t columns, int64_t row_tiles,
+              int64_t column_tiles) {
+  SINGA_SHARED(U, kTile * (kTile + 1), tile);
+  const int64_t batch = blockIdx.x / (row_tiles * column_tiles);
+  const int64_t in_batch = blockIdx.x % (row_tiles * column_tiles);
+  const int64_t row0 = in_batch / column_tiles * kTile, column0 = in_batch % column_tiles * kTile;
+  const int x = threadIdx.x % kTile, y = threadIdx.x / kTile;
+  from += batch * rows * columns;
+  to += batch * rows * columns;
+#pragma unroll
+  for (int j = y; j < kTile; j += kTileRows)
+    if (row0 + j < rows && column0 + x < columns)
+      tile[j * (kTile + 1) + x] = from[(row0 + j) * columns + column0 + x];
+  __syncthreads();
+#pragma unroll
+  for (int j = y; j < kTile; j += kTileRows)
+    if (column0 + j < columns && row0 + x < rows)
+      to[(column0 + j) * rows + row0 + x] = tile[x * (kTile + 1) + j];
+}
+
+}  // namespace
+
+void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
+  const StridedSpace<2> space(dst.shape(), {dst.strides(), src.strides()});
+  const int64_t size = space.size();
+  if (size == 0) return;
+  const dim3 grid = GridFor(size, kThreads);
+  if (src.data_type() != dst.data_type()) {
+    WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
+      SwitchAll(dst.data_type(), "copy", [&]<class To>() {
+        LaunchIndependent(CopyStrided<To, Index>, grid, kThreads, stream, src.raw_data(),
+                          src.data_type(), static_cast<To*>(dst.raw_data()), strided, size);
+      });
+    });
+    return;
+  }
+  const int64_t bytes = size * static_cast<int64_t>(SizeOf(src.data_type()));
+  if (space.dense(0) && space.dense(1) && bytes % 16 == 0 && IsAligned(src.raw_data()) &&
+      IsAligned(dst.raw_data())) {
+    LaunchIndependent(MoveVectors, GridFor(bytes / 16, kThreads), kThreads, stream,
+                      static_cast<const uint4*>(src.raw_data()),
+                      static_cast<uint4*>(dst.raw_data()), bytes / 16);
+    return;
+  }
+  WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
+    SwitchSize(src.data_type(), [&]<class U>() {
+      LaunchIndependent(MoveStrided<U, Index>, grid, kThreads, stream,
+                        static_cast<const U*>(src.raw_data()), static_cast<U*>(dst.raw_data()),
+                        strided, size);
+    });
+  });
+}
+
+void QueueFill(const Tensor& dst, double value, Stream stream) {
+  const StridedSpace<1> space(dst.shape(), {dst.strides()});
+  if (space.size() == 0) return;
+  WithStrided(space, [&]<class Index>(const Strided<1, Index>& strided, Index) {
+    SwitchAll(dst.data_type(), "fill", [&]<class T>() {
+      LaunchIndependent(FillStrided<T, Index>, GridFor(space.size(), kThreads), kThreads, stream,
+                        static_cast<T*>(dst.raw_data()), Convert<T>(value), strided, space.size());
+    });
+  });
+}
+
+void QueueTranspose(const void* from, void* to, int64_t batch, int64_t rows, int64_t columns,
+                    size_t element, Stream stream) {
+  const int64_t row_tiles = (rows + kTile - 1) / kTile;
+  const int64_t column_tiles = (columns + kTile - 1) / kTile;
+  const int64_t tiles = batch * row_tiles * column_tiles;
+  const auto launch = [&]<class U>(U) {
+    Launch(Transpose<U>, static_cast<unsigned>(tiles), kTile * kTileRows, stream,
+           static_cast<const U*>(from), static_cast<U*>(to), rows, columns, row_tiles,
+           column_tiles);
+  };
+  switch (element) {
+    case 1:
+      return launch(uint8_t{});
+    case 2:
+      return launch(uint16_t{});
+    case 4:
+      return launch(uint32_t{});
+    default:
+      return launch(uint64_t{});
+  }
+}
+
+}  // namespace singa::cuda

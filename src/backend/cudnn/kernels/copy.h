@@ -1,0 +1,19 @@
+#pragma once
+
+// Copies on the GPU, any strides and types.
+
+#include "backend/cudnn/launch.h"
+#include "singa/core/tensor.h"
+
+namespace singa::cuda {
+
+/// dst[i] = src[i] for every element, as StridedCopy (core/copy.h); src and dst do not overlap.
+void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream);
+/// dst[i] = value, converted likewise.
+void QueueFill(const Tensor& dst, double value, Stream stream);
+/// Batches of matrices transposed: to[b][j][i] = from[b][i][j], elements of `element` bytes. What
+/// moves images between row-major order (channels, pixels) and channels-last (pixels, channels).
+void QueueTranspose(const void* from, void* to, int64_t batch, int64_t rows, int64_t columns,
+                    size_t element, Stream stream);
+
+}  // namespace singa::cuda

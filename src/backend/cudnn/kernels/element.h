@@ -1,0 +1,146 @@
+#pragma once
+
+// Elements in memory and values in registers: conversions, and accesses of 16 bytes.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cudnn/launch.h"
+#include "core/dtype_switch.h"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace singa::cuda {
+
+/// Convert, by the GPU's own instructions where it has them.
+template <class To, class From>
+__device__ __forceinline__ To Cast(From value) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (std::is_same_v<From, Float16>) {
+    return Cast<To>(__half2float(__ushort_as_half(value.bits)));
+  } else if constexpr (std::is_same_v<To, Float16>) {
+    To result;
+    result.bits = __half_as_ushort(__float2half_rn(static_cast<float>(value)));
+    return result;
+  } else if constexpr (std::is_same_v<To, BFloat16> && !std::is_same_v<From, BFloat16>) {
+    To result;
+    result.bits = __bfloat16_as_ushort(__float2bfloat16_rn(static_cast<float>(value)));
+    return result;
+  } else {
+    return Convert<To>(value);
+  }
+#else
+  return Convert<To>(value);
+#endif
+}
+
+/// As many elements as one access takes.
+template <class T, int kCount = 16 / sizeof(T)>
+struct alignas(sizeof(T) * kCount) Vector {
+  static constexpr int kLength = kCount;
+  T v[kCount];
+};
+
+template <class T>
+inline constexpr int kVectorLength = 16 / sizeof(T);
+
+inline bool IsAligned(const void* p, size_t bytes = 16) {
+  return reinterpret_cast<uintptr_t>(p) % bytes == 0;
+}
+
+template <class T>
+__device__ __forceinline__ Vector<T> LoadVector(const T* p) {
+  return *reinterpret_cast<const Vector<T>*>(p);
+}
+template <class T>
+__device__ __forceinline__ void StoreVector(T* p, const Vector<T>& vector) {
+  *reinterpret_cast<Vector<T>*>(p) = vector;
+}
+
+/// Element i of an array of type `dtype`, which is the same for all threads.
+template <class C>
+__device__ __forceinline__ C LoadAs(const void* p, DType dtype, int64_t i) {
+  switch (dtype) {
+    case kFloat32:
+      return Cast<C>(static_cast<const float*>(p)[i]);
+    case kFloat16:
+      return Cast<C>(static_cast<const Float16*>(p)[i]);
+    case kBFloat16:
+      return Cast<C>(static_cast<const BFloat16*>(p)[i]);
+    case kFloat64:
+      return Cast<C>(static_cast<const double*>(p)[i]);
+    case kInt32:
+      return Cast<C>(static_cast<const int32_t*>(p)[i]);
+    case kInt64:
+      return Cast<C>(static_cast<const int64_t*>(p)[i]);
+    case kInt8:
+      return Cast<C>(static_cast<const int8_t*>(p)[i]);
+    case kBool:
+      return Cast<C>(static_cast<const bool*>(p)[i]);
+    default:
+      return Cast<C>(static_cast<const uint8_t*>(p)[i]);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void StoreAs(C value, void* p, DType dtype, int64_t i) {
+  switch (dtype) {
+    case kFloat32:
+      static_cast<float*>(p)[i] = Cast<float>(value);
+      break;
+    case kFloat16:
+      static_cast<Float16*>(p)[i] = Cast<Float16>(value);
+      break;
+    case kBFloat16:
+      static_cast<BFloat16*>(p)[i] = Cast<BFloat16>(value);
+      break;
+    case kFloat64:
+      static_cast<double*>(p)[i] = Cast<double>(value);
+      break;
+    case kInt32:
+      static_cast<int32_t*>(p)[i] = Cast<int32_t>(value);
+      break;
+    case kInt64:
+      static_cast<int64_t*>(p)[i] = Cast<int64_t>(value);
+      break;
+    case kInt8:
+      static_cast<int8_t*>(p)[i] = Cast<int8_t>(value);
+      break;
+    case kBool:
+      static_cast<bool*>(p)[i] = Cast<bool>(value);
+      break;
+    default:
+      static_cast<uint8_t*>(p)[i] = Cast<uint8_t>(value);
+  }
+}
+
+/// Calls f.operator()<U>() with the unsigned type of a dtype's size: for kernels that only move
+/// elements.
+template <class F>
+void SwitchSize(DType dtype, const F& f) {
+  switch (SizeOf(dtype)) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
+  }
+}
+
+/// The first of the elements that this thread works on, and how far the next one is.
+__device__ __forceinline__ int64_t FirstElement() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ int64_t ElementStep() {
+  return static_cast<int64_t>(gridDim.x) * blockDim.x;
+}
+
+}  // namespace singa::cuda

@@ -1,0 +1,121 @@
+#pragma once
+
+// From the number of an element to where it lies in strided arrays.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "backend/cudnn/launch.h"
+#include "core/strided.h"
+#include "singa/core/tensor.h"
+
+namespace singa::cuda {
+
+/// Division by a number that the host knows, for n < 2^31: a multiplication and a shift, where the
+/// GPU would need some twenty instructions (Granlund and Montgomery 1994).
+class Divisor {
+ public:
+  Divisor() = default;
+  /// 0 stands for 1: then there is nothing to divide.
+  explicit Divisor(int64_t divisor) : divisor_(divisor > 0 ? static_cast<uint32_t>(divisor) : 1) {
+    while ((uint64_t{1} << shift_) < divisor_) ++shift_;
+    const uint64_t excess = (uint64_t{1} << shift_) - divisor_;
+    multiplier_ = static_cast<uint32_t>((excess << 32) / divisor_ + 1);
+  }
+  __host__ __device__ uint32_t Divide(uint32_t n) const {
+#if defined(__CUDA_ARCH__)
+    return (__umulhi(n, multiplier_) + n) >> shift_;
+#else
+    return static_cast<uint32_t>((uint64_t{n} * multiplier_ >> 32) + n) >> shift_;
+#endif
+  }
+  __host__ __device__ uint32_t value() const { return divisor_; }
+
+ private:
+  uint32_t divisor_ = 1;
+  uint32_t multiplier_ = 1;
+  uint32_t shift_ = 0;
+};
+
+/// The same interface for numbers of any size.
+class WideDivisor {
+ public:
+  WideDivisor() = default;
+  explicit WideDivisor(int64_t divisor) : divisor_(divisor > 0 ? divisor : 1) {}
+  __host__ __device__ int64_t Divide(int64_t n) const { return n / divisor_; }
+  __host__ __device__ int64_t value() const { return divisor_; }
+
+ private:
+  int64_t divisor_ = 1;
+};
+
+/// How an Index is divided: uint32_t where there are fewer than 2^31 elements, else int64_t.
+template <class Index>
+using DivisorOf = std::conditional_t<sizeof(Index) == 4, Divisor, WideDivisor>;
+
+inline bool FitsIndex32(int64_t size) { return size < int64_t{1} << 31; }
+
+/// The walk of a StridedSpace over K arrays, for kernels.
+template <int K, class Index>
+struct Strided {
+  int rank;
+  DivisorOf<Index> length[kMaxRank];  // innermost first
+  int64_t stride[kMaxRank][K];
+
+  explicit Strided(const StridedSpace<K>& space) : rank(space.rank()) {
+    for (int i = 0; i < rank; ++i) {
+      const int axis = rank - 1 - i;
+      length[i] = DivisorOf<Index>(space.length(axis));
+      for (int k = 0; k < K; ++k) stride[i][k] = space.stride(k, axis);
+    }
+  }
+
+  struct Offsets {
+    int64_t at[K];
+  };
+  __device__ __forceinline__ Offsets Locate(Index i) const {
+    Offsets offsets{};
+    for (int axis = 0; axis < rank; ++axis) {
+      const Index rest = axis + 1 < rank ? length[axis].Divide(i) : 0;
+      const int64_t index = static_cast<int64_t>(i - rest * length[axis].value());
+      for (int k = 0; k < K; ++k) offsets.at[k] += index * stride[axis][k];
+      i = rest;
+    }
+    return offsets;
+  }
+};
+
+/// Calls f(Strided<K, Index>) with the index type that fits.
+template <int K, class F>
+void WithStrided(const StridedSpace<K>& space, const F& f) {
+  if (FitsIndex32(space.size())) {
+    f(Strided<K, uint32_t>(space), uint32_t{});
+  } else {
+    f(Strided<K, int64_t>(space), int64_t{});
+  }
+}
+
+/// Elements in memory, the padding of an opaque layout included.
+inline int64_t StoredSize(const Tensor& t) {
+  return t.layout() ? static_cast<int64_t>(t.layout()->bytes() / SizeOf(t.data_type())) : t.size();
+}
+
+/// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they: then it is the
+/// elements as they lie.
+template <int K>
+StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
+  Shape shape = out.shape();
+  std::array<Strides, K> strides;
+  if (out.layout()) {
+    shape = {StoredSize(out)};
+    strides.fill({1});
+  } else {
+    strides[0] = out.strides();
+    for (int k = 1; k < K; ++k) strides[k] = in[k - 1].strides();
+  }
+  return StridedSpace<K>(shape, strides);
+}
+
+}  // namespace singa::cuda

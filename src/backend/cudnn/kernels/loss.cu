@@ -1,0 +1,167 @@
+// Softmax cross-entropy: a warp for each row, and then one block that adds the rows up.
+
+#include <cmath>
+#include <limits>
+
+#include "backend/cudnn/faults.h"
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/register.h"
+#include "model/operation/loss_spec.h"
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarpThreads;
+
+struct Larger {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return b > a ? b : a;
+  }
+};
+
+/// Targets of all rows: (1 − s)·t + s / C, where t is 1 for the row's class or given.
+template <class C>
+struct Targets {
+  const void* t;
+  DType dtype;  ///< of classes; probabilities are C
+  bool classes_given;
+  int64_t classes;
+  C keep, floor;
+  Fault* fault;
+
+  /// The class of a row; 0, and a fault, where that is none. Every lane may ask.
+  __device__ int64_t Label(int64_t row) const {
+    if (!classes_given) return -1;
+    const auto value = LoadAs<double>(t, dtype, row);
+    if (value >= 0 && value < static_cast<double>(classes) && value == std::floor(value))
+      return static_cast<int64_t>(value);
+    Report(fault, value, row, 0, classes);
+    return 0;
+  }
+  __device__ C At(int64_t row, int64_t label, int64_t c) const {
+    const C own =
+        classes_given ? static_cast<C>(c == label) : static_cast<const C*>(t)[row * classes + c];
+    return floor + keep * own;
+  }
+};
+
+template <class C>
+Targets<C> TargetsOf(const char* op, TargetKind kind, const Tensor& t, int64_t classes,
+                     double smoothing) {
+  return {t.raw_data(),
+          t.data_type(),
+          kind == TargetKind::kClasses,
+          classes,
+          static_cast<C>(1 - smoothing),
+          static_cast<C>(smoothing / static_cast<double>(classes)),
+          FaultOf(op)};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    ForwardRows(const T* x, Targets<ComputeType<T>> targets, int64_t rows, T* p, double* losses) {
+  using C = ComputeType<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpThreads;
+  if (row >= rows) return;  // the whole warp
+  const int lane = threadIdx.x % kWarpThreads;
+  const int64_t classes = targets.classes;
+  x += row * classes;
+  p += row * classes;
+  // Starts with the first score, as the CPU does, so that a NaN there is found here too.
+  C largest = Cast<C>(x[0]);
+  for (int64_t c = lane; c < classes; c += kWarpThreads) largest = Larger()(largest, Cast<C>(x[c]));
+  largest = JoinWarp(largest, Larger());
+  double sum = 0;
+  for (int64_t c = lane; c < classes; c += kWarpThreads)
+    sum += static_cast<double>(std::exp(Cast<C>(x[c]) - largest));
+  sum = JoinWarp(sum, Plus());
+  const C scale = static_cast<C>(1 / sum);
+  const double log_sum = std::log(sum);
+  const int64_t label = targets.Label(row);
+  double loss = 0;
+  for (int64_t c = lane; c < classes; c += kWarpThreads) {
+    const C shifted = Cast<C>(x[c]) - largest;
+    p[c] = Cast<T>(std::exp(shifted) * scale);
+    const C q = targets.At(row, label, c);
+    // A class without a share in the target costs nothing, even where its score is -infinity.
+    if (q != C(0)) loss += static_cast<double>(q) * (log_sum - static_cast<double>(shifted));
+  }
+  loss = JoinWarp(loss, Plus());
+  if (lane == 0) losses[row] = loss;
+}
+
+/// out = factor · Σ terms, by one block: the order of the sum is always the same.
+__global__ void __launch_bounds__(kThreads)
+    SumTerms(const double* terms, int64_t count, double factor, void* out, DType dtype) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += terms[i];
+  sum = SumBlock(sum);
+  if (threadIdx.x == 0) StoreAs(sum * factor, out, dtype, 0);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    BackwardRows(const void* dy, DType dy_dtype, const T* p, Targets<ComputeType<T>> targets,
+                 int64_t rows, T* dx) {
+  using C = ComputeType<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpThreads;
+  if (row >= rows) return;
+  const int lane = threadIdx.x % kWarpThreads;
+  const int64_t classes = targets.classes;
+  const C slope = static_cast<C>(LoadAs<double>(dy, dy_dtype, 0) / static_cast<double>(rows));
+  const int64_t label = targets.Label(row);
+  // Targets that are given may sum to something else than one.
+  C total = 1;
+  if (!targets.classes_given) {
+    double sum = 0;
+    for (int64_t c = lane; c < classes; c += kWarpThreads)
+      sum += static_cast<double>(targets.At(row, label, c));
+    total = static_cast<C>(JoinWarp(sum, Plus()));
+  }
+  for (int64_t c = lane; c < classes; c += kWarpThreads) {
+    const int64_t i = row * classes + c;
+    dx[i] = Cast<T>(slope * (Cast<C>(p[i]) * total - targets.At(row, label, c)));
+  }
+}
+
+unsigned RowBlocks(int64_t rows) { return static_cast<unsigned>((rows + kWarps - 1) / kWarps); }
+
+void RunForward(const SoftmaxCrossEntropySpec& spec, const Execution& execution) {
+  const Shape& shape = execution.inputs[0].shape();
+  const Stream stream = StreamOf(execution.device);
+  const Tensor losses({shape[0]}, execution.inputs[0].device(), kFloat64);
+  auto* terms = static_cast<double*>(losses.raw_data());
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    Launch(ForwardRows<T>, RowBlocks(shape[0]), kThreads, stream, execution.in<T>(0),
+           TargetsOf<ComputeType<T>>(spec.op(), spec.target, execution.inputs[1], shape[1],
+                                     execution.scalars.v[0]),
+           shape[0], execution.out<T>(1), terms);
+  });
+  const Tensor& loss = execution.outputs[0];
+  Launch(SumTerms, 1, kThreads, stream, terms, shape[0], 1 / static_cast<double>(shape[0]),
+         loss.raw_data(), loss.data_type());
+}
+
+void RunBackward(const SoftmaxCrossEntropyBackwardSpec& spec, const Execution& execution) {
+  const Shape& shape = execution.inputs[1].shape();
+  const Tensor& dy = execution.inputs[0];
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    Launch(BackwardRows<T>, RowBlocks(shape[0]), kThreads, StreamOf(execution.device),
+           dy.raw_data(), dy.data_type(), execution.in<T>(1),
+           TargetsOf<ComputeType<T>>(spec.op(), spec.target, execution.inputs[2], shape[1],
+                                     execution.scalars.v[0]),
+           shape[0], execution.out<T>(0));
+  });
+}
+
+}  // namespace
+
+void RegisterLoss() {
+  RegisterKernels<SoftmaxCrossEntropySpec, RunForward>();
+  RegisterKernels<SoftmaxCrossEntropyBackwardSpec, RunBackward>();
+}
+
+}  // namespace singa::cuda

@@ -1,0 +1,160 @@
+#pragma once
+
+// The frame of every elementwise kernel: y = f(x...) over one to four inputs of y's shape.
+//
+//   dense: all arrays hold T one after the other: 16 bytes a thread and access.
+//   general: any strides (zero: broadcast) and types; elements are converted to the compute type of
+//   f on the way. The type is looked at for each element, but it is the same for all threads.
+
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+#include "singa/core/plan.h"
+
+namespace singa::cuda {
+
+inline constexpr int kMapThreads = 256;
+
+template <int N, class T>
+struct DenseArrays {
+  T* out;
+  const T* in[N];
+};
+
+namespace detail {
+
+template <class C, class F, class Load, int... k>
+__device__ __forceinline__ C Apply(const F& f, const Load& load, std::integer_sequence<int, k...>) {
+  return f(load(k)...);
+}
+
+}  // namespace detail
+
+/// f(load(0), ..., load(N − 1))
+template <int N, class C, class F, class Load>
+__device__ __forceinline__ C Apply(const F& f, const Load& load) {
+  return detail::Apply<C>(f, load, std::make_integer_sequence<int, N>());
+}
+
+template <int N, class C, class T, class F>
+__global__ void __launch_bounds__(kMapThreads)
+    MapDense(DenseArrays<N, T> arrays, int64_t size, F f) {
+  constexpr int kLength = kVectorLength<T>;
+  const int64_t vectors = size / kLength;
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) {
+    Vector<T> x[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] = LoadVector(arrays.in[k] + i * kLength);
+    Vector<T> y;
+#pragma unroll
+    for (int j = 0; j < kLength; ++j)
+      y.v[j] = Cast<T>(Apply<N, C>(f, [&](int k) { return Cast<C>(x[k].v[j]); }));
+    StoreVector(arrays.out + i * kLength, y);
+  }
+  const int64_t last = vectors * kLength + FirstElement();
+  if (last < size)
+    arrays.out[last] = Cast<T>(Apply<N, C>(f, [&](int k) { return Cast<C>(arrays.in[k][last]); }));
+}
+
+template <int N>
+struct AnyArrays {
+  void* out;
+  DType out_dtype;
+  const void* in[N];
+  DType in_dtype[N];
+  bool condition;  ///< input 0 is loaded as whether it is not zero
+};
+
+inline constexpr int kMapElements = 4;  ///< per thread, so that as many loads are on their way
+
+template <int N, class C, class Index, class F>
+__global__ void __launch_bounds__(kMapThreads)
+    MapStrided(AnyArrays<N> arrays, Strided<N + 1, Index> space, int64_t size, F f) {
+  const int64_t tile = int64_t{kMapThreads} * kMapElements;
+  for (int64_t start = blockIdx.x * tile; start < size; start += gridDim.x * tile) {
+    C y[kMapElements] = {};
+    int64_t at[kMapElements] = {};
+#pragma unroll
+    for (int j = 0; j < kMapElements; ++j) {
+      const int64_t i = start + j * kMapThreads + threadIdx.x;
+      if (i >= size) continue;
+      const auto offsets = space.Locate(static_cast<Index>(i));
+      at[j] = offsets.at[0];
+      y[j] = Apply<N, C>(f, [&](int k) {
+        if (k == 0 && arrays.condition)
+          return static_cast<C>(LoadAs<bool>(arrays.in[0], arrays.in_dtype[0], offsets.at[1]));
+        return LoadAs<C>(arrays.in[k], arrays.in_dtype[k], offsets.at[k + 1]);
+      });
+    }
+#pragma unroll
+    for (int j = 0; j < kMapElements; ++j)
+      if (start + j * kMapThreads + threadIdx.x < size)
+        StoreAs(y[j], arrays.out, arrays.out_dtype, at[j]);
+  }
+}
+
+/// All arrays hold elements of type T, one after the other, at addresses for vectors.
+template <int N, class T>
+bool IsDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out) {
+  bool dense = space.dense(0) && out.data_type() == kDTypeOf<T> && IsAligned(out.raw_data());
+  for (int k = 0; k < N; ++k)
+    dense = dense && space.dense(k + 1) && in[k].data_type() == kDTypeOf<T> &&
+            IsAligned(in[k].raw_data());
+  return dense;
+}
+
+template <int N, class T, class C, class F>
+bool TryMapDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
+                 Stream stream, const F& f) {
+  if (!IsDense<N, T>(space, in, out)) return false;
+  DenseArrays<N, T> arrays;
+  arrays.out = static_cast<T*>(out.raw_data());
+  for (int k = 0; k < N; ++k) arrays.in[k] = static_cast<const T*>(in[k].raw_data());
+  LaunchIndependent(MapDense<N, C, T, F>, GridFor(space.size(), kMapThreads, kVectorLength<T>),
+                    kMapThreads, stream, arrays, space.size(), f);
+  return true;
+}
+
+template <int N, class C, class F>
+void MapAny(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
+            Stream stream, bool condition, const F& f) {
+  AnyArrays<N> arrays;
+  arrays.out = out.raw_data();
+  arrays.out_dtype = out.data_type();
+  arrays.condition = condition;
+  for (int k = 0; k < N; ++k) {
+    arrays.in[k] = in[k].raw_data();
+    arrays.in_dtype[k] = in[k].data_type();
+  }
+  WithStrided(space, [&]<class Index>(const Strided<N + 1, Index>& strided, Index) {
+    LaunchIndependent(MapStrided<N, C, Index, F>, GridFor(space.size(), kMapThreads, kMapElements),
+                      kMapThreads, stream, arrays, strided, space.size(), f);
+  });
+}
+
+/// y = f(x...), where f takes and gives C: float, double, int32_t or int64_t. An input may be `out`
+/// itself.
+template <int N, class C, class F>
+void Map(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
+  if (space.size() == 0) return;
+  if constexpr (std::is_same_v<C, float>) {
+    if (TryMapDense<N, float, C>(space, in, out, stream, f) ||
+        TryMapDense<N, BFloat16, C>(space, in, out, stream, f) ||
+        TryMapDense<N, Float16, C>(space, in, out, stream, f))
+      return;
+  }
+  MapAny<N, C>(space, in, out, stream, false, f);
+}
+
+/// The same where input 0 is a condition: loaded as 1 where it is not zero, else 0.
+template <int N, class C, class F>
+void MapWithCondition(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
+  if (space.size() > 0) MapAny<N, C>(space, in, out, stream, true, f);
+}
+
+}  // namespace singa::cuda

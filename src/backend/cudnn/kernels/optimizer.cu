@@ -1,0 +1,178 @@
+// One update of all parameters in one launch: the list of tensors travels with the launch, as a
+// parameter of the kernel, and blocks find their piece in it. The rules are in
+// model/formula/optimizer.h.
+
+#include "model/formula/optimizer.h"
+
+#include <algorithm>
+
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/register.h"
+#include "model/operation/optimizer_spec.h"
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kPiece = 2048;  // elements of one block
+
+/// A kernel takes 32 764 bytes of parameters (4 KB before CUDA 12.1): more tensors take more
+/// launches.
+constexpr int kMostTensors = 640;
+
+template <int kArrays>
+struct Tensors {
+  int count = 0;
+  uint32_t first_piece[kMostTensors + 1];  ///< of each tensor
+  int64_t size[kMostTensors];
+  void* data[kMostTensors][kArrays];
+
+  /// The last tensor that begins at this piece or before.
+  __device__ int Find(uint32_t piece) const {
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (first_piece[middle] <= piece ? low : high) = middle;
+    }
+    return low;
+  }
+};
+
+/// Calls launch(tensors) for groups of tensors; `arrays(i)` are the addresses that belong to
+/// sized[i].
+template <int kArrays, class Arrays, class LaunchFn>
+void ForGroups(std::span<const Tensor> sized, const Arrays& arrays, const LaunchFn& launch) {
+  Tensors<kArrays> group;
+  uint32_t pieces = 0;
+  const auto flush = [&] {
+    group.first_piece[group.count] = pieces;
+    if (pieces > 0) launch(group, pieces);
+    group.count = 0;
+    pieces = 0;
+  };
+  for (size_t i = 0; i < sized.size(); ++i) {
+    const int64_t size = StoredSize(sized[i]);
+    if (size == 0) continue;
+    if (group.count == kMostTensors) flush();
+    group.first_piece[group.count] = pieces;
+    group.size[group.count] = size;
+    arrays(i, group.data[group.count]);
+    pieces += static_cast<uint32_t>((size + kPiece - 1) / kPiece);
+    ++group.count;
+  }
+  flush();
+}
+
+/// Elements one after the other, in vectors where the addresses allow it.
+template <class Rule, class T, class C>
+__global__ void __launch_bounds__(kThreads)
+    Update(const __grid_constant__ Tensors<2 + Rule::kStates> tensors, DType gradient_dtype,
+           Rule rule) {
+  const int tensor = tensors.Find(blockIdx.x);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
+  const int64_t size = tensors.size[tensor];
+  void* const* data = tensors.data[tensor];
+  T* p = static_cast<T*>(data[0]);
+#pragma unroll 4
+  for (int64_t i = begin + threadIdx.x; i < begin + kPiece; i += kThreads) {
+    if (i >= size) break;
+    const C value = Cast<C>(p[i]);
+    const C gradient = LoadAs<C>(data[1], gradient_dtype, i);
+    if constexpr (Rule::kStates == 0) {
+      p[i] = Cast<T>(rule(value, gradient));
+    } else if constexpr (Rule::kStates == 1) {
+      C* s = static_cast<C*>(data[2]);
+      C state = s[i];
+      p[i] = Cast<T>(rule(value, gradient, state));
+      s[i] = state;
+    } else {
+      C* s = static_cast<C*>(data[2]);
+      C* s2 = static_cast<C*>(data[3]);
+      C state = s[i], state2 = s2[i];
+      p[i] = Cast<T>(rule(value, gradient, state, state2));
+      s[i] = state;
+      s2[i] = state2;
+    }
+  }
+}
+
+void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
+  const size_t n = execution.inputs.size() / static_cast<size_t>(2 + spec.states);
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    using C = ComputeType<T>;
+    formula::SwitchRule<C>(spec, execution.scalars, [&]<class Rule>(const Rule& rule) {
+      constexpr int kArrays = 2 + Rule::kStates;
+      ForGroups<kArrays>(
+          execution.outputs.first(n),
+          [&](size_t i, void** data) {
+            data[0] = execution.outputs[i].raw_data();
+            data[1] = execution.inputs[n + i].raw_data();
+            for (int s = 0; s < Rule::kStates; ++s)
+              data[2 + s] = execution.outputs[static_cast<size_t>(s + 1) * n + i].raw_data();
+          },
+          [&](const Tensors<kArrays>& tensors, uint32_t pieces) {
+            LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, StreamOf(execution.device),
+                              tensors, spec.gradient, rule);
+          });
+    });
+  });
+}
+
+// ---- the norm of all gradients
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    SumPieces(const __grid_constant__ Tensors<1> tensors, double* partial) {
+  const int tensor = tensors.Find(blockIdx.x);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
+  const int64_t size = tensors.size[tensor];
+  const T* x = static_cast<const T*>(tensors.data[tensor][0]);
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x; i < begin + kPiece && i < size; i += kThreads) {
+    const auto value = static_cast<double>(Cast<ComputeType<T>>(x[i]));
+    sum += value * value;
+  }
+  sum = SumBlock(sum);
+  // Each block has its place, so the order of the sum is always the same.
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/// total (+)= Σ partial, by one block.
+__global__ void __launch_bounds__(kThreads)
+    SumPartial(const double* partial, int64_t count, bool add, double* total) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += partial[i];
+  sum = SumBlock(sum);
+  if (threadIdx.x == 0) *total = add ? *total + sum : sum;
+}
+
+void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
+  const Stream stream = StreamOf(execution.device);
+  auto* total = execution.out<double>(0);
+  // How many pieces there are is not known when the plan is made: memory for them is taken here.
+  // The stream is in order, so it may be given back before the kernels have run.
+  int64_t most = 0;
+  for (const Tensor& t : execution.inputs) most += (StoredSize(t) + kPiece - 1) / kPiece;
+  const Tensor room({std::max<int64_t>(most, 1)}, execution.inputs[0].device(), kFloat64);
+  auto* partial = static_cast<double*>(room.raw_data());
+  Launch(SumPartial, 1, kThreads, stream, partial, int64_t{0}, false, total);
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    ForGroups<1>(
+        execution.inputs, [&](size_t i, void** data) { data[0] = execution.inputs[i].raw_data(); },
+        [&](const Tensors<1>& tensors, uint32_t pieces) {
+          Launch(SumPieces<T>, pieces, kThreads, stream, tensors, partial);
+          Launch(SumPartial, 1, kThreads, stream, partial, int64_t{pieces}, true, total);
+        });
+  });
+}
+
+}  // namespace
+
+void RegisterOptimizer() {
+  RegisterKernels<OptimizerSpec, RunUpdate>();
+  RegisterKernels<SumSquareSpec, RunSumSquare>();
+}
+
+}  // namespace singa::cuda

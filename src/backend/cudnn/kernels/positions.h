@@ -1,0 +1,38 @@
+#pragma once
+
+// Index arguments of any number type.
+
+#include <cmath>
+
+#include "backend/cudnn/faults.h"
+#include "backend/cudnn/kernels/element.h"
+
+namespace singa::cuda {
+
+/// Index i as a whole number. False, and a fault, where it is none.
+__device__ inline bool ReadIndex(const void* indices, DType dtype, int64_t i, Fault* fault,
+                                 int64_t low, int64_t high, int64_t* value) {
+  if (dtype != kFloat32 && dtype != kFloat64 && dtype != kFloat16 && dtype != kBFloat16) {
+    *value = LoadAs<int64_t>(indices, dtype, i);
+    return true;
+  }
+  const auto real = LoadAs<double>(indices, dtype, i);
+  *value = Convert<int64_t>(real);
+  if (real == std::floor(real)) return true;
+  Report(fault, real, i, low, high);
+  return false;
+}
+
+/// Index i as a position in [0, length); negative ones count from the end if `wrap`. What is
+/// outside gives 0 and a fault.
+__device__ inline int64_t ReadPosition(const void* indices, DType dtype, int64_t i, int64_t length,
+                                       bool wrap, Fault* fault) {
+  const int64_t low = wrap ? -length : 0;
+  int64_t value;
+  if (!ReadIndex(indices, dtype, i, fault, low, length, &value)) return 0;
+  if (value >= low && value < length) return value < 0 ? value + length : value;
+  Report(fault, static_cast<double>(value), i, low, length);
+  return 0;
+}
+
+}  // namespace singa::cuda

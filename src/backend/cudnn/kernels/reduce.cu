@@ -1,0 +1,330 @@
+// Folding along any axes, and the derivatives of that.
+//
+//   runs: the threads of a block share one result; neighbours in memory belong to it.
+//   columns: neighbouring threads have neighbouring results, and each walks along the folded axes.
+//
+// Where there are too few results to fill a GPU, the folded range is cut into parts, and a second
+// kernel joins them. Into how many is a function of the lengths, so sums have the same bits always.
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/map.h"
+#include "backend/cudnn/kernels/reduce_space.h"
+#include "backend/cudnn/kernels/register.h"
+#include "model/formula/fold.h"
+#include "model/operation/reduce_spec.h"
+
+namespace singa::cuda {
+namespace {
+
+using formula::SumType;
+
+constexpr int kThreads = 256;
+constexpr int kColumns = 32;  // results of a block that folds columns
+constexpr int kRows = kThreads / kColumns;
+
+/// acc of one part of one result to partial[part · kept + result].
+template <class Fold, class T, class Index>
+__global__ void __launch_bounds__(kThreads)
+    FoldRuns(const T* x, Strided<2, Index> kept, Strided<1, Index> folded, int64_t length,
+             int64_t parts, typename Fold::Acc* partial) {
+  using Acc = typename Fold::Acc;
+  const auto join = [](Acc a, Acc b) { return Fold::Join(a, b); };
+  const int64_t result = blockIdx.x, part = blockIdx.y;
+  const T* base = x + kept.Locate(static_cast<Index>(result)).at[1];
+  const int64_t end = (part + 1) * length / parts;
+  int64_t i = part * length / parts + threadIdx.x;
+  Acc acc = Fold::Identity();
+  constexpr int kUnroll = 4;  // loads on their way at a time
+  for (; i + (kUnroll - 1) * int64_t{blockDim.x} < end; i += kUnroll * int64_t{blockDim.x}) {
+    T value[kUnroll];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k)
+      value[k] = base[folded.Locate(static_cast<Index>(i + k * int64_t{blockDim.x})).at[0]];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k) acc = Fold::Join(acc, Fold::Load(value[k]));
+  }
+  for (; i < end; i += blockDim.x)
+    acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<Index>(i)).at[0]]));
+  acc = JoinBlock(acc, Fold::Identity(), join);
+  if (threadIdx.x == 0) partial[part * gridDim.x + result] = acc;
+}
+
+template <class Fold, class T>
+__global__ void __launch_bounds__(kThreads)
+    FoldColumns(const T* x, Strided<2, uint32_t> kept, Strided<1, uint32_t> folded, int64_t results,
+                int64_t length, int64_t parts, typename Fold::Acc* partial) {
+  using Acc = typename Fold::Acc;
+  SINGA_SHARED(Acc, kThreads, of_thread);
+  const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
+  const int64_t result = static_cast<int64_t>(blockIdx.x) * kColumns + column;
+  const int64_t part = blockIdx.y;
+  Acc acc = Fold::Identity();
+  if (result < results) {
+    const T* base = x + kept.Locate(static_cast<uint32_t>(result)).at[1];
+    const int64_t end = (part + 1) * length / parts;
+    for (int64_t i = part * length / parts + row; i < end; i += kRows)
+      acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<uint32_t>(i)).at[0]]));
+  }
+  of_thread[threadIdx.x] = acc;
+  __syncthreads();
+  if (row > 0 || result >= results) return;
+  for (int r = 1; r < kRows; ++r) acc = Fold::Join(acc, of_thread[r * kColumns + column]);
+  partial[part * results + result] = acc;
+}
+
+/// out[result] = finish(join of the parts)
+template <class Fold, class Out, class Finish>
+__global__ void __launch_bounds__(kThreads)
+    JoinParts(const typename Fold::Acc* partial, int64_t results, int64_t parts, Out* out,
+              Finish finish) {
+  for (int64_t i = FirstElement(); i < results; i += ElementStep()) {
+    typename Fold::Acc acc = Fold::Identity();
+    for (int64_t part = 0; part < parts; ++part) acc = Fold::Join(acc, partial[part * results + i]);
+    out[i] = finish(acc);
+  }
+}
+
+template <class Fold, class T, class Out, class Finish>
+void FoldAxes(const ReduceSpec& spec, const Execution& execution, const Finish& finish) {
+  using Acc = typename Fold::Acc;
+  const Stream stream = StreamOf(execution.device);
+  const ReduceSpace space(spec.shape, execution.inputs[0].strides(), spec.axes);
+  if (space.results == 0) return;
+  auto* partial = static_cast<Acc*>(execution.workspace);
+  const T* x = execution.in<T>(0);
+  const auto launch_runs = [&]<class Index>(Index) {
+    // Most GPUs have more than a hundred multiprocessors: short runs are given to single warps.
+    const int threads = space.length >= 1024 ? kThreads : kWarpThreads;
+    Launch(FoldRuns<Fold, T, Index>,
+           dim3(static_cast<unsigned>(space.results), static_cast<unsigned>(space.parts)), threads,
+           stream, x, Strided<2, Index>(space.kept), Strided<1, Index>(space.folded), space.length,
+           space.parts, partial);
+  };
+  if (!FitsIndex32(space.length) || !FitsIndex32(space.results)) {
+    launch_runs(int64_t{});
+  } else if (space.by_runs) {
+    launch_runs(uint32_t{});
+  } else {
+    Launch(FoldColumns<Fold, T>,
+           dim3(static_cast<unsigned>((space.results + kColumns - 1) / kColumns),
+                static_cast<unsigned>(space.parts)),
+           kThreads, stream, x, Strided<2, uint32_t>(space.kept),
+           Strided<1, uint32_t>(space.folded), space.results, space.length, space.parts, partial);
+  }
+  LaunchIndependent(JoinParts<Fold, Out, Finish>, GridFor(space.results, kThreads), kThreads,
+                    stream, partial, space.results, space.parts, execution.out<Out>(0), finish);
+}
+
+template <class Acc, class Out>
+struct Store {
+  constexpr Out operator()(Acc value) const { return Convert<Out>(value); }
+};
+template <class Acc, class Out>
+struct Divide {
+  double count;
+  constexpr Out operator()(Acc value) const {
+    return Convert<Out>(static_cast<double>(value) / count);
+  }
+};
+template <class Acc, class Out>
+struct Root {
+  constexpr Out operator()(Acc value) const {
+    return Convert<Out>(std::sqrt(static_cast<double>(value)));
+  }
+};
+
+template <class T>
+void ReduceTyped(const ReduceSpec& spec, const Execution& execution) {
+  using formula::AbsSumFold, formula::MaxFold, formula::MinFold, formula::ProdFold,
+      formula::SquareSumFold, formula::SumFold;
+  // The result of sums: T for floats, int64 for integers.
+  using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  using Acc = SumType<T>;
+  using C = ComputeType<T>;
+  double count = 1;
+  for (int axis = 0; axis < spec.shape.rank(); ++axis)
+    if (spec.axes >> axis & 1) count *= static_cast<double>(spec.shape[axis]);
+  switch (spec.reduce) {
+    case ReduceOp::kSum:
+      return FoldAxes<SumFold<T>, T, Sum>(spec, execution, Store<Acc, Sum>());
+    case ReduceOp::kMean:
+      return FoldAxes<SumFold<T>, T, Sum>(spec, execution, Divide<Acc, Sum>{count});
+    case ReduceOp::kL1:
+      return FoldAxes<AbsSumFold<T>, T, Sum>(spec, execution, Store<Acc, Sum>());
+    case ReduceOp::kL2:
+      return FoldAxes<SquareSumFold<T>, T, Sum>(spec, execution, Root<Acc, Sum>());
+    case ReduceOp::kSumSquare:
+      return FoldAxes<SquareSumFold<T>, T, Sum>(spec, execution, Store<Acc, Sum>());
+    case ReduceOp::kProd:
+      return FoldAxes<ProdFold<T>, T, Sum>(spec, execution, Store<Acc, Sum>());
+    case ReduceOp::kMax:
+      return FoldAxes<MaxFold<T>, T, T>(spec, execution, Store<C, T>());
+    default:
+      return FoldAxes<MinFold<T>, T, T>(spec, execution, Store<C, T>());
+  }
+}
+
+void RunReduce(const ReduceSpec& spec, const Execution& execution) {
+  switch (spec.dtype) {
+    case kInt32:
+      return ReduceTyped<int32_t>(spec, execution);
+    case kInt64:
+      return ReduceTyped<int64_t>(spec, execution);
+    default:
+      SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
+  }
+}
+
+size_t ReduceWorkspace(const ReduceSpec& spec) {
+  return ReduceSpace::PartialBytes(spec.shape, spec.axes);
+}
+
+// ---- backward
+
+// From dy, and x and y where the function needs them.
+template <class C>
+struct LinearGradient {
+  C scale;
+  constexpr C operator()(C dy) const { return dy * scale; }
+};
+template <class C>
+struct L1Gradient {
+  constexpr C operator()(C dy, C x, C) const {
+    return x == x ? dy * static_cast<C>((x > 0) - (x < 0)) : x;
+  }
+};
+template <class C>
+struct L2Gradient {  // at 0, where the norm has no derivative: 0
+  constexpr C operator()(C dy, C x, C y) const { return y == 0 ? C(0) : dy * (x / y); }
+};
+template <class C>
+struct SumSquareGradient {
+  constexpr C operator()(C dy, C x, C) const { return 2 * x * dy; }
+};
+
+template <class C>
+void BackwardByElement(const ReduceBackwardSpec& spec, const Execution& execution) {
+  const Stream stream = StreamOf(execution.device);
+  const Tensor& dx = execution.outputs[0];
+  double count = 1;
+  if (spec.reduce == ReduceOp::kMean)
+    for (int axis = 0; axis < spec.shape.rank(); ++axis)
+      if (spec.axes >> axis & 1) count *= static_cast<double>(spec.shape[axis]);
+  switch (spec.reduce) {
+    case ReduceOp::kL1:
+      return Map<3, C>(execution.inputs, dx, stream, L1Gradient<C>());
+    case ReduceOp::kL2:
+      return Map<3, C>(execution.inputs, dx, stream, L2Gradient<C>());
+    case ReduceOp::kSumSquare:
+      return Map<3, C>(execution.inputs, dx, stream, SumSquareGradient<C>());
+    default:
+      return Map<1, C>(execution.inputs.first(1), dx, stream,
+                       LinearGradient<C>{static_cast<C>(1 / count)});
+  }
+}
+
+/// Max, min, prod: dx depends on all elements that were folded into one result, which is a block's.
+template <class T, class Index>
+__global__ void __launch_bounds__(kThreads)
+    BackwardByResult(bool product, const T* dy, const T* x, const T* y, T* dx,
+                     Strided<4, Index> results, Strided<2, Index> elements, int64_t length) {
+  using C = ComputeType<T>;
+  const auto at = results.Locate(static_cast<Index>(blockIdx.x));
+  x += at.at[1];
+  dx += at.at[0];
+  const auto gradient = static_cast<double>(Cast<C>(dy[at.at[2]]));
+  const auto result = static_cast<double>(Cast<C>(y[at.at[3]]));
+  const auto chosen = [&](double value) {
+    return product ? value == 0 : value == result || (result != result && value != value);
+  };
+  int count = 0;  // of ties, or of zeros
+  double rest = 1;
+  for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
+    const auto value =
+        static_cast<double>(Cast<C>(x[elements.Locate(static_cast<Index>(i)).at[1]]));
+    if (chosen(value)) {
+      ++count;
+    } else {
+      rest *= value;
+    }
+  }
+  count = SumBlock(count);
+  rest = JoinBlock(rest, 1.0, [](double a, double b) { return a * b; });
+  for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
+    const auto offsets = elements.Locate(static_cast<Index>(i));
+    const auto value = static_cast<double>(Cast<C>(x[offsets.at[1]]));
+    double out = 0;
+    if (!product) {
+      if (chosen(value)) out = gradient / count;
+    } else if (count == 0) {
+      // The product of the others: with no zero among the elements prod / x; with one, only that
+      // one has a gradient; with two, none has.
+      out = gradient * rest / value;
+    } else if (count == 1 && value == 0) {
+      out = gradient * rest;
+    }
+    dx[offsets.at[0]] = Cast<T>(static_cast<C>(out));
+  }
+}
+
+template <class T>
+void LaunchByResult(const ReduceBackwardSpec& spec, const Execution& execution) {
+  const auto& inputs = execution.inputs;
+  const std::array<const Strides*, 4> strides = {&execution.outputs[0].strides(),
+                                                 &inputs[1].strides(), &inputs[0].strides(),
+                                                 &inputs[2].strides()};
+  Shape kept, folded;
+  std::array<Strides, 4> kept_strides;
+  std::array<Strides, 2> folded_strides;
+  for (int axis = 0; axis < spec.shape.rank(); ++axis) {
+    if (spec.axes >> axis & 1) {
+      folded.push_back(spec.shape[axis]);
+      for (int k = 0; k < 2; ++k) folded_strides[k].push_back((*strides[k])[axis]);
+    } else {
+      kept.push_back(spec.shape[axis]);
+      for (int k = 0; k < 4; ++k) kept_strides[k].push_back((*strides[k])[axis]);
+    }
+  }
+  const StridedSpace<4> results(kept, kept_strides);
+  const StridedSpace<2> elements(folded, folded_strides);
+  if (results.size() == 0 || elements.size() == 0) return;
+  const auto launch = [&]<class Index>(Index) {
+    Launch(BackwardByResult<T, Index>, static_cast<unsigned>(results.size()),
+           elements.size() >= 1024 ? kThreads : kWarpThreads, StreamOf(execution.device),
+           spec.reduce == ReduceOp::kProd, execution.in<T>(0), execution.in<T>(1),
+           execution.in<T>(2), execution.out<T>(0), Strided<4, Index>(results),
+           Strided<2, Index>(elements), elements.size());
+  };
+  if (FitsIndex32(results.size()) && FitsIndex32(elements.size())) {
+    launch(uint32_t{});
+  } else {
+    launch(int64_t{});
+  }
+}
+
+void RunReduceBackward(const ReduceBackwardSpec& spec, const Execution& execution) {
+  switch (spec.reduce) {
+    case ReduceOp::kMax:
+    case ReduceOp::kMin:
+    case ReduceOp::kProd:
+      return SwitchFloat(spec.dtype, spec.op(),
+                         [&]<class T>() { LaunchByResult<T>(spec, execution); });
+    default:
+      return spec.dtype == kFloat64 ? BackwardByElement<double>(spec, execution)
+                                    : BackwardByElement<float>(spec, execution);
+  }
+}
+
+}  // namespace
+
+void RegisterReduce() {
+  RegisterKernels<ReduceSpec, RunReduce, ReduceWorkspace>();
+  RegisterKernels<ReduceBackwardSpec, RunReduceBackward>();
+}
+
+}  // namespace singa::cuda

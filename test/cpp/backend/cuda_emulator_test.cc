@@ -1,0 +1,116 @@
+// The emulator finds what is wrong in a kernel.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backend/cudnn/launch.h"
+
+namespace singa::cuda {
+
+// The stream of the CPU, whose tensors these tests take: kernels run at once.
+Stream StreamOf(const Device&) { return nullptr; }
+
+namespace {
+
+using emulated::Order;
+using emulated::SetOrder;
+
+constexpr unsigned kAll = 0xffffffffu;
+
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const std::logic_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+__global__ void Reverse(int* data) {
+  SINGA_SHARED(int, 128, copy);
+  copy[threadIdx.x] = data[blockIdx.x * 128 + threadIdx.x];
+  __syncthreads();
+  data[blockIdx.x * 128 + threadIdx.x] = copy[127 - threadIdx.x];
+}
+
+__global__ void ReverseWithoutBarrier(int* data) {
+  SINGA_SHARED(int, 128, copy);
+  copy[threadIdx.x] = data[threadIdx.x];
+  data[threadIdx.x] = copy[127 - threadIdx.x];
+}
+
+__global__ void SumWarps(const int* in, int* out) {
+  int sum = in[threadIdx.x];
+  for (int bits = 16; bits > 0; bits /= 2) sum += __shfl_xor_sync(kAll, sum, bits);
+  int below = in[threadIdx.x];
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const int other = __shfl_up_sync(kAll, below, distance);
+    if (threadIdx.x % 32 >= distance) below += other;
+  }
+  out[threadIdx.x] = sum * 1000 + below;
+}
+
+__global__ void Early() {
+  if (threadIdx.x == 5) return;
+  __syncthreads();
+}
+
+__global__ void HalfWarp() {
+  if (threadIdx.x % 32 < 16) __syncwarp();
+}
+
+__global__ void Outside() {
+  SINGA_SHARED(float, 32, values);
+  values[threadIdx.x + 1] = 0;
+}
+
+TEST(CudaEmulator, RunsKernels) {
+  for (const Order order : {Order::kForward, Order::kReversed, Order::kShuffled}) {
+    SetOrder(order);
+    std::vector<int> data(256), sums(96);
+    std::iota(data.begin(), data.end(), 0);
+    Launch(Reverse, 2, 128, nullptr, data.data());
+    for (int i = 0; i < 256; ++i) EXPECT_EQ(data[i], i / 128 * 128 + 127 - i % 128);
+    std::iota(data.begin(), data.end(), 0);
+    Launch(SumWarps, 1, 96, nullptr, data.data(), sums.data());
+    for (int i = 0; i < 96; ++i) {
+      const int first = i / 32 * 32, lane = i % 32;
+      EXPECT_EQ(sums[i], (32 * first + 496) * 1000 + (lane + 1) * first + lane * (lane + 1) / 2);
+    }
+  }
+  SetOrder(Order::kForward);
+}
+
+TEST(CudaEmulator, AMissingBarrierShows) {
+  std::vector<std::vector<int>> results;
+  for (const Order order : {Order::kForward, Order::kReversed}) {
+    SetOrder(order);
+    std::vector<int> data(128);
+    std::iota(data.begin(), data.end(), 0);
+    Launch(ReverseWithoutBarrier, 1, 128, nullptr, data.data());
+    results.push_back(data);
+  }
+  SetOrder(Order::kForward);
+  EXPECT_NE(results[0], results[1]);
+}
+
+TEST(CudaEmulator, ErrorsSayWhatIsWrong) {
+  const auto expect = [](const std::function<void()>& fn, const std::string& part) {
+    EXPECT_NE(ErrorOf(fn).find(part), std::string::npos) << ErrorOf(fn);
+  };
+  expect([] { Launch(Early, 1, 64, nullptr); }, "__syncthreads is not reached by all");
+  expect([] { Launch(HalfWarp, 1, 64, nullptr); }, "not reached by all lanes");
+  expect([] { Launch(Outside, 1, 32, nullptr); }, "outside its array");
+  std::vector<int> data(128);
+  expect([&] { LaunchIndependent(Reverse, 1, 128, nullptr, data.data()); }, "independent");
+  // And is none the worse for it.
+  Launch(Reverse, 1, 128, nullptr, data.data());
+}
+
+}  // namespace
+}  // namespace singa::cuda

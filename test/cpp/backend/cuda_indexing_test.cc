@@ -1,0 +1,203 @@
+// Gather, scatter, copies and transposes on the emulator.
+
+#include "backend/cudnn/faults.h"
+#include "backend/cudnn/kernels/copy.h"
+#include "core/copy.h"
+#include "cuda_kernels.h"
+#include "model/operation/axis_map_spec.h"
+#include "model/operation/gather_spec.h"
+#include "model/operation/indexing_spec.h"
+
+namespace singa {
+namespace {
+
+using test::AnyTensor;
+using test::CompareWithReference;
+using test::FromValues;
+using test::Random;
+using test::RandomTensor;
+using test::RandomView;
+using test::Result;
+
+constexpr DType kAll[] = {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32,
+                          kInt64,   kInt8,     kUInt8,   kBool};
+
+Tensor RandomIndices(Random& random, const Shape& shape, int64_t low, int64_t high, DType dtype) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.Count(); ++i)
+    values.push_back(static_cast<double>(random.Int(low, high)));
+  return FromValues(shape, values, dtype);
+}
+
+TEST(CudaGather, ForwardAndBackward) {
+  Random random(1);
+  for (DType dtype : {kFloat32, kBFloat16, kFloat64}) {
+    for (DType index : {kInt32, kInt64, kFloat32}) {
+      for (GatherKind kind : {GatherKind::kGather, GatherKind::kEmbedding}) {
+        const Shape shape = random.Dims(3, 1, 6);
+        const int axis = static_cast<int>(random.Int(0, 2));
+        for (const int64_t count : {0, 1, 700}) {  // more than one piece of the sort
+          const int64_t low = kind == GatherKind::kGather ? -shape[axis] : 0;
+          const Tensor indices = RandomIndices(random, {count}, low, shape[axis] - 1, index);
+          Shape out = shape;
+          out[axis] = count;
+          CompareWithReference(GatherSpec{kind, dtype, index, shape, axis, count},
+                               {AnyTensor(random, shape, dtype), indices}, {Result(out, dtype)});
+          CompareWithReference(GatherBackwardSpec{kind, dtype, index, shape, axis, count},
+                               {RandomTensor(random, out, dtype), indices}, {Result(shape, dtype)});
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaGather, IndicesOutsideAreFaults) {
+  Random random(2);
+  cuda::RaiseFaults();
+  const auto run = [&](const std::vector<double>& indices) {
+    const auto count = static_cast<int64_t>(indices.size());
+    const GatherSpec spec{GatherKind::kEmbedding, kFloat32, kFloat32, {5, 2}, 0, count};
+    test::RunPlan(*test::PlanOnGpu(spec),
+                  {RandomTensor(random, {5, 2}), FromValues({count}, indices)},
+                  {Result({count, 2})}, {});
+  };
+  run({0, 4});
+  cuda::RaiseFaults();
+  run({0, 5});
+  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value 5 at position 1");
+  run({-1});
+  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value -1 at position 0");
+  run({0, 1, 1.5});
+  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value 1.5 at position 2");
+}
+
+TEST(CudaScatter, TheLastUpdateWins) {
+  Random random(3);
+  for (DType dtype : {kFloat32, kBFloat16, kFloat64}) {
+    for (int i = 0; i < 6; ++i) {
+      const Shape shape = random.Dims(static_cast<int>(random.Int(1, 3)), 2, 7);
+      const int axis = static_cast<int>(random.Int(0, shape.rank() - 1));
+      Shape index_shape = shape;
+      for (int a = 0; a < shape.rank(); ++a)
+        index_shape[a] = a == axis ? random.Int(0, 20) : random.Int(1, shape[a]);
+      const Tensor indices =
+          RandomIndices(random, index_shape, -shape[axis], shape[axis] - 1, kInt64);
+      CompareWithReference(
+          ScatterElementsSpec{dtype, kInt64, shape, index_shape, axis},
+          {AnyTensor(random, shape, dtype), indices, RandomTensor(random, index_shape, dtype)},
+          {Result(shape, dtype)});
+      CompareWithReference(ScatterElementsBackwardSpec{dtype, kInt64, shape, index_shape, axis},
+                           {RandomTensor(random, shape, dtype), indices},
+                           {Result(shape, dtype), Result(index_shape, dtype)});
+    }
+  }
+}
+
+TEST(CudaIndexing, ConcatSlicesOneHot) {
+  Random random(4);
+  Scalars scalars;
+  scalars.v[0] = 2;
+  scalars.v[1] = 5;
+  for (DType dtype : kAll) {
+    CompareWithReference(ConcatSpec{dtype, 1},
+                         {AnyTensor(random, {3, 4, 2}, dtype), AnyTensor(random, {3, 0, 2}, dtype),
+                          AnyTensor(random, {3, 5, 2}, dtype)},
+                         {Result({3, 9, 2}, dtype)});
+    CompareWithReference(SliceBackwardSpec{dtype, 11, {-12, 2}}, {AnyTensor(random, {1, 5}, dtype)},
+                         {Result({3, 12}, dtype)});
+    for (DType index : {kInt32, kFloat32})
+      CompareWithReference(OneHotSpec{dtype, index, 3, 6, 4},
+                           {RandomIndices(random, {3, 4}, -8, 8, index)},
+                           {Result({3, 6, 4}, dtype)}, scalars);
+  }
+}
+
+TEST(CudaIndexing, NonZero) {
+  Random random(5);
+  for (const Shape& shape : {Shape{7, 5, 3}, Shape{70000}, Shape{0, 3}}) {
+    for (DType dtype : {kFloat32, kBool, kBFloat16}) {
+      std::vector<double> values;
+      for (int64_t i = 0; i < shape.Count(); ++i) values.push_back(random.Int(0, 2) == 0);
+      const Tensor x = FromValues(shape, values, dtype);
+      const int64_t pieces = (shape.Count() + kNonZeroPiece - 1) / kNonZeroPiece;
+      const auto counts =
+          CompareWithReference(CountNonZeroSpec{dtype}, {x}, {Result({pieces}, kInt64)});
+      std::vector<double> before;
+      double total = 0;
+      for (double count : test::Values(counts[0])) {
+        before.push_back(total);
+        total += count;
+      }
+      CompareWithReference(NonZeroSpec{dtype}, {x, FromValues({pieces}, before, kInt64)},
+                           {Result({shape.rank(), static_cast<int64_t>(total)}, kInt64)});
+    }
+  }
+}
+
+TEST(CudaAxisMap, EveryKindBothWays) {
+  Random random(8);
+  for (AxisMapKind kind :
+       {AxisMapKind::kTile, AxisMapKind::kRepeat, AxisMapKind::kUpsample, AxisMapKind::kPadConstant,
+        AxisMapKind::kPadReflect, AxisMapKind::kPadEdge}) {
+    for (int i = 0; i < 12; ++i) {
+      const DType dtype = kAll[i % 9];
+      const Shape shape = random.Dims(static_cast<int>(random.Int(1, 3)), 1, 5);
+      AxisMapSpec spec;
+      spec.kind = kind;
+      spec.dtype = dtype;
+      spec.x_shape = shape;
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        // Reflected several times over, too.
+        spec.first.push_back(IsPad(kind) ? random.Int(0, 9) : random.Int(1, 3));
+        spec.last.push_back(IsPad(kind) ? random.Int(0, 9) : 0);
+      }
+      Scalars scalars;
+      scalars.v[0] = 4.5;
+      CompareWithReference(spec, {AnyTensor(random, shape, dtype, -9, 9)},
+                           {Result(spec.OutShape(), dtype)}, scalars);
+      if (!IsFloat(dtype)) continue;
+      AxisMapBackwardSpec backward;
+      static_cast<AxisMapFields&>(backward) = spec;
+      CompareWithReference(backward, {RandomTensor(random, spec.OutShape(), dtype)},
+                           {Result(shape, dtype)}, {}, {1e-12, 1e-12});
+    }
+  }
+}
+
+TEST(CudaCopy, AnyTypesAndStrides) {
+  Random random(6);
+  for (DType from : kAll) {
+    for (DType to : kAll) {
+      const Shape shape = random.Coin() ? Shape{64} : random.Dims(3, 0, 6);
+      const Tensor src = AnyTensor(random, shape, from, -3, 3);
+      const Tensor dst = RandomView(random, shape, to), want = dst.Clone();
+      cuda::QueueCopy(src, dst, nullptr);
+      StridedCopy(src, want);
+      EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+      cuda::QueueFill(dst, -1.75, nullptr);
+      StridedFill(want, -1.75);
+      EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+    }
+  }
+}
+
+TEST(CudaCopy, TransposesOfAnySize) {
+  Random random(7);
+  for (DType dtype : {kFloat32, kBFloat16, kFloat64, kInt8}) {
+    for (const Shape& shape :
+         {Shape{2, 3, 5}, Shape{1, 32, 64}, Shape{3, 33, 31}, Shape{0, 4, 4}, Shape{1, 1, 100}}) {
+      const Tensor x = RandomTensor(random, shape, dtype, -9, 9);
+      for (const auto order : {cuda::emulated::Order::kForward, cuda::emulated::Order::kShuffled}) {
+        cuda::emulated::SetOrder(order);
+        const Tensor y = Result({shape[0], shape[2], shape[1]}, dtype);
+        cuda::QueueTranspose(x.raw_data(), y.raw_data(), shape[0], shape[1], shape[2],
+                             SizeOf(dtype), nullptr);
+        cuda::emulated::SetOrder(cuda::emulated::Order::kForward);
+        EXPECT_EQ(test::BytesOf(y), test::BytesOf(x.Transpose({0, 2, 1})));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace singa

@@ -1,0 +1,128 @@
+#pragma once
+
+// CUDA kernels on the emulator (src/backend/cudnn/emulated), compared with `reference`.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/cudnn/emulated/emulator.h"
+#include "backend/cudnn/kernels/register.h"
+#include "model/operation/elementwise_spec.h"
+#include "model/operation/kernel.h"
+#include "support.h"
+
+namespace singa::test {
+
+/// How far a result may lie from reference's: relative to its own value, and absolutely. On top of
+/// that comes one rounding to the result's type.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+
+/// Copies of tensors, each with memory of its own, that share it where the originals do.
+class Copies {
+ public:
+  std::vector<Tensor> Of(const std::vector<Tensor>& tensors) {
+    std::vector<Tensor> copies;
+    for (const Tensor& t : tensors) copies.push_back(Of(t));
+    return copies;
+  }
+
+ private:
+  Tensor Of(const Tensor& t) {
+    if (t.empty()) return t;
+    BlockPtr& copy = blocks_[t.block().get()];
+    if (!copy) {
+      const size_t bytes = t.block()->size();
+      Tensor whole({static_cast<int64_t>(bytes)}, nullptr, kUInt8);
+      if (bytes > 0) std::memcpy(whole.raw_data(), t.block()->data(), bytes);
+      copy = whole.block();
+    }
+    return Tensor(copy, t.shape(), t.strides(), t.offset(), t.data_type());
+  }
+  std::map<const Block*, BlockPtr> blocks_;
+};
+
+/// Of our own kernels.
+template <class Spec>
+PlanPtr PlanOnGpu(const Spec& spec) {
+  static const bool registered = [] {
+    backend::EnsureRegistered();
+    if (!Registry<UnarySpec>::Get(DeviceKind::kCuda).Find("cuda")) cuda::RegisterKernels();
+    return true;
+  }();
+  (void)registered;
+  return Registry<Spec>::Get(DeviceKind::kCuda).Find("cuda")->MakePlan(spec);
+}
+
+inline std::vector<Tensor> RunPlan(const Plan& plan, const std::vector<Tensor>& inputs,
+                                   const std::vector<Tensor>& outputs, const Scalars& scalars) {
+  Copies copies;
+  const std::vector<Tensor> in = copies.Of(inputs);
+  const std::vector<Tensor> out = copies.Of(outputs);
+  // Full of NaN, like memory that somebody used before.
+  Tensor workspace({static_cast<int64_t>(plan.workspace_bytes()) + 64}, nullptr, kUInt8);
+  std::memset(workspace.raw_data(), 0xff, plan.workspace_bytes() + 64);
+  plan.Run({*DefaultDevice(), in, out, scalars, workspace.raw_data()});
+  return out;
+}
+
+inline std::string BytesOf(const Tensor& t) {
+  const Tensor dense = t.Contiguous();
+  return {static_cast<const char*>(dense.raw_data()), static_cast<size_t>(dense.bytes())};
+}
+
+/// The plan of `spec` on the emulator: for every order of the threads the same bits, and close to
+/// reference's. `outputs` are what the memory of the results holds before; they may share it with
+/// inputs.
+template <class Spec>
+std::vector<Tensor> CompareWithReference(const Spec& spec, const std::vector<Tensor>& inputs,
+                                         const std::vector<Tensor>& outputs,
+                                         const Scalars& scalars = {}, Tolerance tolerance = {},
+                                         const std::string& what = "") {
+  SCOPED_TRACE(std::string(spec.op()) + " " + what);
+  const PlanPtr plan = PlanOnGpu(spec);
+  const PlanPtr reference = Registry<Spec>::Get().Find("reference")->MakePlan(spec);
+  const std::vector<Tensor> want = RunPlan(*reference, inputs, outputs, scalars);
+  std::vector<Tensor> first;
+  for (const auto order : {cuda::emulated::Order::kForward, cuda::emulated::Order::kReversed,
+                           cuda::emulated::Order::kShuffled}) {
+    cuda::emulated::SetOrder(order);
+    const std::vector<Tensor> got = RunPlan(*plan, inputs, outputs, scalars);
+    cuda::emulated::SetOrder(cuda::emulated::Order::kForward);
+    if (!first.empty()) {
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (got[i].empty()) continue;
+        EXPECT_TRUE(BytesOf(got[i]) == BytesOf(first[i]))
+            << "result " << i << " depends on the order of the threads";
+      }
+      continue;
+    }
+    first = got;
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (got[i].empty()) continue;
+      const std::vector<double> values = Values(want[i]);
+      std::vector<double> allowed;
+      // ExpectNear adds half a step of the type; both results were rounded to it.
+      const double rounding =
+          IsFloat(got[i].data_type()) && tolerance.relative > 0 ? Epsilon(got[i].data_type()) : 0;
+      for (double v : values)
+        allowed.push_back(tolerance.absolute + (tolerance.relative + rounding) * std::abs(v));
+      ExpectNear(got[i], values, allowed, "result " + std::to_string(i));
+    }
+  }
+  return first;
+}
+
+/// Not initialised, or rather: full of a value that no test expects.
+inline Tensor Result(const Shape& shape, DType dtype = kFloat32) {
+  return Full(shape, 77, nullptr, dtype);
+}
+
+}  // namespace singa::test

@@ -1,0 +1,87 @@
+// Pooling and local response normalisation on the emulator.
+
+#include "cuda_kernels.h"
+#include "model/operation/lrn_spec.h"
+#include "model/operation/pooling_spec.h"
+
+namespace singa {
+namespace {
+
+using test::CompareWithReference;
+using test::Random;
+using test::RandomTensor;
+using test::Result;
+
+constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
+
+double Step(DType dtype) { return dtype == kFloat64 ? 0x1p-52 : 0x1p-23; }
+
+Recorder RandomWindows(Random& random) {
+  const auto pair = [&](int64_t low, int64_t high) {
+    return std::vector<int64_t>{random.Int(low, high), random.Int(low, high)};
+  };
+  const std::vector<int64_t> kernel = pair(1, 3), dilation = pair(1, 2);
+  const std::vector<int64_t> padding = {random.Int(0, kernel[0] / 2), random.Int(0, kernel[1] / 2)};
+  const Shape input{random.Int(1, 2), random.Int(1, 3), random.Int(5, 9), random.Int(5, 9)};
+  return PoolRecorder("test", input, kernel, pair(1, 3), padding, dilation, random.Coin());
+}
+
+TEST(CudaPooling, RandomGeometries) {
+  Random random(1);
+  for (int i = 0; i < 40; ++i) {
+    const Recorder g = RandomWindows(random);
+    const DType dtype = kFloats[i % 4];
+    const Shape in = g.input_shape(), out = g.output_shape();
+    // Few different values: ties.
+    const Tensor x = RandomTensor(random, in, kInt32, -3, 3).AsType(dtype);
+    const Tensor dy = RandomTensor(random, out, dtype);
+    for (PoolMode mode :
+         {PoolMode::kMax, PoolMode::kAverageExcludePad, PoolMode::kAverageIncludePad}) {
+      const bool max = mode == PoolMode::kMax;
+      std::vector<Tensor> outputs = {Result(out, dtype)};
+      if (max) outputs.push_back(Result(out, kInt32));
+      const auto y = CompareWithReference(PoolingForwardSpec{g, mode, dtype, max}, {x}, outputs, {},
+                                          {}, g.ToString());
+      for (bool saved : {false, true}) {
+        if (saved && !max) continue;
+        CompareWithReference(PoolingBackwardSpec{g, mode, dtype, saved},
+                             {dy, max ? x : Tensor(), saved ? y[1] : Tensor()}, {Result(in, dtype)},
+                             {}, {4 * Step(dtype), 4 * Step(dtype)}, g.ToString());
+      }
+    }
+  }
+}
+
+TEST(CudaPooling, NaNWins) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x =
+      test::FromValues({1, 1, 2, 6}, {1, nan, -inf, -inf, 2, 2, nan, 3, -inf, -inf, 2, 2});
+  const Recorder g = PoolRecorder("test", x.shape(), {2, 2}, {2, 2}, {0, 0}, {1, 1}, false);
+  CompareWithReference(PoolingForwardSpec{g, PoolMode::kMax, kFloat32, true}, {x},
+                       {Result(g.output_shape()), Result(g.output_shape(), kInt32)});
+}
+
+TEST(CudaLrn, WindowsOfAnySize) {
+  Random random(2);
+  for (DType dtype : kFloats) {
+    for (const int64_t size : {1, 2, 5, 20}) {
+      for (double beta : {0.75, 0.5}) {
+        const Shape shape = {2, random.Int(1, 9), 3, 5};
+        const DType compute = dtype == kFloat64 ? kFloat64 : kFloat32;
+        const Tensor x = RandomTensor(random, shape, dtype, -3, 3);
+        const auto y = CompareWithReference(
+            LrnForwardSpec{shape, dtype, size, 0.1, beta, 1.5, true}, {x},
+            {Result(shape, dtype), Result(shape, compute)}, {}, {Step(dtype), 0});
+        for (SavedForm saved : {SavedForm::kNone, SavedForm::kCommon})
+          CompareWithReference(LrnBackwardSpec{shape, dtype, size, 0.1, beta, 1.5, saved},
+                               {RandomTensor(random, shape, dtype), x,
+                                saved == SavedForm::kCommon ? y[1] : Tensor()},
+                               {Result(shape, dtype)}, {}, {4 * Step(dtype), 4 * Step(dtype)});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace singa

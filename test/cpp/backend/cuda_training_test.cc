@@ -1,0 +1,171 @@
+// Batch norm and optimizers on the emulator.
+
+#include "cuda_kernels.h"
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/optimizer_spec.h"
+
+namespace singa {
+namespace {
+
+using test::CompareWithReference;
+using test::Random;
+using test::RandomTensor;
+using test::Result;
+
+constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
+
+double Step(DType dtype) { return dtype == kFloat64 ? 0x1p-52 : 0x1p-23; }
+
+TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
+  Random random(1);
+  Scalars scalars;
+  scalars.v[0] = 0.1;
+  for (const Shape& shape : {Shape{4, 3, 5, 5}, Shape{2, 40, 1, 1}, Shape{70, 33},
+                             Shape{3, 2, 8, 8}, Shape{1, 1, 1, 1}, Shape{3, 2, 64, 96}}) {
+    for (DType dtype : kFloats) {
+      if (shape.Count() > 10000 && dtype != kFloat32) continue;  // several parts
+      const DType own = BatchNormStatisticsType(dtype);
+      const Shape channels{shape[1]};
+      for (int flags = 0; flags < 8; ++flags) {
+        const bool training = flags & 1, affine = flags & 2, relu = flags & 4;
+        const bool add = random.Coin();
+        SCOPED_TRACE(shape.ToString() + " " + DTypeName(dtype) + " " + std::to_string(flags) +
+                     " add " + std::to_string(add));
+        // Far from zero, where a variance by squares would have no digits left.
+        const Tensor x = RandomTensor(random, shape, dtype, 9, 11);
+        const Tensor scale = affine ? RandomTensor(random, channels, own, 0.5, 2) : Tensor();
+        const Tensor bias = affine ? RandomTensor(random, channels, own) : Tensor();
+        const Tensor mean = RandomTensor(random, channels, own, 9, 11);
+        const Tensor var = RandomTensor(random, channels, own, 0.1, 1);
+        const Tensor residual = add ? RandomTensor(random, shape, dtype) : Tensor();
+        BatchNormForwardSpec forward{shape, dtype, training, affine, affine, add, relu};
+        std::vector<Tensor> outputs = {Result(shape, dtype)};
+        if (training)
+          outputs.insert(outputs.end(), {Result(channels, own), Result(channels, own), mean, var});
+        // The mean may differ in its last bit, and y by that times the factor.
+        const auto y = CompareWithReference(forward, {x, scale, bias, mean, var, residual}, outputs,
+                                            scalars, {8 * Step(dtype), 256 * Step(dtype)});
+        const Tensor dy = RandomTensor(random, shape, dtype);
+        BatchNormBackwardSpec backward{shape, dtype, training, affine, affine, add || !relu, relu};
+        backward.need_add = relu && add;
+        backward.need_scale = affine;
+        CompareWithReference(backward,
+                             {dy, x, scale, mean, var, bias, backward.has_y ? y[0] : Tensor()},
+                             {Result(shape, dtype), affine ? Result(channels, own) : Tensor(),
+                              affine ? Result(channels, own) : Tensor(),
+                              backward.need_add ? Result(shape, dtype) : Tensor()},
+                             {}, {16 * Step(dtype), (dtype == kFloat64 ? 4096 : 64) * Step(dtype)});
+      }
+    }
+  }
+}
+
+TEST(CudaBatchNorm, ReluCutsOffAlikeInBothDirections) {
+  // Backward without y finds the same signs from x as forward had.
+  Random random(2);
+  const Shape shape{3, 4, 9, 9};
+  const Tensor x = RandomTensor(random, shape), scale = RandomTensor(random, {4});
+  const Tensor bias = RandomTensor(random, {4}), one = Full(shape, 1);
+  Scalars scalars;
+  BatchNormForwardSpec forward{shape};
+  forward.relu = true;
+  const auto y = CompareWithReference(forward, {x, scale, bias, Tensor(), Tensor(), Tensor()},
+                                      {Result(shape), Result({4}), Result({4}), Tensor(), Tensor()},
+                                      scalars, {8 * Step(kFloat32), 256 * Step(kFloat32)});
+  BatchNormBackwardSpec backward{shape};
+  backward.relu = backward.has_bias = backward.need_add = true;
+  const auto dx = CompareWithReference(backward, {one, x, scale, y[1], y[2], bias, Tensor()},
+                                       {Result(shape), Result({4}), Result({4}), Result(shape)}, {},
+                                       {16 * Step(kFloat32), 256 * Step(kFloat32)});
+  const auto positive = test::Values(y[0]), passed = test::Values(dx[3]);
+  for (size_t i = 0; i < positive.size(); ++i) ASSERT_EQ(passed[i], positive[i] > 0) << i;
+}
+
+TEST(CudaBatchNorm, GoesIntoFilters) {
+  Random random(6);
+  for (DType dtype : kFloats) {
+    const DType own = BatchNormStatisticsType(dtype);
+    for (bool given : {false, true}) {
+      const auto maybe = [&](DType type) {
+        return given ? RandomTensor(random, {7}, type) : Tensor();
+      };
+      CompareWithReference(
+          FoldBatchNormSpec{7, 45, dtype},
+          {RandomTensor(random, {7, 45}, dtype), maybe(dtype), maybe(own), maybe(own),
+           RandomTensor(random, {7}, own), RandomTensor(random, {7}, own, 0.1, 1)},
+          {Result({7, 45}, dtype), Result({7}, dtype)}, {}, {1e-12, 1e-12});
+    }
+  }
+}
+
+TEST(CudaOptimizer, EveryRuleOverManyTensors) {
+  Random random(3);
+  struct Rule {
+    OptimizerKind kind;
+    int states;
+    bool nesterov, first, decoupled;
+    std::vector<double> scalars;
+  };
+  const std::vector<Rule> rules = {
+      {OptimizerKind::kSgd, 0, false, false, false, {0.1, 0}},
+      {OptimizerKind::kSgd, 0, false, false, false, {0.1, 0.01}},
+      {OptimizerKind::kSgd, 1, false, true, false, {0.1, 0.01, 0.9, 0.1}},
+      {OptimizerKind::kSgd, 1, false, false, false, {0.1, 0.01, 0.9, 0.1}},
+      {OptimizerKind::kSgd, 1, true, false, false, {0.1, 0.01, 0.9, 0}},
+      {OptimizerKind::kRmsProp, 1, false, false, false, {0.1, 0.01, 0.9, 1e-8}},
+      {OptimizerKind::kAdaGrad, 1, false, false, false, {0.1, 0.01, 0, 1e-8}},
+      {OptimizerKind::kAdam, 2, false, false, false, {0.1, 0.01, 0.9, 0.999, 1e-8, 0.2, 0.03}},
+      {OptimizerKind::kAdam, 2, false, false, true, {0.1, 0.01, 0.9, 0.999, 1e-8, 0.2, 0.03}}};
+  for (const Rule& rule : rules) {
+    for (DType dtype : kFloats) {
+      for (DType gradient : {dtype, dtype == kFloat32 ? kBFloat16 : dtype}) {
+        const DType state = dtype == kFloat64 ? kFloat64 : kFloat32;
+        std::vector<Tensor> inputs, outputs;
+        const std::vector<int64_t> sizes = {5, 0, 2048, 1, 4099};
+        for (int64_t n : sizes) inputs.push_back(RandomTensor(random, {n}, dtype));
+        outputs = inputs;
+        for (int64_t n : sizes) inputs.push_back(RandomTensor(random, {n}, gradient));
+        for (int s = 0; s < rule.states; ++s) {
+          for (int64_t n : sizes) {
+            inputs.push_back(RandomTensor(random, {n}, state, 0, 1));
+            outputs.push_back(inputs.back());
+          }
+        }
+        Scalars scalars;
+        std::copy(rule.scalars.begin(), rule.scalars.end(), scalars.v.begin());
+        OptimizerSpec spec{rule.kind, dtype, gradient, rule.states};
+        spec.nesterov = rule.nesterov;
+        spec.first = rule.first;
+        spec.decoupled = rule.decoupled;
+        // The CPU may contract a product and a sum, which then round once.
+        CompareWithReference(spec, inputs, outputs, scalars,
+                             {32 * Step(dtype), 32 * Step(dtype)});
+      }
+    }
+  }
+}
+
+TEST(CudaOptimizer, MoreTensorsThanOneLaunchTakes) {
+  Random random(4);
+  std::vector<Tensor> parameters, inputs;
+  for (int i = 0; i < 1300; ++i) parameters.push_back(RandomTensor(random, {i % 3}));
+  inputs = parameters;
+  for (int i = 0; i < 1300; ++i) inputs.push_back(RandomTensor(random, {i % 3}));
+  Scalars scalars;
+  scalars.v[0] = 0.5;
+  CompareWithReference(OptimizerSpec{}, inputs, parameters, scalars,
+                       {4 * Step(kFloat32), 4 * Step(kFloat32)});
+  CompareWithReference(SumSquareSpec{}, parameters, {Result({}, kFloat64)}, {}, {1e-13, 0});
+}
+
+TEST(CudaOptimizer, NormOfAllGradients) {
+  Random random(5);
+  for (DType dtype : kFloats) {
+    std::vector<Tensor> tensors;
+    for (int64_t n : {3, 0, 5000, 2048}) tensors.push_back(RandomTensor(random, {n}, dtype));
+    CompareWithReference(SumSquareSpec{dtype}, tensors, {Result({}, kFloat64)}, {}, {1e-13, 0});
+  }
+}
+
+}  // namespace
+}  // namespace singa

@@ -63,7 +63,7 @@ static void Switch(Context* from, Context* to) {
 
 static void Prepare(Context* context, char* stack, void (*entry)()) {
   // As if `entry` had been called from nowhere: at its start the stack is 8 off a multiple of 16.
-  void** top = reinterpret_cast<void**>(stack + kStackBytes) - 2;
+  void** top = reinterpret_cast<void**>(stack + kStackBytes) - 1;
   *top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;

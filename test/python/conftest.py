@@ -1,10 +1,21 @@
-"""Shared by all Python tests: the PyTorch oracle, and the promise that it was there."""
+"""Shared by all Python tests: the PyTorch oracle, the promise that it was there, and a GPU."""
 
 import importlib.util
 import os
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Where there is no GPU, tests that want one get the emulated one of the build folder."""
+    found = importlib.util.find_spec("singa")
+    if found is None or found.origin is None or Path("/dev/nvidia0").exists():
+        return
+    library = Path(found.origin).parents[2] / "lib" / "libsinga_cuda_emulated.so"
+    if library.exists():
+        os.environ.setdefault("SINGA_CUDA_LIBRARY", str(library))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

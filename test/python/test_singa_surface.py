@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,8 +111,18 @@ def test_names_on_raw_tensors() -> None:
     assert not cpu.graph_enabled()
 
 
-@pytest.mark.skipif(device.get_num_gpus() > 0, reason="there is a GPU")
-def test_what_needs_a_gpu_says_so() -> None:
+def test_what_needs_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that finds no CUDA backend."""
+    monkeypatch.setenv("SINGA_CUDA_LIBRARY", "/nowhere")
+    subprocess.run([sys.executable, "-c", _WITHOUT_GPU], check=True)
+
+
+_WITHOUT_GPU = """
+import pytest
+from singa import device, singa_wrap as singa, tensor
+
+
+def check() -> None:
     x = tensor.ones((2, 3, 4))
     calls = [
         lambda: singa.CudnnRNNHandle(x.data, 8, 2),
@@ -128,7 +140,11 @@ def test_what_needs_a_gpu_says_so() -> None:
     for call in calls:
         with pytest.raises(RuntimeError, match=r"no GPU can be used: |CUDA backend"):
             call()
-    assert (device.get_num_gpus(), len(device.get_gpu_ids())) == (0, 0)
+    assert (device.get_num_gpus(), len(device.get_gpu_ids()), singa.USE_CUDA) == (0, 0, False)
+
+
+check()
+"""
 
 
 def test_what_comes_later_says_so(tmp_path: Path) -> None:

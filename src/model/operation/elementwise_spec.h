@@ -10,10 +10,10 @@
 namespace singa {
 
 /// "Relu", "ReluBackward", "Add", "AddBackward" ...
-const char* UnaryName(UnaryOp op);
-const char* UnaryBackwardName(UnaryOp op);
-const char* BinaryName(BinaryOp op);
-const char* BinaryBackwardName(BinaryOp op);
+SINGA_API const char* UnaryName(UnaryOp op);
+SINGA_API const char* UnaryBackwardName(UnaryOp op);
+SINGA_API const char* BinaryName(BinaryOp op);
+SINGA_API const char* BinaryBackwardName(BinaryOp op);
 
 /// The function is defined for integers and bool too.
 bool TakesIntegers(UnaryOp op);

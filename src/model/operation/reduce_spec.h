@@ -1,6 +1,7 @@
 #pragma once
 
 #include "singa/core/dtype.h"
+#include "singa/core/export.h"
 #include "singa/core/shape.h"
 #include "singa/operation/reduce.h"
 
@@ -14,7 +15,7 @@ struct ReduceSpec {
   Shape shape;    ///< of x
   uint32_t axes;  ///< bit i: axis i is reduced
 
-  const char* op() const;
+  SINGA_API const char* op() const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);
@@ -34,7 +35,7 @@ struct ReduceBackwardSpec {
   Shape shape;
   uint32_t axes;
 
-  const char* op() const;
+  SINGA_API const char* op() const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "backend/cudnn/emulated/queue.h"
@@ -140,6 +141,11 @@ bool Blocking() {
 }
 
 thread_local int t_used = 0;
+/// Guarded by Mutex().
+std::set<CUstream_st*>& Streams() {
+  static auto& streams = *new std::set<CUstream_st*>;
+  return streams;
+}
 std::string g_fail_next;  // guarded by Mutex()
 std::string g_failed;     // sticky, as on a GPU
 
@@ -222,6 +228,7 @@ void* Malloc(size_t bytes) {
 
 void Free(void* data) {
   const Lock lock(Mutex());
+  for (CUstream_st* stream : Streams()) Run(*stream, stream->queued);  // as cudaFree does
   for (int id = 0; id < kGpus; ++id)
     if (MemoryOf(id).Give(data)) return;
   throw Error("Free: this is no device memory");
@@ -235,8 +242,16 @@ void* MallocPinned(size_t bytes) {
 
 void FreePinned(void* data) { std::free(data); }
 
-Stream NewStream() { return new CUstream_st; }
-void DeleteStream(Stream stream) { delete stream; }
+Stream NewStream() {
+  const Lock lock(Mutex());
+  return *Streams().insert(new CUstream_st).first;
+}
+void DeleteStream(Stream stream) {
+  const Lock lock(Mutex());
+  Run(*stream, stream->queued);
+  Streams().erase(stream);
+  delete stream;
+}
 
 void Synchronize(Stream stream) {
   const Lock lock(Mutex());

@@ -1,0 +1,44 @@
+// The way into libsinga_cuda.so; see core/cuda_library.h.
+
+#include <cstring>
+#include <mutex>
+
+#include "backend/cudnn/device.h"
+#include "backend/cudnn/kernels/register.h"
+#include "backend/cudnn/library/register.h"
+#include "backend/cudnn/runtime.h"
+#include "core/cuda_library.h"
+#include "singa/version.h"
+
+namespace singa::cuda {
+namespace {
+
+class Library final : public CudaLibrary {
+ public:
+  std::string Problem() override { return runtime::Problem(); }
+  int NumGpus() override { return runtime::NumGpus(); }
+  GpuProperties Properties(int id) override { return runtime::Properties(id); }
+  DevicePtr Open(int id) override {
+    static std::once_flag registered;
+    std::call_once(registered, [] {  // best first
+      cudnn::RegisterLibraries();
+      RegisterKernels();
+    });
+    return NewDevice(id);
+  }
+  std::vector<std::string> Report() override { return runtime::Report(); }
+};
+
+}  // namespace
+}  // namespace singa::cuda
+
+extern "C" __attribute__((visibility("default"))) const char* singa_cuda_open(
+    int interface, const char* version, singa::CudaLibrary** library) {
+  if (interface != singa::kCudaInterface || std::strcmp(version, SINGA_VERSION) != 0)
+    return "it was built for another version of singa (" SINGA_VERSION
+           "); install both from one "
+           "package";
+  static singa::cuda::Library instance;
+  *library = &instance;
+  return nullptr;
+}

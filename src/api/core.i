@@ -27,6 +27,7 @@
 %ignore singa::Tensor::Tensor(DevicePtr, const LayoutPtr&);
 %ignore singa::Tensor::Tensor(BlockPtr, const Shape&, const Strides&, int64_t, DataType);
 %ignore singa::Tensor::block;
+%ignore singa::Tensor::On;
 %ignore singa::Tensor::layout;
 %ignore singa::Tensor::ToLayout;
 %ignore singa::Tensor::raw_data;

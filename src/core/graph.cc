@@ -147,8 +147,7 @@ Graph::Graph(const RecordingPtr& recording)
   };
   // Inputs and results get blocks of their own, whose memory changes from replay to replay.
   for (const Tensor& input : recording->inputs())
-    inputs_.push_back(
-        Tensor(substitute(input.block()), input.shape(), input.strides(), 0, input.data_type()));
+    inputs_.push_back(input.On(substitute(input.block())));
   for (const Tensor& t : recording->outputs()) {
     Output output{.tensor = t};
     const int index = t.empty() ? -1 : recording->SlotOf(t.block().get());
@@ -165,9 +164,7 @@ Graph::Graph(const RecordingPtr& recording)
         output.fresh = place->second;
       }
     }
-    if (output.input >= 0 || output.fresh >= 0)
-      output.tensor =
-          Tensor(instead.at(t.block().get()), t.shape(), t.strides(), t.offset(), t.data_type());
+    if (output.input >= 0 || output.fresh >= 0) output.tensor = t.On(instead.at(t.block().get()));
     outputs_.push_back(output);
   }
   for (Node& node : nodes_)
@@ -175,12 +172,16 @@ Graph::Graph(const RecordingPtr& recording)
       for (Tensor& t : *tensors)
         if (!t.empty())
           if (const auto own = instead.find(t.block().get()); own != instead.end())
-            t = Tensor(own->second, t.shape(), t.strides(), t.offset(), t.data_type());
+            t = t.On(own->second);
 
-  std::set<const Block*> read, prepared, sources;
-  for (const Node& node : nodes_)
+  std::set<const Block*> read, used, prepared, sources;
+  for (const Node& node : nodes_) {
     for (const Tensor& t : node.inputs)
       if (!t.empty()) read.insert(t.block().get());
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) used.insert(t.block().get());
+  }
+  used.insert(read.begin(), read.end());
   for (const Node& node : preparation_) {
     for (const Tensor& t : node.inputs)
       if (!t.empty()) sources.insert(t.block().get());
@@ -200,6 +201,7 @@ Graph::Graph(const RecordingPtr& recording)
       if (!read.count(block)) continue;
     }
     if (slot.internal) {
+      if (!used.count(block)) continue;  // a rewriting has done without it
       internal.push_back(slot.block);
       unshared_ += slot.block->size();
     } else {
@@ -363,8 +365,7 @@ std::vector<Tensor> Graph::Finish() {
       results.push_back(Tensor(input.block(), t.shape(), t.strides(), input.offset() + t.offset(),
                                t.data_type()));
     } else if (output.fresh >= 0) {
-      results.push_back(Tensor(bound_outputs_[static_cast<size_t>(output.fresh)], t.shape(),
-                               t.strides(), t.offset(), t.data_type()));
+      results.push_back(t.On(bound_outputs_[static_cast<size_t>(output.fresh)]));
     } else {
       results.push_back(t);
     }
@@ -393,6 +394,7 @@ GraphMemory Graph::memory() const {
   for (const Node& node : nodes_)
     if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();
   memory.nodes = nodes_.size();
+  for (const Node& node : nodes_) memory.merged += static_cast<uint64_t>(node.merged);
   return memory;
 }
 

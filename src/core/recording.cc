@@ -16,9 +16,9 @@ namespace {
 
 thread_local Recording* t_recording = nullptr;
 
-/// The same view of another block.
-Tensor On(const BlockPtr& block, const Tensor& t) {
-  return Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
+/// What a rewriting brings in: memory of the arena.
+Recording::Slot Temporary(const Tensor& t) {
+  return {.block = t.block(), .layout = t.layout(), .made = true, .internal = true};
 }
 
 }  // namespace
@@ -77,20 +77,32 @@ int Recording::SlotOf(const Block* block) const {
 }
 
 int Recording::UseSlot(const Tensor& t, bool write) {
-  const auto [place, fresh] =
-      slot_of_.try_emplace(t.block().get(), static_cast<int>(slots_.size()));
-  if (fresh) {
-    const bool made = write && !t.block()->has_memory();
-    slots_.push_back({.block = t.block(), .layout = t.layout(), .made = made});
-    mentions_.push_back(0);
-  }
-  Slot& slot = slots_[static_cast<size_t>(place->second)];
+  const bool made = write && !t.block()->has_memory();
+  const int index = Enter({.block = t.block(), .layout = t.layout(), .made = made});
+  Slot& slot = slots_[static_cast<size_t>(index)];
   if (slot.internal) {  // of an earlier segment: it was lent, and is not given back
     slot.block->OwnMemory();
     slot.internal = false;
     SetObstacle("a gradient is used beyond the optimizer's step");
   }
+  return index;
+}
+
+int Recording::Enter(const Slot& slot) {
+  const auto [place, fresh] =
+      slot_of_.try_emplace(slot.block.get(), static_cast<int>(slots_.size()));
+  if (fresh) {
+    slots_.push_back(slot);
+    mentions_.push_back(0);
+  }
   return place->second;
+}
+
+void Recording::Mention(const std::vector<Node>& nodes, long change) {
+  for (const Node& node : nodes)
+    for (const auto* tensors : {&node.inputs, &node.outputs})
+      for (const Tensor& t : *tensors)
+        if (!t.empty()) mentions_[static_cast<size_t>(Enter(Temporary(t)))] += change;
 }
 
 void Recording::Append(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
@@ -133,7 +145,7 @@ bool Recording::RecordLayout(Block* block, const LayoutPtr& layout, const char* 
   for (size_t n = ran_; n < nodes_.size(); ++n)
     for (auto* tensors : {&nodes_[n].inputs, &nodes_[n].outputs})
       for (Tensor& t : *tensors)
-        if (t.block() == self) t = On(before, t);
+        if (t.block() == self) t = t.On(before);
   slots_[static_cast<size_t>(slot)].block = before;
   slot_of_.erase(found);
   slot_of_[before.get()] = slot;
@@ -183,8 +195,9 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
     const bool is_lent = std::count(segment.lent.begin(), segment.lent.end(), index) > 0;
     slot.internal |= !slot.block->has_memory() && slot.made &&
                      slot.block.use_count() <= References(index) + allowed[i] + is_lent;
+    slot.lent |= is_lent;
   }
-  if (rewrite_ && obstacle_.empty()) RewriteWaiting();
+  if (!rewrites_.empty() && obstacle_.empty()) RewriteWaiting();
   segment.nodes = nodes_.size();
   const std::span<const Node> nodes(nodes_.data() + ran_, nodes_.size() - ran_);
   segment.memory = PlanSegment(
@@ -211,27 +224,12 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
 }
 
 void Recording::RewriteWaiting() {
-  const auto mention = [&](const std::vector<Node>& nodes, long change) {
-    for (const Node& node : nodes)
-      for (const auto* tensors : {&node.inputs, &node.outputs})
-        for (const Tensor& t : *tensors) {
-          if (t.empty()) continue;
-          const auto [place, fresh] =
-              slot_of_.try_emplace(t.block().get(), static_cast<int>(slots_.size()));
-          if (fresh) {
-            slots_.push_back(
-                {.block = t.block(), .layout = t.layout(), .made = true, .internal = true});
-            mentions_.push_back(0);
-          }
-          mentions_[static_cast<size_t>(place->second)] += change;
-        }
-  };
   const auto first = nodes_.begin() + static_cast<std::ptrdiff_t>(ran_);
   std::vector<Node> nodes(std::make_move_iterator(first), std::make_move_iterator(nodes_.end()));
   nodes_.erase(first, nodes_.end());
-  mention(nodes, -1);
-  nodes = rewrite_(*this, std::move(nodes));
-  mention(nodes, 1);
+  Mention(nodes, -1);
+  for (const Rewrite rewrite : rewrites_) nodes = rewrite(*this, std::move(nodes));
+  Mention(nodes, 1);
   std::move(nodes.begin(), nodes.end(), std::back_inserter(nodes_));
 }
 
@@ -340,27 +338,18 @@ void Recording::Replace(std::vector<Node> preparation, std::vector<std::vector<N
   const std::vector<Slot> before = std::exchange(slots_, {});
   const std::unordered_map<const Block*, int> slot_before = std::exchange(slot_of_, {});
   mentions_.clear();
-  const auto use = [&](const Tensor& t, bool mention) {
-    if (t.empty()) return;
-    const Block* block = t.block().get();
-    const auto [place, fresh] = slot_of_.try_emplace(block, static_cast<int>(slots_.size()));
-    if (fresh) {
-      const auto known = slot_before.find(block);
-      slots_.push_back(
-          known != slot_before.end()
-              ? before[static_cast<size_t>(known->second)]
-              : Slot{.block = t.block(), .layout = t.layout(), .made = true, .internal = true});
-      mentions_.push_back(0);
-    }
-    mentions_[static_cast<size_t>(place->second)] += mention;
+  const auto keep = [&](const Tensor& t) {
+    const auto known = t.empty() ? slot_before.end() : slot_before.find(t.block().get());
+    if (known != slot_before.end()) Enter(before[static_cast<size_t>(known->second)]);
   };
-  for (const Tensor& t : inputs_) use(t, false);
-  for (const Tensor& t : outputs_)
-    if (!t.empty() && slot_before.count(t.block().get())) use(t, false);
-  for (const auto* list : {&preparation_, &nodes_})
+  for (const Tensor& t : inputs_) keep(t);
+  for (const Tensor& t : outputs_) keep(t);
+  for (const auto* list : {&preparation_, &nodes_}) {
     for (const Node& node : *list)
       for (const auto* tensors : {&node.inputs, &node.outputs})
-        for (const Tensor& t : *tensors) use(t, true);
+        for (const Tensor& t : *tensors) keep(t);
+    Mention(*list, 1);
+  }
   for (Segment& segment : segments_)
     for (int& lent : segment.lent) lent = SlotOf(before[static_cast<size_t>(lent)].block.get());
 }

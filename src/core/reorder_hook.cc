@@ -2,26 +2,12 @@
 
 #include <atomic>
 
+#include "core/workspace.h"
+
 namespace singa {
 namespace {
 
 std::atomic<ReorderFn> g_hook{nullptr};
-
-/// Memory of the device's allocator for the length of a scope.
-class Staging {
- public:
-  Staging(DevicePtr device, size_t bytes)
-      : device_(std::move(device)), bytes_(bytes), data_(device_->Allocate(bytes)) {}
-  ~Staging() { device_->Free(data_, bytes_); }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  void* data() const { return data_; }
-
- private:
-  DevicePtr device_;
-  size_t bytes_;
-  void* data_;
-};
 
 }  // namespace
 
@@ -41,7 +27,7 @@ void Reorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to
   } else if (!to) {
     from->Unpack(src, dst);
   } else {
-    Staging plain(device, static_cast<size_t>(shape.Count()) * SizeOf(dtype));
+    const Workspace plain(*device, static_cast<size_t>(shape.Count()) * SizeOf(dtype));
     from->Unpack(src, plain.data());
     to->Pack(plain.data(), dst);
   }

@@ -63,6 +63,7 @@ class SINGA_API Recording {
     int input = -1;         ///< which of the step's inputs it is
     bool made = false;      ///< it had no memory before its first use, a write
     bool internal = false;  ///< nobody else held it when it ran
+    bool lent = false;      ///< ... but the host, for the length of a call after that
   };
   struct Segment {
     size_t nodes = 0;       ///< end of its nodes
@@ -120,9 +121,9 @@ class SINGA_API Recording {
   /// when one of these has changed. Blocks that are new here are temporaries.
   void Replace(std::vector<Node> preparation, std::vector<std::vector<Node>> segments);
   /// Other nodes with the same results, for those of a segment that is about to run. Blocks that
-  /// are new in them are temporaries.
+  /// are new in them are temporaries. Several run in the order in which they were added.
   using Rewrite = std::vector<Node> (*)(const Recording& recording, std::vector<Node> nodes);
-  void SetRewrite(Rewrite rewrite) { rewrite_ = rewrite; }
+  void AddRewrite(Rewrite rewrite) { rewrites_.push_back(rewrite); }
 
   const std::vector<Node>& preparation() const { return preparation_; }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -142,6 +143,8 @@ class SINGA_API Recording {
 
  private:
   int UseSlot(const Tensor& t, bool write);
+  int Enter(const Slot& slot);
+  void Mention(const std::vector<Node>& nodes, long change);
   void RewriteWaiting();
   void RunWaiting(const std::vector<Tensor>& lent);
   void StopWaiting() noexcept;
@@ -160,7 +163,7 @@ class SINGA_API Recording {
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
   std::string obstacle_;
-  Rewrite rewrite_ = nullptr;
+  std::vector<Rewrite> rewrites_;
   size_t ran_ = 0;                               // nodes that have run
   bool runs_again_ = false;                      // RunAll was called before
   std::vector<std::vector<LayoutPtr>> layouts_;  // of inputs and outputs, for each node that ran
@@ -180,6 +183,7 @@ struct GraphMemory {
   uint64_t plans = 0;       ///< an estimate: generated code and tables
   uint64_t nodes = 0;
   uint64_t in_place = 0;  ///< outputs that take over an input's memory
+  uint64_t merged = 0;    ///< operations that were recorded, less the nodes
 };
 
 /// One step that was recorded twice with the same result, replayed without whoever recorded it:

@@ -45,6 +45,7 @@ struct Node {
   std::string layer;
   const char* wanted_by = "";  ///< a reorder: the operation that asked for it
   int random = -1;             ///< which of the recording's random draws its scalars carry
+  int merged = 0;              ///< further operations that it stands for
   /// Where a replay finds the scalars instead; whoever recorded them writes there between replays.
   std::shared_ptr<const Scalars> live;
 

@@ -69,6 +69,11 @@ class SINGA_API Tensor {
   /// One dimension may be -1. A view where strides allow it, else a copy.
   Tensor Reshape(const Shape& shape) const;
 
+  /// The same view of another block, which is as large and lies alike.
+  Tensor On(const BlockPtr& block) const {
+    return Tensor(block, shape_, strides_, offset_, dtype_);
+  }
+
   // Copies.
   Tensor Clone() const;                 ///< plain and contiguous, own block
   Tensor Contiguous() const;            ///< itself when contiguous and plain, else Clone()

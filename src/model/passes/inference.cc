@@ -12,6 +12,7 @@
 #include "model/operation/dispatch.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/matmul_spec.h"
+#include "model/passes/uses.h"
 #include "singa/core/opcheck.h"
 #include "singa/operation/batchnorm.h"
 
@@ -20,55 +21,6 @@ namespace {
 
 /// Inputs of BatchNormForwardInference.
 enum : size_t { kScale = 1, kBias = 2, kMean = 3, kVar = 4, kAdd = 5 };
-
-/// The same view of another block.
-Tensor On(const BlockPtr& block, const Tensor& t) {
-  return Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
-}
-
-bool SameView(const Tensor& a, const Tensor& b) {
-  return a.block() == b.block() && a.shape() == b.shape() && a.strides() == b.strides() &&
-         a.offset() == b.offset() && a.data_type() == b.data_type();
-}
-
-/// Who writes and reads each block.
-class Uses {
- public:
-  Uses(const Recording& recording, const std::vector<Node>& nodes) : recording_(recording) {
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      for (const Tensor& t : nodes[n].inputs)
-        if (!t.empty()) readers_[t.block().get()].push_back(n);
-      for (const Tensor& t : nodes[n].outputs)
-        if (!t.empty()) writers_[t.block().get()].push_back(n);
-    }
-  }
-
-  const std::vector<size_t>& readers(const Tensor& t) const { return Find(readers_, t); }
-  const std::vector<size_t>& writers(const Tensor& t) const { return Find(writers_, t); }
-  /// Nobody but nodes sees it. Blocks that the recording does not know are the rewriting's own.
-  bool IsTemporary(const Tensor& t) const {
-    const int slot = recording_.SlotOf(t.block().get());
-    return slot < 0 || recording_.slots()[static_cast<size_t>(slot)].internal;
-  }
-  /// A parameter, or another tensor that lives on and that the step only reads.
-  bool IsConstant(const Tensor& t) const {
-    const int slot = recording_.SlotOf(t.block().get());
-    if (slot < 0 || !writers(t).empty()) return false;
-    const Recording::Slot& known = recording_.slots()[static_cast<size_t>(slot)];
-    return known.input < 0 && !known.made && !known.internal;
-  }
-
- private:
-  using Map = std::unordered_map<const Block*, std::vector<size_t>>;
-  static const std::vector<size_t>& Find(const Map& map, const Tensor& t) {
-    static const std::vector<size_t> none;
-    const auto found = map.find(t.block().get());
-    return found == map.end() ? none : found->second;
-  }
-
-  const Recording& recording_;
-  Map readers_, writers_;
-};
 
 /// A convolution or Linear with what follows it, which is to become one node.
 struct Chain {
@@ -104,7 +56,7 @@ class Rewriting {
       if (!BeginsChain(nodes_[n])) continue;
       Chain chain{.first = &nodes_[n], .last = n, .add = Tensor()};
       while (!chain.relu) {
-        const std::optional<size_t> next = OnlyReader(nodes_[chain.last].outputs[0]);
+        const std::optional<size_t> next = uses_.OnlyReader(nodes_[chain.last].outputs[0]);
         // A sum belongs to the first of two chains that it joins.
         if (!next || inside_.count(*next) || chains_.count(*next)) break;
         if (!Take(nodes_[*next], &chain)) break;
@@ -131,17 +83,6 @@ class Rewriting {
   }
 
   bool WrittenOnce(const Tensor& t) const { return uses_.writers(t).size() <= 1; }
-
-  /// The node that alone reads `y`, once, whole and as it is.
-  std::optional<size_t> OnlyReader(const Tensor& y) const {
-    const std::vector<size_t>& readers = uses_.readers(y);
-    if (!uses_.IsTemporary(y) || uses_.writers(y).size() != 1 || readers.size() != 1) return {};
-    const std::vector<Tensor>& inputs = nodes_[readers[0]].inputs;
-    const bool as_it_is = std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& t) {
-      return !t.empty() && SameView(t, y);
-    });
-    return as_it_is ? std::optional(readers[0]) : std::nullopt;
-  }
 
   /// Adds `node`, which alone reads the chain's result, where that is possible.
   bool Take(const Node& node, Chain* chain) const {
@@ -213,7 +154,7 @@ class Rewriting {
     for (size_t n = begin; n < result_.size(); ++n)
       for (auto* tensors : {&result_[n].inputs, &result_[n].outputs})
         for (Tensor& t : *tensors)
-          if (!t.empty() && t.block() == result.block()) t = On(y.block(), t);
+          if (!t.empty() && t.block() == result.block()) t = t.On(y.block());
   }
 
   void Emit(const Chain& chain) {
@@ -268,7 +209,7 @@ class Rewriting {
   Tensor Present(const Tensor& t) const {
     const auto found = t.empty() ? instead_.end() : instead_.find(t.block().get());
     if (found == instead_.end()) return t;
-    return On(found->second.ToLayout(t.layout()).block(), t);
+    return t.On(found->second.ToLayout(t.layout()).block());
   }
 
   /// The node as it is, on the tensors that there are now.

@@ -77,12 +77,12 @@ class Recomputation {
     const auto block =
         std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
     block->set_layout(y.layout());
-    const Tensor copy(block, y.shape(), y.strides(), y.offset(), y.data_type());
+    const Tensor copy = y.On(block);
     int length = 1;
     if (chained) {  // what was added is computed again before
       Dropped& before = dropped->second;
       length += before.length;
-      add = Tensor(before.copy.block(), add.shape(), add.strides(), add.offset(), add.data_type());
+      add = add.On(before.copy.block());
       Hasten(before, at);
     }
     node.inputs = {in[0], in[1], in[2], mean, var, add};
@@ -93,8 +93,7 @@ class Recomputation {
     node.layer = nodes_[n].layer;
     for (auto reader = late; reader != readers.end(); ++reader)
       for (Tensor& t : nodes_[*reader].inputs)
-        if (!t.empty() && t.block() == y.block())
-          t = Tensor(block, t.shape(), t.strides(), t.offset(), t.data_type());
+        if (!t.empty() && t.block() == y.block()) t = t.On(block);
     again_.emplace(at, std::move(node));
     dropped_[y.block().get()] = {copy, at, length};
   }
@@ -145,7 +144,7 @@ class Recomputation {
 }  // namespace
 
 void RecomputeNormalized(Recording& recording) {
-  recording.SetRewrite([](const Recording& running, std::vector<Node> nodes) {
+  recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
     return Recomputation(running, std::move(nodes)).Nodes();
   });
 }

@@ -1,0 +1,48 @@
+#pragma once
+
+// A step, executed, recorded and replayed.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "singa/core/graph.h"
+#include "support.h"
+
+namespace singa::test {
+
+using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+inline RecordingPtr Recorded(const Step& step, const std::vector<Tensor>& inputs,
+                             void (*rewrite)(Recording&), std::vector<Tensor>* results) {
+  const auto recording = std::make_shared<Recording>(DefaultDevice(), nullptr);
+  if (rewrite) rewrite(*recording);
+  recording->Start(inputs);
+  *results = step(inputs);
+  recording->Finish(*results);
+  return recording;
+}
+
+inline std::vector<std::string> Operations(const Recording& recording) {
+  std::vector<std::string> names;
+  for (const Node& node : recording.nodes()) names.push_back(node.op);
+  return names;
+}
+
+/// Same types, shapes and bits.
+inline void ExpectSame(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
+                       const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].shape(), want[i].shape()) << what;
+    ASSERT_EQ(got[i].data_type(), want[i].data_type()) << what;
+    const auto bytes = static_cast<size_t>(got[i].bytes());
+    std::vector<char> a(bytes), b(bytes);
+    got[i].Contiguous().CopyToHost(a.data(), bytes);
+    want[i].Contiguous().CopyToHost(b.data(), bytes);
+    EXPECT_TRUE(a == b) << what << ", result " << i;
+  }
+}
+
+}  // namespace singa::test

@@ -21,6 +21,7 @@
 #include "singa/operation/dropout.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/embedding.h"
+#include "singa/operation/fusion.h"
 #include "singa/operation/indexing.h"
 #include "singa/operation/inference.h"
 #include "singa/operation/layout.h"

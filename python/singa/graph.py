@@ -5,7 +5,8 @@ back, the memory of all temporaries is planned, and then the whole runs. When tw
 row are the same, later steps replay the second: only what the host does in between, the optimizer's
 step, is still Python. Each kind of step has a graph of its own (training or inference, shapes and
 types of the arguments, numbers among them); all share one arena, as large as the largest needs.
-Steps of inference are rewritten into fewer operations first, whose results differ by rounding.
+Neighbouring operations become one where that saves a pass over memory; of inference more so, where
+results then differ by rounding.
 
 What cannot be replayed is executed, and a warning says why, once: results that Python looks at
 within the step, tensors that it makes from host data there, numbers that change between steps.
@@ -19,7 +20,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import singa_wrap as _c
 from ._tensor import Tensor, wrap
@@ -128,6 +129,26 @@ class _Recorder:
         return result
 
 
+class Rewriting(NamedTuple):
+    """What becomes of the operations of a recorded step; see Model.compile."""
+
+    training: bool
+    fuse: bool
+    recompute: bool
+
+    def start(self, recording: Any) -> None:
+        """Before anything is recorded."""
+        if self.fuse and self.training:
+            _c.FuseTraining(recording)
+        if self.recompute:
+            _c.RecomputeNormalized(recording)
+
+    def finish(self, recording: Any) -> None:
+        """Before a graph is made of it."""
+        if self.fuse:
+            _c.OptimizeForInference(recording)
+
+
 class _Step:
     """All that is known of one kind of step."""
 
@@ -160,17 +181,16 @@ class StepGraphs:
         kind: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        recompute: bool = False,
+        rewriting: Rewriting,
     ) -> Any:
-        """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments;
-        `recompute`: see Model.compile."""
+        """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments."""
         if _state.recorder is not None or _c.OpcheckEvery():
             return function(*args, **kwargs)
         ours = False
         try:
             ours = self._busy.acquire(blocking=False)
             tensors: list[Tensor] = []
-            step = self._step((kind, recompute), args, kwargs, tensors) if ours else None
+            step = self._step((kind, rewriting), args, kwargs, tensors) if ours else None
             if step is None or step.reason:
                 return function(*args, **kwargs)
             if step.graph is not None:
@@ -178,7 +198,7 @@ class StepGraphs:
                 if ready and step.graph.Start([t.data for t in tensors]):
                     return self._replay(step)
                 step.graph, step.tries = None, 0
-            return self._record(step, function, tensors, args, kwargs, recompute)
+            return self._record(step, function, tensors, args, kwargs, rewriting)
         finally:
             if ours:
                 self._changes = base.changes()  # what the step itself sets is no change to it
@@ -217,7 +237,7 @@ class StepGraphs:
         tensors: list[Tensor],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        recompute: bool,
+        rewriting: Rewriting,
     ) -> Any:
         device = tensors[0].device
         if device.graph_enabled():  # the step is one of many operations that are buffered
@@ -226,8 +246,7 @@ class StepGraphs:
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recorder = _Recorder(device, arena)
-        if recompute:
-            _c.RecomputeNormalized(recorder.recording)
+        rewriting.start(recorder.recording)
         given = iter(inputs)
         args, kwargs = _mapped((args, kwargs), lambda t: next(given))
         result = recorder.run(lambda: function(*args, **kwargs), [t.data for t in inputs])
@@ -236,7 +255,7 @@ class StepGraphs:
         if step.last is not None and not recording.obstacle():
             difference = _c.Graph.Difference(step.last, recording)
             if not difference:
-                _c.OptimizeForInference(recording)
+                rewriting.finish(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
                 step.updates, step.segments = recorder.updates, step.graph.segments()
                 step.template = _mapped(result, _Like)
@@ -319,14 +338,13 @@ def memory_plan(
         "results": max([m.outputs for m in recorded]),
         "plans": sum([m.plans for m in recorded]),
     }
-    fields = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared", "plans")
+    memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared", "plans")
+    fields = (*memory, "nodes", "merged", "in_place")
     return MemoryPlan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],
         by_kind=by_kind,
-        graphs=[
-            {name: getattr(m, name) for name in (*fields, "nodes", "in_place")} for m in recorded
-        ],
+        graphs=[{name: getattr(m, name) for name in fields} for m in recorded],
     )
 
 

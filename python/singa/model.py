@@ -34,7 +34,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from . import autocast, autograd, layer, tensor
-from .graph import StepGraphs, selection
+from .graph import Rewriting, StepGraphs, selection
 from .tape import grad_mode
 from .tensor import Tensor
 
@@ -86,7 +86,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.graph_mode = False
         self._step_graphs: StepGraphs | None = None
         self._lowered = False
-        self._recompute = False
+        self._recompute, self._fuse = False, True
         self.sequential = False
         self._inputs: list[_Like] = []
 
@@ -100,6 +100,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         sequential: bool = False,
         dtype: Any = None,
         recompute: bool = False,
+        fuse: bool = True,
     ) -> None:
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
@@ -108,7 +109,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
         and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
         batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
-        memory, the same bits. Raises TypeError for other inputs, ValueError for another dtype.
+        memory, the same bits. With fuse=False they keep each operation as it was called, to compare
+        and to look at. Raises TypeError for other inputs, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
@@ -117,7 +119,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         if wanted not in (None, tensor.float32, tensor.bfloat16):
             raise ValueError(f"[compile] dtype has to be float32 or bfloat16, got {dtype!r}")
         self._lowered = wanted == tensor.bfloat16
-        self._recompute = bool(recompute)
+        self._recompute, self._fuse = bool(recompute), bool(fuse)
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
@@ -133,7 +135,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         if not self.graph_mode or mode is (not self.training):
             return step(*input, **kwargs)
         kind = (self.training, mode, self._lowered, autocast.dtype(), *selection())
-        return self._graphs().call(step, kind, input, kwargs, self._recompute)
+        rewriting = Rewriting(self.training, self._fuse, self._recompute)
+        return self._graphs().call(step, kind, input, kwargs, rewriting)
 
     def _graphs(self) -> StepGraphs:
         if self._step_graphs is None:

@@ -5,6 +5,7 @@
 %immutable;
 
 %include "singa/operation/recorder.h"
+%include "singa/operation/fusion.h"
 %include "singa/operation/recompute.h"
 %include "singa/operation/elementwise.h"
 %include "singa/operation/reduce.h"

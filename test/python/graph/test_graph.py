@@ -552,6 +552,54 @@ class Residual(model.Model):
     train_one_batch = Net.train_one_batch
 
 
+class Fusable(model.Model):
+    """Convolution and ReLU with and without pooling, Linear with ReLU and dropout, a chain."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = layer.Conv2d(16, 3, padding=1)
+        self.conv2 = layer.Conv2d(16, 3, padding=1)
+        self.pool = layer.MaxPool2d(2)
+        self.fc1 = layer.Linear(24)
+        self.fc2 = layer.Linear(3)
+
+    def forward(self, x):
+        x = self.pool(autograd.relu(self.conv1(x)))
+        x = autograd.relu(self.conv2(x))
+        x = autograd.mul(autograd.tanh(x), autograd.abs(x))
+        x = autograd.dropout(autograd.relu(self.fc1(autograd.flatten(x))))
+        return self.fc2(x)
+
+    train_one_batch = Net.train_one_batch
+
+
+def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    results = {}
+    for fuse in (None, False, True):
+        singa.seed(2)
+        m = Fusable()
+        m.set_optimizer(sgd())
+        m.compile([x], is_train=True, use_graph=fuse is not None, fuse=bool(fuse))
+        singa.seed(3)
+        losses = [m(x, y)[1].numpy().tobytes() for _ in range(6)]
+        plan = None if fuse is None else m.memory_plan()
+        text = "" if fuse is None else m._graphs().graphs()[0].ToString()
+        results[fuse] = (losses, bits(m), plan, text)
+    assert results[True][0] == results[False][0] == results[None][0]
+    assert_same(results[True][1], results[None][1])
+    (plain,), (fused,) = results[False][2]["graphs"], results[True][2]["graphs"]
+    assert plain["merged"] == 0
+    assert fused["nodes"] == plain["nodes"] - fused["merged"]
+    assert fused["arena"] < plain["arena"]
+    text = results[True][3]
+    for name in ("ConvForward+Relu [conv1", "LinearForward+Relu [fc1", "Tanh+Abs+Mul"):
+        assert name in text, text
+    assert " Relu " not in text
+
+
 def test_recomputed_activations_are_the_same_bits_in_less_memory():
     rng = np.random.default_rng(1)
     x = tensor.from_numpy(rng.standard_normal((8, 5, 16, 16)).astype(np.float32))

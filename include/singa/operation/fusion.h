@@ -1,0 +1,19 @@
+#pragma once
+
+#include "singa/core/graph.h"
+
+namespace singa {
+
+/// Lets a recording of a training step, and a Graph of it, touch memory less often:
+///
+/// - ReLU behind a convolution or Linear becomes part of it, where the implementation that was
+///   chosen does that too;
+/// - backward through maximum pooling and the ReLU before it: what ReLU lets through is decided
+///   before the gradient is spread, on the few elements of the pooling's result; what went into the
+///   pooling is not kept;
+/// - elementwise operations in a row become one.
+///
+/// Results are the same. To be called before the recording starts.
+SINGA_API void FuseTraining(Recording& recording);
+
+}  // namespace singa

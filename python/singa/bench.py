@@ -79,7 +79,7 @@ class Case:
 
     def compile(self, **options: Any) -> None:
         """Makes the parameters. To be called before the first step. The options are those of
-        `Model.compile`: use_graph, dtype, recompute."""
+        `Model.compile`: use_graph, dtype, recompute, fuse."""
         self.net.compile([self.images], is_train=self.training, **options)
 
     def __call__(self) -> None:
@@ -102,7 +102,7 @@ def bench(
 ) -> Report:
     """Times `steps` steps of a `Case`, after `warmup` ones.
 
-    The options are those of `Model.compile`: use_graph, dtype="bfloat16", recompute. The figures:
+    The options are those of `Model.compile`: use_graph, dtype="bfloat16", recompute, fuse. The figures:
     ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was resident
     above the level before compiling; tensors_mib, the most that tensors took; system_allocations,
     hits and misses of the plan cache over the timed steps; plans and plan_mib, what the cache

@@ -102,12 +102,12 @@ def bench(
 ) -> Report:
     """Times `steps` steps of a `Case`, after `warmup` ones.
 
-    The options are those of `Model.compile`: use_graph, dtype="bfloat16", recompute, fuse. The figures:
-    ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was resident
-    above the level before compiling; tensors_mib, the most that tensors took; system_allocations,
-    hits and misses of the plan cache over the timed steps; plans and plan_mib, what the cache
-    holds; reorders and reorder_ms of one more step; planned_mib, what the recorded step was planned
-    to take, or None.
+    The options are those of `Model.compile`: use_graph, dtype="bfloat16", recompute, fuse. The
+    figures: ms, fastest_ms, images_per_s, faults (of the median step); peak_mib, the most that was
+    resident above the level before compiling; tensors_mib, the most that tensors took;
+    system_allocations, hits and misses of the plan cache over the timed steps; plans and plan_mib,
+    what the cache holds; reorders and reorder_ms of one more step; planned_mib, what the recorded
+    step was planned to take, or None.
 
     Raises ValueError for an unknown model or a number that is too small.
     """

@@ -13,7 +13,8 @@ namespace singa {
 ///   pooling is not kept;
 /// - elementwise operations in a row become one.
 ///
-/// Results are the same. To be called before the recording starts.
+/// Results are the same. On the CPU; does nothing elsewhere. To be called before the recording
+/// starts.
 SINGA_API void FuseTraining(Recording& recording);
 
 }  // namespace singa

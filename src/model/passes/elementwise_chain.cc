@@ -224,6 +224,7 @@ class Grouping {
 }  // namespace
 
 std::vector<Node> ChainElementwise(const Recording& recording, std::vector<Node> nodes) {
+  if (recording.device()->kind() != DeviceKind::kCpu) return nodes;
   return Grouping(recording, std::move(nodes)).Nodes();
 }
 

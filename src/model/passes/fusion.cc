@@ -147,6 +147,7 @@ class ReluFusion {
 
 void FuseTraining(Recording& recording) {
   recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
+    if (running.device()->kind() != DeviceKind::kCpu) return nodes;
     return ChainElementwise(running, ReluFusion(running, std::move(nodes)).Nodes());
   });
 }

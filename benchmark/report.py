@@ -27,6 +27,7 @@ NAMES = {
     "mxnet": "MXNet, ms",
     "singa-eager": "singa executed, ms",
     "singa-recompute": "recomputing, ms",
+    "singa-fused": "fused, ms",
 }
 
 Best = dict[str, dict[str, Any]]

@@ -14,9 +14,8 @@ singa's reorders. A ratio is always one of two sides that alternated.
 Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
 eager as installed, eager with channels_last, and channels_last with torch.compile; or MXNet 1.9,
 hybridized with static memory and shapes, of an interpreter that has it (--mxnet; resnet50 only); or
-singa itself, executing each step (singa-eager), with compile(recompute=True) (singa-recompute), or
-replaying the operations as they were called (singa-unfused). Singa's steps are recorded, fused and
-replayed otherwise.
+singa itself, executing each step (singa-eager), or with compile(recompute=True) (singa-recompute)
+or compile(fuse=True) (singa-fused). Singa's steps are recorded and replayed otherwise.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SINGA = {
     "singa": {"use_graph": True},
     "singa-eager": {"use_graph": False},
     "singa-recompute": {"use_graph": True, "recompute": True},
-    "singa-unfused": {"use_graph": True, "fuse": False},
+    "singa-fused": {"use_graph": True, "fuse": True},
 }
 BESIDE = (*TORCH, "mxnet", *list(SINGA)[1:])
 

@@ -145,8 +145,7 @@ class Rewriting(NamedTuple):
 
     def finish(self, recording: Any) -> None:
         """Before a graph is made of it."""
-        if self.fuse:
-            _c.OptimizeForInference(recording)
+        _c.OptimizeForInference(recording)
 
 
 class _Step:

@@ -86,7 +86,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.graph_mode = False
         self._step_graphs: StepGraphs | None = None
         self._lowered = False
-        self._recompute, self._fuse = False, True
+        self._recompute, self._fuse = False, False
         self.sequential = False
         self._inputs: list[_Like] = []
 
@@ -100,7 +100,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         sequential: bool = False,
         dtype: Any = None,
         recompute: bool = False,
-        fuse: bool = True,
+        fuse: bool = False,
     ) -> None:
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
@@ -109,8 +109,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
         `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
         and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
         batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
-        memory, the same bits. With fuse=False they keep each operation as it was called, to compare
-        and to look at. Raises TypeError for other inputs, ValueError for another dtype.
+        memory, the same bits. With `fuse` they merge
+        neighbouring operations where that saves a pass over memory: the same results. Raises
+        TypeError for other inputs, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")

@@ -113,28 +113,6 @@ def test_forced_implementations(family: str, monkeypatch: pytest.MonkeyPatch) ->
         assert forced["in_place"] == {}
 
 
-@pytest.mark.skipif(not HAS_ONEDNN, reason="there is one implementation only")
-def test_the_memory_plan_follows_forced_implementations() -> None:
-    plans, workspaces = [], []
-    for forced in (False, True):
-        net, x, y = make_net()
-        if forced:
-            for operation in operations(singa.explain(net, x, y)):
-                if operation["signature"] and operation["implementation"] != "reference":
-                    force(operation, "reference")
-        explained = operations(singa.explain(net, x, y))
-        workspaces.append(max(operation["workspace"] for operation in explained))
-        net.compile([x], use_graph=True, fuse=False)
-        for _ in range(6):
-            net(x, y)
-        (plan,) = net.memory_plan()["graphs"]
-        plans.append(plan)
-    default, reference = plans
-    assert reference["in_place"] != default["in_place"]
-    assert reference["peak"] != default["peak"]
-    assert reference["peak"] > workspaces[1] != workspaces[0]
-
-
 def _results(call: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
     results = call(*inputs)
     return results if isinstance(results, tuple) else (results,)

@@ -9,7 +9,6 @@ namespace singa {
 ///
 /// - batch norm by frozen statistics goes into the filters and biases of the convolution before it;
 /// - what is added to a convolution, and ReLU behind a convolution or Linear, become part of them;
-/// - elementwise operations in a row become one, on the CPU;
 /// - what depends on parameters only (folded filters, reorders of weights) is computed once, and
 ///   again when a parameter has changed.
 ///

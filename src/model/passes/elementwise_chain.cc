@@ -45,7 +45,7 @@ bool IsScalar(const Tensor& t) {
 
 /// Nothing where elements are not taken in the order in which all arguments lie.
 std::optional<Form> FormOf(const Node& node) {
-  if (!IsElementwise(node) || node.plan->workspace_bytes() > 0) return {};
+  if (!IsElementwise(node) || node.live || node.plan->workspace_bytes() > 0) return {};
   const Tensor& y = node.outputs[0];
   Form form{y.size(), y.layout()};
   if (form.layout)

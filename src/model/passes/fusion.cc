@@ -72,6 +72,7 @@ class ReluFusion {
     Node node = nodes_[n];
     spec.relu = true;
     Choice choice;
+    if constexpr (requires { spec.choice; }) choice = spec.choice;
     if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
     node.plan = FindPlan(*recording_.device(), spec, choice);
     if (!DoesAlike(*node.plan, nodes_[n])) return;

@@ -12,7 +12,6 @@
 #include "model/operation/dispatch.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/matmul_spec.h"
-#include "model/passes/elementwise_chain.h"
 #include "model/passes/uses.h"
 #include "singa/core/opcheck.h"
 #include "singa/operation/batchnorm.h"
@@ -287,7 +286,7 @@ void OptimizeForInference(Recording& recording) {
   std::vector<Node> nodes = WithoutUnused(recording, Rewriting(recording).Fused());
   SetCurrentLayer(layer);
   std::vector<Node> preparation = TakePreparation(recording, &nodes);
-  recording.Replace(std::move(preparation), {ChainElementwise(recording, std::move(nodes))});
+  recording.Replace(std::move(preparation), {std::move(nodes)});
 }
 
 }  // namespace singa

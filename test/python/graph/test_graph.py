@@ -592,7 +592,8 @@ def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
     assert_same(results[True][1], results[None][1])
     (plain,), (fused,) = results[False][2]["graphs"], results[True][2]["graphs"]
     assert plain["merged"] == 0
-    assert fused["nodes"] == plain["nodes"] - fused["merged"]
+    assert fused["merged"] >= 5
+    assert fused["nodes"] < plain["nodes"]
     assert fused["arena"] < plain["arena"]
     text = results[True][3]
     for name in ("ConvForward+Relu [conv1", "LinearForward+Relu [fc1", "Tanh+Abs+Mul"):

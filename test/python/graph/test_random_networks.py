@@ -117,13 +117,11 @@ def test_every_way_to_run_a_network_gives_the_same(seed):
     executed = flat(trained(seed, graph=False))
     for ours, theirs in zip(flat(trained(seed)), executed, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
-    losses, scores, states = trained(seed, graph=False)
+    losses, _, states = trained(seed, graph=False)
     for fuse in (True, False):
-        recorded_losses, recorded_scores, recorded = trained(seed, graph=True, fuse=fuse)
+        recorded_losses, _, recorded = trained(seed, graph=True, fuse=fuse)
         assert bits(losses) == bits(recorded_losses)
         assert bits(states.values()) == bits(recorded.values())
-        if not fuse:  # of inference, too, each operation is as it was called
-            assert bits(scores) == bits(recorded_scores)
     # Other arithmetic parts from this step by step, where a value comes to lie on the other side of
     # a kink: what says that it is the same network is the first loss, and the second, which has
     # seen the gradients.

@@ -219,6 +219,8 @@ void Recording::RunWaiting(const std::vector<Tensor>& lent) {
   const std::vector<size_t>& workspaces = segments_.back().memory.workspaces;
   for (size_t i = 0; i < nodes.size(); ++i) {
     ++ran_;  // also where it raises: what comes after it is lost
+    for (const Tensor& t : nodes[i].outputs)
+      if (!t.empty()) t.block()->data();  // takes its memory, before threads ask
     device_->Run(nodes[i], arena_->data() + workspaces[i]);
   }
 }

@@ -138,8 +138,7 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
         spec.first = rule.first;
         spec.decoupled = rule.decoupled;
         // The CPU may contract a product and a sum, which then round once.
-        CompareWithReference(spec, inputs, outputs, scalars,
-                             {32 * Step(dtype), 32 * Step(dtype)});
+        CompareWithReference(spec, inputs, outputs, scalars, {32 * Step(dtype), 32 * Step(dtype)});
       }
     }
   }

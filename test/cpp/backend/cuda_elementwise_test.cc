@@ -1,7 +1,10 @@
 // Elementwise kernels on the emulator.
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "backend/cudnn/kernels/geometry.h"
 #include "cuda_kernels.h"
 #include "model/formula/binary.h"
 #include "model/formula/unary.h"
@@ -32,6 +35,27 @@ Scalars Two(double a, double b) {
   scalars.v[0] = a;
   scalars.v[1] = b;
   return scalars;
+}
+
+TEST(CudaGeometry, PartsAreTheWhole) {
+  // 5 x 7 x 3 elements, transposed, and broadcast over the middle axis.
+  const Shape shape{5, 7, 3};
+  const StridedSpace<2> space(shape, {Strides{1, 15, 5}, Strides{3, 0, 1}});
+  for (const int64_t most : {1, 2, 10, 104, 105}) {
+    std::multiset<std::pair<int64_t, int64_t>> found, expected;
+    cuda::ForParts(space, most, [&](const StridedSpace<2>& part, const auto& start) {
+      EXPECT_LE(part.size(), most);
+      part.Walk(0, part.size(), [&](const auto& offsets, int64_t n) {
+        for (int64_t i = 0; i < n; ++i)
+          found.emplace(start[0] + offsets[0] + i * part.inner_stride(0),
+                        start[1] + offsets[1] + i * part.inner_stride(1));
+      });
+    });
+    for (int64_t a = 0; a < 5; ++a)
+      for (int64_t b = 0; b < 7; ++b)
+        for (int64_t c = 0; c < 3; ++c) expected.emplace(a + 15 * b + 5 * c, 3 * a + c);
+    EXPECT_EQ(found, expected) << most;
+  }
 }
 
 TEST(CudaUnary, EveryFunction) {

@@ -55,7 +55,8 @@ class WideDivisor {
 template <class Index>
 using DivisorOf = std::conditional_t<sizeof(Index) == 4, Divisor, WideDivisor>;
 
-inline bool FitsIndex32(int64_t size) { return size < int64_t{1} << 31; }
+inline constexpr int64_t kMostIndex32 = (int64_t{1} << 31) - 1;
+inline bool FitsIndex32(int64_t size) { return size <= kMostIndex32; }
 
 /// The walk of a StridedSpace over K arrays, for kernels.
 template <int K, class Index>
@@ -95,6 +96,30 @@ void WithStrided(const StridedSpace<K>& space, const F& f) {
   } else {
     f(Strided<K, int64_t>(space), int64_t{});
   }
+}
+
+/// Calls f(part, start) for parts of at most `most` elements that together are the space; `start`
+/// is where a part begins in each array, in elements. A kernel that is compiled for many functions
+/// so needs 32-bit indices alone, which halves what there is to compile.
+template <int K, class F>
+void ForParts(const StridedSpace<K>& space, int64_t most, const F& f,
+              const typename StridedSpace<K>::Offsets& start = {}) {
+  if (space.size() <= most) return f(space, start);
+  Shape shape;
+  std::array<Strides, K> strides;
+  int longest = 0;
+  for (int axis = 0; axis < space.rank(); ++axis) {
+    shape.push_back(space.length(axis));
+    for (int k = 0; k < K; ++k) strides[k].push_back(space.stride(k, axis));
+    if (shape[axis] > shape[longest]) longest = axis;
+  }
+  const int64_t length = shape[longest], half = length / 2;
+  shape[longest] = half;
+  ForParts(StridedSpace<K>(shape, strides), most, f, start);
+  typename StridedSpace<K>::Offsets rest = start;
+  for (int k = 0; k < K; ++k) rest[k] += half * strides[k][longest];
+  shape[longest] = length - half;
+  ForParts(StridedSpace<K>(shape, strides), most, f, rest);
 }
 
 /// Elements in memory, the padding of an opaque layout included.

@@ -70,9 +70,9 @@ struct AnyArrays {
 
 inline constexpr int kMapElements = 4;  ///< per thread, so that as many loads are on their way
 
-template <int N, class C, class Index, class F>
+template <int N, class C, class F>
 __global__ void __launch_bounds__(kMapThreads)
-    MapStrided(AnyArrays<N> arrays, Strided<N + 1, Index> space, int64_t size, F f) {
+    MapStrided(AnyArrays<N> arrays, Strided<N + 1, uint32_t> space, int64_t size, F f) {
   const int64_t tile = int64_t{kMapThreads} * kMapElements;
   for (int64_t start = blockIdx.x * tile; start < size; start += gridDim.x * tile) {
     C y[kMapElements] = {};
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kMapThreads)
     for (int j = 0; j < kMapElements; ++j) {
       const int64_t i = start + j * kMapThreads + threadIdx.x;
       if (i >= size) continue;
-      const auto offsets = space.Locate(static_cast<Index>(i));
+      const auto offsets = space.Locate(static_cast<uint32_t>(i));
       at[j] = offsets.at[0];
       y[j] = Apply<N, C>(f, [&](int k) {
         if (k == 0 && arrays.condition)
@@ -121,17 +121,20 @@ bool TryMapDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, c
 template <int N, class C, class F>
 void MapAny(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
             Stream stream, bool condition, const F& f) {
-  AnyArrays<N> arrays;
-  arrays.out = out.raw_data();
-  arrays.out_dtype = out.data_type();
-  arrays.condition = condition;
-  for (int k = 0; k < N; ++k) {
-    arrays.in[k] = in[k].raw_data();
-    arrays.in_dtype[k] = in[k].data_type();
-  }
-  WithStrided(space, [&]<class Index>(const Strided<N + 1, Index>& strided, Index) {
-    LaunchIndependent(MapStrided<N, C, Index, F>, GridFor(space.size(), kMapThreads, kMapElements),
-                      kMapThreads, stream, arrays, strided, space.size(), f);
+  const auto at = [](const Tensor& t, int64_t element) {
+    return static_cast<char*>(t.raw_data()) + element * static_cast<int64_t>(SizeOf(t.data_type()));
+  };
+  ForParts(space, kMostIndex32, [&](const StridedSpace<N + 1>& part, const auto& start) {
+    AnyArrays<N> arrays;
+    arrays.out = at(out, start[0]);
+    arrays.out_dtype = out.data_type();
+    arrays.condition = condition;
+    for (int k = 0; k < N; ++k) {
+      arrays.in[k] = at(in[k], start[k + 1]);
+      arrays.in_dtype[k] = in[k].data_type();
+    }
+    LaunchIndependent(MapStrided<N, C, F>, GridFor(part.size(), kMapThreads, kMapElements),
+                      kMapThreads, stream, arrays, Strided<N + 1, uint32_t>(part), part.size(), f);
   });
 }
 

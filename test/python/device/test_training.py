@@ -1,0 +1,63 @@
+"""Networks on a GPU, emulated where there is none, learn what they learn on the CPU."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from singa import device, layer, model, opt, tensor
+
+if TYPE_CHECKING:
+    from singa.singa_wrap import Device
+
+
+def perceptron() -> list[Any]:
+    return [layer.Linear(16), layer.ReLU(), layer.Linear(4)]
+
+
+def convolutional() -> list[Any]:
+    return [
+        *(layer.Conv2d(4, 3, padding=1), layer.BatchNorm2d(), layer.ReLU(), layer.MaxPool2d(2)),
+        *(layer.Conv2d(6, 3, stride=2, padding=1, bias=False), layer.Sigmoid()),
+        *(layer.AvgPool2d(2), layer.Flatten(), layer.Linear(4)),
+    ]
+
+
+class Network(model.Model):
+    def __init__(self, layers: list[Any]) -> None:
+        super().__init__()
+        self.body = layer.Sequential(*layers)
+        self.loss = layer.SoftMaxCrossEntropy()
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.body(x)
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple[Any, Any]:
+        out = self.forward(x)
+        loss = self.loss(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def losses_on(
+    dev: "Device", layers: list[Any], shape: tuple[int, ...], use_graph: bool
+) -> list[float]:
+    dev.SetRandSeed(5)
+    random = np.random.default_rng(3)
+    x = tensor.from_numpy(random.standard_normal((8, *shape), np.float32), dev)
+    y = tensor.from_numpy(random.integers(0, 4, 8).astype(np.int32), dev)
+    net = Network(layers)
+    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3))
+    net.compile([x], is_train=True, use_graph=use_graph)
+    assert {p.device.name() for p in net.get_params().values()} == {dev.name()}
+    return [float(net(x, y)[1].numpy()[0]) for _ in range(5)]
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+@pytest.mark.parametrize(("layers", "shape"), [(perceptron, (10,)), (convolutional, (2, 12, 12))])
+def test_a_network_learns_the_same_as_on_the_cpu(
+    gpu: "Device", layers: Any, shape: tuple[int, ...], use_graph: bool
+) -> None:
+    cpu = device.create_cpu_device(separate=True)
+    expected = losses_on(cpu, layers(), shape, use_graph=False)
+    assert expected[-1] < expected[0]
+    np.testing.assert_allclose(losses_on(gpu, layers(), shape, use_graph), expected, rtol=1e-4)

@@ -2,16 +2,41 @@
 """Puts the headers of cuDNN and cuBLAS into this environment, <prefix>/include/nvidia.
 
 PyPI has them only together with the libraries, a gigabyte that building does not need: pip says
-where the packages are, and only the headers are read out of them. Does nothing when they are there.
+where the packages are, and only the headers are read out of them, where the index serves parts of
+files. Does nothing when they are there.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 PACKAGES = ["nvidia-cudnn-cu13>=9.10,<10", "nvidia-cublas>=13,<14"]
+
+
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
+@contextlib.contextmanager
+def opened(url: str) -> Iterator[zipfile.ZipFile]:
+    """The wheel at `url`: read in parts, or where that is not possible, all of it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            # pip's own reader of remote archives; it has no public name, and may change.
+            from pip._internal.network.lazy_wheel import LazyZipOverHTTP
+            from pip._internal.network.session import PipSession
+
+            archive = zipfile.ZipFile(LazyZipOverHTTP(url, PipSession()))  # type: ignore[arg-type]
+        except Exception as error:
+            print(f"reading parts: {error!r:.200}; downloading all of {url.rpartition('/')[2]}")
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            subprocess.run([*PIP, "download", "--no-deps", "-d", folder, url], check=True)
+            archive = zipfile.ZipFile(next(Path(folder).iterdir()))
+        yield stack.enter_context(archive)
 
 
 def main() -> int:
@@ -23,18 +48,21 @@ def main() -> int:
     if sys.prefix == sys.base_prefix:
         print("error: needs the Python of a virtual environment", file=sys.stderr)
         return 2
-    # pip's own reader of remote archives; it has no public name.
-    from pip._internal.network.lazy_wheel import LazyZipOverHTTP
-    from pip._internal.network.session import PipSession
-
     print(f"== headers of {', '.join(PACKAGES)} into {folder}")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--dry-run", "--no-deps", "--ignore-installed", "--report", "-", *PACKAGES]
+    command = [
+        *PIP,
+        "install",
+        "--dry-run",
+        "--no-deps",
+        "--ignore-installed",
+        "--report",
+        "-",
+        *PACKAGES,
+    ]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     folder.mkdir(parents=True, exist_ok=True)
-    session = PipSession()
     for item in report["install"]:
-        with zipfile.ZipFile(LazyZipOverHTTP(item["download_info"]["url"], session)) as archive:  # type: ignore[arg-type]
+        with opened(item["download_info"]["url"]) as archive:
             for name in archive.namelist():
                 path = PurePosixPath(name)
                 if path.parent.name == "include" and path.suffix == ".h":

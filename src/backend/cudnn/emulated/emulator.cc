@@ -97,7 +97,8 @@ class Block {
   unsigned Lane() const { return Number(*current_) % kWarp; }
   void Fail(const char* what) {
     failure_ = what;
-    Wait(Waits::kForNobody);
+    current_->waits = Waits::kForNobody;
+    current_->fiber.Leave();
   }
   void* Shared(const void* key, size_t bytes) {
     for (auto& [of, memory] : shared_)
@@ -121,7 +122,8 @@ class Block {
 
   void Body() {
     (*body_)();
-    Wait(Waits::kForNobody);
+    current_->waits = Waits::kForNobody;
+    current_->fiber.Leave();
   }
 
   /// Until all its threads wait for the block, or are at their end.

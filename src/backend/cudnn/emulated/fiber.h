@@ -12,13 +12,14 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next Resume calls body(argument), which must not return: it ends with a Suspend that
-  /// nobody resumes.
+  /// The next Resume calls body(argument), which must not return: it ends with Leave.
   void Start(void (*body)(void*), void* argument);
   /// From outside: runs the fiber until it suspends itself.
   void Resume();
   /// From inside: back to whoever resumed it.
   void Suspend();
+  /// The same, for good.
+  void Leave();
 
  private:
   struct State;

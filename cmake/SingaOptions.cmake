@@ -13,9 +13,9 @@ set(SINGA_CUDA "auto" CACHE STRING "CUDA backend, as a library of its own: auto,
 set_property(CACHE SINGA_CUDA PROPERTY STRINGS auto on off)
 set(
   SINGA_CUDA_ARCHITECTURES
-  "80-real;86-real;89-real;90-real;120"
+  "80-real;90-real;100-real;120"
   CACHE STRING
-  "GPUs to compile for, in CMake's words: Ampere, Ada, Hopper, and Blackwell with what comes after"
+  "GPUs to compile for, in CMake's words: Ampere and Ada, Hopper, both kinds of Blackwell, and what comes after"
 )
 
 # scikit-build-core sets SKBUILD while it builds the wheel; tests have no place there.

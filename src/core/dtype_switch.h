@@ -4,6 +4,7 @@
 //
 //   SwitchFloat(x.data_type(), "Softmax", [&]<class T>() { Kernel<T>(...); });
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -169,6 +170,35 @@ decltype(auto) SwitchIndex(DType dtype, const char* op, F&& f) {
       return f.template operator()<int64_t>();
     default:
       throw TypeError(detail::Message(op, "needs int32 or int64, got ", DTypeName(dtype)));
+  }
+}
+
+/// Likewise for the types that are added up and compared: the float types, int32 and int64.
+template <class F>
+decltype(auto) SwitchNumber(DType dtype, const char* op, F&& f) {
+  switch (dtype) {
+    case kInt32:
+      return f.template operator()<int32_t>();
+    case kInt64:
+      return f.template operator()<int64_t>();
+    default:
+      return SwitchFloat(dtype, op, std::forward<F>(f));
+  }
+}
+
+/// Calls f.operator()<U>() with the unsigned type of 1, 2, 4 or 8 bytes: for kernels that only move
+/// elements.
+template <class F>
+decltype(auto) SwitchSize(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
   }
 }
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <type_traits>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "backend/reference/indices.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/parallel.h"
 #include "core/strided.h"
 #include "model/operation/axis_map_spec.h"
 #include "model/operation/kernel.h"
@@ -182,7 +182,7 @@ void RunAxisMap(const AxisMapSpec& spec, const Execution& execution) {
       MakeForwardTables(spec, map, static_cast<int64_t*>(execution.workspace));
   SwitchAll(spec.dtype, spec.op(), [&]<class T>() {
     const T typed = Convert<T>(execution.scalars.v[0]);
-    SwitchSize(spec.dtype, [&]<class U>() {
+    SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
       if constexpr (sizeof(U) == sizeof(T))
         MapForward<U>(map, tables, execution.in<U>(0), std::bit_cast<U>(typed),
                       execution.out<U>(0));

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/kernel.h"
 

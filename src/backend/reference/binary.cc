@@ -2,9 +2,9 @@
 
 #include "model/formula/binary.h"
 
-#include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
 #include "model/formula/switch_operation.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/kernel.h"

@@ -1,9 +1,9 @@
 // Dropout with the mask from the Philox sequence.
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/philox.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 #include "model/operation/random_spec.h"
 

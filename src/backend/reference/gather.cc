@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backend/reference/indices.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/parallel.h"
 #include "core/strided.h"
 #include "model/operation/gather_spec.h"
 #include "model/operation/kernel.h"
@@ -73,7 +73,7 @@ void RunGather(const GatherSpec& spec, const Execution& execution) {
   ReadPositions(spec.op(), execution.inputs[1], spec.x_shape[spec.axis],
                 spec.kind == GatherKind::kGather, positions);
   if (execution.outputs[0].size() == 0) return;
-  SwitchSize(spec.dtype, [&]<class U>() { GatherRows<U>(spec, execution, positions); });
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() { GatherRows<U>(spec, execution, positions); });
 }
 
 size_t GatherWorkspace(const GatherSpec& spec) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/reference/parallel.h"
+#include "core/parallel.h"
 
 namespace singa::reference {
 

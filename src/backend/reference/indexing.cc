@@ -1,7 +1,7 @@
 #include "backend/reference/indices.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
 #include "core/copy.h"
+#include "core/parallel.h"
 #include "core/strided.h"
 #include "model/operation/indexing_spec.h"
 #include "model/operation/kernel.h"
@@ -81,7 +81,7 @@ void RunScatterElements(const ScatterElementsSpec& spec, const Execution& execut
   StridedCopy(execution.inputs[0], execution.outputs[0]);
   const ScatterLines lines(spec);
   const int64_t step = lines.x_step();
-  SwitchSize(spec.dtype, [&]<class U>() {
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
     const U* updates = execution.in<U>(2);
     U* y = execution.out<U>(0);
     lines.ForEach(
@@ -103,7 +103,7 @@ void RunScatterElementsBackward(const ScatterElementsBackwardSpec& spec,
   const ScatterLines lines(spec);
   const int64_t step = lines.x_step();
   lines.ForEach([=](int64_t i, int64_t base, int64_t k) { last[base + positions[i] * step] = k; });
-  SwitchSize(spec.dtype, [&]<class U>() {
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
     const U* dy = execution.in<U>(0);
     U* dx = execution.out<U>(0);
     U* dupdates = execution.out<U>(1);

@@ -1,11 +1,11 @@
 #pragma once
 
-// Index arguments of any number type, and elements that are moved by their size.
+// Index arguments of any number type.
 
 #include <cmath>
 #include <cstdint>
 
-#include "backend/reference/dtype_switch.h"
+#include "core/dtype_switch.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {
@@ -41,22 +41,6 @@ inline void ReadPositions(const char* op, const Tensor& indices, int64_t length,
                              i, " is outside [", low, ", ", length, ")");
     positions[i] = value < 0 ? value + length : value;
   });
-}
-
-/// Calls f.operator()<U>() with the unsigned type of a dtype's size: for kernels that only move
-/// elements.
-template <class F>
-decltype(auto) SwitchSize(DType dtype, F&& f) {
-  switch (SizeOf(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    default:
-      return f.template operator()<uint64_t>();
-  }
 }
 
 }  // namespace singa::reference

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/formula/pair_loss.h"
 #include "model/formula/switch_operation.h"
 #include "model/operation/kernel.h"

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 #include "model/operation/lrn_spec.h"
 

@@ -1,6 +1,6 @@
 #include "backend/reference/map.h"
 
-#include "backend/reference/dtype_switch.h"
+#include "core/dtype_switch.h"
 #include "core/strided.h"
 
 namespace singa::reference {

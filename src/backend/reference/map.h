@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/reference/parallel.h"
 #include "core/convert_chunk.h"
+#include "core/parallel.h"
 #include "singa/core/tensor.h"
 
 namespace singa::reference {

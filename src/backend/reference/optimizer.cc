@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
 #include "core/convert_chunk.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/formula/optimizer.h"
 #include "model/operation/kernel.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/reference/parallel.h"
+#include "core/parallel.h"
 
 namespace singa::reference {
 

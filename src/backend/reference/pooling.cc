@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 #include "model/operation/pooling_spec.h"
 #include "model/operation/pooling_windows.h"

@@ -78,14 +78,7 @@ void ReduceTyped(const ReduceSpec& spec, const Execution& execution) {
 }
 
 void RunReduce(const ReduceSpec& spec, const Execution& execution) {
-  switch (spec.dtype) {
-    case kInt32:
-      return ReduceTyped<int32_t>(spec, execution);
-    case kInt64:
-      return ReduceTyped<int64_t>(spec, execution);
-    default:
-      SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
-  }
+  SwitchNumber(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
 }
 
 size_t ReduceWorkspace(const ReduceSpec& spec) {
@@ -308,21 +301,13 @@ void ArgReduceTyped(const ArgReduceSpec& spec, const Execution& execution) {
 }
 
 void RunArgReduce(const ArgReduceSpec& spec, const Execution& execution) {
-  const auto run = [&]<class T>() {
+  SwitchNumber(spec.dtype, spec.op(), [&]<class T>() {
     if (spec.largest) {
       ArgReduceTyped<MaxFold<T>, T>(spec, execution);
     } else {
       ArgReduceTyped<MinFold<T>, T>(spec, execution);
     }
-  };
-  switch (spec.dtype) {
-    case kInt32:
-      return run.operator()<int32_t>();
-    case kInt64:
-      return run.operator()<int64_t>();
-    default:
-      SwitchFloat(spec.dtype, spec.op(), run);
-  }
+  });
 }
 
 template <class T, class Label>

@@ -9,8 +9,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "core/strided.h"
 #include "model/formula/fold.h"
 

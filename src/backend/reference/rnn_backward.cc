@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "backend/reference/parallel.h"
 #include "backend/reference/reduce_fold.h"
 #include "backend/reference/register.h"
 #include "backend/reference/rnn_cells.h"
 #include "backend/reference/rnn_net.h"
 #include "core/copy.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 
 namespace singa::reference {

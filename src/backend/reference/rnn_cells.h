@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "backend/reference/parallel.h"
 #include "backend/reference/vector_math.h"
+#include "core/parallel.h"
 #include "singa/operation/rnn.h"
 
 namespace singa::reference {

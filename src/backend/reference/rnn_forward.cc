@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/philox.h"
 #include "backend/reference/register.h"
 #include "backend/reference/rnn_cells.h"
 #include "backend/reference/rnn_net.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 
 namespace singa::reference {

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "backend/reference/dtype_switch.h"
-#include "backend/reference/parallel.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
 #include "model/operation/kernel.h"
 #include "model/operation/softmax_spec.h"
 

@@ -2,10 +2,10 @@
 
 #include "model/formula/unary.h"
 
-#include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
 #include "backend/reference/register.h"
 #include "backend/reference/vector_math.h"
+#include "core/dtype_switch.h"
 #include "model/formula/switch_operation.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/kernel.h"

@@ -1,8 +1,8 @@
 // dx = dy · f'(x): the derivatives are in model/formula/unary.h.
 
-#include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
 #include "model/formula/switch_operation.h"
 #include "model/formula/unary.h"
 #include "model/operation/elementwise_spec.h"

@@ -1,8 +1,8 @@
 // Selection by a condition, and y += alpha·x.
 
-#include "backend/reference/dtype_switch.h"
 #include "backend/reference/map.h"
 #include "backend/reference/register.h"
+#include "core/dtype_switch.h"
 #include "model/formula/arithmetic.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/kernel.h"

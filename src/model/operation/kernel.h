@@ -136,13 +136,13 @@ void Register(const char* implementation, std::string (*refuses)(const Spec&),
       std::make_unique<FunctionKernel<Spec>>(implementation, refuses, make, candidates, declines));
 }
 
-/// A plan of the reference backend: a function over a spec, with plain arguments.
+/// A plan that is a function over a spec, with plain arguments.
 template <class Spec>
-class ReferencePlan final : public Plan {
+class FunctionPlan final : public Plan {
  public:
   using RunFn = void (*)(const Spec&, const Execution&);
-  ReferencePlan(const Spec& spec, RunFn run, size_t workspace)
-      : Plan("reference"), spec_(spec), run_(run), workspace_(workspace) {}
+  FunctionPlan(const char* implementation, const Spec& spec, RunFn run, size_t workspace)
+      : Plan(implementation), spec_(spec), run_(run), workspace_(workspace) {}
   void Run(const Execution& execution) const override { run_(spec_, execution); }
   size_t workspace_bytes() const override { return workspace_; }
   /// Spec::kInPlaceInput: an elementwise operation reads each element before it writes it.
@@ -164,19 +164,29 @@ template <class Spec>
 void RegisterReplay();
 }  // namespace opcheck
 
-/// Registers a reference implementation that takes every spec. `workspace` may be null (none
-/// needed).
+/// Registers a function that takes every spec, as the implementation of this name. `workspace` may
+/// be null (none needed).
+template <const char* implementation, class Spec, void (*run)(const Spec&, const Execution&),
+          size_t (*workspace)(const Spec&) = nullptr>
+void RegisterFunction(DeviceKind kind) {
+  Register<Spec>(
+      implementation, [](const Spec&) { return std::string(); },
+      [](const Spec& spec) -> PlanPtr {
+        size_t bytes = 0;
+        if constexpr (workspace != nullptr) bytes = workspace(spec);
+        return std::make_shared<FunctionPlan<Spec>>(implementation, spec, run, bytes);
+      },
+      nullptr, nullptr, kind);
+}
+
+inline constexpr char kReference[] = "reference";
+
+/// RegisterFunction for the CPU's reference implementation, which OPCHECK compares with.
 template <class Spec, void (*run)(const Spec&, const Execution&),
           size_t (*workspace)(const Spec&) = nullptr>
 void RegisterReference() {
   opcheck::RegisterReplay<Spec>();
-  Register<Spec>(
-      "reference", [](const Spec&) { return std::string(); },
-      [](const Spec& spec) -> PlanPtr {
-        size_t bytes = 0;
-        if constexpr (workspace != nullptr) bytes = workspace(spec);
-        return std::make_shared<ReferencePlan<Spec>>(spec, run, bytes);
-      });
+  RegisterFunction<kReference, Spec, run, workspace>(DeviceKind::kCpu);
 }
 
 namespace backend {

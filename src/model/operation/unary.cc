@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/copy.h"
+#include "model/formula/unary.h"
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
 #include "model/operation/elementwise_layout.h"
@@ -66,26 +67,13 @@ const char* UnaryBackwardName(UnaryOp op) { return kNames[static_cast<int>(op)][
 
 bool TakesIntegers(UnaryOp op) {
   switch (op) {
-    case UnaryOp::kAbs:
-    case UnaryOp::kSign:
-    case UnaryOp::kNegative:
-    case UnaryOp::kSquare:
     case UnaryOp::kCeil:
     case UnaryOp::kFloor:
     case UnaryOp::kRound:
     case UnaryOp::kRoundE:
-    case UnaryOp::kRelu:
-    case UnaryOp::kClip:
-    case UnaryOp::kAddScalar:
-    case UnaryOp::kMulScalar:
-    case UnaryOp::kScalarSub:
-    case UnaryOp::kScalarDiv:
-    case UnaryOp::kPowScalar:
-    case UnaryOp::kScalarPow:
-    case UnaryOp::kLogicalNot:
       return true;
     default:
-      return false;
+      return formula::HasIntegerFunction(op);
   }
 }
 

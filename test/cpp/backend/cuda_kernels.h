@@ -25,6 +25,11 @@ struct Tolerance {
   double absolute = 0;
 };
 
+inline constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
+
+/// Of the type in which floats of type `dtype` are computed.
+inline double Step(DType dtype) { return dtype == kFloat64 ? 0x1p-52 : 0x1p-23; }
+
 /// Copies of tensors, each with memory of its own, that share it where the originals do.
 class Copies {
  public:

@@ -8,13 +8,11 @@ namespace singa {
 namespace {
 
 using test::CompareWithReference;
+using test::kFloats;
 using test::Random;
 using test::RandomTensor;
 using test::Result;
-
-constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
-
-double Step(DType dtype) { return dtype == kFloat64 ? 0x1p-52 : 0x1p-23; }
+using test::Step;
 
 Recorder RandomWindows(Random& random) {
   const auto pair = [&](int64_t low, int64_t high) {

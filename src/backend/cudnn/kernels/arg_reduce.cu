@@ -94,21 +94,13 @@ void ArgReduceTyped(const ArgReduceSpec& spec, const Execution& execution) {
 }
 
 void RunArgReduce(const ArgReduceSpec& spec, const Execution& execution) {
-  const auto run = [&]<class T>() {
+  SwitchNumber(spec.dtype, spec.op(), [&]<class T>() {
     if (spec.largest) {
       ArgReduceTyped<formula::MaxFold<T>, T>(spec, execution);
     } else {
       ArgReduceTyped<formula::MinFold<T>, T>(spec, execution);
     }
-  };
-  switch (spec.dtype) {
-    case kInt32:
-      return run.operator()<int32_t>();
-    case kInt64:
-      return run.operator()<int64_t>();
-    default:
-      SwitchFloat(spec.dtype, spec.op(), run);
-  }
+  });
 }
 
 // ---- CountTopK

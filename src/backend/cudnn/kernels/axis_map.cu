@@ -145,7 +145,7 @@ void Run(const AxisMapSpec& spec, const Execution& execution) {
   const Axes axes = AxesOf(spec, execution.inputs[0].strides());
   SwitchAll(spec.dtype, spec.op(), [&]<class T>() {
     const T typed = Convert<T>(execution.scalars.v[0]);
-    SwitchSize(spec.dtype, [&]<class U>() {
+    SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
       if constexpr (sizeof(U) == sizeof(T))
         LaunchIndependent(Forward<U>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
                           axes, execution.in<U>(0), std::bit_cast<U>(typed), execution.out<U>(0),

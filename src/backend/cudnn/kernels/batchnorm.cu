@@ -102,9 +102,13 @@ struct Part {
 };
 
 /// Two sums per part and channel: [part][channel][2].
-__device__ __forceinline__ double* PairOf(double* partial, const Channels& channels, int64_t part,
-                                          int64_t channel) {
-  return partial + (part * channels.count + channel) * 2;
+template <bool kByColumns>
+__device__ __forceinline__ void StorePair(double* partial, const Channels& channels,
+                                          const Part<kByColumns>& part, double a, double b) {
+  if (!part.first || !part.exists) return;
+  double* pair = partial + (int64_t{blockIdx.x} * channels.count + part.channel) * 2;
+  pair[0] = a;
+  pair[1] = b;
 }
 
 template <class T, bool kByColumns>
@@ -119,12 +123,7 @@ __global__ void __launch_bounds__(kThreads)
     const double d = static_cast<double>(Cast<S>(x[i])) - mean;
     squares += d * d;
   });
-  squares = part.Sum(squares);
-  if (part.first && part.exists) {
-    double* pair = PairOf(partial, channels, blockIdx.x, part.channel);
-    pair[0] = mean;
-    pair[1] = squares;
-  }
+  StorePair(partial, channels, part, mean, part.Sum(squares));
 }
 
 /// mean, factor and bias of each channel, one array after the other.
@@ -345,12 +344,7 @@ __global__ void __launch_bounds__(kThreads)
     products += static_cast<double>(dy) * (static_cast<double>(x) - mean);
   });
   sum = part.Sum(sum);
-  products = part.Sum(products);
-  if (part.first && part.exists) {
-    double* pair = PairOf(partial, channels, blockIdx.x, part.channel);
-    pair[0] = sum;
-    pair[1] = products;
-  }
+  StorePair(partial, channels, part, sum, part.Sum(products));
 }
 
 /// dscale, dbias, and the three factors of dx = a · dy − b − c · (x − mean).

@@ -10,46 +10,66 @@
 namespace singa::cuda {
 namespace {
 
-template <BinaryOp kOp, class C>
+/// One function, for kernels of its own.
+template <BinaryOp kOp>
 struct Function {
-  constexpr C operator()(C a, C b) const { return formula::Binary(kOp, a, b); }
+  constexpr float operator()(float a, float b) const { return formula::Binary(kOp, a, b); }
+};
+template <BinaryOp kOp>
+struct Gradient {
+  bool first;
+  constexpr float operator()(float dy, float a, float b) const {
+    return formula::BinaryGradient(kOp, first, dy, a, b);
+  }
 };
 
-template <BinaryOp kOp, bool kFirst, class C>
-struct Gradient {
+/// All of them.
+template <class C>
+struct AnyFunction {
+  BinaryOp op;
+  constexpr C operator()(C a, C b) const { return formula::Binary(op, a, b); }
+};
+template <class C>
+struct AnyGradient {
+  BinaryOp op;
+  bool first;
   constexpr C operator()(C dy, C a, C b) const {
-    return formula::BinaryGradient(kOp, kFirst, dy, a, b);
+    return formula::BinaryGradient(op, first, dy, a, b);
   }
 };
 
 void Run(const BinarySpec& spec, const Execution& execution) {
+  const Stream stream = StreamOf(execution.device);
+  const Tensor& c = execution.outputs[0];
   SwitchCompute(spec.dtype, [&]<class C>() {
-    formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
-      Map<2, C>(execution.inputs, execution.outputs[0], StreamOf(execution.device),
-                Function<kOp, C>{});
-    });
+    bool done = false;
+    if constexpr (std::is_same_v<C, float>)
+      formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
+        done = TryMapDense<2>(execution.inputs, c, stream, Function<kOp>{});
+      });
+    if (!done) MapStrided<2, C>(execution.inputs, c, stream, AnyFunction<C>{spec.kind});
   });
 }
 
-template <BinaryOp kOp, class C>
-void MapGradient(bool first, const Execution& execution) {
+template <class C>
+void RunGradient(const BinaryBackwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
-  if (first) {
-    Map<3, C>(execution.inputs, execution.outputs[0], stream, Gradient<kOp, true, C>{});
-  } else {
-    Map<3, C>(execution.inputs, execution.outputs[0], stream, Gradient<kOp, false, C>{});
-  }
+  const Tensor& dx = execution.outputs[0];
+  const bool first = spec.argument == 0;
+  bool done = false;
+  if constexpr (std::is_same_v<C, float>)
+    formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
+      if constexpr (formula::HasBinaryGradient(kOp))
+        done = TryMapDense<3>(execution.inputs, dx, stream, Gradient<kOp>{first});
+    });
+  if (!done) MapStrided<3, C>(execution.inputs, dx, stream, AnyGradient<C>{spec.kind, first});
 }
 
 void RunBackward(const BinaryBackwardSpec& spec, const Execution& execution) {
   if (!formula::HasBinaryGradient(spec.kind))
     throw std::logic_error("a binary derivative without a kernel");
-  formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
-    if constexpr (formula::HasBinaryGradient(kOp)) {
-      spec.dtype == kFloat64 ? MapGradient<kOp, double>(spec.argument == 0, execution)
-                             : MapGradient<kOp, float>(spec.argument == 0, execution);
-    }
-  });
+  spec.dtype == kFloat64 ? RunGradient<double>(spec, execution)
+                         : RunGradient<float>(spec, execution);
 }
 
 }  // namespace

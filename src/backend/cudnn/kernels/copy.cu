@@ -94,7 +94,7 @@ void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
     return;
   }
   WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
-    SwitchSize(src.data_type(), [&]<class U>() {
+    SwitchSize(SizeOf(src.data_type()), [&]<class U>() {
       LaunchIndependent(MoveStrided<U, Index>, grid, kThreads, stream,
                         static_cast<const U*>(src.raw_data()), static_cast<U*>(dst.raw_data()),
                         strided, size);
@@ -118,21 +118,11 @@ void QueueTranspose(const void* from, void* to, int64_t batch, int64_t rows, int
   const int64_t row_tiles = (rows + kTile - 1) / kTile;
   const int64_t column_tiles = (columns + kTile - 1) / kTile;
   const int64_t tiles = batch * row_tiles * column_tiles;
-  const auto launch = [&]<class U>(U) {
+  SwitchSize(element, [&]<class U>() {
     Launch(Transpose<U>, static_cast<unsigned>(tiles), kTile * kTileRows, stream,
            static_cast<const U*>(from), static_cast<U*>(to), rows, columns, row_tiles,
            column_tiles);
-  };
-  switch (element) {
-    case 1:
-      return launch(uint8_t{});
-    case 2:
-      return launch(uint16_t{});
-    case 4:
-      return launch(uint32_t{});
-    default:
-      return launch(uint64_t{});
-  }
+  });
 }
 
 }  // namespace singa::cuda

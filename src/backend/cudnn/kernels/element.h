@@ -119,22 +119,6 @@ __device__ __forceinline__ void StoreAs(C value, void* p, DType dtype, int64_t i
   }
 }
 
-/// Calls f.operator()<U>() with the unsigned type of a dtype's size: for kernels that only move
-/// elements.
-template <class F>
-void SwitchSize(DType dtype, const F& f) {
-  switch (SizeOf(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    default:
-      return f.template operator()<uint64_t>();
-  }
-}
-
 /// The first of the elements that this thread works on, and how far the next one is.
 __device__ __forceinline__ int64_t FirstElement() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

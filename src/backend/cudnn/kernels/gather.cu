@@ -69,7 +69,7 @@ void RunGather(const GatherSpec& spec, const Execution& execution) {
       AxesBetween(spec.x_shape, x.strides(), spec.axis + 1, spec.x_shape.rank());
   // Where nothing is gathered the indices still have to be right.
   const int64_t width = std::max<int64_t>(inner.size(), 1);
-  SwitchSize(spec.dtype, [&]<class U>() {
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
     LaunchIndependent(Gather<U>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
                       execution.in<U>(0), IndicesOf(spec, execution.inputs[1]), outer,
                       Strided<2, int64_t>(inner), x.strides()[spec.axis], width,

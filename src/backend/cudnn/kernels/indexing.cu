@@ -113,7 +113,7 @@ void RunScatterElements(const ScatterElementsSpec& spec, const Execution& execut
   const Scatter scatter = ScatterOf(spec, execution.inputs[1]);
   auto* last = static_cast<int64_t*>(execution.workspace);
   QueueLast(scatter, last, stream);
-  SwitchSize(spec.dtype, [&]<class U>() {
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
     LaunchIndependent(WriteLast<U>, GridFor(scatter.size, kThreads), kThreads, stream, scatter,
                       last, execution.in<U>(2), execution.out<U>(0));
   });
@@ -127,7 +127,7 @@ void RunScatterElementsBackward(const ScatterElementsBackwardSpec& spec,
   const Scatter scatter = ScatterOf(spec, execution.inputs[1]);
   auto* last = static_cast<int64_t*>(execution.workspace);
   QueueLast(scatter, last, stream);
-  SwitchSize(spec.dtype, [&]<class U>() {
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
     LaunchIndependent(ReadLast<U>, GridFor(scatter.size, kThreads), kThreads, stream, scatter, last,
                       execution.in<U>(0), execution.out<U>(0), execution.out<U>(1));
   });

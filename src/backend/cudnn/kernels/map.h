@@ -3,8 +3,11 @@
 // The frame of every elementwise kernel: y = f(x...) over one to four inputs of y's shape.
 //
 //   dense: all arrays hold T one after the other: 16 bytes a thread and access.
-//   general: any strides (zero: broadcast) and types; elements are converted to the compute type of
+//   strided: any strides (zero: broadcast) and types; elements are converted to the compute type of
 //   f on the way. The type is looked at for each element, but it is the same for all threads.
+//
+// Of families of functions the dense kernels are made one for each function; the strided kernel,
+// ten times the code, is one for all of them, and is told at run time which.
 
 #include <span>
 #include <stdexcept>
@@ -72,7 +75,7 @@ inline constexpr int kMapElements = 4;  ///< per thread, so that as many loads a
 
 template <int N, class C, class F>
 __global__ void __launch_bounds__(kMapThreads)
-    MapStrided(AnyArrays<N> arrays, Strided<N + 1, uint32_t> space, int64_t size, F f) {
+    MapAny(AnyArrays<N> arrays, Strided<N + 1, uint32_t> space, int64_t size, F f) {
   const int64_t tile = int64_t{kMapThreads} * kMapElements;
   for (int64_t start = blockIdx.x * tile; start < size; start += gridDim.x * tile) {
     C y[kMapElements] = {};
@@ -96,6 +99,8 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
+namespace detail {
+
 /// All arrays hold elements of type T, one after the other, at addresses for vectors.
 template <int N, class T>
 bool IsDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out) {
@@ -106,21 +111,23 @@ bool IsDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const
   return dense;
 }
 
-template <int N, class T, class C, class F>
+template <int N, class T, class F>
 bool TryMapDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
                  Stream stream, const F& f) {
   if (!IsDense<N, T>(space, in, out)) return false;
   DenseArrays<N, T> arrays;
   arrays.out = static_cast<T*>(out.raw_data());
   for (int k = 0; k < N; ++k) arrays.in[k] = static_cast<const T*>(in[k].raw_data());
-  LaunchIndependent(MapDense<N, C, T, F>, GridFor(space.size(), kMapThreads, kVectorLength<T>),
+  LaunchIndependent(MapDense<N, float, T, F>, GridFor(space.size(), kMapThreads, kVectorLength<T>),
                     kMapThreads, stream, arrays, space.size(), f);
   return true;
 }
 
 template <int N, class C, class F>
-void MapAny(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
-            Stream stream, bool condition, const F& f) {
+void MapStrided(std::span<const Tensor> in, const Tensor& out, Stream stream, bool condition,
+                const F& f) {
+  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
+  if (space.size() == 0) return;
   const auto at = [](const Tensor& t, int64_t element) {
     return static_cast<char*>(t.raw_data()) + element * static_cast<int64_t>(SizeOf(t.data_type()));
   };
@@ -133,31 +140,41 @@ void MapAny(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const 
       arrays.in[k] = at(in[k], start[k + 1]);
       arrays.in_dtype[k] = in[k].data_type();
     }
-    LaunchIndependent(MapStrided<N, C, F>, GridFor(part.size(), kMapThreads, kMapElements),
-                      kMapThreads, stream, arrays, Strided<N + 1, uint32_t>(part), part.size(), f);
+    LaunchIndependent(MapAny<N, C, F>, GridFor(part.size(), kMapThreads, kMapElements), kMapThreads,
+                      stream, arrays, Strided<N + 1, uint32_t>(part), part.size(), f);
   });
 }
 
-/// y = f(x...), where f takes and gives C: float, double, int32_t or int64_t. An input may be `out`
-/// itself.
-template <int N, class C, class F>
-void Map(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+}  // namespace detail
+
+/// y = f(x...) if all arrays hold floats of one type, up to 32 bits, one after the other; f takes
+/// and gives float. Else does nothing, and returns false. An input may be `out` itself.
+template <int N, class F>
+bool TryMapDense(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
   const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
-  if (space.size() == 0) return;
-  if constexpr (std::is_same_v<C, float>) {
-    if (TryMapDense<N, float, C>(space, in, out, stream, f) ||
-        TryMapDense<N, BFloat16, C>(space, in, out, stream, f) ||
-        TryMapDense<N, Float16, C>(space, in, out, stream, f))
-      return;
-  }
-  MapAny<N, C>(space, in, out, stream, false, f);
+  return space.size() == 0 || detail::TryMapDense<N, float>(space, in, out, stream, f) ||
+         detail::TryMapDense<N, BFloat16>(space, in, out, stream, f) ||
+         detail::TryMapDense<N, Float16>(space, in, out, stream, f);
+}
+
+/// y = f(x...) of any tensors; f takes and gives C: float, double, int32_t or int64_t.
+template <int N, class C, class F>
+void MapStrided(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+  detail::MapStrided<N, C>(in, out, stream, false, f);
 }
 
 /// The same where input 0 is a condition: loaded as 1 where it is not zero, else 0.
 template <int N, class C, class F>
 void MapWithCondition(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
-  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
-  if (space.size() > 0) MapAny<N, C>(space, in, out, stream, true, f);
+  detail::MapStrided<N, C>(in, out, stream, true, f);
+}
+
+/// Whichever of the two fits: for a function that has no siblings.
+template <int N, class C, class F>
+void Map(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+  if constexpr (std::is_same_v<C, float>)
+    if (TryMapDense<N>(in, out, stream, f)) return;
+  MapStrided<N, C>(in, out, stream, f);
 }
 
 }  // namespace singa::cuda

@@ -14,11 +14,23 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlockWords = 4;  // of one call of Philox
 
-// A thread makes one block of the sequence, and the elements whose words are in it: element 0 may
-// begin in the middle of one (`skip`).
-
-__device__ __forceinline__ std::array<uint32_t, 4> PhiloxBlock(uint64_t seed, uint64_t number) {
-  return Philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), 0, 0}, seed);
+/// Calls visit(i, word offset + i of the sequence) for i < size, in this thread for the words of
+/// some of its blocks: word 0 may be in the middle of one (`skip`).
+template <class Visit>
+__device__ __forceinline__ void ForEachWord(uint64_t seed, uint64_t offset, int64_t size,
+                                            const Visit& visit) {
+  const int64_t skip = static_cast<int64_t>(offset % kBlockWords);
+  const int64_t blocks = (size + skip + kBlockWords - 1) / kBlockWords;
+  for (int64_t b = FirstElement(); b < blocks; b += ElementStep()) {
+    const uint64_t number = offset / kBlockWords + static_cast<uint64_t>(b);
+    const auto words =
+        Philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), 0, 0}, seed);
+#pragma unroll
+    for (int j = 0; j < kBlockWords; ++j) {
+      const int64_t i = b * kBlockWords + j - skip;
+      if (i >= 0 && i < size) visit(i, words[j]);
+    }
+  }
 }
 
 /// Threads that make words [offset, offset + words).
@@ -46,17 +58,7 @@ struct Bernoulli {
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads)
     FillEach(uint64_t seed, uint64_t offset, int64_t size, T* out, F f) {
-  const int64_t skip = static_cast<int64_t>(offset % kBlockWords);
-  const uint64_t first = offset / kBlockWords;
-  const int64_t blocks = (size + skip + kBlockWords - 1) / kBlockWords;
-  for (int64_t b = FirstElement(); b < blocks; b += ElementStep()) {
-    const auto words = PhiloxBlock(seed, first + static_cast<uint64_t>(b));
-#pragma unroll
-    for (int j = 0; j < kBlockWords; ++j) {
-      const int64_t i = b * kBlockWords + j - skip;
-      if (i >= 0 && i < size) out[i] = f(&words[j]);
-    }
-  }
+  ForEachWord(seed, offset, size, [&](int64_t i, uint32_t word) { out[i] = f(&word); });
 }
 
 /// Of float64, whose two words may lie in two blocks: rare, so simply one thread for each.
@@ -126,20 +128,11 @@ __global__ void __launch_bounds__(kThreads)
     Drop(uint64_t seed, uint64_t offset, int64_t size, uint32_t threshold, ComputeType<T> scale,
          const T* x, T* y, uint8_t* mask) {
   using C = ComputeType<T>;
-  const int64_t skip = static_cast<int64_t>(offset % kBlockWords);
-  const uint64_t first = offset / kBlockWords;
-  const int64_t blocks = (size + skip + kBlockWords - 1) / kBlockWords;
-  for (int64_t b = FirstElement(); b < blocks; b += ElementStep()) {
-    const auto words = PhiloxBlock(seed, first + static_cast<uint64_t>(b));
-#pragma unroll
-    for (int j = 0; j < kBlockWords; ++j) {
-      const int64_t i = b * kBlockWords + j - skip;
-      if (i < 0 || i >= size) continue;
-      const bool keep = words[j] >= threshold;
-      y[i] = Cast<T>(keep ? Cast<C>(x[i]) * scale : C(0));
-      mask[i] = keep;
-    }
-  }
+  ForEachWord(seed, offset, size, [&](int64_t i, uint32_t word) {
+    const bool keep = word >= threshold;
+    y[i] = Cast<T>(keep ? Cast<C>(x[i]) * scale : C(0));
+    mask[i] = keep;
+  });
 }
 
 template <class T>

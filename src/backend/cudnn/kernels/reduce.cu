@@ -170,14 +170,7 @@ void ReduceTyped(const ReduceSpec& spec, const Execution& execution) {
 }
 
 void RunReduce(const ReduceSpec& spec, const Execution& execution) {
-  switch (spec.dtype) {
-    case kInt32:
-      return ReduceTyped<int32_t>(spec, execution);
-    case kInt64:
-      return ReduceTyped<int64_t>(spec, execution);
-    default:
-      SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
-  }
+  SwitchNumber(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
 }
 
 size_t ReduceWorkspace(const ReduceSpec& spec) {

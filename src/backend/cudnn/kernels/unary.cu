@@ -10,40 +10,63 @@
 namespace singa::cuda {
 namespace {
 
-template <UnaryOp kOp, class C>
+/// One function, for kernels of its own.
+template <UnaryOp kOp>
 struct Function {
-  C a, b;
-  constexpr C operator()(C x) const { return formula::Unary(kOp, x, a, b); }
+  float a, b;
+  constexpr float operator()(float x) const { return formula::Unary(kOp, x, a, b); }
+};
+template <UnaryOp kOp>
+struct Gradient {
+  float a, b;
+  constexpr float operator()(float dy, float xy) const {
+    return formula::UnaryGradient(kOp, dy, xy, a, b);
+  }
 };
 
-template <UnaryOp kOp, class C>
-struct Gradient {
+/// All of them.
+template <class C>
+struct AnyFunction {
+  UnaryOp op;
   C a, b;
-  constexpr C operator()(C dy, C xy) const { return formula::UnaryGradient(kOp, dy, xy, a, b); }
+  constexpr C operator()(C x) const { return formula::Unary(op, x, a, b); }
+};
+template <class C>
+struct AnyGradient {
+  UnaryOp op;
+  C a, b;
+  constexpr C operator()(C dy, C xy) const { return formula::UnaryGradient(op, dy, xy, a, b); }
 };
 
 void Run(const UnarySpec& spec, const Execution& execution) {
+  const Stream stream = StreamOf(execution.device);
+  const Tensor& y = execution.outputs[0];
   SwitchCompute(spec.dtype, [&]<class C>() {
     const C a = Convert<C>(execution.scalars.v[0]);
     const C b = Convert<C>(execution.scalars.v[1]);
-    formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
-      constexpr bool kDefined = std::is_floating_point_v<C> || formula::HasIntegerFunction(kOp);
-      using F = Function<kDefined ? kOp : UnaryOp::kFloor, C>;
-      Map<1, C>(execution.inputs, execution.outputs[0], StreamOf(execution.device), F{a, b});
-    });
+    bool done = false;
+    if constexpr (std::is_same_v<C, float>)
+      formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
+        done = TryMapDense<1>(execution.inputs, y, stream, Function<kOp>{a, b});
+      });
+    if (!done) MapStrided<1, C>(execution.inputs, y, stream, AnyFunction<C>{spec.kind, a, b});
   });
 }
 
 template <class C>
 void RunGradient(const UnaryBackwardSpec& spec, const Execution& execution) {
+  const Stream stream = StreamOf(execution.device);
+  const Tensor& dx = execution.outputs[0];
   const C a = static_cast<C>(execution.scalars.v[0]);
   const C b =
       spec.kind == UnaryOp::kScalarPow ? std::log(a) : static_cast<C>(execution.scalars.v[1]);
-  formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
-    if constexpr (formula::HasUnaryGradient(kOp))
-      Map<2, C>(execution.inputs, execution.outputs[0], StreamOf(execution.device),
-                Gradient<kOp, C>{a, b});
-  });
+  bool done = false;
+  if constexpr (std::is_same_v<C, float>)
+    formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
+      if constexpr (formula::HasUnaryGradient(kOp))
+        done = TryMapDense<2>(execution.inputs, dx, stream, Gradient<kOp>{a, b});
+    });
+  if (!done) MapStrided<2, C>(execution.inputs, dx, stream, AnyGradient<C>{spec.kind, a, b});
 }
 
 void RunBackward(const UnaryBackwardSpec& spec, const Execution& execution) {

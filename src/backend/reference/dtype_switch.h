@@ -1,3 +1,0 @@
-#pragma once
-
-#include "core/dtype_switch.h"

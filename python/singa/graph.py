@@ -183,7 +183,7 @@ class StepGraphs:
         rewriting: Rewriting,
     ) -> Any:
         """`function(*args, **kwargs)`. `kind` is what tells steps apart beside the arguments."""
-        if _state.recorder is not None or _c.OpcheckEvery():
+        if _state.recorder is not None:
             return function(*args, **kwargs)
         ours = False
         try:

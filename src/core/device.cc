@@ -44,6 +44,10 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
 }
 
 void Device::Run(const Node& node, void* workspace) {
+  if (!RunNodeChecked(node, [&] { RunUnchecked(node, workspace); })) RunUnchecked(node, workspace);
+}
+
+void Device::RunUnchecked(const Node& node, void* workspace) {
   CheckOpen(node.op);
   SetCurrentOp(*node.wanted_by ? node.wanted_by : node.op);
   const Execution execution{*this, node.inputs, node.outputs, node.scalars, workspace};

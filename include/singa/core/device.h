@@ -129,6 +129,7 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
 
  private:
   void RunNow(const char* op, const Plan& plan, const Execution& execution);
+  void RunUnchecked(const Node& node, void* workspace);
   DeviceKind kind_;
   int id_;
   std::string name_;

@@ -85,7 +85,8 @@ void Run(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
          std::span<const Tensor> inputs, std::span<const Tensor> outputs,
          const Scalars& scalars = {}) {
   if (opcheck::Wanted(spec.op(), *plan)) [[unlikely]] {
-    opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars);
+    opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars,
+                        [&] { device->Exec(spec.op(), plan, inputs, outputs, scalars); });
   } else {
     device->Exec(spec.op(), plan, inputs, outputs, scalars, SpecRef::Of(spec));
   }

@@ -159,9 +159,9 @@ class FunctionPlan final : public Plan {
 };
 
 namespace opcheck {
-/// Lets a saved mismatch of this Spec be run again (opcheck.h).
+/// Makes a Spec known (opcheck.h).
 template <class Spec>
-void RegisterReplay();
+void RegisterSpec();
 }  // namespace opcheck
 
 /// Registers a function that takes every spec, as the implementation of this name. `workspace` may
@@ -185,7 +185,7 @@ inline constexpr char kReference[] = "reference";
 template <class Spec, void (*run)(const Spec&, const Execution&),
           size_t (*workspace)(const Spec&) = nullptr>
 void RegisterReference() {
-  opcheck::RegisterReplay<Spec>();
+  opcheck::RegisterSpec<Spec>();
   RegisterFunction<kReference, Spec, run, workspace>(DeviceKind::kCpu);
 }
 
@@ -200,4 +200,4 @@ void EnsureRegistered();
 
 }  // namespace singa
 
-#include "model/operation/opcheck.h"  // defines RegisterReplay
+#include "model/operation/opcheck.h"  // defines RegisterSpec

@@ -10,6 +10,7 @@
 
 #include "model/operation/replay_file.h"
 #include "singa/core/error.h"
+#include "singa/core/graph.h"
 
 namespace singa {
 namespace {
@@ -18,11 +19,11 @@ thread_local std::string t_layer;
 thread_local int t_paused = 0;
 
 std::mutex g_mutex;
-OpcheckOptions g_options;                                // guarded by g_mutex
-std::map<std::string, OpcheckOpStats> g_stats;           // likewise
-std::map<std::string, opcheck::Replayer>& Replayers() {  // likewise
-  static auto& replayers = *new std::map<std::string, opcheck::Replayer>;
-  return replayers;
+OpcheckOptions g_options;                             // guarded by g_mutex
+std::map<std::string, OpcheckOpStats> g_stats;        // likewise
+std::map<std::string, opcheck::Family>& Families() {  // likewise
+  static auto& families = *new std::map<std::string, opcheck::Family>;
+  return families;
 }
 
 std::atomic<int64_t>& Every() {
@@ -32,7 +33,8 @@ std::atomic<int64_t>& Every() {
   }();
   return every;
 }
-std::atomic<uint64_t> g_calls{0};
+std::atomic<uint64_t> g_calls{0};  // of those that are wanted
+std::atomic<uint64_t> g_seen{0};
 
 double Epsilon(DType dtype) {
   switch (dtype) {
@@ -89,7 +91,9 @@ std::vector<OpcheckOpStats> GetOpcheckStats() {
 void ResetOpcheckStats() {
   std::lock_guard<std::mutex> lock(g_mutex);
   g_stats.clear();
+  g_seen.store(0);
 }
+uint64_t OpcheckSeen() { return g_seen.load(); }
 
 void SetCurrentLayer(const std::string& name) { t_layer = name; }
 const std::string& CurrentLayer() { return t_layer; }
@@ -97,16 +101,28 @@ const std::string& CurrentLayer() { return t_layer; }
 std::string ReplayFile(const std::string& path) {
   backend::EnsureRegistered();
   const opcheck::Call call = opcheck::ReadReplayFile(path);
-  opcheck::Replayer replayer;
+  opcheck::Family family;
   {
     std::lock_guard<std::mutex> lock(g_mutex);
-    const auto found = Replayers().find(call.family);
-    Check(found != Replayers().end(), "replay", path,
+    const auto found = Families().find(call.family);
+    Check(found != Families().end(), "replay", path,
           " holds an operation that this build does not have");
-    replayer = found->second;
+    family = found->second;
   }
-  const std::string description = replayer(call);
-  return description + " agrees with reference";
+  return family.replay(call) + " agrees with reference";
+}
+
+bool RunNodeChecked(const Node& node, const std::function<void()>& run) {
+  if (Every().load(std::memory_order_relaxed) == 0 || !node.spec_type) [[likely]]
+    return false;
+  opcheck::Family family;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    const auto found = Families().find(node.spec_type->name());
+    if (found == Families().end()) return false;
+    family = found->second;
+  }
+  return family.run_node(node, run);
 }
 
 namespace opcheck {
@@ -115,7 +131,9 @@ bool Wanted(const char* op, const Plan& plan) {
   const int64_t every = Every().load(std::memory_order_relaxed);
   if (every == 0) [[likely]]
     return false;
-  if (t_paused > 0 || std::strcmp(plan.implementation(), "reference") == 0) return false;
+  if (t_paused > 0 || Recording::Current()) return false;  // what is recorded: when it runs
+  g_seen.fetch_add(1, std::memory_order_relaxed);
+  if (std::strcmp(plan.implementation(), "reference") == 0) return false;
   {
     std::lock_guard<std::mutex> lock(g_mutex);
     if (!g_options.ops.empty() &&
@@ -128,9 +146,9 @@ bool Wanted(const char* op, const Plan& plan) {
 Pause::Pause() { ++t_paused; }
 Pause::~Pause() { --t_paused; }
 
-void AddReplayer(const std::string& family, Replayer replayer) {
+void AddFamily(const std::string& spec, Family family) {
   std::lock_guard<std::mutex> lock(g_mutex);
-  Replayers()[family] = std::move(replayer);
+  Families()[spec] = std::move(family);
 }
 
 Tensor AbsoluteValue(const Tensor& t) {

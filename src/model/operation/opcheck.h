@@ -17,6 +17,7 @@
 //   private form by the reference's own.
 // - `bool comparable(size_t output) const`: false for outputs in a private form.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -79,8 +80,14 @@ class Pause {
   ~Pause();
 };
 
-using Replayer = std::function<std::string(const Call&)>;
-void AddReplayer(const std::string& family, Replayer replayer);
+/// What OPCHECK does with operations of one Spec whose type it does not know.
+struct Family {
+  std::function<std::string(const Call&)> replay;  ///< what it was, when it agrees
+  /// As RunNodeChecked.
+  std::function<bool(const Node&, const std::function<void()>&)> run_node;
+};
+/// `spec` is the Spec's type.
+void AddFamily(const std::string& spec, Family family);
 
 /// Writes fields as text.
 struct FieldWriter {
@@ -161,11 +168,12 @@ std::vector<Tensor> RunReference(Spec spec, const DevicePtr& device, std::vector
   return results;
 }
 
-/// Runs `plan`, then compares. What the program sees is what `plan` computed, bit for bit.
+/// Runs `plan` by `execute`, then compares. What the program sees is what `plan` computed, bit for
+/// bit.
 template <class Spec>
 void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
                 std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                const Scalars& scalars) {
+                const Scalars& scalars, const std::function<void()>& execute) {
   const Pause pause;
   Call call;
   call.op = spec.op();
@@ -184,7 +192,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
       if (!inputs[j].empty() && inputs[j].block() == output.block()) alias = static_cast<int>(j);
     call.aliases.push_back(alias);
   }
-  device->Exec(spec.op(), plan, inputs, outputs, scalars);
+  execute();
 
   std::vector<Tensor> copies;  // the reference may write to its inputs
   for (const Tensor& input : call.inputs) copies.push_back(input.empty() ? input : input.Clone());
@@ -212,41 +220,57 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   Compare(call, chosen, reference, bound, length);
 }
 
-/// Lets ReplayFile run saved calls of this Spec.
+/// A saved call of this Spec, run again.
 template <class Spec>
-void RegisterReplay() {
-  AddReplayer(typeid(Spec).name(), [](const Call& call) {
-    Spec spec{};
-    FieldReader reader{&call.fields};
-    Spec::VisitFields(spec, reader);
-    const DevicePtr device = DefaultDevice();
-    const Kernel<Spec>* kernel = Registry<Spec>::Get().Find(call.implementation);
-    Check(kernel != nullptr, "replay", "this build has no ", call.implementation, " for ",
-          spec.op());
-    const std::string reason = kernel->Refuses(spec);
-    Check(reason.empty(), "replay", call.implementation, " refuses: ", reason);
-    const PlanPtr plan = kernel->MakePlan(spec);
-    std::vector<Tensor> inputs, outputs;
-    for (size_t i = 0; i < call.inputs.size(); ++i) {
-      const Tensor& t = call.inputs[i];
-      const LayoutPtr layout = t.empty() ? nullptr : plan->input_layout(i);
-      inputs.push_back(layout ? t.ToLayout(layout) : t);
+std::string Replay(const Call& call) {
+  Spec spec{};
+  FieldReader reader{&call.fields};
+  Spec::VisitFields(spec, reader);
+  const DevicePtr device = DefaultDevice();
+  const Kernel<Spec>* kernel = Registry<Spec>::Get().Find(call.implementation);
+  Check(kernel != nullptr, "replay", "this build has no ", call.implementation, " for ", spec.op());
+  const std::string reason = kernel->Refuses(spec);
+  Check(reason.empty(), "replay", call.implementation, " refuses: ", reason);
+  const PlanPtr plan = kernel->MakePlan(spec);
+  std::vector<Tensor> inputs, outputs;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& t = call.inputs[i];
+    const LayoutPtr layout = t.empty() ? nullptr : plan->input_layout(i);
+    inputs.push_back(layout ? t.ToLayout(layout) : t);
+  }
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const Tensor& t = call.outputs[i];
+    if (t.empty()) {
+      outputs.emplace_back();
+    } else if (call.aliases[i] >= 0) {
+      outputs.push_back(inputs[static_cast<size_t>(call.aliases[i])]);
+    } else if (const LayoutPtr layout = plan->output_layout(i)) {
+      outputs.emplace_back(device, layout);
+    } else {
+      outputs.emplace_back(t.shape(), device, t.data_type());
     }
-    for (size_t i = 0; i < call.outputs.size(); ++i) {
-      const Tensor& t = call.outputs[i];
-      if (t.empty()) {
-        outputs.emplace_back();
-      } else if (call.aliases[i] >= 0) {
-        outputs.push_back(inputs[static_cast<size_t>(call.aliases[i])]);
-      } else if (const LayoutPtr layout = plan->output_layout(i)) {
-        outputs.emplace_back(device, layout);
-      } else {
-        outputs.emplace_back(t.shape(), device, t.data_type());
-      }
-    }
-    RunChecked(spec, device, plan, inputs, outputs, call.scalars);
-    return std::string(spec.op()) + " on " + plan->Describe();
-  });
+  }
+  RunChecked(spec, device, plan, inputs, outputs, call.scalars,
+             [&] { device->Exec(spec.op(), plan, inputs, outputs, call.scalars); });
+  return std::string(spec.op()) + " on " + plan->Describe();
+}
+
+/// A recorded operation of this Spec, compared as it runs.
+template <class Spec>
+bool RunNode(const Node& node, const std::function<void()>& run) {
+  const Spec& spec = *node.SpecAs<Spec>();
+  if (!Wanted(spec.op(), *node.plan)) return false;
+  SetCurrentLayer(node.layer);
+  const auto written = std::find_if(node.outputs.begin(), node.outputs.end(),
+                                    [](const Tensor& t) { return !t.empty(); });
+  RunChecked(spec, written->device(), node.plan, node.inputs, node.outputs, node.scalars, run);
+  return true;
+}
+
+/// Lets RunNodeChecked and ReplayFile do theirs with this Spec.
+template <class Spec>
+void RegisterSpec() {
+  AddFamily(typeid(Spec).name(), {Replay<Spec>, RunNode<Spec>});
 }
 
 }  // namespace singa::opcheck

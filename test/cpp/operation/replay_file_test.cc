@@ -151,7 +151,7 @@ TEST_F(ReplayFileTest, OtherFiles) {
 
 TEST_F(ReplayFileTest, OfAnotherBuild) {
   EXPECT_THROW(ReplayFile(path_), std::invalid_argument);
-  opcheck::AddReplayer(call_.family, [](const Call& call) { return "Test in " + call.layer; });
+  opcheck::AddFamily(call_.family, {[](const Call& call) { return "Test in " + call.layer; }, {}});
   EXPECT_EQ(ReplayFile(path_), "Test in block1.conv agrees with reference");
 }
 

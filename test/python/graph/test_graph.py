@@ -421,13 +421,26 @@ def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
     assert len(m._graphs().graphs()) == 1
 
 
-def test_opcheck_sees_every_operation_of_a_model_with_a_graph():
+def test_opcheck_compares_what_is_replayed():
     m = compiled(True)
     train(m, 5)
+    graph = m._graphs().graphs()[0]
+    convolutions = graph.ToString().count(" ConvForward")
     with singa.opcheck(every=1, action="raise") as check:
         train(m, 2)
-    assert check.stats()["ConvForward"]["checked"] >= 4
+    assert check.stats()["ConvForward"]["checked"] == 2 * convolutions > 0
+    assert m._graphs().graphs() == [graph]
     train(m, 2)
+
+
+def test_opcheck_warns_of_a_name_that_no_replay_has():
+    m = compiled(True)
+    train(m, 5)
+    with (
+        pytest.warns(UserWarning, match="nothing named ConvForwrad"),
+        singa.opcheck(ops=["ConvForwrad"]),
+    ):
+        train(m, 1)
 
 
 def test_threads_that_infer_at_once():
@@ -599,6 +612,24 @@ def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
     for name in ("ConvForward+Relu [conv1", "LinearForward+Relu [fc1", "Tanh+Abs+Mul"):
         assert name in text, text
     assert " Relu " not in text
+
+
+def test_opcheck_compares_fused_operations():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    singa.seed(2)
+    m = Fusable()
+    m.set_optimizer(sgd())
+    m.compile([x], is_train=True, use_graph=True, fuse=True)
+    for _ in range(4):
+        m(x, y)
+    text = m._graphs().graphs()[0].ToString()
+    with singa.opcheck(every=1, action="raise") as check:
+        m(x, y)
+    for op in ("ConvForward", "ConvBackwardW", "PoolingBackward"):
+        assert check.stats()[op]["checked"] == text.count(f" {op}") > 0, op
+    assert " ConvForward+Relu" in text
 
 
 def test_recomputed_activations_are_the_same_bits_in_less_memory():

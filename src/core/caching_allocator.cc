@@ -125,8 +125,11 @@ void* CachingAllocator::AllocateLarge(size_t bytes) {
 }
 
 void CachingAllocator::SplitOff(Piece* piece, size_t bytes) {
-  if (piece->bytes - bytes < kSmall) return;
-  Piece* rest = new Piece{piece->data + bytes, piece->bytes - bytes, true, piece, piece->next};
+  const size_t left = piece->bytes - bytes;
+  // A neighbour would keep a large block's segment when the block goes.
+  const bool is_segment = !piece->previous && !piece->next && piece->bytes > kSegment;
+  if (left < (is_segment ? kHugePage : kSmall)) return;
+  Piece* rest = new Piece{piece->data + bytes, left, true, piece, piece->next};
   if (rest->next) rest->next->previous = rest;
   piece->next = rest;
   piece->bytes = bytes;

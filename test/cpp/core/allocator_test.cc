@@ -63,6 +63,18 @@ TEST(CachingAllocator, FreeNeighboursMerge) {
   EXPECT_EQ(allocator.stats().reserved, 0u);
 }
 
+TEST(CachingAllocator, NoNeighbourKeepsALargeBlock) {
+  if (UsesSystem()) GTEST_SKIP() << "SINGA_ALLOCATOR=system";
+  CachingAllocator allocator;
+  const size_t large = (size_t{33} << 20) + 1, medium = size_t{1} << 18;
+  void* first = allocator.Allocate(large);
+  void* second = allocator.Allocate(medium);
+  allocator.Free(first, large);
+  allocator.EmptyCache();
+  EXPECT_LT(allocator.stats().reserved, large);
+  allocator.Free(second, medium);
+}
+
 /// Allocates, marks, checks and frees at random, with at most 20 blocks at a time. Returns how many
 /// bytes of its own somebody else has changed.
 int Churn(CachingAllocator& allocator, unsigned seed, int steps) {

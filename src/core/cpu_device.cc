@@ -2,6 +2,7 @@
 
 #include "core/caching_allocator.h"
 #include "core/copy.h"
+#include "core/host_heap.h"
 #include "singa/core/device.h"
 
 namespace singa {
@@ -42,7 +43,10 @@ class CpuDevice final : public Device {
 
 DevicePtr DefaultDevice() {
   // Never destroyed: tensors in static variables may outlive everything else.
-  static DevicePtr& device = *new DevicePtr(std::make_shared<CpuDevice>(-1, "cpu"));
+  static DevicePtr& device = *new DevicePtr([] {
+    KeepFreedHeap();
+    return std::make_shared<CpuDevice>(-1, "cpu");
+  }());
   return device;
 }
 

@@ -30,6 +30,9 @@ NAMES = {
     "singa-fused": "fused, ms",
 }
 
+#: Beside PyTorch's and singa's own sides.
+PROGRAMS = {"mxnet": "MXNet"}
+
 Best = dict[str, dict[str, Any]]
 #: (model, batch, dtype) → {side beside singa: (singa's best run, its own or None where it failed)}.
 Cases = dict[tuple[str, int, str], dict[str, tuple[dict, dict | None]]]
@@ -108,7 +111,7 @@ def said_once(results: list[Best]) -> str:
     """What the runs have in common: processor, threads, versions, how many processes."""
     runs = [run for best in results for run in best.values()]
     versions = {
-        f"{'PyTorch' if side in step.TORCH else 'singa'} {run['version']}"
+        f"{'PyTorch' if side in step.TORCH else PROGRAMS.get(side, 'singa')} {run['version']}"
         + (" with tcmalloc" if run.get("tcmalloc") else "")
         for best in results
         for side, run in best.items()

@@ -13,8 +13,8 @@ namespace singa {
 ///   pooling is not kept;
 /// - elementwise operations in a row become one.
 ///
-/// Results are the same. On the CPU; does nothing elsewhere. To be called before the recording
-/// starts.
+/// Results are the same, but that NaN may come out of such a ReLU as 0. On the CPU; does nothing
+/// elsewhere. To be called before the recording starts.
 SINGA_API void FuseTraining(Recording& recording);
 
 }  // namespace singa

@@ -6,10 +6,12 @@
 //
 // Beside CUDA's own names (threadIdx, __syncthreads, __shfl_xor_sync, ...) a kernel uses
 //
-//   SINGA_SHARED(T, count, name);      // an array in shared memory; indices are checked on the
-//   host Launch(Kernel<T>, grid, block, stream, arguments...); LaunchIndependent(...); // likewise,
-//   for kernels whose threads never meet: quicker
-//                                      // on the host, the same on a GPU
+// - SINGA_SHARED(T, count, name): an array in shared memory; indices are checked on the host;
+// - SINGA_CALLED: before a long function, which is compiled once, however often it is used;
+// - Launch(Kernel<T>, grid, block, stream, arguments...);
+// - LaunchIndependent(...): likewise, for kernels whose threads never meet: quicker on the host,
+// the
+//   same on a GPU.
 //
 // A launch with an empty grid does nothing. nvcc is told not to contract products and sums
 // (-fmad=false), so that a kernel computes what the same source computes on the host; loops where
@@ -25,6 +27,7 @@
 #include <cuda_runtime.h>
 
 #define SINGA_SHARED(T, count, name) __shared__ T name[count]
+#define SINGA_CALLED __noinline__
 
 namespace singa::cuda {
 

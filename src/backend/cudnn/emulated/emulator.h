@@ -21,6 +21,7 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define SINGA_CALLED
 #define SINGA_SHARED(T, count, name) \
   static const char name##_key = 0;  \
   const ::singa::cuda::emulated::SharedArray<T> name(&name##_key, (count))

@@ -27,13 +27,13 @@ struct Gradient {
 template <class C>
 struct AnyFunction {
   BinaryOp op;
-  constexpr C operator()(C a, C b) const { return formula::Binary(op, a, b); }
+  SINGA_CALLED __device__ C operator()(C a, C b) const { return formula::Binary(op, a, b); }
 };
 template <class C>
 struct AnyGradient {
   BinaryOp op;
   bool first;
-  constexpr C operator()(C dy, C a, C b) const {
+  SINGA_CALLED __device__ C operator()(C dy, C a, C b) const {
     return formula::BinaryGradient(op, first, dy, a, b);
   }
 };

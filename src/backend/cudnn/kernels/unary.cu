@@ -29,13 +29,15 @@ template <class C>
 struct AnyFunction {
   UnaryOp op;
   C a, b;
-  constexpr C operator()(C x) const { return formula::Unary(op, x, a, b); }
+  SINGA_CALLED __device__ C operator()(C x) const { return formula::Unary(op, x, a, b); }
 };
 template <class C>
 struct AnyGradient {
   UnaryOp op;
   C a, b;
-  constexpr C operator()(C dy, C xy) const { return formula::UnaryGradient(op, dy, xy, a, b); }
+  SINGA_CALLED __device__ C operator()(C dy, C xy) const {
+    return formula::UnaryGradient(op, dy, xy, a, b);
+  }
 };
 
 void Run(const UnarySpec& spec, const Execution& execution) {

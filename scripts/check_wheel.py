@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# Installed, NumPy apart: what a CPU needs, and on top of it the library for GPUs, where it is built.
+# Installed, NumPy apart: what a CPU needs; and the library for GPUs on top, where it is built.
 LIMIT_MB = 100
 CUDA = "singa/lib/libsinga_cuda.so"
 LIMIT_CUDA_MB = 30

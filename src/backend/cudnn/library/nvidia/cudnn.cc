@@ -29,6 +29,10 @@ const VendorLibrary& CudnnFile() {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 constexpr cudnnBackendAttributeName_t kGraphHandle = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
 constexpr cudnnBackendAttributeName_t kPlanHandle = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
+// Marked as such as well, and what keeps a NaN a NaN in a ReLU all the same.
+constexpr cudnnBackendAttributeName_t kReluNan = CUDNN_ATTR_POINTWISE_NAN_PROPAGATION;
+constexpr cudnnBackendAttributeType_t kReluNanType = CUDNN_TYPE_NAN_PROPOGATION;
+constexpr cudnnNanPropagation_t kKeepNan = CUDNN_PROPAGATE_NAN;
 #pragma GCC diagnostic pop
 
 /// cuDNN's handles belong to one thread and one GPU at a time. Those of threads that have ended go
@@ -110,8 +114,10 @@ class Graph {
  public:
   Graph(const ConvProblem& problem, cudnnHandle_t handle) : problem_(problem) {
     Convolve();
-    if (problem.bias) Pointwise(CUDNN_POINTWISE_ADD, kB);
+    // In this order: for an image, a bias and ReLU cuDNN has kernels, for others it has to make
+    // one.
     if (problem.add) Pointwise(CUDNN_POINTWISE_ADD, kAdd);
+    if (problem.bias) Pointwise(CUDNN_POINTWISE_ADD, kB);
     if (problem.relu) Pointwise(CUDNN_POINTWISE_RELU_FWD, 0);
     graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph_.SetDescriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
@@ -210,6 +216,7 @@ class Graph {
     Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     pointwise.SetType(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    if (mode == CUDNN_POINTWISE_RELU_FWD) pointwise.Set(kReluNan, kReluNanType, 1, &kKeepNan);
     pointwise.Finalize("describe an operation after the convolution");
     Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);

@@ -175,6 +175,13 @@ struct Description {
     first = p.trans_b ? NewLayout(p, p.k, p.n, p.b_step) : NewLayout(p, p.n, p.k, p.b_step);
     second = p.trans_a ? NewLayout(p, p.m, p.k, p.a_step) : NewLayout(p, p.k, p.m, p.a_step);
     result = NewLayout(p, p.n, p.m, p.y_step);
+    // To the heuristics the address says how it is aligned, and null that it is in any way.
+    if (p.bias) SetBias(reinterpret_cast<void*>(static_cast<uintptr_t>(p.alignment)));
+  }
+
+  void SetBias(void* bias) const {
+    CheckLt(Lt().DescSet(desc.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
+            "take the bias");
   }
 };
 
@@ -212,24 +219,22 @@ class Product final : public Executable {
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
     const cuda::Stream stream = cuda::StreamOf(device);  // makes the GPU the thread's
     void* const y = arguments.back();
-    // The bias is part of the description, which other threads use too.
-    cublasLtMatmulDescOpaque_t own;
-    cublasLtMatmulDesc_t desc = description_.desc.get();
+    // The bias is part of the description, which other threads use too; the library reads it while
+    // it is called, and not later.
+    std::unique_lock<std::mutex> lock(bias_mutex_, std::defer_lock);
     if (problem_.bias) {
-      own = *desc;
-      desc = &own;
-      void* const bias = arguments[2];
-      CheckLt(Lt().DescSet(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
-              "take the bias", &problem_);
+      lock.lock();
+      description_.SetBias(arguments[2]);
     }
     const double alpha64 = problem_.alpha, beta64 = problem_.beta;
     const auto alpha32 = static_cast<float>(alpha64), beta32 = static_cast<float>(beta64);
     const bool wide = problem_.dtype == kFloat64;
     const void* alpha = wide ? static_cast<const void*>(&alpha64) : &alpha32;
     const void* beta = wide ? static_cast<const void*>(&beta64) : &beta32;
-    CheckLt(Lt().Matmul(Handle(), desc, alpha, arguments[1], description_.first.get(), arguments[0],
-                        description_.second.get(), beta, y, description_.result.get(), y,
-                        description_.result.get(), &algorithm_, workspace, workspace_, stream),
+    CheckLt(Lt().Matmul(Handle(), description_.desc.get(), alpha, arguments[1],
+                        description_.first.get(), arguments[0], description_.second.get(), beta, y,
+                        description_.result.get(), y, description_.result.get(), &algorithm_,
+                        workspace, workspace_, stream),
             "multiply", &problem_);
   }
   size_t workspace_bytes() const override { return workspace_; }
@@ -237,6 +242,7 @@ class Product final : public Executable {
  private:
   MatMulProblem problem_;
   Description description_;
+  mutable std::mutex bias_mutex_;
   cublasLtMatmulAlgo_t algorithm_;
   size_t workspace_;
 };

@@ -13,6 +13,7 @@ backward and SGD (momentum 0.9, weight decay 5e-4) on random images that are on 
 Sides:
 
     singa           the step recorded and replayed, choices of implementations measured (autotune)
+                    by the first process and, with --out, followed by the others
     singa-eager     each operation executed
     torch           eager: channels_last, cudnn.benchmark, autocast, fused SGD
     torch-graph     the same, the whole step captured as one CUDA graph
@@ -78,8 +79,10 @@ def gpu_problem() -> str:
 def singa_step(args: argparse.Namespace) -> Step:
     import numpy as np
     import singa
-    from singa import autograd, device, models, opt, tensor
+    from singa import autograd, device, models, opt, tensor, tuning
 
+    if args.choices and args.choices.exists():
+        tuning.load(args.choices)
     singa.set_tf32(args.arithmetic == "tf32")
     singa.seed(0)
     gpu = device.create_cuda_gpu()
@@ -247,6 +250,10 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     figures |= {"used_mib": step.used_mib(), "version": step.version, **step.facts}
     if args.profile:
         figures["profile"] = step.profile(step.run)
+    if args.side in SINGA and args.choices:
+        from singa import tuning
+
+        tuning.save(args.choices)
     return figures
 
 
@@ -266,6 +273,8 @@ def compare(
         for name in ("steps", "blocks", "warmup"):
             command += [f"--{name}", str(getattr(args, name))]
         command += ["--profile"] if args.profile else []
+        if side in SINGA and args.out:
+            command += ["--choices", str(args.out / "gpu-choices.json")]
         environment = {"SINGA_PREFER": "autotune"} if side in SINGA else {}
         sides[side] = harness.Side(command, environment, args.limit)
     name = f"gpu-{model}-{mode}-{arithmetic}-{batch}-{beside}.json"
@@ -332,6 +341,7 @@ def main() -> None:
     for name in ("--model", "--mode", "--side"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--numbers", help=argparse.SUPPRESS)
+    parser.add_argument("--choices", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
@@ -342,6 +352,8 @@ def main() -> None:
         return
     if problem := gpu_problem():
         sys.exit(problem)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
     rows = []
     cases = itertools.product(args.models, args.modes, args.arithmetic, args.beside)
     for model, mode, arithmetic, beside in cases:

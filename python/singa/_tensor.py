@@ -15,6 +15,7 @@ from ._deferred import tape as _tape
 from ._deferred import walk as _walk
 from ._indexing import normalize, view
 from ._operators import Operators
+from .device import named_or_default
 from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 def as_raw(value: object, dtype: int | None = None, device: Device | None = None) -> _c.Tensor:
     """The raw tensor of a Tensor, or of a copy of an array or number, in this type and place.
 
-    Arrays keep their type unless `dtype` is given; Python numbers become float32, int32 or bool.
+    Without a device, tensors stay where they are, and others go to the default one. Arrays keep
+    their type unless `dtype` is given; Python numbers become float32, int32 or bool.
     """
     if isinstance(value, Tensor):
         raw = value.data
@@ -40,6 +42,7 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = narrowed(array)
         raw = _c.from_buffer(array)
+        device = named_or_default(device)
     if dtype is not None:
         raw = raw.AsType(int(dtype))
     return raw if device is None else raw.ToDevice(device)
@@ -62,7 +65,8 @@ class Tensor(Operators):
     creator: the operator that computed it (`autograd.Dummy` where there is none).
 
     A new tensor is filled with zeros. `data` may be a raw tensor, which is shared, or an array,
-    which is copied and gets type `dtype`.
+    which is copied and gets type `dtype`. Without a `device` it lies on the default one
+    (`singa.device.set_default_device`), a raw tensor where it is.
     """
 
     __slots__ = (
@@ -95,7 +99,8 @@ class Tensor(Operators):
         name: str | None = None,
     ) -> None:
         if data is None:
-            self.data = _c.Full(as_shape(shape), 0.0, device, int(as_dtype(dtype)))
+            shape = as_shape(shape)
+            self.data = _c.Full(shape, 0.0, named_or_default(device), int(as_dtype(dtype)))
         elif isinstance(data, (_c.Tensor, Tensor)):
             self.data = as_raw(data, device=device)
         else:
@@ -249,7 +254,7 @@ class Tensor(Operators):
         return self
 
     def to_host(self) -> Self:
-        """Moves itself to the default CPU."""
+        """Moves itself to the CPU."""
         self.data = self.data.ToHost()
         return self
 
@@ -365,7 +370,7 @@ class Tensor(Operators):
 
         Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
         """
-        source = as_raw(np.asarray(np_array)).Reshape((-1,))
+        source = _c.from_buffer(np.asarray(np_array)).Reshape((-1,))
         offset = integer("copy_from_numpy", "offset", offset)
         size, room = source.size(), self.size() - offset
         if offset < 0 or size > room or (not offset and size != room):

@@ -27,16 +27,39 @@ __all__ = [
     "get_num_gpus",
     "get_num_opencl_devices",
     "get_num_opencl_platforms",
+    "set_default_device",
 ]
+
+_default: Device | None = None  # None: the CPU
 
 
 def get_default_device() -> Device:
-    """The CPU that everything uses unless told otherwise. Never closed."""
-    return _c.DefaultDevice()
+    """Where tensors lie that are made without naming a device: the CPU, which is never closed, or
+    what `set_default_device` has named."""
+    return _c.DefaultDevice() if _default is None else _default
+
+
+def set_default_device(dev: Device | None) -> None:
+    """Names the device of tensors that are made without one, and the one that `singa.seed` starts,
+    for all threads from now on; None is the CPU again.
+
+    Results of operations lie where their operands do, so a script that names no devices runs as it
+    is on a GPU: `device.set_default_device(device.create_cuda_gpu())` before its first tensor.
+    """
+    global _default
+    if dev is not None and not isinstance(dev, _c.Device):
+        raise TypeError(f"[set_default_device] needs a Device or None, got {type(dev).__name__}")
+    _default = dev
+
+
+def named_or_default(dev: Device | None) -> Device | None:
+    """`dev`, or the default device where it is None; None is the CPU then."""
+    return _default if dev is None else dev
 
 
 def create_cpu_device(separate: bool = False) -> Device:
-    """The CPU. As in SINGA this is the default device, so its tensors mix with all others.
+    """The CPU. As in SINGA this is the device of all tensors that were made without one (unless
+    `set_default_device` names another), so they mix.
 
     `separate` gives a new device with memory and a random sequence of its own, which `Close()`
     frees as a whole; its tensors do not mix with those of other devices.

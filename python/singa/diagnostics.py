@@ -16,6 +16,7 @@ import numpy as np
 from . import singa_wrap as _c
 from ._check import integer
 from ._version import __version__
+from .device import get_default_device
 from .layer_names import LayerNames
 
 if TYPE_CHECKING:
@@ -154,10 +155,11 @@ def _environment() -> list[str]:
 
 def device_memory(dev: Device | None = None) -> dict[str, int]:
     """Bytes of a device's tensors: live (now), peak (most so far), reserved (taken from the system
-    and kept); and counts: allocations (tensors), system_allocations (requests to the system)."""
+    and kept); and counts: allocations (tensors), system_allocations (requests to the system).
+    Without a device, of the default one."""
     if dev is not None and not isinstance(dev, _c.Device):
         raise TypeError(f"[device_memory] dev has to be a Device, got {type(dev).__name__}")
-    stats = (_c.DefaultDevice() if dev is None else dev).memory()
+    stats = (get_default_device() if dev is None else dev).memory()
     fields = ("live", "peak", "reserved", "allocations", "system_allocations")
     return {field: getattr(stats, field) for field in fields}
 

@@ -46,7 +46,7 @@ def gradcheck(
         for i, value in enumerate(values):
             if i in checked:
                 new = value.astype(np.float64) + (change if i == changed else 0.0)
-                x = Tensor(data=new, dtype=float64, stores_grad=True)
+                x = Tensor((), given[i].device, float64, new, stores_grad=True)
             else:
                 x = given[i].detach()
             result.append(x)

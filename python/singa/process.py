@@ -6,6 +6,7 @@ import operator
 
 from . import singa_wrap as _c
 from ._check import integer
+from .device import get_default_device
 
 
 def set_num_threads(n: int) -> None:
@@ -32,7 +33,7 @@ def seed(n: int) -> None:
         raise TypeError(f"[seed] has to be an integer, got {type(n).__name__}") from None
     if not 0 <= n < 1 << 64:
         raise ValueError(f"[seed] has to be in [0, 2**64), got {n}")
-    _c.DefaultDevice().SetRandSeed(n)
+    get_default_device().SetRandSeed(n)
 
 
 def set_layout(mode: str) -> None:

@@ -20,6 +20,7 @@ from ._deferred import ops as _ops
 from ._deferred import tape as _tape
 from ._tensor import Tensor, _flat, as_raw, wrap
 from .contraction import einsum, tensordot
+from .device import named_or_default
 from .dtypes import (
     DType,
     as_dtype,
@@ -127,7 +128,7 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
     where that does not fit); `dtype` says otherwise."""
     array = np.asarray(np_array)
     if dtype is None:
-        return Tensor(data=_c.from_buffer(narrowed(array)), device=dev)
+        return Tensor(data=_c.from_buffer(narrowed(array)), device=named_or_default(dev))
     return Tensor(data=as_raw(array, as_dtype(dtype), dev))
 
 
@@ -147,6 +148,7 @@ def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = fl
 
 def ones(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
     """A tensor of ones."""
+    device = named_or_default(device)
     return Tensor(data=_c.Full(as_shape(shape), 1.0, device, int(as_dtype(dtype))))
 
 
@@ -182,7 +184,7 @@ def sizeof(dtype: object) -> int:
 
 
 def to_host(t: Tensor) -> Tensor:
-    """The tensor, or a copy of it, on the default CPU."""
+    """The tensor, or a copy of it, on the CPU."""
     return wrap(t.data.ToHost(), t.requires_grad)
 
 

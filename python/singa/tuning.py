@@ -133,7 +133,7 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
 
     with _as_before(model), _autotune():
         _c.ForgetMeasurements()
-        for rule in ("default", "", _blocked(), "nhwc"):
+        for rule in dict.fromkeys(("default", "", _blocked(model), "nhwc")):
             if steps and left(0.75) <= 0:
                 break
             _c.ClearTuningChoices()
@@ -159,10 +159,10 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
     return {"seconds": seconds, "steps": steps, "chosen": chosen}
 
 
-def _blocked() -> str:
-    """The tag of blocks that suit this CPU."""
-    image = _c.Tensor((1, 32, 2, 2), None, _c.kFloat32)
-    image.Fill(0.0)
+def _blocked(model: Model) -> str:
+    """The tag of blocks that suit the model's CPU; "nhwc" on a GPU, which has none."""
+    device = next(iter(model.get_states().values())).device
+    image = _c.Full((1, 32, 2, 2), 0.0, device, _c.kFloat32)
     return str(_c.ToBlocked(image).layout_name())
 
 

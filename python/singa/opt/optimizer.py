@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import autograd, singa_wrap, tensor
 from .._check import integer, number
+from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
 from ..tensor import Tensor
 from .schedule import DecayScheduler, as_schedule
@@ -57,6 +58,11 @@ _DEFAULT_GROUP = ParamGroup(())
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
+def _number() -> Tensor:
+    """A number of the host's, as SINGA keeps it: on the CPU, where it is read and written."""
+    return Tensor((1,), create_cpu_device(), requires_grad=False)
+
+
 class scheduled:  # noqa: N801 - a descriptor, used like `property`
     """The current value of a schedule, as SINGA keeps it: a tensor of shape (1,)."""
 
@@ -68,7 +74,7 @@ class scheduled:  # noqa: N801 - a descriptor, used like `property`
             return self
         values = optimizer._value_tensors
         if self.attribute not in values:
-            values[self.attribute] = Tensor((1,), requires_grad=False)
+            values[self.attribute] = _number()
         return values[self.attribute].set_value(optimizer.now(self.attribute))
 
     def __set__(self, optimizer: Optimizer, value: Tensor) -> None:
@@ -133,7 +139,7 @@ class Optimizer:
     @property
     def step_counter(self) -> Tensor:
         """Updates so far, as a tensor of shape (1,)."""
-        counter = self._value_tensors.setdefault("step", Tensor((1,), requires_grad=False))
+        counter = self._value_tensors.setdefault("step", _number())
         return counter.set_value(self._steps)
 
     @step_counter.setter

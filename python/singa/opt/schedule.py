@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from .._check import integer, integers, number
+from ..device import create_cpu_device
 from ..tensor import Tensor
 
 
@@ -44,7 +45,7 @@ class DecayScheduler:
         """The value at `step`."""
         if type(self).call is DecayScheduler.call:
             raise NotImplementedError(f"{type(self).__name__} defines neither value() nor call()")
-        counter = Tensor((1,))
+        counter = Tensor((1,), create_cpu_device())
         counter.set_value(step)
         return float(self.call(counter).numpy().reshape(-1)[0])
 

@@ -95,7 +95,7 @@ def load(
         check_fit(where, expected, {name: value.shape for name, value in states.items()})
         optimizer_states = None
         if optimizer is not None:
-            optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, expected)
+            optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, model)
         generators = _checked_random(metadata["random"])
         choices = tuning.checked(metadata.get("tuning", []))  # files of before had none
         progress = dict(metadata["progress"])
@@ -128,7 +128,7 @@ def _optimizer_states(
     metadata: dict[str, Any],
     arrays: Arrays,
     optimizer: Optimizer,
-    params: dict[str, tuple[int, ...]],
+    model: Model,
 ) -> dict[str, Any]:
     numbers = dict(metadata.get("optimizer") or {})
     kind = numbers.pop("class", None)
@@ -140,21 +140,18 @@ def _optimizer_states(
     states: dict[str, Any] = {key: int(value) for key, value in numbers.items()}
     if "step_counter" not in states:
         raise KeyError("step_counter")
+    params, device = model.get_states(), _device_of(model)
     for full_name, value in _below(_OPTIMIZER, arrays).items():
         key, _, name = full_name.partition("/")
-        shape = params.get(name.partition("#")[0])
-        if shape is not None and value.shape != shape:
+        param = params.get(name.partition("#")[0])
+        if param is not None and value.shape != param.shape:
             raise UnfitStatesError(
-                f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {shape}"
+                f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {param.shape}"
             )
-        states.setdefault(key, {})[name] = _tensor(value)
+        kept = Tensor(value.shape, device, value.dtype.name, requires_grad=False)
+        kept.copy_from_numpy(value)
+        states.setdefault(key, {})[name] = kept
     return states
-
-
-def _tensor(value: np.ndarray) -> Tensor:
-    result = Tensor(value.shape, dtype=value.dtype.name, requires_grad=False)
-    result.copy_from_numpy(value)
-    return result
 
 
 def _random_states(model: Model) -> dict[str, Any]:

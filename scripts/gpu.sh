@@ -4,8 +4,9 @@
 # folder of wheels that scripts/gpu.sh fetch made where there is a network.
 #
 #   scripts/gpu.sh fetch              puts the wheels that a build needs into .wheels (50 MiB)
-#   scripts/gpu.sh [build] [test] [bench] [-- OPTIONS]     all three by default; OPTIONS of gpu.py
+#   scripts/gpu.sh [build] [test] [sanitize] [bench] [-- OPTIONS]     all by default
 #
+# sanitize needs compute-sanitizer on PATH, which comes with the CUDA toolkit. OPTIONS are gpu.py's.
 # PYTHON=python3 is the interpreter that has PyTorch, WHEELS=.wheels the folder of wheels,
 # BUILD=build/gpu where it is built, and RESULTS=build/gpu/results where the figures go: what is in
 # there is not measured again. TARGET=3.12 is the Python that fetch fetches for. Without nvcc, a
@@ -87,11 +88,32 @@ except RuntimeError as error:
 PYTHON
 }
 
+on_gpu() { # on_gpu COMMAND...
+  PYTHONPATH=$out/python:$site SINGA_TEST_DEVICE=cuda "$@"
+}
+
 run_tests() {
   local failed=0
   echo "== tests"
   [[ ! -d $out/test/cpp ]] || ctest --test-dir "$out" --output-on-failure -j 4 || failed=1
-  PYTHONPATH=$out/python:$site SINGA_TEST_DEVICE=cuda "$python" -m pytest -q test/python || failed=1
+  on_gpu "$python" -m pytest -q test/python || failed=1
+  return "$failed"
+}
+
+sanitize() {
+  if ! command -v compute-sanitizer >/dev/null; then
+    echo "== without compute-sanitizer, which is not on PATH"
+    return
+  fi
+  local failed=0
+  # Each launch is watched, so it is the tests of many kernels and small shapes. Races are looked for
+  # where blocks share memory: reductions, products, batch norm, which a network has.
+  echo "== compute-sanitizer: memory"
+  on_gpu compute-sanitizer --tool memcheck --error-exitcode 1 "$python" -m pytest -q \
+    test/python/device test/python/ops/test_operators.py test/python/ops/test_stateful.py || failed=1
+  echo "== compute-sanitizer: races"
+  on_gpu compute-sanitizer --tool racecheck --error-exitcode 1 "$python" -m pytest -q \
+    test/python/device/test_training.py test/python/ops/test_stateful.py || failed=1
   return "$failed"
 }
 
@@ -104,7 +126,7 @@ steps=()
 while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
     fetch) fetch && exit ;;
-    build | test | bench) steps+=("$1") ;;
+    build | test | sanitize | bench) steps+=("$1") ;;
     *)
       sed -n '2,13s/^# \{0,1\}//p' "$0"
       exit 2
@@ -113,7 +135,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
   shift
 done
 [[ ${1-} != -- ]] || shift
-[[ ${#steps[@]} -gt 0 ]] || steps=(build test bench)
+[[ ${#steps[@]} -gt 0 ]] || steps=(build test sanitize bench)
 mkdir -p "$out"
 prepare
 failed=0
@@ -121,6 +143,7 @@ for step in "${steps[@]}"; do
   case $step in
     build) build ;;
     test) { gpu && run_tests; } || failed=1 ;; # the figures are of interest all the same
+    sanitize) { gpu && sanitize; } || failed=1 ;;
     bench) { gpu && bench "$@"; } || failed=1 ;;
   esac
 done

@@ -1,11 +1,37 @@
-"""Shared by all Python tests: the PyTorch oracle, the promise that it was there, and a GPU."""
+"""Shared by all Python tests: the device that they run on, and the PyTorch oracle."""
 
 import importlib.util
 import os
+import re
+from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
+import device_under_test
 import pytest
+
+# Files and folders that have nothing to do with where tensors lie. Single tests that are about the
+# CPU alone say so by the marker `cpu`.
+_ABOUT_THE_HOST = {
+    "data": "arrays and files of the host",
+    "examples": "programs of their own, their files and options",
+    "test_commands.py": "the command line",
+    "test_image_tool.py": "images of the host",
+    "test_package.py": "the package and its settings",
+    "test_readme.py": "documents",
+    "test_singa_surface.py": "names and arguments",
+    "test_snapshot.py": "files",
+    "test_tuning.py": "the CPU's implementations by name",
+    "training/test_curves.py": "pictures",
+    "training/test_files.py": "files",
+    "training/test_log.py": "files",
+    "training/test_progress.py": "what is printed",
+    "wrong_calls/test_files.py": "files",
+}
+
+# Operations that have no kernel for GPUs yet (docs/roadmap.md). Any other one that lacks its kernel
+# fails its tests.
+_WITHOUT_KERNEL = {"RnnForward", "RnnBackward"}
 
 
 def pytest_configure() -> None:
@@ -22,6 +48,43 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Comparisons with PyTorch skip where it is not installed; CI must not pass that way."""
     if os.environ.get("SINGA_REQUIRE_TORCH") == "1" and importlib.util.find_spec("torch") is None:
         pytest.exit("SINGA_REQUIRE_TORCH=1, but PyTorch is not installed", returncode=1)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Before the first tensor: some are made where tests are defined."""
+    _problem.append(device_under_test.make_default())
+
+
+_problem: list[str] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out on a GPU what is about the CPU, and everything where there is none."""
+    if not device_under_test.ON_GPU:
+        return
+    for item in items:
+        if reason := _problem[0] or _about_the_cpu(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _about_the_cpu(item: pytest.Item) -> str:
+    path = item.path.relative_to(Path(__file__).parent)
+    marker = item.get_closest_marker("cpu")
+    reasons = [reason for name, reason in _ABOUT_THE_HOST.items() if path.is_relative_to(name)]
+    reasons += marker.args if marker else ()
+    return f"about the CPU: {reasons[0]}" if reasons else ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Skips what is known to have no kernel for GPUs yet."""
+    try:
+        return (yield)
+    except RuntimeError as error:
+        lacking = re.match(r"\[(\w+)\] no implementation takes this on cuda", str(error))
+        if lacking and lacking[1] in _WITHOUT_KERNEL:
+            pytest.skip(f"{lacking[1]} has no kernel for GPUs yet")
+        raise
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from device_under_test import ON_GPU
 from singa import _indexing, autograd, tensor
 from singa import singa_wrap as wrap
 from singa.dtypes import is_float
@@ -28,7 +29,12 @@ Bounds = tuple[list[Any], list[Any]]
 Bound = Callable[["Trial", Oracle, list[Any], list[Any]], Bounds]
 
 TRIALS = 200
-IMPLEMENTATIONS = (wrap.Preference_kReference, wrap.Preference_kFastest)
+# The plain kernels are the CPU's.
+IMPLEMENTATIONS = (
+    (wrap.Preference_kFastest,)
+    if ON_GPU
+    else (wrap.Preference_kReference, wrap.Preference_kFastest)
+)
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SMALLEST = {
@@ -272,10 +278,7 @@ def gradients(torch: ModuleType, ys: Sequence[Any], xs: Sequence[Any], dys: Sequ
 
 
 def _raw(values: Array, dtype: str) -> Any:
-    raw = wrap.from_buffer(
-        np.ascontiguousarray(values, "float32" if dtype == "bfloat16" else dtype)
-    ).Reshape(values.shape)
-    return raw.AsType(wrap.kBFloat16) if dtype == "bfloat16" else raw
+    return tensor.from_numpy(np.asarray(values), dtype=dtype).data
 
 
 # Bounds.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, plan_cache, tensor
+from singa import autograd, device, layer, model, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
 MIB = 1 << 20
@@ -134,10 +134,10 @@ def random_shapes(count: int) -> Iterator[None]:
         if geometry in seen:
             continue
         seen.add(geometry)
-        x = wrap.Full((n, c, h, w), 1.0, None, wrap.kFloat32)
+        x = wrap.Full((n, c, h, w), 1.0, device.get_default_device(), wrap.kFloat32)
         if convolution:
             handle = wrap.ConvHandle(x, (k, k), (s, s), (p, p), c, out, False)
-            weight = wrap.Full((out, c, k, k), 0.5, None, wrap.kFloat32)
+            weight = wrap.Full((out, c, k, k), 0.5, device.get_default_device(), wrap.kFloat32)
             y = wrap.ConvForward(x, weight, None, handle)
             wrap.ConvBackward(y, x, weight, handle, True, True, False)
         else:
@@ -175,7 +175,7 @@ def test_5000_shapes_stay_within_the_limit() -> None:
 def test_thrashing_warns_once_and_names_what_changes(capfd: pytest.CaptureFixture[str]) -> None:
     plan_cache.set_limit(entries=8)
     for height in range(4, 140):
-        x = wrap.Full((1, 1, height, 4), 1.0, None, wrap.kFloat32)
+        x = wrap.Full((1, 1, height, 4), 1.0, device.get_default_device(), wrap.kFloat32)
         handle = wrap.PoolingHandle(x, (2, 2), (2, 2), (0, 0), False)
         wrap.PoolingForward(handle, x, False)
     stats = plan_cache.stats()
@@ -190,7 +190,7 @@ def test_thrashing_warns_once_and_names_what_changes(capfd: pytest.CaptureFixtur
 
 def test_the_least_recently_used_goes_first() -> None:
     def run(height: int) -> None:
-        x = wrap.Full((1, 1, height, 4), 1.0, None, wrap.kFloat32)
+        x = wrap.Full((1, 1, height, 4), 1.0, device.get_default_device(), wrap.kFloat32)
         wrap.PoolingForward(wrap.PoolingHandle(x, (2, 2), (2, 2), (0, 0), False), x, False)
 
     def misses() -> int:

@@ -1,5 +1,6 @@
 """The devices that tests of this folder run on; the host plays a GPU where there is none."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,6 +8,15 @@ from singa import device
 
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
+
+
+@pytest.fixture(autouse=True)
+def _cpu_is_the_default() -> Iterator[None]:
+    """These tests name their devices, whatever the others run on."""
+    before = device.get_default_device()
+    device.set_default_device(None)
+    yield
+    device.set_default_device(before)
 
 
 @pytest.fixture

@@ -405,7 +405,7 @@ def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
         seen = []
         for i in range(10):
             if i in (1, 6):
-                state = singa.singa_wrap.DefaultDevice().random_state()
+                state = singa.device.get_default_device().random_state()
                 wrong = tensor.from_numpy(np.array([0, 1, 99, 1, 0], np.int32))
                 before = bits(m)
                 with pytest.raises(ValueError, match="99"):
@@ -414,7 +414,7 @@ def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
                 for name, value in before.items():
                     if "running" not in name:
                         assert bits(m)[name] == value
-                singa.singa_wrap.DefaultDevice().set_random_state(state)
+                singa.device.get_default_device().set_random_state(state)
             seen.append(m(images(i), labels())[1].numpy().tobytes())
         results.append(seen)
     assert results[0] == results[1]
@@ -514,7 +514,7 @@ def test_planned_memory_is_what_is_used():
             self.optimizer(loss)
             return out, loss
 
-    device = singa.singa_wrap.DefaultDevice()
+    device = singa.device.get_default_device()
     rng = np.random.default_rng(1)
     x = tensor.from_numpy(rng.standard_normal((16, 16, 24, 24)).astype(np.float32))
     y = tensor.from_numpy(rng.integers(0, 3, 16).astype(np.int32))

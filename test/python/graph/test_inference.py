@@ -111,7 +111,10 @@ def test_chains_become_convolutions(name):
 
 
 @pytest.mark.parametrize("dtype", [tensor.float64, tensor.float32])
-@pytest.mark.parametrize("preference", ["fastest", "reference"])
+@pytest.mark.parametrize(
+    "preference",
+    ["fastest", pytest.param("reference", marks=pytest.mark.cpu("the plain kernels"))],
+)
 def test_every_implementation(dtype, preference):
     before = singa_wrap.GetPreference()
     singa_wrap.SetPreference(singa_wrap.ParsePreference(preference))
@@ -181,6 +184,7 @@ def test_changes_of_parameters_are_seen(tmp_path):
     check(net, images(), images(1))
 
 
+@pytest.mark.cpu("memory that others write to")
 def test_memory_that_others_write_to_is_read_again(torch):
     net = compiled(CHAINS["bn relu"], images())
     check(net, images())
@@ -254,6 +258,7 @@ def test_bfloat16():
     check(net, x, images(1), tolerance=0.03)
 
 
+@pytest.mark.cpu("implementations by name")
 @pytest.mark.parametrize(("own", "general"), [("reference", "fastest"), ("fastest", "reference")])
 def test_a_convolution_keeps_its_own_preference(own, general):
     class Own(Net):

@@ -94,7 +94,7 @@ class MLP(model.Model):
 
 @pytest.mark.parametrize("graph", [False, True])
 def test_model(graph: bool) -> None:
-    dev = device.create_cpu_device()
+    dev = device.get_default_device()
     dev.SetRandSeed(5)
     data, label = points(96)
     batch = 32

@@ -7,7 +7,7 @@ import pytest
 from singa import device, initializer, tensor
 from singa import singa_wrap as singa_api
 
-CPU = device.create_cpu_device()
+DEVICE = device.get_default_device()
 
 
 def of(values, dtype=np.float32):
@@ -15,7 +15,7 @@ def of(values, dtype=np.float32):
 
 
 def test_fields_and_units() -> None:
-    t = tensor.Tensor((2, 3), CPU)
+    t = tensor.Tensor((2, 3), DEVICE)
     assert t.shape == (2, 3)
     assert (t.size(), t.memsize(), t.ndim()) == (6, 6 * tensor.sizeof(tensor.float32), 2)
     assert tensor.product((2, 3)) == 6
@@ -23,7 +23,7 @@ def test_fields_and_units() -> None:
     assert not t.is_empty()
     assert t.T().is_transpose()
     assert t.T().shape == (3, 2)
-    assert t.device.id() == CPU.id()
+    assert t.device.id() == DEVICE.id()
     t.set_value(2.0)
     assert (t.l1(), t.l2()) == pytest.approx((2.0, math.sqrt(24.0) / 6))
     assert singa_api.SumAll(t.data) == 12.0
@@ -141,13 +141,13 @@ def test_einsum_tensordot_and_random_fills() -> None:
         np.einsum("kij,kij->ki", a, a),
         rtol=1e-4,
     )
-    CPU.SetRandSeed(11)
-    u = tensor.Tensor((4000,), CPU)
+    DEVICE.SetRandSeed(11)
+    u = tensor.Tensor((4000,), DEVICE)
     u.uniform(-1.0, 3.0)
     first = tensor.to_numpy(u)
     assert -1 <= first.min() < first.max() < 3
     assert abs(first.mean() - 1) < 5 * 4 / math.sqrt(12 * 4000)
-    CPU.SetRandSeed(11)
+    DEVICE.SetRandSeed(11)
     tensor.uniform(-1.0, 3.0, u)
     np.testing.assert_array_equal(tensor.to_numpy(u), first)
     tensor.bernoulli(0.3, u)

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from ._tensor import Tensor
-from .dtypes import as_dtype, bfloat16, float32
+from .dtypes import as_dtype, bfloat16, float16, float32
 
 __all__ = ["autocast", "kept_type", "lowered"]
 
@@ -30,21 +30,25 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
 
     Parameters, their gradients, the optimizer's state, batch statistics and losses stay float32: a
     parameter is converted at each use, and its gradient back. Other operations take what comes.
-    Pays on CPUs that multiply bfloat16 (`singa.doctor()` lists avx512_bf16 or amx_bf16); elsewhere
-    it is slow. bfloat16 has float32's range, so the loss needs no scaling.
+    bfloat16 pays on GPUs and on CPUs that multiply it (`singa.doctor()` lists avx512_bf16 or
+    amx_bf16); elsewhere it is slow. It has float32's range, so the loss needs no scaling. float16
+    is for GPUs: small gradients vanish in it unless the optimizer has an `opt.GradScaler`, and on
+    CPUs plain loops compute it.
 
         with autograd.autocast("bfloat16"):
             out = model.forward(x)
         loss = autograd.softmax_cross_entropy(out, y)
 
     enabled: False switches it off inside a context that has it on. Raises ValueError for another
-    type than bfloat16.
+    type than bfloat16 and float16.
     """
 
     def __init__(self, dtype: Any = "bfloat16", enabled: bool = True) -> None:
-        if as_dtype(dtype) != bfloat16:
-            raise ValueError(f"[autocast] dtype has to be bfloat16, got {dtype!r}")
-        self._dtype = bfloat16 if enabled else None
+        lowered = as_dtype(dtype)
+        if lowered not in (bfloat16, float16):
+            raise ValueError(f"[autocast] dtype has to be bfloat16 or float16, got {dtype!r}")
+        self._arguments = lowered, bool(enabled)
+        self._dtype = lowered if enabled else None
         self._outer: list[Any] = []
 
     def __enter__(self) -> None:
@@ -55,12 +59,12 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
         _state.dtype = self._outer.pop()
 
     def _recreate_cm(self) -> autocast:
-        return type(self)(bfloat16, self._dtype is not None)  # each call may be in another thread
+        return type(self)(*self._arguments)  # each call may be in another thread
 
 
 def lowered(*xs: Any) -> tuple[Any, ...]:
     """The operands of a product, float32 ones converted if this thread's autocast says so. All of
-    them have one type then: where one is bfloat16 already, the others follow it."""
+    them have one type then: where one is of it already, the others follow."""
     if _state.dtype is None:
         return xs
     from .ops.movement import Cast

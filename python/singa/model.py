@@ -85,7 +85,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self._start_modes(training=True)
         self.graph_mode = False
         self._step_graphs: StepGraphs | None = None
-        self._lowered = False
+        self._lowered: Any = None  # what float32 operands of products become
         self._recompute, self._fuse = False, False
         self.sequential = False
         self._inputs: list[_Like] = []
@@ -105,7 +105,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """Makes all parameters by one forward without training over `inputs`, and sets the mode.
 
         `inputs` are the arguments of forward, tensors or lists of tensors, of which only types,
-        shapes and devices count. With dtype="bfloat16" every call runs under
+        shapes and devices count. With dtype="bfloat16" or "float16" every call runs under
         `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
         and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
         batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
@@ -118,9 +118,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
         self._inputs = [_like(x) for x in inputs]
         wanted = None if dtype is None else tensor.as_dtype(dtype)
-        if wanted not in (None, tensor.float32, tensor.bfloat16):
-            raise ValueError(f"[compile] dtype has to be float32 or bfloat16, got {dtype!r}")
-        self._lowered = wanted == tensor.bfloat16
+        if wanted not in (None, tensor.float32, tensor.bfloat16, tensor.float16):
+            raise ValueError(
+                f"[compile] dtype has to be float32, bfloat16 or float16, got {dtype!r}"
+            )
+        self._lowered = None if wanted == tensor.float32 else wanted
         self._recompute, self._fuse = bool(recompute), bool(fuse)
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
@@ -158,7 +160,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise
 
     def _precision(self) -> AbstractContextManager[Any]:
-        return autograd.autocast() if self._lowered else nullcontext()
+        return nullcontext() if self._lowered is None else autograd.autocast(self._lowered)
 
     def train(self, mode: bool = True) -> None:
         """From now on, calls in this thread train (or, with False, infer)."""

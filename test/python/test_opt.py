@@ -336,6 +336,7 @@ MAKERS = {
     "adagrad": lambda: opt.AdaGrad(0.01),
     "adam": lambda: opt.Adam(opt.ExponentialDecay(0.01, 2, 0.5)),
     "adamw": lambda: opt.AdamW(0.01, accumulate=2),
+    "scaled": lambda: opt.SGD(0.01, momentum=0.9, scaler=opt.GradScaler(3.0, growth_interval=2)),
 }
 
 

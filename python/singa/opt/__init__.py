@@ -7,6 +7,7 @@ sgd(loss)  # backward, one update of every parameter, next step of the schedule
 from .algorithms import SGD, AdaGrad, Adam, AdamW, RMSProp
 from .distributed import DistOpt
 from .optimizer import Optimizer, ParamGroup, clip_by_global_norm, norm_and_bias
+from .scaler import GradScaler
 from .schedule import (
     Constant,
     CosineDecay,
@@ -28,6 +29,7 @@ __all__ = [
     "DecayScheduler",
     "DistOpt",
     "ExponentialDecay",
+    "GradScaler",
     "MultiStepDecay",
     "OneCycle",
     "Optimizer",

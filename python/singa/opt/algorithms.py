@@ -12,7 +12,7 @@ from typing import Any
 from .. import singa_wrap, tensor
 from ..graph import record_update
 from ..tensor import Tensor
-from .optimizer import Optimizer, Update, copied, scheduled
+from .optimizer import OPTIONAL_STATES, Optimizer, Update, copied, scheduled
 from .schedule import Constant, DecayScheduler
 
 Number = float | DecayScheduler
@@ -115,6 +115,7 @@ class _Rule(Optimizer):
         return (
             self.accumulate == 1
             and self.clip_norm is None
+            and self.scaler is None
             and all([type(getattr(self, name)) is Constant for name in self.deciding])
             and ("epsilon" not in self.deciding or self.now("epsilon") > 0)
         )
@@ -154,7 +155,7 @@ class _Rule(Optimizer):
         kind = type(self).__name__
         kept = {}
         if isinstance(states, Mapping):
-            known = {*self.get_states(), "accumulated", "accumulated_calls"}
+            known = {*self.get_states(), *OPTIONAL_STATES}
             unknown = sorted(states.keys() - known)
             lacking = [name for name in self.kept if name not in states]
             if unknown or (lacking and states.get("step_counter")):

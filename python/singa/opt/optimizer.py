@@ -15,6 +15,7 @@ from .._check import integer, number
 from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
 from ..tensor import Tensor
+from .scaler import GradScaler
 from .schedule import DecayScheduler, as_schedule
 
 # (key of the optimizer's state, parameter, gradient)
@@ -55,6 +56,10 @@ class ParamGroup:
 
 
 _DEFAULT_GROUP = ParamGroup(())
+#: Names in an optimizer's saved state of what changes in its scaler's.
+_SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
+#: What a saved state need not have, and what an optimizer may have no use for.
+OPTIONAL_STATES = ("accumulated", "accumulated_calls", *_SCALER_STATES)
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
@@ -92,6 +97,7 @@ class Optimizer:
     clip_norm: gradients whose common 2-norm is larger are scaled down to this norm before the
         update (Pascanu et al. 2013).
     accumulate: parameters change at every n-th call only, by the mean gradient of those n calls.
+    scaler: a GradScaler, for gradients in float16.
 
     A subclass implements `apply` for one parameter, or `apply_all` for a whole step.
     """
@@ -104,6 +110,7 @@ class Optimizer:
         groups: Iterable[ParamGroup] = (),
         clip_norm: float | None = None,
         accumulate: int = 1,
+        scaler: GradScaler | None = None,
     ) -> None:
         self.lr = self._schedule("lr", lr)
         self.dtype = dtype
@@ -116,6 +123,10 @@ class Optimizer:
             raise ValueError(f"[{kind}] clip_norm must be positive: {clip_norm}")
         self.clip_norm = clip_norm
         self.accumulate = integer(kind, "accumulate", accumulate, 1)
+        if scaler is not None and not isinstance(scaler, GradScaler):
+            raise TypeError(f"[{kind}] scaler has to be a GradScaler, got {scaler!r:.80}")
+        self._scaler = scaler
+        self._skipped = False  # the last update, because of the scaler
         self._steps = 0
         self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
         self._sums: dict[str, Tensor] = {}
@@ -131,6 +142,11 @@ class Optimizer:
         # What an optimizer does is not recorded: the next step may do something else.
         for name in _HOST_METHODS & vars(cls).keys():
             setattr(cls, name, host_called(vars(cls)[name]))
+
+    @property
+    def scaler(self) -> GradScaler | None:
+        """The scaler that it was made with."""
+        return self._scaler
 
     # The schedules.
 
@@ -180,7 +196,8 @@ class Optimizer:
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
-        gradients = list(autograd.backward(loss))
+        seed = None if self._scaler is None else self._scaler.seed(loss)
+        gradients = list(autograd.backward(loss, seed))
         if is_recording() and gradients and self._record(gradients):
             return
         lent = [g.data for _, g in gradients]
@@ -191,7 +208,7 @@ class Optimizer:
         return False
 
     def _end_call(self) -> None:
-        if not self._waiting:
+        if not (self._waiting or self._skipped):
             self.step()
 
     def _take(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -206,8 +223,12 @@ class Optimizer:
             updates = self._accumulated(updates)
             if self._waiting:
                 return
+        grads = [grad for _, _, grad in updates]
+        self._skipped = self._scaler is not None and not self._scaler.unscale(grads)
+        if self._skipped:
+            return
         if self.clip_norm is not None:
-            clip_by_global_norm([grad for _, _, grad in updates], self.clip_norm)
+            clip_by_global_norm(grads, self.clip_norm)
         self.apply_all(updates)
 
     @host_called
@@ -299,11 +320,15 @@ class Optimizer:
 
     def get_states(self) -> dict[str, Any]:
         """{"step_counter": updates so far, and one dict of tensors by parameter name for each
-        quantity that the optimizer keeps}. The tensors are the live ones."""
+        quantity that the optimizer keeps}. The tensors are the live ones. With a scaler also
+        "loss_scale" and "loss_scale_updates"."""
         states: dict[str, Any] = {"step_counter": self._steps}
         if self._waiting:
             states["accumulated"] = self._sums
             states["accumulated_calls"] = self._waiting
+        if self._scaler is not None:
+            scaler = self._scaler.state_dict()
+            states |= {name: scaler[key] for name, key in _SCALER_STATES.items()}
         return states
 
     def set_states(self, states: dict[str, Any]) -> None:
@@ -320,6 +345,9 @@ class Optimizer:
         steps = integer(kind, "step_counter", states["step_counter"], 0)
         waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
         sums = copied(kind, "accumulated", states.get("accumulated", {}))
+        if self._scaler is not None:
+            scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
+            self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
         self._steps, self._waiting, self._sums = steps, waiting, sums
 
     def __getstate__(self) -> dict[str, Any]:

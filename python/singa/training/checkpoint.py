@@ -137,7 +137,9 @@ def _optimizer_states(
             f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
             f"{type(optimizer).__name__}"
         )
-    states: dict[str, Any] = {key: int(value) for key, value in numbers.items()}
+    states: dict[str, Any] = {
+        key: value if isinstance(value, float) else int(value) for key, value in numbers.items()
+    }
     if "step_counter" not in states:
         raise KeyError("step_counter")
     params, device = model.get_states(), _device_of(model)

@@ -1,0 +1,249 @@
+"""Loss scaling: PyTorch's arithmetic, in executed and recorded steps; what float16 would lose."""
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+from singa.training import checkpoint
+
+SHAPES = {"w": (4, 3), "b": (3,)}
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.fixture(autouse=True)
+def recording():
+    before = autograd.training
+    autograd.training = True
+    yield
+    autograd.training = before
+
+
+def arrays(seed):
+    random = np.random.default_rng(seed)
+    return {name: random.standard_normal(shape, np.float32) for name, shape in SHAPES.items()}
+
+
+def gradients(step, wrong):
+    """Those of a step; `wrong` is put among them: a number by step."""
+    grads = arrays(100 + step)
+    if step in wrong:
+        grads["w"][1, 2] = wrong[step]
+    return grads
+
+
+def loss_of(params, grads):
+    """A scalar whose gradient for each parameter is the given array."""
+    products = [
+        autograd.reduce_sum(autograd.mul(params[name], tensor.from_numpy(grad)), keepdims=0)
+        for name, grad in grads.items()
+    ]
+    return autograd.add_all(*products)
+
+
+def parameters():
+    values = arrays(0)
+    return {n: tensor.Tensor(data=a, stores_grad=True, name=n) for n, a in values.items()}
+
+
+def assert_close(params, theirs):
+    for name, param in params.items():
+        expected = theirs[name].detach().numpy()
+        np.testing.assert_allclose(param.numpy(), expected, rtol=2e-6, atol=1e-7, err_msg=name)
+
+
+CASES = {
+    # 1e35 is finite, but not times the first scales.
+    "overflows": ({"growth_interval": 3}, {0: 1e35, 1: 1e35, 5: INF, 6: NAN, 13: -INF}),
+    "factors": (
+        {"init_scale": 3.0, "growth_factor": 1.7, "backoff_factor": 0.3, "growth_interval": 2},
+        {4: INF},
+    ),
+    "as large as can be": ({"init_scale": 2.0**126, "growth_interval": 1}, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("case", CASES)
+def test_every_step_is_pytorchs(torch, case, clip):
+    settings, wrong = CASES[case]
+    params = parameters()
+    ours = opt.Adam(lr=0.01, clip_norm=clip, scaler=opt.GradScaler(**settings))
+    theirs = {n: torch.nn.Parameter(torch.from_numpy(a.copy())) for n, a in arrays(0).items()}
+    adam = torch.optim.Adam(theirs.values(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", **settings)
+    scaler.scale(torch.zeros(1))  # makes its state
+    scales = [ours.scaler.get_scale()]
+    for step in range(16):
+        grads = gradients(step, wrong)
+        if case == "as large as can be":
+            grads = {name: grad * np.float32(1e-10) for name, grad in grads.items()}
+        before = {name: param.numpy() for name, param in params.items()}
+        steps = ours.steps
+        ours(loss_of(params, grads))
+
+        adam.zero_grad()
+        loss = sum((theirs[n] * torch.from_numpy(grad)).sum() for n, grad in grads.items())
+        scaler.scale(loss).backward()
+        scaler.unscale_(adam)
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(theirs.values(), clip)
+        scaler.step(adam)
+        scaler.update()
+
+        assert ours.scaler.state_dict() == scaler.state_dict()
+        assert_close(params, theirs)
+        skipped = all(np.array_equal(before[n], p.numpy()) for n, p in params.items())
+        assert skipped == (ours.steps == steps)
+        scales.append(ours.scaler.get_scale())
+    assert len(set(scales)) >= 2
+
+
+def test_one_overflow_leaves_out_all_that_was_accumulated(torch):
+    params = parameters()
+    ours = opt.SGD(lr=0.1, momentum=0.9, accumulate=2, scaler=opt.GradScaler(growth_interval=2))
+    theirs = {n: torch.nn.Parameter(torch.from_numpy(a.copy())) for n, a in arrays(0).items()}
+    sgd = torch.optim.SGD(theirs.values(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=2)
+    for step in range(10):
+        grads = gradients(step, {2: INF, 9: NAN})
+        ours(loss_of(params, grads))
+        loss = sum((theirs[n] * torch.from_numpy(grad)).sum() for n, grad in grads.items())
+        scaler.scale(loss / 2).backward()
+        if step % 2:
+            scaler.step(sgd)
+            scaler.update()
+            sgd.zero_grad()
+            assert ours.scaler.state_dict() == scaler.state_dict()
+            assert_close(params, theirs)
+    assert ours.steps == 3
+
+
+def test_a_state_goes_to_pytorch_and_comes_back(torch):
+    scaler = opt.GradScaler(8.0, 3.0, 0.25, 5)
+    theirs = torch.amp.GradScaler("cpu")
+    theirs.scale(torch.zeros(1))
+    theirs.load_state_dict(scaler.state_dict())
+    assert theirs.state_dict() == scaler.state_dict()
+    other = opt.GradScaler()
+    other.load_state_dict(theirs.state_dict() | {"_growth_tracker": 4})
+    assert other.state_dict() == scaler.state_dict() | {"_growth_tracker": 4}
+    before = other.state_dict()
+    with pytest.raises(ValueError, match="lacks _growth_tracker, scale"):
+        other.load_state_dict(dict(list(before.items())[1:-1]))
+    with pytest.raises(ValueError, match="init_scale must be in"):
+        other.load_state_dict(before | {"scale": 0.0})
+    with pytest.raises(TypeError, match="has to be a dict, got list"):
+        other.load_state_dict([1])
+    assert other.state_dict() == before
+
+
+class Net(model.Model):
+    def __init__(self):
+        super().__init__()
+        self.conv = layer.Conv2d(4, 3, padding=1)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
+
+    def train_one_batch(self, x, y):
+        loss = autograd.softmax_cross_entropy(self.forward(x), y)
+        self.optimizer(loss)
+        return loss
+
+
+def images(step, wrong=()):
+    values = np.random.default_rng([3, step]).standard_normal((4, 2, 5, 5), np.float32)
+    values[0, 0, 0, 0] = INF if step in wrong else 0.0
+    return tensor.from_numpy(values)
+
+
+def compiled(use_graph=False, **settings):
+    singa.seed(3)
+    net = Net()
+    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler(**settings)))
+    net.compile([images(0)], use_graph=use_graph)
+    return net
+
+
+def train(net, steps, wrong=()):
+    y = tensor.from_numpy(np.array([0, 1, 2, 1], np.int32))
+    return [net(images(step, wrong), y).numpy().item() for step in steps]
+
+
+def test_recorded_steps_do_the_same(recwarn):
+    results = []
+    for use_graph in (False, True):
+        net = compiled(use_graph, growth_interval=3)
+        losses = train(net, range(14), wrong=(0, 8, 9))
+        states = {n: t.numpy().tobytes() for n, t in net.get_states().items()}
+        scaler = net.optimizer.scaler.state_dict()
+        results.append((repr(losses), states, scaler, net.optimizer.steps))
+    assert results[0] == results[1]
+    assert results[0][3] == 11
+    assert net._graphs().graphs()
+    assert not recwarn.list
+
+
+def test_a_checkpoint_holds_the_scale(tmp_path):
+    whole = compiled(growth_interval=3, init_scale=0.75)
+    train(whole, range(9), wrong=(1,))
+    half = compiled(growth_interval=3, init_scale=0.75)
+    train(half, range(5), wrong=(1,))
+    checkpoint.save(tmp_path / "run.safetensors", half, half.optimizer)
+    rest = compiled(growth_interval=3)
+    checkpoint.load(tmp_path / "run.safetensors", rest, rest.optimizer)
+    assert rest.optimizer.scaler.state_dict() == half.optimizer.scaler.state_dict()
+    assert rest.optimizer.scaler.get_scale() == 0.75
+    train(rest, range(5, 9))
+    for name, value in whole.get_states().items():
+        np.testing.assert_array_equal(rest.get_states()[name].numpy(), value.numpy())
+    plain = Net()
+    plain.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+    plain.compile([images(0)])
+    checkpoint.load(tmp_path / "run.safetensors", plain, plain.optimizer)
+    assert plain.optimizer.get_states().keys() == {"step_counter", "moments"}
+
+
+def test_float16_keeps_small_gradients_only_when_they_are_scaled():
+    x = tensor.from_numpy(np.float32([[1, 2, 4]]))
+    moved = {}
+    for scaler in (None, opt.GradScaler()):
+        w = tensor.Tensor((3, 1), stores_grad=True, name="w").set_value(0.0)
+        with autograd.autocast("float16"):
+            y = autograd.cast(autograd.matmul(x, w), tensor.float32)
+        loss = autograd.reduce_sum(y * 1e-9, keepdims=0)
+        opt.SGD(lr=1e9, scaler=scaler)(loss)
+        moved[scaler is not None] = w.numpy().ravel()
+        assert w.dtype == tensor.float32
+    np.testing.assert_array_equal(moved[False], 0)
+    np.testing.assert_allclose(moved[True], [-1, -2, -4], rtol=2**-10)
+
+
+def test_a_loss_that_is_no_number_is_not_float16s_doing():
+    params = parameters()
+    optimizer = opt.SGD(scaler=opt.GradScaler(2.0**-124))
+    bad = {name: np.full(shape, NAN, np.float32) for name, shape in SHAPES.items()}
+    for _ in range(2):
+        optimizer(loss_of(params, bad))
+    with pytest.raises(FloatingPointError, match="not float16 that makes them so"):
+        optimizer(loss_of(params, bad))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: opt.GradScaler(0.0), ValueError, r"\[GradScaler\] init_scale must be in"),
+        (lambda: opt.GradScaler(INF), ValueError, "init_scale"),
+        (lambda: opt.GradScaler("much"), TypeError, "init_scale must be a number"),
+        (lambda: opt.GradScaler(growth_factor=1.0), ValueError, "growth_factor"),
+        (lambda: opt.GradScaler(backoff_factor=1.0), ValueError, "backoff_factor"),
+        (lambda: opt.GradScaler(growth_interval=0), ValueError, "growth_interval"),
+        (lambda: opt.SGD(scaler=2.0), TypeError, r"\[SGD\] scaler has to be a GradScaler"),
+        (lambda: setattr(opt.SGD(), "scaler", opt.GradScaler()), AttributeError, "scaler"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

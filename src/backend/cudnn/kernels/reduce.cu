@@ -7,6 +7,7 @@
 // kernel joins them. Into how many is a function of the lengths, so sums have the same bits always.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "backend/cudnn/kernels/element.h"
@@ -27,6 +28,27 @@ constexpr int kThreads = 256;
 constexpr int kColumns = 32;  // results of a block that folds columns
 constexpr int kRows = kThreads / kColumns;
 
+/// acc joined with elements first, first + step, ... of the folded axes, below `end`. Several loads
+/// are on their way at a time; the order of the joins is that of the elements.
+template <class Fold, class T, class Index>
+__device__ __forceinline__ typename Fold::Acc FoldSteps(typename Fold::Acc acc, const T* base,
+                                                        const Strided<1, Index>& folded,
+                                                        int64_t first, int64_t end, int64_t step) {
+  constexpr int kUnroll = 4;
+  int64_t i = first;
+  for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
+    T value[kUnroll];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k)
+      value[k] = base[folded.Locate(static_cast<Index>(i + k * step)).at[0]];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k) acc = Fold::Join(acc, Fold::Load(value[k]));
+  }
+  for (; i < end; i += step)
+    acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<Index>(i)).at[0]]));
+  return acc;
+}
+
 /// acc of one part of one result to partial[part · kept + result].
 template <class Fold, class T, class Index>
 __global__ void __launch_bounds__(kThreads)
@@ -37,19 +59,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t result = blockIdx.x, part = blockIdx.y;
   const T* base = x + kept.Locate(static_cast<Index>(result)).at[1];
   const int64_t end = (part + 1) * length / parts;
-  int64_t i = part * length / parts + threadIdx.x;
-  Acc acc = Fold::Identity();
-  constexpr int kUnroll = 4;  // loads on their way at a time
-  for (; i + (kUnroll - 1) * int64_t{blockDim.x} < end; i += kUnroll * int64_t{blockDim.x}) {
-    T value[kUnroll];
-#pragma unroll
-    for (int k = 0; k < kUnroll; ++k)
-      value[k] = base[folded.Locate(static_cast<Index>(i + k * int64_t{blockDim.x})).at[0]];
-#pragma unroll
-    for (int k = 0; k < kUnroll; ++k) acc = Fold::Join(acc, Fold::Load(value[k]));
-  }
-  for (; i < end; i += blockDim.x)
-    acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<Index>(i)).at[0]]));
+  const int64_t first = part * length / parts + threadIdx.x;
+  Acc acc = FoldSteps<Fold>(Fold::Identity(), base, folded, first, end, int64_t{blockDim.x});
   acc = JoinBlock(acc, Fold::Identity(), join);
   if (threadIdx.x == 0) partial[part * gridDim.x + result] = acc;
 }
@@ -67,8 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   if (result < results) {
     const T* base = x + kept.Locate(static_cast<uint32_t>(result)).at[1];
     const int64_t end = (part + 1) * length / parts;
-    for (int64_t i = part * length / parts + row; i < end; i += kRows)
-      acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<uint32_t>(i)).at[0]]));
+    acc = FoldSteps<Fold>(acc, base, folded, part * length / parts + row, end, kRows);
   }
   of_thread[threadIdx.x] = acc;
   __syncthreads();
@@ -77,16 +87,26 @@ __global__ void __launch_bounds__(kThreads)
   partial[part * results + result] = acc;
 }
 
-/// out[result] = finish(join of the parts)
+/// out[result] = finish(join of the parts). `rows` threads share a result, a power of two that
+/// divides those of the block.
 template <class Fold, class Out, class Finish>
 __global__ void __launch_bounds__(kThreads)
-    JoinParts(const typename Fold::Acc* partial, int64_t results, int64_t parts, Out* out,
+    JoinParts(const typename Fold::Acc* partial, int64_t results, int64_t parts, int rows, Out* out,
               Finish finish) {
-  for (int64_t i = FirstElement(); i < results; i += ElementStep()) {
-    typename Fold::Acc acc = Fold::Identity();
-    for (int64_t part = 0; part < parts; ++part) acc = Fold::Join(acc, partial[part * results + i]);
-    out[i] = finish(acc);
-  }
+  using Acc = typename Fold::Acc;
+  SINGA_SHARED(Acc, kThreads, of_thread);
+  const int columns = kThreads / rows;
+  const int column = threadIdx.x % columns, row = threadIdx.x / columns;
+  const int64_t result = static_cast<int64_t>(blockIdx.x) * columns + column;
+  Acc acc = Fold::Identity();
+  if (result < results)
+    for (int64_t part = row; part < parts; part += rows)
+      acc = Fold::Join(acc, partial[part * results + result]);
+  of_thread[threadIdx.x] = acc;
+  __syncthreads();
+  if (row > 0 || result >= results) return;
+  for (int r = 1; r < rows; ++r) acc = Fold::Join(acc, of_thread[r * columns + column]);
+  out[result] = finish(acc);
 }
 
 template <class Fold, class T, class Out, class Finish>
@@ -116,8 +136,9 @@ void FoldAxes(const ReduceSpec& spec, const Execution& execution, const Finish& 
            kThreads, stream, x, Strided<2, uint32_t>(space.kept),
            Strided<1, uint32_t>(space.folded), space.results, space.length, space.parts, partial);
   }
-  LaunchIndependent(JoinParts<Fold, Out, Finish>, GridFor(space.results, kThreads), kThreads,
-                    stream, partial, space.results, space.parts, execution.out<Out>(0), finish);
+  const auto rows = static_cast<int>(std::bit_floor(std::min<uint64_t>(space.parts, kColumns)));
+  Launch(JoinParts<Fold, Out, Finish>, GridFor(space.results, kThreads / rows), kThreads, stream,
+         partial, space.results, space.parts, rows, execution.out<Out>(0), finish);
 }
 
 template <class Acc, class Out>

@@ -333,12 +333,13 @@ def memory_plan(
         "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
         "arena": max([m.arena for m in recorded]),
         "prepared weights": sum([m.prepared for m in recorded]),
+        "fixed copies": sum([m.fixed for m in recorded]),
         "inputs": max([m.inputs for m in recorded]),
         "results": max([m.outputs for m in recorded]),
         "plans": sum([m.plans for m in recorded]),
     }
-    memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared", "plans")
-    fields = (*memory, "nodes", "merged", "in_place")
+    memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared")
+    fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place")
     return MemoryPlan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],

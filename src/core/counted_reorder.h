@@ -8,5 +8,9 @@ namespace singa {
 void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const LayoutPtr& to,
                     const Shape& shape, DType dtype, const void* source, void* destination,
                     const char* reason);
+/// Counts reorders that are done without it.
+void CountReorders(uint64_t count, uint64_t bytes);
+/// Whether a list of reorders is kept (RecordReorders).
+bool AreReordersRecorded();
 
 }  // namespace singa

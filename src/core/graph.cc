@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/captured_nodes.h"
 #include "core/memory_planner.h"
 #include "core/profile.h"
 #include "singa/core/error.h"
@@ -216,7 +217,11 @@ Graph::Graph(const RecordingPtr& recording)
     }
   }
   PlanArena(internal);
+  if (auto* capturer = dynamic_cast<Capturer*>(device_.get()); capturer && !WritesInputs())
+    captured_ = std::make_unique<CapturedNodes>(*capturer, nodes_);
 }
+
+Graph::~Graph() = default;
 
 void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
   std::set<const Block*> temporary;
@@ -289,6 +294,45 @@ bool Graph::Prepare() {
   return has_prepared_ = true;
 }
 
+/// Then their owner would not see what was written to a copy.
+bool Graph::WritesInputs() const {
+  for (const Node& node : nodes_)
+    for (const Tensor& t : node.outputs)
+      for (const Tensor& input : inputs_)
+        if (!t.empty() && t.block() == input.block()) return true;
+  return false;
+}
+
+/// Of all memory that nodes use and that may move between replays.
+std::vector<const void*> Graph::Addresses() const {
+  std::vector<const void*> addresses{arena_->data()};
+  for (const Kept& kept : kept_) addresses.push_back(kept.block->data());
+  for (const BlockPtr& block : prepared_) addresses.push_back(block->data());
+  return addresses;
+}
+
+void Graph::BindEnds(const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].block()->Bind(inputs[i].raw_data());
+  for (const Kept& result : fresh_) {
+    bound_outputs_.push_back(std::make_shared<Block>(device_, result.block->size()));
+    bound_outputs_.back()->set_layout(result.layout);
+    result.block->Bind(bound_outputs_.back()->data());
+  }
+}
+
+void Graph::BindFixed(const std::vector<Tensor>& inputs) {
+  const auto bind = [&](size_t i, const BlockPtr& block) {
+    if (i == fixed_.size()) fixed_.push_back(std::make_shared<Block>(device_, block->size()));
+    block->Bind(fixed_[i]->data());
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bind(i, inputs_[i].block());
+    device_->CopyBytes(fixed_[i]->data(), inputs[i].raw_data(),
+                       static_cast<size_t>(inputs[i].bytes()));
+  }
+  for (size_t i = 0; i < fresh_.size(); ++i) bind(inputs.size() + i, fresh_[i].block);
+}
+
 bool Graph::Start(const std::vector<Tensor>& inputs) {
   if (Recording::Current()) return false;  // a replay is no part of what is recorded
   Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
@@ -302,15 +346,13 @@ bool Graph::Start(const std::vector<Tensor>& inputs) {
   BindArena();
   if (!preparation_.empty() && !IsPrepared() && !Prepare()) return false;
   bound_inputs_.clear();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    bound_inputs_.push_back(inputs[i].Contiguous());
-    inputs_[i].block()->Bind(bound_inputs_[i].raw_data());
-  }
   bound_outputs_.clear();
-  for (const Kept& result : fresh_) {
-    bound_outputs_.push_back(std::make_shared<Block>(device_, result.block->size()));
-    bound_outputs_.back()->set_layout(result.layout);
-    result.block->Bind(bound_outputs_.back()->data());
+  for (const Tensor& input : inputs) bound_inputs_.push_back(input.Contiguous());
+  is_fixed_ = captured_ && captured_->Start(Addresses());
+  if (is_fixed_) {
+    BindFixed(bound_inputs_);
+  } else {
+    BindEnds(bound_inputs_);
   }
   return true;
 }
@@ -337,7 +379,15 @@ void Graph::Run(int index) {
     if (node.live) node.scalars = *node.live;
     for (const Tensor& t : node.outputs)
       if (!t.empty()) t.block()->Touch();
-    device_->Run(node, arena_->data() + segments_[s].memory.workspaces[i - begin]);
+  }
+  const auto run = [&](size_t i) {
+    device_->Run(nodes_[i], arena_->data() + segments_[s].memory.workspaces[i - begin]);
+  };
+  // A call of the host between two segments may have moved something.
+  if (is_fixed_ && captured_->Unmoved(Addresses())) {
+    captured_->Queue(begin, segments_[s].nodes, run);
+  } else {
+    for (size_t i = begin; i < segments_[s].nodes; ++i) run(i);
   }
 }
 
@@ -357,6 +407,12 @@ bool Graph::TakeBack(int index) {
 }
 
 std::vector<Tensor> Graph::Finish() {
+  for (size_t i = 0; is_fixed_ && i < fresh_.size(); ++i) {
+    const BlockPtr& block = fresh_[i].block;
+    bound_outputs_.push_back(std::make_shared<Block>(device_, block->size()));
+    bound_outputs_.back()->set_layout(fresh_[i].layout);
+    device_->CopyBytes(bound_outputs_.back()->data(), block->data(), block->size());
+  }
   std::vector<Tensor> results;
   for (const Output& output : outputs_) {
     const Tensor& t = output.tensor;
@@ -390,6 +446,7 @@ GraphMemory Graph::memory() const {
   for (const Source& source : sources_) persistent.insert(source.kept.block.get());
   for (const Block* block : persistent) memory.persistent += block->size();
   for (const BlockPtr& block : prepared_) memory.prepared += block->size();
+  for (const BlockPtr& block : fixed_) memory.fixed += block->size();
   std::set<const Plan*> plans;
   for (const Node& node : nodes_)
     if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();

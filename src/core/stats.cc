@@ -22,8 +22,7 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
                     const Shape& shape, DType dtype, const void* source, void* destination,
                     const char* reason) {
   const uint64_t bytes = static_cast<uint64_t>(shape.Count()) * SizeOf(dtype);
-  g_count.fetch_add(1, std::memory_order_relaxed);
-  g_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  CountReorders(1, bytes);
   const bool record = g_record.load(std::memory_order_relaxed), profile = IsProfiling();
   const double start = record || profile ? ProfileClock() : 0;
   const char* op = CurrentOp();
@@ -38,6 +37,13 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
   g_records.push_back(
       {op, CurrentLayer(), LayoutName(from), LayoutName(to), bytes, elapsed, reason});
 }
+
+void CountReorders(uint64_t count, uint64_t bytes) {
+  g_count.fetch_add(count, std::memory_order_relaxed);
+  g_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+bool AreReordersRecorded() { return g_record.load(std::memory_order_relaxed); }
 
 ReorderStats GetReorderStats() { return {g_count.load(), g_bytes.load()}; }
 

@@ -13,6 +13,8 @@
 
 namespace singa {
 
+class CapturedNodes;
+
 /// Memory that graphs of one model share: as much as the largest needs. One at a time runs.
 class SINGA_API Arena {
  public:
@@ -180,6 +182,7 @@ struct GraphMemory {
   uint64_t outputs = 0;     ///< allocated for each replay
   uint64_t persistent = 0;  ///< parameters and other tensors that live on
   uint64_t prepared = 0;    ///< what was computed once from these
+  uint64_t fixed = 0;       ///< where captured work finds inputs and leaves results
   uint64_t plans = 0;       ///< an estimate: generated code and tables
   uint64_t nodes = 0;
   uint64_t in_place = 0;  ///< outputs that take over an input's memory
@@ -192,13 +195,17 @@ struct GraphMemory {
 ///     for (int i = 0; i < graph.segments(); ++i) { graph.Run(i); host call i; }
 ///     outputs = graph.Finish();
 ///
-/// Random draws are made anew; all else that is no tensor is as it was recorded.
+/// Random draws are made anew; all else that is no tensor is as it was recorded. On a device that
+/// can capture what it is asked for, whole stretches of nodes become one launch.
 class SINGA_API Graph {
  public:
   /// What differs between two recordings of one step, in words; empty: nothing does.
   static std::string Difference(const Recording& first, const Recording& second);
   /// Takes over `recording`, whose inputs and outputs get other memory at each replay.
   explicit Graph(const RecordingPtr& recording);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
   /// Binds inputs (of the recorded shapes and types; made contiguous if they are not) and makes new
   /// outputs. False when a tensor that lives on no longer lies as recorded and cannot be moved:
@@ -240,6 +247,10 @@ class SINGA_API Graph {
   bool IsPrepared() const;
   bool Prepare();
   void BindArena();
+  bool WritesInputs() const;
+  std::vector<const void*> Addresses() const;
+  void BindEnds(const std::vector<Tensor>& inputs);
+  void BindFixed(const std::vector<Tensor>& inputs);
   bool Restore(const Kept& kept) const;
 
   DevicePtr device_;
@@ -259,7 +270,13 @@ class SINGA_API Graph {
   std::vector<BlockPtr> prepared_;  // what the preparation leaves for the nodes
   bool has_prepared_ = false;
   size_t unshared_ = 0;
+  std::unique_ptr<CapturedNodes> captured_;  // null where nothing can be captured
+  /// For inputs, then for fresh_; empty until something is captured. Captured work keeps the
+  /// addresses that it was given, and inputs and results have others at each replay. They are
+  /// copied, in the device's memory: capturing anew costs more than queueing the nodes does.
+  std::vector<BlockPtr> fixed_;
   // Of the present replay.
+  bool is_fixed_ = false;  // inputs and results lie in fixed_
   std::vector<Tensor> bound_inputs_;
   std::vector<BlockPtr> bound_outputs_;
 };

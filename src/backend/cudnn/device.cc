@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "backend/cudnn/allocator.h"
+#include "backend/cudnn/capture.h"
 #include "backend/cudnn/faults.h"
 #include "backend/cudnn/kernels/copy.h"
 #include "backend/cudnn/runtime.h"
+#include "core/capture.h"
 #include "core/copy.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
@@ -20,9 +22,10 @@
 namespace singa::cuda {
 namespace {
 
-bool BlockingAsked() {
-  const char* text = std::getenv("SINGA_CUDA_BLOCKING");
-  return text && *text && std::strcmp(text, "0") != 0;
+/// Whether a variable of the environment says yes; `unset` where it says nothing.
+bool Asked(const char* variable, bool unset) {
+  const char* text = std::getenv(variable);
+  return text && *text ? std::strcmp(text, "0") != 0 : unset;
 }
 
 /// Memory straight from the runtime.
@@ -110,7 +113,46 @@ class Staging {
   size_t next_ = 0;
 };
 
-class CudaDevice final : public Device {
+/// For destructors: what a device says that has failed concerns nobody any more.
+template <class Fn>
+void Quietly(const Fn& fn) noexcept {
+  try {
+    fn();
+  } catch (const Error&) {
+  }
+}
+
+/// While a thread captures, what it queues on the device goes to a stream of its own: whatever
+/// other threads queue meanwhile is no part of it, and runs.
+class Capturing {
+ public:
+  Capturing(const Device& device, Stream stream) : device_(&device), stream_(stream) {
+    runtime::BeginCapture(stream);
+    current_ = this;
+  }
+  ~Capturing() {
+    if (current_ == this) Quietly([&] { runtime::DeleteGraph(End()); });
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+  CapturedGraph End() {
+    current_ = nullptr;
+    return runtime::EndCapture(stream_);
+  }
+  /// The stream where this thread captures what is queued on the device; null where it does not.
+  static Stream On(const Device& device) {
+    return current_ && current_->device_ == &device ? current_->stream_ : nullptr;
+  }
+
+ private:
+  static thread_local Capturing* current_;
+  const Device* device_;
+  Stream stream_;
+};
+thread_local Capturing* Capturing::current_ = nullptr;
+
+class CudaDevice final : public Device, public Capturer {
  public:
   explicit CudaDevice(int id)
       : Device(DeviceKind::kCuda, id, "cuda:" + std::to_string(id)),
@@ -118,24 +160,26 @@ class CudaDevice final : public Device {
         allocator_(memory_, name()) {
     runtime::Use(id);
     stream_ = runtime::NewStream();
+    capture_stream_ = runtime::NewStream();
   }
 
   ~CudaDevice() override {
-    try {
+    Quietly([&] {
       runtime::Use(id());
       staging_.Release();
+      runtime::DeleteStream(capture_stream_);
       runtime::DeleteStream(stream_);
-    } catch (const Error&) {
-      // A device that has failed.
-    }
+    });
   }
 
   Stream stream() const {
     runtime::Use(id());
-    return stream_;
+    const Stream capturing = Capturing::On(*this);
+    return capturing ? capturing : stream_;
   }
 
   void* Allocate(size_t bytes) override {
+    RefuseInCapture("takes memory");
     return Named([&] { return allocator_.Allocate(bytes, stream_, CurrentOp()); });
   }
   void Free(void* data, size_t) noexcept override { allocator_.Free(data); }
@@ -148,6 +192,7 @@ class CudaDevice final : public Device {
 
   void CopyFromHost(void* device_data, const void* host_data, size_t bytes) override {
     if (bytes == 0) return;
+    RefuseInCapture("copies from the host");
     const std::lock_guard<std::mutex> lock(staging_mutex_);
     Named([&] {
       staging_.ToDevice(static_cast<char*>(device_data), static_cast<const char*>(host_data), bytes,
@@ -156,6 +201,7 @@ class CudaDevice final : public Device {
   }
   void CopyToHost(void* host_data, const void* device_data, size_t bytes) override {
     if (bytes == 0) return;
+    RefuseInCapture("copies to the host");
     const std::lock_guard<std::mutex> lock(staging_mutex_);
     Named([&] {
       staging_.ToHost(static_cast<char*>(host_data), static_cast<const char*>(device_data), bytes,
@@ -183,8 +229,17 @@ class CudaDevice final : public Device {
   }
 
   void Sync() override {
+    RefuseInCapture("waits for the device");
     Named([&] { runtime::Synchronize(stream()); });
     RaiseFaults();
+  }
+
+  bool captures() const override { return captures_ && !blocking_; }
+  std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) override;
+  void Launch(CapturedGraph graph, const char* last_op) {
+    CheckOpen(last_op);
+    Named([&] { runtime::LaunchGraph(graph, stream()); });
+    Queued(last_op);
   }
 
  protected:
@@ -206,6 +261,11 @@ class CudaDevice final : public Device {
   }
 
  private:
+  void RefuseInCapture(const char* what) const {
+    Check<NotCapturable>(!Capturing::On(*this), CurrentOp(), "it ", what,
+                         ", which captured work cannot do again, on ", name());
+  }
+
   /// Calls fn(); what the runtime says is of work that was queued some time ago.
   template <class Fn>
   std::invoke_result_t<Fn> Named(const Fn& fn) const {
@@ -224,11 +284,53 @@ class CudaDevice final : public Device {
   GpuMemory memory_;
   StreamAllocator allocator_;
   Stream stream_ = nullptr;
+  std::mutex capture_mutex_;
+  Stream capture_stream_ = nullptr;  // kept: libraries remember the stream that they had last
   std::mutex staging_mutex_;
   Staging staging_;
   std::atomic<const char*> last_op_{"cuda"};
-  const bool blocking_ = BlockingAsked();
+  const bool blocking_ = Asked("SINGA_CUDA_BLOCKING", false);
+  const bool captures_ = Asked("SINGA_CUDA_GRAPHS", true);
 };
+
+/// A CUDA graph.
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(CudaDevice& device, CapturedGraph graph, const char* last_op)
+      : device_(device), graph_(graph), last_op_(last_op) {}
+  ~CudaGraph() override {
+    Quietly([&] {
+      runtime::Use(device_.id());
+      runtime::DeleteGraph(graph_);
+    });
+  }
+  void Launch() override { device_.Launch(graph_, last_op_); }
+
+ private:
+  CudaDevice& device_;
+  CapturedGraph graph_;
+  const char* last_op_;  ///< in it
+};
+
+std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& queue) {
+  RefuseInCapture("captures operations");
+  const std::lock_guard<std::mutex> lock(capture_mutex_);
+  runtime::Use(id());
+  PrepareFaults();  // memory that kernels would ask for
+  try {
+    return Named([&] {
+      Capturing capturing(*this, capture_stream_);
+      queue();
+      return std::make_unique<CudaGraph>(*this, capturing.End(), last_op_.load());
+    });
+  } catch (const NotCapturable&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(
+        detail::Message(CurrentOp(), "cannot be captured: ", error.what(),
+                        "; with SINGA_CUDA_GRAPHS=0 operations are queued one by one"));
+  }
+}
 
 }  // namespace
 

@@ -25,21 +25,31 @@ Table& TheTable() {
   return *table;
 }
 
+/// Under the table's mutex.
+void TakeMemory(Table& table) {
+  if (table.faults) return;
+  constexpr size_t kBytes = kMostOperations * sizeof(Fault);
+  table.faults = static_cast<Fault*>(runtime::MallocPinned(kBytes));
+  std::memset(static_cast<void*>(table.faults), 0, kBytes);
+}
+
 }  // namespace
 
 Fault* FaultOf(const char* op) {
   Table& table = TheTable();
   const std::lock_guard lock(table.mutex);
-  if (!table.faults) {
-    constexpr size_t kBytes = kMostOperations * sizeof(Fault);
-    table.faults = static_cast<Fault*>(runtime::MallocPinned(kBytes));
-    std::memset(static_cast<void*>(table.faults), 0, kBytes);
-  }
+  TakeMemory(table);
   for (int i = 0; i < table.count; ++i)
     if (std::string_view(table.op[i]) == op) return &table.faults[i];
   if (table.count == kMostOperations) throw std::logic_error("too many operations with faults");
   table.op[table.count] = op;
   return &table.faults[table.count++];
+}
+
+void PrepareFaults() {
+  Table& table = TheTable();
+  const std::lock_guard lock(table.mutex);
+  TakeMemory(table);
 }
 
 void RaiseFaults() {

@@ -21,6 +21,9 @@ struct Fault {
 /// The place of the operation `op` (a string that lives for ever).
 Fault* FaultOf(const char* op);
 
+/// Takes the memory of all places now, and not when a kernel wants one.
+void PrepareFaults();
+
 /// Raises std::out_of_range where a kernel that has run reported one, and forgets it.
 void RaiseFaults();
 

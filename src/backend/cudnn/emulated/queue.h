@@ -8,6 +8,7 @@
 // that host code that reads it crashes. SINGA_CUDA_BLOCKING=1 runs everything at once.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include "backend/cudnn/runtime.h"
@@ -16,6 +17,9 @@ namespace singa::cuda::emulated {
 
 /// Queues `work`, which may touch device memory. It holds its arguments by value.
 void Enqueue(Stream stream, std::function<void()> work);
+
+/// Launches, copies and the like that were queued so far, on all streams; one for captured work.
+uint64_t Queued();
 
 /// The next work that runs on any stream fails with this message, and so does, as on a GPU, all
 /// that follows until Reset.

@@ -13,7 +13,9 @@
 #include <new>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "backend/cudnn/capture.h"
 #include "backend/cudnn/emulated/queue.h"
 
 /// Where an event was recorded: how much of its stream has to have run.
@@ -22,10 +24,17 @@ struct CUevent_st {
   uint64_t position = 0;
 };
 
+using Work = std::vector<std::function<void()>>;
+
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
-  uint64_t queued = 0;  ///< ever
-  uint64_t run = 0;     ///< of these
+  uint64_t queued = 0;                  ///< ever
+  uint64_t run = 0;                     ///< of these
+  std::unique_ptr<Work> captured = {};  ///< while it is captured
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<const Work> work;
 };
 
 namespace singa::cuda {
@@ -149,6 +158,19 @@ std::set<CUstream_st*>& Streams() {
 std::string g_fail_next;  // guarded by Mutex()
 std::string g_failed;     // sticky, as on a GPU
 
+uint64_t g_queued = 0;  // guarded by Mutex()
+
+/// What this thread captures, and the call that has spoiled it.
+thread_local CUstream_st* t_capture = nullptr;
+thread_local std::string t_spoiled;
+
+/// Calls that CUDA does not permit to a thread that captures: the capture fails as well.
+void RefuseInCapture(const char* call) {
+  if (!t_capture) return;
+  t_spoiled = call;
+  throw Error(t_spoiled + ": operation not permitted while the thread captures");
+}
+
 void CheckAlive(const char* call) {
   if (!g_failed.empty()) throw Error(std::string(call) + ": " + g_failed);
 }
@@ -180,9 +202,19 @@ namespace emulated {
 
 void Enqueue(Stream stream, std::function<void()> work) {
   const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  if (stream->captured) {
+    stream->captured->push_back(std::move(work));
+    return;
+  }
   stream->queue.push_back(std::move(work));
   ++stream->queued;
+  ++g_queued;
   if (Blocking()) Run(*stream, stream->queued);
+}
+
+uint64_t Queued() {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  return g_queued;
 }
 
 void FailNext(const char* message) {
@@ -222,12 +254,14 @@ void Use(int id) { t_used = id; }
 
 void* Malloc(size_t bytes) {
   const Lock lock(Mutex());
+  RefuseInCapture("Malloc");
   CheckAlive("Malloc");
   return MemoryOf(t_used).Take(bytes);
 }
 
 void Free(void* data) {
   const Lock lock(Mutex());
+  RefuseInCapture("Free");
   for (CUstream_st* stream : Streams()) Run(*stream, stream->queued);  // as cudaFree does
   for (int id = 0; id < kGpus; ++id)
     if (MemoryOf(id).Give(data)) return;
@@ -235,12 +269,16 @@ void Free(void* data) {
 }
 
 void* MallocPinned(size_t bytes) {
+  RefuseInCapture("MallocPinned");
   void* data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (!data) throw Error("MallocPinned: out of memory");
   return data;
 }
 
-void FreePinned(void* data) { std::free(data); }
+void FreePinned(void* data) {
+  RefuseInCapture("FreePinned");
+  std::free(data);
+}
 
 Stream NewStream() {
   const Lock lock(Mutex());
@@ -255,6 +293,7 @@ void DeleteStream(Stream stream) {
 
 void Synchronize(Stream stream) {
   const Lock lock(Mutex());
+  RefuseInCapture("Synchronize");
   Run(*stream, stream->queued);
   CheckAlive("Synchronize");
 }
@@ -280,18 +319,21 @@ void DeleteEvent(Event event) { delete event; }
 
 void Record(Event event, Stream stream) {
   const Lock lock(Mutex());
+  RefuseInCapture("Record");
   event->stream = stream;
   event->position = stream->queued;
 }
 
 bool Reached(Event event) {
   const Lock lock(Mutex());
+  RefuseInCapture("Reached");
   CheckAlive("Reached");
   return !event->stream || event->stream->run >= event->position;
 }
 
 void Wait(Event event) {
   const Lock lock(Mutex());
+  RefuseInCapture("Wait");
   if (event->stream) Run(*event->stream, event->position);
   CheckAlive("Wait");
 }
@@ -299,6 +341,37 @@ void Wait(Event event) {
 void CheckLaunches() {
   const Lock lock(Mutex());
   CheckAlive("launch");
+}
+
+void BeginCapture(Stream stream) {
+  const Lock lock(Mutex());
+  RefuseInCapture("BeginCapture");
+  CheckAlive("BeginCapture");
+  stream->captured = std::make_unique<Work>();
+  t_capture = stream;
+}
+
+CapturedGraph EndCapture(Stream stream) {
+  const Lock lock(Mutex());
+  if (t_capture != stream) throw Error("EndCapture: this thread does not capture that stream");
+  t_capture = nullptr;
+  const std::shared_ptr<const Work> work = std::move(stream->captured);
+  if (!t_spoiled.empty())
+    throw Error("EndCapture: the capture has failed at " + std::exchange(t_spoiled, {}));
+  return new CUgraphExec_st{work};
+}
+
+void DeleteGraph(CapturedGraph graph) {
+  RefuseInCapture("DeleteGraph");
+  delete graph;
+}
+
+void LaunchGraph(CapturedGraph graph, Stream stream) {
+  const Lock lock(Mutex());
+  CheckAlive("LaunchGraph");
+  emulated::Enqueue(stream, [work = graph->work] {
+    for (const std::function<void()>& each : *work) each();
+  });
 }
 
 }  // namespace runtime

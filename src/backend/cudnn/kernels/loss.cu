@@ -1,5 +1,6 @@
-// Softmax cross-entropy: a warp for each row, and then one block that adds the rows up.
+// Softmax cross-entropy: warps that take rows, and then one block that adds the rows up.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpThreads;
+/// Of the forward pass: each of its warps has a place for what its rows lose.
+constexpr unsigned kMostBlocks = 1024;
 
 struct Larger {
   template <class C>
@@ -64,33 +67,37 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     ForwardRows(const T* x, Targets<ComputeType<T>> targets, int64_t rows, T* p, double* losses) {
   using C = ComputeType<T>;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpThreads;
-  if (row >= rows) return;  // the whole warp
+  const int64_t warp = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpThreads;
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * kWarps;
   const int lane = threadIdx.x % kWarpThreads;
   const int64_t classes = targets.classes;
-  x += row * classes;
-  p += row * classes;
-  // Starts with the first score, as the CPU does, so that a NaN there is found here too.
-  C largest = Cast<C>(x[0]);
-  for (int64_t c = lane; c < classes; c += kWarpThreads) largest = Larger()(largest, Cast<C>(x[c]));
-  largest = JoinWarp(largest, Larger());
-  double sum = 0;
-  for (int64_t c = lane; c < classes; c += kWarpThreads)
-    sum += static_cast<double>(std::exp(Cast<C>(x[c]) - largest));
-  sum = JoinWarp(sum, Plus());
-  const C scale = static_cast<C>(1 / sum);
-  const double log_sum = std::log(sum);
-  const int64_t label = targets.Label(row);
-  double loss = 0;
-  for (int64_t c = lane; c < classes; c += kWarpThreads) {
-    const C shifted = Cast<C>(x[c]) - largest;
-    p[c] = Cast<T>(std::exp(shifted) * scale);
-    const C q = targets.At(row, label, c);
-    // A class without a share in the target costs nothing, even where its score is -infinity.
-    if (q != C(0)) loss += static_cast<double>(q) * (log_sum - static_cast<double>(shifted));
+  double lost = 0;
+  for (int64_t row = warp; row < rows; row += warps) {  // the whole warp
+    const T* score = x + row * classes;
+    T* probability = p + row * classes;
+    // Starts with the first score, as the CPU does, so that a NaN there is found here too.
+    C largest = Cast<C>(score[0]);
+    for (int64_t c = lane; c < classes; c += kWarpThreads)
+      largest = Larger()(largest, Cast<C>(score[c]));
+    largest = JoinWarp(largest, Larger());
+    double sum = 0;
+    for (int64_t c = lane; c < classes; c += kWarpThreads)
+      sum += static_cast<double>(std::exp(Cast<C>(score[c]) - largest));
+    sum = JoinWarp(sum, Plus());
+    const C scale = static_cast<C>(1 / sum);
+    const double log_sum = std::log(sum);
+    const int64_t label = targets.Label(row);
+    double loss = 0;
+    for (int64_t c = lane; c < classes; c += kWarpThreads) {
+      const C shifted = Cast<C>(score[c]) - largest;
+      probability[c] = Cast<T>(std::exp(shifted) * scale);
+      const C q = targets.At(row, label, c);
+      // A class without a share in the target costs nothing, even where its score is -infinity.
+      if (q != C(0)) loss += static_cast<double>(q) * (log_sum - static_cast<double>(shifted));
+    }
+    lost += JoinWarp(loss, Plus());
   }
-  loss = JoinWarp(loss, Plus());
-  if (lane == 0) losses[row] = loss;
+  if (lane == 0 && warp < rows) losses[warp] = lost;
 }
 
 /// out = factor · Σ terms, by one block: the order of the sum is always the same.
@@ -129,20 +136,24 @@ __global__ void __launch_bounds__(kThreads)
 
 unsigned RowBlocks(int64_t rows) { return static_cast<unsigned>((rows + kWarps - 1) / kWarps); }
 
+size_t ForwardWorkspace(const SoftmaxCrossEntropySpec&) {
+  return size_t{kMostBlocks} * kWarps * sizeof(double);
+}
+
 void RunForward(const SoftmaxCrossEntropySpec& spec, const Execution& execution) {
   const Shape& shape = execution.inputs[0].shape();
   const Stream stream = StreamOf(execution.device);
-  const Tensor losses({shape[0]}, execution.inputs[0].device(), kFloat64);
-  auto* terms = static_cast<double*>(losses.raw_data());
+  const unsigned blocks = std::min(RowBlocks(shape[0]), kMostBlocks);
+  auto* losses = static_cast<double*>(execution.workspace);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    Launch(ForwardRows<T>, RowBlocks(shape[0]), kThreads, stream, execution.in<T>(0),
+    Launch(ForwardRows<T>, blocks, kThreads, stream, execution.in<T>(0),
            TargetsOf<ComputeType<T>>(spec.op(), spec.target, execution.inputs[1], shape[1],
                                      execution.scalars.v[0]),
-           shape[0], execution.out<T>(1), terms);
+           shape[0], execution.out<T>(1), losses);
   });
   const Tensor& loss = execution.outputs[0];
-  Launch(SumTerms, 1, kThreads, stream, terms, shape[0], 1 / static_cast<double>(shape[0]),
-         loss.raw_data(), loss.data_type());
+  Launch(SumTerms, 1, kThreads, stream, losses, std::min(shape[0], int64_t{blocks} * kWarps),
+         1 / static_cast<double>(shape[0]), loss.raw_data(), loss.data_type());
 }
 
 void RunBackward(const SoftmaxCrossEntropyBackwardSpec& spec, const Execution& execution) {
@@ -160,7 +171,7 @@ void RunBackward(const SoftmaxCrossEntropyBackwardSpec& spec, const Execution& e
 }  // namespace
 
 void RegisterLoss() {
-  RegisterKernels<SoftmaxCrossEntropySpec, RunForward>();
+  RegisterKernels<SoftmaxCrossEntropySpec, RunForward, ForwardWorkspace>();
   RegisterKernels<SoftmaxCrossEntropyBackwardSpec, RunBackward>();
 }
 

@@ -122,17 +122,23 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
 
 // ---- the norm of all gradients
 
+/// As many as a GPU runs at a time; each has a place for its sum.
+constexpr uint32_t kMostSums = 1024;
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     SumPieces(const __grid_constant__ Tensors<1> tensors, double* partial) {
-  const int tensor = tensors.Find(blockIdx.x);
-  const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
-  const int64_t size = tensors.size[tensor];
-  const T* x = static_cast<const T*>(tensors.data[tensor][0]);
+  const uint32_t pieces = tensors.first_piece[tensors.count];
   double sum = 0;
-  for (int64_t i = begin + threadIdx.x; i < begin + kPiece && i < size; i += kThreads) {
-    const auto value = static_cast<double>(Cast<ComputeType<T>>(x[i]));
-    sum += value * value;
+  for (uint32_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const int tensor = tensors.Find(piece);
+    const int64_t begin = static_cast<int64_t>(piece - tensors.first_piece[tensor]) * kPiece;
+    const int64_t size = tensors.size[tensor];
+    const T* x = static_cast<const T*>(tensors.data[tensor][0]);
+    for (int64_t i = begin + threadIdx.x; i < begin + kPiece && i < size; i += kThreads) {
+      const auto value = static_cast<double>(Cast<ComputeType<T>>(x[i]));
+      sum += value * value;
+    }
   }
   sum = SumBlock(sum);
   // Each block has its place, so the order of the sum is always the same.
@@ -148,22 +154,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *total = add ? *total + sum : sum;
 }
 
+size_t SumSquareWorkspace(const SumSquareSpec&) { return size_t{kMostSums} * sizeof(double); }
+
 void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   auto* total = execution.out<double>(0);
-  // How many pieces there are is not known when the plan is made: memory for them is taken here.
-  // The stream is in order, so it may be given back before the kernels have run.
-  int64_t most = 0;
-  for (const Tensor& t : execution.inputs) most += (StoredSize(t) + kPiece - 1) / kPiece;
-  const Tensor room({std::max<int64_t>(most, 1)}, execution.inputs[0].device(), kFloat64);
-  auto* partial = static_cast<double*>(room.raw_data());
+  auto* partial = static_cast<double*>(execution.workspace);
   Launch(SumPartial, 1, kThreads, stream, partial, int64_t{0}, false, total);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     ForGroups<1>(
         execution.inputs, [&](size_t i, void** data) { data[0] = execution.inputs[i].raw_data(); },
         [&](const Tensors<1>& tensors, uint32_t pieces) {
-          Launch(SumPieces<T>, pieces, kThreads, stream, tensors, partial);
-          Launch(SumPartial, 1, kThreads, stream, partial, int64_t{pieces}, true, total);
+          const uint32_t blocks = std::min(pieces, kMostSums);
+          Launch(SumPieces<T>, blocks, kThreads, stream, tensors, partial);
+          Launch(SumPartial, 1, kThreads, stream, partial, int64_t{blocks}, true, total);
         });
   });
 }
@@ -172,7 +176,7 @@ void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
 
 void RegisterOptimizer() {
   RegisterKernels<OptimizerSpec, RunUpdate>();
-  RegisterKernels<SumSquareSpec, RunSumSquare>();
+  RegisterKernels<SumSquareSpec, RunSumSquare, SumSquareWorkspace>();
 }
 
 }  // namespace singa::cuda

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include "backend/cudnn/capture.h"
 #include "singa/core/error.h"
 
 namespace singa::cuda::runtime {
@@ -164,5 +165,32 @@ bool Reached(Event event) {
 void Wait(Event event) { Checked(cudaEventSynchronize(event), "cudaEventSynchronize"); }
 
 void CheckLaunches() { Checked(cudaGetLastError(), "launch"); }
+
+void BeginCapture(Stream stream) {
+  // Other threads go on as they like: their calls neither fail nor end this capture.
+  Checked(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+}
+
+CapturedGraph EndCapture(Stream stream) {
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  if (ended != cudaSuccess) cudaGetLastError();  // of the capture, not of what comes next
+  Checked(ended, "cudaStreamEndCapture");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+  if (made != cudaSuccess) cudaGetLastError();
+  cudaGraphDestroy(graph);
+  Checked(made, "cudaGraphInstantiate");
+  return executable;
+}
+
+void DeleteGraph(CapturedGraph graph) {
+  Checked(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
+}
+
+void LaunchGraph(CapturedGraph graph, Stream stream) {
+  Checked(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+}
 
 }  // namespace singa::cuda::runtime

@@ -1,0 +1,39 @@
+#pragma once
+
+// What a device that queues its work may be able to do besides: keep what is queued, and queue it
+// again as a whole. A Device that can is a Capturer as well.
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "singa/core/export.h"
+
+namespace singa {
+
+/// What was queued once and kept.
+class SINGA_API CapturedWork {
+ public:
+  virtual ~CapturedWork();
+  /// Queues it, after all that was queued before: the same operations on the same addresses.
+  virtual void Launch() = 0;
+};
+
+/// An operation asked for something that captured work cannot do; the message names it.
+class SINGA_API NotCapturable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class SINGA_API Capturer {
+ public:
+  virtual ~Capturer();
+  /// False where each operation is to be told apart from the others.
+  virtual bool captures() const = 0;
+  /// Calls queue(). What it queues from this thread does not run: that is what the result queues.
+  /// queue() must take no memory of the device, copy nothing from or to the host, and wait for
+  /// nothing, since none of this would be done again: raises NotCapturable.
+  virtual std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) = 0;
+};
+
+}  // namespace singa

@@ -1,0 +1,97 @@
+"""Recorded steps on a GPU, captured as CUDA graphs, have the bits of executed ones, whatever is
+done between them."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from singa import layer, model, opt, tensor
+
+if TYPE_CHECKING:
+    from singa.singa_wrap import Device
+
+
+class Network(model.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = layer.Conv2d(4, 3, padding=1)
+        self.norm = layer.BatchNorm2d()
+        self.relu = layer.ReLU()
+        self.pool = layer.MaxPool2d(2)
+        self.dropout = layer.Dropout(0.25)
+        self.flatten = layer.Flatten()
+        self.fc = layer.Linear(3)
+        self.loss = layer.SoftMaxCrossEntropy()
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        y = self.pool(self.relu(self.norm(self.conv(x))))
+        return self.fc(self.flatten(self.dropout(y)))
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple[Any, Any]:
+        out = self.forward(x)
+        loss = self.loss(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def trained(dev: "Device", use_graph: bool) -> tuple[str, str, int]:
+    """Digests of training (results and weights) and evaluation over epochs with falling rates,
+    a short last batch, and states that are loaded; and how many kinds of steps were captured."""
+    dev.SetRandSeed(5)
+    random = np.random.default_rng(3)
+    data = [random.standard_normal((n, 2, 6, 6), np.float32) for n in (6, 6, 4)]
+    targets = [random.integers(0, 3, len(x)).astype(np.int32) for x in data]
+    training, evaluation = hashlib.sha256(), hashlib.sha256()
+    net = Network()
+    net.set_optimizer(opt.SGD(lr=opt.ExponentialDecay(0.1, 4, 0.7), momentum=0.9))
+    net.compile([tensor.from_numpy(data[0], dev)], is_train=True, use_graph=use_graph)
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "states.npz"
+        for epoch in range(14):
+            net.train()
+            for x, y in zip(data, targets, strict=True):
+                for result in net(tensor.from_numpy(x, dev), tensor.from_numpy(y, dev)):
+                    training.update(result.numpy().tobytes())
+            net.eval()
+            evaluation.update(net(tensor.from_numpy(data[0], dev)).numpy().tobytes())
+            if epoch == 3:
+                net.save_states(saved)
+            if epoch == 6:
+                net.load_states(saved)
+    for state in net.get_states().values():
+        training.update(state.numpy().tobytes())
+    graphs = net.memory_plan()["graphs"] if use_graph else []
+    captured = sum(graph["fixed"] > 0 for graph in graphs)
+    return training.hexdigest(), evaluation.hexdigest(), captured
+
+
+def in_a_process(**environment: str) -> list[str]:
+    program = f"""
+import runpy
+from singa import device
+test = runpy.run_path({__file__!r})
+print(*test["trained"](device.create_cuda_gpu(), use_graph=True))
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return child.stdout.split()
+
+
+def test_captured_steps_have_the_bits_of_executed_ones(gpu: "Device") -> None:
+    executed, *_ = trained(gpu, use_graph=False)
+    *captured, count = in_a_process(SINGA_CUDA_GRAPHS="1")
+    assert count == "3"  # training, that with a short batch, evaluation
+    *queued, none = in_a_process(SINGA_CUDA_GRAPHS="0")
+    assert none == "0"
+    assert captured == queued
+    assert captured[0] == executed

@@ -36,6 +36,8 @@ SINGA_API Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, 
                                  const Tensor& y, const Tensor& saved);
 /// Mean over height and width: (N, C, H, W) → (N, C, 1, 1).
 SINGA_API Tensor GlobalAveragePoolForward(const Tensor& x);
-SINGA_API Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape);
+/// dx, of shape `x_shape`; in the layout of x where that is given.
+SINGA_API Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape,
+                                           const Tensor& x = Tensor());
 
 }  // namespace singa

@@ -58,19 +58,19 @@ class GlobalAveragePool(Op):
                 f"got {data_format!r}"
             )
         self._first = data_format == "channels_first"
-        self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
         if len(x.shape()) != 4:
             raise ValueError(f"[GlobalAveragePool] x has to have four axes, got {x.shape()}")
         x = x if self._first else x.Transpose((0, 3, 1, 2))
-        self._shape = x.shape()
+        self.save(x)
         y = _c.GlobalAveragePoolForward(x)
         return y if self._first else y.Transpose((0, 2, 3, 1))
 
     def backward(self, dy: Raw) -> Raw:
         dy = dy if self._first else dy.Transpose((0, 3, 1, 2))
-        dx = _c.GlobalAveragePoolBackward(dy, self._shape)
+        (x,) = self.load()
+        dx = _c.GlobalAveragePoolBackward(dy, x.shape(), x)
         return dx if self._first else dx.Transpose((0, 2, 3, 1))
 
 

@@ -113,12 +113,17 @@ Tensor GlobalAveragePoolForward(const Tensor& x) {
   return Forward(geometry, PoolMode::kAverageExcludePad, x, false)[0];
 }
 
-Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape) {
+Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape, const Tensor& x) {
   const char* op = "GlobalAveragePoolBackward";
   CheckFloat(op, "dy", dy);
   const Recorder geometry = GlobalRecorder(op, x_shape);
   CheckShapeIs(op, "dy", dy, geometry.output_shape());
-  return Backward(geometry, PoolMode::kAverageExcludePad, dy, {}, {});
+  if (!x.empty()) {
+    CheckShapeIs(op, "x", x, x_shape);
+    CheckDType(op, "x", x, dy.data_type());
+    CheckSameDevice(op, "x", x, "dy", dy);
+  }
+  return Backward(geometry, PoolMode::kAverageExcludePad, dy, x, {});
 }
 
 }  // namespace singa

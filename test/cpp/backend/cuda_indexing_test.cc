@@ -184,16 +184,19 @@ TEST(CudaCopy, AnyTypesAndStrides) {
 TEST(CudaCopy, TransposesOfAnySize) {
   Random random(7);
   for (DType dtype : {kFloat32, kBFloat16, kFloat64, kInt8}) {
-    for (const Shape& shape :
-         {Shape{2, 3, 5}, Shape{1, 32, 64}, Shape{3, 33, 31}, Shape{0, 4, 4}, Shape{1, 1, 100}}) {
+    for (const Shape& shape : {Shape{2, 3, 5}, Shape{1, 32, 64}, Shape{3, 33, 31}, Shape{2, 8, 40},
+                               Shape{0, 4, 4}, Shape{1, 1, 100}}) {
       const Tensor x = RandomTensor(random, shape, dtype, -9, 9);
       for (const auto order : {cuda::emulated::Order::kForward, cuda::emulated::Order::kShuffled}) {
         cuda::emulated::SetOrder(order);
         const Tensor y = Result({shape[0], shape[2], shape[1]}, dtype);
         cuda::QueueTranspose(x.raw_data(), y.raw_data(), shape[0], shape[1], shape[2],
                              SizeOf(dtype), nullptr);
-        cuda::emulated::SetOrder(cuda::emulated::Order::kForward);
         EXPECT_EQ(test::BytesOf(y), test::BytesOf(x.Transpose({0, 2, 1})));
+        const Tensor copied = Result(y.shape(), dtype);
+        cuda::QueueCopy(x.Transpose({0, 2, 1}), copied, nullptr);
+        cuda::emulated::SetOrder(cuda::emulated::Order::kForward);
+        EXPECT_EQ(test::BytesOf(copied), test::BytesOf(y));
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cudnn/channels_last.h"
 #include "backend/cudnn/emulated/emulator.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/operation/elementwise_spec.h"
@@ -66,15 +67,33 @@ PlanPtr PlanOnGpu(const Spec& spec) {
   return Registry<Spec>::Get(DeviceKind::kCuda).Find("cuda")->MakePlan(spec);
 }
 
+/// A fresh plain tensor whose memory holds t's elements as they lie in `layout`; t where that is
+/// null.
+inline Tensor Packed(const Tensor& t, const LayoutPtr& layout) {
+  if (!layout || t.empty()) return t;
+  const Tensor packed(t.shape(), nullptr, t.data_type());
+  layout->Pack(t.raw_data(), packed.raw_data());
+  return packed;
+}
+inline Tensor Unpacked(const Tensor& t, const LayoutPtr& layout) {
+  if (!layout || t.empty()) return t;
+  const Tensor plain(t.shape(), nullptr, t.data_type());
+  layout->Unpack(t.raw_data(), plain.raw_data());
+  return plain;
+}
+
+/// Of plain arguments, which are brought into the layouts that the plan wants, and back.
 inline std::vector<Tensor> RunPlan(const Plan& plan, const std::vector<Tensor>& inputs,
                                    const std::vector<Tensor>& outputs, const Scalars& scalars) {
   Copies copies;
-  const std::vector<Tensor> in = copies.Of(inputs);
-  const std::vector<Tensor> out = copies.Of(outputs);
+  std::vector<Tensor> in = copies.Of(inputs);
+  std::vector<Tensor> out = copies.Of(outputs);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = Packed(in[i], plan.input_layout(i));
   // Full of NaN, like memory that somebody used before.
   Tensor workspace({static_cast<int64_t>(plan.workspace_bytes()) + 64}, nullptr, kUInt8);
   std::memset(workspace.raw_data(), 0xff, plan.workspace_bytes() + 64);
   plan.Run({*DefaultDevice(), in, out, scalars, workspace.raw_data()});
+  for (size_t i = 0; i < out.size(); ++i) out[i] = Unpacked(out[i], plan.output_layout(i));
   return out;
 }
 
@@ -123,6 +142,13 @@ std::vector<Tensor> CompareWithReference(const Spec& spec, const std::vector<Ten
     }
   }
   return first;
+}
+
+/// The layouts that images of a call may have: row-major, and channels-last where that is another.
+inline std::vector<LayoutPtr> ImageLayouts(const Shape& shape, DType dtype) {
+  std::vector<LayoutPtr> layouts = {nullptr};
+  if (LayoutPtr last = cudnn::ChannelsLastOf(shape, dtype)) layouts.push_back(last);
+  return layouts;
 }
 
 /// Not initialised, or rather: full of a value that no test expects.

@@ -8,6 +8,7 @@ namespace singa {
 namespace {
 
 using test::CompareWithReference;
+using test::ImageLayouts;
 using test::kFloats;
 using test::Random;
 using test::RandomTensor;
@@ -36,18 +37,39 @@ TEST(CudaPooling, RandomGeometries) {
     for (PoolMode mode :
          {PoolMode::kMax, PoolMode::kAverageExcludePad, PoolMode::kAverageIncludePad}) {
       const bool max = mode == PoolMode::kMax;
-      std::vector<Tensor> outputs = {Result(out, dtype)};
-      if (max) outputs.push_back(Result(out, kInt32));
-      const auto y = CompareWithReference(PoolingForwardSpec{g, mode, dtype, max}, {x}, outputs, {},
-                                          {}, g.ToString());
-      for (bool saved : {false, true}) {
-        if (saved && !max) continue;
-        CompareWithReference(PoolingBackwardSpec{g, mode, dtype, saved},
-                             {dy, max ? x : Tensor(), saved ? y[1] : Tensor()}, {Result(in, dtype)},
-                             {}, {4 * Step(dtype), 4 * Step(dtype)}, g.ToString());
+      std::vector<Tensor> outputs(max ? 2 : 1);
+      outputs[0] = Result(out, dtype);
+      if (max) outputs[1] = Result(out, kInt32);
+      for (const LayoutPtr& layout : ImageLayouts(in, dtype)) {
+        const std::string what = g.ToString() + " " + LayoutName(layout);
+        const auto y = CompareWithReference(PoolingForwardSpec{g, mode, dtype, max, layout}, {x},
+                                            outputs, {}, {}, what);
+        for (bool saved : {false, true}) {
+          if (saved && !max) continue;
+          PoolingBackwardSpec backward{g, mode, dtype, saved, max ? layout : nullptr};
+          if (layout) backward.dy_layout = cudnn::ChannelsLastOf(out, dtype);
+          CompareWithReference(backward, {dy, max ? x : Tensor(), saved ? y[1] : Tensor()},
+                               {Result(in, dtype)}, {}, {4 * Step(dtype), 4 * Step(dtype)}, what);
+        }
       }
     }
   }
+}
+
+TEST(CudaPooling, ImagesFollowX) {
+  const Shape in{2, 3, 4, 4}, out{2, 3, 2, 2};
+  const Recorder g = PoolRecorder("test", in, {2, 2}, {2, 2}, {0, 0}, {1, 1}, false);
+  const LayoutPtr x = cudnn::ChannelsLastOf(in, kFloat32), y = cudnn::ChannelsLastOf(out, kFloat32);
+  const auto forward = test::PlanOnGpu(PoolingForwardSpec{g, PoolMode::kMax, kFloat32, true, x});
+  EXPECT_TRUE(SameLayout(forward->output_layout(0), y));
+  EXPECT_TRUE(SameLayout(forward->output_layout(1), cudnn::ChannelsLastOf(out, kInt32)));
+  const auto backward = [&](PoolMode mode, const LayoutPtr& x_layout, const LayoutPtr& dy_layout) {
+    return test::PlanOnGpu(PoolingBackwardSpec{g, mode, kFloat32, false, x_layout, dy_layout});
+  };
+  EXPECT_TRUE(SameLayout(backward(PoolMode::kMax, x, nullptr)->input_layout(0), y));
+  EXPECT_EQ(backward(PoolMode::kMax, nullptr, y)->output_layout(0), nullptr);
+  EXPECT_TRUE(SameLayout(backward(PoolMode::kAverageExcludePad, nullptr, y)->output_layout(0), x));
+  EXPECT_TRUE(SameLayout(backward(PoolMode::kAverageExcludePad, x, nullptr)->output_layout(0), x));
 }
 
 TEST(CudaPooling, NaNWins) {
@@ -68,14 +90,19 @@ TEST(CudaLrn, WindowsOfAnySize) {
         const Shape shape = {2, random.Int(1, 9), 3, 5};
         const DType compute = dtype == kFloat64 ? kFloat64 : kFloat32;
         const Tensor x = RandomTensor(random, shape, dtype, -3, 3);
-        const auto y = CompareWithReference(
-            LrnForwardSpec{shape, dtype, size, 0.1, beta, 1.5, true}, {x},
-            {Result(shape, dtype), Result(shape, compute)}, {}, {Step(dtype), 0});
-        for (SavedForm saved : {SavedForm::kNone, SavedForm::kCommon})
-          CompareWithReference(LrnBackwardSpec{shape, dtype, size, 0.1, beta, 1.5, saved},
-                               {RandomTensor(random, shape, dtype), x,
-                                saved == SavedForm::kCommon ? y[1] : Tensor()},
-                               {Result(shape, dtype)}, {}, {4 * Step(dtype), 4 * Step(dtype)});
+        for (const LayoutPtr& layout : ImageLayouts(shape, dtype)) {
+          const auto y = CompareWithReference(
+              LrnForwardSpec{shape, dtype, size, 0.1, beta, 1.5, true, layout}, {x},
+              {Result(shape, dtype), Result(shape, compute)}, {}, {Step(dtype), 0});
+          for (SavedForm saved : {SavedForm::kNone, SavedForm::kCommon}) {
+            LrnBackwardSpec backward{shape, dtype, size, 0.1, beta, 1.5, saved};
+            backward.x_layout = layout;
+            CompareWithReference(backward,
+                                 {RandomTensor(random, shape, dtype), x,
+                                  saved == SavedForm::kCommon ? y[1] : Tensor()},
+                                 {Result(shape, dtype)}, {}, {4 * Step(dtype), 4 * Step(dtype)});
+          }
+        }
       }
     }
   }

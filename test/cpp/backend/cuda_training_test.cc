@@ -8,6 +8,7 @@ namespace singa {
 namespace {
 
 using test::CompareWithReference;
+using test::ImageLayouts;
 using test::kFloats;
 using test::Random;
 using test::RandomTensor;
@@ -36,7 +37,10 @@ TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
         const Tensor mean = RandomTensor(random, channels, own, 9, 11);
         const Tensor var = RandomTensor(random, channels, own, 0.1, 1);
         const Tensor residual = add ? RandomTensor(random, shape, dtype) : Tensor();
+        const std::vector<LayoutPtr> layouts = ImageLayouts(shape, dtype);
+        const LayoutPtr& layout = layouts[random.Coin() ? layouts.size() - 1 : 0];
         BatchNormForwardSpec forward{shape, dtype, training, affine, affine, add, relu};
+        forward.x_layout = layout;
         std::vector<Tensor> outputs = {Result(shape, dtype)};
         if (training)
           outputs.insert(outputs.end(), {Result(channels, own), Result(channels, own), mean, var});
@@ -45,6 +49,7 @@ TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
                                             scalars, {8 * Step(dtype), 256 * Step(dtype)});
         const Tensor dy = RandomTensor(random, shape, dtype);
         BatchNormBackwardSpec backward{shape, dtype, training, affine, affine, add || !relu, relu};
+        backward.x_layout = layout;
         backward.need_add = relu && add;
         backward.need_scale = affine;
         CompareWithReference(backward,

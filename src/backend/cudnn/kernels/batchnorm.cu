@@ -13,8 +13,8 @@
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "backend/cudnn/kernels/join.h"
-#include "backend/cudnn/kernels/register.h"
 #include "model/operation/batchnorm_spec.h"
 
 namespace singa::cuda {
@@ -28,10 +28,11 @@ constexpr int64_t kPart = 8192;  // values of a channel in one part
 /// Where the values of a channel lie. The channel of element i is i / spatial mod channels;
 /// channels-last and (N, C) are the same with a spatial size of 1.
 struct Channels {
-  Channels(const Shape& shape, bool channels_last)
-      : count(shape[1]),
-        spatial(channels_last ? 1 : shape.Count(2, shape.rank())),
-        values(shape[0] * shape.Count(2, shape.rank())),
+  template <class Spec>
+  explicit Channels(const Spec& spec)
+      : count(spec.shape[1]),
+        spatial(spec.x_layout ? 1 : spec.shape.Count(2, spec.shape.rank())),
+        values(spec.shape[0] * spec.shape.Count(2, spec.shape.rank())),
         parts(std::max<int64_t>(1, (values + kPart - 1) / kPart)),
         divisor(std::max<int64_t>(spatial, 1)) {
     Check(FitsIndex32(values), "BatchNorm", "a channel has ", values, " values, more than 2^31");
@@ -254,12 +255,9 @@ void WithVectors(int64_t size, std::initializer_list<const void*> arrays, const 
   }
 }
 
-// Images are plain, or all of them channels-last.
-bool ChannelsLast(const Tensor& x) { return x.layout() != nullptr; }
-
 template <class Spec>
 size_t PartialBytes(const Spec& spec) {
-  const Channels channels(spec.shape, false);
+  const Channels channels(spec);
   return static_cast<size_t>(channels.parts * channels.count) * 2 * sizeof(double);
 }
 
@@ -267,7 +265,7 @@ template <class T>
 void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
-  const Channels channels(spec.shape, ChannelsLast(execution.inputs[0]));
+  const Channels channels(spec);
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
@@ -403,7 +401,7 @@ template <class T>
 void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
-  const Channels channels(spec.shape, ChannelsLast(execution.inputs[0]));
+  const Channels channels(spec);
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
@@ -448,6 +446,18 @@ size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
   return PartialBytes(spec) + static_cast<size_t>(spec.shape[1]) * 6 * sizeof(double);
 }
 
+// x, add -> y
+ImageLayouts ForwardLayouts(const BatchNormForwardSpec& spec) {
+  const LayoutPtr image = ImageLayout(spec.x_layout != nullptr, spec.shape, spec.dtype);
+  return {{image, nullptr, nullptr, nullptr, nullptr, image}, {image}};
+}
+// dy, x, y -> dx, dadd
+ImageLayouts BackwardLayouts(const BatchNormBackwardSpec& spec) {
+  const LayoutPtr image = ImageLayout(spec.x_layout != nullptr, spec.shape, spec.dtype);
+  return {{image, image, nullptr, nullptr, nullptr, nullptr, image},
+          {image, nullptr, nullptr, image}};
+}
+
 void RunForward(const BatchNormForwardSpec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Forward<T>(spec, execution); });
 }
@@ -459,8 +469,8 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
 }  // namespace
 
 void RegisterBatchNorm() {
-  RegisterKernels<BatchNormForwardSpec, RunForward, ForwardWorkspace>();
-  RegisterKernels<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();
+  RegisterImageKernels<BatchNormForwardSpec, RunForward, ForwardLayouts, ForwardWorkspace>();
+  RegisterImageKernels<BatchNormBackwardSpec, RunBackward, BackwardLayouts, BackwardWorkspace>();
 }
 
 }  // namespace singa::cuda

@@ -1,6 +1,7 @@
 #include "backend/cudnn/kernels/copy.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
@@ -69,6 +70,28 @@ __global__ void __launch_bounds__(kTile* kTileRows)
       to[(column0 + j) * rows + row0 + x] = tile[x * (kTile + 1) + j];
 }
 
+/// Below, most threads of a tile would have nothing to do.
+constexpr int64_t kNarrowest = 8;
+
+struct Matrices {
+  int64_t batch, rows, columns;
+};
+
+/// What a copy between gapless arrays transposes, if it does no more than that.
+std::optional<Matrices> TransposedBy(const StridedSpace<2>& space) {
+  const int rank = space.rank();
+  if (rank != 2 && rank != 3) return {};
+  const Matrices m = {rank == 3 ? space.length(0) : 1, space.length(rank - 1),
+                      space.length(rank - 2)};
+  const auto strides = [&](int axis, int64_t to, int64_t from) {
+    return space.stride(0, axis) == to && space.stride(1, axis) == from;
+  };
+  const bool transposes = strides(rank - 2, m.rows, 1) && strides(rank - 1, 1, m.columns) &&
+                          (rank == 2 || strides(0, m.rows * m.columns, m.rows * m.columns));
+  if (!transposes || std::min(m.rows, m.columns) < kNarrowest) return {};
+  return m;
+}
+
 }  // namespace
 
 void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
@@ -93,6 +116,9 @@ void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
                       static_cast<uint4*>(dst.raw_data()), bytes / 16);
     return;
   }
+  if (const std::optional<Matrices> m = TransposedBy(space))
+    return QueueTranspose(src.raw_data(), dst.raw_data(), m->batch, m->rows, m->columns,
+                          SizeOf(src.data_type()), stream);
   WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
     SwitchSize(SizeOf(src.data_type()), [&]<class U>() {
       LaunchIndependent(MoveStrided<U, Index>, grid, kThreads, stream,

@@ -8,7 +8,7 @@
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
-#include "backend/cudnn/kernels/register.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "model/operation/lrn_spec.h"
 
 namespace singa::cuda {
@@ -45,10 +45,10 @@ struct Lrn {
 };
 
 template <class Spec>
-Lrn LrnOf(const Spec& spec, bool channels_last) {
+Lrn LrnOf(const Spec& spec) {
   const LrnWindow window(spec.size);
   return {spec.shape[1],
-          channels_last ? 1 : spec.shape.Count(2, spec.shape.rank()),
+          spec.x_layout ? 1 : spec.shape.Count(2, spec.shape.rank()),
           window.below,
           window.above,
           spec.alpha / static_cast<double>(spec.size),
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void RunForward(const LrnForwardSpec& spec, const Execution& execution) {
   const int64_t size = spec.shape.Count();
-  const Lrn lrn = LrnOf(spec, execution.inputs[0].layout() != nullptr);
+  const Lrn lrn = LrnOf(spec);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     LaunchIndependent(Forward<T>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
                       lrn, execution.in<T>(0), execution.out<T>(0),
@@ -106,7 +106,7 @@ void RunForward(const LrnForwardSpec& spec, const Execution& execution) {
 void RunBackward(const LrnBackwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   const int64_t size = spec.shape.Count();
-  const Lrn lrn = LrnOf(spec, execution.inputs[1].layout() != nullptr);
+  const Lrn lrn = LrnOf(spec);
   const dim3 grid = GridFor(size, kThreads);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     using S = ComputeType<T>;
@@ -126,11 +126,29 @@ size_t BackwardWorkspace(const LrnBackwardSpec& spec) {
   return 2 * element * static_cast<size_t>(spec.shape.Count());
 }
 
+template <class Spec>
+LayoutPtr LayoutOf(const Spec& spec, DType dtype) {
+  return ImageLayout(spec.x_layout != nullptr, spec.shape, dtype);
+}
+/// Of what forward keeps.
+DType BaseType(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
+
+// x -> y, saved
+ImageLayouts ForwardLayouts(const LrnForwardSpec& spec) {
+  const LayoutPtr x = LayoutOf(spec, spec.dtype);
+  return {{x}, {x, LayoutOf(spec, BaseType(spec.dtype))}};
+}
+// dy, x, saved -> dx
+ImageLayouts BackwardLayouts(const LrnBackwardSpec& spec) {
+  const LayoutPtr x = LayoutOf(spec, spec.dtype);
+  return {{x, x, LayoutOf(spec, BaseType(spec.dtype))}, {x}};
+}
+
 }  // namespace
 
 void RegisterLrn() {
-  RegisterKernels<LrnForwardSpec, RunForward>();
-  RegisterKernels<LrnBackwardSpec, RunBackward, BackwardWorkspace>();
+  RegisterImageKernels<LrnForwardSpec, RunForward, ForwardLayouts>();
+  RegisterImageKernels<LrnBackwardSpec, RunBackward, BackwardLayouts, BackwardWorkspace>();
 }
 
 }  // namespace singa::cuda

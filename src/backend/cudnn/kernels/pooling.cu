@@ -9,7 +9,7 @@
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
-#include "backend/cudnn/kernels/register.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "model/operation/pooling_spec.h"
 
 namespace singa::cuda {
@@ -182,11 +182,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool ChannelsLast(const Tensor& x) { return x.layout() != nullptr; }
+bool ChannelsLast(const PoolingForwardSpec& spec) { return spec.x_layout != nullptr; }
+/// As x; an average may do without x, but dy lies as its result did.
+bool ChannelsLast(const PoolingBackwardSpec& spec) {
+  return spec.x_layout || (spec.mode != PoolMode::kMax && spec.dy_layout);
+}
 
 void RunForward(const PoolingForwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
-  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(execution.inputs[0]));
+  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
   const int64_t size = spec.geometry.output_shape().Count();
   const dim3 grid = GridFor(size, kThreads);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
@@ -202,7 +206,7 @@ void RunForward(const PoolingForwardSpec& spec, const Execution& execution) {
 
 void RunBackward(const PoolingBackwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
-  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(execution.inputs[0]));
+  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
   const int64_t outputs = spec.geometry.output_shape().Count();
   const int64_t size = spec.geometry.input_shape().Count();
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
@@ -227,11 +231,26 @@ size_t BackwardWorkspace(const PoolingBackwardSpec& spec) {
   return static_cast<size_t>(spec.geometry.output_shape().Count()) * sizeof(int32_t);
 }
 
+// x -> y, position
+ImageLayouts ForwardLayouts(const PoolingForwardSpec& spec) {
+  const bool last = ChannelsLast(spec);
+  const Shape x = spec.geometry.input_shape(), y = spec.geometry.output_shape();
+  return {{ImageLayout(last, x, spec.dtype)},
+          {ImageLayout(last, y, spec.dtype), ImageLayout(last, y, kInt32)}};
+}
+// dy, x, position -> dx
+ImageLayouts BackwardLayouts(const PoolingBackwardSpec& spec) {
+  const bool last = ChannelsLast(spec);
+  const Shape y = spec.geometry.output_shape();
+  const LayoutPtr x = ImageLayout(last, spec.geometry.input_shape(), spec.dtype);
+  return {{ImageLayout(last, y, spec.dtype), x, ImageLayout(last, y, kInt32)}, {x}};
+}
+
 }  // namespace
 
 void RegisterPooling() {
-  RegisterKernels<PoolingForwardSpec, RunForward>();
-  RegisterKernels<PoolingBackwardSpec, RunBackward, BackwardWorkspace>();
+  RegisterImageKernels<PoolingForwardSpec, RunForward, ForwardLayouts>();
+  RegisterImageKernels<PoolingBackwardSpec, RunBackward, BackwardLayouts, BackwardWorkspace>();
 }
 
 }  // namespace singa::cuda

@@ -3,8 +3,10 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
+#include "core/dtype_switch.h"
 #include "singa/core/error.h"
 
 namespace singa::cuda {
@@ -33,6 +35,24 @@ void TakeMemory(Table& table) {
   std::memset(static_cast<void*>(table.faults), 0, kBytes);
 }
 
+/// As the kernels on the CPU say it.
+[[noreturn]] void Raise(const char* op, FaultKind kind, double value, int64_t position,
+                        const std::string& range) {
+  using std::invalid_argument, std::out_of_range;
+  if (kind == FaultKind::kNoClass)
+    throw invalid_argument(
+        detail::Message(op, "t[", position, "] is ", value, ", no class number in ", range));
+  if (kind == FaultKind::kNotWhole)
+    throw invalid_argument(
+        detail::Message(op, "index ", value, " at position ", position, " is not a whole number"));
+  const auto whole = Convert<int64_t>(value);  // all digits
+  if (kind == FaultKind::kNoLabel)
+    throw out_of_range(
+        detail::Message(op, "label ", whole, " of row ", position, " is outside ", range));
+  throw out_of_range(
+      detail::Message(op, "index ", whole, " at position ", position, " is outside ", range));
+}
+
 }  // namespace
 
 Fault* FaultOf(const char* op) {
@@ -55,14 +75,25 @@ void PrepareFaults() {
 void RaiseFaults() {
   Table& table = TheTable();
   const std::lock_guard lock(table.mutex);
+  const char* op = nullptr;
+  FaultKind first = FaultKind::kNone;
+  double value = 0;
+  int64_t position = 0;
+  std::string range;
   for (int i = 0; i < table.count; ++i) {
     volatile Fault& fault = table.faults[i];
-    if (!fault.claimed) continue;
-    fault.claimed = 0;
-    Check<std::out_of_range>(false, table.op[i], "value ", double{fault.value}, " at position ",
-                             int64_t{fault.position}, " is no whole number in [",
-                             int64_t{fault.low}, ", ", int64_t{fault.high}, ")");
+    const auto kind = static_cast<FaultKind>(int{fault.kind});
+    if (kind == FaultKind::kNone) continue;
+    if (!op) {
+      op = table.op[i];
+      first = kind;
+      value = fault.value;
+      position = fault.position;
+      range = "[" + std::to_string(fault.low) + ", " + std::to_string(fault.high) + ")";
+    }
+    fault.kind = static_cast<int>(FaultKind::kNone);  // what follows from the first is no news
   }
+  if (op) Raise(op, first, value, position, range);
 }
 
 }  // namespace singa::cuda

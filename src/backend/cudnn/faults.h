@@ -10,12 +10,21 @@
 
 namespace singa::cuda {
 
+/// What is wrong; the exceptions are those of the same operations on the CPU.
+enum class FaultKind : int {
+  kNone,
+  kNotWhole,  ///< an index with a fraction: std::invalid_argument
+  kOutside,   ///< an index outside [low, high): std::out_of_range
+  kNoLabel,   ///< a label outside [low, high): std::out_of_range
+  kNoClass,   ///< a target that is no whole number in [low, high): std::invalid_argument
+};
+
 /// In memory that both sides see.
 struct Fault {
-  int claimed;        ///< not 0: the rest is about the first fault since it was raised
+  int kind;           ///< not kNone: the rest is about the first fault since it was raised
   double value;       ///< what was found ...
   int64_t position;   ///< ... where
-  int64_t low, high;  ///< and where it should lie: [low, high)
+  int64_t low, high;  ///< and where it should lie
 };
 
 /// The place of the operation `op` (a string that lives for ever).
@@ -24,12 +33,12 @@ Fault* FaultOf(const char* op);
 /// Takes the memory of all places now, and not when a kernel wants one.
 void PrepareFaults();
 
-/// Raises std::out_of_range where a kernel that has run reported one, and forgets it.
+/// Raises where a kernel that has run reported one, and forgets all.
 void RaiseFaults();
 
-__device__ inline void Report(Fault* fault, double value, int64_t position, int64_t low,
-                              int64_t high) {
-  if (atomicCAS(&fault->claimed, 0, 1) != 0) return;
+__device__ inline void Report(Fault* fault, FaultKind kind, double value, int64_t position,
+                              int64_t low, int64_t high) {
+  if (atomicCAS(&fault->kind, 0, static_cast<int>(kind)) != 0) return;
   fault->value = value;
   fault->position = position;
   fault->low = low;

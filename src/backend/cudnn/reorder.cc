@@ -52,10 +52,7 @@ class PreferredLayout final : public Plan {
   LayoutPtr layout_;
 };
 
-std::string RefusesImage(const PreferredLayoutSpec& spec) {
-  return spec.shape.rank() == 4 ? "" : "only images (N, C, H, W) have one";
-}
-
+/// What is no image stays as it is.
 PlanPtr MakePreferred(const PreferredLayoutSpec& spec) {
   return std::make_shared<PreferredLayout>(ChannelsLastOf(spec.shape, spec.dtype));
 }
@@ -63,8 +60,9 @@ PlanPtr MakePreferred(const PreferredLayoutSpec& spec) {
 }  // namespace
 
 void RegisterReorder() {
-  Register<PreferredLayoutSpec>("cudnn", RefusesImage, MakePreferred, nullptr, nullptr,
-                                DeviceKind::kCuda);
+  Register<PreferredLayoutSpec>(
+      "cudnn", [](const PreferredLayoutSpec&) { return std::string(); }, MakePreferred, nullptr,
+      nullptr, DeviceKind::kCuda);
   Register<ReorderSpec>("cudnn", Refuses, MakePlan, nullptr, nullptr, DeviceKind::kCuda);
 }
 

@@ -64,11 +64,11 @@ TEST(CudaGather, IndicesOutsideAreFaults) {
   run({0, 4});
   cuda::RaiseFaults();
   run({0, 5});
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value 5 at position 1");
+  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index 5 at position 1");
   run({-1});
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value -1 at position 0");
+  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index -1 at position 0");
   run({0, 1, 1.5});
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "value 1.5 at position 2");
+  test::ExpectError<std::invalid_argument>([] { cuda::RaiseFaults(); }, "1.5 at position 2");
 }
 
 TEST(CudaScatter, TheLastUpdateWins) {

@@ -177,6 +177,8 @@ void CheckAlive(const char* call) {
 
 /// Runs what is queued up to `position`.
 void Run(CUstream_st& stream, uint64_t position) {
+  if (stream.run >= position) return;
+  for (int id = 0; id < kGpus; ++id) MemoryOf(id).Open();
   while (stream.run < position && !stream.queue.empty()) {
     const std::function<void()> work = std::move(stream.queue.front());
     stream.queue.pop_front();
@@ -186,14 +188,13 @@ void Run(CUstream_st& stream, uint64_t position) {
       g_failed = std::exchange(g_fail_next, {});
       continue;
     }
-    for (int id = 0; id < kGpus; ++id) MemoryOf(id).Open();
     try {
       work();
     } catch (const std::exception& error) {
       g_failed = error.what();
     }
-    for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
   }
+  for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
 }
 
 }  // namespace

@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned lane = threadIdx.x % kWarpThreads;
   const auto label = static_cast<int64_t>(labels[row]);
   const bool exists = label >= 0 && label < classes;
-  if (!exists && lane == 0) Report(fault, static_cast<double>(label), row, 0, classes);
+  if (!exists && lane == 0)
+    Report(fault, FaultKind::kNoLabel, static_cast<double>(label), row, 0, classes);
   const T* score = scores + row * classes;
   const C own = exists ? Cast<C>(score[label]) : C(0);
   int64_t above = 0;

@@ -41,7 +41,7 @@ struct Targets {
     const auto value = LoadAs<double>(t, dtype, row);
     if (value >= 0 && value < static_cast<double>(classes) && value == std::floor(value))
       return static_cast<int64_t>(value);
-    Report(fault, value, row, 0, classes);
+    Report(fault, FaultKind::kNoClass, value, row, 0, classes);
     return 0;
   }
   __device__ C At(int64_t row, int64_t label, int64_t c) const {

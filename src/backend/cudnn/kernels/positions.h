@@ -19,7 +19,7 @@ __device__ inline bool ReadIndex(const void* indices, DType dtype, int64_t i, Fa
   const auto real = LoadAs<double>(indices, dtype, i);
   *value = Convert<int64_t>(real);
   if (real == std::floor(real)) return true;
-  Report(fault, real, i, low, high);
+  Report(fault, FaultKind::kNotWhole, real, i, low, high);
   return false;
 }
 
@@ -31,7 +31,7 @@ __device__ inline int64_t ReadPosition(const void* indices, DType dtype, int64_t
   int64_t value;
   if (!ReadIndex(indices, dtype, i, fault, low, length, &value)) return 0;
   if (value >= low && value < length) return value < 0 ? value + length : value;
-  Report(fault, static_cast<double>(value), i, low, length);
+  Report(fault, FaultKind::kOutside, static_cast<double>(value), i, low, length);
   return 0;
 }
 

@@ -224,7 +224,7 @@ def CopyDataToFrom(dst, src, size, dst_offset=0, src_offset=0):
 
 
 def _values(t, dtype):
-    return _numpy.array(Exporter(t.AsType(dtype))).reshape(-1)
+    return _numpy.array(Exporter(t.AsType(dtype).ToHost())).reshape(-1)
 
 
 def _get_float_value(self, size):

@@ -2,7 +2,9 @@
 // from the windows over an element, in their order, so it needs no atomic addition.
 //
 // Images are plain or channels-last, which is a matter of strides: neighbouring threads have
-// neighbouring elements in memory either way.
+// neighbouring elements in memory either way. Where an element lies is counted in 32 bits, and
+// divided by Divisors: in 64 bits that would take several times as long as memory does. What has
+// more elements goes in several launches, some images each.
 
 #include <algorithm>
 #include <limits>
@@ -17,92 +19,146 @@ namespace {
 
 constexpr int kThreads = 256;
 
-struct Window {
-  int64_t size, windows, kernel, stride, pad, pad_after, dilation;
+/// n / d, of what is not negative.
+__device__ __forceinline__ int Quotient(int n, const Divisor& d) {
+  return static_cast<int>(d.Divide(static_cast<uint32_t>(n)));
+}
 
-  __device__ int64_t Start(int64_t o) const { return o * stride - pad; }
+struct Window {
+  int size, windows, kernel, pad, pad_after;
+  Divisor stride, dilation, by_size, by_windows;
+
+  Window(int64_t size, int64_t windows, int64_t kernel, int64_t stride, int64_t pad,
+         int64_t pad_after, int64_t dilation)
+      : size(static_cast<int>(size)),
+        windows(static_cast<int>(windows)),
+        kernel(static_cast<int>(kernel)),
+        pad(static_cast<int>(pad)),
+        pad_after(static_cast<int>(pad_after)),
+        stride(stride),
+        dilation(dilation),
+        by_size(size),
+        by_windows(windows) {}
+
+  __device__ int Start(int o) const { return o * static_cast<int>(stride.value()) - pad; }
+  __device__ int Tap(int k) const { return k * static_cast<int>(dilation.value()); }
   /// First tap of window o that lies at `from` or behind; kernel where none does.
-  __device__ int64_t TapsBefore(int64_t o, int64_t from) const {
-    const int64_t distance = from - Start(o);
+  __device__ int TapsBefore(int o, int from) const {
+    const int distance = from - Start(o);
     if (distance <= 0) return 0;
-    const int64_t taps = (distance + dilation - 1) / dilation;
+    const int taps = Quotient(distance + Tap(1) - 1, dilation);
     return taps < kernel ? taps : kernel;
   }
-  __device__ int64_t FirstTap(int64_t o) const { return TapsBefore(o, 0); }
-  __device__ int64_t LastTap(int64_t o) const { return TapsBefore(o, size); }
+  __device__ int FirstTap(int o) const { return TapsBefore(o, 0); }
+  __device__ int LastTap(int o) const { return TapsBefore(o, size); }
   /// Elements that an average over window o counts.
-  __device__ int64_t Divisor(int64_t o, bool with_padding) const {
+  __device__ int Counted(int o, bool with_padding) const {
     return with_padding ? TapsBefore(o, size + pad_after) : LastTap(o) - FirstTap(o);
   }
   /// Windows within whose span position i lies: [first, last).
-  __device__ int64_t FirstOver(int64_t i) const {
-    const int64_t before = i + pad - dilation * (kernel - 1);
-    return before <= 0 ? 0 : (before + stride - 1) / stride;
+  __device__ int FirstOver(int i) const {
+    const int before = i + pad - Tap(kernel - 1);
+    return before <= 0 ? 0 : Quotient(before + static_cast<int>(stride.value()) - 1, stride);
   }
-  __device__ int64_t LastOver(int64_t i) const {
-    const int64_t last = (i + pad) / stride + 1;
+  __device__ int LastOver(int i) const {
+    const int last = Quotient(i + pad, stride) + 1;
     return last < windows ? last : windows;
+  }
+  /// Whether window o, one of these, has a tap there.
+  __device__ bool Sees(int o, int i) const {
+    const int distance = i - Start(o);
+    return Tap(Quotient(distance, dilation)) == distance;
   }
 };
 
 struct Pooling {
   Window rows, columns;
   PoolMode mode;
-  int64_t images, channels;
+  Divisor channels;
   bool channels_last;
 
   struct Place {
-    int64_t image, channel, row, column;
+    int image, channel, row, column;
   };
   /// Of element i in memory of an array of rows × columns.
-  __device__ Place Locate(int64_t i, int64_t height, int64_t width) const {
+  __device__ Place Locate(int64_t i, const Divisor& height, const Divisor& width) const {
+    auto rest = static_cast<uint32_t>(i);
+    const auto take = [&](const Divisor& length) {
+      const uint32_t quotient = length.Divide(rest);
+      const auto index = static_cast<int>(rest - quotient * length.value());
+      rest = quotient;
+      return index;
+    };
     Place p;
-    if (channels_last) {
-      p.channel = i % channels;
-      i /= channels;
-    }
-    p.column = i % width;
-    i /= width;
-    p.row = i % height;
-    i /= height;
-    if (!channels_last) {
-      p.channel = i % channels;
-      i /= channels;
-    }
-    p.image = i;
+    if (channels_last) p.channel = take(channels);
+    p.column = take(width);
+    p.row = take(height);
+    if (!channels_last) p.channel = take(channels);
+    p.image = static_cast<int>(rest);
     return p;
+  }
+  __device__ Place LocateWindow(int64_t i) const {
+    return Locate(i, rows.by_windows, columns.by_windows);
+  }
+  __device__ Place LocateElement(int64_t i) const {
+    return Locate(i, rows.by_size, columns.by_size);
   }
   /// First element of the plane that a place is in, and the distance of pixels in it.
   __device__ int64_t Plane(const Place& p, int64_t pixels) const {
-    return channels_last ? p.image * pixels * channels + p.channel
-                         : (p.image * channels + p.channel) * pixels;
+    const int64_t count = channels.value();
+    return channels_last ? p.image * pixels * count + p.channel
+                         : (p.image * count + p.channel) * pixels;
   }
-  __device__ int64_t step() const { return channels_last ? channels : 1; }
+  __device__ int64_t ElementPlane(const Place& p) const {
+    return Plane(p, int64_t{rows.size} * columns.size);
+  }
+  __device__ int64_t WindowPlane(const Place& p) const {
+    return Plane(p, int64_t{rows.windows} * columns.windows);
+  }
+  __device__ int64_t step() const { return channels_last ? channels.value() : 1; }
 };
 
 Pooling PoolingOf(const Recorder& r, PoolMode mode, bool channels_last) {
   return {{r.height, r.conv_height, r.kernel_h, r.stride_h, r.pad_top, r.pad_bottom, r.dilation_h},
           {r.width, r.conv_width, r.kernel_w, r.stride_w, r.pad_left, r.pad_right, r.dilation_w},
           mode,
-          r.batchsize,
-          r.in_channels,
+          Divisor(r.in_channels),
           channels_last};
+}
+
+/// Some images of a call.
+struct Images {
+  int64_t inputs, outputs;            ///< elements
+  int64_t first_input, first_output;  ///< where they begin
+};
+
+/// Calls f(images) for as many images at a time as 32 bits can count the elements of.
+template <class F>
+void ForImages(const Recorder& r, const F& f) {
+  const int64_t input = r.in_channels * r.height * r.width;
+  const int64_t output = r.in_channels * r.conv_height * r.conv_width;
+  const int64_t larger = std::max<int64_t>({input, output, 1});
+  Check(FitsIndex32(larger), "Pooling", "an image has ", larger, " elements, more than 2^31");
+  const int64_t most = kMostIndex32 / larger;
+  for (int64_t first = 0; first < r.batchsize; first += most) {
+    const int64_t count = std::min(most, r.batchsize - first);
+    f(Images{count * input, count * output, first * input, first * output});
+  }
 }
 
 /// The first largest element of a window, or the first NaN; -1 where it sees none. `x` is its
 /// plane.
 template <class T>
-__device__ int64_t FindMax(const Pooling& p, const T* x, int64_t row, int64_t column,
-                           ComputeType<T>* most) {
+__device__ int FindMax(const Pooling& p, const T* x, int row, int column, ComputeType<T>* most) {
   using C = ComputeType<T>;
   C best = -std::numeric_limits<C>::infinity();
-  int64_t position = -1;
-  const int64_t first_row = p.rows.FirstTap(row), last_row = p.rows.LastTap(row);
-  const int64_t first_column = p.columns.FirstTap(column), last_column = p.columns.LastTap(column);
-  for (int64_t kh = first_row; kh < last_row; ++kh) {
-    const int64_t at = (p.rows.Start(row) + kh * p.rows.dilation) * p.columns.size;
-    for (int64_t kw = first_column; kw < last_column; ++kw) {
-      const int64_t pixel = at + p.columns.Start(column) + kw * p.columns.dilation;
+  int position = -1;
+  const int first_row = p.rows.FirstTap(row), last_row = p.rows.LastTap(row);
+  const int first_column = p.columns.FirstTap(column), last_column = p.columns.LastTap(column);
+  for (int kh = first_row; kh < last_row; ++kh) {
+    const int at = (p.rows.Start(row) + p.rows.Tap(kh)) * p.columns.size;
+    for (int kw = first_column; kw < last_column; ++kw) {
+      const int pixel = at + p.columns.Start(column) + p.columns.Tap(kw);
       const C value = Cast<C>(x[pixel * p.step()]);
       const bool better = position < 0 || value > best || (value != value && best == best);
       if (better) {
@@ -119,12 +175,11 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     ForwardMax(Pooling p, const T* x, T* y, int32_t* position, int64_t size) {
   for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
-    const auto place = p.Locate(i, p.rows.windows, p.columns.windows);
+    const auto place = p.LocateWindow(i);
     ComputeType<T> most;
-    const int64_t at = FindMax(p, x + p.Plane(place, p.rows.size * p.columns.size), place.row,
-                               place.column, &most);
+    const int at = FindMax(p, x + p.ElementPlane(place), place.row, place.column, &most);
     if (y) y[i] = Cast<T>(most);
-    if (position) position[i] = static_cast<int32_t>(at);
+    if (position) position[i] = at;
   }
 }
 
@@ -133,20 +188,20 @@ __global__ void __launch_bounds__(kThreads)
     ForwardAverage(Pooling p, const T* x, T* y, int64_t size) {
   const bool with_padding = p.mode == PoolMode::kAverageIncludePad;
   for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
-    const auto place = p.Locate(i, p.rows.windows, p.columns.windows);
-    const T* plane = x + p.Plane(place, p.rows.size * p.columns.size);
+    const auto place = p.LocateWindow(i);
+    const T* plane = x + p.ElementPlane(place);
     double sum = 0;
-    const int64_t last_row = p.rows.LastTap(place.row);
-    const int64_t last_column = p.columns.LastTap(place.column);
-    for (int64_t kh = p.rows.FirstTap(place.row); kh < last_row; ++kh) {
-      const int64_t at = (p.rows.Start(place.row) + kh * p.rows.dilation) * p.columns.size;
-      for (int64_t kw = p.columns.FirstTap(place.column); kw < last_column; ++kw) {
-        const int64_t pixel = at + p.columns.Start(place.column) + kw * p.columns.dilation;
+    const int last_row = p.rows.LastTap(place.row);
+    const int last_column = p.columns.LastTap(place.column);
+    for (int kh = p.rows.FirstTap(place.row); kh < last_row; ++kh) {
+      const int at = (p.rows.Start(place.row) + p.rows.Tap(kh)) * p.columns.size;
+      for (int kw = p.columns.FirstTap(place.column); kw < last_column; ++kw) {
+        const int pixel = at + p.columns.Start(place.column) + p.columns.Tap(kw);
         sum += static_cast<double>(Cast<ComputeType<T>>(plane[pixel * p.step()]));
       }
     }
-    const int64_t divisor =
-        p.rows.Divisor(place.row, with_padding) * p.columns.Divisor(place.column, with_padding);
+    const int divisor =
+        p.rows.Counted(place.row, with_padding) * p.columns.Counted(place.column, with_padding);
     y[i] = Cast<T>(divisor > 0 ? sum / static_cast<double>(divisor) : 0.0);
   }
 }
@@ -158,22 +213,22 @@ __global__ void __launch_bounds__(kThreads)
   using C = ComputeType<T>;
   const bool with_padding = p.mode == PoolMode::kAverageIncludePad;
   for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
-    const auto place = p.Locate(i, p.rows.size, p.columns.size);
-    const int64_t plane = p.Plane(place, p.rows.windows * p.columns.windows);
-    const int64_t own = place.row * p.columns.size + place.column;
-    const int64_t last_row = p.rows.LastOver(place.row);
-    const int64_t last_column = p.columns.LastOver(place.column);
+    const auto place = p.LocateElement(i);
+    const int64_t plane = p.WindowPlane(place);
+    const int own = place.row * p.columns.size + place.column;
+    const int last_row = p.rows.LastOver(place.row);
+    const int last_column = p.columns.LastOver(place.column);
     C sum = 0;
-    for (int64_t oh = p.rows.FirstOver(place.row); oh < last_row; ++oh) {
-      if ((place.row - p.rows.Start(oh)) % p.rows.dilation != 0) continue;
-      for (int64_t ow = p.columns.FirstOver(place.column); ow < last_column; ++ow) {
-        if ((place.column - p.columns.Start(ow)) % p.columns.dilation != 0) continue;
+    for (int oh = p.rows.FirstOver(place.row); oh < last_row; ++oh) {
+      if (!p.rows.Sees(oh, place.row)) continue;
+      for (int ow = p.columns.FirstOver(place.column); ow < last_column; ++ow) {
+        if (!p.columns.Sees(ow, place.column)) continue;
         const int64_t window = plane + (oh * p.columns.windows + ow) * p.step();
         if (position) {
           if (position[window] == own) sum += Cast<C>(dy[window]);
         } else {
-          const int64_t divisor =
-              p.rows.Divisor(oh, with_padding) * p.columns.Divisor(ow, with_padding);
+          const int divisor =
+              p.rows.Counted(oh, with_padding) * p.columns.Counted(ow, with_padding);
           sum += Cast<C>(dy[window]) / static_cast<C>(divisor > 1 ? divisor : 1);
         }
       }
@@ -191,38 +246,39 @@ bool ChannelsLast(const PoolingBackwardSpec& spec) {
 void RunForward(const PoolingForwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
-  const int64_t size = spec.geometry.output_shape().Count();
-  const dim3 grid = GridFor(size, kThreads);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    if (spec.mode == PoolMode::kMax) {
-      LaunchIndependent(ForwardMax<T>, grid, kThreads, stream, p, execution.in<T>(0),
-                        execution.out<T>(0), spec.save ? execution.out<int32_t>(1) : nullptr, size);
-    } else {
-      LaunchIndependent(ForwardAverage<T>, grid, kThreads, stream, p, execution.in<T>(0),
-                        execution.out<T>(0), size);
-    }
+    ForImages(spec.geometry, [&](const Images& images) {
+      const dim3 grid = GridFor(images.outputs, kThreads);
+      const T* x = execution.in<T>(0) + images.first_input;
+      T* y = execution.out<T>(0) + images.first_output;
+      if (spec.mode == PoolMode::kMax) {
+        int32_t* position = spec.save ? execution.out<int32_t>(1) + images.first_output : nullptr;
+        LaunchIndependent(ForwardMax<T>, grid, kThreads, stream, p, x, y, position, images.outputs);
+      } else {
+        LaunchIndependent(ForwardAverage<T>, grid, kThreads, stream, p, x, y, images.outputs);
+      }
+    });
   });
 }
 
 void RunBackward(const PoolingBackwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
-  const int64_t outputs = spec.geometry.output_shape().Count();
-  const int64_t size = spec.geometry.input_shape().Count();
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    const int32_t* position = nullptr;
-    if (spec.mode == PoolMode::kMax) {
-      if (spec.saved) {
-        position = execution.in<int32_t>(2);
-      } else {
-        auto* found = static_cast<int32_t*>(execution.workspace);
-        LaunchIndependent(ForwardMax<T>, GridFor(outputs, kThreads), kThreads, stream, p,
-                          execution.in<T>(1), nullptr, found, outputs);
+    ForImages(spec.geometry, [&](const Images& images) {
+      const int32_t* position = nullptr;
+      if (spec.mode == PoolMode::kMax && spec.saved) {
+        position = execution.in<int32_t>(2) + images.first_output;
+      } else if (spec.mode == PoolMode::kMax) {
+        int32_t* found = static_cast<int32_t*>(execution.workspace) + images.first_output;
+        LaunchIndependent(ForwardMax<T>, GridFor(images.outputs, kThreads), kThreads, stream, p,
+                          execution.in<T>(1) + images.first_input, nullptr, found, images.outputs);
         position = found;
       }
-    }
-    LaunchIndependent(Backward<T>, GridFor(size, kThreads), kThreads, stream, p, execution.in<T>(0),
-                      position, execution.out<T>(0), size);
+      LaunchIndependent(Backward<T>, GridFor(images.inputs, kThreads), kThreads, stream, p,
+                        execution.in<T>(0) + images.first_output, position,
+                        execution.out<T>(0) + images.first_input, images.inputs);
+    });
   });
 }
 

@@ -19,8 +19,9 @@ TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
   Random random(1);
   Scalars scalars;
   scalars.v[0] = 0.1;
-  for (const Shape& shape : {Shape{4, 3, 5, 5}, Shape{2, 40, 1, 1}, Shape{70, 33},
-                             Shape{3, 2, 8, 8}, Shape{1, 1, 1, 1}, Shape{3, 2, 64, 96}}) {
+  for (const Shape& shape :
+       {Shape{4, 3, 5, 5}, Shape{2, 40, 1, 1}, Shape{70, 33}, Shape{3, 2, 8, 8}, Shape{1, 1, 1, 1},
+        Shape{3, 2, 64, 96}, Shape{1200, 12}}) {
     for (DType dtype : kFloats) {
       if (shape.Count() > 10000 && dtype != kFloat32) continue;  // several parts
       const DType own = BatchNormStatisticsType(dtype);
@@ -82,6 +83,25 @@ TEST(CudaBatchNorm, ReluCutsOffAlikeInBothDirections) {
                                        {16 * Step(kFloat32), 256 * Step(kFloat32)});
   const auto positive = test::Values(y[0]), passed = test::Values(dx[3]);
   for (size_t i = 0; i < positive.size(); ++i) ASSERT_EQ(passed[i], positive[i] > 0) << i;
+}
+
+TEST(CudaBatchNorm, ThreadsKeepTheirChannels) {
+  // More vectors than one launch has threads: each goes through several, of the same channels.
+  Random random(7);
+  const Shape shape{180000, 12}, channels{12};
+  const Tensor x = RandomTensor(random, shape), dy = RandomTensor(random, shape);
+  const Tensor scale = RandomTensor(random, channels, kFloat32, 0.5, 2);
+  const Tensor bias = RandomTensor(random, channels), mean = RandomTensor(random, channels);
+  const Tensor var = RandomTensor(random, channels, kFloat32, 0.1, 1);
+  BatchNormForwardSpec forward{shape, kFloat32, false};
+  CompareWithReference(forward, {x, scale, bias, mean, var, Tensor()}, {Result(shape)}, {},
+                       {8 * Step(kFloat32), 64 * Step(kFloat32)});
+  BatchNormBackwardSpec backward{shape, kFloat32, false};
+  backward.relu = backward.has_bias = true;
+  backward.need_scale = false;
+  CompareWithReference(backward, {dy, x, scale, mean, var, bias, Tensor()},
+                       {Result(shape), Tensor(), Tensor(), Tensor()}, {},
+                       {16 * Step(kFloat32), 64 * Step(kFloat32)});
 }
 
 TEST(CudaBatchNorm, GoesIntoFilters) {

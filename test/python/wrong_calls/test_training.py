@@ -536,10 +536,10 @@ ROWS = [
         r"\[dtype\] 'int7' is none of float32",
     ),
     Row(
-        "autocast float16",
-        lambda: autograd.autocast("float16"),
+        "autocast float64",
+        lambda: autograd.autocast("float64"),
         ValueError,
-        r"\[autocast\] dtype has to be bfloat16, got 'float16'",
+        r"\[autocast\] dtype has to be bfloat16 or float16, got 'float64'",
     ),
     *(
         Row(f"{kind.__name__} {name}", call, error, rf"\[{kind.__name__}\] {message}")

@@ -1,5 +1,7 @@
 #include "singa/core/device.h"
 
+#include <functional>
+
 #include "core/profile.h"
 #include "core/workspace.h"
 #include "singa/core/error.h"
@@ -44,7 +46,8 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
 }
 
 void Device::Run(const Node& node, void* workspace) {
-  if (!RunNodeChecked(node, [&] { RunUnchecked(node, workspace); })) RunUnchecked(node, workspace);
+  const auto run = [&] { RunUnchecked(node, workspace); };
+  if (!RunNodeChecked(node, std::ref(run))) run();  // by reference: no allocation for each node
 }
 
 void Device::RunUnchecked(const Node& node, void* workspace) {

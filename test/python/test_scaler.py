@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from singa import autograd, opt, tensor
 from singa.training import checkpoint
+from small_net import Net
 
 SHAPES = {"w": (4, 3), "b": (3,)}
 INF, NAN = float("inf"), float("nan")
@@ -136,21 +137,6 @@ def test_a_state_goes_to_pytorch_and_comes_back(torch):
     with pytest.raises(TypeError, match="has to be a dict, got list"):
         other.load_state_dict([1])
     assert other.state_dict() == before
-
-
-class Net(model.Model):
-    def __init__(self):
-        super().__init__()
-        self.conv = layer.Conv2d(4, 3, padding=1)
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
-
-    def train_one_batch(self, x, y):
-        loss = autograd.softmax_cross_entropy(self.forward(x), y)
-        self.optimizer(loss)
-        return loss
 
 
 def images(step, wrong=()):

@@ -1,13 +1,11 @@
 """Tensors on a GPU: how they get there and back, and what goes wrong there."""
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import singa
+from own_process import printed_by
 from singa import device, tensor
 from singa import singa_wrap as raw
 
@@ -121,18 +119,6 @@ def test_memory_is_counted_and_used_again(gpu: "Device") -> None:
     assert singa.device_memory(gpu)["live"] == start
 
 
-def run(program: str, **environment: str) -> str:
-    """What a process of its own prints."""
-    child = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return child.stdout
-
-
 def test_out_of_memory_says_what_is_live(gpu: "Device") -> None:
     program = """
 from singa import device, tensor
@@ -146,7 +132,7 @@ print(float(tensor.sum(tensor.ones((4,), gpu))))
 """
     if "emulated" not in device.device_query(0):
         pytest.skip("needs a GPU of 64 MiB")
-    lines = run(program, SINGA_CUDA_EMULATED_MEMORY=str(64 << 20)).splitlines()
+    lines = printed_by(program, SINGA_CUDA_EMULATED_MEMORY=str(64 << 20)).splitlines()
     assert "a tensor of (16777216,) float32: 64 MiB asked for on cuda:0; 32 MiB in use" in lines[0]
     assert "MiB in 8 blocks" in lines[1]
     assert lines[-1] == "4.0"
@@ -161,5 +147,5 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    assert "the CUDA backend cannot be loaded" in run(program, SINGA_CUDA_LIBRARY=library)
-    assert "/nowhere, which does not exist" in run(program, SINGA_CUDA_LIBRARY="/nowhere")
+    assert "the CUDA backend cannot be loaded" in printed_by(program, SINGA_CUDA_LIBRARY=library)
+    assert "/nowhere, which does not exist" in printed_by(program, SINGA_CUDA_LIBRARY="/nowhere")

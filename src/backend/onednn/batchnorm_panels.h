@@ -1,7 +1,7 @@
 #pragma once
 
-// How batch normalisation walks over its tensors: panels, chunks and tiles of rows, and inputs and
-// outputs that are read and written as float32.
+// How batch normalisation and a bias's gradient walk over their tensors: panels, chunks and tiles
+// of rows, and inputs and outputs that are read and written as float32.
 
 #include <algorithm>
 #include <array>

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/onednn/bias_gradient.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
 #include "backend/onednn/winograd.h"
@@ -237,10 +238,14 @@ int ThreadsFor(const ConvSpec& spec) {
                       kMultiplyAddsWorthThreads);
 }
 
+Shape ShapeOfDy(const ConvSpec& spec) { return spec.geometry.output_shape(); }
+Shape ShapeOfDy(const ConvTransposeSpec& spec) { return spec.geometry.input_shape(); }
+
 template <class Spec>
 std::string Refuses(const Spec& spec) {
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
-  if (spec.pass == ConvPass::kBackwardB) return "oneDNN sums the bias gradient only along with dW";
+  if (spec.pass == ConvPass::kBackwardB)
+    return RefusesBiasGradient(spec.dy_layout, ShapeOfDy(spec), spec.dtype);
   if (ReadsUnwrittenMemory(spec.pass, spec.dtype, spec.geometry))
     return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride";
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> std::string {
@@ -321,6 +326,8 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
 
 template <class Spec>
 PlanPtr MakePlan(const Spec& spec) {
+  if (spec.pass == ConvPass::kBackwardB)
+    return MakeBiasGradient(spec.dy_layout, ShapeOfDy(spec), spec.dtype);
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const Geometry g(spec);
     switch (spec.pass) {
@@ -393,6 +400,7 @@ std::vector<Candidate> List(const Spec& spec, const Desc& first,
 
 template <class Spec>
 std::vector<Candidate> Candidates(const Spec& spec) {
+  if (spec.pass == ConvPass::kBackwardB) return {{"onednn", [spec] { return MakePlan(spec); }}};
   return Guarded(spec.op(), ThreadsFor(spec), [&] {
     const Geometry g(spec);
     switch (spec.pass) {

@@ -180,6 +180,36 @@ TEST(DnnlConv, RefusesWithReasons) {
       std::string::npos);
 }
 
+TEST(DnnlConv, TheBiasGradientAloneIsSummedWhereDyLies) {
+  Random random(8);
+  // Many pixels; more channels than a row is wide; one pixel; a block that is not filled.
+  for (const Shape& shape : {Shape{3, 20, 31, 17}, Shape{1, 300, 5, 7}, Shape{4, 2100, 6, 6},
+                             Shape{5, 33, 1, 1}, Shape{200, 3, 1, 1}}) {
+    const Recorder g =
+        ConvRecorder("test", shape, {1, 1}, {1, 1}, {0, 0}, shape[1], true, {1, 1}, 1);
+    const ConvHandle handle(g);
+    const Tensor dy = RandomTensor(random, shape);
+    const std::vector<double> values = Values(dy);
+    const size_t pixels = static_cast<size_t>(shape[2] * shape[3]);
+    std::vector<double> sums(static_cast<size_t>(shape[1]), 0.0);
+    for (size_t i = 0; i < values.size(); ++i) sums[i / pixels % sums.size()] += values[i];
+    const double terms = static_cast<double>(shape[0]) * static_cast<double>(pixels);
+    const std::vector<double> tolerance(sums.size(), 8 * 0x1p-23 * terms);
+    for (Tag tag : {Tag::nhwc, Tag::nChw8c, Tag::nChw16c}) {
+      const Tensor there = dy.ToLayout(Layout(shape, tag));
+      const uint64_t reorders = GetReorderStats().count;
+      const Tensor db = ConvBackwardB(there, handle);
+      EXPECT_EQ(GetReorderStats().count, reorders);
+      test::ExpectNear(db, sums, tolerance, LayoutName(there.layout()));
+      const int threads = NumThreads();
+      SetNumThreads(1);
+      const Tensor again = ConvBackwardB(there, handle);
+      SetNumThreads(threads);
+      EXPECT_EQ(Values(again), Values(db)) << "whatever the number of threads";
+    }
+  }
+}
+
 TEST(DnnlConv, PaddingOfResultsIsZero) {
   const Example e;
   const Tensor y = ConvForward(e.x, e.w, e.b, *e.handle);

@@ -187,6 +187,34 @@ TEST(Pooling, MatchesTheDefinitionForTheWindowsOfNetworks) {
   }
 }
 
+TEST(Pooling, RowsOfEveryLengthSaveTheFirstMaximumOrNan) {
+  Random random(66);
+  const double values[] = {0, 1, 1, 2, -kInf, kInf, kNan};
+  for (int64_t width = 1; width <= 41; ++width) {
+    for (int64_t stride = 1; stride <= 3; ++stride) {
+      const int64_t kernel = random.Int(1, std::min<int64_t>(width, 5));
+      const Case c{{2, 3, 5, width}, {2, kernel}, {stride, stride}, {1, random.Int(0, kernel / 2)}};
+      SCOPED_TRACE(c.ToString());
+      Vector in(c.shape.Count());
+      const int64_t kinds = random.Int(4, 7);  // most rows without NaN
+      for (double& value : in) value = values[random.Int(0, kinds - 1)];
+      const Tensor x = FromValues(c.shape, in);
+      const PoolingHandle handle = Handle(c, x);
+      Vector positions(handle.recorder.output_shape().Count());
+      ForWindows(c, handle.recorder.output_shape(), [&](size_t o, const Window& window) {
+        size_t best = window.inside.front();
+        for (size_t i : window.inside)
+          if (in[i] > in[best] || (std::isnan(in[i]) && !std::isnan(in[best]))) best = i;
+        positions[o] = static_cast<double>(best % static_cast<size_t>(5 * width));
+      });
+      for (Preference preference : kImplementations) {
+        PreferenceScope scope(preference);
+        EXPECT_EQ(Values(PoolingForward(handle, x)[1]), positions) << PreferenceName(preference);
+      }
+    }
+  }
+}
+
 TEST(Pooling, SavedOfOneImplementationServesTheOther) {
   Random random(63);
   const Case c{{2, 16, 9, 9}, {3, 3}, {2, 2}, {1, 1}};

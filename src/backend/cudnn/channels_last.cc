@@ -45,7 +45,8 @@ void ChannelsLast::Unpack(const void* opaque, void* plain) const {
 }
 
 LayoutPtr ChannelsLastOf(const Shape& shape, DType dtype) {
-  if (shape.rank() != 4 || shape[1] == 1 || shape[2] * shape[3] == 1) return nullptr;
+  if (shape.rank() != 4 || shape[1] == 1 || shape[2] * shape[3] == 1 || shape.Count() == 0)
+    return nullptr;
   return std::make_shared<ChannelsLast>(shape, dtype);
 }
 

@@ -24,7 +24,8 @@ class ChannelsLast final : public OpaqueLayout {
   void Unpack(const void* opaque, void* plain) const override;
 };
 
-/// Of a tensor with four axes; null where row-major order is the same: one channel, or one pixel.
+/// Of a tensor with four axes; null where row-major order is the same: one channel, one pixel, or
+/// nothing at all.
 LayoutPtr ChannelsLastOf(const Shape& shape, DType dtype);
 /// Null is what ChannelsLastOf gives where row-major order is the same; so only ask with that in
 /// mind.

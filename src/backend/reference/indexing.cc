@@ -20,6 +20,11 @@ void RunConcat(const ConcatSpec& spec, const Execution& execution) {
   }
 }
 
+void RunSplit(const SplitSpec& spec, const Execution& execution) {
+  const Tensor& x = execution.inputs[0];
+  StridedCopy(x.SliceAxis(spec.axis, spec.start, spec.start + spec.length), execution.outputs[0]);
+}
+
 void RunSliceBackward(const SliceBackwardSpec& spec, const Execution& execution) {
   const Tensor& dy = execution.inputs[0];
   const Tensor& dx = execution.outputs[0];
@@ -183,6 +188,7 @@ void RunNonZero(const NonZeroSpec& spec, const Execution& execution) {
 
 void RegisterIndexing() {
   RegisterReference<ConcatSpec, RunConcat>();
+  RegisterReference<SplitSpec, RunSplit>();
   RegisterReference<SliceBackwardSpec, RunSliceBackward>();
   RegisterReference<ScatterElementsSpec, RunScatterElements, ScatterElementsWorkspace>();
   RegisterReference<ScatterElementsBackwardSpec, RunScatterElementsBackward,

@@ -14,18 +14,20 @@ namespace {
 constexpr int64_t kFlattened = -1000;
 constexpr int64_t kMostPadding = int64_t{1} << 48;
 
-Tensor Forward(const AxisMapSpec& spec, const Tensor& x, double constant = 0) {
+Tensor Forward(AxisMapSpec spec, const Tensor& x, double constant = 0) {
+  spec.layout = x.layout();
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, x.data_type());
   Scalars scalars;
   scalars.v[0] = constant;
-  Run(spec, device, plan, {x.Plain()}, {y}, scalars);
+  Run(spec, device, plan, {x.ToLayout(plan->input_layout(0))}, {y}, scalars);
   return y;
 }
 
-Tensor Backward(const AxisMapBackwardSpec& spec, const Tensor& dy) {
+Tensor Backward(AxisMapBackwardSpec spec, const Tensor& dy) {
   CheckShapeIs(spec.op(), "dy", dy, spec.OutShape());
+  spec.layout = dy.layout();
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, spec.x_shape, device, dy.data_type());

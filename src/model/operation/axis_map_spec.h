@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "singa/core/dtype.h"
+#include "singa/core/layout.h"
 #include "singa/core/shape.h"
 
 namespace singa {
@@ -28,6 +29,7 @@ struct AxisMapFields {
   Shape x_shape;
   Shape first;
   Shape last;
+  LayoutPtr layout = nullptr;  ///< of the argument, which the result follows where the plan does
 
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -36,6 +38,7 @@ struct AxisMapFields {
     v("x_shape", self.x_shape);
     v("first", self.first);
     v("last", self.last);
+    v("layout", self.layout);
   }
 
   int64_t OutLength(int axis) const {
@@ -74,7 +77,8 @@ struct AxisMapFields {
   }
 };
 
-/// Input: x, plain with any strides. Output: y, contiguous. Scalars: v[0] is the constant.
+/// Input: x, in the plan's layout or plain with any strides. Output: y, contiguous. Scalars: v[0]
+/// is the constant.
 struct AxisMapSpec : AxisMapFields {
   const char* op() const {
     if (IsPad(kind)) return "Pad";

@@ -15,7 +15,7 @@ void CheckRatio(const char* op, double ratio) {
 }  // namespace
 
 std::vector<Tensor> DropoutForward(const Tensor& x, double ratio) {
-  const DropoutSpec spec{x.data_type()};
+  const DropoutSpec spec{x.data_type(), x.layout()};
   CheckFloat(spec.op(), "x", x);
   CheckRatio(spec.op(), ratio);
   const DevicePtr device = x.device();
@@ -30,7 +30,7 @@ std::vector<Tensor> DropoutForward(const Tensor& x, double ratio) {
 }
 
 Tensor DropoutBackward(const Tensor& dy, const Tensor& mask, double ratio) {
-  const DropoutBackwardSpec spec{dy.data_type()};
+  const DropoutBackwardSpec spec{dy.data_type(), mask.layout()};
   CheckFloat(spec.op(), "dy", dy);
   CheckRatio(spec.op(), ratio);
   CheckShapeIs(spec.op(), "mask", mask, dy.shape());

@@ -1,11 +1,13 @@
 #include "singa/operation/indexing.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
 #include "model/operation/gather_spec.h"
 #include "model/operation/indexing_spec.h"
+#include "model/operation/layout_spec.h"
 
 namespace singa {
 
@@ -15,6 +17,27 @@ void CheckIndices(const char* op, const Tensor& indices, const Tensor& x) {
   CheckGiven(op, "indices", indices);
   Check<TypeError>(indices.data_type() != kBool, op, "indices has to hold numbers, got ", indices);
   CheckSameDevice(op, "indices", indices, "the data", x);
+}
+
+// How x lies beside opaque images: as it is, or as convolutions want it.
+LayoutPtr LayoutAmongImages(const Tensor& x) {
+  if (x.is_blocked()) return x.layout();
+  return FindPlan(*x.device(), PreferredLayoutSpec{x.shape(), x.data_type()})->output_layout(0);
+}
+
+// A view; of an opaque tensor a copy, where it can be had in such a layout too.
+Tensor Piece(const Tensor& x, int axis, int64_t start, int64_t length) {
+  if (x.is_blocked()) {
+    const SplitSpec spec{x.data_type(), x.shape(), axis, start, length, x.layout()};
+    const DevicePtr device = x.device();
+    const PlanPtr plan = FindPlan(*device, spec);
+    if (plan->input_layout(0)) {
+      const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, spec.dtype);
+      Run(spec, device, plan, {Wanted(*plan, 0, x)}, {y});
+      return y;
+    }
+  }
+  return x.SliceAxis(axis, start, start + length);
 }
 
 // shape[:axis] + middle + shape[axis + 1:]
@@ -58,13 +81,23 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
     CheckSameDevice(op, "a tensor", x, "tensor 0", front);
     shape[a] += x.shape()[a];
   }
-  std::vector<Tensor> inputs;
-  inputs.reserve(xs.size());
-  for (const Tensor& x : xs) inputs.push_back(x.Plain());
-  const ConcatSpec spec{front.data_type(), a};
+  ConcatSpec spec{front.data_type(), a};
+  const auto opaque =
+      std::find_if(xs.begin(), xs.end(), [](const Tensor& x) { return x.is_blocked(); });
+  if (opaque != xs.end()) {
+    spec.x_layout = opaque->layout();
+    spec.y_shape = shape;
+  }
   const DevicePtr device = front.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y = NewOutput(*plan, 0, shape, device, front.data_type());
+  std::vector<Tensor> inputs;
+  inputs.reserve(xs.size());
+  for (const Tensor& x : xs) {
+    const LayoutPtr layout = y.is_blocked() ? LayoutAmongImages(x) : nullptr;
+    SetCurrentOp(op);
+    inputs.push_back(x.ToLayout(layout));
+  }
   Run(spec, device, plan, std::span<const Tensor>(inputs), std::span<const Tensor>(&y, 1));
   return y;
 }
@@ -85,7 +118,7 @@ std::vector<Tensor> Split(const Tensor& x, int64_t axis, const std::vector<int64
   pieces.reserve(parts.size());
   int64_t start = 0;
   for (int64_t part : parts) {
-    pieces.push_back(x.SliceAxis(a, start, start + part));
+    pieces.push_back(Piece(x, a, start, part));
     start += part;
   }
   return pieces;

@@ -1,21 +1,55 @@
 #pragma once
 
 #include "singa/core/dtype.h"
+#include "singa/core/layout.h"
 #include "singa/core/shape.h"
 
 namespace singa {
 
-/// Inputs: tensors of one type, plain with any strides. Output: all of them along `axis`,
-/// contiguous.
+/// Inputs: tensors of one type. Output: all of them along `axis`. Where the plan wants the output
+/// in a layout, so do the inputs, as PreferredLayoutSpec says. Otherwise they are plain with any
+/// strides, and the output is contiguous.
 struct ConcatSpec {
   DType dtype;
   int axis;
+  // Where an input is opaque; else nothing, so that one plan does for all shapes.
+  LayoutPtr x_layout = nullptr;  ///< of the first such input
+  Shape y_shape = {};
 
   const char* op() const { return "Concat"; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
     v("axis", self.axis);
+    v("x_layout", self.x_layout);
+    v("y_shape", self.y_shape);
+  }
+};
+
+/// One piece of an opaque tensor as a copy, for plans that want it so: a view would make it plain.
+/// Input: x. Output: x[start : start + length] along `axis`.
+struct SplitSpec {
+  DType dtype;
+  Shape x_shape;
+  int axis;
+  int64_t start;
+  int64_t length;
+  LayoutPtr x_layout = nullptr;
+
+  const char* op() const { return "Split"; }
+  Shape OutShape() const {
+    Shape shape = x_shape;
+    shape[axis] = length;
+    return shape;
+  }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("x_shape", self.x_shape);
+    v("axis", self.axis);
+    v("start", self.start);
+    v("length", self.length);
+    v("x_layout", self.x_layout);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "singa/core/dtype.h"
+#include "singa/core/layout.h"
 
 namespace singa {
 
@@ -27,23 +28,28 @@ struct RandomSpec {
   }
 };
 
-/// Input x, outputs y and mask. Scalars: v[0] = ratio; seed and offset.
+/// Input x, outputs y and mask. Scalars: v[0] = ratio; seed and offset. Words of the sequence go to
+/// elements in logical order, however those lie.
 struct DropoutSpec {
   DType dtype;
+  LayoutPtr x_layout = nullptr;
   const char* op() const { return "Dropout"; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
+    v("x_layout", self.x_layout);
   }
 };
 
-/// Inputs dy and mask, output dx. Scalars: v[0] = ratio.
+/// Inputs dy and mask, output dx, which lies as the mask does. Scalars: v[0] = ratio.
 struct DropoutBackwardSpec {
   DType dtype;
+  LayoutPtr mask_layout = nullptr;
   const char* op() const { return "DropoutBackward"; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
+    v("mask_layout", self.mask_layout);
   }
 };
 

@@ -112,6 +112,38 @@ TEST(CudaIndexing, ConcatSlicesOneHot) {
   }
 }
 
+TEST(CudaIndexing, PiecesOfImages) {
+  Random random(9);
+  for (DType dtype : {kFloat32, kBFloat16, kUInt8}) {
+    for (int axis = 0; axis < 4; ++axis) {
+      Shape y_shape = {2, 8, 3, 4};
+      ConcatSpec concat{dtype, axis};
+      std::vector<Tensor> parts, packed;
+      y_shape[axis] = 0;
+      for (const int64_t length : {4, 1, 8}) {
+        Shape shape = y_shape;
+        shape[axis] = length;
+        y_shape[axis] += length;
+        parts.push_back(RandomTensor(random, shape, dtype, 0, 99));
+        packed.push_back(test::Packed(parts.back(), cudnn::ChannelsLastOf(shape, dtype)));
+      }
+      concat.x_layout = cudnn::ChannelsLastOf(parts[0].shape(), dtype);
+      concat.y_shape = y_shape;
+      const Tensor y =
+          test::RunPlan(*test::PlanOnGpu(concat), packed, {Result(y_shape, dtype)}, {})[0];
+      int64_t start = 0;
+      for (const Tensor& part : parts) {
+        const int64_t length = part.shape()[axis];
+        EXPECT_EQ(test::BytesOf(y.SliceAxis(axis, start, start + length)), test::BytesOf(part));
+        for (const LayoutPtr& layout : test::ImageLayouts(y_shape, dtype))
+          CompareWithReference(SplitSpec{dtype, y_shape, axis, start, length, layout}, {y},
+                               {Result(part.shape(), dtype)});
+        start += length;
+      }
+    }
+  }
+}
+
 TEST(CudaIndexing, NonZero) {
   Random random(5);
   for (const Shape& shape : {Shape{7, 5, 3}, Shape{70000}, Shape{0, 3}}) {
@@ -141,7 +173,7 @@ TEST(CudaAxisMap, EveryKindBothWays) {
         AxisMapKind::kPadReflect, AxisMapKind::kPadEdge}) {
     for (int i = 0; i < 12; ++i) {
       const DType dtype = kAll[i % 9];
-      const Shape shape = random.Dims(static_cast<int>(random.Int(1, 3)), 1, 5);
+      const Shape shape = random.Dims(static_cast<int>(random.Int(1, 4)), 1, 5);
       AxisMapSpec spec;
       spec.kind = kind;
       spec.dtype = dtype;
@@ -153,13 +185,20 @@ TEST(CudaAxisMap, EveryKindBothWays) {
       }
       Scalars scalars;
       scalars.v[0] = 4.5;
-      CompareWithReference(spec, {AnyTensor(random, shape, dtype, -9, 9)},
-                           {Result(spec.OutShape(), dtype)}, scalars);
+      for (const LayoutPtr& layout : test::ImageLayouts(shape, dtype)) {
+        spec.layout = layout;
+        const Tensor x = layout ? RandomTensor(random, shape, dtype, -9, 9)
+                                : AnyTensor(random, shape, dtype, -9, 9);
+        CompareWithReference(spec, {x}, {Result(spec.OutShape(), dtype)}, scalars);
+      }
       if (!IsFloat(dtype)) continue;
       AxisMapBackwardSpec backward;
       static_cast<AxisMapFields&>(backward) = spec;
-      CompareWithReference(backward, {RandomTensor(random, spec.OutShape(), dtype)},
-                           {Result(shape, dtype)}, {}, {1e-12, 1e-12});
+      for (const LayoutPtr& layout : test::ImageLayouts(spec.OutShape(), dtype)) {
+        backward.layout = layout;
+        CompareWithReference(backward, {RandomTensor(random, spec.OutShape(), dtype)},
+                             {Result(shape, dtype)}, {}, {1e-12, 1e-12});
+      }
     }
   }
 }
@@ -177,6 +216,24 @@ TEST(CudaCopy, AnyTypesAndStrides) {
       cuda::QueueFill(dst, -1.75, nullptr);
       StridedFill(want, -1.75);
       EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+    }
+  }
+}
+
+TEST(CudaCopy, RowsOfAnyWidth) {
+  Random random(10);
+  for (DType dtype : {kFloat32, kBFloat16, kInt8, kFloat64}) {
+    for (const int64_t pitch : {48, 47, 44}) {
+      for (const int64_t length : {1, 2, 8, 16, 20}) {
+        for (const int64_t start : {0, 1, 2, 4, 16}) {
+          const Tensor x = RandomTensor(random, {3, 5, 48}, dtype, -9, 9);
+          const Tensor y = Result({3, 5, pitch}, dtype), want = y.Clone();
+          const auto part = [&](const Tensor& t) { return t.SliceAxis(2, start, start + length); };
+          cuda::QueueCopy(part(x), part(y), nullptr);
+          StridedCopy(part(x), part(want));
+          EXPECT_EQ(test::BytesOf(y), test::BytesOf(want)) << pitch << length << start;
+        }
+      }
     }
   }
 }

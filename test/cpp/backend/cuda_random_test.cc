@@ -54,5 +54,21 @@ TEST(CudaDropout, HasTheMaskOfTheCpu) {
   }
 }
 
+TEST(CudaDropout, GoesByLogicalOrderInImages) {
+  Random random(2);
+  for (DType dtype : kFloats) {
+    for (const Shape& shape : {Shape{2, 3, 2, 3}, Shape{1, 5, 1, 2}, Shape{3, 33, 4, 4}}) {
+      for (const uint64_t offset : {0, 3, 102}) {
+        const Tensor x = RandomTensor(random, shape, dtype);
+        const auto results =
+            CompareWithReference(DropoutSpec{dtype, cudnn::ChannelsLastOf(shape, dtype)}, {x},
+                                 {Result(shape, dtype), Result(shape, kUInt8)}, Draw(offset, 0.4));
+        CompareWithReference(DropoutBackwardSpec{dtype, cudnn::ChannelsLastOf(shape, kUInt8)},
+                             {x, results[1]}, {Result(shape, dtype)}, Draw(offset, 0.4));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace singa

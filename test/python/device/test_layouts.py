@@ -34,18 +34,23 @@ class Block(layer.Layer):
         return autograd.relu(autograd.add(self.bn2(y), shortcut))
 
 
-class ResNet(model.Model):
+class Net(model.Model):
+    """Classes of images, by the channels' averages over what `body` makes of them."""
+
+    rate = 0.1
+
     def __init__(self) -> None:
         super().__init__()
         self.stem = layer.Conv2d(8, 3, padding=1)
         self.bn = layer.BatchNorm2d()
         self.pool = layer.MaxPool2d(3, stride=2, padding=1)
-        self.blocks = layer.Sequential(Block(8, 1, fused=True), Block(12, 2, fused=False))
         self.fc = layer.Linear(4)
 
+    def body(self, x: tensor.Tensor) -> tensor.Tensor:
+        raise NotImplementedError
+
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        y = self.pool(self.bn(self.stem(x), relu=True))
-        y = self.blocks(autograd.lrn(y, 3))
+        y = self.body(self.pool(self.bn(self.stem(x), relu=True)))
         return self.fc(autograd.flatten(autograd.globalaveragepool(y)))
 
     def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
@@ -54,14 +59,55 @@ class ResNet(model.Model):
         return loss
 
 
-def trained(dev: "Device", use_graph: bool) -> tuple[ResNet, list[float], list[dict[str, Any]]]:
+class ResNet(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = layer.Sequential(Block(8, 1, fused=True), Block(12, 2, fused=False))
+
+    def body(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.blocks(autograd.lrn(x, 3))
+
+
+class Branches(layer.Layer):
+    """An inception block. Images of one channel, as of the last branch, have one layout only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        narrow, wide = layer.Conv2d(4, 1), layer.Conv2d(6, 3, padding=1)
+        self.convs = layer.Sequential(narrow, layer.ReLU(), wide)
+        self.pooled = layer.Sequential(layer.AvgPool2d(3, 1, 1), layer.Conv2d(3, 1))
+        self.single = layer.Conv2d(1, 1)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return autograd.cat([x, self.convs(x), self.pooled(x), self.single(x)], 1)
+
+
+class Inception(Net):
+    rate = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Branches(), Branches()
+        self.last = layer.Conv2d(9, 3, stride=2)
+        self.dropout = layer.Dropout(0.4)
+
+    def body(self, x: tensor.Tensor) -> tensor.Tensor:
+        y = self.second(self.dropout(self.first(x)))
+        y = self.last(autograd.pad(y, "reflect", (0, 0, 1, 2, 0, 0, 1, 0)))
+        y = autograd.cat(autograd.split(y, 1, (5, 4))[::-1], 1)
+        return autograd.upsample(y, "nearest", (1, 1, 2, 2))
+
+
+def trained(
+    kind: type[Net], dev: "Device", use_graph: bool
+) -> tuple[Net, list[float], list[dict[str, Any]]]:
     """The network, its losses, and the reorders of the last step."""
     dev.SetRandSeed(5)
     random = np.random.default_rng(3)
     x = tensor.from_numpy(random.standard_normal((6, 3, 12, 12), np.float32), dev)
     y = tensor.from_numpy(random.integers(0, 4, 6).astype(np.int32), dev)
-    net = ResNet()
-    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3))
+    net = kind()
+    net.set_optimizer(opt.SGD(lr=kind.rate, momentum=0.9, weight_decay=1e-3))
     net.compile([x], is_train=True, use_graph=use_graph)
     losses = []
     for _ in range(6):
@@ -74,9 +120,12 @@ def trained(dev: "Device", use_graph: bool) -> tuple[ResNet, list[float], list[d
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
-def test_a_step_reorders_nothing_but_its_images(gpu: "Device", use_graph: bool) -> None:
-    _, expected, _ = trained(device.create_cpu_device(separate=True), use_graph=False)
-    net, losses, reorders = trained(gpu, use_graph)
+@pytest.mark.parametrize("kind", [ResNet, Inception])
+def test_a_step_reorders_nothing_but_its_images(
+    gpu: "Device", kind: type[Net], use_graph: bool
+) -> None:
+    _, expected, _ = trained(kind, device.create_cpu_device(separate=True), use_graph=False)
+    net, losses, reorders = trained(kind, gpu, use_graph)
     assert expected[5] < expected[0]
     np.testing.assert_allclose(losses, expected, rtol=1e-3)
     # x comes row-major: forward and the gradient of the stem's filters want it otherwise.

@@ -6,6 +6,7 @@
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/operation/axis_map_spec.h"
 
@@ -15,10 +16,9 @@ namespace {
 constexpr int kThreads = 256;
 
 struct Axis {
-  int64_t in, out;     ///< lengths
-  int64_t first;       ///< as AxisMapFields
-  int64_t in_stride;   ///< of x
-  int64_t out_stride;  ///< of y
+  int64_t in, out;  ///< lengths
+  int64_t first;    ///< as AxisMapFields
+  int64_t stride;   ///< of the argument: x forward, dy backward
 };
 
 /// Of arithmetic progressions start, start + step, ...
@@ -91,11 +91,15 @@ struct Axes {
   }
 };
 
-Axes AxesOf(const AxisMapFields& spec, const Strides& x_strides) {
+/// In the order in which the result lies: like the argument.
+Axes AxesOf(const AxisMapFields& spec, const Tensor& argument) {
   Axes axes{spec.x_shape.rank(), spec.kind, {}};
-  const Strides y_strides = ContiguousStrides(spec.OutShape());
-  for (int i = 0; i < axes.rank; ++i)
-    axes.axis[i] = {spec.x_shape[i], spec.OutLength(i), spec.first[i], x_strides[i], y_strides[i]};
+  const Strides strides = StridesOf(argument, spec.layout != nullptr);
+  constexpr int kChannelsLast[] = {0, 2, 3, 1};
+  for (int k = 0; k < axes.rank; ++k) {
+    const int i = spec.layout ? kChannelsLast[k] : k;
+    axes.axis[k] = {spec.x_shape[i], spec.OutLength(i), spec.first[i], strides[i]};
+  }
   return axes;
 }
 
@@ -110,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t source = axes.Source(axis, rest % axis.out);
       rest /= axis.out;
       inside = inside && source >= 0;
-      at += source * axis.in_stride;
+      at += source * axis.stride;
     }
     y[i] = inside ? x[at] : constant;
   }
@@ -130,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) Backward(Axes axes, const T* dy, T* 
     for (int64_t c = 0; c < count; ++c) {
       int64_t which = c, at = 0;
       for (int k = axes.rank - 1; k >= 0; --k) {
-        at += copies[k].At(which % copies[k].size()) * axes.axis[k].out_stride;
+        at += copies[k].At(which % copies[k].size()) * axes.axis[k].stride;
         which /= copies[k].size();
       }
       sum += static_cast<double>(Cast<ComputeType<T>>(dy[at]));
@@ -142,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) Backward(Axes axes, const T* dy, T* 
 void Run(const AxisMapSpec& spec, const Execution& execution) {
   const int64_t size = execution.outputs[0].size();
   if (size == 0) return;
-  const Axes axes = AxesOf(spec, execution.inputs[0].strides());
+  const Axes axes = AxesOf(spec, execution.inputs[0]);
   SwitchAll(spec.dtype, spec.op(), [&]<class T>() {
     const T typed = Convert<T>(execution.scalars.v[0]);
     SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
@@ -156,18 +160,30 @@ void Run(const AxisMapSpec& spec, const Execution& execution) {
 
 void RunBackward(const AxisMapBackwardSpec& spec, const Execution& execution) {
   const int64_t size = execution.outputs[0].size();
-  const Axes axes = AxesOf(spec, ContiguousStrides(spec.x_shape));
+  const Axes axes = AxesOf(spec, execution.inputs[0]);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     LaunchIndependent(Backward<T>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
                       axes, execution.in<T>(0), execution.out<T>(0), size);
   });
 }
 
+ImageLayouts ForwardLayouts(const AxisMapSpec& spec) {
+  const bool last = spec.layout != nullptr;
+  return {{ImageLayout(last, spec.x_shape, spec.dtype)},
+          {ImageLayout(last, spec.OutShape(), spec.dtype)}};
+}
+
+ImageLayouts BackwardLayouts(const AxisMapBackwardSpec& spec) {
+  const bool last = spec.layout != nullptr;
+  return {{ImageLayout(last, spec.OutShape(), spec.dtype)},
+          {ImageLayout(last, spec.x_shape, spec.dtype)}};
+}
+
 }  // namespace
 
 void RegisterAxisMap() {
-  RegisterKernels<AxisMapSpec, Run>();
-  RegisterKernels<AxisMapBackwardSpec, RunBackward>();
+  RegisterImageKernels<AxisMapSpec, Run, ForwardLayouts>();
+  RegisterImageKernels<AxisMapBackwardSpec, RunBackward, BackwardLayouts>();
 }
 
 }  // namespace singa::cuda

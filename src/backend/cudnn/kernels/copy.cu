@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Of one type: elements by their size.
+/// Of one type: elements by their size, or several at once.
 template <class U, class Index>
 __global__ void __launch_bounds__(kThreads)
     MoveStrided(const U* from, U* to, Strided<2, Index> space, int64_t size) {
@@ -92,39 +92,68 @@ std::optional<Matrices> TransposedBy(const StridedSpace<2>& space) {
   return m;
 }
 
+/// The same elements `ratio` at a time, if runs and the distances between them are multiples of it.
+std::optional<StridedSpace<2>> Widened(const StridedSpace<2>& space, int64_t ratio) {
+  Shape shape;
+  std::array<Strides, 2> strides;
+  for (int axis = 0; axis < space.rank(); ++axis) {
+    const bool run = axis == space.rank() - 1;
+    if (run && space.length(axis) % ratio != 0) return {};
+    shape.push_back(run ? space.length(axis) / ratio : space.length(axis));
+    for (int k = 0; k < 2; ++k) {
+      const int64_t stride = space.stride(k, axis);
+      if (run ? stride != 1 : stride % ratio != 0) return {};
+      strides[static_cast<size_t>(k)].push_back(run ? 1 : stride / ratio);
+    }
+  }
+  return StridedSpace<2>(shape, strides);
+}
+
 }  // namespace
 
 void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
   const StridedSpace<2> space(dst.shape(), {dst.strides(), src.strides()});
+  if (src.data_type() == dst.data_type())
+    return QueueMove(src.raw_data(), dst.raw_data(), space, SizeOf(dst.data_type()), stream);
   const int64_t size = space.size();
   if (size == 0) return;
-  const dim3 grid = GridFor(size, kThreads);
-  if (src.data_type() != dst.data_type()) {
-    WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
-      SwitchAll(dst.data_type(), "copy", [&]<class To>() {
-        LaunchIndependent(CopyStrided<To, Index>, grid, kThreads, stream, src.raw_data(),
-                          src.data_type(), static_cast<To*>(dst.raw_data()), strided, size);
-      });
-    });
-    return;
-  }
-  const int64_t bytes = size * static_cast<int64_t>(SizeOf(src.data_type()));
-  if (space.dense(0) && space.dense(1) && bytes % 16 == 0 && IsAligned(src.raw_data()) &&
-      IsAligned(dst.raw_data())) {
-    LaunchIndependent(MoveVectors, GridFor(bytes / 16, kThreads), kThreads, stream,
-                      static_cast<const uint4*>(src.raw_data()),
-                      static_cast<uint4*>(dst.raw_data()), bytes / 16);
-    return;
-  }
-  if (const std::optional<Matrices> m = TransposedBy(space))
-    return QueueTranspose(src.raw_data(), dst.raw_data(), m->batch, m->rows, m->columns,
-                          SizeOf(src.data_type()), stream);
   WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
-    SwitchSize(SizeOf(src.data_type()), [&]<class U>() {
-      LaunchIndependent(MoveStrided<U, Index>, grid, kThreads, stream,
-                        static_cast<const U*>(src.raw_data()), static_cast<U*>(dst.raw_data()),
-                        strided, size);
+    SwitchAll(dst.data_type(), "copy", [&]<class To>() {
+      LaunchIndependent(CopyStrided<To, Index>, GridFor(size, kThreads), kThreads, stream,
+                        src.raw_data(), src.data_type(), static_cast<To*>(dst.raw_data()), strided,
+                        size);
     });
+  });
+}
+
+void QueueMove(const void* from, void* to, const StridedSpace<2>& given, size_t element,
+               Stream stream) {
+  if (given.size() == 0) return;
+  if (const std::optional<Matrices> m = TransposedBy(given))
+    return QueueTranspose(from, to, m->batch, m->rows, m->columns, element, stream);
+  StridedSpace<2> space = given;
+  size_t width = element;
+  for (size_t bytes = 16; bytes > element && width == element; bytes /= 2) {
+    if (!IsAligned(from, bytes) || !IsAligned(to, bytes)) continue;
+    if (const auto widened = Widened(given, static_cast<int64_t>(bytes / element))) {
+      space = *widened;
+      width = bytes;
+    }
+  }
+  const int64_t size = space.size();
+  const dim3 grid = GridFor(size, kThreads);
+  if (width == sizeof(uint4) && space.dense(0) && space.dense(1)) {
+    LaunchIndependent(MoveVectors, grid, kThreads, stream, static_cast<const uint4*>(from),
+                      static_cast<uint4*>(to), size);
+    return;
+  }
+  WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
+    const auto move = [&]<class U>() {
+      LaunchIndependent(MoveStrided<U, Index>, grid, kThreads, stream, static_cast<const U*>(from),
+                        static_cast<U*>(to), strided, size);
+    };
+    if (width == sizeof(uint4)) return move.template operator()<uint4>();
+    SwitchSize(width, move);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "backend/cudnn/channels_last.h"
 #include "backend/cudnn/kernels/register.h"
+#include "singa/core/tensor.h"
 
 namespace singa::cuda {
 
@@ -19,6 +20,16 @@ struct ImageLayouts {
 /// The layout of an image in the company of others that lie channels-last, or row-major.
 inline LayoutPtr ImageLayout(bool channels_last, const Shape& shape, DType dtype) {
   return channels_last ? cudnn::ChannelsLastOf(shape, dtype) : nullptr;
+}
+
+/// Distances of neighbours in an argument's memory, in elements: of an image in such company, or of
+/// any tensor that does not lie channels-last.
+inline Strides StridesOf(const Tensor& t, bool channels_last) {
+  Strides strides = t.strides();
+  if (!channels_last) return strides;
+  int axis = 0;
+  for (const int64_t stride : cudnn::ImageStrides(t.shape(), true)) strides[axis++] = stride;
+  return strides;
 }
 
 /// A FunctionPlan over images; the Spec tells the function how they lie.

@@ -1,9 +1,11 @@
-// Concatenation, gradients of slices, scatter, one-hot vectors, positions of what is not zero.
+// Concatenation and its reverse, gradients of slices, scatter, one-hot vectors, positions of what
+// is not zero.
 
 #include <algorithm>
 
 #include "backend/cudnn/kernels/copy.h"
 #include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "backend/cudnn/kernels/join.h"
 #include "backend/cudnn/kernels/positions.h"
 #include "backend/cudnn/kernels/register.h"
@@ -14,14 +16,46 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// A tensor seen by strides, however it lies, from some place of an axis on.
+struct Part {
+  Strides strides;
+  char* data;
+
+  Part(const Tensor& t, bool channels_last, int axis = 0, int64_t start = 0)
+      : strides(StridesOf(t, channels_last)), data(static_cast<char*>(t.raw_data())) {
+    data += start * strides[axis] * static_cast<int64_t>(SizeOf(t.data_type()));
+  }
+};
+
+void MovePart(const Part& from, const Part& to, const Shape& shape, DType dtype, Stream stream) {
+  QueueMove(from.data, to.data, StridedSpace<2>(shape, {to.strides, from.strides}), SizeOf(dtype),
+            stream);
+}
+
 void RunConcat(const ConcatSpec& spec, const Execution& execution) {
-  const Tensor& y = execution.outputs[0];
+  const bool last = spec.x_layout != nullptr;
   int64_t start = 0;
   for (const Tensor& x : execution.inputs) {
-    const int64_t end = start + x.shape()[spec.axis];
-    QueueCopy(x, y.SliceAxis(spec.axis, start, end), StreamOf(execution.device));
-    start = end;
+    MovePart(Part(x, last), Part(execution.outputs[0], last, spec.axis, start), x.shape(),
+             spec.dtype, StreamOf(execution.device));
+    start += x.shape()[spec.axis];
   }
+}
+
+ImageLayouts ConcatLayouts(const ConcatSpec& spec) {
+  return {{}, {ImageLayout(spec.x_layout != nullptr, spec.y_shape, spec.dtype)}};
+}
+
+void RunSplit(const SplitSpec& spec, const Execution& execution) {
+  const bool last = spec.x_layout != nullptr;
+  MovePart(Part(execution.inputs[0], last, spec.axis, spec.start), Part(execution.outputs[0], last),
+           spec.OutShape(), spec.dtype, StreamOf(execution.device));
+}
+
+ImageLayouts SplitLayouts(const SplitSpec& spec) {
+  const bool last = spec.x_layout != nullptr;
+  return {{ImageLayout(last, spec.x_shape, spec.dtype)},
+          {ImageLayout(last, spec.OutShape(), spec.dtype)}};
 }
 
 void RunSliceBackward(const SliceBackwardSpec& spec, const Execution& execution) {
@@ -237,7 +271,8 @@ void RunNonZero(const NonZeroSpec& spec, const Execution& execution) {
 }  // namespace
 
 void RegisterIndexing() {
-  RegisterKernels<ConcatSpec, RunConcat>();
+  RegisterImageKernels<ConcatSpec, RunConcat, ConcatLayouts>();
+  RegisterImageKernels<SplitSpec, RunSplit, SplitLayouts>();
   RegisterKernels<SliceBackwardSpec, RunSliceBackward>();
   RegisterKernels<ScatterElementsSpec, RunScatterElements, LastWorkspace<ScatterElementsSpec>>();
   RegisterKernels<ScatterElementsBackwardSpec, RunScatterElementsBackward,

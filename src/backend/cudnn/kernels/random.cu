@@ -4,6 +4,8 @@
 #include "model/formula/random.h"
 
 #include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
+#include "backend/cudnn/kernels/image_plan.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/formula/philox.h"
 #include "model/operation/random_spec.h"
@@ -32,6 +34,51 @@ __device__ __forceinline__ void ForEachWord(uint64_t seed, uint64_t offset, int6
     }
   }
 }
+
+/// Images that lie channels-last, whose words are in logical order: each plane (image, channel) has
+/// so many in a row as it has pixels, which begin anywhere in a block. A thread takes one block of
+/// one plane, and neighbouring threads neighbouring channels, which lie side by side.
+template <class Index>
+struct ImageWords {
+  int64_t pixels;
+  int64_t size;  ///< threads
+  DivisorOf<Index> channels;
+  DivisorOf<Index> blocks;  ///< that a plane can have words in
+
+  explicit ImageWords(const Shape& shape)
+      : pixels(shape[2] * shape[3]),
+        size(Threads(shape)),
+        channels(shape[1]),
+        blocks(BlocksOfPlane(shape)) {}
+  static int64_t BlocksOfPlane(const Shape& shape) {
+    return (shape[2] * shape[3] + 2 * (kBlockWords - 1)) / kBlockWords;
+  }
+  static int64_t Threads(const Shape& shape) { return shape[0] * shape[1] * BlocksOfPlane(shape); }
+
+  /// Calls visit(place in memory, word of the sequence that begins at `offset`).
+  template <class Visit>
+  __device__ __forceinline__ void ForEach(uint64_t seed, uint64_t offset,
+                                          const Visit& visit) const {
+    for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+      const Index row = channels.Divide(static_cast<Index>(i));
+      const int64_t channel = static_cast<int64_t>(static_cast<Index>(i) - row * channels.value());
+      const Index whole = blocks.Divide(row);
+      const auto image = static_cast<int64_t>(whole);
+      const uint64_t first =
+          offset + static_cast<uint64_t>((image * channels.value() + channel) * pixels);
+      const uint64_t number =
+          first / kBlockWords + static_cast<uint64_t>(row - whole * blocks.value());
+      const auto words =
+          Philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), 0, 0}, seed);
+#pragma unroll
+      for (int j = 0; j < kBlockWords; ++j) {
+        const int64_t pixel = static_cast<int64_t>(number * kBlockWords - first) + j;
+        if (pixel >= 0 && pixel < pixels)
+          visit((image * pixels + pixel) * channels.value() + channel, words[j]);
+      }
+    }
+  }
+};
 
 /// Threads that make words [offset, offset + words).
 int64_t BlocksOf(uint64_t offset, int64_t words) {
@@ -123,16 +170,33 @@ void Run(const RandomSpec& spec, const Execution& execution) {
 
 // ---- dropout
 
+/// What becomes of an element and its word.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    Drop(uint64_t seed, uint64_t offset, int64_t size, uint32_t threshold, ComputeType<T> scale,
-         const T* x, T* y, uint8_t* mask) {
-  using C = ComputeType<T>;
-  ForEachWord(seed, offset, size, [&](int64_t i, uint32_t word) {
+struct Dropping {
+  uint32_t threshold;
+  ComputeType<T> scale;
+  const T* x;
+  T* y;
+  uint8_t* mask;
+
+  __device__ __forceinline__ void operator()(int64_t i, uint32_t word) const {
+    using C = ComputeType<T>;
     const bool keep = word >= threshold;
     y[i] = Cast<T>(keep ? Cast<C>(x[i]) * scale : C(0));
     mask[i] = keep;
-  });
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    Drop(uint64_t seed, uint64_t offset, int64_t size, Dropping<T> dropping) {
+  ForEachWord(seed, offset, size, dropping);
+}
+
+template <class T, class Index>
+__global__ void __launch_bounds__(kThreads)
+    DropImages(uint64_t seed, uint64_t offset, ImageWords<Index> words, Dropping<T> dropping) {
+  words.ForEach(seed, offset, dropping);
 }
 
 template <class T>
@@ -147,12 +211,26 @@ void RunDropout(const DropoutSpec& spec, const Execution& execution) {
   const Scalars& s = execution.scalars;
   const int64_t size = execution.inputs[0].size();
   if (size == 0) return;
+  const Stream stream = StreamOf(execution.device);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    LaunchIndependent(Drop<T>, GridFor(BlocksOf(s.offset, size), kThreads), kThreads,
-                      StreamOf(execution.device), s.seed, s.offset, size,
-                      static_cast<uint32_t>(s.v[0] * 0x1p32),  // ratio < 1
-                      static_cast<ComputeType<T>>(1 / (1 - s.v[0])), execution.in<T>(0),
-                      execution.out<T>(0), execution.out<uint8_t>(1));
+    const Dropping<T> dropping = {static_cast<uint32_t>(s.v[0] * 0x1p32),  // ratio < 1
+                                  static_cast<ComputeType<T>>(1 / (1 - s.v[0])), execution.in<T>(0),
+                                  execution.out<T>(0), execution.out<uint8_t>(1)};
+    if (!spec.x_layout) {
+      LaunchIndependent(Drop<T>, GridFor(BlocksOf(s.offset, size), kThreads), kThreads, stream,
+                        s.seed, s.offset, size, dropping);
+      return;
+    }
+    const auto drop = [&]<class Index>(Index) {
+      const ImageWords<Index> words(spec.x_layout->shape());
+      LaunchIndependent(DropImages<T, Index>, GridFor(words.size, kThreads), kThreads, stream,
+                        s.seed, s.offset, words, dropping);
+    };
+    if (FitsIndex32(ImageWords<int64_t>::Threads(spec.x_layout->shape()))) {
+      drop(uint32_t{});
+    } else {
+      drop(int64_t{});
+    }
   });
 }
 
@@ -165,12 +243,24 @@ void RunDropoutBackward(const DropoutBackwardSpec& spec, const Execution& execut
   });
 }
 
+// x -> y, mask
+ImageLayouts DropoutLayouts(const DropoutSpec& spec) {
+  if (!spec.x_layout) return {};
+  return {{spec.x_layout}, {spec.x_layout, cudnn::ChannelsLastOf(spec.x_layout->shape(), kUInt8)}};
+}
+// dy, mask -> dx
+ImageLayouts DropoutBackwardLayouts(const DropoutBackwardSpec& spec) {
+  if (!spec.mask_layout) return {};
+  const LayoutPtr image = cudnn::ChannelsLastOf(spec.mask_layout->shape(), spec.dtype);
+  return {{image, spec.mask_layout}, {image}};
+}
+
 }  // namespace
 
 void RegisterRandom() {
   RegisterKernels<RandomSpec, Run>();
-  RegisterKernels<DropoutSpec, RunDropout>();
-  RegisterKernels<DropoutBackwardSpec, RunDropoutBackward>();
+  RegisterImageKernels<DropoutSpec, RunDropout, DropoutLayouts>();
+  RegisterImageKernels<DropoutBackwardSpec, RunDropoutBackward, DropoutBackwardLayouts>();
 }
 
 }  // namespace singa::cuda

@@ -1,5 +1,6 @@
 // Matrix products and convolutions on the emulator.
 
+#include "backend/cudnn/kernels/gemm_grid.h"
 #include "cuda_kernels.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/matmul_spec.h"
@@ -54,6 +55,13 @@ TEST(CudaMatMul, AnyShapes) {
     CompareWithReference(spec, inputs, {Result(out, spec.dtype)}, {},
                          SumOf(spec.k + 4, spec.dtype));
   }
+}
+
+TEST(CudaMatMul, AGridHoldsAnyNumberOfRows) {
+  const dim3 grid = cuda::GemmGrid(70000, 10'000'000, 65);
+  EXPECT_EQ(grid.x, 10'000'000u / 64 * 2);
+  EXPECT_EQ(grid.y, 65535u);
+  EXPECT_EQ(grid.z, 1u);
 }
 
 template <class Spec>

@@ -7,16 +7,16 @@
 #include <cmath>
 
 #include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/gemm_grid.h"
 
 namespace singa::cuda {
 
-inline constexpr int kGemmTile = 64;   ///< rows and columns of C for each block
 inline constexpr int kGemmDepth = 16;  ///< of A and B that are in shared memory at a time
 inline constexpr int kGemmThreads = 256;
 inline constexpr int kGemmEach = 4;  ///< rows and columns of a thread
 
-/// a(batch, i, p) and b(batch, p, j) give elements, store(batch, i, j, value) takes them. blockIdx:
-/// column tile, row tile, batch.
+/// a(batch, i, p) and b(batch, p, j) give elements, store(batch, i, j, value) takes them.
+/// blockIdx.x counts the tiles of C row by row, blockIdx.y batches.
 template <class C, class A, class B, class Store>
 __global__ void __launch_bounds__(kGemmThreads)
     Gemm(int64_t m, int64_t n, int64_t k, int64_t first_batch, A a, B b, Store store) {
@@ -24,9 +24,10 @@ __global__ void __launch_bounds__(kGemmThreads)
   constexpr int kRow = kGemmTile + 1;
   SINGA_SHARED(C, kGemmDepth * kRow, a_tile);
   SINGA_SHARED(C, kGemmDepth * kRow, b_tile);
-  const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kGemmTile;
-  const int64_t column0 = static_cast<int64_t>(blockIdx.x) * kGemmTile;
-  const int64_t batch = first_batch + blockIdx.z;
+  const unsigned tiles = static_cast<unsigned>((n + kGemmTile - 1) / kGemmTile);
+  const int64_t row0 = static_cast<int64_t>(blockIdx.x / tiles) * kGemmTile;
+  const int64_t column0 = static_cast<int64_t>(blockIdx.x % tiles) * kGemmTile;
+  const int64_t batch = first_batch + blockIdx.y;
   constexpr int kSide = kGemmTile / kGemmEach;
   const int ty = threadIdx.x / kSide, tx = threadIdx.x % kSide;
   C sum[kGemmEach][kGemmEach] = {};
@@ -70,15 +71,9 @@ __global__ void __launch_bounds__(kGemmThreads)
 template <class C, class A, class B, class Store>
 void LaunchGemm(int64_t batches, int64_t m, int64_t n, int64_t k, Stream stream, const A& a,
                 const B& b, const Store& store) {
-  const auto tiles = [](int64_t length) {
-    return static_cast<unsigned>((length + kGemmTile - 1) / kGemmTile);
-  };
-  constexpr int64_t kMostBatches = 65535;
-  for (int64_t first = 0; first < batches; first += kMostBatches) {
-    const int64_t count = batches - first < kMostBatches ? batches - first : kMostBatches;
-    Launch(Gemm<C, A, B, Store>, dim3(tiles(n), tiles(m), static_cast<unsigned>(count)),
-           kGemmThreads, stream, m, n, k, first, a, b, store);
-  }
+  for (int64_t first = 0; first < batches; first += kMostGridY)
+    Launch(Gemm<C, A, B, Store>, GemmGrid(batches - first, m, n), kGemmThreads, stream, m, n, k,
+           first, a, b, store);
 }
 
 }  // namespace singa::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// Maximum pooling by our own kernels on oneDNN's layouts: oneDNN's lose NaNs, take -inf for the
-// smallest float, and keep positions in a form of their own.
+// Maximum pooling by our own kernels on oneDNN's layouts, and forward on row-major images: oneDNN's
+// lose NaNs, take -inf for the smallest float, and keep positions in a form of their own.
 
 #include <string>
 

@@ -184,6 +184,7 @@ TEST(Pooling, MatchesTheDefinitionForTheWindowsOfNetworks) {
     CheckCase(random, {{1, 3, 40, 41}, {20, 17}, {3, 3}, {4, 5, 6, 7}, mode});
     CheckCase(random, {{2, 5, 1, 33}, {1, 3}, {1, 2}, {0, 1}, mode});
     CheckCase(random, {{2, 16, 8, 8}, {2, 2}, {2, 2}, {0, 0, 1, 1}, mode});
+    CheckCase(random, {{1, 19, 97, 90}, {3, 3}, {2, 2}, {1, 1}, mode});
   }
 }
 

@@ -1,0 +1,258 @@
+#include "backend/onednn/max_pooling_loops.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+
+namespace singa::onednn {
+namespace {
+
+// Whatever a loop calls has to become part of it: by itself it would be compiled for the baseline.
+#define SINGA_INLINE inline __attribute__((always_inline))
+#define SINGA_INLINE_LAMBDA __attribute__((always_inline))
+
+/// Lanes that are worked on at a time. GCC 12 takes comparisons of wider vectors than the CPU's
+/// apart.
+template <int64_t kLanes>
+struct Vectors {
+  using Floats __attribute__((vector_size(kLanes * sizeof(float)))) = float;
+  using Ints __attribute__((vector_size(kLanes * sizeof(int32_t)))) = int32_t;
+};
+
+template <class T, class V, class Count>
+SINGA_INLINE void Load(V& v, const T* from, Count n) {
+  if constexpr (sizeof(v[0]) == sizeof(T)) {
+    std::memcpy(&v, from, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (int64_t l = 0; l < n; ++l) v[l] = Convert<float>(from[l]);
+  }
+}
+
+template <class T, class V, class Count>
+SINGA_INLINE void Store(T* to, const V& v, Count n) {
+  if constexpr (sizeof(v[0]) == sizeof(T)) {
+    std::memcpy(to, &v, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (int64_t l = 0; l < n; ++l) to[l] = Convert<T>(v[l]);
+  }
+}
+
+/// Calls body(lane, n) for n lanes from `lane` on, until all have had their turn; n is a constant
+/// but where there are fewer. The last ones overlap those before, which changes no result.
+template <int64_t kLanes, class Body>
+SINGA_INLINE void ForVectors(int64_t filled, const Body& body) {
+  if (filled < kLanes) return body(int64_t{0}, filled);
+  for (int64_t lane = 0; lane < filled; lane += kLanes)
+    body(std::min(lane, filled - kLanes), std::integral_constant<int64_t, kLanes>());
+}
+
+/// Taps of a window: rows and columns, constants where they are usual ones, and how far they lie
+/// apart in memory and as positions.
+template <class Rows, class Columns>
+struct Taps {
+  Rows rows;
+  Columns columns;
+  int64_t row_step, column_step;
+  int32_t row_distance, column_distance;
+};
+
+/// Offers the values of one window, whose first tap is at `in`. From the last tap to the first: the
+/// first of equal values, or of NaNs, stays. `at` is the distance from the first tap.
+template <class T, class Floats, class Ints, class Count, class Rows, class Columns>
+SINGA_INLINE void OfferTaps(const T* in, Count n, const Taps<Rows, Columns>& taps, Floats& best,
+                            Ints& at) {
+  for (int64_t kh = taps.rows - 1; kh >= 0; --kh) {
+    for (int64_t kw = taps.columns - 1; kw >= 0; --kw) {
+      Floats value = {};
+      Load(value, in + kh * taps.row_step + kw * taps.column_step, n);
+      const Ints better = (value >= best) | (value != value);
+      best = better ? value : best;
+      at = better ? Ints{} + (static_cast<int32_t>(kh) * taps.row_distance +
+                              static_cast<int32_t>(kw) * taps.column_distance)
+                  : at;
+    }
+  }
+}
+
+/// Calls offer(rows, columns) with the taps of a window, as constants where they are usual ones.
+template <class T, class Offer>
+SINGA_INLINE void WithTaps(int64_t rows, int64_t columns, const Offer& offer) {
+  if constexpr (std::is_same_v<T, float>) {  // GCC 12 fails where values are converted
+    using Two = std::integral_constant<int64_t, 2>;
+    using Three = std::integral_constant<int64_t, 3>;
+    if (rows == 3 && columns == 3) return offer(Three(), Three());
+    if (rows == 2 && columns == 2) return offer(Two(), Two());
+  }
+  offer(rows, columns);
+}
+
+/// One row of windows of one block: `n` lanes from `lane` on. y or position may be null.
+template <int64_t kLanes, class T, class Count>
+SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t lane,
+                         Count n, T* y, int32_t* position) {
+  using Floats = typename Vectors<kLanes>::Floats;
+  using Ints = typename Vectors<kLanes>::Ints;
+  const WindowAxis& columns = g.windows.columns;
+  const WindowAxis::Range down = g.windows.rows.taps(oh);
+  const int64_t h = g.windows.rows.position(oh, down.first);
+  const int64_t row_dilation = g.windows.rows.position(0, 1) - g.windows.rows.position(0, 0);
+  const int64_t column_dilation = columns.position(0, 1) - columns.position(0, 0);
+  const T* row = x + (h - top) * g.x.row_step + lane;
+  for (int64_t ow = 0; ow < columns.windows(); ++ow) {
+    const WindowAxis::Range across = columns.taps(ow);
+    const int64_t w = columns.position(ow, across.first);
+    Floats best = Floats{} - std::numeric_limits<float>::infinity();
+    Ints at = Ints{} - 1;
+    WithTaps<T>(down.size(), across.size(),
+                [&](auto count_down, auto count_across) SINGA_INLINE_LAMBDA {
+                  const Taps<decltype(count_down), decltype(count_across)> taps{
+                      count_down,
+                      count_across,
+                      row_dilation * g.x.row_step,
+                      column_dilation * g.x.column_step,
+                      static_cast<int32_t>(row_dilation * g.x.width),
+                      static_cast<int32_t>(column_dilation)};
+                  OfferTaps(row + w * g.x.column_step, n, taps, best, at);
+                });
+    const bool any = down.size() > 0 && across.size() > 0;
+    if (any) at += static_cast<int32_t>(h * g.x.width + w);  // one of the taps is the maximum
+    if (y) Store(y + ow * g.y.column_step + lane, best, n);
+    if (position) Store(position + ow * g.y.column_step + lane, at, n);
+  }
+}
+
+#if defined(__x86_64__)
+#define SINGA_HAS_MAX_ROW_AVX512
+#define SINGA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+
+SINGA_AVX512 inline __m512 LoadLanes(const float* from, __mmask16 lanes) {
+  return _mm512_maskz_loadu_ps(lanes, from);
+}
+// (Unmasked conversions and shifts make GCC 12 warn of an uninitialised register.)
+SINGA_AVX512 inline __m512 LoadLanes(const BFloat16* from, __mmask16 lanes) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(lanes, _mm256_maskz_loadu_epi16(lanes, from));
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+}
+SINGA_AVX512 inline void StoreLanes(float* to, __mmask16 lanes, __m512 value) {
+  _mm512_mask_storeu_ps(to, lanes, value);
+}
+/// Of values that were bfloat16.
+SINGA_AVX512 inline void StoreLanes(BFloat16* to, __mmask16 lanes, __m512 value) {
+  const __m512i high = _mm512_maskz_srli_epi32(0xffff, _mm512_castps_si512(value), 16);
+  _mm256_mask_storeu_epi16(to, lanes, _mm512_maskz_cvtepi32_epi16(0xffff, high));
+}
+
+/// The same with AVX-512, where GCC 12 takes comparisons of vectors apart.
+template <class T>
+SINGA_AVX512 void MaxRowAvx512(const MaxWindows& g, const T* x, int64_t top, int64_t oh,
+                               int64_t filled, T* y, int32_t* position) {
+  const WindowAxis& rows = g.windows.rows;
+  const WindowAxis& columns = g.windows.columns;
+  const WindowAxis::Range down = rows.taps(oh);
+  for (int64_t lane = 0; lane < filled; lane += 16) {
+    const int64_t n = std::min<int64_t>(16, filled - lane);
+    const auto lanes = static_cast<__mmask16>((1u << n) - 1);
+    for (int64_t ow = 0; ow < columns.windows(); ++ow) {
+      const WindowAxis::Range across = columns.taps(ow);
+      __m512 best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+      __m512i at = _mm512_set1_epi32(-1);
+      for (int64_t kh = down.last - 1; kh >= down.first; --kh) {
+        for (int64_t kw = across.last - 1; kw >= across.first; --kw) {
+          const int64_t h = rows.position(oh, kh), w = columns.position(ow, kw);
+          const __m512 value =
+              LoadLanes(x + (h - top) * g.x.row_step + w * g.x.column_step + lane, lanes);
+          const __mmask16 better = _mm512_cmp_ps_mask(value, best, _CMP_GE_OQ) |
+                                   _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+          best = _mm512_mask_mov_ps(best, better, value);
+          at = _mm512_mask_mov_epi32(at, better,
+                                     _mm512_set1_epi32(static_cast<int>(h * g.x.width + w)));
+        }
+      }
+      const int64_t to = ow * g.y.column_step + lane;
+      if (y) StoreLanes(y + to, lanes, best);
+      if (position) _mm512_mask_storeu_epi32(position + to, lanes, at);
+    }
+  }
+}
+#endif
+
+template <int64_t kLanes, class T>
+SINGA_MULTI_ISA void MaxRowOfBlock(const MaxWindows& g, const T* x, int64_t top, int64_t oh,
+                                   int64_t filled, T* y, int32_t* position) {
+  ForVectors<kLanes>(filled, [&](int64_t lane, auto n) SINGA_INLINE_LAMBDA {
+    MaxRow<kLanes>(g, x, top, oh, lane, n, y, position);
+  });
+}
+
+/// One row of x of one block: adds up the windows whose maximum is there.
+template <int64_t kLanes, class T, class Count>
+SINGA_INLINE void GradientRow(const MaxWindows& g, const T* dy, const int32_t* position, int64_t h,
+                              int64_t lane, Count n, T* dx) {
+  using Floats = typename Vectors<kLanes>::Floats;
+  using Ints = typename Vectors<kLanes>::Ints;
+  const WindowAxis& rows = g.windows.rows;
+  const WindowAxis& columns = g.windows.columns;
+  for (int64_t w = 0; w < columns.size(); ++w) {
+    const auto here = static_cast<int32_t>(h * g.x.width + w);
+    Floats sum = {};
+    for (int64_t oh = rows.over(h).first; oh < rows.over(h).last; ++oh) {
+      for (int64_t ow = columns.over(w).first; ow < columns.over(w).last; ++ow) {
+        const int64_t o = oh * g.y.row_step + ow * g.y.column_step + lane;
+        Floats gradient = {};
+        Ints from = {};
+        Load(gradient, dy + o, n);
+        Load(from, position + o, n);
+        sum += from == here ? gradient : Floats{};
+      }
+    }
+    Store(dx + w * g.x.column_step + lane, sum, n);
+  }
+}
+
+template <int64_t kLanes, class T>
+SINGA_MULTI_ISA void GradientRowOfBlock(const MaxWindows& g, const T* dy, const int32_t* position,
+                                        int64_t h, int64_t filled, T* dx) {
+  ForVectors<kLanes>(filled, [&](int64_t lane, auto n) SINGA_INLINE_LAMBDA {
+    GradientRow<kLanes>(g, dy, position, h, lane, n, dx);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void MaxRows(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t filled, T* y,
+             int32_t* position) {
+#ifdef SINGA_HAS_MAX_ROW_AVX512
+  static const bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>)
+    if (wide) return MaxRowAvx512(g, x, top, oh, filled, y, position);
+#endif
+  MaxRowOfBlock<8>(g, x, top, oh, filled, y, position);
+}
+
+template <class T>
+void GradientRows(const MaxWindows& g, const T* dy, const int32_t* position, int64_t h,
+                  int64_t filled, T* dx) {
+  if (VectorLanes() == 16) {
+    GradientRowOfBlock<16>(g, dy, position, h, filled, dx);
+  } else {
+    GradientRowOfBlock<8>(g, dy, position, h, filled, dx);
+  }
+}
+
+#define SINGA_INSTANTIATE(T)                                                                   \
+  template void MaxRows(const MaxWindows&, const T*, int64_t, int64_t, int64_t, T*, int32_t*); \
+  template void GradientRows(const MaxWindows&, const T*, const int32_t*, int64_t, int64_t, T*)
+SINGA_INSTANTIATE(float);
+SINGA_INSTANTIATE(BFloat16);
+#undef SINGA_INSTANTIATE
+
+}  // namespace singa::onednn

@@ -41,11 +41,17 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
             array = converted(array, as_dtype(dtype))
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = narrowed(array)
-        raw = _c.from_buffer(array)
         device = named_or_default(device)
+        raw = _from_array(array, device)
     if dtype is not None:
         raw = raw.AsType(int(dtype))
     return raw if device is None else raw.ToDevice(device)
+
+
+def _from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
+    """A copy on the CPU; or the memory itself, where a GPU takes a copy of it at once."""
+    copied_anyway = device is not None and device.kind() != _c.DeviceKind_kCpu
+    return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
 
 
 def _as_array(raw: _c.Tensor) -> NDArray[Any]:
@@ -370,7 +376,7 @@ class Tensor(Operators):
 
         Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
         """
-        source = _c.from_buffer(np.asarray(np_array)).Reshape((-1,))
+        source = _from_array(np.asarray(np_array), self.device).Reshape((-1,))
         offset = integer("copy_from_numpy", "offset", offset)
         size, room = source.size(), self.size() - offset
         if offset < 0 or size > room or (not offset and size != room):

@@ -128,7 +128,7 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
     where that does not fit); `dtype` says otherwise."""
     array = np.asarray(np_array)
     if dtype is None:
-        return Tensor(data=_c.from_buffer(narrowed(array)), device=named_or_default(dev))
+        return Tensor(data=as_raw(narrowed(array), device=dev))
     return Tensor(data=as_raw(array, as_dtype(dtype), dev))
 
 

@@ -37,6 +37,8 @@
 %ignore singa::Device::Free;
 %ignore singa::Device::CopyFromHost;
 %ignore singa::Device::CopyToHost;
+%ignore singa::Device::AllocateCopy;
+%ignore singa::Device::AwaitCopy;
 %ignore singa::Device::CopyElements;
 %ignore singa::Device::FillElements;
 %ignore singa::Device::CopyBytes;

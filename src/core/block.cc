@@ -13,6 +13,13 @@ Block::Block(DevicePtr device, size_t bytes) : device_(std::move(device)), size_
   if (!recording || recording->device() != device_) data_ = device_->Allocate(bytes);
 }
 
+Block::Block(DevicePtr device, const void* host_data, size_t bytes)
+    : device_(std::move(device)), size_(bytes) {
+  device_->CheckOpen("block");
+  data_ = device_->AllocateCopy(host_data, bytes);
+  arriving_ = true;
+}
+
 Block::Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release)
     : device_(std::move(device)), data_(data), size_(bytes), release_(std::move(release)) {}
 
@@ -42,6 +49,10 @@ void Block::Settle() const {
     if (buffer && buffer->SlotOf(this) >= 0) buffer->RunForHost();
   }
   if (!data_) data_ = device_->Allocate(size_);
+  if (arriving_) {
+    device_->AwaitCopy(data_);
+    arriving_.store(false, std::memory_order_release);  // others may go on only now
+  }
 }
 
 void Block::Bind(void* data) noexcept {

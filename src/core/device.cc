@@ -18,6 +18,12 @@ void Device::CheckOpen(const char* op) const {
     throw Unavailable(detail::Message(op, "device ", name_, " was closed; its tensors are gone"));
 }
 
+void* Device::AllocateCopy(const void* host_data, size_t bytes) {
+  void* data = Allocate(bytes);
+  CopyFromHost(data, host_data, bytes);
+  return data;
+}
+
 inline void Device::RunNow(const char* op, const Plan& plan, const Execution& execution) {
   plan.Run(execution);
   if (kind_ != DeviceKind::kCpu) Queued(op);

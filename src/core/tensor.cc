@@ -53,9 +53,10 @@ const Shape& Checked(const Shape& shape, DType dtype) {
 }
 
 /// A block for a tensor, which the error names when there is no memory for it.
-BlockPtr NewBlock(DevicePtr device, size_t bytes, const Shape& shape, DType dtype) {
+template <class... Arguments>
+BlockPtr NewBlock(const Shape& shape, DType dtype, Arguments&&... arguments) {
   try {
-    return std::make_shared<Block>(std::move(device), bytes);
+    return std::make_shared<Block>(std::forward<Arguments>(arguments)...);
   } catch (const OutOfMemory& error) {
     std::string_view why = error.what();
     constexpr std::string_view kTag = "[memory] ";
@@ -68,19 +69,18 @@ BlockPtr NewBlock(DevicePtr device, size_t bytes, const Shape& shape, DType dtyp
 /// Whether the host reads its elements where they are.
 bool OnHost(const Tensor& t) { return t.block()->device()->kind() == DeviceKind::kCpu; }
 
-/// Bytes from one device's memory to another's. Both tensors are contiguous and alike.
-void Carry(const Tensor& from, const Tensor& to) {
-  const auto bytes = static_cast<size_t>(from.bytes());
-  if (bytes > 0 && OnHost(from)) {
-    to.device()->CopyFromHost(to.raw_data(), from.raw_data(), bytes);
-  } else if (bytes > 0 && OnHost(to)) {
-    from.device()->CopyToHost(to.raw_data(), from.raw_data(), bytes);
-  } else if (bytes > 0) {
-    std::vector<char> host(bytes);
-    from.device()->CopyToHost(host.data(), from.raw_data(), bytes);
-    to.device()->CopyFromHost(to.raw_data(), host.data(), bytes);
-  }
-  to.block()->Touch();
+/// What is contiguous on the host, in new memory of another device: a copy that waits for nothing
+/// that was queued there.
+Tensor Sent(const Tensor& t, DevicePtr device) {
+  const BlockPtr block = NewBlock(t.shape(), t.data_type(), std::move(device), t.raw_data(),
+                                  static_cast<size_t>(t.bytes()));
+  return Tensor(block, t.shape(), ContiguousStrides(t.shape()), 0, t.data_type());
+}
+
+/// What is contiguous on another device, into `host`, which is alike.
+void Fetch(const Tensor& t, const Tensor& host) {
+  t.device()->CopyToHost(host.raw_data(), t.raw_data(), static_cast<size_t>(t.bytes()));
+  host.block()->Touch();
 }
 
 /// Executes a move on the device of `result`.
@@ -137,12 +137,12 @@ Tensor::Tensor(const Shape& shape, DevicePtr device, DataType dtype)
     : shape_(Checked(shape, dtype)), strides_(ContiguousStrides(shape)), dtype_(dtype) {
   if (!device) device = DefaultDevice();
   const size_t bytes = static_cast<size_t>(shape.Count()) * SizeOf(dtype);
-  block_ = NewBlock(std::move(device), bytes, shape, dtype);
+  block_ = NewBlock(shape, dtype, std::move(device), bytes);
 }
 
 Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
     : shape_(layout->shape()), strides_(ContiguousStrides(shape_)), dtype_(layout->dtype()) {
-  block_ = NewBlock(std::move(device), layout->bytes(), shape_, dtype_);
+  block_ = NewBlock(shape_, dtype_, std::move(device), layout->bytes());
   block_->set_layout(layout);
 }
 
@@ -320,6 +320,10 @@ Tensor Tensor::AsType(DataType dtype) const {
 Tensor Tensor::ToDevice(DevicePtr device) const {
   Check(device != nullptr, "to_device", "no device given");
   if (empty() || device == this->device()) return *this;
+  if (device->kind() != DeviceKind::kCpu) {
+    const Tensor host = OnHost(*this) ? *this : ToDevice(DefaultDevice());
+    return Sent(host.Plain().Contiguous(), std::move(device));
+  }
   Tensor moved(shape_, device, dtype_);
   moved.CopyFrom(*this);
   return moved;
@@ -369,13 +373,16 @@ void Tensor::CopyFrom(const Tensor& source) {
   Tensor plain = source.Plain();
   if (source.device() != device() && !(OnHost(source) && OnHost(*this))) {
     plain = plain.Contiguous();
-    if (is_contiguous() && plain.shape_ == shape_ && plain.dtype_ == dtype_) {
-      Carry(plain, *this);
-      return;
+    if (!OnHost(plain)) {
+      const bool straight =
+          OnHost(*this) && is_contiguous() && plain.shape_ == shape_ && plain.dtype_ == dtype_;
+      const Tensor fetched = straight ? *this : Tensor(plain.shape_, nullptr, plain.dtype_);
+      Fetch(plain, fetched);
+      if (straight) return;
+      plain = fetched;
     }
-    const Tensor carried(plain.shape_, device(), plain.dtype_);
-    Carry(plain, carried);
-    plain = carried;
+    // What is queued may still use this tensor's memory, so the bytes travel to another place.
+    if (!OnHost(*this)) plain = Sent(plain, device());
   }
   if (plain.shape_ != shape_) {
     Check(plain.rank() <= rank(), "copy", "shape ", source.shape_, " does not broadcast to ",

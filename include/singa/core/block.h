@@ -22,6 +22,9 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   /// allowed. While this thread records, memory is taken when it is known to be needed. Raises
   /// OutOfMemory, or Unavailable when the device is closed.
   Block(DevicePtr device, size_t bytes);
+  /// Takes memory with a copy of the host's, which may travel while what was queued before runs.
+  /// Raises as above.
+  Block(DevicePtr device, const void* host_data, size_t bytes);
   /// Wraps memory that somebody else owns; `release` is called once when the last tensor lets go.
   Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release);
   ~Block();
@@ -29,10 +32,12 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   Block& operator=(const Block&) = delete;
 
   const DevicePtr& device() const { return device_; }
-  /// Runs first what this thread has recorded about the block. Raises Unavailable when the device
-  /// was closed meanwhile.
+  /// Runs first what this thread has recorded about the block, and lets what is queued from now on
+  /// wait for the block's bytes where they are on their way. Raises Unavailable when the device was
+  /// closed meanwhile.
   void* data() const {
-    if (waiting_.load(std::memory_order_relaxed) || !data_ || closed()) [[unlikely]]
+    if (waiting_.load(std::memory_order_relaxed) || arriving_.load(std::memory_order_acquire) ||
+        !data_ || closed()) [[unlikely]]
       Settle();
     return data_;
   }
@@ -77,6 +82,7 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   mutable void* data_ = nullptr;  // taken late while a recording defers it
   bool lent_ = false;             // somebody else's
   std::atomic<bool> waiting_{false};
+  mutable std::atomic<bool> arriving_{false};  // from the host, awaited by nobody yet
   size_t size_ = 0;
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};

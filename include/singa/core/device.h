@@ -59,6 +59,11 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   virtual void EmptyCache() = 0;
   virtual void CopyFromHost(void* device_data, const void* host_data, size_t bytes) = 0;
   virtual void CopyToHost(void* host_data, const void* device_data, size_t bytes) = 0;
+  /// New memory with a copy of the host's, which is read before this returns. On a device that
+  /// queues its work the bytes travel while what was queued before runs: what is queued after
+  /// AwaitCopy(data) finds them.
+  virtual void* AllocateCopy(const void* host_data, size_t bytes);
+  virtual void AwaitCopy(const void* data) { (void)data; }
 
   // Moves within the device's memory, in order with what was queued. For callers that have checked:
   // tensors are plain, of this device, and of equal shapes.

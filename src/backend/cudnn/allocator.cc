@@ -19,7 +19,7 @@ void* StreamAllocator::Allocate(size_t bytes, Stream stream, const char* op) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const size_t need = RoundUp(std::max<size_t>(bytes, 1), kAlign);
   const bool small = need <= kSmall;
-  if (!waiting_.empty()) CollectPassed(false);
+  if (!waiting_.empty()) CollectPassed(stream);
   Piece* piece = TakeFree(need, stream, small);
   if (!piece) piece = NewSegment(need, stream, small);
   SplitOff(piece, need);
@@ -48,7 +48,7 @@ StreamAllocator::Piece* StreamAllocator::NewSegment(size_t bytes, Stream stream,
   ++stats_.system_allocations;
   void* data = source_.Malloc(size);
   if (!data) {  // what is cached may do, in one piece or given back
-    CollectPassed(true);
+    CollectAll();
     if (Piece* piece = TakeFree(bytes, stream, small)) return piece;
     EmptyCacheLocked();
     data = source_.Malloc(size);
@@ -84,7 +84,7 @@ void StreamAllocator::Absorb(Piece* piece, Piece* next) {
   delete next;
 }
 
-void StreamAllocator::RecordUse(void* data, Stream stream) {
+void StreamAllocator::RecordUse(const void* data, Stream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto used = used_.find(data);
   if (used == used_.end() || used->second->stream == stream) return;
@@ -127,18 +127,28 @@ void StreamAllocator::GiveBack(Piece* piece) {
   PoolOf(*piece).insert(piece);
 }
 
-void StreamAllocator::CollectPassed(bool wait) {
+/// What may be handed out again to `stream`.
+void StreamAllocator::CollectPassed(Stream stream) {
   for (size_t i = waiting_.size(); i > 0; --i) {
     auto [piece, marks] = std::move(waiting_.front());
     waiting_.pop_front();
     const bool passed =
-        wait || std::all_of(marks.begin(), marks.end(), [&](Event m) { return source_.Passed(m); });
-    if (!passed) {
+        piece->stream == stream &&
+        std::all_of(marks.begin(), marks.end(), [&](Event m) { return source_.Passed(m); });
+    if (passed) {
+      for (Event mark : marks) source_.Discard(mark);
+      GiveBack(piece);
+    } else {
       waiting_.emplace_back(piece, std::move(marks));
-      continue;
     }
+  }
+}
+
+void StreamAllocator::CollectAll() {
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    const auto& [piece, marks] = waiting_.front();
     for (Event mark : marks) {
-      if (wait) source_.Await(mark);
+      source_.Await(mark);
       source_.Discard(mark);
     }
     GiveBack(piece);
@@ -147,7 +157,7 @@ void StreamAllocator::CollectPassed(bool wait) {
 
 void StreamAllocator::EmptyCache() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  CollectPassed(true);
+  CollectAll();
   EmptyCacheLocked();
 }
 

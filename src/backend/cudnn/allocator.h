@@ -50,7 +50,7 @@ class StreamAllocator {
   void* Allocate(size_t bytes, Stream stream, const char* op);
   void Free(void* data) noexcept;
   /// Work that is queued on `stream` uses this memory, which was allocated for another stream.
-  void RecordUse(void* data, Stream stream);
+  void RecordUse(const void* data, Stream stream);
   /// Gives back segments that are wholly free.
   void EmptyCache();
   void ReleaseAll() noexcept;
@@ -90,7 +90,8 @@ class StreamAllocator {
   void SplitOff(Piece* piece, size_t bytes);
   void Absorb(Piece* piece, Piece* next);
   void GiveBack(Piece* piece);
-  void CollectPassed(bool wait);
+  void CollectPassed(Stream stream);
+  void CollectAll();
   void EmptyCacheLocked();
   std::string TableLocked() const;
 
@@ -98,7 +99,7 @@ class StreamAllocator {
   std::string name_;
   mutable std::mutex mutex_;
   std::map<std::pair<Stream, bool>, Pool> pools_;
-  std::unordered_map<void*, Piece*> used_;
+  std::unordered_map<const void*, Piece*> used_;
   std::unordered_map<char*, size_t> segments_;
   /// Freed, and waiting for what other streams have passed.
   std::deque<std::pair<Piece*, std::vector<Event>>> waiting_;

@@ -1,7 +1,5 @@
 #include "backend/cudnn/device.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -14,6 +12,8 @@
 #include "backend/cudnn/faults.h"
 #include "backend/cudnn/kernels/copy.h"
 #include "backend/cudnn/runtime.h"
+#include "backend/cudnn/staging.h"
+#include "backend/cudnn/uploads.h"
 #include "core/capture.h"
 #include "core/copy.h"
 #include "singa/core/error.h"
@@ -35,6 +35,7 @@ class GpuMemory final : public MemorySource {
   void* Malloc(size_t bytes) override { return runtime::Use(id_), runtime::Malloc(bytes); }
   void Free(void* data) override { runtime::Use(id_), runtime::Free(data); }
   Event Mark(Stream stream) override {
+    runtime::Use(id_);
     const Event event = runtime::NewEvent();
     runtime::Record(event, stream);
     return event;
@@ -45,72 +46,6 @@ class GpuMemory final : public MemorySource {
 
  private:
   int id_;
-};
-
-/// Two pieces of pinned memory, so that the host fills or empties one while the other is on its
-/// way.
-class Staging {
- public:
-  static constexpr size_t kBytes = size_t{4} << 20;
-
-  void Release() {
-    for (Half& half : halves_) {
-      if (!half.data) continue;
-      runtime::Wait(half.moved);
-      runtime::DeleteEvent(half.moved);
-      runtime::FreePinned(std::exchange(half.data, nullptr));
-    }
-  }
-
-  void ToDevice(char* device, const char* host, size_t bytes, Stream stream) {
-    for (size_t at = 0; at < bytes; at += kBytes) {
-      Half& half = Next();
-      const size_t count = std::min(kBytes, bytes - at);
-      std::memcpy(half.data, host + at, count);
-      runtime::CopyToDevice(device + at, half.data, count, stream);
-      runtime::Record(half.moved, stream);
-    }
-  }
-
-  void ToHost(char* host, const char* device, size_t bytes, Stream stream) {
-    size_t arrived = 0;
-    Half* underway = nullptr;
-    for (size_t at = 0; at < bytes; at += kBytes) {
-      Half& half = Next();
-      const size_t count = std::min(kBytes, bytes - at);
-      runtime::CopyToHost(half.data, device + at, count, stream);
-      runtime::Record(half.moved, stream);
-      if (underway) arrived += Unload(*underway, host + arrived, kBytes);
-      underway = &half;
-    }
-    if (underway) Unload(*underway, host + arrived, bytes - arrived);
-  }
-
- private:
-  struct Half {
-    char* data = nullptr;
-    Event moved = nullptr;
-  };
-
-  /// The one whose contents have moved on, or will have first.
-  Half& Next() {
-    Half& half = halves_[std::exchange(next_, 1 - next_)];
-    if (!half.data) {
-      half.data = static_cast<char*>(runtime::MallocPinned(kBytes));
-      half.moved = runtime::NewEvent();
-    }
-    runtime::Wait(half.moved);
-    return half;
-  }
-
-  static size_t Unload(const Half& half, char* host, size_t bytes) {
-    runtime::Wait(half.moved);
-    std::memcpy(host, half.data, bytes);
-    return bytes;
-  }
-
-  std::array<Half, 2> halves_;
-  size_t next_ = 0;
 };
 
 /// For destructors: what a device says that has failed concerns nobody any more.
@@ -157,16 +92,18 @@ class CudaDevice final : public Device, public Capturer {
   explicit CudaDevice(int id)
       : Device(DeviceKind::kCuda, id, "cuda:" + std::to_string(id)),
         memory_(id),
-        allocator_(memory_, name()) {
-    runtime::Use(id);
-    stream_ = runtime::NewStream();
-    capture_stream_ = runtime::NewStream();
-  }
+        allocator_(memory_, name()),
+        stream_(NewStream()),
+        capture_stream_(NewStream()),
+        copy_stream_(NewStream()),
+        uploads_(allocator_, copy_stream_) {}
 
   ~CudaDevice() override {
     Quietly([&] {
       runtime::Use(id());
       staging_.Release();
+      uploads_.Release();
+      runtime::DeleteStream(copy_stream_);
       runtime::DeleteStream(capture_stream_);
       runtime::DeleteStream(stream_);
     });
@@ -182,7 +119,10 @@ class CudaDevice final : public Device, public Capturer {
     RefuseInCapture("takes memory");
     return Named([&] { return allocator_.Allocate(bytes, stream_, CurrentOp()); });
   }
-  void Free(void* data, size_t) noexcept override { allocator_.Free(data); }
+  void Free(void* data, size_t) noexcept override {
+    uploads_.Forget(data);
+    allocator_.Free(data);
+  }
   MemoryStats memory() const override { return allocator_.stats(); }
   void ResetPeak() override { allocator_.ResetPeak(); }
   void EmptyCache() override {
@@ -210,6 +150,17 @@ class CudaDevice final : public Device, public Capturer {
     RaiseFaults();
   }
 
+  void* AllocateCopy(const void* host_data, size_t bytes) override {
+    RefuseInCapture("copies from the host");
+    runtime::Use(id());
+    return Named([&] { return uploads_.Send(host_data, bytes, CurrentOp()); });
+  }
+  void AwaitCopy(const void* data) override {
+    runtime::Use(id());
+    // Captured work, too, is launched on this stream.
+    Named([&] { uploads_.Await(data, stream_); });
+  }
+
   void CopyElements(const Tensor& from, const Tensor& to) override {
     Tensor source = from;
     if (OverlapsPartly(from, to)) {
@@ -230,7 +181,10 @@ class CudaDevice final : public Device, public Capturer {
 
   void Sync() override {
     RefuseInCapture("waits for the device");
-    Named([&] { runtime::Synchronize(stream()); });
+    Named([&] {
+      runtime::Synchronize(stream());
+      uploads_.Synchronize();
+    });
     RaiseFaults();
   }
 
@@ -261,6 +215,11 @@ class CudaDevice final : public Device, public Capturer {
   }
 
  private:
+  Stream NewStream() const {
+    runtime::Use(id());
+    return runtime::NewStream();
+  }
+
   void RefuseInCapture(const char* what) const {
     Check<NotCapturable>(!Capturing::On(*this), CurrentOp(), "it ", what,
                          ", which captured work cannot do again, on ", name());
@@ -283,9 +242,11 @@ class CudaDevice final : public Device, public Capturer {
 
   GpuMemory memory_;
   StreamAllocator allocator_;
-  Stream stream_ = nullptr;
+  const Stream stream_;
+  const Stream capture_stream_;  // kept: libraries remember the stream that they had last
   std::mutex capture_mutex_;
-  Stream capture_stream_ = nullptr;  // kept: libraries remember the stream that they had last
+  const Stream copy_stream_;
+  Uploads uploads_;
   std::mutex staging_mutex_;
   Staging staging_;
   std::atomic<const char*> last_op_{"cuda"};

@@ -64,6 +64,9 @@ void DeleteEvent(Event event);
 void Record(Event event, Stream stream);
 bool Reached(Event event);
 void Wait(Event event);
+/// What is queued on `stream` from now on waits for the event, as it is recorded now; the host does
+/// not.
+void QueueWait(Event event, Stream stream);
 
 /// Raises what the last launches of this thread have come to, as far as that is known.
 void CheckLaunches();

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "backend/cudnn/emulated/queue.h"
 #include "backend/cudnn/launch.h"
 
 namespace singa::cuda {
@@ -110,6 +113,49 @@ TEST(CudaEmulator, ErrorsSayWhatIsWrong) {
   expect([&] { LaunchIndependent(Reverse, 1, 128, nullptr, data.data()); }, "independent");
   // And is none the worse for it.
   Launch(Reverse, 1, 128, nullptr, data.data());
+}
+
+/// What runs, in order, when somebody waits for the first of two streams, of which 4 on the first
+/// waits for 2 on the second.
+std::vector<int> RunsOfTwoStreams(emulated::StreamOrder order, unsigned seed) {
+  emulated::SetStreamOrder(order, seed);
+  std::vector<int> runs;
+  const Stream first = runtime::NewStream(), second = runtime::NewStream();
+  const Event event = runtime::NewEvent();
+  const auto queue = [&](Stream stream, int number) {
+    emulated::Enqueue(stream, [&runs, number] { runs.push_back(number); });
+  };
+  queue(first, 1);
+  queue(second, 2);
+  runtime::Record(event, second);
+  queue(second, 3);
+  runtime::QueueWait(event, first);
+  runtime::Record(event, first);  // the wait is for what it was
+  queue(first, 4);
+  queue(second, 5);
+  runtime::Synchronize(first);
+  std::vector<int> seen = runs;
+  runtime::DeleteEvent(event);
+  runtime::DeleteStream(second);
+  runtime::DeleteStream(first);
+  emulated::SetStreamOrder(emulated::StreamOrder::kLate);
+  return seen;
+}
+
+TEST(CudaEmulator, PlaysOrdersOfStreams) {
+  using enum emulated::StreamOrder;
+  EXPECT_EQ(RunsOfTwoStreams(kLate, 0), (std::vector{1, 2, 4}));
+  EXPECT_EQ(RunsOfTwoStreams(kEarly, 0), (std::vector{2, 3, 5, 1, 4}));
+  std::set<std::vector<int>> orders;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const std::vector<int> runs = RunsOfTwoStreams(kShuffled, seed);
+    const auto place = [&](int number) { return std::find(runs.begin(), runs.end(), number); };
+    EXPECT_LT(place(1), place(4));
+    EXPECT_LT(place(2), place(4));
+    EXPECT_LT(place(2), place(3));
+    orders.insert(runs);
+  }
+  EXPECT_GT(orders.size(), 5u);
 }
 
 }  // namespace

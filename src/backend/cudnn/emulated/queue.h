@@ -4,8 +4,9 @@
 //
 // What is queued on a stream waits there until somebody waits for the stream, as late as a GPU
 // might come to it: whoever relies on work that he has not waited for, or takes back memory that it
-// uses, gets wrong results here too. Device memory is inaccessible except while such work runs, so
-// that host code that reads it crashes. SINGA_CUDA_BLOCKING=1 runs everything at once.
+// uses, gets wrong results here too. What other streams do meanwhile is a matter of the
+// StreamOrder. Device memory is inaccessible except while such work runs, so that host code that
+// reads it crashes. SINGA_CUDA_BLOCKING=1 runs everything at once.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,20 @@ void Enqueue(Stream stream, std::function<void()> work);
 
 /// Launches, copies and the like that were queued so far, on all streams; one for captured work.
 uint64_t Queued();
+
+/// How much of it the stream has not run yet.
+uint64_t Waiting(Stream stream);
+
+/// What runs of other streams when somebody waits for one. Of each stream the order is its own, and
+/// a stream that waits for another does so in any of these.
+enum class StreamOrder {
+  kLate,      ///< nothing but what that stream waits for
+  kEarly,     ///< all of it, before
+  kShuffled,  ///< some of it, in between, as `seed` has it
+};
+/// Until the next call. At first the environment variable SINGA_CUDA_EMULATED_STREAMS (late, early,
+/// shuffled) says so; late where it is not set.
+void SetStreamOrder(StreamOrder order, unsigned seed = 0);
 
 /// The next work that runs on any stream fails with this message, and so does, as on a GPU, all
 /// that follows until Reset.

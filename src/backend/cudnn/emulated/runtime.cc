@@ -11,7 +11,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <set>
+#include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct CUstream_st {
   std::deque<std::function<void()>> queue;
   uint64_t queued = 0;                  ///< ever
   uint64_t run = 0;                     ///< of these
+  bool running = false;                 ///< one of them, which may wait for another stream
   std::unique_ptr<Work> captured = {};  ///< while it is captured
 };
 
@@ -150,15 +152,36 @@ bool Blocking() {
 }
 
 thread_local int t_used = 0;
-/// Guarded by Mutex().
-std::set<CUstream_st*>& Streams() {
-  static auto& streams = *new std::set<CUstream_st*>;
+/// In the order in which they were made. Guarded by Mutex().
+std::vector<CUstream_st*>& Streams() {
+  static auto& streams = *new std::vector<CUstream_st*>;
   return streams;
 }
 std::string g_fail_next;  // guarded by Mutex()
 std::string g_failed;     // sticky, as on a GPU
 
 uint64_t g_queued = 0;  // guarded by Mutex()
+
+using emulated::StreamOrder;
+
+StreamOrder OrderOfEnvironment() {
+  const char* text = std::getenv("SINGA_CUDA_EMULATED_STREAMS");
+  const std::string name = text ? text : "";
+  if (name.empty() || name == "late") return StreamOrder::kLate;
+  if (name == "early") return StreamOrder::kEarly;
+  if (name == "shuffled") return StreamOrder::kShuffled;
+  throw Error("SINGA_CUDA_EMULATED_STREAMS has to be late, early or shuffled, not " + name);
+}
+
+struct Schedule {
+  StreamOrder order = OrderOfEnvironment();
+  std::mt19937 random;
+};
+/// Guarded by Mutex().
+Schedule& TheSchedule() {
+  static auto& schedule = *new Schedule;
+  return schedule;
+}
 
 /// What this thread captures, and the call that has spoiled it.
 thread_local CUstream_st* t_capture = nullptr;
@@ -175,26 +198,49 @@ void CheckAlive(const char* call) {
   if (!g_failed.empty()) throw Error(std::string(call) + ": " + g_failed);
 }
 
-/// Runs what is queued up to `position`.
+void RunNext(CUstream_st& stream) {
+  const std::function<void()> work = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  ++stream.run;
+  if (!g_failed.empty()) return;  // a GPU does nothing more either
+  if (!g_fail_next.empty()) {
+    g_failed = std::exchange(g_fail_next, {});
+    return;
+  }
+  stream.running = true;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    g_failed = error.what();
+  }
+  stream.running = false;
+}
+
+/// The stream that runs next where somebody waits for `wanted`.
+CUstream_st& NextStream(CUstream_st& wanted) {
+  Schedule& schedule = TheSchedule();
+  if (schedule.order == StreamOrder::kLate) return wanted;
+  std::vector<CUstream_st*> ready;
+  for (CUstream_st* stream : Streams())
+    if (stream != &wanted && !stream->queue.empty() && !stream->running) ready.push_back(stream);
+  if (schedule.order == StreamOrder::kShuffled) ready.push_back(&wanted);
+  if (ready.empty()) return wanted;
+  return *ready[schedule.order == StreamOrder::kEarly ? 0 : schedule.random() % ready.size()];
+}
+
+/// Runs what is queued up to `position`, and of other streams what the order says.
 void Run(CUstream_st& stream, uint64_t position) {
   if (stream.run >= position) return;
   for (int id = 0; id < kGpus; ++id) MemoryOf(id).Open();
-  while (stream.run < position && !stream.queue.empty()) {
-    const std::function<void()> work = std::move(stream.queue.front());
-    stream.queue.pop_front();
-    ++stream.run;
-    if (!g_failed.empty()) continue;  // a GPU does nothing more either
-    if (!g_fail_next.empty()) {
-      g_failed = std::exchange(g_fail_next, {});
-      continue;
-    }
-    try {
-      work();
-    } catch (const std::exception& error) {
-      g_failed = error.what();
-    }
-  }
+  while (stream.run < position && !stream.queue.empty()) RunNext(NextStream(stream));
   for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
+}
+
+/// Queues something that is no work by itself, or counted elsewhere.
+void Push(CUstream_st& stream, std::function<void()> work) {
+  stream.queue.push_back(std::move(work));
+  ++stream.queued;
+  if (Blocking()) Run(stream, stream.queued);
 }
 
 }  // namespace
@@ -207,15 +253,24 @@ void Enqueue(Stream stream, std::function<void()> work) {
     stream->captured->push_back(std::move(work));
     return;
   }
-  stream->queue.push_back(std::move(work));
-  ++stream->queued;
   ++g_queued;
-  if (Blocking()) Run(*stream, stream->queued);
+  Push(*stream, std::move(work));
 }
 
 uint64_t Queued() {
   const std::lock_guard<std::recursive_mutex> lock(Mutex());
   return g_queued;
+}
+
+uint64_t Waiting(Stream stream) {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  return stream->queued - stream->run;
+}
+
+void SetStreamOrder(StreamOrder order, unsigned seed) {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  TheSchedule().order = order;
+  TheSchedule().random.seed(seed);
 }
 
 void FailNext(const char* message) {
@@ -283,12 +338,12 @@ void FreePinned(void* data) {
 
 Stream NewStream() {
   const Lock lock(Mutex());
-  return *Streams().insert(new CUstream_st).first;
+  return Streams().emplace_back(new CUstream_st);
 }
 void DeleteStream(Stream stream) {
   const Lock lock(Mutex());
   Run(*stream, stream->queued);
-  Streams().erase(stream);
+  std::erase(Streams(), stream);
   delete stream;
 }
 
@@ -337,6 +392,16 @@ void Wait(Event event) {
   RefuseInCapture("Wait");
   if (event->stream) Run(*event->stream, event->position);
   CheckAlive("Wait");
+}
+
+void QueueWait(Event event, Stream stream) {
+  const Lock lock(Mutex());
+  if (stream->captured) RefuseInCapture("QueueWait");  // for what is outside the capture
+  if (!event->stream) return;
+  Push(*stream, [other = event->stream, position = event->position] {
+    const bool exists = std::count(Streams().begin(), Streams().end(), other) > 0;
+    if (exists) Run(*other, position);  // one that was deleted has run before
+  });
 }
 
 void CheckLaunches() {

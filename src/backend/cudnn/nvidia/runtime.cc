@@ -164,6 +164,10 @@ bool Reached(Event event) {
 
 void Wait(Event event) { Checked(cudaEventSynchronize(event), "cudaEventSynchronize"); }
 
+void QueueWait(Event event, Stream stream) {
+  Checked(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
+}
+
 void CheckLaunches() { Checked(cudaGetLastError(), "launch"); }
 
 void BeginCapture(Stream stream) {

@@ -24,6 +24,7 @@ namespace singa {
 namespace {
 
 using test::ExpectError;
+using test::GraphOf;
 using test::Random;
 using test::RandomTensor;
 using test::Values;
@@ -219,15 +220,6 @@ TEST_F(CaptureTest, FaultsOfCapturedKernelsAreRaised) {
                                      "[SoftmaxCrossEntropyForward] t[1] is 3");
   EXPECT_NO_THROW(gpu_->Sync());  // backward has met it too
   EXPECT_NO_THROW(replayed.Step(x, labels, 0.1));
-}
-
-using Step = std::function<std::vector<Tensor>(const Tensor&)>;
-
-std::unique_ptr<Graph> GraphOf(const Step& step, const Tensor& x) {
-  const auto recording = std::make_shared<Recording>(x.device(), nullptr);
-  recording->Start({x});
-  recording->Finish(step(x));
-  return std::make_unique<Graph>(recording);
 }
 
 TEST_F(CaptureTest, WhoProfilesSeesEachOperation) {

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <vector>
+
 #include "backend/cudnn/device.h"
 #include "backend/cudnn/kernels/register.h"
 #include "backend/cudnn/library/register.h"
+#include "singa/core/graph.h"
 
 namespace singa::test {
 
@@ -14,6 +19,15 @@ inline DevicePtr Gpu() {
     return new DevicePtr(cuda::NewDevice(0));
   }();
   return gpu;
+}
+
+/// What a step of one input records.
+inline std::unique_ptr<Graph> GraphOf(const std::function<std::vector<Tensor>(const Tensor&)>& step,
+                                      const Tensor& x) {
+  const auto recording = std::make_shared<Recording>(x.device(), nullptr);
+  recording->Start({x});
+  recording->Finish(step(x));
+  return std::make_unique<Graph>(recording);
 }
 
 }  // namespace singa::test

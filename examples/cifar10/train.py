@@ -149,9 +149,10 @@ def load_images(args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoa
     print(f"{train.name}: {len(train)} images; {test.name}: {len(test)}")
     plain = data.Normalize(mean, std)
     augmented = plain if args.no_augment else data.standard_augmentation(mean, std)
+    dev = device.get_default_device()
     return (
-        data.DataLoader(train, args.batch_size, True, args.seed, augmented, num_workers=1),
-        data.DataLoader(test, 200, transform=plain, num_workers=1),
+        data.DataLoader(train, args.batch_size, True, args.seed, augmented, device=dev),
+        data.DataLoader(test, 200, transform=plain, device=dev),
     )
 
 
@@ -189,8 +190,7 @@ def evaluate(net: models.Classifier, loader: data.DataLoader) -> dict[str, float
     net.eval()
     totals = Totals()
     with Progress(len(loader), "test") as bar:
-        for images, labels in loader:
-            x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
+        for x, y in loader:
             out = net(x)
             totals.add(out, net.loss(out, y), y)
             bar.step()
@@ -241,8 +241,7 @@ def train(args: argparse.Namespace) -> int:
             began, seen, rate = time.monotonic(), totals.images, 0.0
             title = f"epoch {epoch}/{args.epochs}"
             with Progress(len(loader), title, start=loader.state_dict()["batch"]) as bar:
-                for images, labels in loader:
-                    x, y = tensor.from_numpy(images), tensor.from_numpy(labels)
+                for x, y in loader:
                     out, loss = net(x, y)
                     totals.add(out, loss, y)
                     if not math.isfinite(totals.loss):

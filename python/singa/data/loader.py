@@ -8,16 +8,21 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .. import singa_wrap
 from .._check import integer
+from ..tensor import from_numpy
 from .dataset import ImageSet
 from .transforms import Transform, to_float
 
-Batch = tuple[NDArray[np.float32], NDArray[np.int32]]
+if TYPE_CHECKING:
+    from ..singa_wrap import Device
+
+Batch = tuple[Any, Any]  # arrays, or tensors
 
 _THREADS = "singa-loader"
 
@@ -34,10 +39,13 @@ class DataLoader:
     num_workers  background threads; 0 makes each batch when it is asked for
     prefetch     batches made ahead, at most (at least one a worker)
     drop_last    leave out a last batch that is short
+    device       where batches are wanted as tensors; None: as arrays
 
     Yields (images float32 (n, C, H, W), labels int32 (n,)), both C-contiguous and the caller's to
     keep. Batches come in order, and the order and every random draw depend on `seed`, the epoch
-    and the number of the batch only: not on the number of workers or on what came before.
+    and the number of the batch only: not on the number of workers or on what came before. With a
+    GPU as `device` the workers send them there: batches made ahead travel while the GPU computes,
+    and wait in its memory.
 
     A pass that is broken off does not count: the next one begins the same epoch again, so
     `next(iter(loader))` only looks. `state_dict` says which batch comes next, and a loader that
@@ -58,6 +66,7 @@ class DataLoader:
         num_workers: int = 1,
         prefetch: int = 2,
         drop_last: bool = False,
+        device: Device | None = None,
     ) -> None:
         self._images, self._labels = _arrays(data)
         for name, value, least in (
@@ -72,6 +81,8 @@ class DataLoader:
                 raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
         if transform is not None and not callable(transform):
             raise TypeError(f"[DataLoader] transform cannot be called: {transform!r}")
+        if device is not None and not isinstance(device, singa_wrap.Device):
+            raise TypeError(f"[DataLoader] device must be a Device or None, got {device!r}")
         self.batch_size = int(batch_size)
         self.shuffle = bool(shuffle)
         self.seed = int(seed)
@@ -79,6 +90,8 @@ class DataLoader:
         self.num_workers = int(num_workers)
         self.prefetch = min(int(prefetch), 1 << 30)
         self.drop_last = bool(drop_last)
+        self.device = device
+        self._on_gpu = device is not None and device.kind() != singa_wrap.DeviceKind_kCpu
         self._epoch = 0  # of the next pass
         self._start = 0  # the batch it begins with
         self._position = (0, 0)  # epoch and number of the batch that comes next
@@ -149,7 +162,8 @@ class DataLoader:
             for number in range(start, end):
                 batch = next(batches)
                 self._position = (epoch, number + 1)
-                yield batch
+                # On the CPU a worker's copy would take a core from the loop.
+                yield batch if self.device is None or self._on_gpu else self._tensors(batch)
         finally:
             batches.close()
         if self._epoch == epoch:
@@ -222,7 +236,12 @@ class DataLoader:
         except Exception as error:
             error.add_note(f"[DataLoader] in batch {number} of epoch {epoch}")
             raise
-        return images, self._labels[indices]
+        batch = images, self._labels[indices]
+        return self._tensors(batch) if self._on_gpu else batch
+
+    def _tensors(self, batch: Batch) -> Batch:
+        images, labels = batch
+        return from_numpy(images, self.device), from_numpy(labels, self.device)
 
 
 def _arrays(

@@ -12,6 +12,7 @@ import traceback
 
 import numpy as np
 import pytest
+from singa import device, tensor
 from singa.data import DataLoader, ImageSet
 from singa.data.transforms import Normalize, standard_augmentation
 
@@ -64,6 +65,23 @@ def test_in_order_with_a_short_last_batch(data, workers):
         assert image.flags.writeable
         assert label.flags.writeable
         assert not np.shares_memory(label, data.labels)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_as_tensors(data, workers):
+    arrays = DataLoader(data, 10, shuffle=True, seed=2, num_workers=workers)
+    tensors = DataLoader(
+        data, 10, shuffle=True, seed=2, num_workers=workers, device=device.create_cpu_device()
+    )
+    for (images, labels), (x, y) in zip(arrays, tensors, strict=True):
+        assert (x.dtype, y.dtype) == (tensor.float32, tensor.int32)
+        np.testing.assert_array_equal(x.numpy(), images)
+        np.testing.assert_array_equal(y.numpy(), labels)
+        assert tensors.state_dict() == arrays.state_dict()
+    with pytest.raises(
+        TypeError, match=r"\[DataLoader\] device must be a Device or None, got 'cpu'"
+    ):
+        DataLoader(data, 10, device="cpu")
 
 
 def test_drop_last(data):

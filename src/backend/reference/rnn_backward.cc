@@ -207,10 +207,20 @@ void RunRnnBackward(const RnnBackwardSpec& spec, const Execution& execution) {
   }
 }
 
+std::string Refuses(const RnnBackwardSpec& spec) {
+  return spec.saved == SavedForm::kCommon ? "" : "another implementation did forward";
+}
+
+PlanPtr MakePlan(const RnnBackwardSpec& spec) {
+  return std::make_shared<FunctionPlan<RnnBackwardSpec>>(kReference, spec, RunRnnBackward,
+                                                         RnnBackwardWorkspace(spec));
+}
+
 }  // namespace
 
 void RegisterRnnBackward() {
-  RegisterReference<RnnBackwardSpec, RunRnnBackward, RnnBackwardWorkspace>();
+  opcheck::RegisterSpec<RnnBackwardSpec>();
+  Register<RnnBackwardSpec>(kReference, Refuses, MakePlan);
 }
 
 }  // namespace singa::reference

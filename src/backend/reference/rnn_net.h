@@ -41,10 +41,7 @@ class RnnSteps {
   /// Raises std::invalid_argument, naming `op`, for lengths outside [0, steps].
   RnnSteps(const char* op, const RnnFields& fields, const Tensor& seq_lengths)
       : fields_(fields), lengths_(DataOrNull<int32_t>(seq_lengths)) {
-    if (lengths_ == nullptr) return;
-    for (int64_t n = 0; n < fields.batch; ++n)
-      Check(lengths_[n] >= 0 && lengths_[n] <= fields.steps, op, "seq_lengths[", n,
-            "] = ", lengths_[n], " is outside [0, ", fields.steps, "]");
+    if (lengths_) CheckLengths(op, fields, {lengths_, static_cast<size_t>(fields.batch)});
   }
 
   /// Time of the s-th step of a direction: 1 walks backwards.

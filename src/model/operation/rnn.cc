@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostUnits = int64_t{1} << 24;  // of a layer; keeps products of sizes in range
 
-RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x) {
+RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x, const Tensor& W = Tensor()) {
   return {handle.mode,
           x.data_type(),
           x.shape()[0],
@@ -23,7 +23,8 @@ RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x) {
           handle.directions,
           handle.bias,
           handle.num_layers > 1 ? handle.dropout : 0,
-          true};
+          true,
+          AlignmentOf({&W})};
 }
 
 void CheckSequence(const char* op, const RnnHandle& handle, const Tensor& x) {
@@ -56,6 +57,13 @@ void CheckArguments(const char* op, const RnnHandle& handle, const Tensor& x, co
   CheckSameDevice(op, "seq_lengths", seq_lengths, "x", x);
 }
 
+/// What the plan of a forward pass saves.
+Tensor NewSaved(const Plan& plan, const RnnFields& fields, const DevicePtr& device) {
+  if (const size_t bytes = plan.private_bytes(3))
+    return Tensor({static_cast<int64_t>(bytes)}, device, kUInt8);
+  return NewOutput(plan, 3, {fields.saved_size()}, device, fields.dtype);
+}
+
 bool IsHalf(const Tensor& x) { return x.data_type() == kFloat16 || x.data_type() == kBFloat16; }
 
 Tensor Float32(const Tensor& t) { return t.empty() ? t : t.AsType(kFloat32); }
@@ -67,6 +75,23 @@ std::vector<Tensor> AllAsType(const std::vector<Tensor>& tensors, DType dtype) {
 }
 
 }  // namespace
+
+void RnnBackwardSpec::ReferenceInputs(std::vector<Tensor>* inputs) const {
+  std::vector<Tensor>& in = *inputs;
+  Tensor& kept = in[8];
+  if (saved != SavedForm::kCommon || FormOf(kept) == SavedForm::kCommon) return;
+  RnnForwardSpec forward{*this};
+  forward.training = true;
+  const DevicePtr device = kept.device();
+  const PlanPtr plan = Registry<RnnForwardSpec>::Get().Find("reference")->MakePlan(forward);
+  const auto fresh = [&](const Shape& shape) { return Tensor(shape, device, dtype); };
+  const Shape state{layers * directions, batch, hidden};
+  kept = fresh({saved_size()});
+  const Tensor outputs[] = {fresh({steps, batch, width()}), fresh(state),
+                            has_cells() ? fresh(state) : Tensor(), kept};
+  const Tensor of_forward[] = {in[3], in[4], in[5], in[6], in[7]};
+  device->Exec(forward.op(), plan, of_forward, outputs);
+}
 
 RnnHandle::RnnHandle(const Tensor& x, int64_t hidden_size, RnnMode mode, int64_t num_layers,
                      bool bias, double dropout, bool bidirectional)
@@ -103,9 +128,9 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
     auto results =
         RnnForward(handle, Float32(x), Float32(hx), Float32(cx), Float32(W), seq_lengths, training);
     for (int i : {0, 1, 2}) results[i] = AllAsType({results[i]}, x.data_type())[0];
-    return results;  // `saved` stays float32
+    return results;  // `saved` stays as it is
   }
-  RnnForwardSpec spec{FieldsOf(handle, x)};
+  RnnForwardSpec spec{FieldsOf(handle, x, W)};
   spec.training = training;
   if (!training) spec.dropout = 0;
   const DevicePtr device = x.device();
@@ -116,7 +141,7 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
   const Tensor hy = NewOutput(*plan, 1, state, device, x.data_type());
   Tensor cy, saved;
   if (spec.has_cells()) cy = NewOutput(*plan, 2, state, device, x.data_type());
-  if (training) saved = NewOutput(*plan, 3, {spec.saved_size()}, device, x.data_type());
+  if (training) saved = NewSaved(*plan, spec, device);
   Scalars scalars;
   if (spec.mask_size() > 0) device->TakeRandom(static_cast<uint64_t>(spec.mask_size()), &scalars);
   Run(spec, device, plan,
@@ -133,7 +158,7 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
   const char* op = "RnnBackward";
   CheckSequence(op, handle, x);
   CheckArguments(op, handle, x, hx, cx, W, seq_lengths);
-  const RnnBackwardSpec spec{FieldsOf(handle, x)};
+  const RnnBackwardSpec spec{FieldsOf(handle, x, W), FormOf(saved)};
   const Shape y_shape{spec.steps, spec.batch, spec.width()};
   const Shape state{handle.num_layers * handle.directions, spec.batch, spec.hidden};
   CheckPart(op, "dy", dy, y_shape, x);
@@ -142,16 +167,17 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
   CheckPart(op, "dcy", dcy, state, x);
   Check(dcy.empty() || spec.has_cells(), op, "only an LSTM has a dcy");
   CheckGiven(op, "saved (forward with training = true makes it)", saved);
-  CheckShapeIs(op, "saved", saved, {spec.saved_size()});
   CheckSameDevice(op, "saved", saved, "x", x);
+  if (spec.saved == SavedForm::kCommon) {
+    CheckShapeIs(op, "saved", saved, {spec.saved_size()});
+    CheckDType(op, "saved", saved, IsHalf(x) ? kFloat32 : x.data_type());
+  }
   if (IsHalf(x)) {
-    CheckDType(op, "saved", saved, kFloat32);
     return AllAsType(
         RnnBackward(handle, Float32(dy), Float32(dhy), Float32(dcy), Float32(x), Float32(hx),
-                    Float32(cx), Float32(W), Float32(y), seq_lengths, saved),
+                    Float32(cx), Float32(W), Tensor(), seq_lengths, saved),
         x.data_type());
   }
-  CheckDType(op, "saved", saved, x.data_type());
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());

@@ -1,6 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "model/operation/alignment.h"
+#include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
+#include "singa/core/error.h"
 #include "singa/operation/rnn.h"
 
 namespace singa {
@@ -8,7 +15,7 @@ namespace singa {
 /// Geometry of a recurrent network, and where its parts lie in the two flat tensors: weights (see
 /// RnnHandle) and what forward saves for backward.
 ///
-/// Saved, one layer after the other:
+/// Saved, in the common form, one layer after the other:
 ///   of layers above the first: the layer's input (steps, batch, directions·hidden), and with
 ///   dropout the mask that it was multiplied by (0 or 1 / (1 − ratio)), of the same shape;
 ///   per direction: gates (steps, batch, gate_columns) after their activations, LSTM's cells and
@@ -24,8 +31,9 @@ struct RnnFields {
   int64_t layers;
   int64_t directions;
   bool bias;
-  double dropout;  ///< between layers; 0 outside training
-  bool training;   ///< forward: saves for backward
+  double dropout;                ///< between layers; 0 outside training
+  bool training;                 ///< forward: saves for backward
+  int alignment = kVectorBytes;  ///< of the weights: see alignment.h
 
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -40,6 +48,7 @@ struct RnnFields {
     v("bias", self.bias);
     v("dropout", self.dropout);
     v("training", self.training);
+    v("alignment", self.alignment);
   }
 
   /// Rows of W_ih and W_hh: gates · hidden.
@@ -98,19 +107,43 @@ struct RnnFields {
   }
 };
 
+/// Raises std::invalid_argument for lengths outside [0, steps]. None: all sequences are whole.
+inline void CheckLengths(const char* op, const RnnFields& fields,
+                         std::span<const int32_t> lengths) {
+  for (size_t n = 0; n < lengths.size(); ++n)
+    Check(lengths[n] >= 0 && lengths[n] <= fields.steps, op, "seq_lengths[", n, "] = ", lengths[n],
+          " is outside [0, ", fields.steps, "]");
+}
+
 /// Inputs, contiguous: x, hx, cx, W, seq_lengths (int32); hx, cx and seq_lengths may be empty.
 /// Outputs: y, hy, cy (empty unless LSTM), saved (empty unless training). Scalars: the random
 /// sequence of the dropout.
 struct RnnForwardSpec : RnnFields {
   const char* op() const { return "RnnForward"; }
   int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }
+  // `saved` may be in a private form, whose place is none for the reference's.
+  void MakeReference() { training = false; }
+  bool comparable(size_t output) const { return output != 3; }
 };
 
 /// Inputs, contiguous: dy, dhy, dcy, x, hx, cx, W, seq_lengths, saved; dy, dhy, dcy, hx, cx and
 /// seq_lengths may be empty. Outputs: dx, dhx, dcx (empty unless LSTM), dW.
 struct RnnBackwardSpec : RnnFields {
+  SavedForm saved = SavedForm::kCommon;
+
   const char* op() const { return "RnnBackward"; }
   int64_t sum_length() const { return rows() * (hidden + std::max(input, width())); }
+  /// The common form can be had from the arguments, unless random numbers are in it.
+  void MakeReference() {
+    if (dropout == 0) saved = SavedForm::kCommon;
+  }
+  void ReferenceInputs(std::vector<Tensor>* inputs) const;
+
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    RnnFields::VisitFields(self, v);
+    v("saved", self.saved);
+  }
 };
 
 }  // namespace singa

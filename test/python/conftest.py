@@ -2,8 +2,6 @@
 
 import importlib.util
 import os
-import re
-from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -28,10 +26,6 @@ _ABOUT_THE_HOST = {
     "training/test_progress.py": "what is printed",
     "wrong_calls/test_files.py": "files",
 }
-
-# Operations that have no kernel for GPUs yet (docs/roadmap.md). Any other one that lacks its kernel
-# fails its tests.
-_WITHOUT_KERNEL = {"RnnForward", "RnnBackward"}
 
 
 def pytest_configure() -> None:
@@ -73,18 +67,6 @@ def _about_the_cpu(item: pytest.Item) -> str:
     reasons = [reason for name, reason in _ABOUT_THE_HOST.items() if path.is_relative_to(name)]
     reasons += marker.args if marker else ()
     return f"about the CPU: {reasons[0]}" if reasons else ""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Skips what is known to have no kernel for GPUs yet."""
-    try:
-        return (yield)
-    except RuntimeError as error:
-        lacking = re.match(r"\[(\w+)\] no implementation takes this on cuda", str(error))
-        if lacking and lacking[1] in _WITHOUT_KERNEL:
-            pytest.skip(f"{lacking[1]} has no kernel for GPUs yet")
-        raise
 
 
 @pytest.fixture(scope="session")

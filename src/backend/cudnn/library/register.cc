@@ -6,6 +6,7 @@ void RegisterLibraries() {
   RegisterConv();
   RegisterMatMul();
   RegisterReorder();
+  RegisterRnn();
 }
 
 }  // namespace singa::cudnn

@@ -6,6 +6,7 @@ namespace singa::cudnn {
 void RegisterConv();
 void RegisterMatMul();
 void RegisterReorder();
+void RegisterRnn();
 
 /// Offers the kernels of cuDNN and cuBLASLt, and their layout, to the registry of CUDA devices.
 void RegisterLibraries();

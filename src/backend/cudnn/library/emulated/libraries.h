@@ -1,21 +1,24 @@
 #pragma once
 
-// What takes the places of cuDNN and cuBLASLt on the emulated GPU: one loop for all convolutions
-// and one for all products, under the names of several engines, which tests may change.
+// What takes the places of cuDNN and cuBLASLt on the emulated GPU: one loop for all convolutions,
+// one for all recurrent networks, and one for all products. Those of convolutions and products go
+// under the names of several engines, which tests may change.
 
 #include <vector>
 
 #include "backend/cudnn/library/blas.h"
 #include "backend/cudnn/library/dnn.h"
+#include "backend/cudnn/library/rnn_network.h"
 
 namespace singa::cudnn::emulated {
 
 struct DnnState {
-  std::vector<Engine> engines = {};      ///< what every problem is offered
-  std::vector<std::string> broken = {};  ///< names of those that cannot be built
-  std::vector<ConvProblem> asked = {};   ///< in order
-  std::vector<std::string> built = {};   ///< likewise
-  std::string problem = {};              ///< as if the library were missing
+  std::vector<Engine> engines = {};       ///< what every problem is offered
+  std::vector<std::string> broken = {};   ///< names of those that cannot be built
+  std::vector<ConvProblem> asked = {};    ///< in order
+  std::vector<std::string> built = {};    ///< likewise
+  std::vector<RnnProblem> networks = {};  ///< made ready, in order
+  std::string problem = {};               ///< as if the library were missing
 };
 DnnState& Dnn();
 

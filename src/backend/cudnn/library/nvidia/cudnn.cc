@@ -11,18 +11,11 @@
 #include <utility>
 
 #include "backend/cudnn/library/nvidia/descriptor.h"
-#include "backend/cudnn/library/nvidia/vendor.h"
 #include "backend/cudnn/runtime.h"
 #include "singa/core/error.h"
 
 namespace singa::cudnn {
 namespace {
-
-const VendorLibrary& CudnnFile() {
-  static const auto& library =
-      *new VendorLibrary("libcudnn.so.9", "nvidia/cudnn/lib", "nvidia-cudnn-cu13");
-  return library;
-}
 
 // Required up to cuDNN 9.7, not looked at since, and marked as such.
 #pragma GCC diagnostic push
@@ -281,7 +274,7 @@ class Plan final : public Executable {
 
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
     const cuda::Stream stream = cuda::StreamOf(device);  // makes the GPU the thread's
-    const cudnnHandle_t handle = Handles::Get();
+    const cudnnHandle_t handle = CudnnHandle();
     CheckCudnn(Cudnn().SetStream(handle, stream), "set the stream");
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids_);
@@ -344,7 +337,7 @@ class CudnnLibrary final : public DnnLibrary {
   }
 
  private:
-  cudnnHandle_t Handle() const { return properties_ ? nullptr : Handles::Get(); }
+  cudnnHandle_t Handle() const { return properties_ ? nullptr : CudnnHandle(); }
 
   std::vector<Engine> Ask(const std::shared_ptr<const Graph>& graph,
                           cudnnBackendHeurMode_t mode) const {
@@ -390,6 +383,14 @@ class CudnnLibrary final : public DnnLibrary {
 };
 
 }  // namespace
+
+const VendorLibrary& CudnnFile() {
+  static const auto& library =
+      *new VendorLibrary("libcudnn.so.9", "nvidia/cudnn/lib", "nvidia-cudnn-cu13");
+  return library;
+}
+
+cudnnHandle_t CudnnHandle() { return Handles::Get(); }
 
 const CudnnFunctions& Cudnn() {
   static const CudnnFunctions functions = [] {

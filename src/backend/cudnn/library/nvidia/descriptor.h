@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cudnn/library/nvidia/vendor.h"
+
 namespace singa::cudnn {
 
 /// The functions of libcudnn.so.9 that are used.
@@ -31,6 +33,10 @@ struct CudnnFunctions {
 
 /// Opens the library. Raises Unavailable where it is missing.
 const CudnnFunctions& Cudnn();
+/// Its file, for functions that only some of its users need.
+const VendorLibrary& CudnnFile();
+/// The calling thread's handle for its current GPU.
+cudnnHandle_t CudnnHandle();
 /// Raises OutOfMemory or std::runtime_error with what cuDNN says, unless `status` is success.
 void CheckCudnn(cudnnStatus_t status, const char* call);
 

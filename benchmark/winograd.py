@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Winograd's convolution beside oneDNN's direct one, pass by pass, on the 3 x 3 layers of networks.
+"""Winograd's convolution beside oneDNN's direct one, pass by pass, on the 3 x 3 and 5 x 5 layers of networks.
 
-    python benchmark/winograd.py                        # resnet50, vgg16_cifar, resnet20_cifar
+    python benchmark/winograd.py                        # all that are listed
     python benchmark/winograd.py --threads 2 resnet50
 
 Printed for each layer: milliseconds of forward, gradient of the input and gradient of the weights,
@@ -21,7 +21,7 @@ import singa
 from singa import singa_wrap as raw
 from singa import tensor
 
-# (batch, channels in, height and width, channels out)
+# (batch, channels in, height and width, channels out[, kernel 5]); as large out as in
 LAYERS = {
     "resnet50": [(32, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256), (32, 512, 7, 512)],
     "vgg16_cifar": [
@@ -35,6 +35,14 @@ LAYERS = {
         (128, 512, 2, 512),
     ],
     "resnet20_cifar": [(128, 16, 32, 16), (128, 32, 16, 32), (128, 64, 8, 64)],
+    "lenet": [(128, 20, 12, 50, 5), (8, 20, 12, 50, 5), (1, 20, 12, 50, 5)],
+    "alexnet": [(32, 64, 27, 192, 5), (32, 384, 13, 256)],
+    "googlenet": [
+        (32, 16, 28, 32, 5),
+        (32, 24, 14, 64, 5),
+        (32, 32, 14, 128, 5),
+        (32, 48, 7, 128, 5),
+    ],
 }
 
 
@@ -61,25 +69,28 @@ def numpy(t: raw.Tensor) -> np.ndarray:
 
 
 def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """In float64, padded by 1."""
+    """In float64, as large as the images."""
     height, width = images.shape[2:]
-    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    kernel = weights.shape[2]
+    pad = (kernel // 2, kernel // 2)
+    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), pad, pad))
     taps = weights.astype(np.float64)
     return sum(
         np.einsum("nchw,kc->nkhw", padded[:, :, i : i + height, j : j + width], taps[:, :, i, j])
-        for i in range(3)
-        for j in range(3)
+        for i in range(kernel)
+        for j in range(kernel)
     )
 
 
-def compare(layer: tuple[int, int, int, int], repeats: int) -> None:
-    batch, channels, size, filters = layer
+def compare(layer: tuple[int, ...], repeats: int) -> None:
+    batch, channels, size, filters, kernel = (*layer, 3)[:5]
     random = np.random.default_rng(0)
     images = np.maximum(random.standard_normal((batch, channels, size, size)), 0)
-    weights = random.standard_normal((filters, channels, 3, 3)) / np.sqrt(9 * channels)
+    shape = (filters, channels, kernel, kernel)
+    weights = random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
     gradients = random.standard_normal((batch, filters, size, size))
     x, w, dy = (tensor.from_numpy(a.astype(np.float32)).data for a in (images, weights, gradients))
-    handle = raw.ConvHandle(x, [3, 3], [1, 1], [1, 1], channels, filters, False)
+    handle = raw.ConvHandle(x, [kernel] * 2, [1, 1], [kernel // 2] * 2, channels, filters, False)
     exact = convolution(images[:2].astype(np.float32), weights.astype(np.float32))
     x, dy = blocked(x), blocked(dy)
     times, errors = [], []

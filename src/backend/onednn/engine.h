@@ -58,7 +58,7 @@ void SyncPrimitiveCache();
 /// Work below which a primitive takes one thread: it is done before a second thread has woken up
 /// and fetched its share from the first one's cache.
 inline constexpr int64_t kElementsWorthThreads = int64_t{1} << 16;      ///< read once and written
-inline constexpr int64_t kMultiplyAddsWorthThreads = int64_t{1} << 19;  ///< of a convolution
+inline constexpr int64_t kMultiplyAddsWorthThreads = int64_t{1} << 18;  ///< of a convolution
 /// Threads for so much work; `least` is one of the constants above.
 inline int ThreadsWorth(int64_t work, int64_t least) { return work < least ? 1 : NumThreads(); }
 

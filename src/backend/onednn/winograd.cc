@@ -1,6 +1,7 @@
-// 3 x 3 convolutions of stride 1 by Winograd's method, in all three passes, on the layouts that
-// oneDNN's kernels leave their images in. Filters and their gradients are row-major: they are
-// transformed at each call anyway, but for small ones whose weights stay (winograd_filter.h).
+// 3 x 3 and 5 x 5 convolutions of stride 1 by Winograd's method, in all three passes, on the
+// layouts that oneDNN's kernels leave their images in. Filters and their gradients are row-major:
+// they are transformed at each call anyway, but for small ones whose weights stay
+// (winograd_filter.h).
 
 #include "backend/onednn/winograd.h"
 
@@ -16,8 +17,6 @@
 
 namespace singa::onednn::winograd {
 namespace {
-
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Values of tiles at every position: [position][tile][channel], rows a little apart from powers of
 /// two, which would fall onto the same lines of the cache.
@@ -36,8 +35,9 @@ LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) {
 LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
   const LaneTag blocked = lanes == 16 ? LaneTag::nChw16c : LaneTag::nChw8c;
+  const bool channels_last = std::min(r.in_channels, r.out_channels) >= lanes;
   auto readable = [&](std::optional<LaneTag> tag) {
-    return tag && (*tag == LaneTag::nhwc || *tag == blocked);
+    return tag && (*tag == blocked || (*tag == LaneTag::nhwc && channels_last));
   };
   const auto x = LaneTagOf(spec.x_layout, r.input_shape(), kFloat32);
   if (readable(x)) return *x;
@@ -55,7 +55,9 @@ class WinogradPlan : public Plan {
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)) {}
   std::string Describe() const override {
-    return std::string("winograd F(4x4, 3x3)") + (spec_.has_add ? " + add" : "");
+    const bool three = spec_.geometry.kernel_h == 3;
+    return std::string("winograd ") + (three ? "F(4x4, 3x3)" : "F(2x2, 5x5)") +
+           (spec_.has_add ? " + add" : "");
   }
   LayoutPtr input_layout(size_t i) const override {
     return i < inputs_.size() ? inputs_[i] : nullptr;
@@ -95,7 +97,7 @@ std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const 
 /// which all threads share; or all tiles are transformed first, and a thread takes a panel of the
 /// filter. The first keeps the tiles' values in the second level cache, the second the filter's,
 /// which are many more for deep layers with small images. The results are the same bits.
-template <int64_t kLanes>
+template <int64_t kLanes, int kTaps>
 class FilterPlan final : public WinogradPlan {
  public:
   FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
@@ -108,10 +110,10 @@ class FilterPlan final : public WinogradPlan {
         columns_(to[1]),
         pad_top_(pad_top),
         pad_left_(pad_left),
-        tiles_(to[0], to[2], to[3]),
+        tiles_(to[0], to[2], to[3], kOut<kTaps>),
         by_panel_(ByPanel(depth_, columns_, tiles_.count, threads_)),
         chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
-        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, depth_, kLanes),
+        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, RoundUp(depth_, kLanes), kLanes),
         products_(chunk_, kPanel, kLanes),
         filter_(depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
 
@@ -137,9 +139,9 @@ class FilterPlan final : public WinogradPlan {
   }
 
  private:
-  using Loops = Kernels<kLanes>;
+  using Loops = Kernels<kLanes, kTaps>;
   static constexpr int64_t kRows = kTileRows<kLanes>;
-  static constexpr int64_t kPanel = FilterPanels<kLanes>::kWidth;
+  static constexpr int64_t kPanel = FilterPanels<kLanes, kTaps>::kWidth;
 
   struct Call {
     const float* x;
@@ -259,7 +261,7 @@ class FilterPlan final : public WinogradPlan {
   bool by_panel_;
   int64_t chunk_;
   Values values_, products_;
-  FilterPanels<kLanes> filter_;
+  FilterPanels<kLanes, kTaps> filter_;
 };
 
 /// dW, and db, from dy and x.
@@ -267,7 +269,7 @@ class FilterPlan final : public WinogradPlan {
 /// Either chunks of tiles are transformed and their products added to all sums; or, where the sums
 /// are many and the tiles few, all tiles are transformed, and each thread goes from sums to weights
 /// for some results at a time. Each sum belongs to one thread and grows in the order of the tiles.
-template <int64_t kLanes>
+template <int64_t kLanes, int kTaps>
 class GradientPlan final : public WinogradPlan {
  public:
   GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
@@ -277,14 +279,14 @@ class GradientPlan final : public WinogradPlan {
         images_(x[0]),
         in_(x[1]),
         out_(y[1]),
-        tiles_(y[0], y[2], y[3]),
+        tiles_(y[0], y[2], y[3], kOut<kTaps>),
         at_once_(tiles_.count * (in_ + out_) < in_ * out_),
         chunk_(at_once_ ? tiles_.count : ChunkOf(in_, out_, tiles_.count)),
-        x_values_(chunk_, in_, kLanes),
-        y_values_(chunk_, out_, kLanes) {}
+        x_values_(chunk_, RoundUp(in_, kLanes), kLanes),
+        y_values_(chunk_, RoundUp(out_, kLanes), kLanes) {}
 
   size_t workspace_bytes() const override {
-    const int64_t sums = result_step() * (at_once_ ? threads_ * kBlock : out_);
+    const int64_t sums = result_step() * (at_once_ ? threads_ * kBlock : RoundUp(out_, kRows));
     return static_cast<size_t>(x_values_.size() + y_values_.size() + sums) * sizeof(float);
   }
 
@@ -316,17 +318,18 @@ class GradientPlan final : public WinogradPlan {
             AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
           for (int64_t i = 0; i < results(block); ++i)
             Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
-                                           dw + (block * kBlock + i) * in_ * 9);
+                                           dw + (block * kBlock + i) * in_ * kTaps * kTaps);
         }
     });
     if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
   }
 
  private:
-  using Loops = Kernels<kLanes>;
+  using Loops = Kernels<kLanes, kTaps>;
   static constexpr int64_t kBlock = kLanes == 16 ? 16 : 12;  // results that are summed together
+  static constexpr int64_t kRows = 4;                        // as many of them as a product takes
   // From one position's sums to the next one's, apart as values are, and from result to result.
-  int64_t sum_step() const { return in_ + kLanes; }
+  int64_t sum_step() const { return RoundUp(in_, kLanes) + kLanes; }
   int64_t result_step() const { return kPositions * sum_step(); }
   int64_t results(int64_t block) const { return std::min(kBlock, out_ - block * kBlock); }
 
@@ -357,7 +360,7 @@ class GradientPlan final : public WinogradPlan {
   void AddProducts(int64_t p, int64_t block, int64_t count, const float* x_values,
                    const float* y_values, float* sums, bool add) const {
     Multiply<kLanes>(
-        results(block), in_, count,
+        RoundUp(results(block), kRows), RoundUp(in_, kLanes), count,
         {y_values + p * y_values_.position_step + block * kBlock, 1, y_values_.tile_step},
         x_values + p * x_values_.position_step, x_values_.tile_step, sums + p * sum_step(),
         result_step(), add);
@@ -369,10 +372,11 @@ class GradientPlan final : public WinogradPlan {
         std::array<double, kLanes> sums = {};
         for (int64_t n = 0; n < images_; ++n)
           for (int64_t h = 0; h < y_.height; ++h)
-            Loops::SumRow(dy + n * y_.image_step + block * y_.block_step + h * y_.row_step,
+            Loops::SumRow(dy + n * y_.image_step + y_.offset(block) + h * y_.row_step,
                           y_.column_step, y_.width, sums.data());
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          db[block * kLanes + lane] = static_cast<float>(sums[static_cast<size_t>(lane)]);
+        const int64_t first = y_.channel(block);
+        for (int64_t lane = 0; lane < std::min(kLanes, out_ - first); ++lane)
+          db[first + lane] = static_cast<float>(sums[static_cast<size_t>(lane)]);
       }
     });
   }
@@ -394,25 +398,33 @@ struct Costs {
   double pair;              // to transform the filter of a pair of channels, and to read it
   double prepared_pair;     // only to read it, from the second level cache: an estimate
   int64_t pixels;           // of a row that the direct method computes together
+  int64_t channels;         // and that it fills up with zeros
 };
-constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1};
-constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4};
+constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 1};
+constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8};
+
+/// Channels that are mostly there, when they come in vectors.
+bool MostlyFilled(int64_t channels, int64_t lanes) {
+  return RoundUp(channels, lanes) < 2 * channels;
+}
 
 }  // namespace
 
 std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
+  const int64_t taps = r.kernel_h;
   if (lanes < 8) return "Winograd's method pays with AVX-512 or AVX2";
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
-  if (r.kernel_h != 3 || r.kernel_w != 3 || r.stride_h != 1 || r.stride_w != 1 ||
+  if ((taps != 3 && taps != 5) || r.kernel_w != taps || r.stride_h != 1 || r.stride_w != 1 ||
       r.dilation_h != 1 || r.dilation_w != 1)
-    return "Winograd's method is for 3 x 3 kernels of stride and dilation 1";
-  if (r.group != 1 || r.in_channels % lanes != 0 || r.out_channels % lanes != 0)
-    return "Winograd's method is for one group and channels that fill vectors";
-  if (r.pad_top > 2 || r.pad_left > 2 || r.pad_bottom > 2 || r.pad_right > 2)
-    return "Winograd's method is for padding up to 2";
+    return "Winograd's method is for 3 x 3 and 5 x 5 kernels of stride and dilation 1";
+  if (r.group != 1) return "Winograd's method is for one group";
+  if (!MostlyFilled(r.in_channels, lanes) || !MostlyFilled(r.out_channels, lanes))
+    return "Winograd's method is for channels that fill half a vector and more";
+  if (std::max({r.pad_top, r.pad_left, r.pad_bottom, r.pad_right}) >= taps)
+    return "Winograd's method is for padding that is smaller than the kernel";
   if (IsStrict()) return "Winograd's method rounds more than strict mode allows";
   return "";
 }
@@ -422,39 +434,46 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
   const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
-                    to_input ? r.width : r.conv_width);
+                    to_input ? r.width : r.conv_width, kIn + 1 - r.kernel_h);
   const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
-  const auto values = static_cast<double>(tiles.count * (r.in_channels + r.out_channels));
-  const auto pairs = static_cast<double>(r.in_channels * r.out_channels);
+  const int64_t in = RoundUp(r.in_channels, lanes), out = RoundUp(r.out_channels, lanes);
+  const auto values = static_cast<double>(tiles.count * (in + out));
+  const auto pairs = static_cast<double>(in * out);
   const double cost = costs.product * static_cast<double>(rows * kPositions) * pairs +
                       (values < costs.cached ? costs.value : costs.far_value) * values +
                       (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * pairs;
-  const int64_t outputs = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels);
-  return cost < 0.95 * static_cast<double>(outputs * 9) * pairs;
+  const int64_t direct = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels) *
+                         r.kernel_h * r.kernel_w * RoundUp(r.in_channels, costs.channels) *
+                         RoundUp(r.out_channels, costs.channels);
+  return cost < 0.95 * static_cast<double>(direct);
 }
 
 namespace {
 
-template <int64_t kLanes>
+template <int64_t kLanes, int kTaps>
 PlanPtr MakePlanOf(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
   const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan<kLanes>>(spec, tag, r.input_shape(), r.output_shape(),
-                                                  r.pad_top, r.pad_left);
+      return std::make_shared<FilterPlan<kLanes, kTaps>>(spec, tag, r.input_shape(),
+                                                         r.output_shape(), r.pad_top, r.pad_left);
     case ConvPass::kBackwardX:
-      return std::make_shared<FilterPlan<kLanes>>(spec, tag, r.output_shape(), r.input_shape(),
-                                                  2 - r.pad_top, 2 - r.pad_left);
+      return std::make_shared<FilterPlan<kLanes, kTaps>>(spec, tag, r.output_shape(),
+                                                         r.input_shape(), kTaps - 1 - r.pad_top,
+                                                         kTaps - 1 - r.pad_left);
     default:
-      return std::make_shared<GradientPlan<kLanes>>(spec, tag, r.input_shape(), r.output_shape());
+      return std::make_shared<GradientPlan<kLanes, kTaps>>(spec, tag, r.input_shape(),
+                                                           r.output_shape());
   }
 }
 
 }  // namespace
 
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
-  return lanes == 16 ? MakePlanOf<16>(spec) : MakePlanOf<8>(spec);
+  const bool three = spec.geometry.kernel_h == 3;
+  if (lanes == 16) return three ? MakePlanOf<16, 3>(spec) : MakePlanOf<16, 5>(spec);
+  return three ? MakePlanOf<8, 3>(spec) : MakePlanOf<8, 5>(spec);
 }
 
 }  // namespace singa::onednn::winograd

@@ -12,14 +12,24 @@ namespace {
 /// Transformed filters that are read once for each call and yet stay in the second level cache.
 constexpr size_t kCachedBytes = size_t{1} << 20;
 
-/// 6 values to the 3 weights that they came from: of the points 0, ±a and infinity.
+/// 6 values to the weights that they came from: what they are at 0 and infinity, and the even and
+/// the odd part at ±a and, for five weights, ±b.
+template <int kTaps>
 void WeightsOf(const float* u, int step, float* g) {
+  const float odd_a = (u[step] - u[2 * step]) / (2 * kFA * kA);
   g[0] = u[0] / kF0;
-  g[1] = (u[step] - u[2 * step]) / (2 * kFA * kA);
-  g[2] = u[5 * step];
+  g[1] = odd_a;
+  if constexpr (kTaps == 5) {
+    const float even_a = (u[step] + u[2 * step]) / (2 * kFA);
+    const float odd_b = (u[3 * step] - u[4 * step]) / (2 * kFB * kB);
+    g[3] = (odd_b - odd_a) / (kB2 - kA2);
+    g[1] = odd_a - kA2 * g[3];
+    g[2] = (even_a - g[0] - kA4 * u[5 * step]) / kA2;
+  }
+  g[kTaps - 1] = u[5 * step];
 }
 
-template <int64_t kLanes>
+template <int64_t kLanes, int kTaps>
 class FilterLayout final : public OpaqueLayout {
  public:
   explicit FilterLayout(const Shape& filter)
@@ -50,35 +60,36 @@ class FilterLayout final : public OpaqueLayout {
       const int64_t panel = out / panels_.kWidth, column = out % panels_.kWidth;
       const float* from = values + panel * panels_.size + column;
       for (int64_t in = 0; in < panels_.depth; ++in) {
-        float tile[kPositions], rows[kIn * 3], g[9];
+        float tile[kPositions], rows[kIn * kTaps];
         for (int p = 0; p < kPositions; ++p)
           tile[p] = from[p * panels_.position_step + in * panels_.width(panel)];
-        for (int i = 0; i < kIn; ++i) WeightsOf(tile + i * kIn, 1, rows + i * 3);
-        for (int j = 0; j < 3; ++j) {
-          float turned[3];
-          WeightsOf(rows + j, 3, turned);
-          for (int i = 0; i < 3; ++i) g[i * 3 + j] = turned[i];
+        for (int i = 0; i < kIn; ++i) WeightsOf<kTaps>(tile + i * kIn, 1, rows + i * kTaps);
+        float* g = weights + (out * panels_.depth + in) * kTaps * kTaps;
+        for (int j = 0; j < kTaps; ++j) {
+          float column[kTaps];
+          WeightsOf<kTaps>(rows + j, kTaps, column);
+          for (int i = 0; i < kTaps; ++i) g[i * kTaps + j] = column[i];
         }
-        std::copy_n(g, 9, weights + (out * panels_.depth + in) * 9);
       }
     }
   }
 
  private:
-  FilterPanels<kLanes> panels_;
+  FilterPanels<kLanes, kTaps> panels_;
 };
 
 }  // namespace
 
 bool FitsPrepared(const Shape& filter, int64_t lanes) {
-  const size_t bytes = lanes == 16 ? FilterPanels<16>(filter[1], filter[0], false).bytes()
-                                   : FilterPanels<8>(filter[1], filter[0], false).bytes();
-  return bytes <= kCachedBytes;
+  return PreparedLayout(filter, lanes)->bytes() <= kCachedBytes;
 }
 
 LayoutPtr PreparedLayout(const Shape& filter, int64_t lanes) {
-  if (lanes == 16) return std::make_shared<FilterLayout<16>>(filter);
-  return std::make_shared<FilterLayout<8>>(filter);
+  const auto make = [&]<int64_t kLanes>() -> LayoutPtr {
+    if (filter[2] == 3) return std::make_shared<FilterLayout<kLanes, 3>>(filter);
+    return std::make_shared<FilterLayout<kLanes, 5>>(filter);
+  };
+  return lanes == 16 ? make.template operator()<16>() : make.template operator()<8>();
 }
 
 }  // namespace singa::onednn::winograd

@@ -12,7 +12,7 @@
 namespace singa::onednn::winograd {
 
 /// How they lie: panel by panel of results, [position][depth][column].
-template <int64_t kLanes>
+template <int64_t kLanes, int kTaps>
 struct FilterPanels {
   static constexpr int64_t kWidth = 2 * kLanes;  // columns of a product that are computed together
 
@@ -25,14 +25,21 @@ struct FilterPanels {
         position_step(depth * kWidth + kLanes),
         size(kPositions * position_step) {}
 
-  int64_t width(int64_t panel) const { return std::min(kWidth, columns - panel * kWidth); }
+  /// Columns of a panel, those that fill its last vector included.
+  int64_t width(int64_t panel) const {
+    return std::min(kWidth, RoundUp(columns - panel * kWidth, kLanes));
+  }
   size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
   void Transform(int64_t panel, const float* weights, float* values) const {
-    const int64_t lane_step = turned ? 9 : depth * 9, depth_step = turned ? columns * 9 : 9;
-    for (int64_t lane = 0; lane < width(panel); lane += kLanes)
-      Kernels<kLanes>::TransformFilter({depth, lane_step, depth_step, turned},
-                                       weights + (panel * kWidth + lane) * lane_step, values + lane,
-                                       position_step, width(panel));
+    constexpr int64_t kWeights = kTaps * kTaps;
+    const int64_t lane_step = turned ? kWeights : depth * kWeights,
+                  depth_step = turned ? columns * kWeights : kWeights;
+    for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
+      const int64_t first = panel * kWidth + lane;
+      Kernels<kLanes, kTaps>::TransformFilter(
+          {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
+          weights + first * lane_step, values + lane, position_step, width(panel));
+    }
   }
 
   int64_t depth, columns;
@@ -42,7 +49,7 @@ struct FilterPanels {
   int64_t size;           // of a panel
 };
 
-/// Whether a transformed filter (out, in, 3, 3) is small enough to be kept.
+/// Whether a transformed filter (out, in, taps, taps) is small enough to be kept.
 bool FitsPrepared(const Shape& filter, int64_t lanes);
 /// The layout of a filter that lies transformed, as FilterPanels says. What is made plain again
 /// differs by rounding.

@@ -55,19 +55,35 @@ SINGA_ALWAYS_INLINE void StoreValues(float* values, int64_t position_step, int j
       Store(values + (i * kIn + j) * position_step, column[i]);
 }
 
+/// The first `count` numbers, then zeros; all of them if kFull.
+template <bool kFull, class V>
+SINGA_ALWAYS_INLINE void LoadSome(V& v, const float* from, int64_t count) {
+  if constexpr (kFull) return Load(v, from);
+  v = V{};
+  for (int64_t lane = 0; lane < count; ++lane) v[lane] = from[lane];
+}
+
+/// The first `count` numbers, then zeros up to `all`. (Lanes beyond may be no number: zero times
+/// infinity.)
+template <bool kFull, class V>
+SINGA_ALWAYS_INLINE void StoreSome(float* to, const V& v, int64_t count, int64_t all) {
+  if constexpr (kFull) return Store(to, v);
+  for (int64_t lane = 0; lane < all; ++lane) to[lane] = lane < count ? v[lane] : 0.0f;
+}
+
 #define SINGA_INLINE_LAMBDA __attribute__((always_inline))
 
 }  // namespace
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::TransformInput(const Image<kLanes>& image, const float* x,
-                                                     int64_t h, int64_t w, float* values,
-                                                     int64_t position_step) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformInput(const Image<kLanes>& image,
+                                                            const float* x, int64_t h, int64_t w,
+                                                            float* values, int64_t position_step) {
   using V = Vec<kLanes>;
   const bool inside = h >= 0 && w >= 0 && h + kIn <= image.height && w + kIn <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    const float* from = x + block * image.block_step;
-    float* to = values + block * kLanes;
+    const float* from = x + image.offset(block);
+    float* to = values + image.channel(block);
     TransformTile<kLanes, kIn, kIn>(
         [&](int i, V* row)
             SINGA_INLINE_LAMBDA { LoadRow<kIn>(image, from, h + i, w, inside, row); },
@@ -77,106 +93,118 @@ SINGA_MULTI_ISA void Kernels<kLanes>::TransformInput(const Image<kLanes>& image,
   }
 }
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutputGradient(const Image<kLanes>& image,
-                                                              const float* dy, int64_t h, int64_t w,
-                                                              float* values,
-                                                              int64_t position_step) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutputGradient(const Image<kLanes>& image,
+                                                                     const float* dy, int64_t h,
+                                                                     int64_t w, float* values,
+                                                                     int64_t position_step) {
   using V = Vec<kLanes>;
-  const bool inside = h + kOut <= image.height && w + kOut <= image.width;
+  const bool inside = h + kOut<kTaps> <= image.height && w + kOut<kTaps> <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    const float* from = dy + block * image.block_step;
-    float* to = values + block * kLanes;
-    TransformTile<kLanes, kOut, kIn>(
+    const float* from = dy + image.offset(block);
+    float* to = values + image.channel(block);
+    TransformTile<kLanes, kOut<kTaps>, kIn>(
         [&](int i, V* row)
-            SINGA_INLINE_LAMBDA { LoadRow<kOut>(image, from, h + i, w, inside, row); },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis(v); },
+            SINGA_INLINE_LAMBDA { LoadRow<kOut<kTaps>>(image, from, h + i, w, inside, row); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<kTaps>(v); },
         [&](int j, const V* column)
             SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
   }
 }
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::TransformOutput(const Image<kLanes>& image, int64_t first,
-                                                      int64_t blocks, const float* values,
-                                                      int64_t position_step, const After& after,
-                                                      int64_t h, int64_t w, float* y) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutput(
+    const Image<kLanes>& image, int64_t first, int64_t blocks, const float* values,
+    int64_t position_step, const After& after, int64_t h, int64_t w, float* y) {
   using V = Vec<kLanes>;
-  const int64_t rows = std::min<int64_t>(kOut, image.height - h);
-  const int64_t columns = std::min<int64_t>(kOut, image.width - w);
-  for (int64_t block = 0; block < blocks; ++block) {
+  const int64_t rows = std::min<int64_t>(kOut<kTaps>, image.height - h);
+  const int64_t columns = std::min<int64_t>(kOut<kTaps>, image.width - w);
+  const auto transform = [&]<bool kFull>(int64_t block) SINGA_INLINE_LAMBDA {
+    // Lanes that exist, and those that have memory: zeros fill the blocks of blocked images.
+    const int64_t filled = kFull ? kLanes : image.filled(first + block);
+    const int64_t there = kFull || !image.channels_last ? kLanes : filled;
     V shift = {};
-    if (after.bias) Load(shift, after.bias + (first + block) * kLanes);
+    if (after.bias) LoadSome<kFull>(shift, after.bias + (first + block) * kLanes, filled);
     const float* from = values + block * kLanes;
     const int64_t place =
         (first + block) * image.block_step + h * image.row_step + w * image.column_step;
-    TransformTile<kLanes, kIn, kOut>(
+    TransformTile<kLanes, kIn, kOut<kTaps>>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
           SINGA_UNROLL for (int j = 0; j < kIn; ++j)
               Load(row[j], from + (i * kIn + j) * position_step);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<kTaps>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           if (j >= columns) return;
-          SINGA_UNROLL for (int i = 0; i < kOut; ++i) if (i < rows) {
+          SINGA_UNROLL for (int i = 0; i < kOut<kTaps>; ++i) if (i < rows) {
             const int64_t at = place + i * image.row_step + j * image.column_step;
             V v = column[i] + shift;
             if (after.add) {
               V other;
-              Load(other, after.add + at);
+              LoadSome<kFull>(other, after.add + at, there);
               v += other;
             }
             if (after.relu) v = v <= 0.0f ? V{} : v;
-            Store(y + at, v);
+            StoreSome<kFull>(y + at, v, filled, there);
           }
         });
-  }
+  };
+  const bool last_is_full = image.filled(first + blocks - 1) == kLanes;
+  const int64_t full = last_is_full ? blocks : blocks - 1;
+  for (int64_t block = 0; block < full; ++block) transform.template operator()<true>(block);
+  if (!last_is_full) transform.template operator()<false>(full);
 }
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::TransformFilter(const Filter& filter, const float* weights,
-                                                      float* values, int64_t position_step,
-                                                      int64_t columns) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformFilter(const Filter& filter,
+                                                             const float* weights, float* values,
+                                                             int64_t position_step,
+                                                             int64_t columns) {
   using V = Vec<kLanes>;
+  constexpr int kWeights = kTaps * kTaps;
+  float gathered[kWeights][kLanes] = {};
   for (int64_t d = 0; d < filter.depth; ++d) {
-    float gathered[9][kLanes];
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
+    for (int64_t lane = 0; lane < filter.results; ++lane) {
       const float* from = weights + lane * filter.lane_step + d * filter.depth_step;
-      for (int i = 0; i < 9; ++i) gathered[filter.turned ? 8 - i : i][lane] = from[i];
+      for (int i = 0; i < kWeights; ++i)
+        gathered[filter.turned ? kWeights - 1 - i : i][lane] = from[i];
     }
     float* to = values + d * columns;
-    TransformTile<kLanes, 3, kIn>(
+    TransformTile<kLanes, kTaps, kIn>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
-          SINGA_UNROLL for (int j = 0; j < 3; ++j) Load(row[j], gathered[i * 3 + j]);
+          SINGA_UNROLL for (int j = 0; j < kTaps; ++j) Load(row[j], gathered[i * kTaps + j]);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<kTaps>(v); },
         [&](int j, const V* column)
             SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
   }
 }
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::TransformFilterGradient(int64_t depth, const float* values,
-                                                              int64_t position_step,
-                                                              float* weights) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformFilterGradient(int64_t depth,
+                                                                     const float* values,
+                                                                     int64_t position_step,
+                                                                     float* weights) {
   using V = Vec<kLanes>;
   for (int64_t d = 0; d < depth; d += kLanes) {
-    TransformTile<kLanes, kIn, 3>(
+    const int64_t filled = std::min(kLanes, depth - d);
+    TransformTile<kLanes, kIn, kTaps>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
           SINGA_UNROLL for (int j = 0; j < kIn; ++j)
               Load(row[j], values + (i * kIn + j) * position_step + d);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<kTaps>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
-          for (int64_t lane = 0; lane < kLanes; ++lane)
-            for (int i = 0; i < 3; ++i) weights[(d + lane) * 9 + i * 3 + j] = column[i][lane];
+          for (int64_t lane = 0; lane < filled; ++lane)
+            for (int i = 0; i < kTaps; ++i)
+              weights[((d + lane) * kTaps + i) * kTaps + j] = column[i][lane];
         });
   }
 }
 
-template <int64_t kLanes>
-SINGA_MULTI_ISA void Kernels<kLanes>::SumRow(const float* row, int64_t step, int64_t count,
-                                             double* sums) {
+template <int64_t kLanes, int kTaps>
+SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::SumRow(const float* row, int64_t step, int64_t count,
+                                                    double* sums) {
   Vec<kLanes> sum = {};
   for (int64_t i = 0; i < count; ++i) {
     Vec<kLanes> v;
@@ -186,7 +214,9 @@ SINGA_MULTI_ISA void Kernels<kLanes>::SumRow(const float* row, int64_t step, int
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
 }
 
-template struct Kernels<8>;
-template struct Kernels<16>;
+template struct Kernels<8, 3>;
+template struct Kernels<8, 5>;
+template struct Kernels<16, 3>;
+template struct Kernels<16, 5>;
 
 }  // namespace singa::onednn::winograd

@@ -3,6 +3,7 @@
 // Winograd's transforms of tiles that lie in images, and of filters. Values lie as [position][...]:
 // `position_step` is the way from one position's to the next one's.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backend/onednn/channel_lanes.h"
@@ -10,43 +11,60 @@
 
 namespace singa::onednn::winograd {
 
-/// Images as vectors of kLanes channels: where those of a pixel lie.
+inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// Images as vectors of kLanes channels: where those of a pixel lie. Where channels do not fill the
+/// last vector, it has zeros in blocked images; in channels-last ones it overlaps the one before.
 template <int64_t kLanes>
 struct Image {
   Image(const Shape& shape, LaneTag tag) {
     const Lanes lanes(shape, tag);
-    blocks = lanes.channels / kLanes;
+    channels = lanes.channels;
+    blocks = (channels + kLanes - 1) / kLanes;
     height = lanes.height;
     width = lanes.width;
     image_step = lanes.image_step;
     block_step = tag == LaneTag::nhwc ? kLanes : lanes.block_step;
     row_step = lanes.row_step;
     column_step = lanes.column_step;
+    channels_last = tag == LaneTag::nhwc;
   }
-  int64_t blocks, height, width;
+  /// Channels that a block adds to those before it.
+  int64_t filled(int64_t block) const { return std::min(kLanes, channels - block * kLanes); }
+  /// The first channel of a vector, and where it lies in a pixel.
+  int64_t channel(int64_t block) const {
+    return channels_last ? std::min(block * kLanes, channels - kLanes) : block * kLanes;
+  }
+  int64_t offset(int64_t block) const {
+    return channels_last ? channel(block) : block * block_step;
+  }
+  int64_t channels, blocks, height, width;
   int64_t image_step, block_step, row_step, column_step;
+  bool channels_last;
 };
 
-/// The tiles that cover the outputs of all images, row by row.
+/// The tiles that cover the outputs of all images, row by row; `out` x `out` of them each.
 struct Tiles {
-  Tiles(int64_t images, int64_t height, int64_t width)
-      : down((height + kOut - 1) / kOut),
-        across((width + kOut - 1) / kOut),
-        count(images * down * across) {}
+  Tiles(int64_t images, int64_t height, int64_t width, int64_t out)
+      : down((height + out - 1) / out),
+        across((width + out - 1) / out),
+        count(images * down * across),
+        out(out) {}
   struct Place {
     int64_t image, h, w;  // of the first output
   };
   Place At(int64_t tile) const {
-    return {tile / (down * across), tile / across % down * kOut, tile % across * kOut};
+    return {tile / (down * across), tile / across % down * out, tile % across * out};
   }
-  int64_t down, across, count;
+  int64_t down, across, count, out;
 };
 
-/// How a row-major filter (out, in, 3, 3) is read: as it is, or as the one that takes gradients of
-/// outputs to gradients of inputs, which is transposed and turned around.
+/// How a row-major filter (out, in, taps, taps) is read: as it is, or as the one that takes
+/// gradients of outputs to gradients of inputs, which is transposed and turned around.
 struct Filter {
   int64_t depth;                  // channels of the sums
-  int64_t lane_step, depth_step;  // between the 3 x 3 weights of results, and of those channels
+  int64_t lane_step, depth_step;  // between the weights of results, and of those channels
+  int64_t results;                // that exist, up to a vector of them
   bool turned;
 };
 
@@ -58,13 +76,13 @@ struct After {
   bool relu;
 };
 
-/// The loops over tiles. Instantiated for 8 and 16 lanes.
-template <int64_t kLanes>
+/// The loops over tiles. Instantiated for 8 and 16 lanes, 3 and 5 taps.
+template <int64_t kLanes, int kTaps>
 struct Kernels {
   /// The 6 x 6 inputs from (h, w) on, zeros outside of the image, of all channels.
   static void TransformInput(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
                              float* values, int64_t position_step);
-  /// The gradients of the 4 x 4 outputs from (h, w) on.
+  /// The gradients of the kOut x kOut outputs from (h, w) on.
   static void TransformOutputGradient(const Image<kLanes>& image, const float* dy, int64_t h,
                                       int64_t w, float* values, int64_t position_step);
   /// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.

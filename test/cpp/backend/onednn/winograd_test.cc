@@ -3,6 +3,7 @@
 #include "backend/onednn/winograd.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "../../operation/conv_naive.h"
 #include "backend/onednn/channel_lanes.h"
@@ -30,13 +31,17 @@ class Winograd : public testing::TestWithParam<int64_t> {
 };
 INSTANTIATE_TEST_SUITE_P(Lanes, Winograd, testing::Values(8, 16));
 
-Recorder Geometry(Random& random, int64_t lanes, bool bias) {
-  const Shape x = {random.Int(1, 3), lanes * random.Int(1, 4), random.Int(3, 15),
-                   random.Int(3, 15)};
-  const std::vector<int64_t> padding = {random.Int(0, 2), random.Int(0, 2), random.Int(0, 2),
-                                        random.Int(0, 2)};
-  return ConvRecorder("Conv", x, {3, 3}, {1, 1}, padding, lanes * random.Int(1, 5), bias, {1, 1},
-                      1);
+/// Channels that fill vectors or do not; `least` vectors of them and more.
+Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
+  const int64_t taps = random.Coin() ? 3 : 5;
+  const auto channels = [&](int64_t most) {
+    const int64_t last = random.Coin() ? lanes : random.Int(lanes / 2 + 1, lanes);
+    return lanes * random.Int(least, most - 1) + (last < lanes || least == 0 ? last : 0);
+  };
+  const Shape x = {random.Int(1, 3), channels(3), random.Int(taps, 13), random.Int(taps, 13)};
+  std::vector<int64_t> padding(4);
+  for (int64_t& side : padding) side = random.Int(0, taps - 1);
+  return ConvRecorder("Conv", x, {taps, taps}, {1, 1}, padding, channels(3), bias, {1, 1}, 1);
 }
 
 /// The pass by Winograd's method, whether or not it pays.
@@ -74,9 +79,9 @@ void ExpectSpreadSums(const Tensor& result, const Shape& shape, Sums sums,
 
 TEST_P(Winograd, EveryPassIsTheDefinition) {
   Random random(1);
-  for (int i = 0; i < 60; ++i) {
-    const Recorder g = Geometry(random, lanes_, random.Coin());
+  for (int i = 0; i < 80; ++i) {
     const LaneTag tag = random.Coin() ? LaneTag::nhwc : blocked_;
+    const Recorder g = Geometry(random, lanes_, random.Coin(), tag == LaneTag::nhwc);
     SCOPED_TRACE(g.ToString());
     const Tensor x = RandomTensor(random, g.input_shape()),
                  w = RandomTensor(random, g.weight_shape());
@@ -118,17 +123,17 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
 TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
   Random random(4);
   int prepared = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 50; ++i) {
     ConvSpec spec;
-    // Every third has more tiles than one chunk holds.
-    spec.geometry = i % 3 ? Geometry(random, lanes_, random.Coin())
+    const LaneTag tag = random.Coin() ? LaneTag::nhwc : blocked_;
+    // Every fifth has more tiles than one chunk holds.
+    spec.geometry = i % 5 ? Geometry(random, lanes_, random.Coin(), tag == LaneTag::nhwc)
                           : ConvRecorder("Conv", {2, lanes_ * random.Int(1, 12), 33, 30}, {3, 3},
                                          {1, 1}, {1, 1}, lanes_ * 2, random.Coin(), {1, 1}, 1);
     const Recorder& g = spec.geometry;
     spec.has_add = random.Coin();
     spec.relu = random.Coin();
     spec.constant_weights = random.Coin();
-    const LaneTag tag = random.Coin() ? LaneTag::nhwc : blocked_;
     const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
     spec.x_layout = onednn::FromDesc(onednn::LaneDesc(x_shape, kFloat32, tag), x_shape, kFloat32);
     SCOPED_TRACE(g.ToString());
@@ -166,14 +171,33 @@ TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
 
 TEST_P(Winograd, PreparedFiltersComeBack) {
   Random random(5);
-  for (const int64_t out : {lanes_, 3 * lanes_, 4 * lanes_}) {
-    const Tensor w = RandomTensor(random, {out, 2 * lanes_, 3, 3});
+  for (const int64_t out : {lanes_, 3 * lanes_, 4 * lanes_, 2 * lanes_ - 3}) {
+    const int64_t taps = random.Coin() ? 3 : 5;
+    const Tensor w = RandomTensor(random, {out, 2 * lanes_ - 1, taps, taps});
     const LayoutPtr layout = onednn::winograd::PreparedLayout(w.shape(), lanes_);
     EXPECT_TRUE(SameLayout(layout, onednn::winograd::PreparedLayout(w.shape(), lanes_)));
     const Tensor prepared = w.ToLayout(layout);
     const std::vector<double> before = Values(w), after = Values(prepared);
-    for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(after[i], before[i], 1e-6);
+    for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(after[i], before[i], 1e-5);
   }
+}
+
+/// Zero times infinity is NaN, in the channels that fill up a vector as well.
+TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
+  const Recorder g = ConvRecorder("Conv", {2, lanes_ - 1, 7, 6}, {5, 5}, {1, 1}, {2, 2}, lanes_ + 5,
+                                  true, {1, 1}, 1);
+  Random random(6);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               w = RandomTensor(random, g.weight_shape()), b = RandomTensor(random, {lanes_ + 5});
+  static_cast<float*>(x.raw_data())[3] = std::numeric_limits<float>::infinity();
+  const Tensor y =
+      RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, lanes_)[0];
+  const auto* elements = static_cast<const float*>(y.raw_data());
+  const int64_t pixels = 7 * 6, blocks = 2;
+  for (int64_t block = 0; block < 2 * blocks; ++block)
+    for (int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (int64_t lane = 5; lane < lanes_ && block % blocks == 1; ++lane)
+        ASSERT_EQ(elements[(block * pixels + pixel) * lanes_ + lane], 0) << block << " " << lane;
 }
 
 /// More tiles than one chunk holds, and a last chunk that is not full.

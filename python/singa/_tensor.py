@@ -16,7 +16,7 @@ from ._deferred import walk as _walk
 from ._indexing import normalize, view
 from ._operators import Operators
 from .device import named_or_default
-from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float
+from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -266,10 +266,12 @@ class Tensor(Operators):
 
     def numpy(self) -> NDArray[Any]:
         """A copy as an array; bfloat16 as float32."""
-        if self.is_blocked:  # stays so
-            return _as_array(self.data.Plain())
-        array = _as_array(self.data)
-        return array.copy() if self.dtype != DType.bfloat16 else array
+        raw = self.data
+        if raw.data_type() == DType.bfloat16:
+            raw = raw.AsType(int(float32))
+        array = np.empty(raw.shape(), numpy_dtype(BY_VALUE[raw.data_type()]))
+        _c.to_buffer(raw, array)
+        return array
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""

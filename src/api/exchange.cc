@@ -78,6 +78,18 @@ struct BufferView {
   }
 };
 
+/// Other threads run Python in its scope.
+class LetGoOfInterpreter {
+ public:
+  LetGoOfInterpreter() : state_(PyEval_SaveThread()) {}
+  ~LetGoOfInterpreter() { PyEval_RestoreThread(state_); }
+  LetGoOfInterpreter(const LetGoOfInterpreter&) = delete;
+  LetGoOfInterpreter& operator=(const LetGoOfInterpreter&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 /// A tensor over foreign memory: `data` is the first element, strides in elements may be negative.
 Tensor Wrap(void* data, const Shape& shape, const Strides& strides, DType dtype,
             std::shared_ptr<void> owner) {
@@ -118,6 +130,21 @@ Tensor FromBuffer(PyObject* object, bool copy) {
   void* data = view.buf;
   const Tensor shared = Wrap(data, shape, strides, dtype, held);
   return copy ? shared.Clone() : shared;
+}
+
+void ToBuffer(const Tensor& tensor, PyObject* object) {
+  BufferView held;
+  Py_buffer& view = held.view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    throw std::invalid_argument(detail::Message("to_buffer", TypeName(object),
+                                                " has no row-major memory that can be written to"));
+  }
+  const DType dtype = TypeOfFormat(view.format, view.itemsize);
+  Check<TypeError>(dtype == tensor.data_type(), "to_buffer", "elements of ", DTypeName(dtype),
+                   " cannot hold those of ", tensor);
+  const LetGoOfInterpreter others_may_run;
+  tensor.CopyToHost(view.buf, static_cast<size_t>(view.len));
 }
 
 Tensor FromDlpack(PyObject* capsule) {

@@ -13,6 +13,11 @@ namespace singa::python {
 /// that singa does not have, ValueError for a read-only buffer that is to be shared.
 Tensor FromBuffer(PyObject* object, bool copy = true);
 
+/// Copies a tensor's elements, row-major, into the memory of an object with the buffer protocol.
+/// Raises TypeError for elements of another type than the tensor's, ValueError for memory that is
+/// read-only, not row-major or of another size.
+void ToBuffer(const Tensor& tensor, PyObject* object);
+
 /// A tensor over the memory of a DLPack capsule named "dltensor", which is consumed. CPU memory
 /// only.
 Tensor FromDlpack(PyObject* capsule);

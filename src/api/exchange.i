@@ -6,6 +6,7 @@
 
 // These touch Python objects, so they keep the interpreter.
 %feature("nothread") singa::python::FromBuffer;
+%feature("nothread") singa::python::ToBuffer;
 %feature("nothread") singa::python::FromDlpack;
 %feature("nothread") singa::python::Exporter::Exporter;
 %feature("nothread") singa::python::Exporter::array_interface;
@@ -15,6 +16,7 @@
 %typemap(out) PyObject* { $result = $1; if (!$result) SWIG_fail; }
 
 %rename(from_buffer) singa::python::FromBuffer;
+%rename(to_buffer) singa::python::ToBuffer;
 %rename(from_dlpack) singa::python::FromDlpack;
 
 %include "exchange.h"

@@ -201,6 +201,22 @@ def test_numpy_copies_and_asarray_shares() -> None:
         np.asarray(t, dtype=np.int32, copy=False)
 
 
+def test_elements_are_copied_into_memory_of_their_kind() -> None:
+    t = of(A)
+    array = np.empty(A.shape, np.float32)
+    wrap.to_buffer(t.transpose((2, 0, 1)).data, array.reshape(4, 2, 3))
+    np.testing.assert_array_equal(array.reshape(4, 2, 3), A.transpose(2, 0, 1))
+    with pytest.raises(TypeError, match="to_buffer.*float64"):
+        wrap.to_buffer(t.data, A.astype(np.float64))
+    with pytest.raises(ValueError, match="96 bytes|92 bytes"):
+        wrap.to_buffer(t.data, np.empty(23, np.float32))
+    fixed = A.copy()
+    fixed.flags.writeable = False
+    for no_room in (fixed, np.empty((2, 3, 8), np.float32)[..., ::2], "text"):
+        with pytest.raises(ValueError, match="no row-major memory"):
+            wrap.to_buffer(t.data, no_room)
+
+
 def test_numpy_leaves_arithmetic_to_us() -> None:
     t = of(A)
     for result in (A + t, np.float32(2.0) * t, t - A):

@@ -15,7 +15,8 @@ Beside singa runs PyTorch where it is installed (`--python` names another interp
 eager as installed, eager with channels_last, and channels_last with torch.compile; or MXNet 1.9,
 hybridized with static memory and shapes, of an interpreter that has it (--mxnet; resnet50 only); or
 singa itself, executing each step (singa-eager), or with compile(recompute=True) (singa-recompute)
-or compile(fuse=True) (singa-fused). Singa's steps are recorded and replayed otherwise.
+or compile(fuse=True) (singa-fused), or with all images row-major between operations (singa-plain).
+Singa's steps are recorded and replayed otherwise.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ SINGA = {
     "singa-eager": {"use_graph": False},
     "singa-recompute": {"use_graph": True, "recompute": True},
     "singa-fused": {"use_graph": True, "fuse": True},
+    "singa-plain": {"use_graph": True},
 }
 BESIDE = (*TORCH, "mxnet", *list(SINGA)[1:])
 
@@ -50,6 +52,8 @@ def singa_side(args: argparse.Namespace) -> dict:
 
     singa.set_num_threads(args.threads)
     singa.seed(0)
+    if args.side == "singa-plain":
+        singa.set_layout("plain")
     figures = bench.bench(
         args.child,
         args.batch,

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Winograd's convolution beside oneDNN's direct one, pass by pass, on the 3 x 3 and 5 x 5 layers of networks.
+"""Winograd's convolution beside oneDNN's direct one, pass by pass, on networks' layers of 3 x 3
+and 5 x 5.
 
     python benchmark/winograd.py                        # all that are listed
     python benchmark/winograd.py --threads 2 resnet50

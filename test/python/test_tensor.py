@@ -206,9 +206,9 @@ def test_elements_are_copied_into_memory_of_their_kind() -> None:
     array = np.empty(A.shape, np.float32)
     wrap.to_buffer(t.transpose((2, 0, 1)).data, array.reshape(4, 2, 3))
     np.testing.assert_array_equal(array.reshape(4, 2, 3), A.transpose(2, 0, 1))
-    with pytest.raises(TypeError, match="to_buffer.*float64"):
+    with pytest.raises(TypeError, match=r"to_buffer.*float64"):
         wrap.to_buffer(t.data, A.astype(np.float64))
-    with pytest.raises(ValueError, match="96 bytes|92 bytes"):
+    with pytest.raises(ValueError, match="92 bytes"):
         wrap.to_buffer(t.data, np.empty(23, np.float32))
     fixed = A.copy()
     fixed.flags.writeable = False

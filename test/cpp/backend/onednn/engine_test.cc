@@ -137,7 +137,7 @@ struct Example {
   Example() {
     Random random(5);
     const Recorder g =
-        ConvRecorder("test", {2, 18, 9, 9}, {3, 3}, {1, 1}, {1, 1}, 20, true, {1, 1}, 1);
+        ConvRecorder("test", {2, 18, 9, 9}, {3, 3}, {2, 2}, {1, 1}, 20, true, {1, 1}, 1);
     handle = std::make_unique<ConvHandle>(g, size_t{1} << 30, "fastest");
     x = RandomTensor(random, g.input_shape());
     w = RandomTensor(random, g.weight_shape());

@@ -133,6 +133,7 @@ Tensor FromBuffer(PyObject* object, bool copy) {
 }
 
 void ToBuffer(const Tensor& tensor, PyObject* object) {
+  Check(!tensor.empty(), "to_buffer", "the tensor is empty");
   BufferView held;
   Py_buffer& view = held.view;
   if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG | PyBUF_FORMAT) != 0) {

@@ -326,13 +326,13 @@ ROWS = [
         "empty W.Tensor wrap py",
         lambda: tensor.Tensor(data=wrap.Tensor()).numpy(),
         ValueError,
-        r"\[export\] the tensor is empty",
+        r"\[to_buffer\] the tensor is empty",
     ),
     Row(
         "empty W.Tensor wrap repr",
         lambda: repr(tensor.Tensor(data=wrap.Tensor())),
         ValueError,
-        r"\[export\] the tensor is empty",
+        r"\[to_buffer\] the tensor is empty",
     ),
     Row(
         "ToDevice None",

@@ -4,6 +4,7 @@ memory was taken for it, and training gives the same bits as in a fresh process.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +30,23 @@ class Row:
     call: Callable[..., Any]
     error: type[BaseException] | tuple[type[BaseException], ...]
     message: str
+    cpu: str = ""  # why it is about the CPU alone, if it is
 
 
 def parametrize(rows: Sequence[Row]) -> pytest.MarkDecorator:
     """One test for each row, under its name; names have to differ."""
     names = [row.name for row in rows]
     assert len(set(names)) == len(names), sorted(n for n in names if names.count(n) > 1)
-    return pytest.mark.parametrize("row", rows, ids=names)
+    marked = [pytest.param(r, marks=[pytest.mark.cpu(r.cpu)] if r.cpu else []) for r in rows]
+    return pytest.mark.parametrize("row", marked, ids=names)
 
 
 def check(row: Row, *arguments: Any) -> None:
     """Runs a row: right exception, right message, little memory."""
     before = resident()
-    with pytest.raises(row.error, match=row.message):
+    # Rows are written for the CPU.
+    message = re.sub("on cpu(?!-)", f"on {device.get_default_device().name()}", row.message)
+    with pytest.raises(row.error, match=message):
         _to_its_end(row, *arguments)
     assert resident() - before < _ROOM, f"{row.name}: took {resident() - before} bytes"
 

@@ -461,7 +461,7 @@ ROWS = [
             make(1, 1).data.Broadcast((1 << 22, 1)), make(1, 1).data.Broadcast((1, 1 << 22))
         ),
         MemoryError,
-        r"\[MatMul\] a tensor of \(4194304, 4194304\) float32: 67108864 MiB asked for,",
+        r"\[MatMul\] a tensor of \(4194304, 4194304\) float32: 67108864 MiB asked for",
     ),
     Row(
         "matmul bw",

@@ -305,7 +305,7 @@ ROWS = [
         "onehot depth mem",
         lambda: autograd.onehot(-1, labels([0]), 1 << 40, [0, 1]),
         MemoryError,
-        r"\[OneHot\] a tensor of \(1, 1099511627776\) float32: 4194304 MiB asked for,",
+        r"\[OneHot\] a tensor of \(1, 1099511627776\) float32: 4194304 MiB asked for",
     ),
     Row(
         "onehot depth nan",

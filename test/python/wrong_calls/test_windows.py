@@ -295,6 +295,7 @@ ROWS = [
         lambda: wrap.CudnnConvHandle(IMAGES.data, [3, 3], [1, 1], [1, 1], 3, 4),
         RuntimeError,
         r"\[CudnnConvHandle\] input is on cpu, not on a CUDA device\. A build of singa",
+        cpu="there is a GPU",
     ),
     Row(
         "InitCudnnConvHandles",
@@ -303,6 +304,7 @@ ROWS = [
         ),
         RuntimeError,
         r"\[InitCudnnConvHandles\] input is on cpu, not on a CUDA device\. A build of",
+        cpu="there is a GPU",
     ),
     Row(
         "convT outpad>=stride",

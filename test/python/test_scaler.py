@@ -145,10 +145,14 @@ def images(step, wrong=()):
     return tensor.from_numpy(values)
 
 
-def compiled(use_graph=False, **settings):
+def sgd(scaler):
+    return opt.SGD(lr=0.1, momentum=0.9, scaler=scaler)
+
+
+def compiled(use_graph=False, make=sgd, **settings):
     singa.seed(3)
     net = Net()
-    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler(**settings)))
+    net.set_optimizer(make(opt.GradScaler(**settings)))
     net.compile([images(0)], use_graph=use_graph)
     return net
 
@@ -158,18 +162,60 @@ def train(net, steps, wrong=()):
     return [net(images(step, wrong), y).numpy().item() for step in steps]
 
 
-def test_recorded_steps_do_the_same(recwarn):
+MAKERS = {
+    "constant": sgd,
+    "schedule": lambda scaler: opt.SGD(opt.CosineDecay(0.1, 20), momentum=0.9, scaler=scaler),
+    "adam": lambda scaler: opt.Adam(0.01, scaler=scaler),
+    "groups": lambda scaler: opt.SGD(
+        0.1, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)], scaler=scaler
+    ),
+    "clipping": lambda scaler: opt.SGD(0.1, clip_norm=0.5, scaler=scaler),
+    "accumulation": lambda scaler: opt.SGD(0.1, accumulate=2, scaler=scaler),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_recorded_steps_do_the_same(recwarn, make):
     results = []
     for use_graph in (False, True):
-        net = compiled(use_graph, growth_interval=3)
+        net = compiled(use_graph, MAKERS[make], growth_interval=3)
         losses = train(net, range(14), wrong=(0, 8, 9))
         states = {n: t.numpy().tobytes() for n, t in net.get_states().items()}
         scaler = net.optimizer.scaler.state_dict()
         results.append((repr(losses), states, scaler, net.optimizer.steps))
     assert results[0] == results[1]
-    assert results[0][3] == 11
-    assert net._graphs().graphs()
+    assert results[0][3] == (5 if make == "accumulation" else 11)
+    (graph,) = net._graphs().graphs()
+    # The update is a part of the step, but where the host looks at the gradients.
+    assert ("UpdateLossScale" in graph.ToString()) == (make not in ("clipping", "accumulation"))
     assert not recwarn.list
+
+
+def test_a_state_that_is_loaded_holds_for_what_was_recorded():
+    results = []
+    for use_graph in (False, True):
+        net = compiled(use_graph, growth_interval=3)
+        train(net, range(6), wrong=(4,))
+        scaler = net.optimizer.scaler
+        scaler.load_state_dict(scaler.state_dict() | {"scale": 16.0, "growth_interval": 2})
+        losses = train(net, range(6, 14), wrong=(9,))
+        results.append((repr(losses), scaler.state_dict(), net.optimizer.steps))
+    assert results[0] == results[1]
+    assert results[0][1]["scale"] == 128.0
+
+
+def test_recorded_steps_find_a_loss_that_is_no_number():
+    net = compiled(True, init_scale=2.0**-122)
+    train(net, range(6))
+
+    def ask():  # a GPU says so only then
+        train(net, range(6, 14), wrong=range(6, 14))
+        return net.optimizer.steps
+
+    with pytest.raises(FloatingPointError, match="not float16 that makes them so"):
+        ask()
+    train(net, range(14, 16))
+    assert net.optimizer.steps == 8
 
 
 def test_a_checkpoint_holds_the_scale(tmp_path):
@@ -211,10 +257,14 @@ def test_a_loss_that_is_no_number_is_not_float16s_doing():
     params = parameters()
     optimizer = opt.SGD(scaler=opt.GradScaler(2.0**-124))
     bad = {name: np.full(shape, NAN, np.float32) for name, shape in SHAPES.items()}
-    for _ in range(2):
+
+    def step():
         optimizer(loss_of(params, bad))
+        return optimizer.steps  # a GPU says so when it is asked
+
+    assert [step(), step()] == [0, 0]
     with pytest.raises(FloatingPointError, match="not float16 that makes them so"):
-        optimizer(loss_of(params, bad))
+        step()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,12 @@
 // gradients and states of one index have equal shapes; gradients may be of another float type;
 // states are float32 (float64 for float64). An empty gradient skips its parameter. Formulas and
 // order of operations are PyTorch's.
+//
+// Gradients may come times a loss scale. An update then takes `squares`, the sums of squares of all
+// gradients of the step (SumsOfSquares), and `loss_scale`: it divides by the scale, and is left out
+// where a gradient is infinite or NaN. Both lie where the gradients do, so that nobody waits.
+// `loss_scale` is float64 (4): the scale; updates since it was changed; updates that were left out;
+// 1 where the last one was, and float32 has no smaller scale.
 
 namespace singa {
 
@@ -40,17 +46,20 @@ SINGA_API void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Te
                          const std::vector<Tensor>& momentum_buffers,
                          const std::vector<double>& weight_decay, double lr, double momentum,
                          double dampening, bool nesterov, bool first,
-                         UpdateNumbers* numbers = nullptr);
+                         UpdateNumbers* numbers = nullptr, const Tensor& squares = Tensor(),
+                         const Tensor& loss_scale = Tensor());
 /// v = rho·v + (1 − rho)·g²; p −= lr·g / sqrt(v + eps)   (SINGA: epsilon inside the root)
 SINGA_API void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                              const std::vector<Tensor>& averages,
                              const std::vector<double>& weight_decay, double lr, double rho,
-                             double epsilon, UpdateNumbers* numbers = nullptr);
+                             double epsilon, UpdateNumbers* numbers = nullptr,
+                             const Tensor& squares = Tensor(), const Tensor& loss_scale = Tensor());
 /// v += g²; p −= lr·g / sqrt(v + eps)
 SINGA_API void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                              const std::vector<Tensor>& sums,
                              const std::vector<double>& weight_decay, double lr, double epsilon,
-                             UpdateNumbers* numbers = nullptr);
+                             UpdateNumbers* numbers = nullptr, const Tensor& squares = Tensor(),
+                             const Tensor& loss_scale = Tensor());
 /// Adam (Kingma & Ba 2015), with weight decay in the gradient, or decoupled (AdamW, Loshchilov &
 /// Hutter 2019). `step` counts from 1.
 SINGA_API void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
@@ -58,7 +67,15 @@ SINGA_API void AdamUpdate(const std::vector<Tensor>& params, const std::vector<T
                           const std::vector<Tensor>& second_moments,
                           const std::vector<double>& weight_decay, double lr, double beta1,
                           double beta2, double epsilon, int64_t step, bool decoupled,
-                          UpdateNumbers* numbers = nullptr);
+                          UpdateNumbers* numbers = nullptr, const Tensor& squares = Tensor(),
+                          const Tensor& loss_scale = Tensor());
+/// The next loss scale, after the updates of a step: PyTorch's torch.amp.GradScaler.
+SINGA_API void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale,
+                               double growth_factor, double backoff_factor,
+                               int64_t growth_interval);
+/// Sums of squares of all elements (empty tensors skipped), in float64: one for each type among
+/// them.
+SINGA_API Tensor SumsOfSquares(const std::vector<Tensor>& tensors);
 /// sqrt of the sum of squares of all elements of all tensors (empty ones skipped), in float64.
 SINGA_API double GlobalNorm(const std::vector<Tensor>& tensors);
 /// Multiplies every tensor in place.

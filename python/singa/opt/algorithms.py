@@ -35,6 +35,9 @@ class _Rule(Optimizer):
         _Rule.apply_all(self, [(key, param_value, param_grad)])
 
     def apply_all(self, updates: Sequence[Update]) -> None:
+        self._apply(updates)
+
+    def _apply(self, updates: Sequence[Update], *scaling: Any) -> None:
         lr, decay = self.now("lr"), self.now("weight_decay")
         for lr_scale, members in self._by_lr_scale(updates):
             groups = [self._group(key, param) for key, param, _ in members]
@@ -44,7 +47,26 @@ class _Rule(Optimizer):
                 [[self._kept(name, *member[:2]).data for member in members] for name in self.kept],
                 [decay if g.weight_decay is None else g.weight_decay for g in groups],
                 lr * lr_scale,
+                None,
+                *scaling,
             )
+
+    def _scaler_decides(self) -> bool:
+        plain = self.accumulate == 1 and self.clip_norm is None
+        return self.scaler is not None and plain and type(self) in _RECORDED
+
+    def _apply_scaled(self, updates: Sequence[Update]) -> None:
+        assert self.scaler is not None
+        scaling = self._scaling([grad for _, _, grad in updates])
+        self._apply(updates, *scaling)
+        self.scaler.update(scaling[0])
+
+    def _scaling(self, grads: Sequence[Tensor]) -> tuple[Any, ...]:
+        """What an update takes that the scaler may leave out; nothing without one."""
+        if self.scaler is None:
+            return ()
+        squares = singa_wrap.SumsOfSquares([grad.data for grad in grads])
+        return squares, self.scaler.state_on(grads[0].device)
 
     def _update(
         self,
@@ -53,10 +75,10 @@ class _Rule(Optimizer):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
-        numbers: Any = None,
+        *recorded: Any,
     ) -> None:
-        """The C++ function, with the present values of all schedules but two. `numbers`: see
-        singa_wrap.UpdateNumbers."""
+        """The C++ function, with the present values of all schedules but two. `recorded`: its last
+        arguments, singa_wrap.UpdateNumbers and what a scaler needs."""
         raise NotImplementedError
 
     # As a part of a recorded step.
@@ -81,25 +103,26 @@ class _Rule(Optimizer):
             groups = [self._group(key, param) for key, param, _ in members]
             decays = [decay if g.weight_decay is None else g.weight_decay for g in groups]
             parts.append((lr_scale, params, grads, kept, decays))
+        scaling = self._scaling([grad for _, grad in gradients])
         for lr_scale, params, grads, kept, decays in parts:
             numbers = singa_wrap.UpdateNumbers()
-            self._update(params, grads, kept, decays, self.now("lr") * lr_scale, numbers)
+            self._update(params, grads, kept, decays, self.now("lr") * lr_scale, numbers, *scaling)
             record_update(*self._renewal([key for key, _, _ in updates], lr_scale, numbers))
+        if self.scaler is not None:
+            self.scaler.update(scaling[0])
         return True
 
     def _renewal(
         self, keys: list[str], lr_scale: float, numbers: Any
     ) -> tuple[Callable[[], bool], Callable[[], None]]:
         """Whether what was recorded still is what a step does, and what gives it its numbers."""
-        decision = self._decision()
-        held = [value.data for name in self.kept for value in self._present(name, keys)]
+        decision, held = self._decision(), self._held(keys)
         nothing: list[list] = [[] for _ in self.kept]
 
         def ready() -> bool:
             if not self._is_steady() or self._decision() != decision:
                 return False
-            values = [value for name in self.kept for value in self._present(name, keys)]
-            return all([v is not None and v.data is h for v, h in zip(values, held, strict=True)])
+            return all([now is then for now, then in zip(self._held(keys), held, strict=True)])
 
         def renew() -> None:
             self._update([], [], nothing, [], self.now("lr") * lr_scale, numbers)
@@ -110,12 +133,18 @@ class _Rule(Optimizer):
         values: dict[str, Tensor] = getattr(self, name)
         return [values.get(key) for key in keys]
 
+    def _held(self, keys: list[str]) -> list[Any]:
+        """The raw tensors that change with the parameters of these names."""
+        values = [value for name in self.kept for value in self._present(name, keys)]
+        if self.scaler is not None:
+            values.append(self.scaler.state)
+        return [None if value is None else value.data for value in values]
+
     def _is_steady(self) -> bool:
         """Whether one step does what the next one does, but for numbers."""
         return (
             self.accumulate == 1
             and self.clip_norm is None
-            and self.scaler is None
             and all([type(getattr(self, name)) is Constant for name in self.deciding])
             and ("epsilon" not in self.deciding or self.now("epsilon") > 0)
         )
@@ -127,6 +156,7 @@ class _Rule(Optimizer):
             self.kept,
             [getattr(self, name).init_value for name in self.deciding],
             getattr(self, "nesterov", False),
+            None if self.scaler is None else self.scaler.factors,
         )
 
     def _by_lr_scale(self, updates: Sequence[Update]) -> Iterator[tuple[float, Sequence[Update]]]:
@@ -210,7 +240,7 @@ class SGD(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
-        numbers: Any = None,
+        *recorded: Any,
     ) -> None:
         singa_wrap.SgdUpdate(
             params,
@@ -222,7 +252,7 @@ class SGD(_Rule):
             self.now("dampening"),
             self.nesterov,
             False,
-            numbers,
+            *recorded,
         )
 
 
@@ -254,10 +284,10 @@ class RMSProp(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
-        numbers: Any = None,
+        *recorded: Any,
     ) -> None:
         rho, epsilon = self.now("rho"), self.now("epsilon")
-        singa_wrap.RmsPropUpdate(params, grads, kept[0], weight_decay, lr, rho, epsilon, numbers)
+        singa_wrap.RmsPropUpdate(params, grads, kept[0], weight_decay, lr, rho, epsilon, *recorded)
 
 
 class AdaGrad(_Rule):
@@ -281,10 +311,10 @@ class AdaGrad(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
-        numbers: Any = None,
+        *recorded: Any,
     ) -> None:
         epsilon = self.now("epsilon")
-        singa_wrap.AdaGradUpdate(params, grads, kept[0], weight_decay, lr, epsilon, numbers)
+        singa_wrap.AdaGradUpdate(params, grads, kept[0], weight_decay, lr, epsilon, *recorded)
 
 
 class Adam(_Rule):
@@ -323,7 +353,7 @@ class Adam(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
-        numbers: Any = None,
+        *recorded: Any,
     ) -> None:
         singa_wrap.AdamUpdate(
             params,
@@ -336,7 +366,7 @@ class Adam(_Rule):
             self.now("epsilon"),
             self.steps + 1,
             self.decoupled,
-            numbers,
+            *recorded,
         )
 
 

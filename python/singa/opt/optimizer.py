@@ -16,7 +16,7 @@ from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
 from ..tensor import Tensor
 from .scaler import GradScaler
-from .schedule import DecayScheduler, as_schedule
+from .schedule import Constant, DecayScheduler, as_schedule
 
 # (key of the optimizer's state, parameter, gradient)
 Update = tuple[str, Tensor, Tensor]
@@ -128,6 +128,10 @@ class Optimizer:
         self._scaler = scaler
         self._skipped = False  # the last update, because of the scaler
         self._steps = 0
+        # Updates of which the scaler alone knows whether they were left out, and how many it has
+        # left out of those before.
+        self._undecided = 0
+        self._left_out = 0
         self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
         self._sums: dict[str, Tensor] = {}
         self._value_tensors: dict[str, Tensor] = {}
@@ -156,25 +160,36 @@ class Optimizer:
     def step_counter(self) -> Tensor:
         """Updates so far, as a tensor of shape (1,)."""
         counter = self._value_tensors.setdefault("step", _number())
-        return counter.set_value(self._steps)
+        return counter.set_value(self.steps)
 
     @step_counter.setter
     def step_counter(self, counter: Tensor) -> None:
+        self._count_updates()
         self._steps = int(counter.numpy().reshape(-1)[0])
 
     @property
     def steps(self) -> int:
         """Updates so far."""
+        self._count_updates()
         return self._steps
+
+    def _count_updates(self) -> None:
+        """Asks the scaler, which waits for the device, about updates that are undecided."""
+        if self._undecided and self._scaler is not None:
+            left_out = self._scaler.left_out()
+            self._steps += self._undecided - (left_out - self._left_out)
+            self._undecided, self._left_out = 0, left_out
+            self._scaler.check()
 
     def now(self, name: str) -> float:
         """The current value of the schedule `name`: "lr", "momentum" ...
 
         Raises ValueError where the schedule gives a value that is negative or no number.
         """
-        value = float(getattr(self, name).value(self._steps))
+        schedule = getattr(self, name)
+        value = float(schedule.value(0 if type(schedule) is Constant else self.steps))
         if not 0.0 <= value < math.inf:
-            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {self._steps}")
+            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {self.steps}")
         return value
 
     def _schedule(
@@ -196,6 +211,8 @@ class Optimizer:
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
+        if is_recording():
+            self._count_updates()  # asked later, what the host reads would be part of the step
         seed = None if self._scaler is None else self._scaler.seed(loss)
         gradients = list(autograd.backward(loss, seed))
         if is_recording() and gradients and self._record(gradients):
@@ -207,8 +224,16 @@ class Optimizer:
         """Makes the update a part of the step that is recorded, where replays can do the same."""
         return False
 
+    def _scaler_decides(self) -> bool:
+        """Whether an update is left out without the host."""
+        return False
+
     def _end_call(self) -> None:
-        if not (self._waiting or self._skipped):
+        if self._scaler is not None and self._scaler_decides():
+            self._undecided += 1
+            if self._scaler.is_on_host():
+                self._count_updates()
+        elif not (self._waiting or self._skipped):
             self.step()
 
     def _take(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -223,13 +248,27 @@ class Optimizer:
             updates = self._accumulated(updates)
             if self._waiting:
                 return
+        if self._scaler_decides():
+            self._apply_scaled(updates)
+            return
         grads = [grad for _, _, grad in updates]
-        self._skipped = self._scaler is not None and not self._scaler.unscale(grads)
+        self._skipped = self._scaler is not None and not self._unscaled(self._scaler, grads)
         if self._skipped:
             return
         if self.clip_norm is not None:
             clip_by_global_norm(grads, self.clip_norm)
         self.apply_all(updates)
+
+    def _apply_scaled(self, updates: Sequence[Update]) -> None:
+        """`apply_all` where the scaler decides, whose next scale is made as well."""
+        raise NotImplementedError
+
+    def _unscaled(self, scaler: GradScaler, grads: Sequence[Tensor]) -> bool:
+        self._count_updates()
+        try:
+            return scaler.unscale(grads)
+        finally:
+            self._left_out = scaler.left_out()
 
     @host_called
     def step(self) -> None:
@@ -322,7 +361,7 @@ class Optimizer:
         """{"step_counter": updates so far, and one dict of tensors by parameter name for each
         quantity that the optimizer keeps}. The tensors are the live ones. With a scaler also
         "loss_scale" and "loss_scale_updates"."""
-        states: dict[str, Any] = {"step_counter": self._steps}
+        states: dict[str, Any] = {"step_counter": self.steps}
         if self._waiting:
             states["accumulated"] = self._sums
             states["accumulated_calls"] = self._waiting
@@ -348,6 +387,7 @@ class Optimizer:
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
+        self._count_updates()
         self._steps, self._waiting, self._sums = steps, waiting, sums
 
     def __getstate__(self) -> dict[str, Any]:

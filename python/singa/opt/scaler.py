@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import singa_wrap
 from .._check import integer, number
-from ..tensor import Tensor
+from .._tensor import wrap
+from ..tensor import Tensor, float64
+
+if TYPE_CHECKING:
+    from ..singa_wrap import Device
 
 
 class GradScaler:
@@ -26,6 +30,11 @@ class GradScaler:
     `backoff_factor`. After `growth_interval` updates in a row without that it is multiplied by
     `growth_factor`, up to the largest float32. A scaler belongs to one optimizer, whose state and
     checkpoints contain its own.
+
+    The scale lies where the gradients do, and so does the decision. A GPU is waited for only where
+    the host has to know how many updates there were (a schedule's place, Adam's count of steps,
+    `steps`), and where it clips or accumulates; it says then, too, that the scale has become too
+    small.
     """
 
     def __init__(
@@ -42,71 +51,85 @@ class GradScaler:
         ):
             if not low < number("GradScaler", name, value) < high:
                 raise ValueError(f"[GradScaler] {name} must be in ({low:g}, {high:g}): {value}")
-        self._scale = _as_float32(init_scale)
+        self._state = Tensor(data=np.array([_as_float32(init_scale), 0, 0, 0]), dtype=float64)
         self._growth_factor = float(growth_factor)
         self._backoff_factor = float(backoff_factor)
         self._growth_interval = integer("GradScaler", "growth_interval", growth_interval, 1)
-        self._growth_tracker = 0
-        self._seeds: dict[Any, Tensor] = {}
+
+    @property
+    def state(self) -> Tensor:
+        """What changes from step to step, as singa/operation/optimizer.h has it."""
+        return self._state
+
+    @property
+    def factors(self) -> tuple[float, float, int]:
+        """growth_factor, backoff_factor and growth_interval."""
+        return self._growth_factor, self._backoff_factor, self._growth_interval
 
     def get_scale(self) -> float:
         """The present scale."""
-        return self._scale
+        return float(self._state.numpy()[0])
+
+    def left_out(self) -> int:
+        """Updates that were left out so far."""
+        return int(self._state.numpy()[2])
+
+    def state_on(self, device: Device) -> singa_wrap.Tensor:
+        """`state`, raw, which is on that device from now on."""
+        if self._state.device.id() != device.id():
+            self._state.to_device(device)
+        return self._state.data
+
+    def is_on_host(self) -> bool:
+        """Whether asking waits for nothing."""
+        return self._state.device.kind() == singa_wrap.DeviceKind_kCpu
 
     def seed(self, loss: Tensor) -> Tensor:
-        """The gradient with which backward from `loss` starts: the scale, in a tensor that stays
-        the same, so that recorded steps see it change."""
-        key = (tuple(loss.shape), loss.dtype, loss.device.id())
-        if key not in self._seeds:
-            seed = Tensor(loss.shape, loss.device, loss.dtype, requires_grad=False)
-            self._seeds[key] = seed.set_value(self._scale)
-        return self._seeds[key]
+        """The gradient with which backward from `loss` starts: the scale."""
+        scale = self.state_on(loss.device).SliceAxis(0, 0, 1).Reshape(())
+        seed = singa_wrap.Tensor(loss.shape, loss.device, int(loss.dtype))
+        seed.CopyFrom(scale)
+        return wrap(seed, False)
 
     def unscale(self, gradients: Sequence[Tensor]) -> bool:
         """Divides gradients by the scale, in place, unless one is infinite or NaN; says which, and
         updates the scale.
 
-        Raises FloatingPointError when the scale has become too small: gradients that are infinite
-        even then are so without it.
+        Raises as `check` does.
         """
         raw = [gradient.data for gradient in gradients]
-        finite = math.isfinite(singa_wrap.GlobalNorm(raw))
+        self.state_on(gradients[0].device)
+        squares = singa_wrap.SumsOfSquares(raw)
+        finite = bool(np.isfinite(wrap(squares, False).numpy()).all())
         if finite:
-            singa_wrap.ScaleAll(raw, 1.0 / self._scale)
-        self._update(finite)
+            singa_wrap.ScaleAll(raw, 1.0 / self.get_scale())
+        self.update(squares)
+        self.check()
         return finite
 
-    def _update(self, finite: bool) -> None:
-        self._growth_tracker = self._growth_tracker + 1 if finite else 0
-        scale = self._scale
-        if not finite:
-            scale = _as_float32(scale * self._backoff_factor)
-            if scale < _SMALLEST:
-                raise FloatingPointError(
-                    f"[GradScaler] gradients are infinite or NaN at a scale of {self._scale:g}, "
-                    "too: it is not float16 that makes them so"
-                )
-        elif self._growth_tracker == self._growth_interval:
-            self._growth_tracker = 0
-            larger = _as_float32(scale * self._growth_factor)
-            scale = larger if math.isfinite(larger) else scale
-        self._set_scale(scale)
+    def update(self, squares: singa_wrap.Tensor) -> None:
+        """The next scale, where the gradients' sums of squares are these."""
+        singa_wrap.UpdateLossScale(squares, self._state.data, *self.factors)
 
-    def _set_scale(self, scale: float) -> None:
-        if scale == self._scale:
-            return
-        self._scale = scale
-        for seed in self._seeds.values():
-            seed.set_value(scale)
+    def check(self) -> None:
+        """Raises FloatingPointError when the scale has become too small: gradients that are
+        infinite even then are so without it."""
+        scale, _, _, exhausted = self._state.numpy()
+        if exhausted:
+            raise FloatingPointError(
+                f"[GradScaler] gradients are infinite or NaN at a scale of {scale:g}, "
+                "too: it is not float16 that makes them so"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Scale, factors, interval, and the updates since the last change: PyTorch's keys."""
+        scale, updates = self._state.numpy()[:2]
         return {
-            "scale": self._scale,
+            "scale": float(scale),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": int(updates),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -125,16 +148,7 @@ class GradScaler:
         tracker = integer("GradScaler", "_growth_tracker", state_dict["_growth_tracker"], 0)
         for name in names:
             setattr(self, f"_{name}", getattr(other, f"_{name}"))
-        self._growth_tracker = tracker
-        self._set_scale(other.get_scale())
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The tensors belong to losses of this process.
-        return {**self.__dict__, "_seeds": {}}
-
-
-#: Below, float32 loses digits.
-_SMALLEST = 2.0**-126
+        self._state.copy_from_numpy(np.array([other.get_scale(), tracker, self.left_out(), 0]))
 
 
 def _as_float32(value: float) -> float:

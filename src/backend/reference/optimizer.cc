@@ -66,15 +66,22 @@ void UpdateRun(const OptimizerSpec& spec, const Scalars& scalars, T* p, const C*
   formula::SwitchRule<C>(spec, scalars, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
 }
 
+/// Into memory, so that no compiler makes one rounding of this and of what follows.
+template <class C>
+void Unscale(const double* loss_scale, C* g, int64_t n) {
+  const C factor = formula::Unscaling<C>(loss_scale);
+  for (int64_t i = 0; i < n; ++i) g[i] *= factor;
+}
+
 template <class T>
 void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const Piece& piece) {
   using C = ComputeType<T>;
-  const size_t n = e.inputs.size() / static_cast<size_t>(2 + spec.states);
+  const size_t n = spec.count(e.inputs.size());
   const int64_t count = piece.end - piece.begin;
   T* p = e.out<T>(piece.tensor) + piece.begin;
   C* s = spec.states > 0 ? e.out<C>(n + piece.tensor) + piece.begin : nullptr;
   C* s2 = spec.states > 1 ? e.out<C>(2 * n + piece.tensor) + piece.begin : nullptr;
-  if (spec.gradient == kDTypeOf<C>) {
+  if (spec.gradient == kDTypeOf<C> && !spec.scaled) {
     UpdateRun<T, C>(spec, e.scalars, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
     return;
   }
@@ -84,12 +91,18 @@ void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const Piece& pie
   for (int64_t at = 0; at < count; at += kChunk) {
     const int64_t run = std::min(kChunk, count - at);
     load(gradient, piece.begin + at, 1, run, g);
+    if (spec.scaled) Unscale(e.in<double>(e.inputs.size() - 1), g, run);
     UpdateRun<T, C>(spec, e.scalars, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
   }
 }
 
+bool SquaresAreFinite(const Tensor& squares) {
+  return formula::AreFinite(static_cast<const double*>(squares.raw_data()), squares.size());
+}
+
 void Update(const OptimizerSpec& spec, const Execution& e) {
-  const size_t n = e.inputs.size() / static_cast<size_t>(2 + spec.states);
+  const size_t n = spec.count(e.inputs.size());
+  if (spec.scaled && !SquaresAreFinite(e.inputs[e.inputs.size() - 2])) return;
   const std::vector<Piece> pieces = CutIntoPieces(e.outputs.first(n));
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     ParallelFor(static_cast<int64_t>(pieces.size()), 2, [&](int64_t begin, int64_t end) {
@@ -132,10 +145,15 @@ void SumSquare(const SumSquareSpec& spec, const Execution& e) {
   });
 }
 
+void UpdateLossScale(const LossScaleSpec&, const Execution& e) {
+  formula::LossScaleRule(e.scalars)(SquaresAreFinite(e.inputs[0]), e.out<double>(0));
+}
+
 }  // namespace
 
 void RegisterOptimizer() {
   RegisterReference<OptimizerSpec, Update>();
+  RegisterReference<LossScaleSpec, UpdateLossScale>();
   RegisterReference<SumSquareSpec, SumSquare>();
 }
 

@@ -7,6 +7,8 @@
 // rounded to the type C of the parameters.
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "model/operation/optimizer_spec.h"
 #include "singa/core/plan.h"
@@ -81,6 +83,45 @@ struct Adam {
     v = beta2 * v + take2 * gradient * gradient;
     const C denominator = std::sqrt(v) / root_correction2 + epsilon;
     return value * shrink - rate * m / denominator;
+  }
+};
+
+/// No gradient is infinite or NaN, whose sums of squares these are.
+constexpr bool AreFinite(const double* squares, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (!(squares[i] <= std::numeric_limits<double>::max())) return false;
+  return true;
+}
+
+/// By what gradients are multiplied that come times a loss scale.
+template <class C>
+constexpr C Unscaling(const double* loss_scale) {
+  return static_cast<C>(1 / loss_scale[0]);
+}
+
+/// torch.amp.GradScaler.update; the scale stays among float32's normal numbers.
+struct LossScaleRule {
+  double growth, backoff, interval;
+
+  explicit LossScaleRule(const Scalars& scalars)
+      : growth(scalars.v[0]), backoff(scalars.v[1]), interval(scalars.v[2]) {}
+  constexpr void operator()(bool finite, double* loss_scale) const {
+    double& scale = loss_scale[0];
+    double& updates = loss_scale[1];
+    double& left_out = loss_scale[2];
+    double& exhausted = loss_scale[3];
+    updates = finite ? updates + 1 : 0;
+    left_out += finite ? 0 : 1;
+    exhausted = 0;
+    if (!finite) {
+      const double smaller = scale * backoff;
+      exhausted = smaller < double{std::numeric_limits<float>::min()} ? 1 : 0;
+      if (exhausted == 0) scale = static_cast<float>(smaller);
+    } else if (updates == interval) {
+      updates = 0;
+      const double larger = scale * growth;
+      if (larger <= double{std::numeric_limits<float>::max()}) scale = static_cast<float>(larger);
+    }
   }
 };
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
@@ -60,12 +62,31 @@ Tensor GradientFor(const Tensor& p, const Tensor& g) {
   return g.AsType(p.data_type()).ToLayout(p.layout());
 }
 
+/// Gradients that come times a loss scale; empty tensors where they do not.
+struct Scaling {
+  const Tensor& squares;
+  const Tensor& loss_scale;
+
+  bool any() const { return !squares.empty() || !loss_scale.empty(); }
+  void CheckFor(const char* op, const DevicePtr& device) const {
+    for (const auto& [name, t] : {std::pair{"squares", squares}, {"loss_scale", loss_scale}}) {
+      Check(!t.empty(), op, name, " is missing");
+      CheckDType(op, name, t, kFloat64);
+      Check(t.is_contiguous() && t.rank() == 1, op, name, " has to be a contiguous vector, got ",
+            t);
+      Check(t.device() == device, op, name, " is on ", t.device()->name(), ", the gradients on ",
+            device->name());
+    }
+    Check(loss_scale.size() == 4, op, "loss_scale has to have 4 elements, got ", loss_scale);
+  }
+};
+
 /// Checks the lists and updates, one execution for each (types, device, weight decay) that occurs.
 /// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
             const std::vector<double>& weight_decay, Scalars scalars, UpdateNumbers* numbers,
-            bool keeps_zero = true) {
+            const Scaling& scaling, bool keeps_zero = true) {
   if (numbers && params.empty()) return numbers->Set(scalars);
   const char* op = spec.op();
   const size_t n = params.size();
@@ -95,6 +116,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
   }
 
   spec.states = static_cast<int>(states.size());
+  spec.scaled = scaling.any();
   for (const auto& [key, members] : groups) {
     std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[kWeightDecay]) = key;
     std::vector<Tensor> inputs, outputs;
@@ -107,6 +129,10 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
     outputs.insert(outputs.end(), inputs.begin() + static_cast<std::ptrdiff_t>(2 * members.size()),
                    inputs.end());
     const DevicePtr device = params[members[0]].device();
+    if (spec.scaled) {
+      scaling.CheckFor(op, device);
+      inputs.insert(inputs.end(), {scaling.squares, scaling.loss_scale});
+    }
     Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
     if (numbers) numbers->Follow(scalars);
   }
@@ -153,7 +179,7 @@ bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Ten
 void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
                double lr, double momentum, double dampening, bool nesterov, bool first,
-               UpdateNumbers* numbers) {
+               UpdateNumbers* numbers, const Tensor& squares, const Tensor& loss_scale) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kSgd;
   spec.nesterov = nesterov;
@@ -165,39 +191,45 @@ void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gra
   Scalars scalars;
   scalars.v = {lr, 0, momentum, dampening};
   if (momentum == 0) {
-    Update(spec, params, grads, {}, weight_decay, scalars, numbers);
+    Update(spec, params, grads, {}, weight_decay, scalars, numbers, {squares, loss_scale});
   } else {
-    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers);
+    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers,
+           {squares, loss_scale});
   }
 }
 
 void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& averages, const std::vector<double>& weight_decay,
-                   double lr, double rho, double epsilon, UpdateNumbers* numbers) {
+                   double lr, double rho, double epsilon, UpdateNumbers* numbers,
+                   const Tensor& squares, const Tensor& loss_scale) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kRmsProp;
   CheckRate(spec.op(), "rho", rho, 0, 1);
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, rho, epsilon};
-  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, epsilon > 0);
+  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, {squares, loss_scale},
+         epsilon > 0);
 }
 
 void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& sums, const std::vector<double>& weight_decay,
-                   double lr, double epsilon, UpdateNumbers* numbers) {
+                   double lr, double epsilon, UpdateNumbers* numbers, const Tensor& squares,
+                   const Tensor& loss_scale) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdaGrad;
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, 0, epsilon};
-  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, epsilon > 0);
+  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, {squares, loss_scale},
+         epsilon > 0);
 }
 
 void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                 const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments,
                 const std::vector<double>& weight_decay, double lr, double beta1, double beta2,
-                double epsilon, int64_t step, bool decoupled, UpdateNumbers* numbers) {
+                double epsilon, int64_t step, bool decoupled, UpdateNumbers* numbers,
+                const Tensor& squares, const Tensor& loss_scale) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdam;
   spec.decoupled = decoupled;
@@ -215,10 +247,22 @@ void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gr
                1 - std::pow(beta1, exponent),
                std::sqrt(1 - std::pow(beta2, exponent))};
   Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars, numbers,
-         epsilon > 0);
+         {squares, loss_scale}, epsilon > 0);
 }
 
-double GlobalNorm(const std::vector<Tensor>& tensors) {
+void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale, double growth_factor,
+                     double backoff_factor, int64_t growth_interval) {
+  const LossScaleSpec spec;
+  Check(!loss_scale.empty(), spec.op(), "loss_scale is missing");
+  const DevicePtr device = loss_scale.device();
+  Scaling{squares, loss_scale}.CheckFor(spec.op(), device);
+  Scalars scalars;
+  scalars.v = {growth_factor, backoff_factor, static_cast<double>(growth_interval)};
+  loss_scale.block()->MakePlain();
+  Run(spec, device, FindPlan(*device, spec), {squares, loss_scale}, {loss_scale}, scalars);
+}
+
+Tensor SumsOfSquares(const std::vector<Tensor>& tensors) {
   std::map<int, std::vector<Tensor>> by_type;
   for (const Tensor& t : tensors) {
     if (t.empty()) continue;
@@ -226,15 +270,24 @@ double GlobalNorm(const std::vector<Tensor>& tensors) {
     // The order does not matter, and padding adds nothing.
     by_type[t.data_type()].push_back(t.layout() ? t : t.Contiguous());
   }
-  double sum = 0;
+  const DevicePtr device = by_type.empty() ? nullptr : by_type.begin()->second[0].device();
+  const Tensor sums(Shape{static_cast<int64_t>(by_type.size())}, device, kFloat64);
+  int64_t i = 0;
   for (const auto& [dtype, inputs] : by_type) {
+    for (const Tensor& t : inputs) CheckSameDevice("GlobalNorm", "tensor", t, "first one", sums);
     const SumSquareSpec spec{static_cast<DType>(dtype)};
-    const DevicePtr device = inputs[0].device();
-    const Tensor outputs[] = {Tensor(Shape{}, device, kFloat64)};
+    const Tensor outputs[] = {sums.SliceAxis(0, i, i + 1).Reshape({})};
     Run(spec, device, FindPlan(*device, spec), inputs, outputs);
-    sum += outputs[0].Item();
+    ++i;
   }
-  return std::sqrt(sum);
+  return sums;
+}
+
+double GlobalNorm(const std::vector<Tensor>& tensors) {
+  const Tensor sums = SumsOfSquares(tensors);
+  std::vector<double> values(static_cast<size_t>(sums.size()));
+  sums.CopyToHost(values.data(), values.size() * sizeof(double));
+  return std::sqrt(std::accumulate(values.begin(), values.end(), 0.0));
 }
 
 void ScaleAll(const std::vector<Tensor>& tensors, double factor) {

@@ -6,8 +6,10 @@ namespace singa {
 
 enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
 
-/// One update of n parameters. Inputs: n parameters, n gradients, then n of each state. Outputs:
-/// the parameters and the states, written in place. States are of the parameters' compute type
+/// One update of n parameters. Inputs: n parameters, n gradients, then n of each state; where the
+/// gradients come times a loss scale also `squares` and `loss_scale` (singa/operation/optimizer.h).
+/// Outputs: the parameters and the states, written in place; as they were where the gradients are
+/// not finite. States are of the parameters' compute type
 /// (float32 for 16-bit floats). Parameter, gradient and states of one index are all contiguous, or
 /// all in one opaque layout.
 ///
@@ -22,6 +24,7 @@ struct OptimizerSpec {
   bool nesterov = false;
   bool first = false;      ///< SGD: the momentum buffer starts as the gradient
   bool decoupled = false;  ///< Adam: weight decay apart from the gradient
+  bool scaled = false;     ///< gradients come times a loss scale
 
   const char* op() const {
     switch (kind) {
@@ -37,6 +40,11 @@ struct OptimizerSpec {
     return "Optimizer";
   }
 
+  /// n, of so many inputs.
+  size_t count(size_t inputs) const {
+    return (inputs - (scaled ? 2 : 0)) / static_cast<size_t>(2 + states);
+  }
+
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("kind", self.kind);
@@ -46,7 +54,17 @@ struct OptimizerSpec {
     visitor("nesterov", self.nesterov);
     visitor("first", self.first);
     visitor("decoupled", self.decoupled);
+    visitor("scaled", self.scaled);
   }
+};
+
+/// What follows an update with a loss scale. Inputs: `squares`, `loss_scale`. Output: the latter,
+/// written in place. Scalars: v[0] growth factor, v[1] backoff factor, v[2] growth interval.
+struct LossScaleSpec {
+  const char* op() const { return "UpdateLossScale"; }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self&, Visitor&) {}
 };
 
 /// Sum of squares of all elements of tensors of one type. Output: one float64.

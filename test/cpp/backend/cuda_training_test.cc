@@ -162,6 +162,16 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
         spec.decoupled = rule.decoupled;
         // The CPU may contract a product and a sum, which then round once.
         CompareWithReference(spec, inputs, outputs, scalars, {32 * Step(dtype), 32 * Step(dtype)});
+        spec.scaled = true;
+        for (double square : {7.0, double{INFINITY}}) {
+          std::vector<Tensor> scaled = inputs;
+          scaled.push_back(test::FromValues({2}, {3, square}, kFloat64));
+          scaled.push_back(test::FromValues({4}, {1.7, 0, 0, 0}, kFloat64));
+          const std::vector<Tensor> got = CompareWithReference(
+              spec, scaled, outputs, scalars, {32 * Step(dtype), 32 * Step(dtype)});
+          for (size_t i = 0; i < outputs.size() && square == INFINITY; ++i)
+            EXPECT_EQ(test::Values(got[i]), test::Values(outputs[i]));
+        }
       }
     }
   }
@@ -178,6 +188,18 @@ TEST(CudaOptimizer, MoreTensorsThanOneLaunchTakes) {
   CompareWithReference(OptimizerSpec{}, inputs, parameters, scalars,
                        {4 * Step(kFloat32), 4 * Step(kFloat32)});
   CompareWithReference(SumSquareSpec{}, parameters, {Result({}, kFloat64)}, {}, {1e-13, 0});
+}
+
+TEST(CudaOptimizer, NextLossScale) {
+  Scalars scalars;
+  scalars.v = {2, 0.5, 3};
+  for (double updates : {0, 2})
+    for (double square : {1.0, double{INFINITY}, double{NAN}})
+      for (double scale : {5.0, 0x1p-126, 0x1.fp127}) {
+        const Tensor state = test::FromValues({4}, {scale, updates, 1, 1}, kFloat64);
+        const Tensor squares = test::FromValues({2}, {1, square}, kFloat64);
+        CompareWithReference(LossScaleSpec{}, {squares, state}, {state}, scalars);
+      }
 }
 
 TEST(CudaOptimizer, NormOfAllGradients) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model/operation/optimizer_spec.h"
 #include "operation/padded_layout.h"
 #include "singa/core/stats.h"
 #include "singa/core/threads.h"
@@ -249,6 +250,74 @@ TEST(Optimizer, NormAndScale) {
   EXPECT_EQ(Values(b), (std::vector<double>{2}));
 }
 
+TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
+  const auto update = [](OptimizerKind kind, const Step& s, const Tensor& squares,
+                         const Tensor& scale) {
+    switch (kind) {
+      case OptimizerKind::kSgd:
+        return SgdUpdate(s.params, s.grads, s.a, s.decay, 0.1, 0.9, 0, true, false, nullptr,
+                         squares, scale);
+      case OptimizerKind::kRmsProp:
+        return RmsPropUpdate(s.params, s.grads, s.a, s.decay, 0.01, 0.9, 1e-8, nullptr, squares,
+                             scale);
+      case OptimizerKind::kAdaGrad:
+        return AdaGradUpdate(s.params, s.grads, s.a, s.decay, 0.01, 1e-8, nullptr, squares, scale);
+      case OptimizerKind::kAdam:
+        return AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 3, true,
+                          nullptr, squares, scale);
+    }
+  };
+  const auto values = [](const Step& s) {
+    std::vector<std::vector<double>> all;
+    for (const auto* tensors : {&s.params, &s.a, &s.b})
+      for (const Tensor& t : *tensors) all.push_back(Values(t));
+    return all;
+  };
+  const Tensor scale = FromValues({4}, {8, 0, 0, 0}, kFloat64);
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kRmsProp, OptimizerKind::kAdaGrad,
+                             OptimizerKind::kAdam})
+    for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
+      const Step plain = MakeStep(dtype, 3), scaled = MakeStep(dtype, 3);
+      update(kind, plain, Tensor(), Tensor());
+      ScaleAll(scaled.grads, 8);
+      update(kind, scaled, SumsOfSquares(scaled.grads), scale);
+      EXPECT_EQ(values(scaled), values(plain));
+      for (double wrong : {INFINITY, -INFINITY, NAN}) {
+        Tensor(scaled.grads[5].SliceAxis(0, 39'999, 40'000)).Fill(wrong);
+        update(kind, scaled, SumsOfSquares(scaled.grads), scale);
+        EXPECT_EQ(values(scaled), values(plain));
+      }
+    }
+}
+
+TEST(Optimizer, SumsOfSquaresAreOneForEachType) {
+  const Tensor a = FromValues({2}, {1, 2}), b = FromValues({3}, {1, 1, 3}, kFloat16);
+  EXPECT_EQ(Values(SumsOfSquares({a, b, Tensor(), a})), (std::vector<double>{10, 11}));
+  EXPECT_EQ(SumsOfSquares({}).size(), 0);
+}
+
+// torch.amp.GradScaler's, with a growth interval of 2.
+TEST(Optimizer, ALossScaleGrowsAndShrinks) {
+  const Tensor scale = FromValues({4}, {3, 0, 0, 0}, kFloat64);
+  const Tensor finite = FromValues({2}, {5, 1e300}, kFloat64);
+  const Tensor infinite = FromValues({2}, {5, INFINITY}, kFloat64);
+  const auto next = [&](const Tensor& squares, double growth = 4) {
+    UpdateLossScale(squares, scale, growth, 0.1, 2);
+    return Values(scale);
+  };
+  using V = std::vector<double>;
+  const double tenth = static_cast<double>(static_cast<float>(12 * 0.1));
+  EXPECT_EQ(next(finite), (V{3, 1, 0, 0}));
+  EXPECT_EQ(next(finite), (V{12, 0, 0, 0}));
+  EXPECT_EQ(next(finite), (V{12, 1, 0, 0}));
+  EXPECT_EQ(next(infinite), (V{tenth, 0, 1, 0}));
+  EXPECT_EQ(next(finite, 1e39), (V{tenth, 1, 1, 0}));
+  EXPECT_EQ(next(finite, 1e39), (V{tenth, 0, 1, 0}));  // float32 has none so large
+  Tensor(scale.SliceAxis(0, 0, 1)).Fill(0x1p-124);
+  EXPECT_EQ(next(infinite), (V{0x1p-124, 0, 2, 1}));  // nor so small
+  EXPECT_EQ(next(finite), (V{0x1p-124, 1, 2, 0}));
+}
+
 TEST(Optimizer, RefusesWhatDoesNotFit) {
   const Tensor p = FromValues({2}, {1, 2}), g = FromValues({3}, {1, 1, 1});
   EXPECT_THROW(SgdUpdate({p}, {g}, {}, {0}, 1, 0, 0, false, false), std::invalid_argument);
@@ -262,6 +331,16 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
   EXPECT_THROW(AdamUpdate({p}, {p}, {p}, {p}, {0}, 1, 1.0, 0.999, 1e-8, 1, false),
                std::invalid_argument);
   EXPECT_THROW(RmsPropUpdate({p}, {p}, {p.AsType(kFloat64)}, {0}, 1, 0.9, 1e-8), TypeError);
+  const Tensor squares = SumsOfSquares({p}), scale = Full({4}, 1, nullptr, kFloat64);
+  const auto scaled = [&](const Tensor& s, const Tensor& l) {
+    SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, s, l);
+  };
+  test::ExpectError<std::invalid_argument>([&] { scaled(squares, Tensor()); },
+                                           "[SgdUpdate] loss_scale is missing");
+  test::ExpectError<std::invalid_argument>([&] { scaled(Tensor(), scale); }, "squares is missing");
+  EXPECT_THROW(scaled(squares, Full({3}, 1, nullptr, kFloat64)), std::invalid_argument);
+  EXPECT_THROW(scaled(squares, Full({4}, 1)), TypeError);
+  EXPECT_THROW(UpdateLossScale(squares, Tensor(), 2, 0.5, 1), std::invalid_argument);
 }
 
 }  // namespace

@@ -65,11 +65,31 @@ void ForGroups(std::span<const Tensor> sized, const Arrays& arrays, const Launch
   flush();
 }
 
+/// Where gradients come times a loss scale: how many sums of squares, and where; null where not.
+struct Scaling {
+  int64_t count = 0;
+  const double* squares = nullptr;
+  const double* loss_scale = nullptr;
+
+  explicit Scaling(const OptimizerSpec& spec, std::span<const Tensor> inputs) {
+    if (!spec.scaled) return;
+    const Tensor& sums = inputs[inputs.size() - 2];
+    count = sums.size();
+    squares = static_cast<const double*>(sums.raw_data());
+    loss_scale = static_cast<const double*>(inputs.back().raw_data());
+  }
+};
+
 /// Elements one after the other, in vectors where the addresses allow it.
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
     Update(const __grid_constant__ Tensors<2 + Rule::kStates> tensors, DType gradient_dtype,
-           Rule rule) {
+           Rule rule, Scaling scaling) {
+  C unscaling = 1;
+  if (scaling.loss_scale) {
+    if (!formula::AreFinite(scaling.squares, scaling.count)) return;
+    unscaling = formula::Unscaling<C>(scaling.loss_scale);
+  }
   const int tensor = tensors.Find(blockIdx.x);
   const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
   const int64_t size = tensors.size[tensor];
@@ -79,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = begin + threadIdx.x; i < begin + kPiece; i += kThreads) {
     if (i >= size) break;
     const C value = Cast<C>(p[i]);
-    const C gradient = LoadAs<C>(data[1], gradient_dtype, i);
+    const C gradient = LoadAs<C>(data[1], gradient_dtype, i) * unscaling;
     if constexpr (Rule::kStates == 0) {
       p[i] = Cast<T>(rule(value, gradient));
     } else if constexpr (Rule::kStates == 1) {
@@ -99,7 +119,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
-  const size_t n = execution.inputs.size() / static_cast<size_t>(2 + spec.states);
+  const size_t n = spec.count(execution.inputs.size());
+  const Scaling scaling(spec, execution.inputs);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     using C = ComputeType<T>;
     formula::SwitchRule<C>(spec, execution.scalars, [&]<class Rule>(const Rule& rule) {
@@ -114,10 +135,21 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
           },
           [&](const Tensors<kArrays>& tensors, uint32_t pieces) {
             LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, StreamOf(execution.device),
-                              tensors, spec.gradient, rule);
+                              tensors, spec.gradient, rule, scaling);
           });
     });
   });
+}
+
+__global__ void NextLossScale(const double* squares, int64_t count, formula::LossScaleRule rule,
+                              double* loss_scale) {
+  rule(formula::AreFinite(squares, count), loss_scale);
+}
+
+void RunLossScale(const LossScaleSpec&, const Execution& execution) {
+  LaunchIndependent(NextLossScale, 1, 1, StreamOf(execution.device), execution.in<double>(0),
+                    execution.inputs[0].size(), formula::LossScaleRule(execution.scalars),
+                    execution.out<double>(0));
 }
 
 // ---- the norm of all gradients
@@ -176,6 +208,7 @@ void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
 
 void RegisterOptimizer() {
   RegisterKernels<OptimizerSpec, RunUpdate>();
+  RegisterKernels<LossScaleSpec, RunLossScale>();
   RegisterKernels<SumSquareSpec, RunSumSquare, SumSquareWorkspace>();
 }
 

@@ -7,20 +7,21 @@
 namespace singa {
 namespace {
 
-constexpr size_t kAlign = 64;
-
-size_t Aligned(size_t bytes) { return std::max((bytes + kAlign - 1) / kAlign, size_t{1}) * kAlign; }
+size_t Aligned(size_t bytes, size_t alignment) {
+  return std::max((bytes + alignment - 1) / alignment, size_t{1}) * alignment;
+}
 
 bool Meet(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
 
 /// Places the intervals one after the other in `order`, each into the smallest gap.
-size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* intervals) {
+size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* intervals,
+                    size_t alignment) {
   std::vector<const Interval*> placed;  // by offset
   std::vector<const Interval*> met;
   size_t total = 0;
   for (size_t index : order) {
     Interval& interval = (*intervals)[index];
-    const size_t bytes = Aligned(interval.bytes);
+    const size_t bytes = Aligned(interval.bytes, alignment);
     met.clear();
     for (const Interval* other : placed)
       if (Meet(*other, interval)) met.push_back(other);
@@ -30,7 +31,7 @@ size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* int
         best_gap = other->offset - end;
         best = end;
       }
-      end = std::max(end, other->offset + Aligned(other->bytes));
+      end = std::max(end, other->offset + Aligned(other->bytes, alignment));
     }
     interval.offset = best_gap == SIZE_MAX ? end : best;
     total = std::max(total, interval.offset + bytes);
@@ -66,9 +67,17 @@ const Tensor* TakenOver(const Node& node, size_t i) {
   return std::count_if(node.inputs.begin(), node.inputs.end(), same) == 1 ? &input : nullptr;
 }
 
+/// That of the device that all of them run on.
+size_t AlignmentOf(std::span<const Node> nodes) {
+  for (const Node& node : nodes)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) return t.device()->alignment();
+  return 1;
+}
+
 }  // namespace
 
-size_t PlanOffsets(std::vector<Interval>* intervals) {
+size_t PlanOffsets(std::vector<Interval>* intervals, size_t alignment) {
   std::vector<size_t> by_size(intervals->size());
   std::iota(by_size.begin(), by_size.end(), size_t{0});
   std::vector<size_t> by_time = by_size;
@@ -78,19 +87,19 @@ size_t PlanOffsets(std::vector<Interval>* intervals) {
   std::stable_sort(by_time.begin(), by_time.end(),
                    [&](size_t a, size_t b) { return all[a].first < all[b].first; });
   std::vector<Interval> other = all;
-  const size_t total = PlaceInOrder(by_size, intervals);
-  const size_t other_total = PlaceInOrder(by_time, &other);
+  const size_t total = PlaceInOrder(by_size, intervals, alignment);
+  const size_t other_total = PlaceInOrder(by_time, &other, alignment);
   if (other_total >= total) return total;
   *intervals = std::move(other);
   return other_total;
 }
 
-size_t PeakBytes(std::span<const Interval> intervals) {
+size_t PeakBytes(std::span<const Interval> intervals, size_t alignment) {
   size_t peak = 0;
   for (const Interval& at : intervals) {  // the sum only grows where one begins
     size_t sum = 0;
     for (const Interval& other : intervals)
-      if (other.first <= at.first && at.first <= other.last) sum += Aligned(other.bytes);
+      if (other.first <= at.first && at.first <= other.last) sum += Aligned(other.bytes, alignment);
     peak = std::max(peak, sum);
   }
   return peak;
@@ -151,8 +160,9 @@ SegmentMemory PlanSegment(std::span<const Node> nodes,
     intervals.push_back(tenures[i].interval);
     with_bytes.push_back(i);
   }
-  memory.bytes = PlanOffsets(&intervals);
-  memory.peak = PeakBytes(intervals);
+  const size_t alignment = AlignmentOf(nodes);
+  memory.bytes = PlanOffsets(&intervals, alignment);
+  memory.peak = PeakBytes(intervals, alignment);
   for (size_t i = 0; i < intervals.size(); ++i)
     tenures[with_bytes[i]].interval.offset = intervals[i].offset;
   for (const Tenure& tenure : tenures)

@@ -17,12 +17,13 @@ struct Interval {
   size_t offset = 0;
 };
 
-/// Gives each interval an offset (a multiple of 64) so that none overlaps another in time and
-/// space; returns the bytes of it all. Greedy: the largest first, each into the smallest gap that
-/// holds it (Pisarchyk and Lee 2020, "greedy by size"), or in order of time where that needs less.
-size_t PlanOffsets(std::vector<Interval>* intervals);
+/// Gives each interval an offset (a multiple of `alignment`) so that none overlaps another in time
+/// and space; returns the bytes of it all. Greedy: the largest first, each into the smallest gap
+/// that holds it (Pisarchyk and Lee 2020, "greedy by size"), or in order of time where that needs
+/// less.
+size_t PlanOffsets(std::vector<Interval>* intervals, size_t alignment = 64);
 /// Most bytes that are needed at one step: a lower bound of PlanOffsets.
-size_t PeakBytes(std::span<const Interval> intervals);
+size_t PeakBytes(std::span<const Interval> intervals, size_t alignment = 64);
 
 /// Plans the arena of `nodes`: their workspaces, and the blocks for which `internal` holds. A
 /// `lent` block is needed until after the last node. An output takes over the memory of the input

@@ -50,9 +50,12 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   const std::string& name() const { return name_; }
 
   // Memory.
-  /// 64-byte aligned, not initialised, never null (also for 0 bytes). Raises OutOfMemory.
+  /// Begins at a multiple of alignment(), not initialised, never null (also for 0 bytes). Raises
+  /// OutOfMemory.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* data, size_t bytes) noexcept = 0;
+  /// Bytes at whose multiples memory begins; what shares a block (Arena) keeps to it, too.
+  virtual size_t alignment() const { return 64; }
   virtual MemoryStats memory() const = 0;
   virtual void ResetPeak() = 0;
   /// Gives back to the system what no block uses.

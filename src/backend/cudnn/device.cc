@@ -123,6 +123,8 @@ class CudaDevice final : public Device, public Capturer {
     uploads_.Forget(data);
     allocator_.Free(data);
   }
+  /// What cuBLASLt asks of its workspace.
+  size_t alignment() const override { return 256; }
   MemoryStats memory() const override { return allocator_.stats(); }
   void ResetPeak() override { allocator_.ResetPeak(); }
   void EmptyCache() override {

@@ -38,9 +38,7 @@ class Product final : public Executable {
   Product(const MatMulProblem& problem, size_t workspace)
       : problem_(problem), workspace_(workspace) {}
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
-    for (const void* argument : arguments)
-      if (reinterpret_cast<uintptr_t>(argument) % static_cast<uintptr_t>(problem_.alignment) != 0)
-        throw std::runtime_error("an argument is not aligned as the problem said");
+    CheckAlignment(arguments, problem_.alignment, workspace);
     cuda::emulated::Enqueue(cuda::StreamOf(device),
                             [problem = problem_, bytes = workspace_, workspace,
                              held = std::vector<void*>(arguments.begin(), arguments.end())] {

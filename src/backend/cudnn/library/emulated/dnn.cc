@@ -87,9 +87,7 @@ class Convolution final : public Executable {
   Convolution(const ConvProblem& problem, const Engine& engine)
       : problem_(problem), engine_(engine) {}
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
-    for (const void* argument : arguments)
-      if (reinterpret_cast<uintptr_t>(argument) % static_cast<uintptr_t>(problem_.alignment) != 0)
-        throw std::runtime_error("an argument is not aligned as the problem said");
+    CheckAlignment(arguments, problem_.alignment, workspace);
     cuda::emulated::Enqueue(
         cuda::StreamOf(device),
         [problem = problem_, tf32 = engine_.tensor_cores && problem_.dtype == kFloat32,

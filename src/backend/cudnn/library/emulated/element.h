@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <stdexcept>
 
 #include "singa/core/dtype.h"
 #include "singa/core/half.h"
@@ -46,6 +49,18 @@ inline double ToTf32(double value) {
   float rounded;
   std::memcpy(&rounded, &bits, sizeof(rounded));
   return rounded;
+}
+
+/// Raises unless memory begins where the library was told, or tells itself: workspace at multiples
+/// of 256 bytes.
+inline void CheckAlignment(std::span<void* const> arguments, int alignment, const void* workspace) {
+  const auto begins = [](const void* p, int at) {
+    return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(at) == 0;
+  };
+  for (const void* argument : arguments)
+    if (!begins(argument, alignment))
+      throw std::runtime_error("an argument is not aligned as the problem said");
+  if (!begins(workspace, 256)) throw std::runtime_error("the workspace is not aligned");
 }
 
 }  // namespace singa::cudnn::emulated

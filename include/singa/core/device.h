@@ -91,6 +91,13 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
   /// Waits for everything that was queued. Raises what went wrong meanwhile.
   virtual void Sync() {}
 
+#ifndef SWIG
+  /// Makes it the device that libraries find where they ask for the calling thread's.
+  virtual void MakeCurrent() const {}
+  /// What choices by timing hold for, beside the host: the name and size of a GPU.
+  virtual std::string hardware() const { return {}; }
+#endif
+
   // Random state: a counter-based sequence, so that results do not depend on the number of threads.
   void SetRandSeed(uint64_t seed);
   /// Takes `count` positions of the sequence; writes seed and first position.

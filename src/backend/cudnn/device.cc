@@ -87,12 +87,19 @@ class Capturing {
 };
 thread_local Capturing* Capturing::current_ = nullptr;
 
+/// "NVIDIA H100 80GB HBM3 9.0, 132 multiprocessors"
+std::string HardwareOf(const GpuProperties& gpu) {
+  return gpu.name + " " + std::to_string(gpu.major) + "." + std::to_string(gpu.minor) + ", " +
+         std::to_string(gpu.multiprocessors) + " multiprocessors";
+}
+
 class CudaDevice final : public Device, public Capturer {
  public:
   explicit CudaDevice(int id)
       : Device(DeviceKind::kCuda, id, "cuda:" + std::to_string(id)),
         memory_(id),
         allocator_(memory_, name()),
+        hardware_(HardwareOf(runtime::Properties(id))),
         stream_(NewStream()),
         capture_stream_(NewStream()),
         copy_stream_(NewStream()),
@@ -190,6 +197,9 @@ class CudaDevice final : public Device, public Capturer {
     RaiseFaults();
   }
 
+  void MakeCurrent() const override { runtime::Use(id()); }
+  std::string hardware() const override { return hardware_; }
+
   bool captures() const override { return captures_ && !blocking_; }
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) override;
   void Launch(CapturedGraph graph, const char* last_op) {
@@ -244,6 +254,7 @@ class CudaDevice final : public Device, public Capturer {
 
   GpuMemory memory_;
   StreamAllocator allocator_;
+  const std::string hardware_;
   const Stream stream_;
   const Stream capture_stream_;  // kept: libraries remember the stream that they had last
   std::mutex capture_mutex_;

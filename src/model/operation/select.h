@@ -24,7 +24,8 @@
 
 namespace singa {
 
-/// Operation, parameters and what else a choice depends on; the same text in every process.
+/// Operation, parameters and what else a choice depends on beside the machine; the same text in
+/// every process.
 template <class Spec>
 std::string SignatureText(const Device& device, const Spec& spec, const Choice& choice) {
   std::vector<std::pair<std::string, std::string>> fields;
@@ -36,7 +37,8 @@ std::string SignatureText(const Device& device, const Spec& spec, const Choice& 
   text += " workspace_limit=" + std::to_string(choice.workspace_limit);
   if (device.kind() == DeviceKind::kCpu) return text + " cpu";
   text += " tf32=" + std::to_string(IsTf32());
-  return text + " deterministic=" + std::to_string(IsDeterministic()) + " cuda";
+  text += " deterministic=" + std::to_string(IsDeterministic());
+  return text + " cuda " + device.hardware();
 }
 
 /// Makes the plan of one Spec, by preference:
@@ -58,6 +60,7 @@ class Selector {
       : device_(device), spec_(spec), choice_(choice), note_(note) {}
 
   PlanPtr Select() {
+    device_.MakeCurrent();
     const bool follows_table =
         choice_.preference == Preference::kFastest || choice_.preference == Preference::kAutotune;
     if (note_ || (follows_table && (HasChoices() || Tunes())))

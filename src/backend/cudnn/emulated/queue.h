@@ -19,6 +19,9 @@ namespace singa::cuda::emulated {
 /// Queues `work`, which may touch device memory. It holds its arguments by value.
 void Enqueue(Stream stream, std::function<void()> work);
 
+/// The one that the calling thread has set.
+int CurrentGpu();
+
 /// Launches, copies and the like that were queued so far, on all streams; one for captured work.
 uint64_t Queued();
 

@@ -257,6 +257,8 @@ void Enqueue(Stream stream, std::function<void()> work) {
   Push(*stream, std::move(work));
 }
 
+int CurrentGpu() { return t_used; }
+
 uint64_t Queued() {
   const std::lock_guard<std::recursive_mutex> lock(Mutex());
   return g_queued;
@@ -297,7 +299,7 @@ GpuProperties Properties(int id) {
   const Lock lock(Mutex());
   GpuProperties properties;
   properties.name = "emulated GPU (the host computes; for tests)";
-  properties.major = 8;
+  properties.major = 8 + id;  // no two of a kind
   properties.multiprocessors = 1;
   properties.total_memory = MemoryOf(id).total();
   properties.free_memory = MemoryOf(id).free();

@@ -188,6 +188,35 @@ TEST_F(LibraryTest, ChoicesOfAnotherCudnnAreNotFollowed) {
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=1"}));
 }
 
+TEST_F(LibraryTest, ChoicesOfAnotherGpuAreNotFollowed) {
+  Convolve("autotune");
+  TuningChoice choice = GetTuningChoices().at(0);
+  EXPECT_TRUE(choice.signature.ends_with("8.0, 1 multiprocessors")) << choice.signature;
+  ClearTuningChoices();
+  choice.candidate = "cudnn emulation 1 eng0";
+  AddTuningChoices({choice});
+  const std::vector<std::string>& built = emulated::Dnn().built;
+  gpu_ = cuda::NewDevice(1);
+  Convolve("fastest");
+  EXPECT_EQ(built.back(), "eng5 k2=1");
+  Convolve("autotune");
+  EXPECT_EQ(GetTuningChoices().size(), 2u);
+  gpu_ = test::Gpu();
+  Convolve("fastest");
+  EXPECT_EQ(built.back(), "eng0");
+}
+
+TEST_F(LibraryTest, PlansAreMadeOnTheirGpu) {
+  const DevicePtr other = cuda::NewDevice(1);
+  ConvSpec spec;
+  spec.geometry = ConvRecorder("test", {2, 8, 6, 5}, {3, 3}, {1, 1}, {1, 1}, 4, false, {1, 1}, 1);
+  gpu_->MakeCurrent();
+  FindPlan(*other, spec);
+  other->MakeCurrent();
+  FindPlan(*gpu_, spec);
+  EXPECT_EQ(emulated::Dnn().built_on, (std::vector<int>{1, 0}));
+}
+
 TEST_F(LibraryTest, SettingsAreInTheKey) {
   ConvSpec spec;
   spec.geometry = ConvRecorder("test", {2, 8, 6, 5}, {3, 3}, {1, 1}, {1, 1}, 4, false, {1, 1}, 1);

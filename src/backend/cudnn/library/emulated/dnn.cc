@@ -118,6 +118,7 @@ class HostDnn final : public DnnLibrary {
     if (std::find(broken.begin(), broken.end(), engine.name) != broken.end())
       throw std::runtime_error("engine " + engine.name + " is broken");
     Dnn().built.push_back(engine.name);
+    Dnn().built_on.push_back(cuda::emulated::CurrentGpu());
     return std::make_shared<Convolution>(problem, engine);
   }
 };

@@ -17,6 +17,7 @@ struct DnnState {
   std::vector<std::string> broken = {};   ///< names of those that cannot be built
   std::vector<ConvProblem> asked = {};    ///< in order
   std::vector<std::string> built = {};    ///< likewise
+  std::vector<int> built_on = {};         ///< the GPUs of the calling threads then
   std::vector<RnnProblem> networks = {};  ///< made ready, in order
   std::string problem = {};               ///< as if the library were missing
 };

@@ -158,5 +158,19 @@ TEST(CudaEmulator, PlaysOrdersOfStreams) {
   EXPECT_GT(orders.size(), 5u);
 }
 
+TEST(CudaEmulator, AQueueHoldsSoMuch) {
+  const Stream stream = runtime::NewStream();
+  int runs = 0;
+  const auto most = static_cast<int>(emulated::kMostWaiting);
+  for (int i = 0; i < most; ++i) emulated::Enqueue(stream, [&runs] { ++runs; });
+  EXPECT_EQ(runs, 0);
+  emulated::Enqueue(stream, [&runs] { ++runs; });
+  EXPECT_EQ(runs, most / 2 + 1);
+  EXPECT_EQ(emulated::Waiting(stream), emulated::kMostWaiting / 2);
+  runtime::Synchronize(stream);
+  EXPECT_EQ(runs, most + 1);
+  runtime::DeleteStream(stream);
+}
+
 }  // namespace
 }  // namespace singa::cuda

@@ -28,6 +28,9 @@ uint64_t Queued();
 /// How much of it the stream has not run yet.
 uint64_t Waiting(Stream stream);
 
+/// More does not fit into a stream's queue: as on a GPU, who queues it waits until half is done.
+inline constexpr size_t kMostWaiting = 1024;
+
 /// What runs of other streams when somebody waits for one. Of each stream the order is its own, and
 /// a stream that waits for another does so in any of these.
 enum class StreamOrder {

@@ -241,6 +241,8 @@ void Push(CUstream_st& stream, std::function<void()> work) {
   stream.queue.push_back(std::move(work));
   ++stream.queued;
   if (Blocking()) Run(stream, stream.queued);
+  if (stream.queue.size() > emulated::kMostWaiting)
+    Run(stream, stream.queued - emulated::kMostWaiting / 2);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cudnn/library/conv_problem.h"
+#include "backend/cudnn/library/own_kernel.h"
 #include "backend/cudnn/library/register.h"
 #include "model/operation/kernel.h"
 #include "model/operation/reduce_spec.h"
@@ -40,16 +41,12 @@ struct BiasGradient {
       reduce.axes = 1 | 4;
     }
     reduce.shape = shape;
-    for (const Kernel<ReduceSpec>* kernel : Registry<ReduceSpec>::Get(DeviceKind::kCuda).kernels())
-      if (!sum && kernel->Refuses(reduce).empty()) sum = kernel->MakePlan(reduce);
+    sum = OwnKernel(reduce);
   }
 
   void Run(const Execution& execution, const Tensor& dy, const Tensor& db) const {
-    // The same memory as a plain tensor of other axes.
-    const auto block =
-        std::make_shared<Block>(dy.device(), dy.raw_data(), static_cast<size_t>(dy.bytes()), [] {});
-    const Tensor matrix(block, shape, ContiguousStrides(shape), 0, dy.data_type());
-    const Tensor inputs[] = {matrix}, outputs[] = {db};
+    const Tensor inputs[] = {PlainAt(dy.device(), dy.raw_data(), shape, dy.data_type())},
+                 outputs[] = {db};
     sum->Run({execution.device, inputs, outputs, execution.scalars, execution.workspace});
   }
 };

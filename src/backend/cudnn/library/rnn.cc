@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cudnn/library/dnn.h"
+#include "backend/cudnn/library/own_kernel.h"
 #include "backend/cudnn/library/register.h"
 #include "backend/cudnn/library/rnn_stack.h"
 #include "model/operation/kernel.h"
@@ -47,14 +48,6 @@ struct SavedStack {
   // Of those with another one above: the input of that one, which is y after dropout, and the mask.
   size_t dropped = 0, mask = 0;
 };
-
-/// The first kernel that takes it; null where there is none.
-template <class Spec>
-PlanPtr KernelFor(const Spec& spec) {
-  for (const Kernel<Spec>* kernel : Registry<Spec>::Get(DeviceKind::kCuda).kernels())
-    if (kernel->Refuses(spec).empty()) return kernel->MakePlan(spec);
-  return nullptr;
-}
 
 /// What both passes know.
 class RnnPlan : public Plan {
@@ -117,10 +110,7 @@ class RnnPlan : public Plan {
   static char* At(void* memory, size_t offset) { return static_cast<char*>(memory) + offset; }
   /// A layer's output, or its mask, at an address.
   Tensor Flat(const DevicePtr& device, void* data, DType dtype) const {
-    const Shape shape{f_.rows() * f_.width()};
-    const auto bytes = static_cast<size_t>(shape[0]) * SizeOf(dtype);
-    return Tensor(std::make_shared<Block>(device, data, bytes, [] {}), shape,
-                  ContiguousStrides(shape), 0, dtype);
+    return PlainAt(device, data, {f_.rows() * f_.width()}, dtype);
   }
 
   const RnnFields f_;
@@ -133,7 +123,7 @@ class RnnPlan : public Plan {
 class RnnForwardPlan final : public RnnPlan {
  public:
   explicit RnnForwardPlan(const RnnForwardSpec& spec) : RnnPlan(spec) {
-    if (spec.dropout > 0) dropout_ = KernelFor(DropoutSpec{spec.dtype});
+    if (spec.dropout > 0) dropout_ = OwnKernel(DropoutSpec{spec.dtype});
     weights_ = cuts_.Take(MostWeights());
     workspace_ = cuts_.Take(MostWorkspace());
   }
@@ -183,7 +173,7 @@ class RnnForwardPlan final : public RnnPlan {
 class RnnBackwardPlan final : public RnnPlan {
  public:
   explicit RnnBackwardPlan(const RnnBackwardSpec& spec) : RnnPlan(spec) {
-    if (spec.dropout > 0) dropout_ = KernelFor(DropoutBackwardSpec{spec.dtype});
+    if (spec.dropout > 0) dropout_ = OwnKernel(DropoutBackwardSpec{spec.dtype});
     weights_ = cuts_.Take(MostWeights());
     dweights_ = cuts_.Take(MostWeights());
     workspace_ = cuts_.Take(MostWorkspace());
@@ -255,7 +245,7 @@ std::string Refuses(const RnnFields& f) {
   if (f.rows() * std::max({f.input, f.width(), f.gate_rows()}) > kMostElements)
     return "a tensor has too many elements for cuDNN, which counts to 2^31";
   if (f.dropout > 0 &&
-      (!KernelFor(DropoutSpec{f.dtype}) || !KernelFor(DropoutBackwardSpec{f.dtype})))
+      (!OwnKernel(DropoutSpec{f.dtype}) || !OwnKernel(DropoutBackwardSpec{f.dtype})))
     return "no kernel drops out on this device";
   return Dnn().Problem();
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/onednn/batchnorm_loops.h"
+#include "backend/onednn/channel_lanes.h"
 #include "core/convert_chunk.h"
 #include "core/parallel.h"
 #include "dnnl.hpp"
@@ -19,8 +20,6 @@ namespace singa::onednn {
 /// sets of a cache, and loads would wait for stores whose addresses end alike.
 inline constexpr int64_t kApart = 80;
 using Buffer = std::array<float, kBatchNormTile + kApart>;
-
-inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// x as panels of rows. A panel is a block of channels of a blocked layout, or (up to a limit) all
 /// channels of channels-last; a row is what one pixel has of it. Offsets count elements.

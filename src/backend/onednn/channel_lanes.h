@@ -24,6 +24,8 @@ inline int64_t VectorLanes() {
 #endif
 }
 
+inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
 using LaneTag = dnnl::memory::format_tag;
 
 /// Steps, in elements, through (N, C, H, W) as nhwc, nChw16c or nChw8c.

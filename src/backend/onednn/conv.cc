@@ -128,7 +128,7 @@ memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Sha
 /// make 32 channels out of 20, in memory and in work. Else null, and oneDNN's own choice is better.
 LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
   const int64_t lanes = std::max<int64_t>(VectorLanes(), 8);
-  const int64_t padded = (shape[1] + lanes - 1) / lanes * lanes;
+  const int64_t padded = RoundUp(shape[1], lanes);
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
   return FromDesc(LaneDesc(shape, spec.dtype, LaneTag::nhwc), shape, spec.dtype);
 }

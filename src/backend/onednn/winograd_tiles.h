@@ -11,8 +11,6 @@
 
 namespace singa::onednn::winograd {
 
-inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 /// Images as vectors of kLanes channels: where those of a pixel lie. Where channels do not fill the
 /// last vector, it has zeros in blocked images; in channels-last ones it overlaps the one before.
 template <int64_t kLanes>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rnn_case.h"
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 #include "support.h"
@@ -12,25 +13,14 @@ namespace {
 using test::AnyTensor;
 using test::ExpectError;
 using test::FromValues;
+using test::kRnnModes;
 using test::Random;
+using test::RandomRnnCase;
 using test::RandomTensor;
+using test::RnnCase;
 using test::Values;
 
 using Doubles = std::vector<double>;
-
-constexpr RnnMode kModes[] = {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru};
-
-struct Case {
-  RnnMode mode;
-  int64_t steps, batch, input, hidden, layers, directions;
-  bool bias, states, lengths;
-};
-
-Case RandomCase(Random& random, int round) {
-  return {kModes[round % 4],    random.Int(1, 5),     random.Int(1, 4), random.Int(1, 4),
-          random.Int(1, 4),     random.Int(1, 3),     random.Int(1, 2), random.Coin(),
-          random.Int(0, 2) > 0, random.Int(0, 2) == 0};
-}
 
 int64_t Gates(RnnMode mode) { return mode == RnnMode::kLstm ? 4 : mode == RnnMode::kGru ? 3 : 1; }
 
@@ -42,7 +32,7 @@ struct Result {
 
 // The network by its formulas, one number after the other. Weights are cut off the flat vector in
 // the order that RnnHandle documents.
-Result Naive(const Case& c, const Doubles& x, const Doubles& hx, const Doubles& cx,
+Result Naive(const RnnCase& c, const Doubles& x, const Doubles& hx, const Doubles& cx,
              const Doubles& w, const std::vector<int64_t>& lengths) {
   const int64_t H = c.hidden, G = Gates(c.mode), N = c.batch, T = c.steps, D = c.directions;
   struct Part {
@@ -122,7 +112,7 @@ struct Arguments {
   Tensor x, hx, cx, w, seq_lengths;
   std::vector<int64_t> lengths;
 
-  Arguments(Random& random, const Case& c, DType dtype, double dropout = 0)
+  Arguments(Random& random, const RnnCase& c, DType dtype, double dropout = 0)
       : handle(Tensor({c.steps, c.batch, c.input}, nullptr, dtype), c.hidden, c.mode, c.layers,
                c.bias, dropout, c.directions == 2),
         x(AnyTensor(random, {c.steps, c.batch, c.input}, dtype)),
@@ -151,7 +141,7 @@ void ExpectNear(const Doubles& actual, const Doubles& expected, double tolerance
 TEST(Rnn, RandomNetworksAgreeWithTheFormulas) {
   Random random(41);
   for (int round = 0; round < 240; ++round) {
-    const Case c = RandomCase(random, round);
+    const RnnCase c = RandomRnnCase(random, round, 4);
     const DType dtype = random.Coin() ? kFloat64 : kFloat32;
     const Arguments a(random, c, dtype);
     SCOPED_TRACE("round " + std::to_string(round));
@@ -189,7 +179,7 @@ double Loss(const std::vector<Tensor>& out, const Tensor& dy, const Tensor& dhy,
 }
 
 // Every gradient against central differences.
-void ExpectGradients(Random& random, Arguments& a, const Case& c, double dropout) {
+void ExpectGradients(Random& random, Arguments& a, const RnnCase& c, double dropout) {
   const auto state = DefaultDevice()->random_state();
   const auto out = a.Forward();
   const bool lstm = c.mode == RnnMode::kLstm;
@@ -228,7 +218,7 @@ void ExpectGradients(Random& random, Arguments& a, const Case& c, double dropout
 TEST(Rnn, GradientsOfRandomNetworksAgreeWithDifferences) {
   Random random(42);
   for (int round = 0; round < 160; ++round) {
-    const Case c = RandomCase(random, round);
+    const RnnCase c = RandomRnnCase(random, round, 4);
     Arguments a(random, c, kFloat64);
     SCOPED_TRACE("round " + std::to_string(round) + " mode " +
                  std::to_string(static_cast<int>(c.mode)));
@@ -239,14 +229,14 @@ TEST(Rnn, GradientsOfRandomNetworksAgreeWithDifferences) {
 TEST(Rnn, DropoutBetweenLayers) {
   Random random(43);
   for (int round = 0; round < 12; ++round) {
-    Case c = RandomCase(random, round);
+    RnnCase c = RandomRnnCase(random, round, 4);
     c.layers = 2 + round % 2;
     Arguments a(random, c, kFloat64, 0.4);
     SCOPED_TRACE("round " + std::to_string(round));
     ExpectGradients(random, a, c, 0.4);
   }
   // Of a relu network with weights of one only what is dropped is missing.
-  const Case c{RnnMode::kRelu, 10, 20, 1, 8, 2, 1, false, false, false};
+  const RnnCase c{RnnMode::kRelu, 10, 20, 1, 8, 2, 1, false, false, false};
   Arguments a(random, c, kFloat32, 0.25);
   a.x = Full({10, 20, 1}, 1);
   a.w = Full({a.handle.weights_size}, 0);
@@ -271,7 +261,7 @@ TEST(Rnn, LargeNetworksHaveTheSameBitsForAnyNumberOfThreads) {
   Random random(44);
   const int before = NumThreads();
   for (const RnnMode mode : {RnnMode::kLstm, RnnMode::kGru}) {
-    const Case c{mode, 9, 37, 40, 48, 2, 2, true, true, true};
+    const RnnCase c{mode, 9, 37, 40, 48, 2, 2, true, true, true};
     const Arguments a(random, c, kFloat32, 0.3);
     const Tensor dy = RandomTensor(random, {9, 37, 96});
     std::vector<Doubles> first;
@@ -292,8 +282,8 @@ TEST(Rnn, LargeNetworksHaveTheSameBitsForAnyNumberOfThreads) {
 
 TEST(Rnn, LargeNetworkAgreesWithTheFormulas) {
   Random random(45);
-  for (const RnnMode mode : kModes) {
-    const Case c{mode, 6, 35, 30, 24, 2, 2, true, true, true};
+  for (const RnnMode mode : kRnnModes) {
+    const RnnCase c{mode, 6, 35, 30, 24, 2, 2, true, true, true};
     const Arguments a(random, c, kFloat64);
     const Result expected =
         Naive(c, Values(a.x), Values(a.hx), OrZeros(a.cx, 4 * 35 * 24), Values(a.w), a.lengths);
@@ -309,7 +299,7 @@ TEST(Rnn, LargeNetworkAgreesWithTheFormulas) {
 TEST(Rnn, SixteenBitTypesAreComputedInFloat32) {
   Random random(46);
   for (const DType dtype : {kBFloat16, kFloat16}) {
-    const Case c{RnnMode::kLstm, 4, 3, 5, 6, 1, 1, true, true, false};
+    const RnnCase c{RnnMode::kLstm, 4, 3, 5, 6, 1, 1, true, true, false};
     const Arguments a(random, c, dtype);
     const auto out = a.Forward();
     EXPECT_EQ(out[0].data_type(), dtype);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../../operation/rnn_case.h"
 #include "../../support.h"
 #include "backend/cudnn/emulated/queue.h"
 #include "backend/cudnn/library/emulated/libraries.h"
@@ -18,23 +19,12 @@ namespace singa::cudnn {
 namespace {
 
 using test::ExpectError;
+using test::kRnnModes;
 using test::Random;
+using test::RandomRnnCase;
 using test::RandomTensor;
+using test::RnnCase;
 using test::Values;
-
-constexpr RnnMode kModes[] = {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru};
-
-struct Case {
-  RnnMode mode;
-  int64_t steps, batch, input, hidden, layers, directions;
-  bool bias, states, lengths;
-};
-
-Case RandomCase(Random& random, int round) {
-  return {kModes[round % 4],    random.Int(1, 5),     random.Int(1, 4), random.Int(1, 5),
-          random.Int(1, 5),     random.Int(1, 3),     random.Int(1, 2), random.Coin(),
-          random.Int(0, 2) > 0, random.Int(0, 2) == 0};
-}
 
 Tensor To(const DevicePtr& device, const Tensor& t) { return t.empty() ? t : t.ToDevice(device); }
 
@@ -44,7 +34,7 @@ struct Network {
   Tensor x, hx, cx, w, seq_lengths;
   Tensor dy, dhy, dcy;
 
-  Network(Random& random, const Case& c, DType dtype, double dropout = 0)
+  Network(Random& random, const RnnCase& c, DType dtype, double dropout = 0)
       : handle(Tensor({c.steps, c.batch, c.input}, nullptr, dtype), c.hidden, c.mode, c.layers,
                c.bias, dropout, c.directions == 2),
         x(RandomTensor(random, {c.steps, c.batch, c.input}, dtype)),
@@ -128,7 +118,7 @@ TEST_F(RnnTest, RandomNetworksEqualTheReference) {
   Random random(1);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    const Case c = RandomCase(random, round);
+    const RnnCase c = RandomRnnCase(random, round, 5);
     const Network host(random, c, random.Coin() ? kFloat64 : kFloat32);
     const Network gpu = host.On(gpu_);
     ExpectClose(Results(gpu), Results(host), 100);
@@ -142,7 +132,7 @@ TEST_F(RnnTest, DropoutTakesTheNumbersThatTheCpuTakes) {
   Random random(2);
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    Case c = RandomCase(random, round);
+    RnnCase c = RandomRnnCase(random, round, 5);
     c.layers = 2 + round % 2;
     const Network host(random, c, round % 3 ? kFloat32 : kFloat64, 0.4), gpu = host.On(gpu_);
     emulated::Dnn().networks.clear();

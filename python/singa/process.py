@@ -51,8 +51,7 @@ def set_strict(strict: bool = True) -> None:
     That leaves out Winograd's convolution (3 x 3 and 5 x 5, stride 1), which is about twice as fast
     and whose rounding error is three times as large for 16 channels and nine times for 512; an
     infinity or NaN in an image spreads over the tile of results around it. Off by default;
-    environment:
-    SINGA_STRICT=1.
+    environment: SINGA_STRICT=1.
     """
     _c.SetStrict(bool(strict))
 

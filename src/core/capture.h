@@ -11,11 +11,14 @@
 
 namespace singa {
 
+struct Scalars;
+
 /// What was queued once and kept.
 class SINGA_API CapturedWork {
  public:
   virtual ~CapturedWork();
-  /// Queues it, after all that was queued before: the same operations on the same addresses.
+  /// Queues it, after all that was queued before: the same operations on the same addresses, with
+  /// the same numbers but for those of CaptureLive.
   virtual void Launch() = 0;
 };
 
@@ -34,6 +37,10 @@ class SINGA_API Capturer {
   /// queue() must take no memory of the device, copy nothing from or to the host, and wait for
   /// nothing, since none of this would be done again: raises NotCapturable.
   virtual std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) = 0;
+  /// Within Capture: calls queue(), for one operation whose numbers are at each launch what
+  /// `scalars`, which live on, hold then. Raises NotCapturable where the operation keeps those that
+  /// they hold now.
+  virtual void CaptureLive(const Scalars& scalars, const std::function<void()>& queue) = 0;
 };
 
 }  // namespace singa

@@ -13,9 +13,8 @@ CapturedWork::~CapturedWork() = default;
 Capturer::~Capturer() = default;
 
 CapturedNodes::CapturedNodes(Capturer& capturer, std::span<const Node> nodes)
-    : capturer_(capturer) {
+    : capturer_(capturer), nodes_(nodes), alone_(nodes.size()) {
   for (const Node& node : nodes) {
-    alone_.push_back(node.live || node.random >= 0);
     const bool reorders = std::string_view(node.op) == "Reorder";
     reorders_.push_back(reorders ? Reorders{1, static_cast<uint64_t>(node.outputs[0].bytes())}
                                  : Reorders{});
@@ -52,7 +51,14 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const std::function<void(si
     size_t node = begin;
     try {
       captured.work = capturer_.Capture([&] {
-        for (; node < end; ++node) queue(node);
+        for (; node < end; ++node) {
+          const bool live = nodes_[node].live || nodes_[node].random >= 0;
+          if (!live) {
+            queue(node);
+          } else {
+            capturer_.CaptureLive(nodes_[node].scalars, [&] { queue(node); });
+          }
+        }
       });
     } catch (const NotCapturable&) {
       alone_[node] = true;

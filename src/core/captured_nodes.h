@@ -13,11 +13,12 @@
 
 namespace singa {
 
-/// The nodes of a graph, queued with few launches: neighbours whose numbers are the same at each
-/// replay are captured and queued as one. Nodes with numbers of each step (a learning rate, random
-/// positions) stay by themselves, since captured work repeats its arguments.
+/// The nodes of a graph, queued with few launches: neighbours are captured and queued as one. What
+/// cannot be captured stays by itself.
 class CapturedNodes {
  public:
+  /// The nodes stay where they are; their numbers may be others at each replay where they are
+  /// random or `live`.
   CapturedNodes(Capturer& capturer, std::span<const Node> nodes);
 
   /// Starts a replay on memory that lies at `addresses`. True where nodes are captured, or were
@@ -40,6 +41,7 @@ class CapturedNodes {
   bool Launch(size_t begin, size_t end, const std::function<void(size_t)>& queue);
 
   Capturer& capturer_;
+  std::span<const Node> nodes_;
   std::vector<bool> alone_;          // for each node
   std::vector<Reorders> reorders_;   // likewise
   std::map<size_t, Captured> work_;  // by the first node

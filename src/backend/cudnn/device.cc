@@ -11,6 +11,7 @@
 #include "backend/cudnn/capture.h"
 #include "backend/cudnn/faults.h"
 #include "backend/cudnn/kernels/copy.h"
+#include "backend/cudnn/kernels/numbers.h"
 #include "backend/cudnn/runtime.h"
 #include "backend/cudnn/staging.h"
 #include "backend/cudnn/uploads.h"
@@ -61,7 +62,8 @@ void Quietly(const Fn& fn) noexcept {
 /// other threads queue meanwhile is no part of it, and runs.
 class Capturing {
  public:
-  Capturing(const Device& device, Stream stream) : device_(&device), stream_(stream) {
+  Capturing(const Device& device, Stream stream, LiveNumbers& numbers)
+      : device_(&device), stream_(stream), numbers_(numbers) {
     runtime::BeginCapture(stream);
     current_ = this;
   }
@@ -75,15 +77,18 @@ class Capturing {
     current_ = nullptr;
     return runtime::EndCapture(stream_);
   }
-  /// The stream where this thread captures what is queued on the device; null where it does not.
-  static Stream On(const Device& device) {
-    return current_ && current_->device_ == &device ? current_->stream_ : nullptr;
+  /// Where this thread captures what is queued on the device; null where it does not.
+  static Capturing* On(const Device& device) {
+    return current_ && current_->device_ == &device ? current_ : nullptr;
   }
+  Stream stream() const { return stream_; }
+  LiveNumbers& numbers() const { return numbers_; }
 
  private:
   static thread_local Capturing* current_;
   const Device* device_;
   Stream stream_;
+  LiveNumbers& numbers_;
 };
 thread_local Capturing* Capturing::current_ = nullptr;
 
@@ -118,8 +123,8 @@ class CudaDevice final : public Device, public Capturer {
 
   Stream stream() const {
     runtime::Use(id());
-    const Stream capturing = Capturing::On(*this);
-    return capturing ? capturing : stream_;
+    const Capturing* capturing = Capturing::On(*this);
+    return capturing ? capturing->stream() : stream_;
   }
 
   void* Allocate(size_t bytes) override {
@@ -202,9 +207,20 @@ class CudaDevice final : public Device, public Capturer {
 
   bool captures() const override { return captures_ && !blocking_; }
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) override;
-  void Launch(CapturedGraph graph, const char* last_op) {
+  void CaptureLive(const Scalars& scalars, const std::function<void()>& queue) override {
+    const Capturing* capturing = Capturing::On(*this);
+    Check<std::logic_error>(capturing, CurrentOp(), "nothing is captured on ", name());
+    Check<NotCapturable>(capturing->numbers().Follow(scalars, queue), CurrentOp(),
+                         "its numbers of each step are arguments of its kernels, which captured "
+                         "work repeats, on ",
+                         name());
+  }
+  void Launch(const LiveNumbers& numbers, CapturedGraph graph, const char* last_op) {
     CheckOpen(last_op);
-    Named([&] { runtime::LaunchGraph(graph, stream()); });
+    Named([&] {
+      numbers.Send(stream());
+      runtime::LaunchGraph(graph, stream());
+    });
     Queued(last_op);
   }
 
@@ -270,18 +286,20 @@ class CudaDevice final : public Device, public Capturer {
 /// A CUDA graph.
 class CudaGraph final : public CapturedWork {
  public:
-  CudaGraph(CudaDevice& device, CapturedGraph graph, const char* last_op)
-      : device_(device), graph_(graph), last_op_(last_op) {}
+  CudaGraph(CudaDevice& device, std::unique_ptr<const LiveNumbers> numbers, CapturedGraph graph,
+            const char* last_op)
+      : device_(device), numbers_(std::move(numbers)), graph_(graph), last_op_(last_op) {}
   ~CudaGraph() override {
     Quietly([&] {
       runtime::Use(device_.id());
       runtime::DeleteGraph(graph_);
     });
   }
-  void Launch() override { device_.Launch(graph_, last_op_); }
+  void Launch() override { device_.Launch(*numbers_, graph_, last_op_); }
 
  private:
   CudaDevice& device_;
+  std::unique_ptr<const LiveNumbers> numbers_;
   CapturedGraph graph_;
   const char* last_op_;  ///< in it
 };
@@ -291,11 +309,13 @@ std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& q
   const std::lock_guard<std::mutex> lock(capture_mutex_);
   runtime::Use(id());
   PrepareFaults();  // memory that kernels would ask for
+  auto numbers = std::make_unique<LiveNumbers>(shared_from_this());
   try {
     return Named([&] {
-      Capturing capturing(*this, capture_stream_);
+      Capturing capturing(*this, capture_stream_, *numbers);
       queue();
-      return std::make_unique<CudaGraph>(*this, capturing.End(), last_op_.load());
+      const CapturedGraph graph = capturing.End();
+      return std::make_unique<CudaGraph>(*this, std::move(numbers), graph, last_op_.load());
     });
   } catch (const NotCapturable&) {
     throw;

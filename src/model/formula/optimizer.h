@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "model/operation/optimizer_spec.h"
 #include "singa/core/plan.h"
@@ -147,6 +148,16 @@ void SwitchRule(const OptimizerSpec& spec, const Scalars& scalars, const F& f) {
                        as(v[4]), as(v[0] / v[5]), as(v[6])});
     }
   }
+}
+
+/// The rule of an update, of the type that SwitchRule finds.
+template <class Rule, class C>
+Rule RuleOf(const OptimizerSpec& spec, const Scalars& scalars) {
+  Rule rule{};
+  SwitchRule<C>(spec, scalars, [&]<class Found>(const Found& found) {
+    if constexpr (std::is_same_v<Found, Rule>) rule = found;
+  });
+  return rule;
 }
 
 }  // namespace singa::formula

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from singa import layer, model, opt, tensor
+from singa.training import checkpoint
 
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
@@ -36,30 +38,38 @@ class Network(model.Model):
         return out, loss
 
 
-def trained(dev: "Device", use_graph: bool) -> tuple[str, str, int]:
+def optimizer(name: str) -> opt.Optimizer:
+    rate = opt.ExponentialDecay(0.1, 4, 0.7)
+    return opt.Adam(lr=rate) if name == "adam" else opt.SGD(lr=rate, momentum=0.9)
+
+
+def trained(dev: "Device", use_graph: bool, name: str) -> tuple[str, str, int]:
     """Digests of training (results and weights) and evaluation over epochs with falling rates,
-    a short last batch, and states that are loaded; and how many kinds of steps were captured."""
+    a short last batch, a checkpoint that is loaded, and another weight decay; and how many kinds of
+    steps were captured."""
     dev.SetRandSeed(5)
     random = np.random.default_rng(3)
     data = [random.standard_normal((n, 2, 6, 6), np.float32) for n in (6, 6, 4)]
     targets = [random.integers(0, 3, len(x)).astype(np.int32) for x in data]
     training, evaluation = hashlib.sha256(), hashlib.sha256()
     net = Network()
-    net.set_optimizer(opt.SGD(lr=opt.ExponentialDecay(0.1, 4, 0.7), momentum=0.9))
+    net.set_optimizer(optimizer(name))
     net.compile([tensor.from_numpy(data[0], dev)], is_train=True, use_graph=use_graph)
     with tempfile.TemporaryDirectory() as folder:
-        saved = Path(folder) / "states.npz"
+        saved = Path(folder) / "saved.safetensors"
         for epoch in range(14):
             net.train()
+            if epoch == 9:
+                net.optimizer.weight_decay = opt.Constant(0.05)
             for x, y in zip(data, targets, strict=True):
                 for result in net(tensor.from_numpy(x, dev), tensor.from_numpy(y, dev)):
                     training.update(result.numpy().tobytes())
             net.eval()
             evaluation.update(net(tensor.from_numpy(data[0], dev)).numpy().tobytes())
             if epoch == 3:
-                net.save_states(saved)
+                checkpoint.save(saved, net, net.optimizer)
             if epoch == 6:
-                net.load_states(saved)
+                checkpoint.load(saved, net, net.optimizer)
     for state in net.get_states().values():
         training.update(state.numpy().tobytes())
     graphs = net.memory_plan()["graphs"] if use_graph else []
@@ -67,23 +77,24 @@ def trained(dev: "Device", use_graph: bool) -> tuple[str, str, int]:
     return training.hexdigest(), evaluation.hexdigest(), captured
 
 
-def in_a_process(**environment: str) -> list[str]:
+def in_a_process(name: str, **environment: str) -> list[str]:
     program = f"""
 import runpy
 from singa import device
 test = runpy.run_path({__file__!r})
-print(*test["trained"](device.create_cuda_gpu(), use_graph=True))
+print(*test["trained"](device.create_cuda_gpu(), use_graph=True, name={name!r}))
 """
     from own_process import printed_by  # the process runs this file, and lacks this one
 
     return printed_by(program, **environment).split()
 
 
-def test_captured_steps_have_the_bits_of_executed_ones(gpu: "Device") -> None:
-    executed, *_ = trained(gpu, use_graph=False)
-    *captured, count = in_a_process(SINGA_CUDA_GRAPHS="1")
-    assert count == "3"  # training, that with a short batch, evaluation
-    *queued, none = in_a_process(SINGA_CUDA_GRAPHS="0")
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_captured_steps_have_the_bits_of_executed_ones(gpu: "Device", name: str) -> None:
+    executed, *_ = trained(gpu, use_graph=False, name=name)
+    *captured, count = in_a_process(name, SINGA_CUDA_GRAPHS="1")
+    assert count == "6"  # training, that with a short batch, evaluation; before the load and after
+    *queued, none = in_a_process(name, SINGA_CUDA_GRAPHS="0")
     assert none == "0"
     assert captured == queued
     assert captured[0] == executed

@@ -9,6 +9,7 @@
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
 #include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/numbers.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/operation/optimizer_spec.h"
 
@@ -84,12 +85,13 @@ struct Scaling {
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
     Update(const __grid_constant__ Tensors<2 + Rule::kStates> tensors, DType gradient_dtype,
-           Rule rule, Scaling scaling) {
+           Numbers<Rule> numbers, Scaling scaling) {
   C unscaling = 1;
   if (scaling.loss_scale) {
     if (!formula::AreFinite(scaling.squares, scaling.count)) return;
     unscaling = formula::Unscaling<C>(scaling.loss_scale);
   }
+  const Rule rule = numbers.Get();
   const int tensor = tensors.Find(blockIdx.x);
   const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
   const int64_t size = tensors.size[tensor];
@@ -123,7 +125,9 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
   const Scaling scaling(spec, execution.inputs);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     using C = ComputeType<T>;
-    formula::SwitchRule<C>(spec, execution.scalars, [&]<class Rule>(const Rule& rule) {
+    formula::SwitchRule<C>(spec, execution.scalars, [&]<class Rule>(const Rule&) {
+      const Numbers<Rule> numbers = NumbersOf(
+          execution, [spec](const Scalars& s) { return formula::RuleOf<Rule, C>(spec, s); });
       constexpr int kArrays = 2 + Rule::kStates;
       ForGroups<kArrays>(
           execution.outputs.first(n),
@@ -135,7 +139,7 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
           },
           [&](const Tensors<kArrays>& tensors, uint32_t pieces) {
             LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, StreamOf(execution.device),
-                              tensors, spec.gradient, rule, scaling);
+                              tensors, spec.gradient, numbers, scaling);
           });
     });
   });

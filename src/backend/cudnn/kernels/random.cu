@@ -6,6 +6,7 @@
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
 #include "backend/cudnn/kernels/image_plan.h"
+#include "backend/cudnn/kernels/numbers.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/formula/philox.h"
 #include "model/operation/random_spec.h"
@@ -35,6 +36,11 @@ __device__ __forceinline__ void ForEachWord(uint64_t seed, uint64_t offset, int6
   }
 }
 
+/// Blocks that so many words may lie in, wherever they begin: as many threads make them.
+constexpr int64_t MostBlocks(int64_t words) {
+  return (words + 2 * (kBlockWords - 1)) / kBlockWords;
+}
+
 /// Images that lie channels-last, whose words are in logical order: each plane (image, channel) has
 /// so many in a row as it has pixels, which begin anywhere in a block. A thread takes one block of
 /// one plane, and neighbouring threads neighbouring channels, which lie side by side.
@@ -50,9 +56,7 @@ struct ImageWords {
         size(Threads(shape)),
         channels(shape[1]),
         blocks(BlocksOfPlane(shape)) {}
-  static int64_t BlocksOfPlane(const Shape& shape) {
-    return (shape[2] * shape[3] + 2 * (kBlockWords - 1)) / kBlockWords;
-  }
+  static int64_t BlocksOfPlane(const Shape& shape) { return MostBlocks(shape[2] * shape[3]); }
   static int64_t Threads(const Shape& shape) { return shape[0] * shape[1] * BlocksOfPlane(shape); }
 
   /// Calls visit(place in memory, word of the sequence that begins at `offset`).
@@ -80,22 +84,30 @@ struct ImageWords {
   }
 };
 
-/// Threads that make words [offset, offset + words).
-int64_t BlocksOf(uint64_t offset, int64_t words) {
-  return static_cast<int64_t>((offset + static_cast<uint64_t>(words) + kBlockWords - 1) /
-                                  kBlockWords -
-                              offset / kBlockWords);
+/// Where in the sequence the words of an operation begin, and what becomes of them.
+template <class F>
+struct Drawn {
+  uint64_t seed, offset;
+  F f;
+};
+
+template <class F>
+Numbers<Drawn<F>> Draw(const Execution& execution) {
+  return NumbersOf(execution, [](const Scalars& s) { return Drawn<F>{s.seed, s.offset, F(s)}; });
 }
 
 template <class T>
 struct Uniform {
-  formula::UniformRange<T> range;
+  formula::UniformRange<T> range;  // [v[0], v[1])
+  explicit Uniform(const Scalars& scalars) : range(scalars.v[0], scalars.v[1]) {}
   constexpr T operator()(const uint32_t* words) const { return range(words); }
 };
 
 template <class T>
 struct Bernoulli {
-  uint64_t threshold;
+  uint64_t threshold;  // of 2^32: ones
+  explicit Bernoulli(const Scalars& scalars)
+      : threshold(static_cast<uint64_t>(scalars.v[0] * 0x1p32)) {}
   constexpr T operator()(const uint32_t* words) const {
     return Convert<T>(words[0] < threshold ? 1.0f : 0.0f);
   }
@@ -104,99 +116,122 @@ struct Bernoulli {
 /// out[i] = f(its word).
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads)
-    FillEach(uint64_t seed, uint64_t offset, int64_t size, T* out, F f) {
-  ForEachWord(seed, offset, size, [&](int64_t i, uint32_t word) { out[i] = f(&word); });
+    FillEach(Numbers<Drawn<F>> numbers, int64_t size, T* out) {
+  const Drawn<F> drawn = numbers.Get();
+  ForEachWord(drawn.seed, drawn.offset, size,
+              [&](int64_t i, uint32_t word) { out[i] = drawn.f(&word); });
 }
 
 /// Of float64, whose two words may lie in two blocks: rare, so simply one thread for each.
 template <class F>
 __global__ void __launch_bounds__(kThreads)
-    FillEachDouble(uint64_t seed, uint64_t offset, int64_t size, double* out, F f) {
+    FillEachDouble(Numbers<Drawn<F>> numbers, int64_t size, double* out) {
+  const Drawn<F> drawn = numbers.Get();
   for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
-    RandomWords sequence(seed, offset + static_cast<uint64_t>(i) * 2);
+    RandomWords sequence(drawn.seed, drawn.offset + static_cast<uint64_t>(i) * 2);
     uint32_t words[2];
     for (uint32_t& word : words) word = sequence.Next();
-    out[i] = f(words);
+    out[i] = drawn.f(words);
   }
 }
+
+struct Normal {
+  double mean, std;
+  explicit Normal(const Scalars& scalars) : mean(scalars.v[0]), std(scalars.v[1]) {}
+};
 
 /// Pairs of normal numbers, from the words of two elements each.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    FillGaussian(uint64_t seed, uint64_t offset, int64_t size, T* out, double mean, double std) {
+    FillGaussian(Numbers<Drawn<Normal>> numbers, int64_t size, T* out) {
+  const Drawn<Normal> drawn = numbers.Get();
   constexpr int kWords = sizeof(T) == 8 ? 2 : 1;
   const int64_t pairs = (size + 1) / 2;
   for (int64_t p = FirstElement(); p < pairs; p += ElementStep()) {
-    RandomWords sequence(seed, offset + static_cast<uint64_t>(p * 2 * kWords));
+    RandomWords sequence(drawn.seed, drawn.offset + static_cast<uint64_t>(p * 2 * kWords));
     uint32_t words[2 * kWords];
     for (uint32_t& word : words) word = sequence.Next();
-    const auto pair = formula::GaussianPair<T>(mean, std, words);
+    const auto pair = formula::GaussianPair<T>(drawn.f.mean, drawn.f.std, words);
     out[2 * p] = pair[0];
     if (2 * p + 1 < size) out[2 * p + 1] = pair[1];
   }
 }
 
 template <class T, class F>
-void Fill(const Execution& execution, const F& f) {
-  const Scalars& s = execution.scalars;
+void Fill(const Execution& execution) {
   const int64_t size = execution.outputs[0].size();
   if (size == 0) return;
   const Stream stream = StreamOf(execution.device);
+  const Numbers<Drawn<F>> numbers = Draw<F>(execution);
   if constexpr (std::is_same_v<T, double>) {
-    LaunchIndependent(FillEachDouble<F>, GridFor(size, kThreads), kThreads, stream, s.seed,
-                      s.offset, size, execution.out<T>(0), f);
+    LaunchIndependent(FillEachDouble<F>, GridFor(size, kThreads), kThreads, stream, numbers, size,
+                      execution.out<T>(0));
   } else {
-    LaunchIndependent(FillEach<T, F>, GridFor(BlocksOf(s.offset, size), kThreads), kThreads, stream,
-                      s.seed, s.offset, size, execution.out<T>(0), f);
+    LaunchIndependent(FillEach<T, F>, GridFor(MostBlocks(size), kThreads), kThreads, stream,
+                      numbers, size, execution.out<T>(0));
   }
 }
 
 void Run(const RandomSpec& spec, const Execution& execution) {
-  const Scalars& s = execution.scalars;
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     const int64_t size = execution.outputs[0].size();
     switch (spec.kind) {
       case RandomKind::kUniform:
-        return Fill<T>(execution, Uniform<T>{formula::UniformRange<T>(s.v[0], s.v[1])});
+        return Fill<T, Uniform<T>>(execution);
       case RandomKind::kBernoulli:
-        return Fill<T>(execution, Bernoulli<T>{static_cast<uint64_t>(s.v[0] * 0x1p32)});
+        return Fill<T, Bernoulli<T>>(execution);
       case RandomKind::kGaussian:
         return LaunchIndependent(FillGaussian<T>, GridFor(size, kThreads, 2), kThreads,
-                                 StreamOf(execution.device), s.seed, s.offset, size,
-                                 execution.out<T>(0), s.v[0], s.v[1]);
+                                 StreamOf(execution.device), Draw<Normal>(execution), size,
+                                 execution.out<T>(0));
     }
   });
 }
 
 // ---- dropout
 
+/// How many elements are dropped, of 2^32, and what the others are multiplied by.
+template <class C>
+struct Ratio {
+  uint32_t threshold;
+  C scale;
+
+  explicit Ratio(const Scalars& scalars)
+      : threshold(static_cast<uint32_t>(scalars.v[0] * 0x1p32)),  // below 1
+        scale(static_cast<C>(1 / (1 - scalars.v[0]))) {}
+};
+
 /// What becomes of an element and its word.
 template <class T>
 struct Dropping {
-  uint32_t threshold;
-  ComputeType<T> scale;
   const T* x;
   T* y;
   uint8_t* mask;
 
-  __device__ __forceinline__ void operator()(int64_t i, uint32_t word) const {
+  __device__ __forceinline__ void operator()(Ratio<ComputeType<T>> ratio, int64_t i,
+                                             uint32_t word) const {
     using C = ComputeType<T>;
-    const bool keep = word >= threshold;
-    y[i] = Cast<T>(keep ? Cast<C>(x[i]) * scale : C(0));
+    const bool keep = word >= ratio.threshold;
+    y[i] = Cast<T>(keep ? Cast<C>(x[i]) * ratio.scale : C(0));
     mask[i] = keep;
   }
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    Drop(uint64_t seed, uint64_t offset, int64_t size, Dropping<T> dropping) {
-  ForEachWord(seed, offset, size, dropping);
+    Drop(Numbers<Drawn<Ratio<ComputeType<T>>>> numbers, int64_t size, Dropping<T> dropping) {
+  const auto drawn = numbers.Get();
+  ForEachWord(drawn.seed, drawn.offset, size,
+              [&](int64_t i, uint32_t word) { dropping(drawn.f, i, word); });
 }
 
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
-    DropImages(uint64_t seed, uint64_t offset, ImageWords<Index> words, Dropping<T> dropping) {
-  words.ForEach(seed, offset, dropping);
+    DropImages(Numbers<Drawn<Ratio<ComputeType<T>>>> numbers, ImageWords<Index> words,
+               Dropping<T> dropping) {
+  const auto drawn = numbers.Get();
+  words.ForEach(drawn.seed, drawn.offset,
+                [&](int64_t i, uint32_t word) { dropping(drawn.f, i, word); });
 }
 
 template <class T>
@@ -208,23 +243,22 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void RunDropout(const DropoutSpec& spec, const Execution& execution) {
-  const Scalars& s = execution.scalars;
   const int64_t size = execution.inputs[0].size();
   if (size == 0) return;
   const Stream stream = StreamOf(execution.device);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    const Dropping<T> dropping = {static_cast<uint32_t>(s.v[0] * 0x1p32),  // ratio < 1
-                                  static_cast<ComputeType<T>>(1 / (1 - s.v[0])), execution.in<T>(0),
-                                  execution.out<T>(0), execution.out<uint8_t>(1)};
+    const Dropping<T> dropping = {execution.in<T>(0), execution.out<T>(0),
+                                  execution.out<uint8_t>(1)};
+    const auto numbers = Draw<Ratio<ComputeType<T>>>(execution);
     if (!spec.x_layout) {
-      LaunchIndependent(Drop<T>, GridFor(BlocksOf(s.offset, size), kThreads), kThreads, stream,
-                        s.seed, s.offset, size, dropping);
+      LaunchIndependent(Drop<T>, GridFor(MostBlocks(size), kThreads), kThreads, stream, numbers,
+                        size, dropping);
       return;
     }
     const auto drop = [&]<class Index>(Index) {
       const ImageWords<Index> words(spec.x_layout->shape());
       LaunchIndependent(DropImages<T, Index>, GridFor(words.size, kThreads), kThreads, stream,
-                        s.seed, s.offset, words, dropping);
+                        numbers, words, dropping);
     };
     if (FitsIndex32(ImageWords<int64_t>::Threads(spec.x_layout->shape()))) {
       drop(uint32_t{});
@@ -238,8 +272,8 @@ void RunDropoutBackward(const DropoutBackwardSpec& spec, const Execution& execut
   const int64_t size = execution.inputs[0].size();
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     LaunchIndependent(ApplyMask<T>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
-                      size, static_cast<ComputeType<T>>(1 / (1 - execution.scalars.v[0])),
-                      execution.in<T>(0), execution.in<uint8_t>(1), execution.out<T>(0));
+                      size, Ratio<ComputeType<T>>(execution.scalars).scale, execution.in<T>(0),
+                      execution.in<uint8_t>(1), execution.out<T>(0));
   });
 }
 

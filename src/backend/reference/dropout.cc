@@ -42,7 +42,7 @@ void Run(const DropoutSpec& spec, const Execution& execution) {
       uint32_t words[kRandomChunk];
       for (int64_t at = begin; at < end; at += kRandomChunk) {
         const int64_t count = std::min(kRandomChunk, end - at);
-        PhiloxFill(s.seed, s.offset + static_cast<uint64_t>(at), count, words);
+        PhiloxFill(s.seed, s.offset + static_cast<uint64_t>(spec.skip + at), count, words);
         Drop(x + at, words, threshold, scale, count, y + at, mask + at);
       }
     });

@@ -33,11 +33,13 @@ struct RandomSpec {
 struct DropoutSpec {
   DType dtype;
   LayoutPtr x_layout = nullptr;
+  int64_t skip = 0;  ///< words of the sequence that come before its own
   const char* op() const { return "Dropout"; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
     v("x_layout", self.x_layout);
+    v("skip", self.skip);
   }
 };
 

@@ -143,6 +143,7 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
   if (spec.has_cells()) cy = NewOutput(*plan, 2, state, device, x.data_type());
   if (training) saved = NewSaved(*plan, spec, device);
   Scalars scalars;
+  scalars.v[0] = spec.dropout;
   if (spec.mask_size() > 0) device->TakeRandom(static_cast<uint64_t>(spec.mask_size()), &scalars);
   Run(spec, device, plan,
       {Wanted(*plan, 0, x), Wanted(*plan, 1, hx), Wanted(*plan, 2, cx), Wanted(*plan, 3, W),

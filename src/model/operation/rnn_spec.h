@@ -116,8 +116,8 @@ inline void CheckLengths(const char* op, const RnnFields& fields,
 }
 
 /// Inputs, contiguous: x, hx, cx, W, seq_lengths (int32); hx, cx and seq_lengths may be empty.
-/// Outputs: y, hy, cy (empty unless LSTM), saved (empty unless training). Scalars: the random
-/// sequence of the dropout.
+/// Outputs: y, hy, cy (empty unless LSTM), saved (empty unless training). Scalars: those of
+/// the dropout, whose random words are the layers' one after the other.
 struct RnnForwardSpec : RnnFields {
   const char* op() const { return "RnnForward"; }
   int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }

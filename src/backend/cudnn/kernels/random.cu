@@ -92,8 +92,10 @@ struct Drawn {
 };
 
 template <class F>
-Numbers<Drawn<F>> Draw(const Execution& execution) {
-  return NumbersOf(execution, [](const Scalars& s) { return Drawn<F>{s.seed, s.offset, F(s)}; });
+Numbers<Drawn<F>> Draw(const Execution& execution, int64_t skip = 0) {
+  return NumbersOf(execution, [skip](const Scalars& s) {
+    return Drawn<F>{s.seed, s.offset + static_cast<uint64_t>(skip), F(s)};
+  });
 }
 
 template <class T>
@@ -249,7 +251,7 @@ void RunDropout(const DropoutSpec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     const Dropping<T> dropping = {execution.in<T>(0), execution.out<T>(0),
                                   execution.out<uint8_t>(1)};
-    const auto numbers = Draw<Ratio<ComputeType<T>>>(execution);
+    const auto numbers = Draw<Ratio<ComputeType<T>>>(execution, spec.skip);
     if (!spec.x_layout) {
       LaunchIndependent(Drop<T>, GridFor(MostBlocks(size), kThreads), kThreads, stream, numbers,
                         size, dropping);

@@ -123,7 +123,9 @@ class RnnPlan : public Plan {
 class RnnForwardPlan final : public RnnPlan {
  public:
   explicit RnnForwardPlan(const RnnForwardSpec& spec) : RnnPlan(spec) {
-    if (spec.dropout > 0) dropout_ = OwnKernel(DropoutSpec{spec.dtype});
+    for (size_t i = 0; i + 1 < stacks_.size(); ++i)
+      dropouts_.push_back(OwnKernel(
+          DropoutSpec{spec.dtype, nullptr, static_cast<int64_t>(i) * spec.rows() * spec.width()}));
     weights_ = cuts_.Take(MostWeights());
     workspace_ = cuts_.Take(MostWorkspace());
   }
@@ -156,17 +158,14 @@ class RnnForwardPlan final : public RnnPlan {
   void Drop(const Execution& execution, size_t i) const {
     const Tensor& saved = execution.outputs[3];
     const DevicePtr device = saved.device();
-    Scalars scalars;
-    scalars.v[0] = f_.dropout;
-    scalars.seed = execution.scalars.seed;
-    scalars.offset = execution.scalars.offset + i * static_cast<uint64_t>(f_.rows() * f_.width());
     const Tensor y[] = {Flat(device, At(saved, saved_[i].y), f_.dtype)};
     const Tensor dropped[] = {Flat(device, At(saved, saved_[i].dropped), f_.dtype),
                               Flat(device, At(saved, saved_[i].mask), kUInt8)};
-    dropout_->Run({execution.device, y, dropped, scalars, nullptr});
+    // The very scalars of this call, which captured work may follow.
+    dropouts_[i]->Run({execution.device, y, dropped, execution.scalars, nullptr});
   }
 
-  PlanPtr dropout_;
+  std::vector<PlanPtr> dropouts_;  // above each stack but the last
   size_t weights_ = 0, workspace_ = 0;
 };
 

@@ -276,20 +276,30 @@ TEST_F(RnnTest, OpcheckComparesBothPasses) {
 }
 
 TEST_F(RnnTest, RecordedStepsAreCapturedUnlessThereAreLengths) {
-  for (const bool lengths : {false, true}) {
-    SCOPED_TRACE(lengths ? "lengths" : "whole");
+  struct Case {
+    const char* name;
+    bool lengths;
+    double dropout;
+    uint64_t launches;  ///< the input, numbers of each step, all nodes, five results
+  };
+  for (const auto& [name, lengths, dropout, launches] :
+       {Case{"whole", false, 0, 7}, {"lengths", true, 0, 0}, {"dropout", false, 0.3, 8}}) {
+    SCOPED_TRACE(name);
     Random random(10);
     Network gpu =
-        Network(random, {RnnMode::kGru, 4, 3, 2, 5, 2, 2, true, true, lengths}, kFloat32).On(gpu_);
+        Network(random, {RnnMode::kGru, 4, 3, 2, 5, 3, 2, true, true, lengths}, kFloat32, dropout)
+            .On(gpu_);
     const Tensor x = gpu.x;
     const auto graph = test::GraphOf([&](const Tensor&) { return Results(gpu); }, x);
     uint64_t executed = 0, replayed = 0;
     for (int step = 0; step < 4; ++step) {
       gpu.x = RandomTensor(random, x.shape()).ToDevice(gpu_);
       uint64_t before = cuda::emulated::Queued();
+      gpu_->SetRandSeed(static_cast<uint64_t>(step) + 1);
       const std::vector<Tensor> want = Results(gpu);
       executed = cuda::emulated::Queued() - before;
       before = cuda::emulated::Queued();
+      gpu_->SetRandSeed(static_cast<uint64_t>(step) + 1);
       EXPECT_TRUE(graph->Start({gpu.x}));
       graph->Run(0);
       const std::vector<Tensor> got = graph->Finish();
@@ -302,6 +312,7 @@ TEST_F(RnnTest, RecordedStepsAreCapturedUnlessThereAreLengths) {
         }
     }
     if (!lengths) {
+      EXPECT_EQ(replayed, launches);
       EXPECT_LT(replayed, executed);
     }
   }

@@ -1,5 +1,7 @@
 // Gather, scatter, copies and transposes on the emulator.
 
+#include <algorithm>
+
 #include "backend/cudnn/faults.h"
 #include "backend/cudnn/kernels/copy.h"
 #include "core/copy.h"
@@ -69,6 +71,24 @@ TEST(CudaGather, IndicesOutsideAreFaults) {
   test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index -1 at position 0");
   run({0, 1, 1.5});
   test::ExpectError<std::invalid_argument>([] { cuda::RaiseFaults(); }, "1.5 at position 2");
+}
+
+TEST(CudaIndexing, IndicesForNothingAreFaults) {
+  cuda::RaiseFaults();
+  const auto expect_fault = [](const auto& spec, const std::vector<Tensor>& inputs,
+                               const std::vector<Tensor>& outputs) {
+    test::RunPlan(*test::PlanOnGpu(spec), inputs, outputs, {});
+    test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "is outside");
+  };
+  const Tensor indices = FromValues({2}, {0, 3}, kInt64);
+  const Tensor column = FromValues({2, 1}, {0, 3}, kInt64);
+  for (const Shape& shape : {Shape{3, 0}, Shape{0, 2}})
+    expect_fault(GatherSpec{GatherKind::kGather, kFloat32, kInt64, shape, 0, 2},
+                 {Result(shape), indices}, {Result({2, shape[1]})});
+  expect_fault(ScatterElementsSpec{kFloat32, kInt64, {0, 1}, {2, 1}, 0},
+               {Result({0, 1}), column, Result({2, 1})}, {Result({0, 1})});
+  expect_fault(ScatterElementsBackwardSpec{kFloat32, kInt64, {0, 1}, {2, 1}, 0},
+               {Result({0, 1}), column}, {Result({0, 1}), Result({2, 1})});
 }
 
 TEST(CudaScatter, TheLastUpdateWins) {
@@ -179,9 +199,11 @@ TEST(CudaAxisMap, EveryKindBothWays) {
       spec.dtype = dtype;
       spec.x_shape = shape;
       for (int axis = 0; axis < shape.rank(); ++axis) {
-        // Reflected several times over, too.
-        spec.first.push_back(IsPad(kind) ? random.Int(0, 9) : random.Int(1, 3));
-        spec.last.push_back(IsPad(kind) ? random.Int(0, 9) : 0);
+        // Reflected several times over, too, and cropped, to nothing at most.
+        const int64_t length = shape[axis];
+        const int64_t first = IsPad(kind) ? random.Int(-length, 9) : random.Int(1, 3);
+        spec.first.push_back(first);
+        spec.last.push_back(IsPad(kind) ? random.Int(-std::min(length, length + first), 9) : 0);
       }
       Scalars scalars;
       scalars.v[0] = 4.5;

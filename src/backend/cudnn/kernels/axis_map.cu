@@ -62,6 +62,18 @@ struct Axes {
     return residue < out ? (out - 1 - residue) / period + 1 : 0;
   }
 
+  /// n mod period, from 0 on.
+  static __device__ int64_t Residue(int64_t n, int64_t period) {
+    return (n % period + period) % period;
+  }
+
+  /// [begin, end) as far as it lies in [0, out): padding may crop.
+  static __device__ Copies Range(int64_t begin, int64_t end, int64_t out) {
+    if (begin < 0) begin = 0;
+    if (end > out) end = out;
+    return {{begin, 0}, {begin < end ? end - begin : 0, 0}, 1};
+  }
+
   /// Everything along the axis whose source is i.
   __device__ Copies CopiesOf(const Axis& a, int64_t i) const {
     switch (kind) {
@@ -71,17 +83,14 @@ struct Axes {
       case AxisMapKind::kUpsample:
         return {{i * a.first, 0}, {a.first, 0}, 1};
       case AxisMapKind::kPadConstant:
-        return {{i + a.first, 0}, {1, 0}, 1};
-      case AxisMapKind::kPadEdge: {
-        const int64_t begin = i == 0 ? 0 : i + a.first;
-        const int64_t end = i == a.in - 1 ? a.out : i + a.first + 1;
-        return {{begin, 0}, {end - begin, 0}, 1};
-      }
+        return Range(i + a.first, i + a.first + 1, a.out);
+      case AxisMapKind::kPadEdge:
+        return Range(i == 0 ? 0 : i + a.first, i == a.in - 1 ? a.out : i + a.first + 1, a.out);
       default: {  // reflect: i and its mirror image, again and again
         if (a.in == 1) return {{0, 0}, {a.out, 0}, 1};
         const int64_t period = 2 * (a.in - 1);
-        const int64_t one = (i + a.first) % period;
-        const int64_t mirrored = (a.first - i % period + period) % period;
+        const int64_t one = Residue(i + a.first, period);
+        const int64_t mirrored = Residue(a.first - i, period);
         const bool same = one == mirrored;
         return {{one, mirrored},
                 {Congruent(one, period, a.out), same ? 0 : Congruent(mirrored, period, a.out)},

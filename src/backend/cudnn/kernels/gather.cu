@@ -3,8 +3,6 @@
 // Backward groups the picks by row, each group in the order of the picks, and then gives each
 // element of dx to a thread: the sums have one order, which atomic additions would not.
 
-#include <algorithm>
-
 #include "backend/cudnn/kernels/geometry.h"
 #include "backend/cudnn/kernels/positions.h"
 #include "backend/cudnn/kernels/register.h"
@@ -26,18 +24,6 @@ StridedSpace<2> AxesBetween(const Shape& shape, const Strides& given, int from, 
   }
   return {part, {ContiguousStrides(part), strides}};
 }
-
-struct Indices {
-  const void* data;
-  DType dtype;
-  int64_t count;
-  int64_t length;  ///< of the axis
-  bool wrap;
-  Fault* fault;
-  __device__ int64_t At(int64_t i) const {
-    return ReadPosition(data, dtype, i, length, wrap, fault);
-  }
-};
 
 template <class Spec>
 Indices IndicesOf(const Spec& spec, const Tensor& indices) {
@@ -64,16 +50,16 @@ __global__ void __launch_bounds__(kThreads)
 void RunGather(const GatherSpec& spec, const Execution& execution) {
   const Tensor& x = execution.inputs[0];
   const int64_t size = execution.outputs[0].size();
+  const Stream stream = StreamOf(execution.device);
+  const Indices indices = IndicesOf(spec, execution.inputs[1]);
+  if (size == 0 || x.size() == 0) return CheckIndices(indices, stream);
   const Strided<2, int64_t> outer(AxesBetween(spec.x_shape, x.strides(), 0, spec.axis));
   const StridedSpace<2> inner =
       AxesBetween(spec.x_shape, x.strides(), spec.axis + 1, spec.x_shape.rank());
-  // Where nothing is gathered the indices still have to be right.
-  const int64_t width = std::max<int64_t>(inner.size(), 1);
   SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
-    LaunchIndependent(Gather<U>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
-                      execution.in<U>(0), IndicesOf(spec, execution.inputs[1]), outer,
-                      Strided<2, int64_t>(inner), x.strides()[spec.axis], width,
-                      execution.out<U>(0), size);
+    LaunchIndependent(Gather<U>, GridFor(size, kThreads), kThreads, stream, execution.in<U>(0),
+                      indices, outer, Strided<2, int64_t>(inner), x.strides()[spec.axis],
+                      inner.size(), execution.out<U>(0), size);
   });
 }
 

@@ -72,19 +72,25 @@ void RunSliceBackward(const SliceBackwardSpec& spec, const Execution& execution)
 // axis wins; which one that is, is settled first: `last` of each place in x.
 
 struct Scatter {
-  const void* indices;
-  DType dtype;
-  int64_t length;  ///< of x's axis
-  Fault* fault;
-  int64_t size;  ///< of the indices
+  Indices indices;
   int64_t index_length, index_step, x_step;
   Strided<2, int64_t> space;  ///< array 0: places among the indices; 1: in x, without the axis
 
   __device__ int64_t Place(int64_t i) const {
-    return space.Locate(i).at[1] + ReadPosition(indices, dtype, i, length, true, fault) * x_step;
+    return space.Locate(i).at[1] + indices.At(i) * x_step;
   }
   __device__ int64_t AlongAxis(int64_t i) const { return i / index_step % index_length; }
 };
+
+template <class Spec>
+Indices IndicesOf(const Spec& spec, const Tensor& indices) {
+  return {indices.raw_data(),
+          indices.data_type(),
+          spec.index_shape.Count(),
+          spec.x_shape[spec.axis],
+          true,
+          FaultOf(spec.op())};
+}
 
 template <class Spec>
 Scatter ScatterOf(const Spec& spec, const Tensor& indices) {
@@ -92,24 +98,18 @@ Scatter ScatterOf(const Spec& spec, const Tensor& indices) {
   Strides x_strides = ContiguousStrides(spec.x_shape);
   const int64_t x_step = x_strides[spec.axis];
   x_strides[spec.axis] = 0;
-  return {indices.raw_data(),
-          indices.data_type(),
-          spec.x_shape[spec.axis],
-          FaultOf(spec.op()),
-          spec.index_shape.Count(),
-          std::max<int64_t>(spec.index_shape[spec.axis], 1),
-          std::max<int64_t>(index_strides[spec.axis], 1),
-          x_step,
+  return {IndicesOf(spec, indices), std::max<int64_t>(spec.index_shape[spec.axis], 1),
+          std::max<int64_t>(index_strides[spec.axis], 1), x_step,
           Strided<2, int64_t>(StridedSpace<2>(spec.index_shape, {index_strides, x_strides}))};
 }
 
 __global__ void __launch_bounds__(kThreads) ForgetLast(Scatter scatter, int64_t* last) {
-  for (int64_t i = FirstElement(); i < scatter.size; i += ElementStep())
+  for (int64_t i = FirstElement(); i < scatter.indices.count; i += ElementStep())
     last[scatter.Place(i)] = -1;
 }
 
 __global__ void __launch_bounds__(kThreads) FindLast(Scatter scatter, int64_t* last) {
-  for (int64_t i = FirstElement(); i < scatter.size; i += ElementStep())
+  for (int64_t i = FirstElement(); i < scatter.indices.count; i += ElementStep())
     atomicMax(reinterpret_cast<long long*>(last + scatter.Place(i)),
               static_cast<long long>(scatter.AlongAxis(i)));
 }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) FindLast(Scatter scatter, int64_t* l
 template <class U>
 __global__ void __launch_bounds__(kThreads)
     WriteLast(Scatter scatter, const int64_t* last, const U* updates, U* y) {
-  for (int64_t i = FirstElement(); i < scatter.size; i += ElementStep()) {
+  for (int64_t i = FirstElement(); i < scatter.indices.count; i += ElementStep()) {
     const int64_t place = scatter.Place(i);
     if (last[place] == scatter.AlongAxis(i)) y[place] = updates[i];
   }
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class U>
 __global__ void __launch_bounds__(kThreads)
     ReadLast(Scatter scatter, const int64_t* last, const U* dy, U* dx, U* dupdates) {
-  for (int64_t i = FirstElement(); i < scatter.size; i += ElementStep()) {
+  for (int64_t i = FirstElement(); i < scatter.indices.count; i += ElementStep()) {
     const int64_t place = scatter.Place(i);
     // All float types have zero as zero bits.
     dupdates[i] = last[place] == scatter.AlongAxis(i) ? dy[place] : U(0);
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void QueueLast(const Scatter& scatter, int64_t* last, Stream stream) {
-  const dim3 grid = GridFor(scatter.size, kThreads);
+  const dim3 grid = GridFor(scatter.indices.count, kThreads);
   LaunchIndependent(ForgetLast, grid, kThreads, stream, scatter, last);
   LaunchIndependent(FindLast, grid, kThreads, stream, scatter, last);
 }
@@ -143,13 +143,13 @@ void QueueLast(const Scatter& scatter, int64_t* last, Stream stream) {
 void RunScatterElements(const ScatterElementsSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   QueueCopy(execution.inputs[0], execution.outputs[0], stream);
-  if (spec.x_shape.Count() == 0) return;
+  if (spec.x_shape.Count() == 0) return CheckIndices(IndicesOf(spec, execution.inputs[1]), stream);
   const Scatter scatter = ScatterOf(spec, execution.inputs[1]);
   auto* last = static_cast<int64_t*>(execution.workspace);
   QueueLast(scatter, last, stream);
   SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
-    LaunchIndependent(WriteLast<U>, GridFor(scatter.size, kThreads), kThreads, stream, scatter,
-                      last, execution.in<U>(2), execution.out<U>(0));
+    LaunchIndependent(WriteLast<U>, GridFor(scatter.indices.count, kThreads), kThreads, stream,
+                      scatter, last, execution.in<U>(2), execution.out<U>(0));
   });
 }
 
@@ -157,13 +157,13 @@ void RunScatterElementsBackward(const ScatterElementsBackwardSpec& spec,
                                 const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
   QueueCopy(execution.inputs[0], execution.outputs[0], stream);
-  if (spec.x_shape.Count() == 0) return;
+  if (spec.x_shape.Count() == 0) return CheckIndices(IndicesOf(spec, execution.inputs[1]), stream);
   const Scatter scatter = ScatterOf(spec, execution.inputs[1]);
   auto* last = static_cast<int64_t*>(execution.workspace);
   QueueLast(scatter, last, stream);
   SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
-    LaunchIndependent(ReadLast<U>, GridFor(scatter.size, kThreads), kThreads, stream, scatter, last,
-                      execution.in<U>(0), execution.out<U>(0), execution.out<U>(1));
+    LaunchIndependent(ReadLast<U>, GridFor(scatter.indices.count, kThreads), kThreads, stream,
+                      scatter, last, execution.in<U>(0), execution.out<U>(0), execution.out<U>(1));
   });
 }
 

@@ -35,4 +35,30 @@ __device__ inline int64_t ReadPosition(const void* indices, DType dtype, int64_t
   return 0;
 }
 
+/// An index argument, for positions along an axis.
+struct Indices {
+  const void* data;
+  DType dtype;
+  int64_t count;
+  int64_t length;  ///< of the axis
+  bool wrap;
+  Fault* fault;
+  __device__ int64_t At(int64_t i) const {
+    return ReadPosition(data, dtype, i, length, wrap, fault);
+  }
+};
+
+inline constexpr int kIndexThreads = 256;
+
+/// Where nothing is read or written by them, indices still have to be right.
+template <class Given>
+__global__ void __launch_bounds__(kIndexThreads) LookAt(Given indices) {
+  for (int64_t i = FirstElement(); i < indices.count; i += ElementStep()) indices.At(i);
+}
+
+inline void CheckIndices(const Indices& indices, Stream stream) {
+  LaunchIndependent(LookAt<Indices>, GridFor(indices.count, kIndexThreads), kIndexThreads, stream,
+                    indices);
+}
+
 }  // namespace singa::cuda

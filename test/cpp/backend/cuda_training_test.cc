@@ -104,6 +104,30 @@ TEST(CudaBatchNorm, ThreadsKeepTheirChannels) {
                        {16 * Step(kFloat32), 64 * Step(kFloat32)});
 }
 
+TEST(CudaBatchNorm, MoreChannelsThanAGridHasRows) {
+  // Once only: it is two million threads, for a limit of the launch.
+  Random random(8);
+  const Shape shape{1, 65600, 2}, channels{65600};
+  const BatchNormBackwardSpec spec{shape, kFloat32, true, false};
+  const std::vector<Tensor> inputs = {RandomTensor(random, shape),
+                                      RandomTensor(random, shape),
+                                      Tensor(),
+                                      RandomTensor(random, channels),
+                                      RandomTensor(random, channels, kFloat32, 0.1, 1),
+                                      Tensor(),
+                                      Tensor()};
+  const std::vector<Tensor> outputs = {Result(shape), Result(channels), Result(channels), Tensor()};
+  const auto got = test::RunPlan(*test::PlanOnGpu(spec), inputs, outputs, {});
+  const auto want =
+      test::RunPlan(*Registry<BatchNormBackwardSpec>::Get().Find("reference")->MakePlan(spec),
+                    inputs, outputs, {});
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<double> values = test::Values(want[i]);
+    test::ExpectNear(got[i], values, std::vector<double>(values.size(), 64 * Step(kFloat32)),
+                     "result " + std::to_string(i));
+  }
+}
+
 TEST(CudaBatchNorm, GoesIntoFilters) {
   Random random(6);
   for (DType dtype : kFloats) {

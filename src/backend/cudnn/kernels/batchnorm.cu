@@ -36,15 +36,20 @@ struct Channels {
       : count(spec.shape[1]),
         spatial(spec.x_layout ? 1 : spec.shape.Count(2, spec.shape.rank())),
         values(spec.shape[0] * spec.shape.Count(2, spec.shape.rank())),
-        parts(std::clamp<int64_t>(kBlocks / std::max<int64_t>(grid_y(), 1), 1,
+        parts(std::clamp<int64_t>(kBlocks / std::max<int64_t>(blocks(), 1), 1,
                                   std::max<int64_t>(values / kLeastPart, 1))),
         divisor(std::max<int64_t>(spatial, 1)) {
     Check(FitsIndex32(values), "BatchNorm", "a channel has ", values, " values, more than 2^31");
   }
   bool by_columns() const { return spatial == 1; }
-  /// Blocks that go through all parts of all channels.
-  dim3 grid() const { return dim3(static_cast<unsigned>(parts), static_cast<unsigned>(grid_y())); }
-  int64_t grid_y() const { return by_columns() ? (count + kColumns - 1) / kColumns : count; }
+  /// Blocks that go through all channels along x, of which a grid has room for 2^31 − 1, and
+  /// through all parts along y.
+  dim3 grid() const { return dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(parts)); }
+  int64_t blocks() const { return by_columns() ? (count + kColumns - 1) / kColumns : count; }
+  /// Of a block: a warp where there are blocks enough, each with little to do.
+  int threads() const {
+    return !by_columns() && count >= kBlocks && values <= kThreads ? kWarpThreads : kThreads;
+  }
   int64_t count, spatial, values, parts;
   Divisor divisor;
 };
@@ -53,16 +58,16 @@ struct Channels {
 template <bool kByColumns>
 struct Part {
   __device__ explicit Part(const Channels& channels) : channels(channels) {
-    begin = blockIdx.x * channels.values / channels.parts;
-    end = (blockIdx.x + 1) * channels.values / channels.parts;
+    begin = blockIdx.y * channels.values / channels.parts;
+    end = (blockIdx.y + 1) * channels.values / channels.parts;
     count = end - begin;
     start = begin;
     if (kByColumns) {
-      channel = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
+      channel = static_cast<int64_t>(blockIdx.x) * kColumns + threadIdx.x % kColumns;
       first = threadIdx.x / kColumns == 0;
       begin += threadIdx.x / kColumns;
     } else {
-      channel = blockIdx.y;
+      channel = blockIdx.x;
       first = threadIdx.x == 0;
       begin += threadIdx.x;
     }
@@ -81,9 +86,9 @@ struct Part {
   /// Calls f(where it lies) for each.
   template <class F>
   __device__ void ForEach(const F& f) const {
-    constexpr int kStep = kByColumns ? kRows : kThreads;
+    const int64_t step = kByColumns ? kRows : blockDim.x;
 #pragma unroll 4
-    for (int64_t j = begin; j < end; j += kStep) f(At(j));
+    for (int64_t j = begin; j < end; j += step) f(At(j));
   }
   /// The sum over all threads that have values of the channel.
   __device__ double Sum(double value) const {
@@ -113,7 +118,7 @@ template <bool kByColumns>
 __device__ __forceinline__ void StorePair(double* partial, const Channels& channels,
                                           const Part<kByColumns>& part, double a, double b) {
   if (!part.first || !part.exists) return;
-  double* pair = partial + (int64_t{blockIdx.x} * channels.count + part.channel) * 2;
+  double* pair = partial + (int64_t{blockIdx.y} * channels.count + part.channel) * 2;
   pair[0] = a;
   pair[1] = b;
 }
@@ -291,13 +296,14 @@ void WithAccess(const Channels& channels, std::initializer_list<const void*> arr
   const int64_t size = channels.count * channels.values;
   bool vectors = size % kLength == 0;
   for (const void* p : arrays) vectors = vectors && IsAligned(p);
-  if (vectors && channels.by_columns() && channels.count % kLength == 0) {
-    // The vectors of all blocks together are those of whole pixels.
-    const int64_t of_pixel = channels.count / kLength;
-    const int64_t unit = of_pixel / std::gcd(of_pixel, int64_t{kThreads});
-    const int64_t wanted = std::min((size / kLength + kThreads - 1) / kThreads, kMostBlocks);
-    launch(Access<kLength, uint32_t, true>(),
-           dim3(static_cast<unsigned>((wanted + unit - 1) / unit * unit)));
+  // The vectors of all blocks together are those of whole pixels.
+  const int64_t of_pixel = std::max<int64_t>(channels.count / kLength, 1);
+  const int64_t unit = of_pixel / std::gcd(of_pixel, int64_t{kThreads});
+  const int64_t wanted = std::min((size / kLength + kThreads - 1) / kThreads, kMostBlocks);
+  const int64_t blocks = (wanted + unit - 1) / unit * unit;
+  if (vectors && channels.by_columns() && channels.count % kLength == 0 &&
+      FitsIndex32(blocks * kThreads * kLength)) {
+    launch(Access<kLength, uint32_t, true>(), dim3(static_cast<unsigned>(blocks)));
   } else if (!FitsIndex32(size)) {
     launch(Access<1, int64_t, false>(), GridFor(size, kThreads));
   } else if (vectors) {
@@ -330,7 +336,7 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
     if (channels.values > 0) {
       const auto kernel =
           channels.by_columns() ? PartStatistics<T, true> : PartStatistics<T, false>;
-      Launch(kernel, channels.grid(), kThreads, stream, x, channels, partial);
+      Launch(kernel, channels.grid(), channels.threads(), stream, x, channels, partial);
     }
     Launch(MergeStatistics<S>, warps, kThreads, stream, partial, channels, execution.scalars.v[0],
            scale, bias, spec.epsilon, execution.out<S>(1), execution.out<S>(2),
@@ -503,7 +509,7 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
       spec.need_scale || dadd || (spec.training && spec.need_x && channels.values > 0);
   if (need_sums) {
     const auto kernel = channels.by_columns() ? PartGradients<T, true> : PartGradients<T, false>;
-    Launch(kernel, channels.grid(), kThreads, stream, gradient, channels, dadd, partial);
+    Launch(kernel, channels.grid(), channels.threads(), stream, gradient, channels, dadd, partial);
   }
   Launch(MergeGradients<S>, warps, kThreads, stream, need_sums ? partial : nullptr, channels,
          spec.training, scale, var, spec.epsilon, spec.need_scale ? execution.out<S>(1) : nullptr,

@@ -52,17 +52,19 @@ __device__ __forceinline__ typename Fold::Acc FoldSteps(typename Fold::Acc acc, 
 /// acc of one part of one result to partial[part · kept + result].
 template <class Fold, class T, class Index>
 __global__ void __launch_bounds__(kThreads)
-    FoldRuns(const T* x, Strided<2, Index> kept, Strided<1, Index> folded, int64_t length,
-             int64_t parts, typename Fold::Acc* partial) {
+    FoldRuns(const T* x, Strided<2, Index> kept, Strided<1, Index> folded, int64_t results,
+             int64_t length, int64_t parts, typename Fold::Acc* partial) {
   using Acc = typename Fold::Acc;
   const auto join = [](Acc a, Acc b) { return Fold::Join(a, b); };
-  const int64_t result = blockIdx.x, part = blockIdx.y;
-  const T* base = x + kept.Locate(static_cast<Index>(result)).at[1];
+  const int64_t part = blockIdx.y;
   const int64_t end = (part + 1) * length / parts;
   const int64_t first = part * length / parts + threadIdx.x;
-  Acc acc = FoldSteps<Fold>(Fold::Identity(), base, folded, first, end, int64_t{blockDim.x});
-  acc = JoinBlock(acc, Fold::Identity(), join);
-  if (threadIdx.x == 0) partial[part * gridDim.x + result] = acc;
+  for (int64_t result = blockIdx.x; result < results; result += gridDim.x) {
+    const T* base = x + kept.Locate(static_cast<Index>(result)).at[1];
+    Acc acc = FoldSteps<Fold>(Fold::Identity(), base, folded, first, end, int64_t{blockDim.x});
+    acc = JoinBlock(acc, Fold::Identity(), join);
+    if (threadIdx.x == 0) partial[part * results + result] = acc;
+  }
 }
 
 template <class Fold, class T>
@@ -121,9 +123,9 @@ void FoldAxes(const ReduceSpec& spec, const Execution& execution, const Finish& 
     // Most GPUs have more than a hundred multiprocessors: short runs are given to single warps.
     const int threads = space.length >= 1024 ? kThreads : kWarpThreads;
     Launch(FoldRuns<Fold, T, Index>,
-           dim3(static_cast<unsigned>(space.results), static_cast<unsigned>(space.parts)), threads,
-           stream, x, Strided<2, Index>(space.kept), Strided<1, Index>(space.folded), space.length,
-           space.parts, partial);
+           dim3(GridFor(space.results, 1).x, static_cast<unsigned>(space.parts)), threads, stream,
+           x, Strided<2, Index>(space.kept), Strided<1, Index>(space.folded), space.results,
+           space.length, space.parts, partial);
   };
   if (!FitsIndex32(space.length) || !FitsIndex32(space.results)) {
     launch_runs(int64_t{});
@@ -246,43 +248,46 @@ void BackwardByElement(const ReduceBackwardSpec& spec, const Execution& executio
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
     BackwardByResult(bool product, const T* dy, const T* x, const T* y, T* dx,
-                     Strided<4, Index> results, Strided<2, Index> elements, int64_t length) {
+                     Strided<4, Index> results, int64_t count, Strided<2, Index> elements,
+                     int64_t length) {
   using C = ComputeType<T>;
-  const auto at = results.Locate(static_cast<Index>(blockIdx.x));
-  x += at.at[1];
-  dx += at.at[0];
-  const auto gradient = static_cast<double>(Cast<C>(dy[at.at[2]]));
-  const auto result = static_cast<double>(Cast<C>(y[at.at[3]]));
-  const auto chosen = [&](double value) {
-    return product ? value == 0 : value == result || (result != result && value != value);
-  };
-  int count = 0;  // of ties, or of zeros
-  double rest = 1;
-  for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
-    const auto value =
-        static_cast<double>(Cast<C>(x[elements.Locate(static_cast<Index>(i)).at[1]]));
-    if (chosen(value)) {
-      ++count;
-    } else {
-      rest *= value;
+  for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
+    const auto at = results.Locate(static_cast<Index>(r));
+    const T* const from = x + at.at[1];
+    T* const to = dx + at.at[0];
+    const auto gradient = static_cast<double>(Cast<C>(dy[at.at[2]]));
+    const auto result = static_cast<double>(Cast<C>(y[at.at[3]]));
+    const auto chosen = [&](double value) {
+      return product ? value == 0 : value == result || (result != result && value != value);
+    };
+    int64_t chosen_count = 0;  // ties, or zeros
+    double rest = 1;
+    for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
+      const auto value =
+          static_cast<double>(Cast<C>(from[elements.Locate(static_cast<Index>(i)).at[1]]));
+      if (chosen(value)) {
+        ++chosen_count;
+      } else {
+        rest *= value;
+      }
     }
-  }
-  count = SumBlock(count);
-  rest = JoinBlock(rest, 1.0, [](double a, double b) { return a * b; });
-  for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
-    const auto offsets = elements.Locate(static_cast<Index>(i));
-    const auto value = static_cast<double>(Cast<C>(x[offsets.at[1]]));
-    double out = 0;
-    if (!product) {
-      if (chosen(value)) out = gradient / count;
-    } else if (count == 0) {
-      // The product of the others: with no zero among the elements prod / x; with one, only that
-      // one has a gradient; with two, none has.
-      out = gradient * rest / value;
-    } else if (count == 1 && value == 0) {
-      out = gradient * rest;
+    chosen_count = SumBlock(chosen_count);
+    rest = JoinBlock(rest, 1.0, [](double a, double b) { return a * b; });
+    for (int64_t i = threadIdx.x; i < length; i += blockDim.x) {
+      const auto offsets = elements.Locate(static_cast<Index>(i));
+      const auto value = static_cast<double>(Cast<C>(from[offsets.at[1]]));
+      double out = 0;
+      if (!product) {
+        if (chosen(value)) out = gradient / static_cast<double>(chosen_count);
+      } else if (chosen_count == 0) {
+        // The product of the others: with no zero among the elements prod / x; with one, only that
+        // one has a gradient; with two, none has.
+        out = gradient * rest / value;
+      } else if (chosen_count == 1 && value == 0) {
+        out = gradient * rest;
+      }
+      to[offsets.at[0]] = Cast<T>(static_cast<C>(out));
     }
-    dx[offsets.at[0]] = Cast<T>(static_cast<C>(out));
   }
 }
 
@@ -308,10 +313,10 @@ void LaunchByResult(const ReduceBackwardSpec& spec, const Execution& execution) 
   const StridedSpace<2> elements(folded, folded_strides);
   if (results.size() == 0 || elements.size() == 0) return;
   const auto launch = [&]<class Index>(Index) {
-    Launch(BackwardByResult<T, Index>, static_cast<unsigned>(results.size()),
+    Launch(BackwardByResult<T, Index>, GridFor(results.size(), 1),
            elements.size() >= 1024 ? kThreads : kWarpThreads, StreamOf(execution.device),
            spec.reduce == ReduceOp::kProd, execution.in<T>(0), execution.in<T>(1),
-           execution.in<T>(2), execution.out<T>(0), Strided<4, Index>(results),
+           execution.in<T>(2), execution.out<T>(0), Strided<4, Index>(results), results.size(),
            Strided<2, Index>(elements), elements.size());
   };
   if (FitsIndex32(results.size()) && FitsIndex32(elements.size())) {

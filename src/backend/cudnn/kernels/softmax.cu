@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "backend/cudnn/kernels/element.h"
+#include "backend/cudnn/kernels/geometry.h"
 #include "backend/cudnn/kernels/join.h"
 #include "backend/cudnn/kernels/register.h"
 #include "model/operation/softmax_spec.h"
@@ -92,7 +93,7 @@ void RunForward(const SoftmaxSpec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     const T* x = execution.in<T>(0);
     T* y = execution.out<T>(0);
-    if (spec.inner == 1) {
+    if (spec.inner == 1 && FitsIndex32(lanes)) {
       Launch(Forward<T, SharedLane>, static_cast<unsigned>(lanes),
              spec.axis > 512 ? kThreads : kWarpThreads, stream, x, y, spec.axis, spec.inner, lanes,
              spec.log);
@@ -111,7 +112,7 @@ void RunBackward(const SoftmaxBackwardSpec& spec, const Execution& execution) {
     const T* dy = execution.in<T>(0);
     const T* y = execution.in<T>(1);
     T* dx = execution.out<T>(0);
-    if (spec.inner == 1) {
+    if (spec.inner == 1 && FitsIndex32(lanes)) {
       Launch(Backward<T, SharedLane>, static_cast<unsigned>(lanes),
              spec.axis > 512 ? kThreads : kWarpThreads, stream, dy, y, dx, spec.axis, spec.inner,
              lanes, spec.log);

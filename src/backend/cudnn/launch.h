@@ -8,10 +8,9 @@
 //
 // - SINGA_SHARED(T, count, name): an array in shared memory; indices are checked on the host;
 // - SINGA_CALLED: before a long function, which is compiled once, however often it is used;
+// - SINGA_CONSTANT(T) name: a large parameter, which no thread gets a copy of;
 // - Launch(Kernel<T>, grid, block, stream, arguments...);
-// - LaunchIndependent(...): likewise, for kernels whose threads never meet: quicker on the host,
-// the
-//   same on a GPU.
+// - LaunchIndependent(...): likewise, for kernels whose threads never meet: quicker on the host.
 //
 // A launch with an empty grid does nothing. nvcc is told not to contract products and sums
 // (-fmad=false), so that a kernel computes what the same source computes on the host; loops where
@@ -28,6 +27,7 @@
 
 #define SINGA_SHARED(T, count, name) __shared__ T name[count]
 #define SINGA_CALLED __noinline__
+#define SINGA_CONSTANT(...) const __grid_constant__ __VA_ARGS__
 
 namespace singa::cuda {
 

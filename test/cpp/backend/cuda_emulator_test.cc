@@ -109,6 +109,8 @@ TEST(CudaEmulator, ErrorsSayWhatIsWrong) {
   expect([] { Launch(Early, 1, 64, nullptr); }, "__syncthreads is not reached by all");
   expect([] { Launch(HalfWarp, 1, 64, nullptr); }, "not reached by all lanes");
   expect([] { Launch(Outside, 1, 32, nullptr); }, "outside its array");
+  expect([] { Launch(Early, dim3(1u << 31), 64, nullptr); }, "no such grid");
+  expect([] { Launch(Early, dim3(1, 65536), 64, nullptr); }, "no such grid");
   std::vector<int> data(128);
   expect([&] { LaunchIndependent(Reverse, 1, 128, nullptr, data.data()); }, "independent");
   // And is none the worse for it.

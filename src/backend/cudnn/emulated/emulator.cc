@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -20,6 +19,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
+constexpr unsigned kMostBlocksX = (1u << 31) - 1, kMostBlocksYZ = 65535;
 
 std::atomic<Order> order{Order::kForward};
 thread_local Position here;
@@ -28,16 +28,16 @@ enum class Waits { kNot, kForBlock, kForWarp, kForNobody };
 
 struct Thread {
   Fiber fiber;
-  Position position;
+  unsigned number;  ///< in its block
   Waits waits = Waits::kNot;
   // Of shuffles: two places, so that the next may start while somebody still reads this one.
   uint64_t given[2] = {};
   unsigned exchanges = 0;
 };
 
-/// 0 ... n − 1 in the order that is asked for; `shuffle` makes one order of many.
-std::vector<unsigned> Turns(unsigned n, uint64_t shuffle) {
-  std::vector<unsigned> turns(n);
+/// Makes `turns` 0 ... n − 1 in the order that is asked for; `shuffle` makes one order of many.
+const std::vector<unsigned>& Turns(std::vector<unsigned>& turns, unsigned n, uint64_t shuffle) {
+  turns.resize(n);
   std::iota(turns.begin(), turns.end(), 0u);
   if (order == Order::kReversed) std::reverse(turns.begin(), turns.end());
   if (order == Order::kShuffled) {
@@ -49,28 +49,42 @@ std::vector<unsigned> Turns(unsigned n, uint64_t shuffle) {
   return turns;
 }
 
+class Block;
+/// Whose thread runs; null while that of an independent kernel does, or none.
+thread_local Block* running = nullptr;
+
+/// While it lives, a block runs.
+struct Running {
+  explicit Running(Block* block) { running = block; }
+  ~Running() { running = nullptr; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
 /// One block after the other; the fibers and their stacks are kept.
 class Block {
  public:
-  void Run(const Position& position, uint64_t number, const std::function<void()>& body) {
-    size_ = position.block_size.x * position.block_size.y * position.block_size.z;
-    while (threads_.size() < size_) threads_.emplace_back();
+  Block() : threads_(kMostThreads) {}
+
+  /// Runs body() for the threads of a block, which are at these `places` of it.
+  void Run(const std::vector<dim3>& places, uint64_t number, const std::function<void()>& body) {
+    const Running running(this);
+    size_ = static_cast<unsigned>(places.size());
+    places_ = places.data();
     body_ = &body;
     failure_ = nullptr;
     shared_.clear();
     shared_bytes_ = 0;
     for (unsigned i = 0; i < size_; ++i) {
       Thread& thread = threads_[i];
-      thread.position = position;
-      const dim3& size = position.block_size;
-      thread.position.thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
+      thread.number = i;
       thread.waits = Waits::kNot;
       thread.exchanges = 0;
       thread.fiber.Start([](void* block) { static_cast<Block*>(block)->Body(); }, this);
     }
     const unsigned warps = (size_ + kWarp - 1) / kWarp;
     while (true) {
-      for (unsigned warp : Turns(warps, ++number)) RunWarp(warp, number);
+      for (unsigned warp : Turns(warp_turns_, warps, ++number)) RunWarp(warp, number);
       const auto at_barrier = [](const Thread& t) { return t.waits == Waits::kForBlock; };
       const auto count = std::count_if(threads_.begin(), threads_.begin() + size_, at_barrier);
       if (count == 0) return;
@@ -90,11 +104,11 @@ class Block {
     const unsigned place = thread.exchanges++ % 2;
     thread.given[place] = bits;
     Wait(Waits::kForWarp);
-    const unsigned self = Number(thread);
+    const unsigned self = thread.number;
     const unsigned other = self / kWarp * kWarp + lane;
     return lane < kWarp && other < size_ ? threads_[other].given[place] : bits;
   }
-  unsigned Lane() const { return Number(*current_) % kWarp; }
+  unsigned Lane() const { return current_->number % kWarp; }
   void Fail(const char* what) {
     failure_ = what;
     current_->waits = Waits::kForNobody;
@@ -108,17 +122,11 @@ class Block {
     std::memset(shared_.back().second.get(), 0xff, bytes);
     return shared_.back().second.get();
   }
-  bool running() const { return current_ != nullptr; }
 
  private:
   struct Aligned {
     void operator()(char* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
   };
-
-  static unsigned Number(const Thread& thread) {
-    const Position& p = thread.position;
-    return (p.thread.z * p.block_size.y + p.thread.y) * p.block_size.x + p.thread.x;
-  }
 
   void Body() {
     (*body_)();
@@ -131,12 +139,12 @@ class Block {
     const unsigned first = warp * kWarp, count = std::min(kWarp, size_ - first);
     while (true) {
       bool ran = false;
-      for (unsigned lane : Turns(count, ++number * 31 + warp)) {
+      for (unsigned lane : Turns(lane_turns_, count, ++number * 31 + warp)) {
         Thread& thread = threads_[first + lane];
         if (thread.waits != Waits::kNot) continue;
         ran = true;
         current_ = &thread;
-        here = thread.position;
+        here.thread = places_[thread.number];
         thread.fiber.Resume();
         current_ = nullptr;
         if (failure_) Throw(failure_);
@@ -156,20 +164,20 @@ class Block {
     throw std::logic_error("emulated kernel: " + what);
   }
 
-  std::deque<Thread> threads_;
+  std::vector<Thread> threads_;
   unsigned size_ = 0;
+  const dim3* places_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   Thread* current_ = nullptr;
   const char* failure_ = nullptr;
   std::vector<std::pair<const void*, std::unique_ptr<char[], Aligned>>> shared_;
   size_t shared_bytes_ = 0;
+  std::vector<unsigned> warp_turns_, lane_turns_;
 };
-
-thread_local Block block;
 
 /// What a kernel that was launched as independent must not do.
 void RefuseIndependent() {
-  if (!block.running())
+  if (!running)
     throw std::logic_error(
         "emulated kernel: a barrier or shared memory, but launched as "
         "independent");
@@ -179,23 +187,27 @@ void RefuseIndependent() {
 
 void SetOrder(Order wanted) { order = wanted; }
 Position& Here() { return here; }
-unsigned LaneOf() { return block.Lane(); }
+
+unsigned LaneOf() {
+  RefuseIndependent();
+  return running->Lane();
+}
 
 void BlockBarrier() {
   RefuseIndependent();
-  block.Wait(Waits::kForBlock);
+  running->Wait(Waits::kForBlock);
 }
 
 void WarpBarrier(unsigned mask) {
   RefuseIndependent();
   if (mask != 0xffffffffu) Fail("only whole warps can wait here");
-  block.Wait(Waits::kForWarp);
+  running->Wait(Waits::kForWarp);
 }
 
 uint64_t Exchange(unsigned mask, uint64_t bits, unsigned lane) {
   RefuseIndependent();
   if (mask != 0xffffffffu) Fail("only whole warps can shuffle here");
-  return block.Exchange(bits, lane);
+  return running->Exchange(bits, lane);
 }
 
 unsigned Ballot(unsigned mask, bool vote) {
@@ -208,33 +220,39 @@ unsigned Ballot(unsigned mask, bool vote) {
 
 void* SharedMemory(const void* key, size_t bytes) {
   RefuseIndependent();
-  return block.Shared(key, bytes);
+  return running->Shared(key, bytes);
 }
 
 void Fail(const char* what) {
-  if (!block.running()) throw std::logic_error(std::string("emulated kernel: ") + what);
-  block.Fail(what);
+  if (!running) throw std::logic_error(std::string("emulated kernel: ") + what);
+  running->Fail(what);
   std::abort();  // nobody resumes it
 }
 
 namespace {
 
+/// Runs body() for the threads of all blocks, one block after the other.
 void RunNow(dim3 grid, dim3 size, bool independent, const std::function<void()>& body) {
   const unsigned threads = size.x * size.y * size.z;
   const unsigned blocks = grid.x * grid.y * grid.z;
+  std::vector<dim3> places;
+  for (unsigned i = 0; i < threads; ++i)
+    places.emplace_back(i % size.x, i / size.x % size.y, i / size.x / size.y);
+  std::vector<unsigned> thread_turns, block_turns;
+  Turns(thread_turns, threads, blocks);
   Position position;
   position.block_size = size;
   position.grid_size = grid;
-  const std::vector<unsigned> turns = Turns(threads, blocks);
-  for (unsigned b : Turns(blocks, threads)) {
+  for (unsigned b : Turns(block_turns, blocks, threads)) {
     position.block = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+    here = position;
     if (!independent) {
-      block.Run(position, b, body);
+      thread_local Block block;
+      block.Run(places, b, body);
       continue;
     }
-    here = position;
-    for (unsigned i : turns) {
-      here.thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
+    for (unsigned i : thread_turns) {
+      here.thread = places[i];
       body();
     }
   }
@@ -244,8 +262,8 @@ void RunNow(dim3 grid, dim3 size, bool independent, const std::function<void()>&
 
 void Run(Stream stream, dim3 grid, dim3 size, bool independent, std::function<void()> body) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (size.x * size.y * size.z == 0 || size.x * size.y * size.z > kMostThreads || grid.y > 65535 ||
-      grid.z > 65535)
+  if (size.x * size.y * size.z == 0 || size.x * size.y * size.z > kMostThreads ||
+      grid.x > kMostBlocksX || grid.y > kMostBlocksYZ || grid.z > kMostBlocksYZ)
     throw std::logic_error("emulated kernel: no such grid");
   if (!stream) {  // tests of kernels alone
     RunNow(grid, size, independent, body);

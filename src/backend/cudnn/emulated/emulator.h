@@ -19,9 +19,9 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __grid_constant__
 #define __launch_bounds__(...)
 #define SINGA_CALLED
+#define SINGA_CONSTANT(...) const __VA_ARGS__&
 #define SINGA_SHARED(T, count, name) \
   static const char name##_key = 0;  \
   const ::singa::cuda::emulated::SharedArray<T> name(&name##_key, (count))
@@ -96,7 +96,7 @@ T ExchangeValue(unsigned mask, T value, unsigned lane) {
 template <class... Parameters, class... Arguments>
 void RunKernel(bool independent, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                Stream stream, const Arguments&... arguments) {
-  std::tuple<std::remove_cv_t<Parameters>...> values{static_cast<Parameters>(arguments)...};
+  std::tuple<std::remove_cvref_t<Parameters>...> values{static_cast<Parameters>(arguments)...};
   Run(stream, grid, block, independent, [kernel, values] { std::apply(kernel, values); });
 }
 

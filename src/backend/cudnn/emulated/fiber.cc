@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -21,12 +22,21 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{128} << 10;  // touched as far as it is used
 
+/// Of the stack's end that stays unused: stacks lie a multiple of 4 KiB apart, so that without it
+/// their ends, which is all that most kernels touch, would share a few lines of the caches.
+size_t NextColour() {
+  constexpr size_t kLine = 64, kColours = 64;
+  static std::atomic<size_t> made{0};
+  return made++ % kColours * kLine;
+}
+
 }  // namespace
 
 #if defined(__x86_64__)
 
 // Saves what a call has to preserve on one stack, and takes it up again on the other: swapcontext
-// without its two system calls, which would cost more than most kernels.
+// without its two system calls, which would cost more than most kernels. It ends in a jump, whose
+// target is mostly that of the last switch; of a return a processor expects the caller.
 extern "C" void singa_emulated_switch(void** save, void* load);
 __asm__(R"(
 .text
@@ -49,7 +59,8 @@ singa_emulated_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmp *%rcx
 .size singa_emulated_switch, . - singa_emulated_switch
 )");
 
@@ -61,9 +72,9 @@ static void Switch(Context* from, Context* to) {
   singa_emulated_switch(&from->stack_pointer, to->stack_pointer);
 }
 
-static void Prepare(Context* context, char* stack, void (*entry)()) {
+static void Prepare(Context* context, char* stack, size_t bytes, void (*entry)()) {
   // As if `entry` had been called from nowhere: at its start the stack is 8 off a multiple of 16.
-  void** top = reinterpret_cast<void**>(stack + kStackBytes) - 1;
+  void** top = reinterpret_cast<void**>(stack + bytes) - 1;
   *top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -78,10 +89,10 @@ struct Context {
 
 static void Switch(Context* from, Context* to) { swapcontext(&from->context, &to->context); }
 
-static void Prepare(Context* context, char* stack, void (*entry)()) {
+static void Prepare(Context* context, char* stack, size_t bytes, void (*entry)()) {
   getcontext(&context->context);
   context->context.uc_stack.ss_sp = stack;
-  context->context.uc_stack.ss_size = kStackBytes;
+  context->context.uc_stack.ss_size = bytes;
   context->context.uc_link = nullptr;
   makecontext(&context->context, entry, 0);
 }
@@ -90,6 +101,7 @@ static void Prepare(Context* context, char* stack, void (*entry)()) {
 
 struct Fiber::State {
   char* stack;
+  size_t stack_bytes;  ///< that are used
   Context inside, outside;
   void (*body)(void*);
   void* argument;
@@ -121,6 +133,7 @@ void Fiber::Start(void (*body)(void*), void* argument) {
     if (stack == MAP_FAILED) throw std::bad_alloc();
     state_ = new State;
     state_->stack = static_cast<char*>(stack);
+    state_->stack_bytes = kStackBytes - NextColour();
   }
   state_->body = body;
   state_->argument = argument;
@@ -130,7 +143,7 @@ void Fiber::Start(void (*body)(void*), void* argument) {
   state_->fake_stack_inside = nullptr;
 #endif
   entering = this;
-  Prepare(&state_->inside, state_->stack, [] {
+  Prepare(&state_->inside, state_->stack, state_->stack_bytes, [] {
     State* state = entering->state_;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &state->outside_bottom, &state->outside_size);

@@ -18,7 +18,7 @@ struct Places {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    StorePlaces(const __grid_constant__ Places places, uint32_t words, uint4* to) {
+    StorePlaces(SINGA_CONSTANT(Places) places, uint32_t words, uint4* to) {
   if (threadIdx.x < words) to[threadIdx.x] = places.words[threadIdx.x];
 }
 

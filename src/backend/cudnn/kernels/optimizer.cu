@@ -84,7 +84,7 @@ struct Scaling {
 /// Elements one after the other, in vectors where the addresses allow it.
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
-    Update(const __grid_constant__ Tensors<2 + Rule::kStates> tensors, DType gradient_dtype,
+    Update(SINGA_CONSTANT(Tensors<2 + Rule::kStates>) tensors, DType gradient_dtype,
            Numbers<Rule> numbers, Scaling scaling) {
   C unscaling = 1;
   if (scaling.loss_scale) {
@@ -163,7 +163,7 @@ constexpr uint32_t kMostSums = 1024;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    SumPieces(const __grid_constant__ Tensors<1> tensors, double* partial) {
+    SumPieces(SINGA_CONSTANT(Tensors<1>) tensors, double* partial) {
   const uint32_t pieces = tensors.first_piece[tensors.count];
   double sum = 0;
   for (uint32_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {

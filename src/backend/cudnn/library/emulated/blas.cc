@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "backend/cudnn/emulated/queue.h"
 #include "backend/cudnn/library/emulated/element.h"
@@ -10,27 +12,43 @@ namespace singa::cudnn {
 namespace emulated {
 namespace {
 
+/// A matrix as factors, row after row.
+std::vector<double> Read(const MatMulProblem& p, const void* data, int64_t first, int64_t rows,
+                         int64_t columns, bool transposed) {
+  const bool tf32 = p.tf32 && p.dtype == kFloat32;
+  std::vector<double> values;
+  values.reserve(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      const double value =
+          Load(data, p.dtype, first + (transposed ? j * rows + i : i * columns + j));
+      values.push_back(tf32 ? ToTf32(value) : value);
+    }
+  return values;
+}
+
 void Multiply(const MatMulProblem& p, const std::vector<void*>& arguments) {
   void* const y = arguments.back();
-  const bool tf32 = p.tf32 && p.dtype == kFloat32;
-  const auto load = [&](const void* data, int64_t i) {
-    const double value = Load(data, p.dtype, i);
-    return tf32 ? ToTf32(value) : value;
-  };
-  for (int64_t i = 0; i < p.batch; ++i)
-    for (int64_t row = 0; row < p.m; ++row)
+  for (int64_t i = 0; i < p.batch; ++i) {
+    const std::vector<double> a = Read(p, arguments[0], i * p.a_step, p.m, p.k, p.trans_a);
+    const std::vector<double> b = Read(p, arguments[1], i * p.b_step, p.k, p.n, p.trans_b);
+    for (int64_t row = 0; row < p.m; ++row) {
+      std::vector<double> sums(static_cast<size_t>(p.n));
+      for (int64_t k = 0; k < p.k; ++k) {
+        const double factor = a[static_cast<size_t>(row * p.k + k)];
+        const double* const b_row = b.data() + k * p.n;
+        for (size_t col = 0; col < sums.size(); ++col) sums[col] += factor * b_row[col];
+      }
       for (int64_t col = 0; col < p.n; ++col) {
-        double sum = 0;
-        for (int64_t k = 0; k < p.k; ++k)
-          sum += load(arguments[0], i * p.a_step + (p.trans_a ? k * p.m + row : row * p.k + k)) *
-                 load(arguments[1], i * p.b_step + (p.trans_b ? col * p.k + k : k * p.n + col));
         const int64_t place = i * p.y_step + row * p.n + col;
-        double value = p.alpha * sum;
+        double value = p.alpha * sums[static_cast<size_t>(col)];
         if (p.beta != 0) value += p.beta * Load(y, p.dtype, place);
         if (p.bias) value += Load(arguments[2], p.dtype, col);
         if (p.relu) value = std::max(value, 0.0);
         Store(y, p.dtype, place, value);
       }
+    }
+  }
 }
 
 class Product final : public Executable {
@@ -58,6 +76,8 @@ class HostBlas final : public BlasLibrary {
   std::string Problem() override { return ""; }
   std::string Version() override { return "emulation 1"; }
   std::vector<MatMulWay> Ways(const MatMulProblem& problem, int most) override {
+    if (std::min({problem.batch, problem.m, problem.n, problem.k}) < 1)
+      throw std::runtime_error("cuBLASLt takes no empty matrix");
     emulated::Blas().asked.push_back(problem);
     std::vector<MatMulWay> ways;
     for (const MatMulWay& way :

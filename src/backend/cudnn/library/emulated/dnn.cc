@@ -2,6 +2,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "backend/cudnn/emulated/queue.h"
 #include "backend/cudnn/library/emulated/element.h"
@@ -11,75 +12,102 @@ namespace singa::cudnn {
 namespace emulated {
 namespace {
 
-using Index = std::array<int64_t, 4>;
-
-int64_t PlaceOf(const DnnTensor& t, const Index& i) {
-  int64_t place = 0;
-  for (size_t axis = 0; axis < 4; ++axis) place += i[axis] * t.strides[axis];
-  return place;
-}
-
-int64_t SpanOf(const DnnTensor& t) {
-  int64_t last = 0;
-  for (size_t axis = 0; axis < 4; ++axis) last += (t.dims[axis] - 1) * t.strides[axis];
-  return last + 1;
-}
-
-/// Calls f(place in x, place in w, place in y) for every product of a convolution.
+/// Calls f(number, channel, place in memory) for each element, numbered in row-major order.
 template <class F>
-void ForEachProduct(const ConvProblem& p, const F& f) {
-  const Index& y = p.y.dims;
-  const int64_t in = p.w.dims[1], out = y[1] / (p.x.dims[1] / in);  // channels of one group
-  for (int64_t n = 0; n < y[0]; ++n)
-    for (int64_t k = 0; k < y[1]; ++k)
-      for (int64_t oh = 0; oh < y[2]; ++oh)
-        for (int64_t ow = 0; ow < y[3]; ++ow)
-          for (int64_t c = 0; c < in; ++c)
-            for (int64_t r = 0; r < p.w.dims[2]; ++r)
-              for (int64_t s = 0; s < p.w.dims[3]; ++s) {
-                const int64_t h = oh * p.stride[0] - p.before[0] + r * p.dilation[0];
-                const int64_t w = ow * p.stride[1] - p.before[1] + s * p.dilation[1];
-                if (h < 0 || w < 0 || h >= p.x.dims[2] || w >= p.x.dims[3]) continue;
-                f(PlaceOf(p.x, {n, k / out * in + c, h, w}), PlaceOf(p.w, {k, c, r, s}),
-                  PlaceOf(p.y, {n, k, oh, ow}));
+void ForEachElement(const DnnTensor& t, const F& f) {
+  size_t number = 0;
+  for (int64_t n = 0; n < t.dims[0]; ++n)
+    for (int64_t c = 0; c < t.dims[1]; ++c)
+      for (int64_t h = 0; h < t.dims[2]; ++h)
+        for (int64_t w = 0; w < t.dims[3]; ++w)
+          f(number++, c, n * t.strides[0] + c * t.strides[1] + h * t.strides[2] + w * t.strides[3]);
+}
+
+/// In row-major order, as factors of products.
+std::vector<double> Read(const DnnTensor& t, DType dtype, bool tf32, const void* data) {
+  std::vector<double> values;
+  ForEachElement(t, [&](size_t, int64_t, int64_t place) {
+    const double value = Load(data, dtype, place);
+    values.push_back(tf32 ? ToTf32(value) : value);
+  });
+  return values;
+}
+
+/// The outputs [first, last) along an axis of which tap `tap` sees an input: o·stride + start.
+struct Seen {
+  int64_t first, last, start;
+  Seen(const ConvProblem& p, size_t axis, int64_t tap)
+      : start(tap * p.dilation[axis] - p.before[axis]) {
+    const int64_t stride = p.stride[axis], left = p.x.dims[2 + axis] - 1 - start;
+    first = start < 0 ? (stride - 1 - start) / stride : 0;
+    last = left < 0 ? 0 : std::min(p.y.dims[2 + axis], left / stride + 1);
+  }
+};
+
+/// Adds up the products of a convolution of row-major images and filters, of which one is the
+/// result.
+void AddProducts(const ConvProblem& p, double* x, double* w, double* y) {
+  const auto [batch, channels, height, width] = p.x.dims;
+  const auto [filters, in, kernel_h, kernel_w] = p.w.dims;
+  const int64_t out_h = p.y.dims[2], out_w = p.y.dims[3], step = p.stride[1];
+  const int64_t of_group = filters / (channels / in);
+  for (int64_t n = 0; n < batch; ++n)
+    for (int64_t k = 0; k < filters; ++k)
+      for (int64_t c = 0; c < in; ++c)
+        for (int64_t r = 0; r < kernel_h; ++r)
+          for (int64_t s = 0; s < kernel_w; ++s) {
+            const Seen rows(p, 0, r), columns(p, 1, s);
+            const int64_t channel = n * channels + k / of_group * in + c;
+            double& result = w[((k * in + c) * kernel_h + r) * kernel_w + s];
+            double weight = result;
+            for (int64_t oh = rows.first; oh < rows.last; ++oh) {
+              double* const from =
+                  x + (channel * height + oh * p.stride[0] + rows.start) * width + columns.start;
+              double* const to = y + ((n * filters + k) * out_h + oh) * out_w;
+              switch (p.pass) {
+                case ConvPass::kForward:
+                  for (int64_t ow = columns.first; ow < columns.last; ++ow)
+                    to[ow] += weight * from[ow * step];
+                  break;
+                case ConvPass::kBackwardX:
+                  for (int64_t ow = columns.first; ow < columns.last; ++ow)
+                    from[ow * step] += weight * to[ow];
+                  break;
+                default:
+                  for (int64_t ow = columns.first; ow < columns.last; ++ow)
+                    weight += from[ow * step] * to[ow];
+                  break;
               }
+            }
+            result = weight;
+          }
 }
 
 void Convolve(const ConvProblem& p, bool tf32, const std::vector<void*>& arguments) {
-  const auto load = [&](const void* data, int64_t i) {
-    const double value = Load(data, p.dtype, i);
-    return tf32 ? ToTf32(value) : value;
+  const auto read = [&](const DnnTensor& t, size_t i) {
+    return Read(t, p.dtype, tf32, arguments[i]);
   };
-  const void *a = arguments[0], *b = arguments[1];
+  const auto zeros = [](const DnnTensor& t) {
+    return std::vector<double>(static_cast<size_t>(t.dims[0] * t.dims[1] * t.dims[2] * t.dims[3]));
+  };
+  const bool forward = p.pass == ConvPass::kForward, data = p.pass == ConvPass::kBackwardX;
+  // x, w -> y; dy, w -> dx; dy, x -> dw
+  std::vector<double> x = forward ? read(p.x, 0) : data ? zeros(p.x) : read(p.x, 1);
+  std::vector<double> w = forward || data ? read(p.w, 1) : zeros(p.w);
+  std::vector<double> y = forward ? zeros(p.y) : read(p.y, 0);
+  AddProducts(p, x.data(), w.data(), y.data());
+  const std::vector<double>& sums = forward ? y : data ? x : w;
   void* const result = arguments.back();
-  const DnnTensor& made = p.pass == ConvPass::kForward     ? p.y
-                          : p.pass == ConvPass::kBackwardX ? p.x
-                                                           : p.w;
-  std::vector<double> sums(static_cast<size_t>(SpanOf(made)));
-  ForEachProduct(p, [&](int64_t x, int64_t w, int64_t y) {
-    switch (p.pass) {
-      case ConvPass::kForward:
-        sums[static_cast<size_t>(y)] += load(a, x) * load(b, w);
-        break;
-      case ConvPass::kBackwardX:
-        sums[static_cast<size_t>(x)] += load(a, y) * load(b, w);
-        break;
-      default:
-        sums[static_cast<size_t>(w)] += load(a, y) * load(b, x);
-        break;
-    }
-  });
-  const Index& d = made.dims;
-  for (int64_t i = 0; i < d[0] * d[1] * d[2] * d[3]; ++i) {
-    const Index at = {i / (d[1] * d[2] * d[3]), i / (d[2] * d[3]) % d[1], i / d[3] % d[2],
-                      i % d[3]};
-    const int64_t place = PlaceOf(made, at);
-    double value = sums[static_cast<size_t>(place)];
-    if (p.bias) value += Load(arguments[2], p.dtype, at[1]);
-    if (p.add) value += Load(arguments[p.bias ? 3 : 2], p.dtype, place);
-    if (p.relu) value = std::max(value, 0.0);
-    Store(result, p.dtype, place, value);
-  }
+  ForEachElement(forward ? p.y
+                 : data  ? p.x
+                         : p.w,
+                 [&](size_t i, int64_t channel, int64_t place) {
+                   double value = sums[i];
+                   if (p.bias) value += Load(arguments[2], p.dtype, channel);
+                   if (p.add) value += Load(arguments[p.bias ? 3 : 2], p.dtype, place);
+                   if (p.relu) value = std::max(value, 0.0);
+                   Store(result, p.dtype, place, value);
+                 });
 }
 
 class Convolution final : public Executable {
@@ -109,6 +137,9 @@ class HostDnn final : public DnnLibrary {
   std::string Problem() override { return Dnn().problem; }
   std::string Version() override { return "emulation 1"; }
   std::vector<Engine> Engines(const ConvProblem& problem) override {
+    for (const DnnTensor& t : {problem.x, problem.w, problem.y})
+      if (*std::min_element(t.dims.begin(), t.dims.end()) < 1)
+        throw std::runtime_error("cuDNN takes no empty tensor");
     Dnn().asked.push_back(problem);
     return Dnn().engines;
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -335,6 +336,9 @@ class BackwardPass : public Pass {
 class HostNetwork final : public RnnNetwork {
  public:
   explicit HostNetwork(const RnnProblem& problem) : network_(problem) {
+    const RnnProblem& p = problem;
+    if (std::min({p.steps, p.batch, p.input, p.hidden, p.layers}) < 1)
+      throw std::runtime_error("cuDNN takes no empty sequence");
     Dnn().networks.push_back(problem);
   }
   size_t weight_bytes() const override {

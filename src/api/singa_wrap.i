@@ -11,6 +11,7 @@
 // One wrapper for all defaults, whose errors name the argument; overloads would only say that none fits.
 %feature("compactdefaultargs");
 
+%include "pointers.i"
 %include "exceptions.i"
 %include "typemaps.i"
 %include "core.i"

@@ -64,20 +64,48 @@ struct Taps {
   int32_t row_distance, column_distance;
 };
 
-/// Offers the values of one window, whose first tap is at `in`. From the last tap to the first: the
-/// first of equal values, or of NaNs, stays. `at` is the distance from the first tap.
-template <class T, class Floats, class Ints, class Count, class Rows, class Columns>
-SINGA_INLINE void OfferTaps(const T* in, Count n, const Taps<Rows, Columns>& taps, Floats& best,
-                            Ints& at) {
+/// The maximum of a window and where it is. Offered from the last tap to the first: the first of
+/// equal values, or of NaNs, stays.
+template <int64_t kLanes>
+struct Maximum {
+  using Floats = typename Vectors<kLanes>::Floats;
+  using Ints = typename Vectors<kLanes>::Ints;
+
+  SINGA_INLINE void Offer(const Floats& value, int32_t distance) {
+    const Ints better = (value >= best) | (value != value);
+    best = better ? value : best;
+    at = better ? Ints{} + distance : at;
+  }
+  SINGA_INLINE void Finish() {}
+
+  Floats best = Floats{} - std::numeric_limits<float>::infinity();
+  Ints at = Ints{} - 1;  ///< distance from the first tap
+};
+
+/// The maximum alone, where nobody asks for its place: a comparison less waits for the one before.
+template <int64_t kLanes>
+struct MaximumAlone {
+  using Floats = typename Vectors<kLanes>::Floats;
+
+  SINGA_INLINE void Offer(const Floats& value, int32_t) {
+    best = value >= best ? value : best;
+    nan = value != value ? value : nan;
+  }
+  SINGA_INLINE void Finish() { best = nan != nan ? nan : best; }
+
+  Floats best = Floats{} - std::numeric_limits<float>::infinity();
+  Floats nan = {};  ///< the first NaN, if there is one
+};
+
+/// Offers the values of one window, whose first tap is at `in`.
+template <class T, class Best, class Count, class Rows, class Columns>
+SINGA_INLINE void OfferTaps(const T* in, Count n, const Taps<Rows, Columns>& taps, Best& best) {
   for (int64_t kh = taps.rows - 1; kh >= 0; --kh) {
     for (int64_t kw = taps.columns - 1; kw >= 0; --kw) {
-      Floats value = {};
+      typename Best::Floats value = {};
       Load(value, in + kh * taps.row_step + kw * taps.column_step, n);
-      const Ints better = (value >= best) | (value != value);
-      best = better ? value : best;
-      at = better ? Ints{} + (static_cast<int32_t>(kh) * taps.row_distance +
-                              static_cast<int32_t>(kw) * taps.column_distance)
-                  : at;
+      best.Offer(value, static_cast<int32_t>(kh) * taps.row_distance +
+                            static_cast<int32_t>(kw) * taps.column_distance);
     }
   }
 }
@@ -94,12 +122,11 @@ SINGA_INLINE void WithTaps(int64_t rows, int64_t columns, const Offer& offer) {
   offer(rows, columns);
 }
 
-/// One row of windows of one block: `n` lanes from `lane` on. y or position may be null.
-template <int64_t kLanes, class T, class Count>
+/// One row of windows of one block: `n` lanes from `lane` on. y may be null, position too if Best
+/// knows none.
+template <class Best, class T, class Count>
 SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t lane,
                          Count n, T* y, int32_t* position) {
-  using Floats = typename Vectors<kLanes>::Floats;
-  using Ints = typename Vectors<kLanes>::Ints;
   const WindowAxis& columns = g.windows.columns;
   const WindowAxis::Range down = g.windows.rows.taps(oh);
   const int64_t h = g.windows.rows.position(oh, down.first);
@@ -109,8 +136,7 @@ SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t o
   for (int64_t ow = 0; ow < columns.windows(); ++ow) {
     const WindowAxis::Range across = columns.taps(ow);
     const int64_t w = columns.position(ow, across.first);
-    Floats best = Floats{} - std::numeric_limits<float>::infinity();
-    Ints at = Ints{} - 1;
+    Best best;
     WithTaps<T>(down.size(), across.size(),
                 [&](auto count_down, auto count_across) SINGA_INLINE_LAMBDA {
                   const Taps<decltype(count_down), decltype(count_across)> taps{
@@ -120,12 +146,15 @@ SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t o
                       column_dilation * g.x.column_step,
                       static_cast<int32_t>(row_dilation * g.x.width),
                       static_cast<int32_t>(column_dilation)};
-                  OfferTaps(row + w * g.x.column_step, n, taps, best, at);
+                  OfferTaps(row + w * g.x.column_step, n, taps, best);
                 });
-    const bool any = down.size() > 0 && across.size() > 0;
-    if (any) at += static_cast<int32_t>(h * g.x.width + w);  // one of the taps is the maximum
-    if (y) Store(y + ow * g.y.column_step + lane, best, n);
-    if (position) Store(position + ow * g.y.column_step + lane, at, n);
+    best.Finish();
+    if (y) Store(y + ow * g.y.column_step + lane, best.best, n);
+    if constexpr (requires { best.at; }) {
+      const bool any = down.size() > 0 && across.size() > 0;
+      if (any) best.at += static_cast<int32_t>(h * g.x.width + w);  // one of the taps is it
+      if (position) Store(position + ow * g.y.column_step + lane, best.at, n);
+    }
   }
 }
 
@@ -188,7 +217,11 @@ template <int64_t kLanes, class T>
 SINGA_MULTI_ISA void MaxRowOfBlock(const MaxWindows& g, const T* x, int64_t top, int64_t oh,
                                    int64_t filled, T* y, int32_t* position) {
   ForVectors<kLanes>(filled, [&](int64_t lane, auto n) SINGA_INLINE_LAMBDA {
-    MaxRow<kLanes>(g, x, top, oh, lane, n, y, position);
+    if (position) {
+      MaxRow<Maximum<kLanes>>(g, x, top, oh, lane, n, y, position);
+    } else {
+      MaxRow<MaximumAlone<kLanes>>(g, x, top, oh, lane, n, y, position);
+    }
   });
 }
 

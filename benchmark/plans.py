@@ -4,6 +4,7 @@
     python benchmark/plans.py --models alexnet --out results/
     python benchmark/plans.py --models all --batches 0 1 --out results/     # resumable, for hours
     python benchmark/report.py results/                                     # tables of them
+    python benchmark/plans.py --models nine --batches 32 --pairs 5          # for a noisy machine
 
 Four variants alternate in child processes, in eager mode:
 
@@ -15,6 +16,9 @@ Four variants alternate in child processes, in eager mode:
 Printed: milliseconds per step (median of the steps, minimum over the processes) and as multiples of
 "all"; then, for each kind of operator, its milliseconds per step, forward and backward, in further
 steps that time each of them, with all that belongs to its call: Python, making plans, computing.
+
+With --pairs, steps of "none" and of "all" alternate in one process instead, so that a machine whose
+speed changes from minute to minute is as fast for both. Printed: the quotient of each pair.
 """
 
 from __future__ import annotations
@@ -137,6 +141,61 @@ def child(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def paired_child(args: argparse.Namespace) -> dict[str, Any]:
+    """Steps without plans and with all of them in turn, after `warmup` of each."""
+    import singa
+    from singa import bench
+
+    singa.set_num_threads(args.threads)
+    singa.seed(0)
+    step = bench.Case(args.child, args.batch)
+    step.compile()
+
+    def milliseconds() -> float:
+        start = time.perf_counter()
+        step()
+        return (time.perf_counter() - start) * 1e3
+
+    pairs = []
+    for _ in range(args.warmup + args.pairs):
+        with without_plans(None):
+            none = milliseconds()
+        pairs.append((none, milliseconds()))
+    pairs = pairs[args.warmup :]
+    return {
+        "model": args.child,
+        "batch": step.batch,
+        "threads": args.threads,
+        "cpu": harness.cpu_name(),
+        "version": singa.__version__,
+        "ms": statistics.median(with_all for _, with_all in pairs),
+        "none_ms": [none for none, _ in pairs],
+        "all_ms": [with_all for _, with_all in pairs],
+    }
+
+
+def compare_pairs(model: str, batch: int, args: argparse.Namespace) -> dict[str, str]:
+    """A row: the step with all plans, and how many times that one without takes."""
+    command = [sys.executable, __file__, "--child", model, "--child-batch", str(batch)]
+    for name in ("threads", "warmup", "pairs"):
+        command += [f"--{name}", str(getattr(args, name))]
+    runs = harness.alternate(
+        {"pairs": harness.Side(command, NO_PRIMITIVES)},
+        1,
+        lambda text: print(f"  {model} {batch or 'default'} {text}", file=sys.stderr),
+        args.out and args.out / f"paired-plans-{model}-{batch or 'default'}.json",
+    )
+    run = runs["pairs"]
+    ratios = [none / ours for none, ours in zip(run["none_ms"], run["all_ms"], strict=True)]
+    return {
+        "model": run["model"],
+        "batch": str(run["batch"]),
+        "all": f"{run['ms']:.2f}",
+        "none / all, median": f"{statistics.median(ratios):.2f}",
+        "of each pair": " ".join(f"{ratio:.2f}" for ratio in ratios),
+    }
+
+
 def compare(model: str, batch: int, args: argparse.Namespace) -> dict[str, dict]:
     command = [sys.executable, __file__, "--child", model, "--child-batch", str(batch)]
     for name in ("threads", "steps", "warmup"):
@@ -190,14 +249,20 @@ def main() -> None:
     parser = harness.steps_parser(__doc__, models=["lenet"], warmup=3)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--operators", type=int, default=8, help="how many of them to print")
+    parser.add_argument(
+        "--pairs", type=int, default=0, metavar="N", help="alternate N steps of each in one process"
+    )
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(child(args)))
+        print(json.dumps(paired_child(args) if args.pairs else child(args)))
         return
     groups = {"nine": tuple(PUBLISHED), "cifar": CIFAR, "all": (*PUBLISHED, *CIFAR)}
     names = harness.known_models(parser, args.models, groups)
     print(f"{harness.cpu_name()}, {args.threads} threads")
+    if args.pairs:
+        print(harness.table([compare_pairs(n, b, args) for n in names for b in args.batches]))
+        return
     results = [compare(name, batch, args) for name in names for batch in args.batches]
     print(harness.table([row(best) for best in results]))
     print()

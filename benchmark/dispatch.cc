@@ -1,0 +1,96 @@
+// What executing an operation costs in C++ where there is nothing to compute: finding its plan in
+// the cache, memory for the result, and calling the kernel. Beside it the same operations replayed
+// by a Graph, which has done all but the last of these in advance, so the difference is what the
+// first two cost.
+//
+//   dispatch_benchmark [REPEATS [OPERATION]]
+//
+// Prints nanoseconds for one operation, or for each, the minimum over repetitions of a chain of it.
+
+#include <singa/singa.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+using singa::Tensor;
+using Operation = std::function<Tensor(const Tensor&)>;
+
+constexpr int kChain = 200;
+
+double Nanoseconds(int repeats, const std::function<void()>& chain) {
+  double least = 1e30;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    chain();
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    least = std::min(least, took.count() / kChain);
+  }
+  return least;
+}
+
+Tensor Chain(Tensor y, const Operation& operation) {
+  for (int i = 0; i < kChain; ++i) y = operation(y);
+  return y;
+}
+
+struct Options {
+  int repeats;
+  std::string only;
+};
+
+void Measure(const std::string& name, const Tensor& x, const Operation& operation,
+             const Options& options) {
+  if (!options.only.empty() && options.only != name) return;
+  const int repeats = options.repeats;
+  const double executed = Nanoseconds(repeats, [&] { Chain(x, operation); });
+  const auto arena = std::make_shared<singa::Arena>(x.device());
+  std::vector<std::shared_ptr<singa::Recording>> recordings;
+  for (int i = 0; i < 2; ++i) {
+    recordings.push_back(std::make_shared<singa::Recording>(x.device(), arena));
+    recordings[i]->Start({x});
+    const Tensor y = Chain(x, operation);
+    recordings[i]->Finish({y});
+  }
+  singa::Graph graph(recordings[1]);
+  const double replayed = Nanoseconds(repeats, [&] { graph.Replay({x}); });
+  std::printf("%-24s executed %7.0f   replayed %7.0f   difference %7.0f\n", name.c_str(), executed,
+              replayed, executed - replayed);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options{argc > 1 ? std::max(1, std::atoi(argv[1])) : 200, argc > 2 ? argv[2] : ""};
+  singa::SetNumThreads(1);
+  const Tensor number = singa::Full({1}, 1);
+  Measure(
+      "add", number,
+      [&](const Tensor& y) { return singa::Binary(singa::BinaryOp::kAdd, y, number); }, options);
+  Measure(
+      "relu", number, [](const Tensor& y) { return singa::Unary(singa::UnaryOp::kRelu, y); },
+      options);
+  const Tensor weights = singa::Full({4, 4}, 0.25);
+  Measure(
+      "matrix product", singa::Full({1, 4}, 1),
+      [&](const Tensor& y) { return singa::MatMul(y, weights); }, options);
+  const Tensor image = singa::Full({1, 8, 2, 2}, 0);
+  const singa::ConvHandle handle(image, {1, 1}, {1, 1}, {0, 0}, 8, 8, false);
+  // In the layout of their gradient, as a network's parameters are.
+  const Tensor filters = singa::ConvBackwardW(image, image, handle);
+  Measure(
+      "convolution", image,
+      [&](const Tensor& y) { return singa::ConvForward(y, filters, Tensor(), handle); }, options);
+  // This one reorders the filters.
+  Measure(
+      "convolution's dx", image,
+      [&](const Tensor& dy) { return singa::ConvBackwardX(dy, filters, handle); }, options);
+  return 0;
+}

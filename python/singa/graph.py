@@ -17,6 +17,7 @@ not run again.
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -162,6 +163,10 @@ class _Step:
         self.reason = ""  # why it is executed
 
 
+#: What must stay as it is of a tensor that lives on.
+_kept = operator.attrgetter("data", "requires_grad")
+
+
 class StepGraphs:
     """The graphs of one model. `call` is a step: recorded, replayed or executed."""
 
@@ -170,7 +175,8 @@ class StepGraphs:
         self._steps: dict[Any, _Step] = {}
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
-        self._states: list[tuple[Tensor, Any, bool]] = []
+        self._states: list[Tensor] = []
+        self._recorded: list[Any] = []  # what `_kept` gives of each, when it was recorded
         self._changes = -1
         self._resets = 0  # how often all graphs were dropped
 
@@ -193,9 +199,9 @@ class StepGraphs:
             if step is None or step.reason:
                 return function(*args, **kwargs)
             if step.graph is not None:
-                ready = all([ready() for _, ready, _ in step.updates])
-                if ready and step.graph.Start([t.data for t in tensors]):
-                    return self._replay(step)
+                results = _replayed(step, [t.data for t in tensors])
+                if results is not None:
+                    return _filled(step.template, iter(results))
                 step.graph, step.tries = None, 0
             return self._record(step, function, tensors, args, kwargs, rewriting)
         finally:
@@ -268,33 +274,14 @@ class StepGraphs:
             _warn(difference)
         return result
 
-    def _replay(self, step: _Step) -> Any:
-        graph = step.graph
-        for i in range(step.segments):
-            for segment, _, renew in step.updates:
-                if segment == i:
-                    renew()
-            graph.Run(i)
-            if i < len(step.calls):
-                step.calls[i]()
-                if not graph.TakeBack(i):
-                    step.reason = "a gradient is kept beyond the optimizer's step"
-        results = graph.Finish()
-        template = step.template
-        if step.reason:
-            step.graph, step.calls, step.updates = None, [], []
-            _warn(step.reason)
-        return _filled(template, iter(results))
-
     def _forget_replaced(self) -> None:
         """Drops all graphs where a tensor that lives on, or a setting of a layer, has changed."""
-        if self._changes == base.changes() and all(
-            [t.data is raw and t.requires_grad == flag for t, raw, flag in self._states]
-        ):
+        if self._changes == base.changes() and list(map(_kept, self._states)) == self._recorded:
             return
         self._steps.clear()
         self._resets += 1
-        self._states = [(t, t.data, t.requires_grad) for t in self._layer.get_states().values()]
+        self._states = list(self._layer.get_states().values())
+        self._recorded = list(map(_kept, self._states))
 
     def graphs(self) -> list[Any]:
         """The `singa_wrap.Graph`s that there are."""
@@ -303,6 +290,30 @@ class StepGraphs:
     def reasons(self) -> list[str]:
         """Why steps are executed, of those that are."""
         return [step.reason for step in self._steps.values() if step.reason]
+
+
+def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[_c.Tensor | None, ...] | None:
+    """The results of a replay; None where there can be none, and the step is to be recorded anew.
+    A step that cannot be replayed any more has lost its graph then."""
+    graph = step.graph
+    if not step.calls and not step.updates:
+        return graph.Replay(inputs)
+    if not all([ready() for _, ready, _ in step.updates]) or not graph.Start(inputs):
+        return None
+    for i in range(step.segments):
+        for segment, _, renew in step.updates:
+            if segment == i:
+                renew()
+        graph.Run(i)
+        if i < len(step.calls):
+            step.calls[i]()
+            if not graph.TakeBack(i):
+                step.reason = "a gradient is kept beyond the optimizer's step"
+    results = graph.Finish()
+    if step.reason:
+        step.graph, step.calls, step.updates = None, [], []
+        _warn(step.reason)
+    return results
 
 
 class MemoryPlan(dict[str, Any]):
@@ -348,17 +359,6 @@ def memory_plan(
     )
 
 
-def selection() -> tuple[Any, ...]:
-    """Settings of the process that change what is executed."""
-    return (
-        _c.PlainLayouts(),
-        _c.GetPreference(),
-        _c.IsStrict(),
-        _c.NumThreads(),
-        _c.TuningVersion(),
-    )
-
-
 def _warn(reason: str) -> None:
     warnings.warn(f"[graph] a step is executed, not replayed: {reason}", GraphWarning, stacklevel=5)
 
@@ -395,7 +395,7 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
         tensors.append(value)
         raw = value.data
         made = value._creator is not None and not value.is_dummy()
-        return (raw.shape(), raw.data_type(), value.requires_grad, value.stores_grad, made)
+        return (raw.type_and_shape(), value.requires_grad, value.stores_grad, made)
     if isinstance(value, list | tuple):
         return (type(value), tuple([_key(item, tensors) for item in value]))
     if isinstance(value, dict):

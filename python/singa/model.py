@@ -34,7 +34,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from . import autocast, autograd, layer, tensor
-from .graph import Rewriting, StepGraphs, selection
+from . import singa_wrap as _c
+from .graph import Rewriting, StepGraphs
 from .tape import grad_mode
 from .tensor import Tensor
 
@@ -138,7 +139,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         mode = grad_mode()
         if not self.graph_mode or mode is (not self.training):
             return step(*input, **kwargs)
-        kind = (self.training, mode, self._lowered, autocast.dtype(), *selection())
+        kind = (self.training, mode, self._lowered, autocast.dtype(), _c.Selection())
         rewriting = Rewriting(self.training, self._fuse, self._recompute)
         return self._graphs().call(step, kind, input, kwargs, rewriting)
 

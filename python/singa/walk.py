@@ -116,7 +116,7 @@ def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:
         raise TypeError(
             f"[{op.name}] backward has to return raw tensors or None, got {type(gradient).__name__}"
         )
-    if gradient.shape() != x.shape:
+    if not gradient.same_shape(x.data):
         raise RuntimeError(
             f"[{op.name}] backward returned a gradient of shape {gradient.shape()} for "
             f"{x.name or 'an input'} of shape {x.shape}"
@@ -136,6 +136,8 @@ def backward(
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y has to be a Tensor, got {type(y).__name__}")
+    if isinstance(dy, Tensor) and dy.data.matches(y.data):
+        return _walk(y, dy.data, retain_graph)
     shape = y.shape
     if dy is None:
         if y.size() != 1:

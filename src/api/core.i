@@ -6,6 +6,7 @@
 %feature("nothread") singa::Tensor::shape;
 %feature("nothread") singa::Tensor::strides;
 %feature("nothread") singa::Tensor::data_type;
+%feature("nothread") singa::Tensor::type_and_shape;
 %feature("nothread") singa::Tensor::rank;
 %feature("nothread") singa::Tensor::size;
 %feature("nothread") singa::Tensor::bytes;
@@ -16,8 +17,10 @@
 %feature("nothread") singa::Tensor::Size;
 %feature("nothread") singa::Tensor::same_shape;
 %feature("nothread") singa::Tensor::alike;
+%feature("nothread") singa::Tensor::matches;
 %feature("nothread") singa::Device::graph_enabled;
 %feature("nothread") singa::NumThreads;
+%feature("nothread") Selection;
 %feature("nothread") singa::SetCurrentLayer;
 %feature("nothread") singa::CurrentLayer;
 
@@ -107,6 +110,13 @@ void SetPlainLayouts(bool plain) {
   singa::SetLayoutMode(plain ? singa::LayoutMode::kPlain : singa::LayoutMode::kAuto);
 }
 bool PlainLayouts() { return singa::GetLayoutMode() == singa::LayoutMode::kPlain; }
+/// Settings of the process that change which plan an operation gets.
+std::vector<int64_t> Selection() {
+  return {PlainLayouts(),    static_cast<int64_t>(singa::GetPreference()),
+          singa::IsStrict(), singa::IsTf32(),
+          singa::NumThreads(), singa::IsDeterministic(),
+          singa::TuningVersion()};
+}
 /// The present `every` of OPCHECK; 0 is off.
 int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
 %}
@@ -126,6 +136,17 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   bool same_shape(const singa::Tensor& other) const { return $self->shape() == other.shape(); }
   bool alike(const singa::Tensor& other) const {
     return $self->shape() == other.shape() && $self->data_type() == other.data_type();
+  }
+  /// The type of the elements, then the lengths of the axes, in one call.
+  std::vector<int64_t> type_and_shape() const {
+    std::vector<int64_t> all{$self->data_type()};
+    all.insert(all.end(), $self->shape().begin(), $self->shape().end());
+    return all;
+  }
+  /// Of the same shape and type, in the same place.
+  bool matches(const singa::Tensor& other) const {
+    return $self->shape() == other.shape() && $self->data_type() == other.data_type() &&
+           $self->device() == other.device();
   }
   /// Name of the physical layout: "plain", "nChw16c" ...
   std::string layout_name() const { return singa::LayoutName($self->layout()); }

@@ -109,16 +109,26 @@ SINGA_HANDLE(RnnHandle)
     SWIG_fail;
   $1 = &temp;
 }
-%typemap(out) std::vector<singa::Tensor> {
-  std::vector<singa::Tensor>& values = *(&$1);
-  $result = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
-  for (size_t i = 0; i < values.size(); ++i) {
+%fragment("TensorTuple", "header") %{
+// Takes over the tensors; empty ones become None.
+static PyObject* TensorTuple(std::vector<singa::Tensor>& values) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
+  for (size_t i = 0; tuple && i < values.size(); ++i) {
     PyObject* item = Py_None;
     if (values[i].empty()) {
       SWIG_Py_INCREF(item);
     } else {
-      item = SWIG_NewPointerObj(new singa::Tensor(std::move(values[i])), $descriptor(singa::Tensor*), SWIG_POINTER_OWN);
+      item = SWIG_NewPointerObj(new singa::Tensor(std::move(values[i])), SWIGTYPE_p_singa__Tensor, SWIG_POINTER_OWN);
     }
-    PyTuple_SetItem($result, static_cast<Py_ssize_t>(i), item);
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item);
   }
+  return tuple;
+}
+%}
+%typemap(out, fragment="TensorTuple") std::vector<singa::Tensor> {
+  $result = TensorTuple(*(&$1));
+}
+%typemap(out, fragment="TensorTuple") std::optional<std::vector<singa::Tensor, std::allocator<singa::Tensor>>> {
+  std::optional<std::vector<singa::Tensor>>& values = *(&$1);
+  $result = values ? TensorTuple(*values) : (SWIG_Py_INCREF(Py_None), Py_None);
 }

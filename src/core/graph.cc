@@ -431,6 +431,12 @@ std::vector<Tensor> Graph::Finish() {
   return results;
 }
 
+std::optional<std::vector<Tensor>> Graph::Replay(const std::vector<Tensor>& inputs) {
+  if (!Start(inputs)) return std::nullopt;
+  for (int i = 0; i < segments(); ++i) Run(i);
+  return Finish();
+}
+
 GraphMemory Graph::memory() const {
   GraphMemory memory;
   for (const Recording::Segment& segment : segments_) {

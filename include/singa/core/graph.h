@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -215,6 +216,9 @@ class SINGA_API Graph {
   /// False when the host has kept a lent tensor beyond its call; it then has memory of its own.
   bool TakeBack(int segment);
   std::vector<Tensor> Finish();
+  /// A step in which the host has no part: Start, Run of every segment, Finish. Nothing where Start
+  /// returns false.
+  std::optional<std::vector<Tensor>> Replay(const std::vector<Tensor>& inputs);
 
   int segments() const { return static_cast<int>(segments_.size()); }
   GraphMemory memory() const;

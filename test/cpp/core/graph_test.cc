@@ -91,7 +91,11 @@ TEST(Graph, ReplaysWithOtherInputsAndLeavesEarlierResultsAlone) {
   EXPECT_EQ(Values(y2), std::vector<double>(4, 27));
   EXPECT_EQ(Values(y3), std::vector<double>(4, 75));
   EXPECT_EQ(Values(y4), std::vector<double>(4, 135));
+  const std::optional<std::vector<Tensor>> whole = graph.Replay({Full({4}, 30)});
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(Values(whole->at(0)), std::vector<double>(4, 195));
   EXPECT_THROW(graph.Start({Full({5}, 1)}), std::invalid_argument);
+  EXPECT_THROW(graph.Replay({Full({5}, 1)}), std::invalid_argument);
   EXPECT_THROW(graph.Start({}), std::invalid_argument);
   EXPECT_THROW(graph.Run(1), std::invalid_argument);
   EXPECT_EQ(graph.memory().nodes, 3u);
@@ -111,6 +115,20 @@ TEST(Graph, ReadsWhatLivesOnAfresh) {
   ASSERT_TRUE(graph.Start({x}));
   graph.Run(0);
   EXPECT_EQ(Values(graph.Finish()[0]), std::vector<double>(4, 6));
+}
+
+TEST(Graph, IsNotReplayedWhileTheThreadRecords) {
+  const Tensor x = Full({4}, 1), w = Full({4}, 5);
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  Tensor y;
+  const RecordingPtr first = Record(x, w, arena, &y);
+  const RecordingPtr second = Record(x, w, arena, &y);
+  Graph graph(second);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  EXPECT_FALSE(graph.Replay({x}));
+  recording->Finish({});
+  EXPECT_TRUE(graph.Replay({x}));
 }
 
 TEST(Graph, SaysWhatDiffers) {

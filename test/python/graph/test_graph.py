@@ -91,6 +91,30 @@ def no_warning():
 
 
 @pytest.mark.parametrize(
+    ("setting", "before"),
+    [
+        (singa.set_strict, singa.is_strict),
+        (singa.set_tf32, singa.is_tf32),
+        (singa.set_deterministic, singa.is_deterministic),
+    ],
+)
+def test_settings_that_choose_implementations_tell_steps_apart(setting, before):
+    m = compiled(True)
+    m.eval()
+    x, was = images(0), before()
+    try:
+        for graphs in (1, 2):
+            for _ in range(3):
+                m(x)
+            assert len(m._graphs().graphs()) == graphs
+            setting(not before())
+    finally:
+        setting(was)
+    m(x)
+    assert len(m._graphs().graphs()) == 2  # the first one holds again
+
+
+@pytest.mark.parametrize(
     "optimizer",
     [
         sgd,

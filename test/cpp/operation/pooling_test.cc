@@ -210,7 +210,12 @@ TEST(Pooling, RowsOfEveryLengthSaveTheFirstMaximumOrNan) {
       });
       for (Preference preference : kImplementations) {
         PreferenceScope scope(preference);
-        EXPECT_EQ(Values(PoolingForward(handle, x)[1]), positions) << PreferenceName(preference);
+        const auto out = PoolingForward(handle, x);
+        EXPECT_EQ(Values(out[1]), positions) << PreferenceName(preference);
+        const Vector y = Values(out[0]), alone = Values(PoolingForward(handle, x, false)[0]);
+        for (size_t o = 0; o < y.size(); ++o)
+          EXPECT_TRUE(y[o] == alone[o] || (std::isnan(y[o]) && std::isnan(alone[o])))
+              << PreferenceName(preference) << ": " << y[o] << ", without positions " << alone[o];
       }
     }
   }

@@ -52,9 +52,12 @@ class PreferredLayout final : public Plan {
   LayoutPtr layout_;
 };
 
-/// What is no image stays as it is.
+/// What is no image stays as it is, and so does what cuDNN does not convolve.
 PlanPtr MakePreferred(const PreferredLayoutSpec& spec) {
-  return std::make_shared<PreferredLayout>(ChannelsLastOf(spec.shape, spec.dtype));
+  const bool convolved =
+      spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16;
+  return std::make_shared<PreferredLayout>(convolved ? ChannelsLastOf(spec.shape, spec.dtype)
+                                                     : nullptr);
 }
 
 }  // namespace

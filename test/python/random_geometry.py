@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ Oracle = Callable[..., Any]
 Bounds = tuple[list[Any], list[Any]]
 Bound = Callable[["Trial", Oracle, list[Any], list[Any]], Bounds]
 
-TRIALS = 200
+TRIALS = int(os.environ.get("SINGA_TEST_TRIALS", "200"))
 # The plain kernels are the CPU's.
 IMPLEMENTATIONS = (
     (wrap.Preference_kFastest,)

@@ -151,6 +151,7 @@ def test_goes_on_without_a_checkpoint(trained):
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
+@pytest.mark.cpu("calls return before a GPU has computed")
 def test_in_the_middle_of_a_long_call(trained):
     """A signal that comes while the core computes is seen when it returns; the lock of the
     interpreter is free meanwhile, else the other thread could not send it."""

@@ -141,25 +141,6 @@ decltype(auto) SwitchFloat(DType dtype, const char* op, F&& f) {
   }
 }
 
-/// Likewise for every element type.
-template <class F>
-decltype(auto) SwitchAll(DType dtype, const char* op, F&& f) {
-  switch (dtype) {
-    case kInt8:
-      return f.template operator()<int8_t>();
-    case kUInt8:
-      return f.template operator()<uint8_t>();
-    case kInt32:
-      return f.template operator()<int32_t>();
-    case kInt64:
-      return f.template operator()<int64_t>();
-    case kBool:
-      return f.template operator()<bool>();
-    default:
-      return SwitchFloat(dtype, op, std::forward<F>(f));
-  }
-}
-
 /// Likewise for the types of class numbers and positions: int32 and int64.
 template <class F>
 decltype(auto) SwitchIndex(DType dtype, const char* op, F&& f) {
@@ -183,6 +164,21 @@ decltype(auto) SwitchNumber(DType dtype, const char* op, F&& f) {
       return f.template operator()<int64_t>();
     default:
       return SwitchFloat(dtype, op, std::forward<F>(f));
+  }
+}
+
+/// Likewise for every element type.
+template <class F>
+decltype(auto) SwitchAll(DType dtype, const char* op, F&& f) {
+  switch (dtype) {
+    case kInt8:
+      return f.template operator()<int8_t>();
+    case kUInt8:
+      return f.template operator()<uint8_t>();
+    case kBool:
+      return f.template operator()<bool>();
+    default:
+      return SwitchNumber(dtype, op, std::forward<F>(f));
   }
 }
 

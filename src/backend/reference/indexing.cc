@@ -1,3 +1,6 @@
+#include <cstddef>
+#include <cstring>
+
 #include "backend/reference/indices.h"
 #include "backend/reference/register.h"
 #include "core/copy.h"
@@ -128,9 +131,16 @@ size_t ScatterElementsBackwardWorkspace(const ScatterElementsBackwardSpec& spec)
 
 void RunOneHot(const OneHotSpec& spec, const Execution& execution) {
   StridedFill(execution.outputs[0], execution.scalars.v[0]);
+  std::byte bytes[8];
   SwitchAll(spec.dtype, spec.op(), [&]<class T>() {
-    const T on = Convert<T>(execution.scalars.v[1]);
-    T* y = execution.out<T>(0);
+    const T value = Convert<T>(execution.scalars.v[1]);
+    std::memcpy(bytes, &value, sizeof(T));
+  });
+  // The loop is compiled for each type of the indices: for sizes of elements, not also for types.
+  SwitchSize(SizeOf(spec.dtype), [&]<class U>() {
+    U on;
+    std::memcpy(&on, bytes, sizeof(U));
+    U* y = execution.out<U>(0);
     ForEachIndexValue(spec.op(), execution.inputs[0], [&](int64_t i, int64_t value) {
       if (value < 0) value += spec.depth;
       if (value < 0 || value >= spec.depth) return;

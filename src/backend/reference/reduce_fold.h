@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "backend/reference/reduce_axes.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "core/strided.h"
@@ -80,6 +81,24 @@ struct FoldSpace {
            folded.inner_length() >= 16;
   }
 };
+
+/// Of an array, and a contiguous result without the folded axes, which are bits of `axes`.
+inline FoldSpace SpaceOf(const Shape& shape, const Strides& strides, uint32_t axes) {
+  AxisGroup<2> kept;
+  AxisGroup<1> folded;
+  int64_t out_stride = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (!IsReduced(axes, axis)) out_stride *= shape[axis];
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (IsReduced(axes, axis)) {
+      folded.Add(shape[axis], {strides[axis]});
+    } else {
+      if (shape[axis] > 0) out_stride /= shape[axis];
+      kept.Add(shape[axis], {strides[axis], out_stride});
+    }
+  }
+  return {kept.space(), folded.space()};
+}
 
 constexpr int64_t kFoldBlock = 512;  // results that are folded together; their Accs fit the cache
 

@@ -4,6 +4,7 @@ namespace singa::backend {
 
 void RegisterReferenceBackend() {
   // One line per family; alphabetical.
+  reference::RegisterArgReduce();
   reference::RegisterAxisMap();
   reference::RegisterBatchNorm();
   reference::RegisterBinary();
@@ -20,6 +21,7 @@ void RegisterReferenceBackend() {
   reference::RegisterPooling();
   reference::RegisterRandom();
   reference::RegisterReduce();
+  reference::RegisterReduceBackward();
   reference::RegisterReorder();
   reference::RegisterRnnBackward();
   reference::RegisterRnnForward();

@@ -3,6 +3,7 @@
 namespace singa::reference {
 
 // One function per family, in the family's file; alphabetical.
+void RegisterArgReduce();
 void RegisterAxisMap();
 void RegisterBatchNorm();
 void RegisterBinary();
@@ -19,6 +20,7 @@ void RegisterOptimizer();
 void RegisterPooling();
 void RegisterRandom();
 void RegisterReduce();
+void RegisterReduceBackward();
 void RegisterReorder();
 void RegisterRnnBackward();
 void RegisterRnnForward();

@@ -8,12 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/round_up.h"
 #include "singa/core/error.h"
 
 namespace singa {
 namespace {
-
-size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 std::string MiB(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 

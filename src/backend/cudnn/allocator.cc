@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "core/round_up.h"
 #include "singa/core/error.h"
 
 namespace singa::cuda {
 namespace {
-
-size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 std::string MiB(size_t bytes) {
   return bytes >> 20 ? std::to_string(bytes >> 20) + " MiB" : std::to_string(bytes) + " bytes";

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "backend/onednn/engine.h"
+#include "core/round_up.h"
 
 namespace singa::onednn {
 
@@ -23,8 +24,6 @@ inline int64_t VectorLanes() {
   return 4;
 #endif
 }
-
-inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 using LaneTag = dnnl::memory::format_tag;
 

@@ -10,17 +10,16 @@
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "core/round_up.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {
-
-inline size_t RoundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Workspace that Arguments take for tensors of these sizes.
 inline size_t ArgumentBytes(DType dtype, std::initializer_list<int64_t> sizes) {
   if (dtype == kFloat32 || dtype == kFloat64) return 0;
   size_t bytes = 0;
-  for (int64_t size : sizes) bytes += RoundUp64(static_cast<size_t>(size) * sizeof(float));
+  for (int64_t size : sizes) bytes += RoundUp(static_cast<size_t>(size) * sizeof(float), 64);
   return bytes;
 }
 
@@ -74,7 +73,7 @@ class Arguments {
 
   C* Take(int64_t size) {
     C* taken = reinterpret_cast<C*>(rest_);
-    rest_ += RoundUp64(static_cast<size_t>(size) * sizeof(C));
+    rest_ += RoundUp(static_cast<size_t>(size) * sizeof(C), 64);
     return taken;
   }
 

@@ -1,15 +1,16 @@
-"""Shared by all Python tests: the device that they run on, and the PyTorch oracle."""
+"""Shared by all Python tests: which of them run, and on which device, and the PyTorch oracle."""
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import device_under_test
 import pytest
 
-# Files and folders that have nothing to do with where tensors lie. Single tests that are about the
-# CPU alone say so by the marker `cpu`.
+# Files and folders that are not about operations and tensors. They run neither on a GPU nor with
+# --tensors-only. Single tests that are about the CPU alone say so by the marker `cpu`.
 _ABOUT_THE_HOST = {
     "data": "arrays and files of the host",
     "examples": "programs of their own, their files and options",
@@ -19,13 +20,21 @@ _ABOUT_THE_HOST = {
     "test_readme.py": "documents",
     "test_singa_surface.py": "names and arguments",
     "test_snapshot.py": "files",
-    "test_tuning.py": "the CPU's implementations by name",
     "training/test_curves.py": "pictures",
     "training/test_files.py": "files",
     "training/test_log.py": "files",
     "training/test_progress.py": "what is printed",
     "wrong_calls/test_files.py": "files",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For runs in which only what C++ does can come out differently."""
+    parser.addoption(
+        "--tensors-only",
+        action="store_true",
+        help="leave out files, pictures, programs and names: what Python does by itself",
+    )
 
 
 def pytest_configure() -> None:
@@ -52,8 +61,12 @@ def pytest_collection(session: pytest.Session) -> None:
 _problem: list[str] = []
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out on a GPU what is about the CPU, and everything where there is none."""
+    if config.getoption("--tensors-only"):
+        left_out = [item for item in items if _about_the_host(item)]
+        items[:] = [item for item in items if not _about_the_host(item)]
+        config.hook.pytest_deselected(items=left_out)
     if not device_under_test.ON_GPU:
         return
     for item in items:
@@ -61,12 +74,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def _about_the_cpu(item: pytest.Item) -> str:
+def _about_the_host(item: pytest.Item) -> str:
     path = item.path.relative_to(Path(__file__).parent)
-    marker = item.get_closest_marker("cpu")
     reasons = [reason for name, reason in _ABOUT_THE_HOST.items() if path.is_relative_to(name)]
-    reasons += marker.args if marker else ()
-    return f"about the CPU: {reasons[0]}" if reasons else ""
+    return reasons[0] if reasons else ""
+
+
+def _about_the_cpu(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("cpu")
+    reason = _about_the_host(item) or (marker.args[0] if marker else "")
+    return f"about the CPU: {reason}" if reason else ""
+
+
+@pytest.fixture
+def training() -> Iterator[None]:
+    """Operations are recorded for backward, as they are while a model is trained."""
+    from singa import autograd
+
+    before = autograd.training
+    autograd.training = True
+    yield
+    autograd.training = before
 
 
 @pytest.fixture(scope="session")

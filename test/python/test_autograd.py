@@ -3,7 +3,6 @@
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,7 @@ from singa import autograd, tensor
 from singa import singa_wrap as wrap
 from singa.autograd import Operator
 
-
-@pytest.fixture(autouse=True)
-def _training() -> Iterator[None]:
-    autograd.training = True
-    yield
-    autograd.training = False
+pytestmark = pytest.mark.usefixtures("training")
 
 
 def parameter(values: Any, **kwargs: Any) -> tensor.Tensor:

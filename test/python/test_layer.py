@@ -40,13 +40,6 @@ class Net(layer.Layer):
         return self.tail(self.block1(x))
 
 
-@pytest.fixture
-def training():
-    autograd.training = True
-    yield
-    autograd.training = False
-
-
 # --- names, states
 
 

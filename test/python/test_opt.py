@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from singa import autograd, opt, tensor
 
+pytestmark = pytest.mark.usefixtures("training")
+
 SHAPES = {"w": (4, 3), "b": (3,), "scale": (5,)}
 STEPS = 6
 
@@ -39,14 +41,6 @@ def loss_of(params, grads):
         for name, grad in grads.items()
     ]
     return autograd.add_all(*products)
-
-
-@pytest.fixture(autouse=True)
-def recording():
-    before = autograd.training
-    autograd.training = True
-    yield
-    autograd.training = before
 
 
 def run(optimizer, steps=STEPS, values=None, grads=gradients):

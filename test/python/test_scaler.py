@@ -7,16 +7,10 @@ from singa import autograd, opt, tensor
 from singa.training import checkpoint
 from small_net import Net
 
+pytestmark = pytest.mark.usefixtures("training")
+
 SHAPES = {"w": (4, 3), "b": (3,)}
 INF, NAN = float("inf"), float("nan")
-
-
-@pytest.fixture(autouse=True)
-def recording():
-    before = autograd.training
-    autograd.training = True
-    yield
-    autograd.training = before
 
 
 def arrays(seed):

@@ -15,6 +15,8 @@ import singa_surface as names
 from singa import autograd, data, device, initializer, layer, model, models, opt, sonnx, tensor
 from singa import singa_wrap as singa
 
+pytestmark = pytest.mark.usefixtures("training")
+
 
 def _functions(where: Any, text: str) -> Iterator[tuple[Any, str, str]]:
     for name, arguments in re.findall(r"(\w+)\(((?:[^()]|\([^()]*\))*)\)", text):
@@ -189,13 +191,6 @@ def test_our_own_surface() -> None:
     assert set(wanted.split()) <= set(models.names())
     assert {"bytes", "entries"} <= set(inspect.signature(package.plan_cache.set_limit).parameters)
     assert {"every", "ops", "action"} <= set(inspect.signature(package.opcheck).parameters)
-
-
-@pytest.fixture(autouse=True)
-def _training() -> Iterator[None]:
-    autograd.training = True
-    yield
-    autograd.training = False
 
 
 def _of(values: Any) -> tensor.Tensor:

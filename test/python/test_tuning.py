@@ -14,6 +14,8 @@ from singa import autograd, layer, model, opt, singa_wrap, tensor, tuning
 from singa.tensor import Tensor
 from singa.training import checkpoint
 
+pytestmark = pytest.mark.cpu("implementations by name")
+
 HAS_ONEDNN = singa.doctor()["onednn"] != "not in this build"
 
 

@@ -19,9 +19,11 @@ HAS_ONEDNN = singa.doctor()["onednn"] != "not in this build"
 
 
 @pytest.fixture(autouse=True)
-def empty_table():
+def only_what_is_forced():
+    """No choices from before; and no OPCHECK, which lets `reference` run beside the chosen one."""
     tuning.clear()
-    yield
+    with singa.opcheck(every=0):
+        yield
     tuning.clear()
 
 

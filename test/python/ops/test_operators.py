@@ -8,19 +8,14 @@ import pytest
 from operator_table import CASES, Case
 from singa import autograd, ops, tensor
 
+pytestmark = pytest.mark.usefixtures("training")
+
 # Operators whose results are random, or whose oracle is not one line: tested on their own.
 ELSEWHERE = {"Dropout", "RNN", "_RNN"}
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 _DIFFERENTIABLE = [case for case in CASES if case.differentiable]
 every_differentiable = pytest.mark.parametrize("case", _DIFFERENTIABLE, ids=lambda case: case.name)
-
-
-@pytest.fixture(autouse=True)
-def _training() -> Any:
-    autograd.training = True
-    yield
-    autograd.training = False
 
 
 def _apply(case: Case, dtype: str) -> tuple[list[tensor.Tensor], list[tensor.Tensor]]:

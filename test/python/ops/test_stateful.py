@@ -1,6 +1,5 @@
 """Operators the table cannot hold: they draw numbers, follow the training flag or keep state."""
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -10,12 +9,7 @@ import singa
 from singa import autograd, tensor
 from singa import singa_wrap as wrap
 
-
-@pytest.fixture(autouse=True)
-def _training() -> Iterator[None]:
-    autograd.training = True
-    yield
-    autograd.training = False
+pytestmark = pytest.mark.usefixtures("training")
 
 
 def _parameter(values: Any, dtype: str = "float64") -> tensor.Tensor:

@@ -7,6 +7,7 @@ add_library(singa_blas INTERFACE)
 set(SINGA_BLAS_MAPPING "name")
 set(SINGA_BLAS_OPENBLAS 1)
 set(SINGA_BLAS_LIBRARY "")
+set(SINGA_BLAS_HEADER "<cblas.h>")
 
 singa_package(openblas _root)
 if(_root)
@@ -16,7 +17,8 @@ endif()
 if(SINGA_BLAS_LIBRARY)
   set(SINGA_BLAS_MAPPING "scipy_##name")
   set(SINGA_BLAS_PACKAGED ON)
-  target_include_directories(singa_blas SYSTEM INTERFACE "${_root}/include")
+  # By its path: in a build that pip isolates that changes each time, and so would every command.
+  set(SINGA_BLAS_HEADER "\"${_root}/include/cblas.h\"")
   target_link_libraries(singa_blas INTERFACE "${SINGA_BLAS_LIBRARY}")
 else()
   set(SINGA_BLAS_PACKAGED OFF)
@@ -51,4 +53,4 @@ configure_file(
   "${PROJECT_BINARY_DIR}/generated/blas/singa_blas.h"
   @ONLY
 )
-target_include_directories(singa_blas INTERFACE "${PROJECT_BINARY_DIR}/generated/blas")
+target_include_directories(singa_blas SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/generated/blas")

@@ -54,20 +54,27 @@ case "${1-}" in
       echo "== Python tests: $("$1" -V), from $build/python"
       PYTHONPATH=$PWD/$build/python LD_PRELOAD=$preload "$1" -m pytest "${flags[@]}"
     }
-    run "$venv/bin/python"
-
     default=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     for python in $(scripts/pythons.sh); do
       version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
       [[ $version == "$default" ]] || other=$python other_version=$version
     done
-    if [[ -z ${other-} ]]; then
-      echo "== no other CPython found: the extension was tried under $default alone"
-    elif [[ ${SINGA_ONE_PYTHON-0} != 1 ]]; then
-      PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
-      # The oracle has wheels for the default Python alone.
-      SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python"
+    if [[ -z ${other-} || ${SINGA_ONE_PYTHON-0} == 1 ]]; then
+      run "$venv/bin/python"
+      [[ -n ${other-} ]] || echo "== no other CPython found: the extension was tried under this one"
+      exit
     fi
+    # Most of the time pytest keeps one core busy, so the two run at once, and their threads sleep
+    # where they wait for each other. The output of one comes after that of the other.
+    PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
+    export OMP_WAIT_POLICY=passive
+    # The oracle has wheels for the default Python alone.
+    SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python" >"$build/pytest.log" 2>&1 &
+    failed=0
+    run "$venv/bin/python" || failed=1
+    wait $! || failed=1
+    cat "$build/pytest.log"
+    exit $failed
     ;;
   *)
     sed -n '2,6s/^# \{0,1\}//p' "$0" >&2

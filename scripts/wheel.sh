@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds dist/*.whl with pip's isolated build, as a user's `pip install .` would, and checks it:
 # what is in it, what it asks of the system, how large it is, and that it works in a fresh
-# environment, from Python and from C++ (examples/cpp through find_package).
+# environment, from Python and from C++ (examples/cpp through find_package). BUILD=build/… is the
+# build folder, where the objects of an earlier build of the same flags are taken over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +11,8 @@ echo "== building the wheel"
 rm -rf dist
 mkdir -p build
 if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} .venv/bin/python -m pip wheel --no-deps \
-  --disable-pip-version-check --verbose --wheel-dir dist . >build/wheel.log 2>&1; then
+  --disable-pip-version-check --verbose ${BUILD:+"--config-settings=build-dir=$BUILD"} \
+  --wheel-dir dist . >build/wheel.log 2>&1; then
   tail -n 60 build/wheel.log >&2
   exit 1
 fi

@@ -9,6 +9,7 @@ void RegisterOnednnBackend() {
   AddMachineFact(onednn::VersionAndIsa());
   // One line per family; alphabetical.
   onednn::RegisterBatchNorm();
+  onednn::RegisterConcat();
   onednn::RegisterConv();
   onednn::RegisterLrn();
   onednn::RegisterMatMul();

@@ -4,6 +4,7 @@ namespace singa::onednn {
 
 // One function per family, in the family's file; alphabetical.
 void RegisterBatchNorm();
+void RegisterConcat();
 void RegisterConv();
 void RegisterLrn();
 void RegisterMatMul();

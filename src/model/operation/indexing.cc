@@ -7,7 +7,6 @@
 #include "model/operation/dispatch.h"
 #include "model/operation/gather_spec.h"
 #include "model/operation/indexing_spec.h"
-#include "model/operation/layout_spec.h"
 
 namespace singa {
 
@@ -17,12 +16,6 @@ void CheckIndices(const char* op, const Tensor& indices, const Tensor& x) {
   CheckGiven(op, "indices", indices);
   Check<TypeError>(indices.data_type() != kBool, op, "indices has to hold numbers, got ", indices);
   CheckSameDevice(op, "indices", indices, "the data", x);
-}
-
-// How x lies beside opaque images: as it is, or as convolutions want it.
-LayoutPtr LayoutAmongImages(const Tensor& x) {
-  if (x.is_blocked()) return x.layout();
-  return FindPlan(*x.device(), PreferredLayoutSpec{x.shape(), x.data_type()})->output_layout(0);
 }
 
 // A view; of an opaque tensor a copy, where it can be had in such a layout too.
@@ -93,10 +86,16 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
   const Tensor y = NewOutput(*plan, 0, shape, device, front.data_type());
   std::vector<Tensor> inputs;
   inputs.reserve(xs.size());
+  int64_t start = 0;
   for (const Tensor& x : xs) {
-    const LayoutPtr layout = y.is_blocked() ? LayoutAmongImages(x) : nullptr;
+    LayoutPtr layout;  // that in which Split would give x back
+    const int64_t length = x.shape()[a];
+    if (y.is_blocked())
+      layout = FindPlan(*device, SplitSpec{spec.dtype, shape, a, start, length, y.layout()})
+                   ->output_layout(0);
     SetCurrentOp(op);
     inputs.push_back(x.ToLayout(layout));
+    start += length;
   }
   Run(spec, device, plan, std::span<const Tensor>(inputs), std::span<const Tensor>(&y, 1));
   return y;

@@ -7,8 +7,8 @@
 namespace singa {
 
 /// Inputs: tensors of one type. Output: all of them along `axis`. Where the plan wants the output
-/// in a layout, so do the inputs, as PreferredLayoutSpec says. Otherwise they are plain with any
-/// strides, and the output is contiguous.
+/// in a layout, the inputs come in those in which SplitSpec would give them back. Otherwise they
+/// are plain with any strides, and the output is contiguous.
 struct ConcatSpec {
   DType dtype;
   int axis;

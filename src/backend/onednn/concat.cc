@@ -1,0 +1,171 @@
+// Concatenation of images along their channels, and its reverse, in the layouts that convolutions
+// leave them in. Runs of channels are moved as they lie: whole rows of blocks where both sides have
+// the block's first channel at its beginning, as the branches of Inception networks have.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/register.h"
+#include "core/parallel.h"
+#include "model/operation/indexing_spec.h"
+#include "model/operation/kernel.h"
+
+namespace singa::onednn {
+namespace {
+
+LayoutPtr LayoutOf(const Shape& shape, DType dtype, LaneTag tag) {
+  return FromDesc(LaneDesc(shape, dtype, tag), shape, dtype);
+}
+
+/// Images in memory, from one of their channels on.
+struct Side {
+  Lanes lanes;
+  int64_t first;
+  char* data;
+
+  /// Place of a channel, counted from `first`, at the beginning of a row.
+  char* At(int64_t image, int64_t channel, int64_t row, int64_t bytes) const {
+    const int64_t c = first + channel;
+    return data + (image * lanes.image_step + c / lanes.lanes * lanes.block_step +
+                   row * lanes.row_step + c % lanes.lanes) *
+                      bytes;
+  }
+  /// Channels from this one to the end of its block.
+  int64_t LeftInBlock(int64_t channel) const {
+    return lanes.lanes - (first + channel) % lanes.lanes;
+  }
+};
+
+/// Moves `count` channels of a row of an image.
+void MoveRow(const Side& from, const Side& to, int64_t count, int64_t image, int64_t row,
+             int64_t bytes) {
+  const int64_t width = from.lanes.width;
+  for (int64_t c = 0; c < count;) {
+    const int64_t run = std::min({from.LeftInBlock(c), to.LeftInBlock(c), count - c});
+    const char* source = from.At(image, c, row, bytes);
+    char* target = to.At(image, c, row, bytes);
+    const auto size = static_cast<size_t>(run * bytes);
+    if (run == from.lanes.column_step && run == to.lanes.column_step) {
+      std::memcpy(target, source, size * static_cast<size_t>(width));
+    } else {
+      for (int64_t w = 0; w < width; ++w)
+        std::memcpy(target + w * to.lanes.column_step * bytes,
+                    source + w * from.lanes.column_step * bytes, size);
+    }
+    c += run;
+  }
+}
+
+/// Zeros the channels that only fill up the last block of a row.
+void ZeroPadding(const Side& side, int64_t image, int64_t row, int64_t bytes) {
+  const Lanes& lanes = side.lanes;
+  const int64_t missing = lanes.lanes * lanes.blocks - lanes.channels;
+  if (missing == 0) return;
+  char* end = side.At(image, lanes.channels - side.first, row, bytes);
+  for (int64_t w = 0; w < lanes.width; ++w)
+    std::memset(end + w * lanes.column_step * bytes, 0, static_cast<size_t>(missing * bytes));
+}
+
+/// Calls body(image, row) for all rows, in parallel.
+template <class Body>
+void ForRows(const Lanes& lanes, const Body& body) {
+  ParallelFor(lanes.images * lanes.height, kParallelGrain / (lanes.width * lanes.channels) + 1,
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) body(i / lanes.height, i % lanes.height);
+              });
+}
+
+class ConcatPlan final : public Plan {
+ public:
+  ConcatPlan(const ConcatSpec& spec, LaneTag tag)
+      : Plan("onednn"),
+        tag_(tag),
+        bytes_(static_cast<int64_t>(SizeOf(spec.dtype))),
+        layout_(LayoutOf(spec.y_shape, spec.dtype, tag)) {}
+  std::string Describe() const override { return "onednn layout, own copy"; }
+  LayoutPtr output_layout(size_t) const override { return layout_; }
+
+  void Run(const Execution& execution) const override {
+    const Lanes all(layout_->shape(), tag_);
+    char* y = execution.out<char>(0);
+    ForRows(all, [&](int64_t image, int64_t row) {
+      int64_t first = 0;
+      for (const Tensor& x : execution.inputs) {
+        const int64_t channels = x.shape()[1];
+        if (channels == 0) continue;
+        const Side from{Lanes(x.shape(), tag_), 0, static_cast<char*>(x.raw_data())};
+        MoveRow(from, {all, first, y}, channels, image, row, bytes_);
+        first += channels;
+      }
+      ZeroPadding({all, 0, y}, image, row, bytes_);
+    });
+  }
+
+ private:
+  LaneTag tag_;
+  int64_t bytes_;
+  LayoutPtr layout_;
+};
+
+class SplitPlan final : public Plan {
+ public:
+  SplitPlan(const SplitSpec& spec, LaneTag tag)
+      : Plan("onednn"),
+        x_(spec.x_shape, tag),
+        y_(spec.OutShape(), tag),
+        start_(spec.start),
+        bytes_(static_cast<int64_t>(SizeOf(spec.dtype))),
+        x_layout_(spec.x_layout),
+        y_layout_(LayoutOf(spec.OutShape(), spec.dtype, tag)) {}
+  std::string Describe() const override { return "onednn layout, own copy"; }
+  LayoutPtr input_layout(size_t) const override { return x_layout_; }
+  LayoutPtr output_layout(size_t) const override { return y_layout_; }
+
+  void Run(const Execution& execution) const override {
+    const Side from{x_, start_, static_cast<char*>(execution.inputs[0].raw_data())};
+    const Side to{y_, 0, execution.out<char>(0)};
+    ForRows(y_, [&](int64_t image, int64_t row) {
+      MoveRow(from, to, y_.channels, image, row, bytes_);
+      ZeroPadding(to, image, row, bytes_);
+    });
+  }
+
+ private:
+  Lanes x_, y_;
+  int64_t start_, bytes_;
+  LayoutPtr x_layout_, y_layout_;
+};
+
+std::optional<LaneTag> TagOf(const ConcatSpec& spec) {
+  if (!spec.x_layout) return std::nullopt;
+  return LaneTagOf(spec.x_layout, spec.x_layout->shape(), spec.dtype);
+}
+std::optional<LaneTag> TagOf(const SplitSpec& spec) {
+  return LaneTagOf(spec.x_layout, spec.x_shape, spec.dtype);
+}
+
+template <class Spec>
+std::string Refuses(const Spec& spec, const Shape& result) {
+  if (!spec.x_layout) return "the plain kernel takes row-major tensors";
+  if (spec.axis != 1) return "only channels are joined in a layout";
+  if (result.Count() == 0) return "there is nothing to compute";
+  return TagOf(spec) ? "" : "the channels are not innermost";
+}
+std::string RefusesConcat(const ConcatSpec& spec) { return Refuses(spec, spec.y_shape); }
+std::string RefusesSplit(const SplitSpec& spec) { return Refuses(spec, spec.OutShape()); }
+PlanPtr MakeConcat(const ConcatSpec& spec) {
+  return std::make_shared<ConcatPlan>(spec, *TagOf(spec));
+}
+PlanPtr MakeSplit(const SplitSpec& spec) { return std::make_shared<SplitPlan>(spec, *TagOf(spec)); }
+
+}  // namespace
+
+void RegisterConcat() {
+  Register<ConcatSpec>("onednn", RefusesConcat, MakeConcat);
+  Register<SplitSpec>("onednn", RefusesSplit, MakeSplit);
+}
+
+}  // namespace singa::onednn

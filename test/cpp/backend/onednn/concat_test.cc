@@ -1,0 +1,109 @@
+// Concatenation and splitting of images along their channels, in every layout that they take.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backend/onednn/channel_lanes.h"
+#include "singa/core/plan_cache.h"
+#include "singa/operation/indexing.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using onednn::LaneTag;
+using test::Random;
+using test::Values;
+
+LayoutPtr LayoutOf(const Shape& shape, DType dtype, LaneTag tag) {
+  return onednn::FromDesc(onednn::LaneDesc(shape, dtype, tag), shape, dtype);
+}
+
+/// Everything that fills up blocks is zero.
+void ExpectZeroPadding(const Tensor& t, LaneTag tag) {
+  const onednn::Lanes g(t.shape(), tag);
+  const auto bytes = static_cast<int64_t>(SizeOf(t.data_type()));
+  const char* data = static_cast<const char*>(t.raw_data());
+  const int64_t first = g.filled(g.blocks - 1);
+  for (int64_t n = 0; n < g.images; ++n)
+    for (int64_t pixel = 0; pixel < g.height * g.width; ++pixel) {
+      const char* row =
+          data + (n * g.image_step + (g.blocks - 1) * g.block_step + pixel * g.column_step) * bytes;
+      for (int64_t i = first * bytes; i < g.lanes * bytes; ++i)
+        ASSERT_EQ(row[i], 0) << "image " << n << ", pixel " << pixel;
+    }
+}
+
+void Check(Random& random, const std::vector<int64_t>& channels, DType dtype, LaneTag tag) {
+  const int64_t images = random.Int(1, 3), height = random.Int(1, 9), width = random.Int(1, 9);
+  std::vector<Tensor> plain, opaque;
+  for (int64_t c : channels) {
+    plain.push_back(test::RandomTensor(random, {images, c, height, width}).AsType(dtype));
+    opaque.push_back(plain.back().ToLayout(LayoutOf(plain.back().shape(), dtype, tag)));
+  }
+  const Tensor expected = Concat(plain, 1);
+  ASSERT_FALSE(expected.is_blocked());
+  // One of them lies otherwise: it is reordered.
+  if (opaque.size() > 1 && random.Coin()) opaque.back() = plain.back();
+  const Tensor y = Concat(opaque, 1);
+  ASSERT_TRUE(SameLayout(y.layout(), LayoutOf(y.shape(), dtype, tag))) << LayoutName(y.layout());
+  EXPECT_EQ(Values(y), Values(expected));
+  ExpectZeroPadding(y, tag);
+  const std::vector<Tensor> pieces = Split(y, 1, channels);
+  ASSERT_EQ(pieces.size(), channels.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_TRUE(SameLayout(pieces[i].layout(), LayoutOf(pieces[i].shape(), dtype, tag)));
+    EXPECT_EQ(Values(pieces[i]), Values(plain[i])) << "piece " << i;
+    ExpectZeroPadding(pieces[i], tag);
+  }
+}
+
+TEST(ConcatInLayouts, IsThatOfRowMajorImagesAndSplitIsItsReverse) {
+  Random random(31);
+  for (DType dtype : {kFloat32, kBFloat16}) {
+    // A first tensor of one block would lie channels-last as well.
+    for (LaneTag tag : {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(tag)) + " " + DTypeName(dtype));
+      Check(random, {64, 128, 32, 32}, dtype, tag);  // of googlenet
+      Check(random, {24, 40, 48}, dtype, tag);       // half blocks of 16
+      Check(random, {17, 3, 1, 30, 8}, dtype, tag);
+      for (int i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
+        std::vector<int64_t> channels(static_cast<size_t>(random.Int(1, 5)));
+        for (int64_t& c : channels) c = random.Int(17, 50);
+        Check(random, channels, dtype, tag);
+      }
+    }
+  }
+}
+
+TEST(ConcatInLayouts, OtherAxesAndReferenceAreRowMajor) {
+  Random random(32);
+  const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
+  const Tensor opaque = x.ToLayout(LayoutOf(x.shape(), kFloat32, LaneTag::nChw8c));
+  for (int64_t axis : {0, 2, 3}) {
+    const Tensor y = Concat({opaque, x}, axis);
+    EXPECT_FALSE(y.is_blocked());
+    EXPECT_EQ(Values(y), Values(Concat({x, x}, axis)));
+  }
+  const test::PreferenceScope scope(Preference::kReference);
+  const Tensor y = Concat({opaque, opaque}, 1);
+  const std::vector<Tensor> pieces = Split(opaque, 1, {7, 17});
+  EXPECT_FALSE(y.is_blocked());
+  EXPECT_EQ(Values(y), Values(Concat({x, x}, 1)));
+  EXPECT_FALSE(pieces[1].is_blocked());
+  EXPECT_EQ(Values(pieces[1]), Values(x.SliceAxis(1, 7, 24)));
+}
+
+TEST(ConcatInLayouts, PiecesOfNothing) {
+  Random random(33);
+  const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
+  const Tensor opaque = x.ToLayout(LayoutOf(x.shape(), kFloat32, LaneTag::nChw8c));
+  const std::vector<Tensor> pieces = Split(opaque, 1, {0, 24});
+  EXPECT_EQ(pieces[0].shape(), Shape({2, 0, 3, 4}));
+  EXPECT_EQ(Values(pieces[1]), Values(x));
+  EXPECT_EQ(Values(Concat({pieces[0], opaque, pieces[0]}, 1)), Values(x));
+}
+
+}  // namespace
+}  // namespace singa

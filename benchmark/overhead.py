@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import harness
 import numpy as np
 
-#: Arrays of the cases: two numbers, an image of two channels and its filters, a row and weights.
-SHAPES = {"a": (1,), "b": (1,), "x": (1, 2, 4, 4), "w": (2, 2, 3, 3), "r": (1, 4), "v": (4, 4)}
+#: Arrays of the cases: two numbers, an image of two channels, a row and weights.
+SHAPES = {"a": (1,), "b": (1,), "x": (1, 2, 4, 4), "r": (1, 4), "v": (4, 4)}
 WAYS = ("forward", "recorded", "and backward")
 #: Calls that are timed together.
 CALLS = 200

@@ -108,13 +108,27 @@ def times_of_operators(step: Any, steps: int) -> dict[str, float]:
     return {key: statistics.median(totals[key] for totals in each) for key in each[0]}
 
 
-def child(args: argparse.Namespace) -> dict[str, Any]:
+def new_step(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """The case that a child measures, and what its figures are of."""
     import singa
-    from singa import bench, plan_cache
+    from singa import bench
 
     singa.set_num_threads(args.threads)
     singa.seed(0)
     step = bench.Case(args.child, args.batch)
+    return step, {
+        "model": args.child,
+        "batch": step.batch,
+        "threads": args.threads,
+        "cpu": harness.cpu_name(),
+        "version": singa.__version__,
+    }
+
+
+def child(args: argparse.Namespace) -> dict[str, Any]:
+    from singa import bench, plan_cache
+
+    step, case = new_step(args)
     base = bench.resident_mib("VmRSS")
     bench.reset_high_water()
     with contextlib.ExitStack() as stack:
@@ -129,11 +143,7 @@ def child(args: argparse.Namespace) -> dict[str, Any]:
         figures["peak_mib"] = bench.resident_mib() - base
         operators = times_of_operators(step, args.steps)
     return {
-        "model": args.child,
-        "batch": step.batch,
-        "threads": args.threads,
-        "cpu": harness.cpu_name(),
-        "version": singa.__version__,
+        **case,
         **figures,
         "plan_hits": after["hits"] - before["hits"],
         "plan_misses": after["misses"] - before["misses"],
@@ -143,12 +153,7 @@ def child(args: argparse.Namespace) -> dict[str, Any]:
 
 def paired_child(args: argparse.Namespace) -> dict[str, Any]:
     """Steps without plans and with all of them in turn, after `warmup` of each."""
-    import singa
-    from singa import bench
-
-    singa.set_num_threads(args.threads)
-    singa.seed(0)
-    step = bench.Case(args.child, args.batch)
+    step, case = new_step(args)
     step.compile()
 
     def milliseconds() -> float:
@@ -163,11 +168,7 @@ def paired_child(args: argparse.Namespace) -> dict[str, Any]:
         pairs.append((none, milliseconds()))
     pairs = pairs[args.warmup :]
     return {
-        "model": args.child,
-        "batch": step.batch,
-        "threads": args.threads,
-        "cpu": harness.cpu_name(),
-        "version": singa.__version__,
+        **case,
         "ms": statistics.median(with_all for _, with_all in pairs),
         "none_ms": [none for none, _ in pairs],
         "all_ms": [with_all for _, with_all in pairs],

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "backend/onednn/engine.h"
@@ -51,11 +52,26 @@ inline dnnl::memory::desc LaneDesc(const Shape& shape, DType dtype, LaneTag tag)
   return dnnl::memory::desc(Dims(shape), DataTypeOf(dtype), tag);
 }
 
+inline LayoutPtr LaneLayout(const Shape& shape, DType dtype, LaneTag tag) {
+  return FromDesc(LaneDesc(shape, dtype, tag), shape, dtype);
+}
+
+/// Zeros the channels that only fill up the last block, of which `filled` exist, in one row of its
+/// pixels; an element has so many bytes.
+inline void ZeroPadding(const Lanes& layout, int64_t filled, void* row, size_t element_bytes) {
+  if (filled == layout.lanes) return;
+  const auto bytes = static_cast<int64_t>(element_bytes);
+  char* padding = static_cast<char*>(row) + filled * bytes;
+  const auto missing = static_cast<size_t>((layout.lanes - filled) * bytes);
+  for (int64_t w = 0; w < layout.width; ++w)
+    std::memset(padding + w * layout.column_step * bytes, 0, missing);
+}
+
 /// Which of these layouts it is, if any.
 inline std::optional<LaneTag> LaneTagOf(const LayoutPtr& layout, const Shape& shape, DType dtype) {
   if (!AsDnnl(layout) || shape.rank() != 4) return std::nullopt;
   for (LaneTag tag : {LaneTag::nhwc, LaneTag::nChw16c, LaneTag::nChw8c})
-    if (SameLayout(layout, FromDesc(LaneDesc(shape, dtype, tag), shape, dtype))) return tag;
+    if (SameLayout(layout, LaneLayout(shape, dtype, tag))) return tag;
   return std::nullopt;
 }
 

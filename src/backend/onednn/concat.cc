@@ -16,10 +16,6 @@
 namespace singa::onednn {
 namespace {
 
-LayoutPtr LayoutOf(const Shape& shape, DType dtype, LaneTag tag) {
-  return FromDesc(LaneDesc(shape, dtype, tag), shape, dtype);
-}
-
 /// Images in memory, from one of their channels on.
 struct Side {
   Lanes lanes;
@@ -59,14 +55,11 @@ void MoveRow(const Side& from, const Side& to, int64_t count, int64_t image, int
   }
 }
 
-/// Zeros the channels that only fill up the last block of a row.
 void ZeroPadding(const Side& side, int64_t image, int64_t row, int64_t bytes) {
   const Lanes& lanes = side.lanes;
-  const int64_t missing = lanes.lanes * lanes.blocks - lanes.channels;
-  if (missing == 0) return;
-  char* end = side.At(image, lanes.channels - side.first, row, bytes);
-  for (int64_t w = 0; w < lanes.width; ++w)
-    std::memset(end + w * lanes.column_step * bytes, 0, static_cast<size_t>(missing * bytes));
+  const int64_t last = lanes.blocks - 1;
+  onednn::ZeroPadding(lanes, lanes.filled(last), side.At(image, last * lanes.lanes, row, bytes),
+                      static_cast<size_t>(bytes));
 }
 
 /// Calls body(image, row) for all rows, in parallel.
@@ -84,7 +77,7 @@ class ConcatPlan final : public Plan {
       : Plan("onednn"),
         tag_(tag),
         bytes_(static_cast<int64_t>(SizeOf(spec.dtype))),
-        layout_(LayoutOf(spec.y_shape, spec.dtype, tag)) {}
+        layout_(LaneLayout(spec.y_shape, spec.dtype, tag)) {}
   std::string Describe() const override { return "onednn layout, own copy"; }
   LayoutPtr output_layout(size_t) const override { return layout_; }
 
@@ -95,7 +88,7 @@ class ConcatPlan final : public Plan {
       int64_t first = 0;
       for (const Tensor& x : execution.inputs) {
         const int64_t channels = x.shape()[1];
-        if (channels == 0) continue;
+        if (channels == 0) continue;  // Lanes are of something
         const Side from{Lanes(x.shape(), tag_), 0, static_cast<char*>(x.raw_data())};
         MoveRow(from, {all, first, y}, channels, image, row, bytes_);
         first += channels;
@@ -119,7 +112,7 @@ class SplitPlan final : public Plan {
         start_(spec.start),
         bytes_(static_cast<int64_t>(SizeOf(spec.dtype))),
         x_layout_(spec.x_layout),
-        y_layout_(LayoutOf(spec.OutShape(), spec.dtype, tag)) {}
+        y_layout_(LaneLayout(spec.OutShape(), spec.dtype, tag)) {}
   std::string Describe() const override { return "onednn layout, own copy"; }
   LayoutPtr input_layout(size_t) const override { return x_layout_; }
   LayoutPtr output_layout(size_t) const override { return y_layout_; }
@@ -140,7 +133,6 @@ class SplitPlan final : public Plan {
 };
 
 std::optional<LaneTag> TagOf(const ConcatSpec& spec) {
-  if (!spec.x_layout) return std::nullopt;
   return LaneTagOf(spec.x_layout, spec.x_layout->shape(), spec.dtype);
 }
 std::optional<LaneTag> TagOf(const SplitSpec& spec) {

@@ -114,7 +114,7 @@ std::vector<LayoutPtr> LaneLayouts(const ConvSpec& spec, const Shape& shape) {
   std::vector<LayoutPtr> layouts;
   if (spec.plain) return layouts;
   for (const LaneTag tag : {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c})
-    layouts.push_back(FromDesc(LaneDesc(shape, spec.dtype, tag), shape, spec.dtype));
+    layouts.push_back(LaneLayout(shape, spec.dtype, tag));
   return layouts;
 }
 
@@ -130,7 +130,7 @@ LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
   const int64_t lanes = std::max<int64_t>(VectorLanes(), 8);
   const int64_t padded = RoundUp(shape[1], lanes);
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
-  return FromDesc(LaneDesc(shape, spec.dtype, LaneTag::nhwc), shape, spec.dtype);
+  return LaneLayout(shape, spec.dtype, LaneTag::nhwc);
 }
 
 /// The descriptor of the first wish that a kernel of the better kind fulfils; else of the first

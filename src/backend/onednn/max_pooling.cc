@@ -35,10 +35,8 @@ struct Geometry : MaxWindows {
                    Lanes(spec.geometry.output_shape(), tag)},
         dtype(spec.dtype),
         x_layout(spec.x_layout),
-        y_layout(FromDesc(LaneDesc(spec.geometry.output_shape(), dtype, tag),
-                          spec.geometry.output_shape(), dtype)),
-        position_layout(FromDesc(LaneDesc(spec.geometry.output_shape(), kInt32, tag),
-                                 spec.geometry.output_shape(), kInt32)) {}
+        y_layout(LaneLayout(spec.geometry.output_shape(), dtype, tag)),
+        position_layout(LaneLayout(spec.geometry.output_shape(), kInt32, tag)) {}
 
   size_t position_bytes() const {
     return static_cast<size_t>(y.images * y.image_step) * sizeof(int32_t);
@@ -47,14 +45,6 @@ struct Geometry : MaxWindows {
   DType dtype;
   LayoutPtr x_layout, y_layout, position_layout;
 };
-
-/// Channels that only fill up a block are zero.
-template <class T>
-void ZeroPadding(const Lanes& layout, int64_t filled, T* row) {
-  if (filled == layout.lanes) return;
-  for (int64_t w = 0; w < layout.width; ++w)
-    std::fill(row + w * layout.column_step + filled, row + (w + 1) * layout.column_step, T());
-}
 
 /// Calls body(image · blocks + block, row) for all rows of `layout`.
 template <class Body>
@@ -74,8 +64,8 @@ void Forward(const Geometry& g, const T* x, T* y, int32_t* position) {
     T* y_row = y ? y + at : nullptr;
     int32_t* position_row = position ? position + at : nullptr;
     MaxRows(g, x + block * g.x.block_step, 0, oh, filled, y_row, position_row);
-    if (y) ZeroPadding(g.y, filled, y_row);
-    if (position) ZeroPadding(g.y, filled, position_row);
+    if (y) ZeroPadding(g.y, filled, y_row, sizeof(T));
+    if (position) ZeroPadding(g.y, filled, position_row, sizeof(int32_t));
   });
 }
 
@@ -85,7 +75,7 @@ void Backward(const Geometry& g, const T* dy, const int32_t* position, T* dx) {
     const int64_t filled = g.x.filled(block % g.x.blocks);
     T* row = dx + block * g.x.block_step + h * g.x.row_step;
     GradientRows(g, dy + block * g.y.block_step, position + block * g.y.block_step, h, filled, row);
-    ZeroPadding(g.x, filled, row);
+    ZeroPadding(g.x, filled, row, sizeof(T));
   });
 }
 

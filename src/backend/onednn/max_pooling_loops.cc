@@ -122,8 +122,8 @@ SINGA_INLINE void WithTaps(int64_t rows, int64_t columns, const Offer& offer) {
   offer(rows, columns);
 }
 
-/// One row of windows of one block: `n` lanes from `lane` on. y may be null, position too if Best
-/// knows none.
+/// One row of windows of one block: `n` lanes from `lane` on. y may be null; position is
+/// where Best knows none.
 template <class Best, class T, class Count>
 SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t lane,
                          Count n, T* y, int32_t* position) {
@@ -153,7 +153,7 @@ SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t o
     if constexpr (requires { best.at; }) {
       const bool any = down.size() > 0 && across.size() > 0;
       if (any) best.at += static_cast<int32_t>(h * g.x.width + w);  // one of the taps is it
-      if (position) Store(position + ow * g.y.column_step + lane, best.at, n);
+      Store(position + ow * g.y.column_step + lane, best.at, n);
     }
   }
 }

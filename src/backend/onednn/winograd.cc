@@ -27,9 +27,7 @@ struct Values {
   int64_t tile_step, position_step;
 };
 
-LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) {
-  return FromDesc(LaneDesc(shape, kFloat32, tag), shape, kFloat32);
-}
+LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) { return LaneLayout(shape, kFloat32, tag); }
 
 /// The layout that both sides' images will have: as they come, if we can read that.
 LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {

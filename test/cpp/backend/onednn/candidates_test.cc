@@ -62,8 +62,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
           dw.Add(wi, dys[yi] * xs[xi]);
         });
         const auto layout = [&](const Shape& shape) {
-          return onednn::FromDesc(onednn::LaneDesc(shape, kFloat32, LaneTag::nhwc), shape,
-                                  kFloat32);
+          return onednn::LaneLayout(shape, kFloat32, LaneTag::nhwc);
         };
         if (blocked) spec.x_layout = layout(x_shape);
         const auto check = [&](ConvPass pass, const std::vector<Tensor>& inputs, const Shape& shape,

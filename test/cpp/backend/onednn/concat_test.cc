@@ -12,13 +12,10 @@
 namespace singa {
 namespace {
 
+using onednn::LaneLayout;
 using onednn::LaneTag;
 using test::Random;
 using test::Values;
-
-LayoutPtr LayoutOf(const Shape& shape, DType dtype, LaneTag tag) {
-  return onednn::FromDesc(onednn::LaneDesc(shape, dtype, tag), shape, dtype);
-}
 
 /// Everything that fills up blocks is zero.
 void ExpectZeroPadding(const Tensor& t, LaneTag tag) {
@@ -40,20 +37,20 @@ void Check(Random& random, const std::vector<int64_t>& channels, DType dtype, La
   std::vector<Tensor> plain, opaque;
   for (int64_t c : channels) {
     plain.push_back(test::RandomTensor(random, {images, c, height, width}).AsType(dtype));
-    opaque.push_back(plain.back().ToLayout(LayoutOf(plain.back().shape(), dtype, tag)));
+    opaque.push_back(plain.back().ToLayout(LaneLayout(plain.back().shape(), dtype, tag)));
   }
   const Tensor expected = Concat(plain, 1);
   ASSERT_FALSE(expected.is_blocked());
   // One of them lies otherwise: it is reordered.
   if (opaque.size() > 1 && random.Coin()) opaque.back() = plain.back();
   const Tensor y = Concat(opaque, 1);
-  ASSERT_TRUE(SameLayout(y.layout(), LayoutOf(y.shape(), dtype, tag))) << LayoutName(y.layout());
+  ASSERT_TRUE(SameLayout(y.layout(), LaneLayout(y.shape(), dtype, tag))) << LayoutName(y.layout());
   EXPECT_EQ(Values(y), Values(expected));
   ExpectZeroPadding(y, tag);
   const std::vector<Tensor> pieces = Split(y, 1, channels);
   ASSERT_EQ(pieces.size(), channels.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    EXPECT_TRUE(SameLayout(pieces[i].layout(), LayoutOf(pieces[i].shape(), dtype, tag)));
+    EXPECT_TRUE(SameLayout(pieces[i].layout(), LaneLayout(pieces[i].shape(), dtype, tag)));
     EXPECT_EQ(Values(pieces[i]), Values(plain[i])) << "piece " << i;
     ExpectZeroPadding(pieces[i], tag);
   }
@@ -80,7 +77,7 @@ TEST(ConcatInLayouts, IsThatOfRowMajorImagesAndSplitIsItsReverse) {
 TEST(ConcatInLayouts, OtherAxesAndReferenceAreRowMajor) {
   Random random(32);
   const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
-  const Tensor opaque = x.ToLayout(LayoutOf(x.shape(), kFloat32, LaneTag::nChw8c));
+  const Tensor opaque = x.ToLayout(LaneLayout(x.shape(), kFloat32, LaneTag::nChw8c));
   for (int64_t axis : {0, 2, 3}) {
     const Tensor y = Concat({opaque, x}, axis);
     EXPECT_FALSE(y.is_blocked());
@@ -98,7 +95,7 @@ TEST(ConcatInLayouts, OtherAxesAndReferenceAreRowMajor) {
 TEST(ConcatInLayouts, PiecesOfNothing) {
   Random random(33);
   const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
-  const Tensor opaque = x.ToLayout(LayoutOf(x.shape(), kFloat32, LaneTag::nChw8c));
+  const Tensor opaque = x.ToLayout(LaneLayout(x.shape(), kFloat32, LaneTag::nChw8c));
   const std::vector<Tensor> pieces = Split(opaque, 1, {0, 24});
   EXPECT_EQ(pieces[0].shape(), Shape({2, 0, 3, 4}));
   EXPECT_EQ(Values(pieces[1]), Values(x));

@@ -50,9 +50,7 @@ std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<
   ConvSpec spec;
   spec.pass = pass;
   spec.geometry = g;
-  const auto layout = [&](const Shape& shape) {
-    return onednn::FromDesc(onednn::LaneDesc(shape, kFloat32, tag), shape, kFloat32);
-  };
+  const auto layout = [&](const Shape& shape) { return onednn::LaneLayout(shape, kFloat32, tag); };
   spec.x_layout = layout(g.input_shape());
   if (pass != ConvPass::kForward) spec.dy_layout = layout(g.output_shape());
   EXPECT_EQ(onednn::winograd::Refuses(spec, lanes), "");
@@ -135,7 +133,7 @@ TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
     spec.relu = random.Coin();
     spec.constant_weights = random.Coin();
     const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
-    spec.x_layout = onednn::FromDesc(onednn::LaneDesc(x_shape, kFloat32, tag), x_shape, kFloat32);
+    spec.x_layout = onednn::LaneLayout(x_shape, kFloat32, tag);
     SCOPED_TRACE(g.ToString());
     std::vector<Tensor> inputs(spec.add_input() + spec.has_add);
     inputs[0] = RandomTensor(random, x_shape);

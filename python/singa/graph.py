@@ -287,6 +287,10 @@ class StepGraphs:
         """The `singa_wrap.Graph`s that there are."""
         return [step.graph for step in self._steps.values() if step.graph is not None]
 
+    def prepared_bytes(self) -> int:
+        """Of weights as the graphs want them; equal ones are there once."""
+        return sum([arena.prepared_bytes() for arena in self._arenas.values()])
+
     def reasons(self) -> list[str]:
         """Why steps are executed, of those that are."""
         return [step.reason for step in self._steps.values() if step.reason]
@@ -343,7 +347,7 @@ def memory_plan(
         "statistics": statistics,
         "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
         "arena": max([m.arena for m in recorded]),
-        "prepared weights": sum([m.prepared for m in recorded]),
+        "prepared weights": graphs.prepared_bytes(),
         "fixed copies": sum([m.fixed for m in recorded]),
         "inputs": max([m.inputs for m in recorded]),
         "results": max([m.outputs for m in recorded]),

@@ -175,6 +175,7 @@ Graph::Graph(const RecordingPtr& recording)
           if (const auto own = instead.find(t.block().get()); own != instead.end())
             t = t.On(own->second);
 
+  arena_->SharePrepared(&preparation_, &nodes_);
   std::set<const Block*> read, used, prepared, sources;
   for (const Node& node : nodes_) {
     for (const Tensor& t : node.inputs)

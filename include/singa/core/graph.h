@@ -16,7 +16,8 @@ namespace singa {
 
 class CapturedNodes;
 
-/// Memory that graphs of one model share: as much as the largest needs. One at a time runs.
+/// Memory that graphs of one model share: as much as the largest needs, and what they prepare from
+/// tensors that live on. One at a time runs.
 class SINGA_API Arena {
  public:
   explicit Arena(DevicePtr device) : device_(std::move(device)) {}
@@ -30,12 +31,23 @@ class SINGA_API Arena {
   size_t bytes() const { return bytes_; }
   /// Changes when the memory moves.
   uint64_t generation() const { return generation_; }
+  /// Bytes that preparations of the present graphs have filled.
+  size_t prepared_bytes() const;
+
+#ifndef SWIG
+  /// Has a graph leave what `preparation` computes for `nodes` in the memory where another one
+  /// leaves the same. Each fills it for itself, when it finds that a source has changed.
+  void SharePrepared(std::vector<Node>* preparation, std::vector<Node>* nodes);
+#endif
 
  private:
   DevicePtr device_;
   char* data_ = nullptr;
   size_t bytes_ = 0;
   uint64_t generation_ = 0;
+  // By how it is computed, in terms of plans and blocks: whoever holds the block holds those.
+  std::unordered_map<std::string, std::weak_ptr<Block>> prepared_;
+  std::vector<std::weak_ptr<const Plan>> preparing_;  // no two of them the same
 };
 using ArenaPtr = std::shared_ptr<Arena>;
 

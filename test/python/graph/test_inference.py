@@ -285,3 +285,33 @@ def test_a_convolution_keeps_its_own_preference(own, general):
     by_op = {entry["op"]: entry["implementation"] for entry in executed}
     assert by_op["BatchNormForwardInference"] == "reference" or general == "fastest"
     assert (makers["ConvForward"] == "reference") == (own == "reference")
+
+
+def test_batches_of_several_sizes_share_prepared_weights():
+    net = compiled(CHAINS["one that adds the other"], images())
+    net.graph(True)
+    whole, short = images(), tensor.from_numpy(images(1).numpy()[:1])
+
+    def prepared():
+        return net.memory_plan()["by_kind"]["prepared weights"]
+
+    def agree():
+        for x in (whole, short, whole):
+            got = net(x).numpy()
+            net.graph(False)
+            want = net(x).numpy()
+            net.graph(True)
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+    for _ in range(3):
+        net(whole)
+    alone = prepared()
+    assert alone >= net.conv.W.memsize() + net.biased.W.memsize()
+    for _ in range(3):
+        net(short)
+    assert len(net._step_graphs.graphs()) == 2
+    assert prepared() == alone
+    agree()
+    for parameter in (net.conv.W, net.bn.scale, net.biased.b):  # each graph finds the change
+        parameter.copy_from_numpy(parameter.numpy() * np.float32(1.5))
+        agree()

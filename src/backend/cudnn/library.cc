@@ -23,6 +23,7 @@ class Library final : public CudaLibrary {
     std::call_once(registered, [] {  // best first
       cudnn::RegisterLibraries();
       RegisterKernels();
+      cudnn::RegisterAlternatives();
     });
     return NewDevice(id);
   }

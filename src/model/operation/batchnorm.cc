@@ -130,6 +130,35 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
 
 }  // namespace
 
+MeasuredCall BatchNormForwardSpec::Measured() const {
+  const auto image = [&](bool there) {
+    return MeasuredTensor{.shape = shape, .dtype = dtype, .layout = x_layout, .absent = !there};
+  };
+  const auto of_channels = [&](bool there) {
+    return MeasuredTensor{
+        .shape = {shape[1]}, .dtype = BatchNormStatisticsType(dtype), .absent = !there};
+  };
+  MeasuredCall call{{image(true), of_channels(has_scale), of_channels(has_bias), of_channels(true),
+                     of_channels(true), image(has_add)},
+                    {image(true)}};
+  call.outputs[0].image = true;
+  if (training) call.outputs.insert(call.outputs.end(), 4, of_channels(true));
+  return call;
+}
+
+MeasuredCall BatchNormBackwardSpec::Measured() const {
+  const auto image = [&](bool there) {
+    return MeasuredTensor{.shape = shape, .dtype = dtype, .layout = x_layout, .absent = !there};
+  };
+  const auto of_channels = [&](bool there) {
+    return MeasuredTensor{
+        .shape = {shape[1]}, .dtype = BatchNormStatisticsType(dtype), .absent = !there};
+  };
+  return {{image(true), image(true), of_channels(has_scale), of_channels(true), of_channels(true),
+           of_channels(has_bias), image(has_y)},
+          {image(need_x), of_channels(need_scale), of_channels(need_scale), image(need_add)}};
+}
+
 BatchNormHandle::BatchNormHandle(double momentum, const Tensor& input, double epsilon)
     : factor(momentum), epsilon(epsilon) {
   const char* op = "BatchNorm";

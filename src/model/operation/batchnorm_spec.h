@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/operation/measure.h"
+#include "singa/core/device.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
@@ -14,11 +16,12 @@ namespace singa {
 /// Type of the statistics, and in which the kernels take scale and bias.
 inline DType BatchNormStatisticsType(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
 
-/// y before the residual and ReLU. Every implementation computes it so, in the type S of the
-/// statistics and from the mean and variance that it returns: a backward that finds the signs of y
-/// again from x then finds the same ones, to the bit, whoever computed y. The files that use it are
-/// compiled without contraction to fused multiply-adds (src/CMakeLists.txt), which would round
-/// differently from CPU to CPU.
+/// y before the residual and ReLU. Every implementation of ours computes it so, in the type S of
+/// the statistics and from the mean and variance that it returns: a backward that finds the signs
+/// of y again from x then finds the same ones, to the bit, whoever computed y. The files that use
+/// it are compiled without contraction to fused multiply-adds (src/CMakeLists.txt), which would
+/// round differently from CPU to CPU. cuDNN rounds in its own way: where it was chosen for forward,
+/// a gradient may pass or not where y is within a rounding error of zero.
 template <class S>
 constexpr S BatchNormValue(S x, S mean, S factor, S bias) {
   return (x - mean) * factor + bias;
@@ -67,6 +70,9 @@ struct BatchNormForwardSpec {
     return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
   }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
+  /// On GPUs, where cuDNN's kernels are an alternative to ours.
+  static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
+  MeasuredCall Measured() const;
   /// Of the terms of each output (magnitudes.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
@@ -108,6 +114,9 @@ struct BatchNormBackwardSpec {
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
+  /// On GPUs, where cuDNN's kernels are an alternative to ours.
+  static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
+  MeasuredCall Measured() const;
   /// Of the terms of each output (magnitudes.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>

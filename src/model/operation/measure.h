@@ -3,8 +3,9 @@
 // How long a plan takes where it will run: on memory of the real size, together with the reorders
 // that it makes necessary around it.
 //
-// A Spec whose candidates can be measured has `MeasuredCall Measured() const`. One that wants to
-// know what was chosen for it has `void OnChosen(const Plan&) const`.
+// A Spec whose candidates can be measured has `MeasuredCall Measured() const`; where only those of
+// one kind of device are, also `static constexpr DeviceKind kMeasuredOn`. One that wants to know
+// what was chosen for it has `void OnChosen(const Plan&) const`.
 
 #include <limits>
 #include <string>
@@ -33,6 +34,8 @@ struct MeasuredTensor {
   std::string likely = {};
   /// Results: an image, whose layout the operations after it follow.
   bool image = false;
+  /// The call leaves it out.
+  bool absent = false;
 };
 
 struct MeasuredCall {

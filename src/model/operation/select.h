@@ -91,7 +91,11 @@ class Selector {
     std::string declines;  ///< why it would rather not; empty if it would
   };
 
-  bool Tunes() const { return kMeasurable && choice_.preference == Preference::kAutotune; }
+  bool Tunes() const {
+    if constexpr (requires { Spec::kMeasuredOn; })
+      if (device_.kind() != Spec::kMeasuredOn) return false;
+    return kMeasurable && choice_.preference == Preference::kAutotune;
+  }
 
   /// Asks the kernels, all of them only where that is of use.
   void Ask() {

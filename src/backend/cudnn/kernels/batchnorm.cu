@@ -17,6 +17,7 @@
 #include "backend/cudnn/kernels/geometry.h"
 #include "backend/cudnn/kernels/image_plan.h"
 #include "backend/cudnn/kernels/join.h"
+#include "backend/cudnn/kernels/running_statistics.h"
 #include "model/operation/batchnorm_spec.h"
 
 namespace singa::cuda {
@@ -206,15 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   const S batch_var = static_cast<S>(count > 0 ? all.squares / count : 0);
   mean_out[c] = batch_mean;
   var_out[c] = batch_var;
-  // As UpdateRunningStatistics.
-  if (count > 0) {
-    const double unbias = count > 1 ? count / (count - 1) : 1;
-    if (running_mean)
-      running_mean[c] = static_cast<S>((1 - momentum) * running_mean[c] + momentum * batch_mean);
-    if (running_var)
-      running_var[c] =
-          static_cast<S>((1 - momentum) * running_var[c] + momentum * unbias * batch_var);
-  }
+  UpdateRunning(c, count, momentum, batch_mean, batch_var, running_mean, running_var);
   WriteAffine(affine, channels.count, c, batch_mean, batch_var, scale, bias, epsilon);
 }
 

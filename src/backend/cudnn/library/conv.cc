@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cudnn/library/conv_problem.h"
+#include "backend/cudnn/library/engines.h"
 #include "backend/cudnn/library/own_kernel.h"
 #include "backend/cudnn/library/register.h"
 #include "model/operation/kernel.h"
@@ -16,7 +17,6 @@
 namespace singa::cudnn {
 namespace {
 
-constexpr const char* kName = "cudnn";
 /// Engines that are measured: cuDNN lists up to some fifty, the best first, and building one takes
 /// tens of milliseconds.
 constexpr size_t kMostMeasured = 24;
@@ -54,7 +54,7 @@ struct BiasGradient {
 class ConvPlan final : public Plan {
  public:
   ConvPlan(const ConvSpec& spec, const Engine& engine)
-      : Plan(kName),
+      : Plan(kCudnn),
         op_(spec.op()),
         geometry_(spec.geometry),
         name_(engine.name),
@@ -70,7 +70,7 @@ class ConvPlan final : public Plan {
   }
   /// The bias gradient alone.
   explicit ConvPlan(const ConvSpec& spec)
-      : Plan(kName), op_(spec.op()), geometry_(spec.geometry), name_("sum"), pass_(spec.pass) {
+      : Plan(kCudnn), op_(spec.op()), geometry_(spec.geometry), name_("sum"), pass_(spec.pass) {
     SetLayouts(spec);
     bias_.emplace(spec);
     workspace_ = bias_->sum->workspace_bytes();
@@ -91,7 +91,7 @@ class ConvPlan final : public Plan {
     }
     if (bias_) bias_->Run(execution, execution.inputs[0], execution.outputs[executable_ ? 1 : 0]);
   }
-  std::string Describe() const override { return std::string(kName) + " " + name_; }
+  std::string Describe() const override { return std::string(kCudnn) + " " + name_; }
   size_t workspace_bytes() const override { return workspace_; }
   LayoutPtr input_layout(size_t i) const override {
     return i < inputs_.size() ? inputs_[i] : nullptr;
@@ -136,9 +136,7 @@ class ConvPlan final : public Plan {
   LayoutPtr output_;
 };
 
-std::vector<Engine> EnginesOf(const ConvSpec& spec) {
-  return Permitted(Dnn().Engines(ProblemOf(spec)), spec.dtype);
-}
+std::vector<Engine> EnginesOf(const ConvSpec& spec) { return PermittedEngines(ProblemOf(spec)); }
 
 std::string Refuses(const ConvSpec& spec) {
   const bool sums = spec.pass == ConvPass::kBackwardB ||
@@ -146,51 +144,32 @@ std::string Refuses(const ConvSpec& spec) {
   if (sums && !BiasGradient(spec).sum) return "no kernel sums the bias gradient on this device";
   if (spec.pass == ConvPass::kBackwardB) return "";
   if (std::string reason = RefusesConv(spec); !reason.empty()) return reason;
-  return EnginesOf(spec).empty()
-             ? "cuDNN has no engine for this that the settings (strict, TF32, deterministic) permit"
-             : "";
+  return EnginesOf(spec).empty() ? kNoEngine : "";
 }
 
-/// The candidate's name begins with the implementation's, and says with which cuDNN it was chosen:
-/// numbers of engines and knobs mean something else in another one.
-std::string NameOf(const Engine& engine) {
-  return std::string(kName) + " " + Dnn().Version() + " " + engine.name;
+/// Plans of a Spec by whichever engine.
+auto MakerOf(const ConvSpec& spec) {
+  return
+      [spec](const Engine& engine) -> PlanPtr { return std::make_shared<ConvPlan>(spec, engine); };
 }
 
 std::vector<Candidate> Candidates(const ConvSpec& spec) {
   if (spec.pass == ConvPass::kBackwardB)
-    return {{std::string(kName) + " sum", [spec] { return std::make_shared<ConvPlan>(spec); }}};
-  std::vector<Candidate> candidates;
-  for (const Engine& engine : EnginesOf(spec)) {
-    if (candidates.size() == kMostMeasured) break;
-    candidates.push_back({NameOf(engine),
-                          [spec, engine] { return std::make_shared<ConvPlan>(spec, engine); },
-                          engine.workspace});
-  }
-  return candidates;
+    return {{std::string(kCudnn) + " sum", [spec] { return std::make_shared<ConvPlan>(spec); }}};
+  return CandidatesOf(EnginesOf(spec), kMostMeasured, MakerOf(spec));
 }
 
-/// The first engine that can be built; heuristics also name some that turn out not to fit.
 PlanPtr MakePlan(const ConvSpec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return std::make_shared<ConvPlan>(spec);
-  std::string reasons;
-  for (const Engine& engine : EnginesOf(spec)) {
-    try {
-      return std::make_shared<ConvPlan>(spec, engine);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      reasons += "\n  " + engine.name + ": " + error.what();
-    }
-  }
-  throw std::runtime_error(detail::Message(spec.op(), "none of cuDNN's engines can be built for ",
-                                           spec.geometry.ToString(), ":", reasons));
+  return FirstPlan(EnginesOf(spec), MakerOf(spec),
+                   detail::Message(spec.op(), "none of cuDNN's engines can be built for ",
+                                   spec.geometry.ToString()));
 }
 
 }  // namespace
 
 void RegisterConv() {
-  Register<ConvSpec>(kName, Refuses, MakePlan, Candidates, nullptr, DeviceKind::kCuda);
+  Register<ConvSpec>(kCudnn, Refuses, MakePlan, Candidates, nullptr, DeviceKind::kCuda);
 }
 
 }  // namespace singa::cudnn

@@ -1,7 +1,6 @@
 #include "backend/cudnn/library/conv_problem.h"
 
 #include "backend/cudnn/channels_last.h"
-#include "singa/core/plan_cache.h"
 
 namespace singa::cudnn {
 namespace {
@@ -55,18 +54,6 @@ std::string RefusesConv(const ConvSpec& spec) {
     if (shape.Count() > kMostElements)
       return "a tensor has " + std::to_string(shape.Count()) + " elements, cuDNN counts to 2^31";
   return Dnn().Problem();
-}
-
-std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype) {
-  const bool tf32 = IsTf32() && !IsStrict();
-  std::erase_if(engines, [&](const Engine& engine) {
-    // On float32 tensor cores compute in TF32.
-    if (dtype == kFloat32 && engine.tensor_cores && !tf32) return true;
-    if (engine.rounds_inputs) return true;
-    if (IsStrict() && (engine.transforms || engine.rounds_sums)) return true;
-    return IsDeterministic() && !engine.deterministic;
-  });
-  return engines;
 }
 
 }  // namespace singa::cudnn

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "backend/cudnn/library/dnn.h"
 #include "model/operation/conv_spec.h"
@@ -21,9 +20,5 @@ ConvProblem ProblemOf(const ConvSpec& spec);
 
 /// Why cuDNN cannot be asked at all; empty where it can.
 std::string RefusesConv(const ConvSpec& spec);
-
-/// Those of `engines` that may be used under the present settings (strict, TF32, deterministic), in
-/// their order.
-std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype);
 
 }  // namespace singa::cudnn

@@ -1,13 +1,14 @@
 #pragma once
 
-// What the kernels of this folder ask of cuDNN: which engines do a convolution, and one of them
-// made ready. nvidia/ answers with cuDNN's graph API, emulation/ with loops on the host, so that
-// all that is decided above this interface is tested without a GPU.
+// What the kernels of this folder ask of cuDNN: which engines do a convolution or a batch norm, and
+// one of them made ready. nvidia/ answers with cuDNN's graph API, emulated/ with loops on the host,
+// so that all that is decided above this interface is tested without a GPU.
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "backend/cudnn/library/executable.h"
@@ -43,6 +44,26 @@ struct ConvProblem {
   bool operator==(const ConvProblem&) const = default;
 };
 
+/// Images begin at multiples of so many bytes: they lie with channels last, and are no views.
+inline constexpr int kNormImageAlignment = 16;
+
+/// Batch norm in training as cuDNN sees it. Whatever there is one of for each channel is float32,
+/// and so are sums. Arguments: forward x, scale, bias [, add], mean, inverse deviation, y; backward
+/// dy, x, scale, mean, inverse deviation, dscale, dbias, dx.
+struct NormProblem {
+  bool backward = false;
+  DType dtype = kFloat32;  ///< of the images
+  DnnTensor x;             ///< all images lie as it does
+  // Forward: y = relu((x − mean) · inverse deviation · scale + bias + add), where the inverse
+  // deviation is 1 / sqrt(biased variance + epsilon).
+  float epsilon = 0;
+  bool add = false;
+  bool relu = false;
+  bool operator==(const NormProblem&) const = default;
+};
+
+using DnnProblem = std::variant<ConvProblem, NormProblem>;
+
 /// One way to do it: an engine of cuDNN's with its knobs set.
 struct Engine {
   std::string name;  ///< "eng24 k2=6 k13=1": the same in every process with this cuDNN
@@ -65,9 +86,9 @@ class DnnLibrary {
   // For the GPU that is the calling thread's.
   /// All engines that do it, best first by the library's own judgement; none where it has no
   /// engine. Raises std::runtime_error where the library fails.
-  virtual std::vector<Engine> Engines(const ConvProblem& problem) = 0;
+  virtual std::vector<Engine> Engines(const DnnProblem& problem) = 0;
   /// Raises std::runtime_error where the engine turns out not to do it.
-  virtual std::shared_ptr<const Executable> Build(const ConvProblem& problem,
+  virtual std::shared_ptr<const Executable> Build(const DnnProblem& problem,
                                                   const Engine& engine) = 0;
 };
 

@@ -9,4 +9,6 @@ void RegisterLibraries() {
   RegisterRnn();
 }
 
+void RegisterAlternatives() { RegisterBatchNorm(); }
+
 }  // namespace singa::cudnn

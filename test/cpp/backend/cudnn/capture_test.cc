@@ -33,7 +33,6 @@ class CaptureTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     test::Gpu();
-    cuda::RegisterUnary();
     cuda::RegisterBinary();
     cuda::RegisterRandom();
     cuda::RegisterLoss();

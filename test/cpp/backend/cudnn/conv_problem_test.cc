@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cudnn/library/emulated/libraries.h"
+#include "backend/cudnn/library/engines.h"
 #include "singa/core/plan_cache.h"
 
 namespace singa::cudnn {

@@ -35,7 +35,6 @@ class NumbersTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     test::Gpu();
-    cuda::RegisterUnary();
     cuda::RegisterRandom();
     cuda::RegisterOptimizer();
   }

@@ -11,11 +11,15 @@
 
 namespace singa::test {
 
-/// The emulated GPU, with the libraries' kernels and the sums that these leave to others.
+/// The emulated GPU, with the libraries' kernels and those that these need or are an alternative
+/// to.
 inline DevicePtr Gpu() {
   static const DevicePtr& gpu = *[] {
     cudnn::RegisterLibraries();
     cuda::RegisterReduce();
+    cuda::RegisterUnary();
+    cuda::RegisterBatchNorm();
+    cudnn::RegisterAlternatives();
     return new DevicePtr(cuda::NewDevice(0));
   }();
   return gpu;

@@ -23,7 +23,6 @@ class UploadsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     test::Gpu();
-    cuda::RegisterUnary();
     cuda::RegisterBinary();
   }
   void SetUp() override { gpu_->Sync(); }

@@ -7,6 +7,7 @@
 #include "backend/cudnn/emulated/queue.h"
 #include "backend/cudnn/library/emulated/element.h"
 #include "backend/cudnn/library/emulated/libraries.h"
+#include "backend/cudnn/library/emulated/norm.h"
 
 namespace singa::cudnn {
 namespace emulated {
@@ -136,21 +137,34 @@ class HostDnn final : public DnnLibrary {
  public:
   std::string Problem() override { return Dnn().problem; }
   std::string Version() override { return "emulation 1"; }
-  std::vector<Engine> Engines(const ConvProblem& problem) override {
-    for (const DnnTensor& t : {problem.x, problem.w, problem.y})
-      if (*std::min_element(t.dims.begin(), t.dims.end()) < 1)
-        throw std::runtime_error("cuDNN takes no empty tensor");
-    Dnn().asked.push_back(problem);
-    return Dnn().engines;
+  std::vector<Engine> Engines(const DnnProblem& problem) override {
+    if (const auto* conv = std::get_if<ConvProblem>(&problem)) {
+      CheckNotEmpty({conv->x, conv->w, conv->y});
+      Dnn().asked.push_back(*conv);
+      return Dnn().engines;
+    }
+    const auto& norm = std::get<NormProblem>(problem);
+    CheckNotEmpty({norm.x});
+    Dnn().norms.push_back(norm);
+    return HasNorm(norm) ? Dnn().engines : std::vector<Engine>();
   }
-  std::shared_ptr<const Executable> Build(const ConvProblem& problem,
+  std::shared_ptr<const Executable> Build(const DnnProblem& problem,
                                           const Engine& engine) override {
     const std::vector<std::string>& broken = Dnn().broken;
     if (std::find(broken.begin(), broken.end(), engine.name) != broken.end())
       throw std::runtime_error("engine " + engine.name + " is broken");
     Dnn().built.push_back(engine.name);
     Dnn().built_on.push_back(cuda::emulated::CurrentGpu());
-    return std::make_shared<Convolution>(problem, engine);
+    if (const auto* conv = std::get_if<ConvProblem>(&problem))
+      return std::make_shared<Convolution>(*conv, engine);
+    return NewNorm(std::get<NormProblem>(problem), engine);
+  }
+
+ private:
+  static void CheckNotEmpty(std::initializer_list<DnnTensor> tensors) {
+    for (const DnnTensor& t : tensors)
+      if (*std::min_element(t.dims.begin(), t.dims.end()) < 1)
+        throw std::runtime_error("cuDNN takes no empty tensor");
   }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // What takes the places of cuDNN and cuBLASLt on the emulated GPU: one loop for all convolutions,
-// one for all recurrent networks, and one for all products. Those of convolutions and products go
+// one for all recurrent networks, and so on. Those of convolutions, batch norm and products go
 // under the names of several engines, which tests may change.
 
 #include <vector>
@@ -16,6 +16,7 @@ struct DnnState {
   std::vector<Engine> engines = {};       ///< what every problem is offered
   std::vector<std::string> broken = {};   ///< names of those that cannot be built
   std::vector<ConvProblem> asked = {};    ///< in order
+  std::vector<NormProblem> norms = {};    ///< likewise
   std::vector<std::string> built = {};    ///< likewise
   std::vector<int> built_on = {};         ///< the GPUs of the calling threads then
   std::vector<RnnProblem> networks = {};  ///< made ready, in order

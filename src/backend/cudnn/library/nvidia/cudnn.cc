@@ -1,5 +1,4 @@
-// Convolutions by cuDNN's graph API: an operation graph, the engines that its heuristics name for
-// it, and plans.
+// cuDNN's graph API: the engines that its heuristics name for an operation graph, and plans.
 
 #include "backend/cudnn/library/nvidia/cudnn.h"
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "backend/cudnn/library/nvidia/descriptor.h"
+#include "backend/cudnn/library/nvidia/graph.h"
 #include "backend/cudnn/runtime.h"
 #include "singa/core/error.h"
 
@@ -20,12 +20,7 @@ namespace {
 // Required up to cuDNN 9.7, not looked at since, and marked as such.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-constexpr cudnnBackendAttributeName_t kGraphHandle = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
 constexpr cudnnBackendAttributeName_t kPlanHandle = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
-// Marked as such as well, and what keeps a NaN a NaN in a ReLU all the same.
-constexpr cudnnBackendAttributeName_t kReluNan = CUDNN_ATTR_POINTWISE_NAN_PROPAGATION;
-constexpr cudnnBackendAttributeType_t kReluNanType = CUDNN_TYPE_NAN_PROPOGATION;
-constexpr cudnnNanPropagation_t kKeepNan = CUDNN_PROPAGATE_NAN;
 #pragma GCC diagnostic pop
 
 /// cuDNN's handles belong to one thread and one GPU at a time. Those of threads that have ended go
@@ -75,159 +70,6 @@ class Handles {
   }
 };
 
-cudnnDataType_t TypeOf(DType dtype) {
-  switch (dtype) {
-    case kFloat16:
-      return CUDNN_DATA_HALF;
-    case kBFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
-
-/// Names of the tensors of a graph.
-enum Uid : int64_t { kX = 1, kW, kY, kB, kAdd, kBetween };
-
-Descriptor NewTensor(int64_t uid, const DnnTensor& t, cudnnDataType_t type, int alignment,
-                     bool between) {
-  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.SetInt(CUDNN_ATTR_TENSOR_UNIQUE_ID, uid);
-  tensor.SetType(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-  tensor.SetInt(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-  tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims);
-  tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, t.strides);
-  tensor.SetBool(CUDNN_ATTR_TENSOR_IS_VIRTUAL, between);
-  tensor.Finalize("describe a tensor");
-  return tensor;
-}
-
-/// The operations of a problem, and what has to live as long.
-class Graph {
- public:
-  Graph(const ConvProblem& problem, cudnnHandle_t handle) : problem_(problem) {
-    Convolve();
-    // In this order: for an image, a bias and ReLU cuDNN has kernels, for others it has to make
-    // one.
-    if (problem.add) Pointwise(CUDNN_POINTWISE_ADD, kAdd);
-    if (problem.bias) Pointwise(CUDNN_POINTWISE_ADD, kB);
-    if (problem.relu) Pointwise(CUDNN_POINTWISE_RELU_FWD, 0);
-    graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    graph_.SetDescriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
-    if (handle) graph_.Set(kGraphHandle, CUDNN_TYPE_HANDLE, 1, &handle);
-    graph_.Finalize("build the graph");
-  }
-
-  const Descriptor& get() const { return graph_; }
-
- private:
-  /// One of the arguments, or the result of a step that another one follows.
-  const Descriptor& Tensor(int64_t uid) {
-    auto it = tensors_.find(uid);
-    if (it != tensors_.end()) return it->second;
-    const bool between = uid >= kBetween;
-    DnnTensor t = problem_.y;
-    if (uid == kX) t = problem_.x;
-    if (uid == kW) t = problem_.w;
-    if (uid == kB) {
-      const int64_t channels = problem_.y.dims[1];
-      t = {{1, channels, 1, 1}, {channels, 1, channels, channels}};
-    }
-    const cudnnDataType_t type = between ? CUDNN_DATA_FLOAT : TypeOf(problem_.dtype);
-    return tensors_.emplace(uid, NewTensor(uid, t, type, problem_.alignment, between))
-        .first->second;
-  }
-  /// The result of the next of `steps_left_` steps: y after the last.
-  int64_t Result() {
-    return --steps_left_ == 0 ? static_cast<int64_t>(kY) : kBetween + steps_left_;
-  }
-
-  void Convolve() {
-    Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    convolution.SetType(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    convolution.SetInt(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2);
-    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilation);
-    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem_.stride);
-    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.before);
-    convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.after);
-    convolution.Finalize("describe the convolution");
-
-    steps_left_ = 1 + problem_.bias + problem_.add + problem_.relu;
-    last_ = Result();
-    switch (problem_.pass) {
-      case ConvPass::kForward:
-        operations_.push_back(Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                                        convolution,
-                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                                        {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, kX},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, kW},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, last_}},
-                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA));
-        break;
-      case ConvPass::kBackwardX:
-        operations_.push_back(
-            Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, convolution,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                      {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, kX},
-                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, kW},
-                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, kY}},
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
-        break;
-      default:
-        operations_.push_back(
-            Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, convolution,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                      {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, kX},
-                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, kW},
-                       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, kY}},
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
-        break;
-    }
-  }
-
-  Descriptor Operation(
-      cudnnBackendDescriptorType_t type, const Descriptor& convolution,
-      cudnnBackendAttributeName_t convolution_name,
-      std::initializer_list<std::pair<cudnnBackendAttributeName_t, int64_t>> tensors,
-      cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
-    Descriptor operation(type);
-    operation.SetDescriptor(convolution_name, convolution);
-    for (const auto& [name, uid] : tensors) operation.SetDescriptor(name, Tensor(uid));
-    operation.SetFloat(alpha, 1);
-    operation.SetFloat(beta, 0);
-    operation.Finalize("build the convolution");
-    return operation;
-  }
-
-  /// On the last result and, unless 0, tensor `other`.
-  void Pointwise(cudnnPointwiseMode_t mode, int64_t other) {
-    Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    pointwise.SetType(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    if (mode == CUDNN_POINTWISE_RELU_FWD) pointwise.Set(kReluNan, kReluNanType, 1, &kKeepNan);
-    pointwise.Finalize("describe an operation after the convolution");
-    Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
-    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, Tensor(last_));
-    if (other) operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, Tensor(other));
-    last_ = Result();
-    operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, Tensor(last_));
-    operation.Finalize("build an operation after the convolution");
-    operations_.push_back(std::move(operation));
-  }
-
-  const ConvProblem problem_;
-  std::map<int64_t, Descriptor> tensors_;
-  std::vector<Descriptor> operations_;
-  int64_t steps_left_ = 0, last_ = 0;
-  Descriptor graph_;
-};
-
 /// What Engine::config holds.
 struct Config {
   std::shared_ptr<const Graph> graph;
@@ -252,34 +94,24 @@ std::string NameOf(const Descriptor& config, const Descriptor& engine) {
 
 class Plan final : public Executable {
  public:
-  Plan(const ConvProblem& problem, std::shared_ptr<const void> config, Descriptor plan)
-      : config_(std::move(config)),
+  Plan(std::shared_ptr<const Graph> graph, Descriptor plan)
+      : graph_(std::move(graph)),
         plan_(std::move(plan)),
-        workspace_(static_cast<size_t>(plan_.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))) {
-    switch (problem.pass) {
-      case ConvPass::kForward:
-        uids_ = {kX, kW};
-        if (problem.bias) uids_.push_back(kB);
-        if (problem.add) uids_.push_back(kAdd);
-        uids_.push_back(kY);
-        break;
-      case ConvPass::kBackwardX:
-        uids_ = {kY, kW, kX};
-        break;
-      default:
-        uids_ = {kY, kX, kW};
-        break;
-    }
+        workspace_(static_cast<size_t>(plan_.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))),
+        uids_(graph_->arguments()) {
+    uids_.insert(uids_.end(), graph_->constants().begin(), graph_->constants().end());
   }
 
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
     const cuda::Stream stream = cuda::StreamOf(device);  // makes the GPU the thread's
     const cudnnHandle_t handle = CudnnHandle();
     CheckCudnn(Cudnn().SetStream(handle, stream), "set the stream");
+    std::vector<const void*> places(arguments.begin(), arguments.end());
+    for (const void* constant : graph_->constant_values()) places.push_back(constant);
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids_);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-             static_cast<int64_t>(arguments.size()), arguments.data());
+             static_cast<int64_t>(places.size()), places.data());
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     pack.Finalize("take the arguments");
     CheckCudnn(Cudnn().Execute(handle, plan_.get(), pack.get()), "run");
@@ -287,7 +119,7 @@ class Plan final : public Executable {
   size_t workspace_bytes() const override { return workspace_; }
 
  private:
-  std::shared_ptr<const void> config_;
+  std::shared_ptr<const Graph> graph_;
   Descriptor plan_;
   size_t workspace_;
   std::vector<int64_t> uids_;
@@ -310,7 +142,7 @@ class CudnnLibrary final : public DnnLibrary {
            std::to_string(v % 100);
   }
 
-  std::vector<Engine> Engines(const ConvProblem& problem) override {
+  std::vector<Engine> Engines(const DnnProblem& problem) override {
     const auto graph = std::make_shared<const Graph>(problem, Handle());
     std::vector<Engine> engines;
     // The fallbacks are slow, and they do what nothing else does.
@@ -322,8 +154,7 @@ class CudnnLibrary final : public DnnLibrary {
     return engines;
   }
 
-  std::shared_ptr<const Executable> Build(const ConvProblem& problem,
-                                          const Engine& engine) override {
+  std::shared_ptr<const Executable> Build(const DnnProblem&, const Engine& engine) override {
     const auto& config = *static_cast<const Config*>(engine.config.get());
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.config);
@@ -333,7 +164,7 @@ class CudnnLibrary final : public DnnLibrary {
       plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
     }
     plan.Finalize("build the plan");
-    return std::make_shared<Plan>(problem, engine.config, std::move(plan));
+    return std::make_shared<Plan>(config.graph, std::move(plan));
   }
 
  private:

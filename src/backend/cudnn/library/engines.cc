@@ -1,0 +1,54 @@
+#include "backend/cudnn/library/engines.h"
+
+#include <stdexcept>
+
+#include "singa/core/plan_cache.h"
+
+namespace singa::cudnn {
+
+std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype) {
+  const bool tf32 = IsTf32() && !IsStrict();
+  std::erase_if(engines, [&](const Engine& engine) {
+    // On float32 tensor cores compute in TF32.
+    if (dtype == kFloat32 && engine.tensor_cores && !tf32) return true;
+    if (engine.rounds_inputs) return true;
+    if (IsStrict() && (engine.transforms || engine.rounds_sums)) return true;
+    return IsDeterministic() && !engine.deterministic;
+  });
+  return engines;
+}
+
+std::vector<Engine> PermittedEngines(const DnnProblem& problem) {
+  const DType dtype = std::visit([](const auto& p) { return p.dtype; }, problem);
+  return Permitted(Dnn().Engines(problem), dtype);
+}
+
+std::vector<Candidate> CandidatesOf(const std::vector<Engine>& engines, size_t most,
+                                    const std::function<PlanPtr(const Engine&)>& make) {
+  std::vector<Candidate> candidates;
+  for (const Engine& engine : engines) {
+    if (candidates.size() == most) break;
+    // The name begins with the implementation's, and says with which cuDNN it was chosen: numbers
+    // of engines and knobs mean something else in another one.
+    candidates.push_back({std::string(kCudnn) + " " + Dnn().Version() + " " + engine.name,
+                          [make, engine] { return make(engine); }, engine.workspace});
+  }
+  return candidates;
+}
+
+PlanPtr FirstPlan(const std::vector<Engine>& engines,
+                  const std::function<PlanPtr(const Engine&)>& make, const std::string& what) {
+  std::string reasons;
+  for (const Engine& engine : engines) {
+    try {
+      return make(engine);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      reasons += "\n  " + engine.name + ": " + error.what();
+    }
+  }
+  throw std::runtime_error(what + ":" + reasons);
+}
+
+}  // namespace singa::cudnn

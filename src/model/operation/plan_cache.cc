@@ -10,7 +10,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "model/operation/kernel.h"
 #include "singa/core/error.h"
 
 namespace singa {
@@ -213,14 +212,8 @@ std::atomic<bool>& Deterministic() {
 
 }  // namespace
 
-void backend::EnsureRegistered() {
-  static const bool registered = (RegisterAll(), true);
-  (void)registered;
-}
-
 PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*),
                        const void* context) {
-  backend::EnsureRegistered();
   if (!PlanCacheEnabled()) return make(context);
   return PlanCache::Get().FindOrMake(signature, make, context);
 }

@@ -59,7 +59,6 @@ class Copies {
 template <class Spec>
 PlanPtr PlanOnGpu(const Spec& spec) {
   static const bool registered = [] {
-    backend::EnsureRegistered();
     if (!Registry<UnarySpec>::Get(DeviceKind::kCuda).Find("cuda")) cuda::RegisterKernels();
     return true;
   }();

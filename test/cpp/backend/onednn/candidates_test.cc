@@ -41,7 +41,6 @@ Tensor Result(const ConvSpec& spec, const Plan& plan, const std::vector<Tensor>&
 }
 
 TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
-  backend::EnsureRegistered();
   Random random(7);
   size_t ways = 0;
   for (const Shape& x_shape : {Shape{2, 16, 9, 8}, Shape{1, 20, 7, 6}, Shape{2, 3, 12, 11}}) {

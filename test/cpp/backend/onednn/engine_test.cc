@@ -161,7 +161,6 @@ TEST(DnnlConv, IsNoReferenceAndSaysWhatItIs) {
 }
 
 TEST(DnnlConv, RefusesWithReasons) {
-  backend::EnsureRegistered();
   const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get().Find("onednn");
   ASSERT_NE(kernel, nullptr);
   ConvSpec spec = Example().spec;

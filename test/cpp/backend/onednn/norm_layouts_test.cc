@@ -78,7 +78,6 @@ DType AnyType(Random& random) {
 
 template <class Spec>
 std::string Refusal(const Spec& spec) {
-  backend::EnsureRegistered();
   return Registry<Spec>::Get().Find("onednn")->Refuses(spec);
 }
 
@@ -283,7 +282,6 @@ TEST(OnednnLayouts, BatchNormWhereTheFirstValueIsFarFromTheOthers) {
 
 // The outputs that a plan says may take over an input's memory really may.
 TEST(OnednnLayouts, BatchNormInPlace) {
-  backend::EnsureRegistered();
   Random random(89);
   const Shape shape{3, 20, 7, 5}, channels{20};
   const auto data = [&] { return RandomTensor(random, shape); };

@@ -53,6 +53,32 @@ void CheckFitsInside(const char* op, const Tensor& indices, const Shape& x_shape
         " and no longer than it, but for axis ", axis);
 }
 
+/// How tensors are joined, and in which layouts: those in which Split would give them back.
+struct Joining {
+  ConcatSpec spec;
+  PlanPtr plan;
+  std::vector<LayoutPtr> wanted;
+  int64_t moved = 0;  ///< elements of opaque tensors that lie otherwise
+};
+
+Joining JoiningOf(const ConcatSpec& spec, const std::vector<Tensor>& xs) {
+  const Device& device = *xs.front().device();
+  Joining joining{spec, FindPlan(device, spec), std::vector<LayoutPtr>(xs.size())};
+  const LayoutPtr layout = joining.plan->output_layout(0);
+  int64_t start = 0;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const int64_t length = xs[i].shape()[spec.axis];
+    LayoutPtr& wanted = joining.wanted[i];
+    if (layout)
+      wanted =
+          FindPlan(device, SplitSpec{spec.dtype, spec.y_shape, spec.axis, start, length, layout})
+              ->output_layout(0);
+    if (xs[i].is_blocked() && !SameLayout(xs[i].layout(), wanted)) joining.moved += xs[i].size();
+    start += length;
+  }
+  return joining;
+}
+
 }  // namespace
 
 Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
@@ -81,23 +107,23 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
     spec.x_layout = opaque->layout();
     spec.y_shape = shape;
   }
+  Joining joining = JoiningOf(spec, xs);
+  // The first may lie as few others do, or in two layouts at once: images of one block of channels
+  // are channels-last too.
+  for (size_t i = 0; i < xs.size() && joining.moved > 0; ++i) {
+    if (!xs[i].is_blocked() || SameLayout(xs[i].layout(), joining.wanted[i])) continue;
+    spec.x_layout = xs[i].layout();
+    if (Joining other = JoiningOf(spec, xs); other.moved < joining.moved)
+      joining = std::move(other);
+  }
+  SetCurrentOp(op);
   const DevicePtr device = front.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, shape, device, front.data_type());
+  const Tensor y = NewOutput(*joining.plan, 0, shape, device, spec.dtype);
   std::vector<Tensor> inputs;
   inputs.reserve(xs.size());
-  int64_t start = 0;
-  for (const Tensor& x : xs) {
-    LayoutPtr layout;  // that in which Split would give x back
-    const int64_t length = x.shape()[a];
-    if (y.is_blocked())
-      layout = FindPlan(*device, SplitSpec{spec.dtype, shape, a, start, length, y.layout()})
-                   ->output_layout(0);
-    SetCurrentOp(op);
-    inputs.push_back(x.ToLayout(layout));
-    start += length;
-  }
-  Run(spec, device, plan, std::span<const Tensor>(inputs), std::span<const Tensor>(&y, 1));
+  for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(xs[i].ToLayout(joining.wanted[i]));
+  Run(joining.spec, device, joining.plan, std::span<const Tensor>(inputs),
+      std::span<const Tensor>(&y, 1));
   return y;
 }
 

@@ -13,7 +13,7 @@ struct ConcatSpec {
   DType dtype;
   int axis;
   // Where an input is opaque; else nothing, so that one plan does for all shapes.
-  LayoutPtr x_layout = nullptr;  ///< of the first such input
+  LayoutPtr x_layout = nullptr;  ///< of such an input, which the output is to follow
   Shape y_shape = {};
 
   const char* op() const { return "Concat"; }

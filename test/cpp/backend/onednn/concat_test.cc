@@ -6,6 +6,7 @@
 
 #include "backend/onednn/channel_lanes.h"
 #include "singa/core/plan_cache.h"
+#include "singa/core/stats.h"
 #include "singa/operation/indexing.h"
 #include "support.h"
 
@@ -59,7 +60,6 @@ void Check(Random& random, const std::vector<int64_t>& channels, DType dtype, La
 TEST(ConcatInLayouts, IsThatOfRowMajorImagesAndSplitIsItsReverse) {
   Random random(31);
   for (DType dtype : {kFloat32, kBFloat16}) {
-    // A first tensor of one block would lie channels-last as well.
     for (LaneTag tag : {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c}) {
       SCOPED_TRACE(std::to_string(static_cast<int>(tag)) + " " + DTypeName(dtype));
       Check(random, {64, 128, 32, 32}, dtype, tag);  // of googlenet
@@ -71,6 +71,56 @@ TEST(ConcatInLayouts, IsThatOfRowMajorImagesAndSplitIsItsReverse) {
         Check(random, channels, dtype, tag);
       }
     }
+  }
+}
+
+/// Channels that have to be reordered where the result has this layout.
+int64_t Moved(const std::vector<Tensor>& xs, LaneTag tag) {
+  int64_t moved = 0;
+  for (const Tensor& x : xs)
+    if (!SameLayout(x.layout(), LaneLayout(x.shape(), x.data_type(), tag))) moved += x.shape()[1];
+  return moved;
+}
+
+TEST(ConcatInLayouts, TheResultLiesAsMostOfTheImages) {
+  constexpr LaneTag kTags[] = {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c};
+  Random random(34);
+  for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
+    std::vector<Tensor> plain, opaque;
+    std::string what;
+    for (int64_t n = random.Int(1, 5); n > 0; --n) {
+      // Blocks of 8 and 16 that are a whole image lie channels-last at the same time.
+      const int64_t c = random.Coin() ? 8 * random.Int(1, 3) : random.Int(1, 40);
+      const LaneTag tag = kTags[random.Int(0, 2)];
+      plain.push_back(test::RandomTensor(random, {2, c, 3, 4}));
+      opaque.push_back(plain.back().ToLayout(LaneLayout(plain.back().shape(), kFloat32, tag)));
+      what += " " + std::to_string(c) + " " + LayoutName(opaque.back().layout());
+    }
+    SCOPED_TRACE(what);
+    const Tensor y = Concat(opaque, 1);
+    EXPECT_EQ(Values(y), Values(Concat(plain, 1)));
+    int64_t least = y.shape()[1], moved = least;
+    for (LaneTag tag : kTags) {
+      const int64_t by_tag = Moved(opaque, tag);
+      least = std::min(least, by_tag);
+      if (SameLayout(y.layout(), LaneLayout(y.shape(), kFloat32, tag)))
+        moved = std::min(moved, by_tag);
+    }
+    EXPECT_EQ(moved, least) << LayoutName(y.layout());
+  }
+}
+
+TEST(ConcatInLayouts, ASingleBlockInFrontIsNotReorderedNorAreTheOthers) {
+  Random random(35);
+  for (const auto& [block, tag] : {std::pair(8, LaneTag::nChw8c), {16, LaneTag::nChw16c}}) {
+    std::vector<Tensor> xs;
+    for (int64_t c : {block, 3 * block, 24})
+      xs.push_back(test::RandomTensor(random, {2, c, 5, 4})
+                       .ToLayout(LaneLayout({2, c, 5, 4}, kFloat32, tag)));
+    const uint64_t before = GetReorderStats().count;
+    const Tensor y = Concat(xs, 1);
+    EXPECT_TRUE(SameLayout(y.layout(), LaneLayout(y.shape(), kFloat32, tag)));
+    EXPECT_EQ(GetReorderStats().count, before);
   }
 }
 

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """Times training and inference on one NVIDIA GPU beside PyTorch, alternating in child processes.
 
-    python benchmark/gpu.py                                     # everything: about an hour
+    python benchmark/gpu.py                                     # everything: one to two hours
     python benchmark/gpu.py --models resnet50 --modes training --arithmetic bfloat16
     python benchmark/gpu.py --out results/                      # resumable: each run is kept
     scripts/gpu.sh                                              # builds, tests, and then this
 
-Models: resnet50 (bs 256), vgg16 (bs 128), resnet20_cifar and lenet (bs 128). Arithmetic: float32
-(no TF32 anywhere), tf32, bfloat16 (autocast over float32 parameters). Training steps are forward,
-backward and SGD (momentum 0.9, weight decay 5e-4) on random images that are on the GPU already.
+Models: resnet50 (bs 256), vgg16 (bs 128), googlenet (bs 32), resnet20_cifar and lenet (bs 128).
+Arithmetic: float32 (no TF32 anywhere), tf32, bfloat16 (autocast over float32 parameters). Training
+steps are forward, backward and SGD (momentum 0.9, weight decay 5e-4) on random images that are on
+the GPU already.
 
 Sides:
 
     singa           the step recorded and replayed, choices of implementations measured (autotune)
                     by the first process and, with --out, followed by the others
     singa-eager     each operation executed
+    singa-branches  recorded and replayed, what does not wait for each other side by side:
+                    SINGA_CUDA_BRANCHES=4
     torch           eager: channels_last, cudnn.benchmark, autocast, fused SGD
     torch-graph     the same, the whole step captured as one CUDA graph
     torch-compile   torch.compile(mode="max-autotune"), which uses CUDA graphs too
@@ -40,10 +43,10 @@ from typing import Any, NamedTuple
 
 import harness
 
-MODELS = {"resnet50": 256, "vgg16": 128, "resnet20_cifar": 128, "lenet": 128}
+MODELS = {"resnet50": 256, "vgg16": 128, "googlenet": 32, "resnet20_cifar": 128, "lenet": 128}
 MODES = ("training", "inference")
 ARITHMETIC = ("float32", "tf32", "bfloat16")
-SINGA = ("singa", "singa-eager")
+SINGA = ("singa", "singa-eager", "singa-branches")
 TORCH = ("torch", "torch-graph", "torch-compile")
 MOST_PROFILED = 25
 
@@ -95,7 +98,7 @@ def singa_step(args: argparse.Namespace) -> Step:
     training = args.mode == "training"
     net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
     dtype = "bfloat16" if args.arithmetic == "bfloat16" else "float32"
-    net.compile([x], is_train=training, use_graph=args.side == "singa", dtype=dtype)
+    net.compile([x], is_train=training, use_graph=args.side != "singa-eager", dtype=dtype)
 
     def infer() -> None:
         with autograd.no_grad():
@@ -275,7 +278,9 @@ def compare(
         command += ["--profile"] if args.profile else []
         if side in SINGA and args.out:
             command += ["--choices", str(args.out / "gpu-choices.json")]
-        environment = {"SINGA_PREFER": "autotune"} if side in SINGA else {}
+        branches = "4" if side == "singa-branches" else "1"
+        settings = {"SINGA_PREFER": "autotune", "SINGA_CUDA_BRANCHES": branches}
+        environment = settings if side in SINGA else {}
         sides[side] = harness.Side(command, environment, args.limit)
     name = f"gpu-{model}-{mode}-{arithmetic}-{batch}-{beside}.json"
     return harness.alternate(
@@ -326,7 +331,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--arithmetic", nargs="+", choices=ARITHMETIC, default=list(ARITHMETIC))
     parser.add_argument(
-        "--beside", nargs="+", choices=(*TORCH, "singa-eager"), default=[*TORCH, "singa-eager"]
+        "--beside", nargs="+", choices=(*TORCH, *SINGA[1:]), default=[*TORCH, *SINGA[1:]]
     )
     parser.add_argument("--batch", type=int, default=0, help="images a step [see above]")
     parser.add_argument("--steps", type=int, default=20, help="of a block")

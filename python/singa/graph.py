@@ -354,7 +354,7 @@ def memory_plan(
         "plans": sum([m.plans for m in recorded]),
     }
     memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared")
-    fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place")
+    fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place", "branches", "longest")
     return MemoryPlan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],

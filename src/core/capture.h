@@ -3,8 +3,10 @@
 // What a device that queues its work may be able to do besides: keep what is queued, and queue it
 // again as a whole. A Device that can is a Capturer as well.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
 #include "singa/core/export.h"
@@ -41,6 +43,11 @@ class SINGA_API Capturer {
   /// `scalars`, which live on, hold then. Raises NotCapturable where the operation keeps those that
   /// they hold now.
   virtual void CaptureLive(const Scalars& scalars, const std::function<void()>& queue) = 0;
+  /// Most branches that captured work may have; 1: it runs in the order in which it was queued.
+  virtual size_t branches() const = 0;
+  /// Within Capture: what is queued from now on, up to the next call, waits for what was queued
+  /// after those earlier calls alone, which are numbered from 0 on.
+  virtual void CaptureAfter(std::span<const size_t> calls) = 0;
 };
 
 }  // namespace singa

@@ -1,5 +1,6 @@
 #include "core/captured_nodes.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -9,11 +10,19 @@
 
 namespace singa {
 
+namespace {
+
+/// A kernel of a node with as many elements fills a GPU: products in tiles of 128 x 128, for 128
+/// multiprocessors.
+constexpr int64_t kFills = int64_t{1} << 21;
+
+}  // namespace
+
 CapturedWork::~CapturedWork() = default;
 Capturer::~Capturer() = default;
 
-CapturedNodes::CapturedNodes(Capturer& capturer, std::span<const Node> nodes)
-    : capturer_(capturer), nodes_(nodes), alone_(nodes.size()) {
+CapturedNodes::CapturedNodes(Device& device, Capturer& capturer, std::span<const Node> nodes)
+    : device_(device), capturer_(capturer), nodes_(nodes), alone_(nodes.size()) {
   for (const Node& node : nodes) {
     const bool reorders = std::string_view(node.op) == "Reorder";
     reorders_.push_back(reorders ? Reorders{1, static_cast<uint64_t>(node.outputs[0].bytes())}
@@ -30,33 +39,59 @@ bool CapturedNodes::Start(std::vector<const void*> addresses) {
   return false;
 }
 
-void CapturedNodes::Queue(size_t begin, size_t end, const std::function<void(size_t)>& queue) {
+void CapturedNodes::Queue(size_t begin, size_t end, char* arena,
+                          std::span<const size_t> workspaces) {
+  const Workspace workspace = [=, first = begin](size_t i) {
+    return arena + workspaces[i - first];
+  };
   while (begin < end) {
     size_t stop = begin;
     while (stop < end && !alone_[stop]) ++stop;
     if (stop - begin < 2) {  // by itself, or all alone between such
-      queue(begin++);
-    } else if (Launch(begin, stop, queue)) {
+      device_.Run(nodes_[begin], workspace(begin));
+      ++begin;
+    } else if (Launch(begin, stop, workspace)) {
       begin = stop;
     }
   }
 }
 
+/// Nodes share bytes where they share blocks, and where the arena holds one thing after the other.
+Branches CapturedNodes::PlanOf(size_t begin, size_t end, const Workspace& workspace) const {
+  std::vector<Step> steps;
+  for (size_t i = begin; i < end; ++i) {
+    const Node& node = nodes_[i];
+    Step& step = steps.emplace_back();
+    step.uses.push_back({workspace(i), node.plan->workspace_bytes(), true});
+    for (const auto* tensors : {&node.inputs, &node.outputs})
+      for (const Tensor& t : *tensors) {
+        if (t.empty()) continue;
+        step.uses.push_back({t.block()->data(), t.block()->size(), tensors == &node.outputs});
+        step.fills |= t.size() >= kFills;
+      }
+  }
+  return PlanBranches(steps, capturer_.branches());
+}
+
 /// False where one of the nodes turns out to have to stay by itself.
-bool CapturedNodes::Launch(size_t begin, size_t end, const std::function<void(size_t)>& queue) {
+bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace) {
   Captured& captured = work_[begin];
   if (captured.work) {
     CountReorders(captured.reorders.count, captured.reorders.bytes);
   } else {
+    Branches plan{.after = {}, .count = 1, .longest = end - begin};
+    if (capturer_.branches() > 1) plan = PlanOf(begin, end, workspace);
     size_t node = begin;
     try {
       captured.work = capturer_.Capture([&] {
         for (; node < end; ++node) {
+          if (plan.count > 1) capturer_.CaptureAfter(plan.after[node - begin]);
+          const auto run = [&] { device_.Run(nodes_[node], workspace(node)); };
           const bool live = nodes_[node].live || nodes_[node].random >= 0;
           if (!live) {
-            queue(node);
+            run();
           } else {
-            capturer_.CaptureLive(nodes_[node].scalars, [&] { queue(node); });
+            capturer_.CaptureLive(nodes_[node].scalars, run);
           }
         }
       });
@@ -64,6 +99,9 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const std::function<void(si
       alone_[node] = true;
       return false;
     }
+    captured.nodes = end - begin;
+    captured.branches = plan.count;
+    captured.longest = plan.longest;
     captured.reorders = {};
     for (node = begin; node < end; ++node) {
       captured.reorders.count += reorders_[node].count;
@@ -72,6 +110,20 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const std::function<void(si
   }
   captured.work->Launch();
   return true;
+}
+
+size_t CapturedNodes::branches() const {
+  size_t branches = 0;
+  for (const auto& [begin, captured] : work_)
+    if (captured.work) branches = std::max(branches, captured.branches);
+  return branches;
+}
+
+size_t CapturedNodes::longest() const {
+  size_t longest = nodes_.size();
+  for (const auto& [begin, captured] : work_)
+    if (captured.work) longest -= captured.nodes - captured.longest;
+  return longest;
 }
 
 }  // namespace singa

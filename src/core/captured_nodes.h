@@ -8,18 +8,20 @@
 #include <span>
 #include <vector>
 
+#include "core/branches.h"
 #include "core/capture.h"
+#include "singa/core/device.h"
 #include "singa/core/node.h"
 
 namespace singa {
 
-/// The nodes of a graph, queued with few launches: neighbours are captured and queued as one. What
-/// cannot be captured stays by itself.
+/// The nodes of a graph, queued with few launches: neighbours are captured and queued as one, in
+/// branches where the device wants some. What cannot be captured stays by itself.
 class CapturedNodes {
  public:
-  /// The nodes stay where they are; their numbers may be others at each replay where they are
-  /// random or `live`.
-  CapturedNodes(Capturer& capturer, std::span<const Node> nodes);
+  /// `capturer` captures what is queued on `device`. The nodes stay where they are; their numbers
+  /// may be others at each replay where they are random or `live`.
+  CapturedNodes(Device& device, Capturer& capturer, std::span<const Node> nodes);
 
   /// Starts a replay on memory that lies at `addresses`. True where nodes are captured, or were
   /// before: not in the first replay, nor where memory has moved since the last one (what was
@@ -27,8 +29,13 @@ class CapturedNodes {
   bool Start(std::vector<const void*> addresses);
   /// Memory lies where it did at the start.
   bool Unmoved(const std::vector<const void*>& addresses) const { return addresses == addresses_; }
-  /// Queues nodes [begin, end); queue(i) queues node i.
-  void Queue(size_t begin, size_t end, const std::function<void(size_t)>& queue);
+  /// Queues nodes [begin, end), whose workspaces begin so many bytes after `arena`.
+  void Queue(size_t begin, size_t end, char* arena, std::span<const size_t> workspaces);
+
+  /// Most branches of what is captured; 0 where nothing is.
+  size_t branches() const;
+  /// Most nodes that come one after the other.
+  size_t longest() const;
 
  private:
   struct Reorders {
@@ -37,9 +44,15 @@ class CapturedNodes {
   struct Captured {
     std::unique_ptr<CapturedWork> work;
     Reorders reorders;  ///< within it
+    size_t nodes = 0;
+    size_t branches = 1;
+    size_t longest = 0;
   };
-  bool Launch(size_t begin, size_t end, const std::function<void(size_t)>& queue);
+  using Workspace = std::function<char*(size_t)>;  // of a node
+  bool Launch(size_t begin, size_t end, const Workspace& workspace);
+  Branches PlanOf(size_t begin, size_t end, const Workspace& workspace) const;
 
+  Device& device_;
   Capturer& capturer_;
   std::span<const Node> nodes_;
   std::vector<bool> alone_;          // for each node

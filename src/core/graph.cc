@@ -219,7 +219,7 @@ Graph::Graph(const RecordingPtr& recording)
   }
   PlanArena(internal);
   if (auto* capturer = dynamic_cast<Capturer*>(device_.get()); capturer && !WritesInputs())
-    captured_ = std::make_unique<CapturedNodes>(*capturer, nodes_);
+    captured_ = std::make_unique<CapturedNodes>(*device_, *capturer, nodes_);
 }
 
 Graph::~Graph() = default;
@@ -381,14 +381,13 @@ void Graph::Run(int index) {
     for (const Tensor& t : node.outputs)
       if (!t.empty()) t.block()->Touch();
   }
-  const auto run = [&](size_t i) {
-    device_->Run(nodes_[i], arena_->data() + segments_[s].memory.workspaces[i - begin]);
-  };
+  const std::vector<size_t>& workspaces = segments_[s].memory.workspaces;
   // A call of the host between two segments may have moved something.
   if (is_fixed_ && captured_->Unmoved(Addresses())) {
-    captured_->Queue(begin, segments_[s].nodes, run);
+    captured_->Queue(begin, segments_[s].nodes, arena_->data(), workspaces);
   } else {
-    for (size_t i = begin; i < segments_[s].nodes; ++i) run(i);
+    for (size_t i = begin; i < segments_[s].nodes; ++i)
+      device_->Run(nodes_[i], arena_->data() + workspaces[i - begin]);
   }
 }
 
@@ -458,6 +457,8 @@ GraphMemory Graph::memory() const {
   for (const Node& node : nodes_)
     if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();
   memory.nodes = nodes_.size();
+  memory.branches = captured_ ? captured_->branches() : 0;
+  memory.longest = captured_ ? captured_->longest() : nodes_.size();
   for (const Node& node : nodes_) memory.merged += static_cast<uint64_t>(node.merged);
   return memory;
 }
@@ -496,6 +497,9 @@ std::string Graph::ToString() const {
     }
     begin = segment.nodes;
   }
+  if (captured_ && captured_->branches() > 0)
+    text << "captured: " << captured_->branches() << " branches, " << captured_->longest() << " of "
+         << nodes_.size() << " operations one after the other\n";
   return text.str();
 }
 

@@ -200,6 +200,8 @@ struct GraphMemory {
   uint64_t nodes = 0;
   uint64_t in_place = 0;  ///< outputs that take over an input's memory
   uint64_t merged = 0;    ///< operations that were recorded, less the nodes
+  uint64_t branches = 0;  ///< of captured work: what may run side by side; 0: nothing is captured
+  uint64_t longest = 0;   ///< nodes that run one after the other, whatever runs beside them
 };
 
 /// One step that was recorded twice with the same result, replayed without whoever recorded it:

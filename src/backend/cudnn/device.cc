@@ -1,11 +1,14 @@
 #include "backend/cudnn/device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "backend/cudnn/allocator.h"
 #include "backend/cudnn/capture.h"
@@ -27,6 +30,21 @@ namespace {
 bool Asked(const char* variable, bool unset) {
   const char* text = std::getenv(variable);
   return text && *text ? std::strcmp(text, "0") != 0 : unset;
+}
+
+/// How many branches captured work may have. One unless asked: whether more are quicker has not
+/// been measured, and each kernel then has the GPU for itself, as when its implementation was
+/// chosen.
+size_t BranchesAsked() {
+  constexpr const char* kVariable = "SINGA_CUDA_BRANCHES";
+  constexpr long kMost = 16;
+  const char* text = std::getenv(kVariable);
+  if (!text || !*text) return 1;
+  char* end = nullptr;
+  const long number = std::strtol(text, &end, 10);
+  Check(*end == '\0' && number >= 1 && number <= kMost, "cuda", kVariable,
+        " has to be a number from 1 to ", kMost, ", not ", text);
+  return static_cast<size_t>(number);
 }
 
 /// Memory straight from the runtime.
@@ -84,11 +102,25 @@ class Capturing {
   Stream stream() const { return stream_; }
   LiveNumbers& numbers() const { return numbers_; }
 
+  /// What is queued next is a step of its own, after those earlier ones alone.
+  void BeginStep(std::span<const size_t> after) {
+    if (std::exchange(has_steps_, true)) ends_.push_back(runtime::CapturesAfter(stream_));
+    std::vector<CapturedLaunch> launches;
+    for (size_t step : after)
+      for (const CapturedLaunch end : ends_.at(step))
+        if (std::find(launches.begin(), launches.end(), end) == launches.end())
+          launches.push_back(end);
+    runtime::SetCapturesAfter(stream_, launches);
+  }
+
  private:
   static thread_local Capturing* current_;
   const Device* device_;
   Stream stream_;
   LiveNumbers& numbers_;
+  bool has_steps_ = false;
+  std::vector<std::vector<CapturedLaunch>>
+      ends_;  // of steps: what comes after these waits for them
 };
 thread_local Capturing* Capturing::current_ = nullptr;
 
@@ -215,6 +247,12 @@ class CudaDevice final : public Device, public Capturer {
                          "work repeats, on ",
                          name());
   }
+  size_t branches() const override { return branches_; }
+  void CaptureAfter(std::span<const size_t> calls) override {
+    Capturing* capturing = Capturing::On(*this);
+    Check<std::logic_error>(capturing, CurrentOp(), "nothing is captured on ", name());
+    Named([&] { capturing->BeginStep(calls); });
+  }
   void Launch(const LiveNumbers& numbers, CapturedGraph graph, const char* last_op) {
     CheckOpen(last_op);
     Named([&] {
@@ -281,6 +319,7 @@ class CudaDevice final : public Device, public Capturer {
   std::atomic<const char*> last_op_{"cuda"};
   const bool blocking_ = Asked("SINGA_CUDA_BLOCKING", false);
   const bool captures_ = Asked("SINGA_CUDA_GRAPHS", true);
+  const size_t branches_ = BranchesAsked();
 };
 
 /// A CUDA graph.

@@ -32,10 +32,11 @@ uint64_t Waiting(Stream stream);
 inline constexpr size_t kMostWaiting = 1024;
 
 /// What runs of other streams when somebody waits for one. Of each stream the order is its own, and
-/// a stream that waits for another does so in any of these.
+/// a stream that waits for another does so in any of these. Of captured work that has branches it
+/// is the order in which they run.
 enum class StreamOrder {
-  kLate,      ///< nothing but what that stream waits for
-  kEarly,     ///< all of it, before
+  kLate,      ///< nothing but what that stream waits for; captured work as late as it may
+  kEarly,     ///< all of it, before; captured work as it was captured
   kShuffled,  ///< some of it, in between, as `seed` has it
 };
 /// Until the next call. At first the environment variable SINGA_CUDA_EMULATED_STREAMS (late, early,

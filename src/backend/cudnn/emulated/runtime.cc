@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,17 @@ struct CUevent_st {
   uint64_t position = 0;
 };
 
-using Work = std::vector<std::function<void()>>;
+/// What was captured: it runs after others of the same work.
+struct CUgraphNode_st {
+  size_t number;
+  std::function<void()> work;
+  std::vector<CUgraphNode_st*> after;
+};
+
+struct Work {
+  std::deque<CUgraphNode_st> nodes;    // in the order in which they were captured; they stay there
+  std::vector<CUgraphNode_st*> after;  ///< what the next one comes after
+};
 
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
@@ -236,6 +247,38 @@ void Run(CUstream_st& stream, uint64_t position) {
   for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
 }
 
+/// The numbers of captured work, in one of the orders that are left open: as it was captured
+/// (early), each as late as it may (late), or any.
+std::vector<size_t> OrderOf(const Work& captured) {
+  const size_t count = captured.nodes.size();
+  std::vector<std::vector<size_t>> before(count), behind(count);
+  for (size_t n = 0; n < count; ++n)
+    for (const CUgraphNode_st* other : captured.nodes[n].after) {
+      before[n].push_back(other->number);
+      behind[other->number].push_back(n);
+    }
+  Schedule& schedule = TheSchedule();
+  const bool shuffled = schedule.order == StreamOrder::kShuffled;
+  const bool from_the_end =
+      schedule.order == StreamOrder::kLate || (shuffled && schedule.random() % 2);
+  if (from_the_end) std::swap(before, behind);
+  std::vector<size_t> order;
+  std::vector<size_t> missing(count);
+  std::set<size_t> ready;
+  for (size_t n = 0; n < count; ++n)
+    if ((missing[n] = before[n].size()) == 0) ready.insert(n);
+  while (!ready.empty()) {
+    auto next = ready.begin();
+    if (shuffled) std::advance(next, static_cast<int>(schedule.random() % ready.size()));
+    order.push_back(*next);
+    ready.erase(next);
+    for (size_t n : behind[order.back()])
+      if (--missing[n] == 0) ready.insert(n);
+  }
+  if (from_the_end) std::reverse(order.begin(), order.end());
+  return order;
+}
+
 /// Queues something that is no work by itself, or counted elsewhere.
 void Push(CUstream_st& stream, std::function<void()> work) {
   stream.queue.push_back(std::move(work));
@@ -251,8 +294,9 @@ namespace emulated {
 
 void Enqueue(Stream stream, std::function<void()> work) {
   const std::lock_guard<std::recursive_mutex> lock(Mutex());
-  if (stream->captured) {
-    stream->captured->push_back(std::move(work));
+  if (Work* captured = stream->captured.get()) {
+    captured->nodes.push_back({captured->nodes.size(), std::move(work), captured->after});
+    captured->after = {&captured->nodes.back()};
     return;
   }
   ++g_queued;
@@ -431,6 +475,22 @@ CapturedGraph EndCapture(Stream stream) {
   return new CUgraphExec_st{work};
 }
 
+std::vector<CapturedLaunch> CapturesAfter(Stream stream) {
+  const Lock lock(Mutex());
+  if (!stream->captured) throw Error("CapturesAfter: the stream is not captured");
+  return stream->captured->after;
+}
+
+void SetCapturesAfter(Stream stream, const std::vector<CapturedLaunch>& launches) {
+  const Lock lock(Mutex());
+  if (!stream->captured) throw Error("SetCapturesAfter: the stream is not captured");
+  for (const CapturedLaunch launch : launches)
+    if (std::none_of(stream->captured->nodes.begin(), stream->captured->nodes.end(),
+                     [&](const CUgraphNode_st& node) { return &node == launch; }))
+      throw Error("SetCapturesAfter: this was not captured here");
+  stream->captured->after = launches;
+}
+
 void DeleteGraph(CapturedGraph graph) {
   RefuseInCapture("DeleteGraph");
   delete graph;
@@ -440,7 +500,7 @@ void LaunchGraph(CapturedGraph graph, Stream stream) {
   const Lock lock(Mutex());
   CheckAlive("LaunchGraph");
   emulated::Enqueue(stream, [work = graph->work] {
-    for (const std::function<void()>& each : *work) each();
+    for (size_t n : OrderOf(*work)) work->nodes[n].work();
   });
 }
 

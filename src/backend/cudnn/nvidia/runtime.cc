@@ -189,6 +189,27 @@ CapturedGraph EndCapture(Stream stream) {
   return executable;
 }
 
+std::vector<CapturedLaunch> CapturesAfter(Stream stream) {
+  cudaStreamCaptureStatus status{};
+  const cudaGraphNode_t* nodes = nullptr;
+  // The call fails where there are such data and nobody asks for them. They let a launch begin
+  // before those ahead have ended, and are not passed on: between steps it waits for their ends.
+  const cudaGraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  Checked(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+          "cudaStreamGetCaptureInfo");
+  if (status != cudaStreamCaptureStatusActive)
+    Checked(cudaErrorStreamCaptureInvalidated, "capture");
+  return {nodes, nodes + count};
+}
+
+void SetCapturesAfter(Stream stream, const std::vector<CapturedLaunch>& launches) {
+  std::vector<cudaGraphNode_t> nodes = launches;  // which the call does not change
+  Checked(cudaStreamUpdateCaptureDependencies(stream, nodes.data(), nullptr, nodes.size(),
+                                              cudaStreamSetCaptureDependencies),
+          "cudaStreamUpdateCaptureDependencies");
+}
+
 void DeleteGraph(CapturedGraph graph) {
   Checked(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
 }

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Winograd's convolution beside oneDNN's direct one, pass by pass, on networks' layers of 3 x 3
-and 5 x 5.
+"""Winograd's convolution beside oneDNN's direct one, pass by pass, on networks' layers.
 
     python benchmark/winograd.py                        # all that are listed
     python benchmark/winograd.py --threads 2 resnet50
@@ -22,8 +21,9 @@ import singa
 from singa import singa_wrap as raw
 from singa import tensor
 
-# (batch, channels in, height and width, channels out[, kernel 5]); as large out as in
-LAYERS = {
+# (batch, channels in, height and width, channels out[, kernel, or its height and width, if not 3]);
+# as large out as in
+LAYERS: dict[str, list[tuple[int, ...]]] = {
     "resnet50": [(32, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256), (32, 512, 7, 512)],
     "vgg16_cifar": [
         (128, 64, 32, 64),
@@ -43,6 +43,15 @@ LAYERS = {
         (32, 24, 14, 64, 5),
         (32, 32, 14, 128, 5),
         (32, 48, 7, 128, 5),
+    ],
+    "inception_v4": [
+        (32, 192, 17, 224, 1, 7),
+        (32, 192, 17, 224, 7, 1),
+        (32, 64, 35, 64, 7, 1),
+        (32, 384, 8, 256, 1, 3),
+        (32, 384, 8, 256, 3, 1),
+        (1, 192, 17, 224, 1, 7),
+        (1, 384, 8, 256, 1, 3),
     ],
 }
 
@@ -72,26 +81,29 @@ def numpy(t: raw.Tensor) -> np.ndarray:
 def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """In float64, as large as the images."""
     height, width = images.shape[2:]
-    kernel = weights.shape[2]
-    pad = (kernel // 2, kernel // 2)
-    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), pad, pad))
+    down, across = weights.shape[2:]
+    pads = [(side // 2, side // 2) for side in (down, across)]
+    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), *pads))
     taps = weights.astype(np.float64)
     return sum(
         np.einsum("nchw,kc->nkhw", padded[:, :, i : i + height, j : j + width], taps[:, :, i, j])
-        for i in range(kernel)
-        for j in range(kernel)
+        for i in range(down)
+        for j in range(across)
     )
 
 
 def compare(layer: tuple[int, ...], repeats: int) -> None:
-    batch, channels, size, filters, kernel = (*layer, 3)[:5]
+    batch, channels, size, filters, *kernel = layer
+    kernel = (kernel or [3]) * (2 if len(kernel) < 2 else 1)
     random = np.random.default_rng(0)
     images = np.maximum(random.standard_normal((batch, channels, size, size)), 0)
-    shape = (filters, channels, kernel, kernel)
+    shape = (filters, channels, *kernel)
     weights = random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
     gradients = random.standard_normal((batch, filters, size, size))
     x, w, dy = (tensor.from_numpy(a.astype(np.float32)).data for a in (images, weights, gradients))
-    handle = raw.ConvHandle(x, [kernel] * 2, [1, 1], [kernel // 2] * 2, channels, filters, False)
+    handle = raw.ConvHandle(
+        x, kernel, [1, 1], [side // 2 for side in kernel], channels, filters, False
+    )
     exact = convolution(images[:2].astype(np.float32), weights.astype(np.float32))
     x, dy = blocked(x), blocked(dy)
     times, errors = [], []
@@ -112,7 +124,7 @@ def compare(layer: tuple[int, ...], repeats: int) -> None:
         )
     direct, other = (" ".join(f"{t:7.2f}" for t in side) for side in times)
     ratios = " ".join(f"{a / b:5.2f}" for a, b in zip(*times, strict=True))
-    print(f"{layer!s:22} {direct} | {other} | {ratios} | {errors[1] / errors[0]:4.1f}", flush=True)
+    print(f"{layer!s:24} {direct} | {other} | {ratios} | {errors[1] / errors[0]:4.1f}", flush=True)
 
 
 def main() -> None:
@@ -127,7 +139,7 @@ def main() -> None:
         parser.error(f"no layers are listed for {sorted(unknown)}")
     singa.set_num_threads(args.threads)
     print(
-        "                        direct: y, dx, dW, ms   | winograd, ms            | times faster"
+        "                          direct: y, dx, dW, ms   | winograd, ms            | times faster"
     )
     for network in args.networks:
         print(network)

@@ -48,10 +48,10 @@ def set_layout(mode: str) -> None:
 def set_strict(strict: bool = True) -> None:
     """Strict: only methods whose rounding error has the bound of plain sums of products.
 
-    That leaves out Winograd's convolution (3 x 3 and 5 x 5, stride 1), which is about twice as fast
-    and whose rounding error is three times as large for 16 channels and nine times for 512; an
-    infinity or NaN in an image spreads over the tile of results around it. Off by default;
-    environment: SINGA_STRICT=1.
+    That leaves out Winograd's convolution (kernels of 3 x 3, 5 x 5, 1 x 3, 3 x 1, 1 x 7 and 7 x 1,
+    stride 1), which is two to four times as fast and whose rounding error is two to nine times as
+    large, most for many channels; an infinity or NaN in an image spreads over the tile of results
+    around it. Off by default; environment: SINGA_STRICT=1.
     """
     _c.SetStrict(bool(strict))
 

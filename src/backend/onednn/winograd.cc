@@ -1,6 +1,6 @@
-// 3 x 3 and 5 x 5 convolutions of stride 1 by Winograd's method, in all three passes, on the
-// layouts that oneDNN's kernels leave their images in. Filters and their gradients are row-major:
-// they are transformed at each call anyway, but for small ones whose weights stay
+// Convolutions of stride 1 by Winograd's method, with the filters of WithTaps, in all three passes,
+// on the layouts that oneDNN's kernels leave their images in. Filters and their gradients are
+// row-major: they are transformed at each call anyway, but for small ones whose weights stay
 // (winograd_filter.h).
 
 #include "backend/onednn/winograd.h"
@@ -18,14 +18,36 @@
 namespace singa::onednn::winograd {
 namespace {
 
+/// Calls `visit` with the Taps of a filter that the method is for; without one, returns nothing.
+template <class Visitor>
+auto WithTaps(const Recorder& r, const Visitor& visit) -> decltype(visit(Taps<3, 3>())) {
+  const auto is = [&](int64_t down, int64_t across) {
+    return r.kernel_h == down && r.kernel_w == across;
+  };
+  if (is(3, 3)) return visit(Taps<3, 3>());
+  if (is(5, 5)) return visit(Taps<5, 5>());
+  if (is(1, 3)) return visit(Taps<1, 3>());
+  if (is(3, 1)) return visit(Taps<3, 1>());
+  if (is(1, 7)) return visit(Taps<1, 7>());
+  if (is(7, 1)) return visit(Taps<7, 1>());
+  return {};
+}
+
 /// Values of tiles at every position: [position][tile][channel], rows a little apart from powers of
 /// two, which would fall onto the same lines of the cache.
 struct Values {
-  Values(int64_t tiles, int64_t channels, int64_t apart)
-      : tile_step(channels + apart), position_step(tiles * tile_step + apart) {}
-  int64_t size() const { return kPositions * position_step; }
-  int64_t tile_step, position_step;
+  Values(int64_t positions, int64_t tiles, int64_t channels, int64_t apart)
+      : tile_step(channels + apart),
+        position_step(tiles * tile_step + apart),
+        size(positions * position_step) {}
+  int64_t tile_step, position_step, size;
 };
+
+/// About as many tiles as have the values of `tiles` tiles of 6 x 6; whole rows of products.
+constexpr int64_t TilesLike(int64_t tiles, int64_t positions) {
+  constexpr int64_t kRows = 12;  // a multiple of every kTileRows
+  return std::max(tiles * 36 / positions / kRows, int64_t{1}) * kRows;
+}
 
 LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) { return LaneLayout(shape, kFloat32, tag); }
 
@@ -53,9 +75,14 @@ class WinogradPlan : public Plan {
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)) {}
   std::string Describe() const override {
-    const bool three = spec_.geometry.kernel_h == 3;
-    return std::string("winograd ") + (three ? "F(4x4, 3x3)" : "F(2x2, 5x5)") +
-           (spec_.has_add ? " + add" : "");
+    const auto by = [](int down, int across) {
+      return std::to_string(down) + "x" + std::to_string(across);
+    };
+    const std::string method = WithTaps(spec_.geometry, [&]<class Taps>(Taps) {
+      return "F(" + by(Taps::kOutDown, Taps::kOutAcross) + ", " + by(Taps::kDown, Taps::kAcross) +
+             ")";
+    });
+    return "winograd " + method + (spec_.has_add ? " + add" : "");
   }
   LayoutPtr input_layout(size_t i) const override {
     return i < inputs_.size() ? inputs_[i] : nullptr;
@@ -95,7 +122,7 @@ std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const 
 /// which all threads share; or all tiles are transformed first, and a thread takes a panel of the
 /// filter. The first keeps the tiles' values in the second level cache, the second the filter's,
 /// which are many more for deep layers with small images. The results are the same bits.
-template <int64_t kLanes, int kTaps>
+template <int64_t kLanes, class Taps>
 class FilterPlan final : public WinogradPlan {
  public:
   FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
@@ -108,17 +135,16 @@ class FilterPlan final : public WinogradPlan {
         columns_(to[1]),
         pad_top_(pad_top),
         pad_left_(pad_left),
-        tiles_(to[0], to[2], to[3], kOut<kTaps>),
+        tiles_(to[0], to[2], to[3], Taps::kOutDown, Taps::kOutAcross),
         by_panel_(ByPanel(depth_, columns_, tiles_.count, threads_)),
         chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
-        values_(by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_, RoundUp(depth_, kLanes), kLanes),
-        products_(chunk_, kPanel, kLanes),
+        values_(kPositions, by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_,
+                RoundUp(depth_, kLanes), kLanes),
+        products_(kPositions, chunk_, kPanel, kLanes),
         filter_(depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
 
   size_t workspace_bytes() const override {
-    const int64_t shared = by_panel_   ? values_.size()
-                           : prepared_ ? 0
-                                       : filter_.size * filter_.count;
+    const int64_t shared = by_panel_ ? values_.size : prepared_ ? 0 : filter_.size * filter_.count;
     return static_cast<size_t>(shared + threads_ * thread_size()) * sizeof(float);
   }
   int inplace_input(size_t i) const override {
@@ -137,9 +163,10 @@ class FilterPlan final : public WinogradPlan {
   }
 
  private:
-  using Loops = Kernels<kLanes, kTaps>;
+  using Loops = Kernels<kLanes, Taps>;
+  static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kRows = kTileRows<kLanes>;
-  static constexpr int64_t kPanel = FilterPanels<kLanes, kTaps>::kWidth;
+  static constexpr int64_t kPanel = FilterPanels<kLanes, Taps>::kWidth;
 
   struct Call {
     const float* x;
@@ -157,18 +184,16 @@ class FilterPlan final : public WinogradPlan {
   static int64_t ChunkOf(int64_t depth, int64_t columns, int64_t tiles, int threads) {
     const int64_t share = RoundUp((tiles + threads - 1) / threads, kRows);
     const int64_t tile = kPositions * (depth + kPanel);
-    if constexpr (kLanes == 8) {
-      const int64_t cached = (int64_t{128} << 10) / tile / kRows * kRows;
-      return std::min(std::clamp<int64_t>(cached, 24, 48), share);
-    }
-    const int64_t cached = (int64_t{160} << 10) / tile / kRows * kRows;
+    const int64_t cached = ((kLanes == 8 ? 128 : 160) << 10) / tile / kRows * kRows;
+    const int64_t most = TilesLike(kLanes == 8 ? 48 : 96, kPositions);
     const int64_t filter = kPositions * depth * columns;
-    const int64_t least = filter > (int64_t{4} << 20) ? 96 : filter > (int64_t{1} << 20) ? 48 : 24;
-    return std::min(std::clamp<int64_t>(cached, least, 96), share);
+    int64_t least = 24;
+    if (kLanes == 16 && filter > (int64_t{1} << 20)) least = filter > (int64_t{4} << 20) ? 96 : 48;
+    return std::min(std::clamp(cached, std::min(least, most), most), share);
   }
   int64_t thread_size() const {
     const int64_t panel = prepared_ ? 0 : filter_.size;
-    return RoundUp(products_.size() + (by_panel_ ? panel : values_.size()), kLanes);
+    return RoundUp(products_.size + (by_panel_ ? panel : values_.size), kLanes);
   }
 
   void RunByTiles(const Call& call) const {
@@ -185,7 +210,7 @@ class FilterPlan final : public WinogradPlan {
     }
     ForEachThread([&](int64_t thread) {
       float* values = own + thread * thread_size();
-      float* products = values + values_.size();
+      float* products = values + values_.size;
       const int64_t chunks = (tiles_.count + chunk_ - 1) / chunk_;
       const int64_t last = chunks * (thread + 1) / threads_;
       for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
@@ -199,13 +224,13 @@ class FilterPlan final : public WinogradPlan {
 
   void RunByPanel(const Call& call) const {
     float* values = call.workspace;
-    float* own = values + values_.size();
+    float* own = values + values_.size;
     ParallelFor(tiles_.count, 4, [&](int64_t begin, int64_t end) {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
     ForEachThread([&](int64_t thread) {
       float* products = own + thread * thread_size();
-      float* transformed = products + products_.size();
+      float* transformed = products + products_.size;
       const int64_t last = filter_.count * (thread + 1) / threads_;
       for (int64_t panel = filter_.count * thread / threads_; panel < last; ++panel) {
         const float* filter = prepared_ ? call.weights + panel * filter_.size : transformed;
@@ -259,7 +284,7 @@ class FilterPlan final : public WinogradPlan {
   bool by_panel_;
   int64_t chunk_;
   Values values_, products_;
-  FilterPanels<kLanes, kTaps> filter_;
+  FilterPanels<kLanes, Taps> filter_;
 };
 
 /// dW, and db, from dy and x.
@@ -267,7 +292,7 @@ class FilterPlan final : public WinogradPlan {
 /// Either chunks of tiles are transformed and their products added to all sums; or, where the sums
 /// are many and the tiles few, all tiles are transformed, and each thread goes from sums to weights
 /// for some results at a time. Each sum belongs to one thread and grows in the order of the tiles.
-template <int64_t kLanes, int kTaps>
+template <int64_t kLanes, class Taps>
 class GradientPlan final : public WinogradPlan {
  public:
   GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
@@ -277,15 +302,15 @@ class GradientPlan final : public WinogradPlan {
         images_(x[0]),
         in_(x[1]),
         out_(y[1]),
-        tiles_(y[0], y[2], y[3], kOut<kTaps>),
+        tiles_(y[0], y[2], y[3], Taps::kOutDown, Taps::kOutAcross),
         at_once_(tiles_.count * (in_ + out_) < in_ * out_),
         chunk_(at_once_ ? tiles_.count : ChunkOf(in_, out_, tiles_.count)),
-        x_values_(chunk_, RoundUp(in_, kLanes), kLanes),
-        y_values_(chunk_, RoundUp(out_, kLanes), kLanes) {}
+        x_values_(kPositions, chunk_, RoundUp(in_, kLanes), kLanes),
+        y_values_(kPositions, chunk_, RoundUp(out_, kLanes), kLanes) {}
 
   size_t workspace_bytes() const override {
     const int64_t sums = result_step() * (at_once_ ? threads_ * kBlock : RoundUp(out_, kRows));
-    return static_cast<size_t>(x_values_.size() + y_values_.size() + sums) * sizeof(float);
+    return static_cast<size_t>(x_values_.size + y_values_.size + sums) * sizeof(float);
   }
 
   void Run(const Execution& execution) const override {
@@ -293,8 +318,8 @@ class GradientPlan final : public WinogradPlan {
     const float* x = execution.in<float>(1);
     float* dw = execution.out<float>(0);
     float* x_values = static_cast<float*>(execution.workspace);
-    float* y_values = x_values + x_values_.size();
-    float* sums = y_values + y_values_.size();  // [out][position][in]
+    float* y_values = x_values + x_values_.size;
+    float* sums = y_values + y_values_.size;  // [out][position][in]
     const int64_t blocks = (out_ + kBlock - 1) / kBlock, block_size = kBlock * result_step();
     for (int64_t first = 0; first < tiles_.count; first += chunk_) {
       const int64_t count = std::min(chunk_, tiles_.count - first);
@@ -316,14 +341,15 @@ class GradientPlan final : public WinogradPlan {
             AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
           for (int64_t i = 0; i < results(block); ++i)
             Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
-                                           dw + (block * kBlock + i) * in_ * kTaps * kTaps);
+                                           dw + (block * kBlock + i) * in_ * Taps::kWeights);
         }
     });
     if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
   }
 
  private:
-  using Loops = Kernels<kLanes, kTaps>;
+  using Loops = Kernels<kLanes, Taps>;
+  static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kBlock = kLanes == 16 ? 16 : 12;  // results that are summed together
   static constexpr int64_t kRows = 4;                        // as many of them as a product takes
   // From one position's sums to the next one's, apart as values are, and from result to result.
@@ -336,8 +362,10 @@ class GradientPlan final : public WinogradPlan {
   static int64_t ChunkOf(int64_t in, int64_t out, int64_t tiles) {
     const int64_t tile = kPositions * (in + out);
     if constexpr (kLanes == 8)
-      return std::min(tiles, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64, 128));
-    return std::min(tiles, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128, 512));
+      return std::min(
+          tiles, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64, TilesLike(128, kPositions)));
+    return std::min(
+        tiles, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128, TilesLike(512, kPositions)));
   }
 
   void TransformTiles(const float* x, const float* dy, int64_t first, int64_t count,
@@ -410,18 +438,19 @@ bool MostlyFilled(int64_t channels, int64_t lanes) {
 
 std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
-  const int64_t taps = r.kernel_h;
   if (lanes < 8) return "Winograd's method pays with AVX-512 or AVX2";
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32) return "Winograd's method is for float32";
-  if ((taps != 3 && taps != 5) || r.kernel_w != taps || r.stride_h != 1 || r.stride_w != 1 ||
-      r.dilation_h != 1 || r.dilation_w != 1)
-    return "Winograd's method is for 3 x 3 and 5 x 5 kernels of stride and dilation 1";
+  const bool known = WithTaps(r, []<class Taps>(Taps) { return true; });
+  if (!known || r.stride_h != 1 || r.stride_w != 1 || r.dilation_h != 1 || r.dilation_w != 1)
+    return "Winograd's method is for kernels of 3 x 3, 5 x 5, and 3 or 7 in a row, of stride and "
+           "dilation 1";
   if (r.group != 1) return "Winograd's method is for one group";
   if (!MostlyFilled(r.in_channels, lanes) || !MostlyFilled(r.out_channels, lanes))
     return "Winograd's method is for channels that fill half a vector and more";
-  if (std::max({r.pad_top, r.pad_left, r.pad_bottom, r.pad_right}) >= taps)
+  if (std::max(r.pad_top, r.pad_bottom) >= r.kernel_h ||
+      std::max(r.pad_left, r.pad_right) >= r.kernel_w)
     return "Winograd's method is for padding that is smaller than the kernel";
   if (IsStrict()) return "Winograd's method rounds more than strict mode allows";
   return "";
@@ -431,47 +460,51 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
-  const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
-                    to_input ? r.width : r.conv_width, kIn + 1 - r.kernel_h);
-  const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
-  const int64_t in = RoundUp(r.in_channels, lanes), out = RoundUp(r.out_channels, lanes);
-  const auto values = static_cast<double>(tiles.count * (in + out));
-  const auto pairs = static_cast<double>(in * out);
-  const double cost = costs.product * static_cast<double>(rows * kPositions) * pairs +
-                      (values < costs.cached ? costs.value : costs.far_value) * values +
-                      (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * pairs;
-  const int64_t direct = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels) *
-                         r.kernel_h * r.kernel_w * RoundUp(r.in_channels, costs.channels) *
-                         RoundUp(r.out_channels, costs.channels);
-  return cost < 0.95 * static_cast<double>(direct);
+  return WithTaps(r, [&]<class Taps>(Taps) {
+    const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
+                      to_input ? r.width : r.conv_width, Taps::kOutDown, Taps::kOutAcross);
+    constexpr double share = Taps::kPositions / 36.0;  // of what a tile of 6 x 6 takes
+    const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
+    const int64_t in = RoundUp(r.in_channels, lanes), out = RoundUp(r.out_channels, lanes);
+    const auto values = share * static_cast<double>(tiles.count * (in + out));
+    const auto pairs = static_cast<double>(in * out);
+    const double cost =
+        costs.product * static_cast<double>(rows * Taps::kPositions) * pairs +
+        (values < costs.cached ? costs.value : costs.far_value) * values +
+        (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * share * pairs;
+    const int64_t direct = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels) *
+                           Taps::kWeights * RoundUp(r.in_channels, costs.channels) *
+                           RoundUp(r.out_channels, costs.channels);
+    return cost < 0.95 * static_cast<double>(direct);
+  });
 }
 
 namespace {
 
-template <int64_t kLanes, int kTaps>
+template <int64_t kLanes, class Taps>
 PlanPtr MakePlanOf(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
   const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan<kLanes, kTaps>>(spec, tag, r.input_shape(),
-                                                         r.output_shape(), r.pad_top, r.pad_left);
+      return std::make_shared<FilterPlan<kLanes, Taps>>(spec, tag, r.input_shape(),
+                                                        r.output_shape(), r.pad_top, r.pad_left);
     case ConvPass::kBackwardX:
-      return std::make_shared<FilterPlan<kLanes, kTaps>>(spec, tag, r.output_shape(),
-                                                         r.input_shape(), kTaps - 1 - r.pad_top,
-                                                         kTaps - 1 - r.pad_left);
+      return std::make_shared<FilterPlan<kLanes, Taps>>(
+          spec, tag, r.output_shape(), r.input_shape(), Taps::kDown - 1 - r.pad_top,
+          Taps::kAcross - 1 - r.pad_left);
     default:
-      return std::make_shared<GradientPlan<kLanes, kTaps>>(spec, tag, r.input_shape(),
-                                                           r.output_shape());
+      return std::make_shared<GradientPlan<kLanes, Taps>>(spec, tag, r.input_shape(),
+                                                          r.output_shape());
   }
 }
 
 }  // namespace
 
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
-  const bool three = spec.geometry.kernel_h == 3;
-  if (lanes == 16) return three ? MakePlanOf<16, 3>(spec) : MakePlanOf<16, 5>(spec);
-  return three ? MakePlanOf<8, 3>(spec) : MakePlanOf<8, 5>(spec);
+  return WithTaps(spec.geometry, [&]<class Taps>(Taps) {
+    return lanes == 16 ? MakePlanOf<16, Taps>(spec) : MakePlanOf<8, Taps>(spec);
+  });
 }
 
 }  // namespace singa::onednn::winograd

@@ -12,25 +12,29 @@ namespace {
 /// Transformed filters that are read once for each call and yet stay in the second level cache.
 constexpr size_t kCachedBytes = size_t{1} << 20;
 
-/// 6 values to the weights that they came from: what they are at 0 and infinity, and the even and
-/// the odd part at ±a and, for five weights, ±b.
+/// Values to the weights that they came from: what they are at 0 and infinity, and the even and the
+/// odd part at ±a and, for five weights, ±b.
 template <int kTaps>
 void WeightsOf(const float* u, int step, float* g) {
-  const float odd_a = (u[step] - u[2 * step]) / (2 * kFA * kA);
-  g[0] = u[0] / kF0;
+  constexpr Constants<kTaps> c;
+  constexpr float kA = kPoints<kTaps>[0], kB = kPoints<kTaps>[1], kA2 = kA * kA;
+  const float odd_a = (u[step] - u[2 * step]) / (2 * c.factor[0] * kA);
+  g[0] = u[0] / c.zero_factor;
   g[1] = odd_a;
   if constexpr (kTaps == 5) {
-    const float even_a = (u[step] + u[2 * step]) / (2 * kFA);
-    const float odd_b = (u[3 * step] - u[4 * step]) / (2 * kFB * kB);
-    g[3] = (odd_b - odd_a) / (kB2 - kA2);
+    const float even_a = (u[step] + u[2 * step]) / (2 * c.factor[0]);
+    const float odd_b = (u[3 * step] - u[4 * step]) / (2 * c.factor[1] * kB);
+    g[3] = (odd_b - odd_a) / (kB * kB - kA2);
     g[1] = odd_a - kA2 * g[3];
-    g[2] = (even_a - g[0] - kA4 * u[5 * step]) / kA2;
+    g[2] = (even_a - g[0] - kA2 * kA2 * u[(kIn<kTaps> - 1) * step]) / kA2;
   }
-  g[kTaps - 1] = u[5 * step];
+  g[kTaps - 1] = u[(kIn<kTaps> - 1) * step];
 }
 
 template <int64_t kLanes, int kTaps>
 class FilterLayout final : public OpaqueLayout {
+  using Square = Taps<kTaps, kTaps>;
+
  public:
   explicit FilterLayout(const Shape& filter)
       : OpaqueLayout(filter, kFloat32), panels_(filter[1], filter[0], false) {}
@@ -60,10 +64,11 @@ class FilterLayout final : public OpaqueLayout {
       const int64_t panel = out / panels_.kWidth, column = out % panels_.kWidth;
       const float* from = values + panel * panels_.size + column;
       for (int64_t in = 0; in < panels_.depth; ++in) {
-        float tile[kPositions], rows[kIn * kTaps];
-        for (int p = 0; p < kPositions; ++p)
+        constexpr int kSide = Square::kInDown;
+        float tile[Square::kPositions], rows[kSide * kTaps];
+        for (int p = 0; p < Square::kPositions; ++p)
           tile[p] = from[p * panels_.position_step + in * panels_.width(panel)];
-        for (int i = 0; i < kIn; ++i) WeightsOf<kTaps>(tile + i * kIn, 1, rows + i * kTaps);
+        for (int i = 0; i < kSide; ++i) WeightsOf<kTaps>(tile + i * kSide, 1, rows + i * kTaps);
         float* g = weights + (out * panels_.depth + in) * kTaps * kTaps;
         for (int j = 0; j < kTaps; ++j) {
           float column[kTaps];
@@ -75,13 +80,13 @@ class FilterLayout final : public OpaqueLayout {
   }
 
  private:
-  FilterPanels<kLanes, kTaps> panels_;
+  FilterPanels<kLanes, Square> panels_;
 };
 
 }  // namespace
 
 bool FitsPrepared(const Shape& filter, int64_t lanes) {
-  return PreparedLayout(filter, lanes)->bytes() <= kCachedBytes;
+  return filter[2] == filter[3] && PreparedLayout(filter, lanes)->bytes() <= kCachedBytes;
 }
 
 LayoutPtr PreparedLayout(const Shape& filter, int64_t lanes) {

@@ -12,7 +12,7 @@
 namespace singa::onednn::winograd {
 
 /// How they lie: panel by panel of results, [position][depth][column].
-template <int64_t kLanes, int kTaps>
+template <int64_t kLanes, class Taps>
 struct FilterPanels {
   static constexpr int64_t kWidth = 2 * kLanes;  // columns of a product that are computed together
 
@@ -23,7 +23,7 @@ struct FilterPanels {
         turned(turned),
         count((columns + kWidth - 1) / kWidth),
         position_step(depth * kWidth + kLanes),
-        size(kPositions * position_step) {}
+        size(Taps::kPositions * position_step) {}
 
   /// Columns of a panel, those that fill its last vector included.
   int64_t width(int64_t panel) const {
@@ -31,12 +31,12 @@ struct FilterPanels {
   }
   size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
   void Transform(int64_t panel, const float* weights, float* values) const {
-    constexpr int64_t kWeights = kTaps * kTaps;
+    constexpr int64_t kWeights = Taps::kWeights;
     const int64_t lane_step = turned ? kWeights : depth * kWeights,
                   depth_step = turned ? columns * kWeights : kWeights;
     for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
       const int64_t first = panel * kWidth + lane;
-      Kernels<kLanes, kTaps>::TransformFilter(
+      Kernels<kLanes, Taps>::TransformFilter(
           {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
           weights + first * lane_step, values + lane, position_step, width(panel));
     }
@@ -49,7 +49,7 @@ struct FilterPanels {
   int64_t size;           // of a panel
 };
 
-/// Whether a transformed filter (out, in, taps, taps) is small enough to be kept.
+/// Whether a transformed filter (out, in, down, across) is to be kept: it is square and small.
 bool FitsPrepared(const Shape& filter, int64_t lanes);
 /// The layout of a filter that lies transformed, as FilterPanels says. What is made plain again
 /// differs by rounding.

@@ -7,9 +7,7 @@
 namespace singa::onednn::winograd {
 namespace {
 
-#define SINGA_UNROLL _Pragma("GCC unroll 6")
-
-/// Row i of the n x n tile whose first pixel is (h, w); zeros outside of the image.
+/// A row of n pixels of a tile, from (h, w) on; zeros outside of the image.
 template <int n, int64_t kLanes>
 SINGA_ALWAYS_INLINE void LoadRow(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
                                  bool inside, Vec<kLanes>* row) {
@@ -26,33 +24,35 @@ SINGA_ALWAYS_INLINE void LoadRow(const Image<kLanes>& image, const float* x, int
 }
 
 /// Transforms a tile of vectors along both axes, through registers: `load(i, row)` gives the `rows`
-/// rows, `axis(v)` turns a row of them, and then each of the `columns` columns, into values, and
-/// `store(j, column)` takes those. More than one row at a time would not fit into registers.
-template <int64_t kLanes, int rows, int columns, class LoadRow, class Axis, class StoreColumn>
-SINGA_ALWAYS_INLINE void TransformTile(const LoadRow& load, const Axis& axis,
+/// rows, `across(row)` turns each of them into `columns` vectors, `down(column)` what then is a
+/// column, and `store(j, column)` takes that. More than one row at a time would not fit into
+/// registers.
+template <int64_t kLanes, class Taps, int rows, int columns, class LoadRow, class Across,
+          class Down, class StoreColumn>
+SINGA_ALWAYS_INLINE void TransformTile(const LoadRow& load, const Across& across, const Down& down,
                                        const StoreColumn& store) {
   Vec<kLanes> tile[rows][columns];
 #pragma GCC unroll 1
   for (int i = 0; i < rows; ++i) {
-    Vec<kLanes> row[kIn];
+    Vec<kLanes> row[Taps::kInAcross];
     load(i, row);
-    axis(row);
+    across(row);
     SINGA_UNROLL for (int j = 0; j < columns; ++j) tile[i][j] = row[j];
   }
 #pragma GCC unroll 1
   for (int j = 0; j < columns; ++j) {
-    Vec<kLanes> column[kIn];
+    Vec<kLanes> column[Taps::kInDown];
     SINGA_UNROLL for (int i = 0; i < rows; ++i) column[i] = tile[i][j];
-    axis(column);
+    down(column);
     store(j, column);
   }
 }
 
 /// Stores column j of the values of a tile.
-template <class V>
+template <class Taps, class V>
 SINGA_ALWAYS_INLINE void StoreValues(float* values, int64_t position_step, int j, const V* column) {
-  SINGA_UNROLL for (int i = 0; i < kIn; ++i)
-      Store(values + (i * kIn + j) * position_step, column[i]);
+  SINGA_UNROLL for (int i = 0; i < Taps::kInDown; ++i)
+      Store(values + (i * Taps::kInAcross + j) * position_step, column[i]);
 }
 
 /// The first `count` numbers, then zeros; all of them if kFull.
@@ -75,50 +75,53 @@ SINGA_ALWAYS_INLINE void StoreSome(float* to, const V& v, int64_t count, int64_t
 
 }  // namespace
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformInput(const Image<kLanes>& image,
-                                                            const float* x, int64_t h, int64_t w,
-                                                            float* values, int64_t position_step) {
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformInput(const Image<kLanes>& image,
+                                                           const float* x, int64_t h, int64_t w,
+                                                           float* values, int64_t position_step) {
   using V = Vec<kLanes>;
-  const bool inside = h >= 0 && w >= 0 && h + kIn <= image.height && w + kIn <= image.width;
+  const bool inside =
+      h >= 0 && w >= 0 && h + Taps::kInDown <= image.height && w + Taps::kInAcross <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
     const float* from = x + image.offset(block);
     float* to = values + image.channel(block);
-    TransformTile<kLanes, kIn, kIn>(
+    TransformTile<kLanes, Taps, Taps::kInDown, Taps::kInAcross>(
         [&](int i, V* row)
-            SINGA_INLINE_LAMBDA { LoadRow<kIn>(image, from, h + i, w, inside, row); },
-        [](V* v) SINGA_INLINE_LAMBDA { InputAxis(v); },
+            SINGA_INLINE_LAMBDA { LoadRow<Taps::kInAcross>(image, from, h + i, w, inside, row); },
+        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<Taps::kAcross>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<Taps::kDown>(v); },
         [&](int j, const V* column)
-            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
+            SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
 }
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutputGradient(const Image<kLanes>& image,
-                                                                     const float* dy, int64_t h,
-                                                                     int64_t w, float* values,
-                                                                     int64_t position_step) {
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutputGradient(const Image<kLanes>& image,
+                                                                    const float* dy, int64_t h,
+                                                                    int64_t w, float* values,
+                                                                    int64_t position_step) {
   using V = Vec<kLanes>;
-  const bool inside = h + kOut<kTaps> <= image.height && w + kOut<kTaps> <= image.width;
+  const bool inside = h + Taps::kOutDown <= image.height && w + Taps::kOutAcross <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
     const float* from = dy + image.offset(block);
     float* to = values + image.channel(block);
-    TransformTile<kLanes, kOut<kTaps>, kIn>(
+    TransformTile<kLanes, Taps, Taps::kOutDown, Taps::kInAcross>(
         [&](int i, V* row)
-            SINGA_INLINE_LAMBDA { LoadRow<kOut<kTaps>>(image, from, h + i, w, inside, row); },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<kTaps>(v); },
+            SINGA_INLINE_LAMBDA { LoadRow<Taps::kOutAcross>(image, from, h + i, w, inside, row); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<Taps::kAcross>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<Taps::kDown>(v); },
         [&](int j, const V* column)
-            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
+            SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
 }
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutput(
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutput(
     const Image<kLanes>& image, int64_t first, int64_t blocks, const float* values,
     int64_t position_step, const After& after, int64_t h, int64_t w, float* y) {
   using V = Vec<kLanes>;
-  const int64_t rows = std::min<int64_t>(kOut<kTaps>, image.height - h);
-  const int64_t columns = std::min<int64_t>(kOut<kTaps>, image.width - w);
+  const int64_t rows = std::min<int64_t>(Taps::kOutDown, image.height - h);
+  const int64_t columns = std::min<int64_t>(Taps::kOutAcross, image.width - w);
   const auto transform = [&]<bool kFull>(int64_t block) SINGA_INLINE_LAMBDA {
     // Lanes that exist, and those that have memory: zeros fill the blocks of blocked images.
     const int64_t filled = kFull ? kLanes : image.filled(first + block);
@@ -128,15 +131,16 @@ SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutput(
     const float* from = values + block * kLanes;
     const int64_t place =
         (first + block) * image.block_step + h * image.row_step + w * image.column_step;
-    TransformTile<kLanes, kIn, kOut<kTaps>>(
+    TransformTile<kLanes, Taps, Taps::kInDown, Taps::kOutAcross>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
-          SINGA_UNROLL for (int j = 0; j < kIn; ++j)
-              Load(row[j], from + (i * kIn + j) * position_step);
+          SINGA_UNROLL for (int j = 0; j < Taps::kInAcross; ++j)
+              Load(row[j], from + (i * Taps::kInAcross + j) * position_step);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<kTaps>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<Taps::kAcross>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<Taps::kDown>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           if (j >= columns) return;
-          SINGA_UNROLL for (int i = 0; i < kOut<kTaps>; ++i) if (i < rows) {
+          SINGA_UNROLL for (int i = 0; i < Taps::kOutDown; ++i) if (i < rows) {
             const int64_t at = place + i * image.row_step + j * image.column_step;
             V v = column[i] + shift;
             if (after.add) {
@@ -155,13 +159,13 @@ SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformOutput(
   if (!last_is_full) transform.template operator()<false>(full);
 }
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformFilter(const Filter& filter,
-                                                             const float* weights, float* values,
-                                                             int64_t position_step,
-                                                             int64_t columns) {
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilter(const Filter& filter,
+                                                            const float* weights, float* values,
+                                                            int64_t position_step,
+                                                            int64_t columns) {
   using V = Vec<kLanes>;
-  constexpr int kWeights = kTaps * kTaps;
+  constexpr int kWeights = Taps::kWeights;
   float gathered[kWeights][kLanes] = {};
   for (int64_t d = 0; d < filter.depth; ++d) {
     for (int64_t lane = 0; lane < filter.results; ++lane) {
@@ -170,41 +174,44 @@ SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformFilter(const Filter& filte
         gathered[filter.turned ? kWeights - 1 - i : i][lane] = from[i];
     }
     float* to = values + d * columns;
-    TransformTile<kLanes, kTaps, kIn>(
+    TransformTile<kLanes, Taps, Taps::kDown, Taps::kInAcross>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
-          SINGA_UNROLL for (int j = 0; j < kTaps; ++j) Load(row[j], gathered[i * kTaps + j]);
+          SINGA_UNROLL for (int j = 0; j < Taps::kAcross; ++j)
+              Load(row[j], gathered[i * Taps::kAcross + j]);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<kTaps>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<Taps::kAcross>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<Taps::kDown>(v); },
         [&](int j, const V* column)
-            SINGA_INLINE_LAMBDA { StoreValues(to, position_step, j, column); });
+            SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
 }
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::TransformFilterGradient(int64_t depth,
-                                                                     const float* values,
-                                                                     int64_t position_step,
-                                                                     float* weights) {
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilterGradient(int64_t depth,
+                                                                    const float* values,
+                                                                    int64_t position_step,
+                                                                    float* weights) {
   using V = Vec<kLanes>;
   for (int64_t d = 0; d < depth; d += kLanes) {
     const int64_t filled = std::min(kLanes, depth - d);
-    TransformTile<kLanes, kIn, kTaps>(
+    TransformTile<kLanes, Taps, Taps::kInDown, Taps::kAcross>(
         [&](int i, V* row) SINGA_INLINE_LAMBDA {
-          SINGA_UNROLL for (int j = 0; j < kIn; ++j)
-              Load(row[j], values + (i * kIn + j) * position_step + d);
+          SINGA_UNROLL for (int j = 0; j < Taps::kInAcross; ++j)
+              Load(row[j], values + (i * Taps::kInAcross + j) * position_step + d);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<kTaps>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<Taps::kAcross>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<Taps::kDown>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           for (int64_t lane = 0; lane < filled; ++lane)
-            for (int i = 0; i < kTaps; ++i)
-              weights[((d + lane) * kTaps + i) * kTaps + j] = column[i][lane];
+            for (int i = 0; i < Taps::kDown; ++i)
+              weights[(d + lane) * Taps::kWeights + i * Taps::kAcross + j] = column[i][lane];
         });
   }
 }
 
-template <int64_t kLanes, int kTaps>
-SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::SumRow(const float* row, int64_t step, int64_t count,
-                                                    double* sums) {
+template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::SumRow(const float* row, int64_t step, int64_t count,
+                                                   double* sums) {
   Vec<kLanes> sum = {};
   for (int64_t i = 0; i < count; ++i) {
     Vec<kLanes> v;
@@ -214,9 +221,17 @@ SINGA_MULTI_ISA void Kernels<kLanes, kTaps>::SumRow(const float* row, int64_t st
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
 }
 
-template struct Kernels<8, 3>;
-template struct Kernels<8, 5>;
-template struct Kernels<16, 3>;
-template struct Kernels<16, 5>;
+template struct Kernels<8, Taps<3, 3>>;
+template struct Kernels<8, Taps<5, 5>>;
+template struct Kernels<8, Taps<1, 3>>;
+template struct Kernels<8, Taps<3, 1>>;
+template struct Kernels<8, Taps<1, 7>>;
+template struct Kernels<8, Taps<7, 1>>;
+template struct Kernels<16, Taps<3, 3>>;
+template struct Kernels<16, Taps<5, 5>>;
+template struct Kernels<16, Taps<1, 3>>;
+template struct Kernels<16, Taps<3, 1>>;
+template struct Kernels<16, Taps<1, 7>>;
+template struct Kernels<16, Taps<7, 1>>;
 
 }  // namespace singa::onednn::winograd

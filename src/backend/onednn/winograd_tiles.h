@@ -41,23 +41,25 @@ struct Image {
   bool channels_last;
 };
 
-/// The tiles that cover the outputs of all images, row by row; `out` x `out` of them each.
+/// The tiles that cover the outputs of all images, row by row; `out_down` x `out_across` of them
+/// each.
 struct Tiles {
-  Tiles(int64_t images, int64_t height, int64_t width, int64_t out)
-      : down((height + out - 1) / out),
-        across((width + out - 1) / out),
+  Tiles(int64_t images, int64_t height, int64_t width, int64_t out_down, int64_t out_across)
+      : down((height + out_down - 1) / out_down),
+        across((width + out_across - 1) / out_across),
         count(images * down * across),
-        out(out) {}
+        out_down(out_down),
+        out_across(out_across) {}
   struct Place {
     int64_t image, h, w;  // of the first output
   };
   Place At(int64_t tile) const {
-    return {tile / (down * across), tile / across % down * out, tile % across * out};
+    return {tile / (down * across), tile / across % down * out_down, tile % across * out_across};
   }
-  int64_t down, across, count, out;
+  int64_t down, across, count, out_down, out_across;
 };
 
-/// How a row-major filter (out, in, taps, taps) is read: as it is, or as the one that takes
+/// How a row-major filter (out, in, down, across) is read: as it is, or as the one that takes
 /// gradients of outputs to gradients of inputs, which is transposed and turned around.
 struct Filter {
   int64_t depth;                  // channels of the sums
@@ -74,13 +76,14 @@ struct After {
   bool relu;
 };
 
-/// The loops over tiles. Instantiated for 8 and 16 lanes, 3 and 5 taps.
-template <int64_t kLanes, int kTaps>
+/// The loops over tiles, for Taps. Instantiated for 8 and 16 lanes and the filters that `Refuses`
+/// names.
+template <int64_t kLanes, class Taps>
 struct Kernels {
-  /// The 6 x 6 inputs from (h, w) on, zeros outside of the image, of all channels.
+  /// The inputs of a tile from (h, w) on, zeros outside of the image, of all channels.
   static void TransformInput(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
                              float* values, int64_t position_step);
-  /// The gradients of the kOut x kOut outputs from (h, w) on.
+  /// The gradients of its outputs from (h, w) on.
   static void TransformOutputGradient(const Image<kLanes>& image, const float* dy, int64_t h,
                                       int64_t w, float* values, int64_t position_step);
   /// To the outputs from (h, w) on that the image has; `blocks` blocks of channels from `first` on.

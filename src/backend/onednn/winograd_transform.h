@@ -1,26 +1,41 @@
 #pragma once
 
 // Winograd's minimal filtering: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks",
-// 2016. A tile of 6 x 6 inputs takes 36 products. With a filter of 3 x 3 taps, F(4 x 4, 3 x 3), it
-// gives 4 x 4 outputs instead of 144 products; with 5 x 5, F(2 x 2, 5 x 5), 2 x 2 instead of 100:
+// 2016. With a filter of 3 x 3 taps, F(4 x 4, 3 x 3), a tile of 6 x 6 inputs takes 36 products and
+// gives 4 x 4 outputs instead of 144 products; with 5 x 5, 8 x 8 inputs take 64 instead of 400:
 //
 //   Y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A
 //
-// The polynomials are evaluated at 0, ±3/4, ±3/2 and infinity, which halves the rounding error that
-// the usual 0, ±1, ±2 have (benchmark/winograd.py measures it). All constants of A and B are exact.
+// Along an axis on which the filter has one weight there is nothing to transform: F(1 x 4, 1 x 7)
+// takes 10 products instead of 28, F(1 x 4, 1 x 3) 6 instead of 12.
+//
+// The polynomials are evaluated at 0, infinity and the points of kPoints, which round less than the
+// usual integers (benchmark/winograd.py measures it). All constants of A and B are exact.
 //
 // Everything works on the channels of a vector at a time, in place. Vectors are as wide as the
 // CPU's: 16 channels with AVX-512, 8 with AVX2.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace singa::onednn::winograd {
 
-inline constexpr int kIn = 6;                 ///< inputs of a tile along an axis
-inline constexpr int kPositions = kIn * kIn;  ///< products
-/// Outputs of a tile along an axis, for 3 or 5 weights along it.
+/// Outputs of a tile along an axis with 1, 3, 5 or 7 weights.
 template <int kTaps>
-inline constexpr int kOut = kIn + 1 - kTaps;
+inline constexpr int kOut = kTaps == 1 ? 1 : 4;
+/// Its inputs, and as many values.
+template <int kTaps>
+inline constexpr int kIn = kOut<kTaps> + kTaps - 1;
+
+/// The weights of a filter, and a tile for it.
+template <int down, int across>
+struct Taps {
+  static constexpr int kDown = down, kAcross = across, kWeights = down * across;
+  static constexpr int kInDown = kIn<down>, kInAcross = kIn<across>;
+  static constexpr int kOutDown = kOut<down>, kOutAcross = kOut<across>;
+  static constexpr int kPositions = kInDown * kInAcross;  ///< products
+};
 
 template <int64_t kLanes>
 struct VecOf {
@@ -46,95 +61,162 @@ SINGA_ALWAYS_INLINE void Store(float* to, const V& v) {
   *reinterpret_cast<typename Unaligned<V>::Type*>(to) = v;
 }
 
-inline constexpr float kA = 0.75f, kB = 1.5f;  // the points
-inline constexpr float kA2 = kA * kA, kB2 = kB * kB;
-inline constexpr float kA3 = kA2 * kA, kB3 = kB2 * kB;
-inline constexpr float kA4 = kA2 * kA2, kB4 = kB2 * kB2;
-// 1 / Π (point - other point), of 0, ±a and ±b.
-inline constexpr float kF0 = 1 / (kA2 * kB2);
-inline constexpr float kFA = 1 / (2 * kA2 * (kA2 - kB2));
-inline constexpr float kFB = 1 / (2 * kB2 * (kB2 - kA2));
+/// The points p beside which there is −p.
+template <int kTaps>
+inline constexpr std::array<float, 0> kPoints = {};
+template <>
+inline constexpr std::array<float, 2> kPoints<3> = {0.75f, 1.5f};
+template <>
+inline constexpr std::array<float, 3> kPoints<5> = {0.5f, 1.0f, 2.0f};
+template <>
+inline constexpr std::array<float, 4> kPoints<7> = {0.5f, 0.75f, 1.25f, 2.0f};
 
-/// Bᵀ: 6 inputs to 6 values.
-template <class V>
+/// What the transforms of an axis multiply with; `n` pairs of points.
+template <int kTaps, size_t n = kPoints<kTaps>.size()>
+struct Constants {
+  std::array<float, n + 1> all = {};                 // of x², from degree 0 on: Π (x² − p²)
+  std::array<std::array<float, n>, n> without = {};  // the same without the factor of a point
+  std::array<std::array<float, kIn<kTaps>>, n> power = {};  // of each point
+  float zero_factor = 1;             // 1 / Π (point − other point), of 0 ...
+  std::array<float, n> factor = {};  // ... and of ±p
+
+  constexpr Constants() {
+    const auto& points = kPoints<kTaps>;
+    all[0] = 1;
+    for (size_t i = 0; i < n; ++i) {
+      const float p2 = points[i] * points[i];
+      for (size_t k = i + 1; k > 0; --k) all[k] = all[k - 1] - p2 * all[k];
+      all[0] *= -p2;
+      float denominator = 2 * p2;
+      without[i][0] = 1;
+      size_t degree = 0;
+      for (size_t j = 0; j < n; ++j) {
+        if (j == i) continue;
+        const float q2 = points[j] * points[j];
+        denominator *= p2 - q2;
+        for (size_t k = ++degree; k > 0; --k)
+          without[i][k] = without[i][k - 1] - q2 * without[i][k];
+        without[i][0] *= -q2;
+      }
+      factor[i] = 1 / denominator;
+      power[i][0] = 1;
+      for (size_t k = 1; k < power[i].size(); ++k) power[i][k] = power[i][k - 1] * points[i];
+    }
+    zero_factor = 1 / all[0];
+  }
+};
+
+#define SINGA_UNROLL _Pragma("GCC unroll 10")
+
+/// Bᵀ: inputs to values, those of 0, of each pair p and −p, and of infinity.
+template <int kTaps, class V>
 SINGA_ALWAYS_INLINE void InputAxis(V* v) {
-  const V d0 = v[0], d1 = v[1], d2 = v[2], d3 = v[3], d4 = v[4], d5 = v[5];
-  const V even_a = d4 - kB2 * d2, odd_a = kA * (d3 - kB2 * d1);
-  const V even_b = d4 - kA2 * d2, odd_b = kB * (d3 - kA2 * d1);
-  v[0] = d4 + kA2 * kB2 * d0 - (kA2 + kB2) * d2;
-  v[1] = even_a + odd_a;
-  v[2] = even_a - odd_a;
-  v[3] = even_b + odd_b;
-  v[4] = even_b - odd_b;
-  v[5] = d5 + kA2 * kB2 * d1 - (kA2 + kB2) * d3;
+  if constexpr (kTaps > 1) {
+    constexpr Constants<kTaps> c;
+    constexpr int n = kPoints<kTaps>.size();
+    V d[kIn<kTaps>];
+    SINGA_UNROLL for (int i = 0; i < kIn<kTaps>; ++i) d[i] = v[i];
+    V zero = d[2 * n], infinity = d[2 * n + 1];
+    SINGA_UNROLL for (int k = 0; k < n; ++k) {
+      zero += c.all[k] * d[2 * k];
+      infinity += c.all[k] * d[2 * k + 1];
+    }
+    v[0] = zero;
+    v[2 * n + 1] = infinity;
+    SINGA_UNROLL for (int i = 0; i < n; ++i) {
+      V even = d[2 * n], odd = d[2 * n - 1];
+      SINGA_UNROLL for (int k = 0; k < n - 1; ++k) {
+        even += c.without[i][k] * d[2 * k + 2];
+        odd += c.without[i][k] * d[2 * k + 1];
+      }
+      odd *= kPoints<kTaps>[i];
+      v[2 * i + 1] = even + odd;
+      v[2 * i + 2] = even - odd;
+    }
+  }
 }
 
-/// Aᵀ: 6 values to 4 or 2 outputs.
+/// Aᵀ: values to outputs.
 template <int kTaps, class V>
 SINGA_ALWAYS_INLINE void OutputAxis(V* v) {
-  const V m0 = v[0], m1 = v[1], m2 = v[2], m3 = v[3], m4 = v[4], m5 = v[5];
-  const V sum_a = m1 + m2, difference_a = m1 - m2, sum_b = m3 + m4, difference_b = m3 - m4;
-  v[0] = m0 + sum_a + sum_b;
-  if constexpr (kTaps == 3) {
-    v[1] = kA * difference_a + kB * difference_b;
-    v[2] = kA2 * sum_a + kB2 * sum_b;
-    v[3] = m5 + kA3 * difference_a + kB3 * difference_b;
-  } else {
-    v[1] = m5 + kA * difference_a + kB * difference_b;
+  if constexpr (kTaps > 1) {
+    constexpr Constants<kTaps> c;
+    constexpr int n = kPoints<kTaps>.size();
+    V sum[n], difference[n], out[kOut<kTaps>];
+    SINGA_UNROLL for (int i = 0; i < n; ++i) {
+      sum[i] = v[2 * i + 1] + v[2 * i + 2];
+      difference[i] = v[2 * i + 1] - v[2 * i + 2];
+    }
+    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) {
+      out[k] = c.power[0][k] * (k % 2 ? difference[0] : sum[0]);
+      SINGA_UNROLL for (int i = 1; i < n; ++i) out[k] +=
+          c.power[i][k] * (k % 2 ? difference[i] : sum[i]);
+    }
+    out[0] += v[0];
+    out[kOut<kTaps> - 1] += v[2 * n + 1];
+    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) v[k] = out[k];
   }
 }
 
-/// A: 4 or 2 gradients of outputs to 6 of values.
+/// A: gradients of outputs to those of values.
 template <int kTaps, class V>
 SINGA_ALWAYS_INLINE void OutputGradientAxis(V* v) {
-  const V y0 = v[0], y1 = v[1];
-  V even_a = y0, odd_a = kA * y1, even_b = y0, odd_b = kB * y1;
-  v[5] = y1;
-  if constexpr (kTaps == 3) {
-    const V y2 = v[2], y3 = v[3];
-    even_a += kA2 * y2, odd_a += kA3 * y3;
-    even_b += kB2 * y2, odd_b += kB3 * y3;
-    v[5] = y3;
+  if constexpr (kTaps > 1) {
+    constexpr Constants<kTaps> c;
+    constexpr int n = kPoints<kTaps>.size();
+    V y[kOut<kTaps>];
+    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) y[k] = v[k];
+    SINGA_UNROLL for (int i = 0; i < n; ++i) {
+      V even = y[0], odd = c.power[i][1] * y[1];
+      SINGA_UNROLL for (int k = 2; k < kOut<kTaps>; ++k)(k % 2 ? odd : even) +=
+          c.power[i][k] * y[k];
+      v[2 * i + 1] = even + odd;
+      v[2 * i + 2] = even - odd;
+    }
+    v[2 * n + 1] = y[kOut<kTaps> - 1];
   }
-  v[1] = even_a + odd_a;
-  v[2] = even_a - odd_a;
-  v[3] = even_b + odd_b;
-  v[4] = even_b - odd_b;
 }
 
-/// G: 3 or 5 weights to 6 values.
+/// G: weights to values.
 template <int kTaps, class V>
 SINGA_ALWAYS_INLINE void FilterAxis(V* v) {
-  const V g0 = v[0], g1 = v[1], g2 = v[2];
-  V even_a = kFA * g0 + kFA * kA2 * g2, odd_a = kFA * kA * g1;
-  V even_b = kFB * g0 + kFB * kB2 * g2, odd_b = kFB * kB * g1;
-  v[5] = g2;
-  if constexpr (kTaps == 5) {
-    const V g3 = v[3], g4 = v[4];
-    even_a += kFA * kA4 * g4, odd_a += kFA * kA3 * g3;
-    even_b += kFB * kB4 * g4, odd_b += kFB * kB3 * g3;
-    v[5] = g4;
+  if constexpr (kTaps > 1) {
+    constexpr Constants<kTaps> c;
+    constexpr int n = kPoints<kTaps>.size();
+    V g[kTaps];
+    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) g[k] = v[k];
+    v[0] = c.zero_factor * g[0];
+    SINGA_UNROLL for (int i = 0; i < n; ++i) {
+      V even = c.factor[i] * g[0], odd = c.factor[i] * c.power[i][1] * g[1];
+      SINGA_UNROLL for (int k = 2; k < kTaps; ++k)(k % 2 ? odd : even) +=
+          c.factor[i] * c.power[i][k] * g[k];
+      v[2 * i + 1] = even + odd;
+      v[2 * i + 2] = even - odd;
+    }
+    v[2 * n + 1] = g[kTaps - 1];
   }
-  v[0] = kF0 * g0;
-  v[1] = even_a + odd_a;
-  v[2] = even_a - odd_a;
-  v[3] = even_b + odd_b;
-  v[4] = even_b - odd_b;
 }
 
-/// Gᵀ: 6 gradients of values to 3 or 5 of weights.
+/// Gᵀ: gradients of values to those of weights.
 template <int kTaps, class V>
 SINGA_ALWAYS_INLINE void FilterGradientAxis(V* v) {
-  const V u0 = v[0], u1 = v[1], u2 = v[2], u3 = v[3], u4 = v[4], u5 = v[5];
-  const V sum_a = u1 + u2, difference_a = u1 - u2, sum_b = u3 + u4, difference_b = u3 - u4;
-  v[0] = kF0 * u0 + kFA * sum_a + kFB * sum_b;
-  v[1] = kFA * kA * difference_a + kFB * kB * difference_b;
-  v[2] = kFA * kA2 * sum_a + kFB * kB2 * sum_b;
-  if constexpr (kTaps == 5) {
-    v[3] = kFA * kA3 * difference_a + kFB * kB3 * difference_b;
-    v[4] = kFA * kA4 * sum_a + kFB * kB4 * sum_b;
+  if constexpr (kTaps > 1) {
+    constexpr Constants<kTaps> c;
+    constexpr int n = kPoints<kTaps>.size();
+    V sum[n], difference[n], g[kTaps];
+    SINGA_UNROLL for (int i = 0; i < n; ++i) {
+      sum[i] = c.factor[i] * (v[2 * i + 1] + v[2 * i + 2]);
+      difference[i] = c.factor[i] * (v[2 * i + 1] - v[2 * i + 2]);
+    }
+    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) {
+      g[k] = c.power[0][k] * (k % 2 ? difference[0] : sum[0]);
+      SINGA_UNROLL for (int i = 1; i < n; ++i) g[k] +=
+          c.power[i][k] * (k % 2 ? difference[i] : sum[i]);
+    }
+    g[0] += c.zero_factor * v[0];
+    g[kTaps - 1] += v[2 * n + 1];
+    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) v[k] = g[k];
   }
-  v[kTaps - 1] += u5;
 }
 
 }  // namespace singa::onednn::winograd

@@ -33,15 +33,17 @@ INSTANTIATE_TEST_SUITE_P(Lanes, Winograd, testing::Values(8, 16));
 
 /// Channels that fill vectors or do not; `least` vectors of them and more.
 Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
-  const int64_t taps = random.Coin() ? 3 : 5;
+  constexpr std::pair<int64_t, int64_t> kFilters[] = {{3, 3}, {5, 5}, {1, 3},
+                                                      {3, 1}, {1, 7}, {7, 1}};
+  const auto [down, across] = kFilters[random.Int(0, 5)];
   const auto channels = [&](int64_t most) {
     const int64_t last = random.Coin() ? lanes : random.Int(lanes / 2 + 1, lanes);
     return lanes * random.Int(least, most - 1) + (last < lanes || least == 0 ? last : 0);
   };
-  const Shape x = {random.Int(1, 3), channels(3), random.Int(taps, 13), random.Int(taps, 13)};
-  std::vector<int64_t> padding(4);
-  for (int64_t& side : padding) side = random.Int(0, taps - 1);
-  return ConvRecorder("Conv", x, {taps, taps}, {1, 1}, padding, channels(3), bias, {1, 1}, 1);
+  const Shape x = {random.Int(1, 3), channels(3), random.Int(down, 13), random.Int(across, 13)};
+  const std::vector<int64_t> padding = {random.Int(0, down - 1), random.Int(0, across - 1),
+                                        random.Int(0, down - 1), random.Int(0, across - 1)};
+  return ConvRecorder("Conv", x, {down, across}, {1, 1}, padding, channels(3), bias, {1, 1}, 1);
 }
 
 /// The pass by Winograd's method, whether or not it pays.

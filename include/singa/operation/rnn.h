@@ -29,7 +29,8 @@ class SINGA_API RnnHandle {
 /// LSTM), saved}. hx and cx may be empty (zeros). `seq_lengths` (batch) int32, or empty: steps
 /// beyond a sequence's length give zeros in y and leave its state. In training, layers above the
 /// first see their inputs after dropout (the device's next random numbers). Types of 16 bits are
-/// computed in float32. What `saved` holds is the implementation's own affair.
+/// computed in float32; on a GPU the hidden states are rounded from step to step. What `saved`
+/// holds is the implementation's own affair.
 SINGA_API std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const Tensor& hx,
                                          const Tensor& cx, const Tensor& W,
                                          const Tensor& seq_lengths, bool training = true);

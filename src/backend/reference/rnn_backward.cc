@@ -3,6 +3,7 @@
 #include "backend/reference/reduce_fold.h"
 #include "backend/reference/register.h"
 #include "backend/reference/rnn_cells.h"
+#include "backend/reference/rnn_float32.h"
 #include "backend/reference/rnn_net.h"
 #include "core/copy.h"
 #include "core/parallel.h"
@@ -13,15 +14,20 @@ namespace singa::reference {
 namespace {
 
 // Workspace, in elements: zeros for missing initial states, the gradients of one layer's matrix
-// products, and (with several layers) the gradient of a layer's output.
+// products, (with several layers) the gradient of a layer's output, and copies of 16-bit arguments.
 int64_t ZeroSize(const RnnFields& f) { return f.batch * f.hidden; }
 int64_t ProductColumns(const RnnFields& f) { return std::max(f.gate_columns(), f.hidden); }
 int64_t ProductSize(const RnnFields& f) { return f.rows() * ProductColumns(f); }
 
+int64_t OwnSize(const RnnFields& f) {
+  return ZeroSize(f) + f.directions * ProductSize(f) + (f.layers > 1 ? f.rows() * f.width() : 0);
+}
+
 size_t RnnBackwardWorkspace(const RnnBackwardSpec& spec) {
-  const int64_t elements = ZeroSize(spec) + spec.directions * ProductSize(spec) +
-                           (spec.layers > 1 ? spec.rows() * spec.width() : 0);
-  return static_cast<size_t>(elements) * SizeOf(spec.dtype);
+  const int64_t elements =
+      OwnSize(spec) + Float32Copies(spec, {2 * spec.rows() * spec.input, 6 * spec.states(),
+                                           2 * spec.weights_size(), spec.rows() * spec.width()});
+  return static_cast<size_t>(elements) * SizeOf(spec.saved_dtype());
 }
 
 template <class T>
@@ -200,6 +206,9 @@ class Backward {
 void RunRnnBackward(const RnnBackwardSpec& spec, const Execution& execution) {
   if (spec.batch == 0) {
     StridedFill(execution.outputs[3], 0);
+  } else if (spec.is_half()) {
+    RunInFloat32(spec, execution, static_cast<float*>(execution.workspace) + OwnSize(spec),
+                 RunRnnBackward);
   } else if (spec.dtype == kFloat64) {
     Backward<double>(spec, execution).Run();
   } else {

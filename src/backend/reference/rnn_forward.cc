@@ -3,6 +3,7 @@
 #include "backend/reference/philox.h"
 #include "backend/reference/register.h"
 #include "backend/reference/rnn_cells.h"
+#include "backend/reference/rnn_float32.h"
 #include "backend/reference/rnn_net.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
@@ -12,16 +13,20 @@ namespace singa::reference {
 
 namespace {
 
-// Workspace, in elements: zeros for missing initial states, added-up biases, and in inference what
-// training would save.
+// Workspace, in elements: zeros for missing initial states, added-up biases, in inference what
+// training would save, and copies of 16-bit arguments.
 int64_t ZeroSize(const RnnFields& f) { return f.batch * f.hidden; }
 int64_t BiasSize(const RnnFields& f) { return std::max(f.gate_columns(), f.hidden); }
 
+int64_t OwnSize(const RnnFields& f) {
+  return ZeroSize(f) + f.layers * f.directions * BiasSize(f) + (f.training ? 0 : f.saved_size());
+}
+
 size_t RnnForwardWorkspace(const RnnForwardSpec& spec) {
-  const int64_t parts = spec.layers * spec.directions;
   const int64_t elements =
-      ZeroSize(spec) + parts * BiasSize(spec) + (spec.training ? 0 : spec.saved_size());
-  return static_cast<size_t>(elements) * SizeOf(spec.dtype);
+      OwnSize(spec) + Float32Copies(spec, {spec.rows() * spec.input, 4 * spec.states(),
+                                           spec.weights_size(), spec.rows() * spec.width()});
+  return static_cast<size_t>(elements) * SizeOf(spec.saved_dtype());
 }
 
 template <class T>
@@ -173,7 +178,10 @@ class Forward {
 
 void RunRnnForward(const RnnForwardSpec& spec, const Execution& execution) {
   if (spec.batch == 0) return;
-  if (spec.dtype == kFloat64) {
+  if (spec.is_half()) {
+    RunInFloat32(spec, execution, static_cast<float*>(execution.workspace) + OwnSize(spec),
+                 RunRnnForward);
+  } else if (spec.dtype == kFloat64) {
     Forward<double>(spec, execution).Run();
   } else {
     Forward<float>(spec, execution).Run();

@@ -61,17 +61,7 @@ void CheckArguments(const char* op, const RnnHandle& handle, const Tensor& x, co
 Tensor NewSaved(const Plan& plan, const RnnFields& fields, const DevicePtr& device) {
   if (const size_t bytes = plan.private_bytes(3))
     return Tensor({static_cast<int64_t>(bytes)}, device, kUInt8);
-  return NewOutput(plan, 3, {fields.saved_size()}, device, fields.dtype);
-}
-
-bool IsHalf(const Tensor& x) { return x.data_type() == kFloat16 || x.data_type() == kBFloat16; }
-
-Tensor Float32(const Tensor& t) { return t.empty() ? t : t.AsType(kFloat32); }
-
-std::vector<Tensor> AllAsType(const std::vector<Tensor>& tensors, DType dtype) {
-  std::vector<Tensor> result;
-  for (const Tensor& t : tensors) result.push_back(t.empty() ? t : t.AsType(dtype));
-  return result;
+  return NewOutput(plan, 3, {fields.saved_size()}, device, fields.saved_dtype());
 }
 
 }  // namespace
@@ -86,7 +76,7 @@ void RnnBackwardSpec::ReferenceInputs(std::vector<Tensor>* inputs) const {
   const PlanPtr plan = Registry<RnnForwardSpec>::Get().Find("reference")->MakePlan(forward);
   const auto fresh = [&](const Shape& shape) { return Tensor(shape, device, dtype); };
   const Shape state{layers * directions, batch, hidden};
-  kept = fresh({saved_size()});
+  kept = Tensor({saved_size()}, device, saved_dtype());
   const Tensor outputs[] = {fresh({steps, batch, width()}), fresh(state),
                             has_cells() ? fresh(state) : Tensor(), kept};
   const Tensor of_forward[] = {in[3], in[4], in[5], in[6], in[7]};
@@ -124,12 +114,6 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
   const char* op = "RnnForward";
   CheckSequence(op, handle, x);
   CheckArguments(op, handle, x, hx, cx, W, seq_lengths);
-  if (IsHalf(x)) {
-    auto results =
-        RnnForward(handle, Float32(x), Float32(hx), Float32(cx), Float32(W), seq_lengths, training);
-    for (int i : {0, 1, 2}) results[i] = AllAsType({results[i]}, x.data_type())[0];
-    return results;  // `saved` stays as it is
-  }
   RnnForwardSpec spec{FieldsOf(handle, x, W)};
   spec.training = training;
   if (!training) spec.dropout = 0;
@@ -171,13 +155,7 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
   CheckSameDevice(op, "saved", saved, "x", x);
   if (spec.saved == SavedForm::kCommon) {
     CheckShapeIs(op, "saved", saved, {spec.saved_size()});
-    CheckDType(op, "saved", saved, IsHalf(x) ? kFloat32 : x.data_type());
-  }
-  if (IsHalf(x)) {
-    return AllAsType(
-        RnnBackward(handle, Float32(dy), Float32(dhy), Float32(dcy), Float32(x), Float32(hx),
-                    Float32(cx), Float32(W), Tensor(), seq_lengths, saved),
-        x.data_type());
+    CheckDType(op, "saved", saved, spec.saved_dtype());
   }
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);

@@ -21,6 +21,9 @@ namespace singa {
 ///   per direction: gates (steps, batch, gate_columns) after their activations, LSTM's cells and
 ///   the hidden states, both (steps, batch, hidden). Beyond a sequence's length states are those
 ///   that were there before.
+///
+/// 16-bit types are computed in float32, and rounded where they are stored. Which of the states in
+/// between are is up to the implementation: reference rounds none of them, cuDNN all hidden ones.
 struct RnnFields {
   RnnMode mode;
   DType dtype;
@@ -51,6 +54,9 @@ struct RnnFields {
     v("alignment", self.alignment);
   }
 
+  /// Of 16 bits. The common form of what is saved is float32 then.
+  bool is_half() const { return dtype == kFloat16 || dtype == kBFloat16; }
+  DType saved_dtype() const { return is_half() ? kFloat32 : dtype; }
   /// Rows of W_ih and W_hh: gates · hidden.
   int64_t gate_rows() const {
     return (mode == RnnMode::kLstm ? 4 : mode == RnnMode::kGru ? 3 : 1) * hidden;

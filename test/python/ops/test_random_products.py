@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_under_test import ON_GPU
 from random_geometry import Bound, Bounds, Families, Trial, gradients, products, run
 from singa import autograd, tensor
 from singa import singa_wrap as wrap
@@ -240,12 +241,14 @@ def recurrent(t: Trial) -> None:
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
         """By norms: each of the S steps of each layer adds the error of one sum of K terms of
-        size up to M, and passes on what it got."""
+        size up to M, on a GPU that of rounding its state to 16 bits too, and passes on what it
+        got."""
         points = [x.detach().requires_grad_() for x in xs]
         ys = oracle(*points)
         found = gradients(torch, ys, points, [dy.sign() for dy in dys])
         size = max(1.0, *(float(v.detach().abs().max()) for v in (*ys, *points)))
-        units = 8 * (width + 2 * hidden + 2) ** 0.5 * 4 * layers * (1 + both) * steps * size
+        each = 8 * (width + 2 * hidden + 2) ** 0.5 + (trial.coarse if ON_GPU else 0.0)
+        units = each * 4 * layers * (1 + both) * steps * size
         slopes = max(1.0, *(float(v.abs().max()) for v in found))
         return [torch.full_like(y, units) for y in ys], [
             torch.full_like(x, units * slopes * batch) for x in xs

@@ -41,8 +41,7 @@ class Cuts {
   size_t end_ = 0;
 };
 
-/// What forward saves of a stack. Backward takes y from there, and not from the user, who may have
-/// it in 16 bits.
+/// What forward saves of a stack: y too, which is no argument of backward.
 struct SavedStack {
   size_t reserve = 0, y = 0;
   // Of those with another one above: the input of that one, which is y after dropout, and the mask.

@@ -18,7 +18,7 @@ namespace singa::cudnn {
 /// (steps, batch, directions·hidden), states (layers·directions, batch, hidden).
 struct RnnProblem {
   RnnMode mode = RnnMode::kTanh;
-  DType dtype = kFloat32;  ///< float32 or float64
+  DType dtype = kFloat32;  ///< products and gates are float32 at least
   int64_t steps = 0, batch = 0, input = 0, hidden = 0;
   int64_t layers = 1, directions = 1;
   bool bias = true;

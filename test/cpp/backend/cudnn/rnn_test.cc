@@ -211,12 +211,20 @@ TEST_F(RnnTest, SettingsReachCudnn) {
   EXPECT_EQ(emulated::Dnn().networks.size(), 2u);  // plans are kept
 }
 
-TEST_F(RnnTest, SixteenBitTypesAreComputedInFloat32) {
+TEST_F(RnnTest, SixteenBitTypesAreRoundedAtEachStep) {
   Random random(7);
-  for (const DType dtype : {kBFloat16, kFloat16}) {
-    const Network host(random, {RnnMode::kLstm, 4, 3, 5, 6, 2, 1, true, true, true}, dtype);
-    ExpectClose(Results(host.On(gpu_)), Results(host), 4);
-  }
+  for (const DType dtype : {kBFloat16, kFloat16})
+    for (const double dropout : {0.0, 0.4})
+      for (int round = 0; round < 16; ++round) {
+        SCOPED_TRACE("round " + std::to_string(round));
+        RnnCase c = RandomRnnCase(random, round, 5);
+        if (dropout > 0) c.layers = 2;
+        const Network host(random, c, dtype, dropout), gpu = host.On(gpu_);
+        for (const DevicePtr& device : {DefaultDevice(), gpu_}) device->SetRandSeed(7);
+        // A few steps, layers and units: of each some rounding that the host does not do.
+        ExpectClose(Results(gpu), Results(host), 32);
+        EXPECT_EQ(emulated::Dnn().networks.back().dtype, dtype);
+      }
 }
 
 TEST_F(RnnTest, NoSequences) {
@@ -253,9 +261,10 @@ TEST_F(RnnTest, Errors) {
 
 TEST_F(RnnTest, OpcheckComparesBothPasses) {
   Random random(9);
-  for (const double dropout : {0.0, 0.5}) {
+  for (const auto& [dtype, dropout] :
+       {std::pair(kFloat32, 0.0), {kFloat32, 0.5}, {kBFloat16, 0.0}, {kFloat16, 0.0}}) {
     const Network gpu =
-        Network(random, {RnnMode::kLstm, 3, 4, 5, 6, 2, 2, true, true, true}, kFloat32, dropout)
+        Network(random, {RnnMode::kLstm, 3, 4, 5, 6, 2, 2, true, true, true}, dtype, dropout)
             .On(gpu_);
     ResetOpcheckStats();
     OpcheckOptions options;

@@ -81,6 +81,13 @@ struct Network {
   }
 
   double load(const void* data, int64_t i) const { return data ? Load(data, p.dtype, i) : 0; }
+  /// As it is stored between steps, in types of 16 bits.
+  double stored(double value) const {
+    if (p.dtype != kFloat16 && p.dtype != kBFloat16) return value;
+    double memory = 0;  // for any type
+    Store(&memory, p.dtype, 0, value);
+    return Load(&memory, p.dtype, 0);
+  }
   /// As tensor cores read it, where they do.
   double factor(double value) const {
     return p.tf32 && p.dtype == kFloat32 ? ToTf32(value) : value;
@@ -147,7 +154,8 @@ class ForwardPass : public Pass {
     for (int64_t s = 0; s < length(n); ++s) {
       const int64_t t = net_.time(part, s, length(n));
       std::vector<double> next;
-      for (int64_t j = 0; j < p_.hidden; ++j) next.push_back(RunUnit(part, t, n, j, h, c));
+      for (int64_t j = 0; j < p_.hidden; ++j)
+        next.push_back(net_.stored(RunUnit(part, t, n, j, h, c)));
       h = next;
       for (int64_t j = 0; j < p_.hidden; ++j) {
         kept(part, t, n, j, Network::kCell) = c[static_cast<size_t>(j)];

@@ -91,7 +91,27 @@ class TensorDescriptor : public Owned<cudnnTensorDescriptor_t> {
 };
 
 cudnnDataType_t TypeOf(const RnnProblem& problem) {
+  switch (problem.dtype) {
+    case kFloat64:
+      return CUDNN_DATA_DOUBLE;
+    case kFloat16:
+      return CUDNN_DATA_HALF;
+    case kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
+/// What cuDNN computes in.
+cudnnDataType_t PrecisionOf(const RnnProblem& problem) {
   return problem.dtype == kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+cudnnMathType_t MathOf(const RnnProblem& problem) {
+  if (problem.dtype == kFloat16 || problem.dtype == kBFloat16) return CUDNN_TENSOR_OP_MATH;
+  // What is called the default permits TF32; there is none for float64.
+  return problem.dtype == kFloat32 && !problem.tf32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
 }
 
 cudnnRNNMode_t ModeOf(RnnMode mode) {
@@ -140,13 +160,11 @@ class CudnnNetwork final : public RnnNetwork {
     const cudnnHandle_t handle = CudnnHandle();
     CheckCudnn(Rnn().SetDropout(dropout_.get(), handle, 0, nullptr, 0, 0), "describe no dropout");
     const cudnnDataType_t type = TypeOf(p_);
-    // What is called the default permits TF32; there is none for float64.
-    const bool exact = p_.dtype == kFloat32 && !p_.tf32;
     CheckCudnn(
         Rnn().SetRnn(rnn_.get(), CUDNN_RNN_ALGO_STANDARD, ModeOf(p_.mode),
                      p_.bias ? CUDNN_RNN_DOUBLE_BIAS : CUDNN_RNN_NO_BIAS,
                      p_.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
-                     CUDNN_LINEAR_INPUT, type, type, exact ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH,
+                     CUDNN_LINEAR_INPUT, type, PrecisionOf(p_), MathOf(p_),
                      static_cast<int32_t>(p_.input), static_cast<int32_t>(p_.hidden),
                      static_cast<int32_t>(p_.hidden),  // no projection
                      static_cast<int32_t>(p_.layers), dropout_.get(), CUDNN_RNN_PADDED_IO_ENABLED),

@@ -22,10 +22,10 @@
 #include "backend/onednn/batchnorm_panels.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
-#include "core/convert_chunk.h"
 #include "core/parallel.h"
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/kernel.h"
+#include "singa/core/half.h"
 #include "singa/core/threads.h"
 
 namespace singa::onednn {
@@ -55,29 +55,18 @@ class Constants {
 class BatchNormPlan : public Plan {
  public:
   template <class Spec>
-  explicit BatchNormPlan(const Spec& spec, Tag tag)
+  BatchNormPlan(const Spec& spec, Tag tag, int64_t element_bytes)
       : Plan("onednn"),
         panels_(spec.shape, tag),
         epsilon_(spec.epsilon),
         layout_(spec.x_layout),
-        stream_(spec.dtype == kFloat32 && panels_.row_step % 4 == 0 &&
-                panels_.elements() * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes) {
-    if (spec.dtype != kFloat32) {
-      load_ = FindLoad<float>(spec.dtype);
-      store_ = FindStore<float>(spec.dtype);
-    }
-  }
+        stream_(panels_.row_step * element_bytes % 16 == 0 &&
+                panels_.elements() * element_bytes >= kStreamedBytes) {}
 
  protected:
   // The numbers of BatchNormAffine.
   enum : size_t { kMean, kFactor, kBias, kAffineCount };
 
-  Source In(const Execution& execution, size_t i) const {
-    return execution.inputs[i].empty() ? Source() : Source(execution.inputs[i], load_);
-  }
-  Target Out(const Execution& execution, size_t i) const {
-    return execution.outputs[i].empty() ? Target() : Target(execution.outputs[i], store_);
-  }
   size_t TotalsBytes() const {
     return static_cast<size_t>(panels_.panels * panels_.chunks * panels_.width) * 2 *
            sizeof(double);
@@ -148,19 +137,26 @@ class BatchNormPlan : public Plan {
   double epsilon_;
   LayoutPtr layout_;
   bool stream_;
-  LoadChunkFn<float> load_ = nullptr;
-  StoreChunkFn<float> store_ = nullptr;
 };
 
 template <class T>
 const T* InputOrNull(const Execution& execution, size_t i) {
   return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
 }
+template <class T>
+T* OutputOrNull(const Execution& execution, size_t i) {
+  return execution.outputs[i].empty() ? nullptr : execution.out<T>(i);
+}
 
+/// T is the type of the images' elements.
+template <class T>
 class ForwardPlan final : public BatchNormPlan {
  public:
   ForwardPlan(const BatchNormForwardSpec& spec, Tag tag)
-      : BatchNormPlan(spec, tag), training_(spec.training), relu_(spec.relu), add_(spec.has_add) {}
+      : BatchNormPlan(spec, tag, sizeof(T)),
+        training_(spec.training),
+        relu_(spec.relu),
+        add_(spec.has_add) {}
 
   std::string Describe() const override {
     return std::string("onednn layout, own batch norm") + (add_ ? " + add" : "") +
@@ -175,8 +171,8 @@ class ForwardPlan final : public BatchNormPlan {
   int inplace_input(size_t i) const override { return i > 0 ? -1 : add_ ? 5 : 0; }
 
   void Run(const Execution& execution) const override {
-    const Source x = In(execution, 0), add = In(execution, 5);
-    const Target y = Out(execution, 0);
+    const T *x = execution.in<T>(0), *add = InputOrNull<T>(execution, 5);
+    T* y = execution.out<T>(0);
     const Constants constants(
         panels_, static_cast<char*>(execution.workspace) + (training_ ? TotalsBytes() : 0));
     const float* mean = training_ ? execution.out<float>(1) : execution.in<float>(3);
@@ -193,19 +189,17 @@ class ForwardPlan final : public BatchNormPlan {
           Normalize(x, add, panel, chunk, Row(constants, panel), y);
         });
     if (!training_) return;
-    const auto running = [&](size_t i) {
-      return execution.outputs[i].empty() ? nullptr : execution.out<float>(i);
-    };
     UpdateRunningStatistics<float>(panels_.channels, panels_.rows(), execution.scalars.v[0], mean,
-                                   var, running(3), running(4));
+                                   var, OutputOrNull<float>(execution, 3),
+                                   OutputOrNull<float>(execution, 4));
   }
 
  private:
   /// Sums of one chunk around the panel's first row.
-  void Sum(const Execution& execution, const Source& x, int64_t panel, int64_t chunk) const {
+  void Sum(const Execution& execution, const T* x, int64_t panel, int64_t chunk) const {
     const int64_t width = panels_.row_width(panel);
-    Buffer buffer, first_row, origin_row, sum, squares;
-    const float* origin = x.Read(panel * panels_.panel_step, width, origin_row);
+    Buffer first_row, origin_row, sum, squares;
+    const float* origin = Floats(x + panel * panels_.panel_step, width, origin_row);
     double* total = Totals(execution, panel, chunk);
     std::fill_n(total, 2 * panels_.width, 0.0);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
@@ -213,33 +207,29 @@ class ForwardPlan final : public BatchNormPlan {
       std::fill_n(sum.begin(), width, 0.0f);
       std::fill_n(squares.begin(), width, 0.0f);
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        if (!shift) shift = x.Read(offset, width, first_row);
-        AddDeviations(x.Read(offset, rows * width, buffer), rows, width, shift, sum.data(),
-                      squares.data());
+        if (!shift) shift = Floats(x + offset, width, first_row);
+        AddDeviations(x + offset, rows, width, shift, sum.data(), squares.data());
       });
       AddToTotals(end - begin, width, shift, origin, sum.data(), squares.data(), total);
     });
   }
 
-  void Statistics(const Execution& execution, const Source& x, int64_t panel) const {
+  void Statistics(const Execution& execution, const T* x, int64_t panel) const {
     const int64_t first = panels_.first_channel(panel);
-    Buffer buffer;
-    const float* origin = x.Read(panel * panels_.panel_step, panels_.row_width(panel), buffer);
+    Buffer row;
+    const float* origin = Floats(x + panel * panels_.panel_step, panels_.row_width(panel), row);
     FindStatistics(AddUp(execution, panel), origin, panels_.rows(), panels_.row_width(panel),
                    panels_.filled(panel), execution.out<float>(1) + first,
                    execution.out<float>(2) + first);
   }
 
-  void Normalize(const Source& x, const Source& add, int64_t panel, int64_t chunk,
-                 const AffineRow& affine, const Target& y) const {
+  void Normalize(const T* x, const T* add, int64_t panel, int64_t chunk, const AffineRow& affine,
+                 T* y) const {
     const int64_t width = panels_.row_width(panel);
-    Buffer x_buffer, add_buffer, y_buffer;
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        const int64_t n = rows * width;
-        NormalizeRows(x.Read(offset, n, x_buffer), add.Read(offset, n, add_buffer), rows, width,
-                      affine, relu_, y.Begin(offset, y_buffer), stream_);
-        y.End(offset, n, y_buffer);
+        NormalizeRows(x + offset, add ? add + offset : nullptr, rows, width, affine, relu_,
+                      y + offset, stream_);
       });
     });
   }
@@ -247,10 +237,11 @@ class ForwardPlan final : public BatchNormPlan {
   bool training_, relu_, add_;
 };
 
+template <class T>
 class BackwardPlan final : public BatchNormPlan {
  public:
   BackwardPlan(const BatchNormBackwardSpec& spec, Tag tag)
-      : BatchNormPlan(spec, tag),
+      : BatchNormPlan(spec, tag, sizeof(T)),
         training_(spec.training),
         need_x_(spec.need_x),
         need_scale_(spec.need_scale),
@@ -274,14 +265,14 @@ class BackwardPlan final : public BatchNormPlan {
   int inplace_input(size_t i) const override { return i == 3 ? 0 : i > 0 ? -1 : need_add_ ? 1 : 0; }
 
   void Run(const Execution& execution) const override {
-    const Source dy = In(execution, 0), x = In(execution, 1), y = In(execution, 6);
-    const Target dx = Out(execution, 0), dadd = Out(execution, 3);
+    const T *dy = execution.in<T>(0), *x = execution.in<T>(1), *y = InputOrNull<T>(execution, 6);
+    T *dx = OutputOrNull<T>(execution, 0), *dadd = OutputOrNull<T>(execution, 3);
     const Constants constants(panels_, static_cast<char*>(execution.workspace) + TotalsBytes());
     for (int64_t panel = 0; panel < panels_.panels; ++panel)
       SetAffine(constants, panel, execution.in<float>(3), execution.in<float>(4),
                 InputOrNull<float>(execution, 2), InputOrNull<float>(execution, 5));
     // dadd is dy where that counts, so the second pass has nothing to decide any more.
-    const Source g = need_add_ ? Source(execution.outputs[3], load_) : dy;
+    const T* g = need_add_ ? dadd : dy;
     const ReluMask mask = need_add_ ? ReluMask::kNone : mask_;
     InTwoPasses(
         training_ || need_scale_ || need_add_,
@@ -297,26 +288,23 @@ class BackwardPlan final : public BatchNormPlan {
  private:
   enum : size_t { kConstant = kAffineCount, kSlope, kCount };
 
-  void Sum(const Execution& execution, const Source& dy, const Source& x, const Source& y,
-           int64_t panel, int64_t chunk, const AffineRow& affine, const Target& dadd) const {
+  void Sum(const Execution& execution, const T* dy, const T* x, const T* y, int64_t panel,
+           int64_t chunk, const AffineRow& affine, T* dadd) const {
     const int64_t width = panels_.row_width(panel);
-    Buffer dy_buffer, x_buffer, y_buffer, dadd_buffer, sum, products;
+    Buffer sum, products;
     double* total = Totals(execution, panel, chunk);
     std::fill_n(total, 2 * panels_.width, 0.0);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       std::fill_n(sum.begin(), width, 0.0f);
       std::fill_n(products.begin(), width, 0.0f);
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        const int64_t n = rows * width;
-        const float* g = dy.Read(offset, n, dy_buffer);
-        const float* value = x.Read(offset, n, x_buffer);
-        const float* sign = y.Read(offset, n, y_buffer);
+        const T* sign = y ? y + offset : nullptr;
         if (need_add_) {
-          AddGradientsOfSum(g, value, sign, rows, width, affine.mean, sum.data(), products.data(),
-                            dadd.Begin(offset, dadd_buffer), stream_);
-          dadd.End(offset, n, dadd_buffer);
+          AddGradientsOfSum(dy + offset, x + offset, sign, rows, width, affine.mean, sum.data(),
+                            products.data(), dadd + offset, stream_);
         } else {
-          AddGradients(mask_, g, value, sign, rows, width, affine, sum.data(), products.data());
+          AddGradients(mask_, dy + offset, x + offset, sign, rows, width, affine, sum.data(),
+                       products.data());
         }
       });
       AddToTotals(width, sum.data(), products.data(), total);
@@ -339,19 +327,14 @@ class BackwardPlan final : public BatchNormPlan {
     if (training_) put(constant, constants[kConstant]), put(slope, constants[kSlope]);
   }
 
-  void Gradient(ReluMask mask, const Source& dy, const Source& x, const Source& y,
-                const Constants& constants, int64_t panel, int64_t chunk, const Target& dx) const {
+  void Gradient(ReluMask mask, const T* dy, const T* x, const T* y, const Constants& constants,
+                int64_t panel, int64_t chunk, T* dx) const {
     const int64_t width = panels_.row_width(panel), first = panels_.first_channel(panel);
     const AffineRow affine = Row(constants, panel);
-    Buffer dy_buffer, x_buffer, y_buffer, dx_buffer;
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        const int64_t n = rows * width;
-        const float* sign = mask == ReluMask::kFromY ? y.Read(offset, n, y_buffer) : nullptr;
-        GradientRows(mask, dy.Read(offset, n, dy_buffer), x.Read(offset, n, x_buffer), sign, rows,
-                     width, affine, constants[kConstant] + first, constants[kSlope] + first,
-                     dx.Begin(offset, dx_buffer), stream_);
-        dx.End(offset, n, dx_buffer);
+        GradientRows(mask, dy + offset, x + offset, y ? y + offset : nullptr, rows, width, affine,
+                     constants[kConstant] + first, constants[kSlope] + first, dx + offset, stream_);
       });
     });
   }
@@ -370,8 +353,7 @@ std::optional<Tag> TagOf(const Spec& spec) {
 
 template <class Spec>
 std::string Refuses(const Spec& spec) {
-  if (spec.dtype != kFloat32 && spec.dtype != kBFloat16)
-    return std::string(DTypeName(spec.dtype)) + " is not supported";
+  if (std::string reason = RefusesOwn(spec.dtype); !reason.empty()) return reason;
   if (spec.shape.Count() == 0) return "there is nothing to compute";
   if (!TagOf(spec))
     return spec.x_layout ? "the channels are not innermost"
@@ -379,9 +361,10 @@ std::string Refuses(const Spec& spec) {
   return "";
 }
 
-template <class Spec, class SpecPlan>
+template <class Spec, template <class T> class SpecPlan>
 PlanPtr Make(const Spec& spec) {
-  return std::make_shared<SpecPlan>(spec, *TagOf(spec));
+  if (spec.dtype == kBFloat16) return std::make_shared<SpecPlan<BFloat16>>(spec, *TagOf(spec));
+  return std::make_shared<SpecPlan<float>>(spec, *TagOf(spec));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
 // The inner loops of batch normalisation on tensors whose channels lie side by side. A row is all
-// channels of one pixel, or a block of them; rows follow each other in memory. Everything is
-// float32.
+// channels of one pixel, or a block of them; rows follow each other in memory. T, the type of the
+// tensors' elements, is float or BFloat16; everything is computed in float32.
 
 #include <cstdint>
 
@@ -21,7 +21,8 @@ struct AffineRow {
 };
 
 /// Adds Σ (x − shift) to `sum` and Σ (x − shift)² to `squares`, for each channel.
-void AddDeviations(const float* x, int64_t rows, int64_t width, const float* shift, float* sum,
+template <class T>
+void AddDeviations(const T* x, int64_t rows, int64_t width, const float* shift, float* sum,
                    float* squares);
 
 /// Turns the sums of `rows` values around `shift` into those around `origin`, and adds them to
@@ -43,14 +44,15 @@ void FindSlopes(const double* total, const float* var, const float* factor, doub
                 int64_t rows, int64_t width, int64_t channels, float* dscale, float* dbias,
                 float* constant, float* slope);
 
-// Results of float32 may be written past the caches, `stream`: what is larger than those is gone
+// Results may be written past the caches, `stream`: what is larger than those is gone
 // before anybody reads it, and lines that are written in full need not be read first. Addresses and
 // widths have to be multiples of 16 bytes then; StreamFence() has to come before another thread
 // reads them.
 
 /// y = bn(x), + add where that is not null, and then ReLU. y may be x or add.
-void NormalizeRows(const float* x, const float* add, int64_t rows, int64_t width,
-                   const AffineRow& row, bool relu, float* y, bool stream);
+template <class T>
+void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width, const AffineRow& row,
+                   bool relu, T* y, bool stream);
 
 /// Where dy counts.
 enum class ReluMask {
@@ -60,17 +62,20 @@ enum class ReluMask {
 };
 
 /// With g = dy where that counts, else 0: adds Σ g and Σ g · (x − mean), for each channel.
-void AddGradients(ReluMask mask, const float* dy, const float* x, const float* y, int64_t rows,
-                  int64_t width, const AffineRow& row, float* sum, float* products);
+template <class T>
+void AddGradients(ReluMask mask, const T* dy, const T* x, const T* y, int64_t rows, int64_t width,
+                  const AffineRow& row, float* sum, float* products);
 
 /// The same with kFromY, and writes g to `dadd`, which may be dy.
-void AddGradientsOfSum(const float* dy, const float* x, const float* y, int64_t rows, int64_t width,
-                       const float* mean, float* sum, float* products, float* dadd, bool stream);
+template <class T>
+void AddGradientsOfSum(const T* dy, const T* x, const T* y, int64_t rows, int64_t width,
+                       const float* mean, float* sum, float* products, T* dadd, bool stream);
 
 /// dx = factor · g − constant − slope · (x − mean). dx may be dy or x.
-void GradientRows(ReluMask mask, const float* dy, const float* x, const float* y, int64_t rows,
-                  int64_t width, const AffineRow& row, const float* constant, const float* slope,
-                  float* dx, bool stream);
+template <class T>
+void GradientRows(ReluMask mask, const T* dy, const T* x, const T* y, int64_t rows, int64_t width,
+                  const AffineRow& row, const float* constant, const float* slope, T* dx,
+                  bool stream);
 
 void StreamFence();
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // How batch normalisation and a bias's gradient walk over their tensors: panels, chunks and tiles
-// of rows, and inputs and outputs that are read and written as float32.
+// of rows.
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 
 #include "backend/onednn/batchnorm_loops.h"
 #include "backend/onednn/channel_lanes.h"
-#include "core/convert_chunk.h"
 #include "core/parallel.h"
 #include "dnnl.hpp"
-#include "singa/core/tensor.h"
+#include "singa/core/half.h"
+#include "singa/core/shape.h"
 
 namespace singa::onednn {
 
@@ -85,41 +85,11 @@ struct Panels {
   }
 };
 
-/// An input, read as float32.
-class Source {
- public:
-  Source() = default;
-  Source(const Tensor& t, LoadChunkFn<float> load) : data_(t.raw_data()), load_(load) {}
-  /// The elements themselves, or a copy in `buffer`; null where there is no input.
-  const float* Read(int64_t offset, int64_t n, Buffer& buffer) const {
-    if (!load_) return data_ ? static_cast<const float*>(data_) + offset : nullptr;
-    if (!data_) return nullptr;
-    load_(data_, offset, 1, n, buffer.data());
-    return buffer.data();
-  }
-
- private:
-  const void* data_ = nullptr;
-  LoadChunkFn<float> load_ = nullptr;
-};
-
-/// An output, written as float32.
-class Target {
- public:
-  Target() = default;
-  Target(const Tensor& t, StoreChunkFn<float> store) : data_(t.raw_data()), store_(store) {}
-  /// Where to write: the place itself, or `buffer`.
-  float* Begin(int64_t offset, Buffer& buffer) const {
-    return store_ ? buffer.data() : static_cast<float*>(data_) + offset;
-  }
-  /// Brings n elements there that were written to Begin's result.
-  void End(int64_t offset, int64_t n, const Buffer& buffer) const {
-    if (store_) store_(buffer.data(), n, data_, offset, 1);
-  }
-
- private:
-  void* data_ = nullptr;
-  StoreChunkFn<float> store_ = nullptr;
-};
+/// The first n elements of a row as float32: themselves, or a copy in `buffer`.
+inline const float* Floats(const float* row, int64_t, Buffer&) { return row; }
+inline const float* Floats(const BFloat16* row, int64_t n, Buffer& buffer) {
+  for (int64_t c = 0; c < n; ++c) buffer[static_cast<size_t>(c)] = static_cast<float>(row[c]);
+  return buffer.data();
+}
 
 }  // namespace singa::onednn

@@ -243,9 +243,9 @@ Shape ShapeOfDy(const ConvTransposeSpec& spec) { return spec.geometry.input_shap
 
 template <class Spec>
 std::string Refuses(const Spec& spec) {
-  if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (spec.pass == ConvPass::kBackwardB)
     return RefusesBiasGradient(spec.dy_layout, ShapeOfDy(spec), spec.dtype);
+  if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (ReadsUnwrittenMemory(spec.pass, spec.dtype, spec.geometry))
     return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride";
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> std::string {

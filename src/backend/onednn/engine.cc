@@ -77,9 +77,14 @@ dnnl::memory::data_type DataTypeOf(DType dtype) {
   }
 }
 
+std::string RefusesOwn(DType dtype) {
+  if (dtype == kFloat32 || dtype == kBFloat16) return "";
+  return std::string(DTypeName(dtype)) + " is not supported";
+}
+
 std::string RefusesFloat(DType dtype) {
+  if (std::string reason = RefusesOwn(dtype); !reason.empty()) return reason;
   if (dtype == kFloat32) return "";
-  if (dtype != kBFloat16) return std::string(DTypeName(dtype)) + " is not supported";
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41:
     case dnnl::cpu_isa::avx:

@@ -83,8 +83,11 @@ auto Guarded(const char* op, const Make& make) {
 
 /// undef where oneDNN has no such type.
 dnnl::memory::data_type DataTypeOf(DType dtype);
-/// Empty for float32, and for bfloat16 where this CPU computes with it; else why not.
+/// Empty for float32, and for bfloat16 where oneDNN computes with it on this CPU; else why not.
 std::string RefusesFloat(DType dtype);
+/// Likewise of our own kernels: they take bfloat16 on every CPU, for float32 that they load and
+/// round.
+std::string RefusesOwn(DType dtype);
 
 inline dnnl::memory::dims Dims(const Shape& shape) { return shape.ToVector(); }
 /// Dense, row-major.

@@ -15,7 +15,7 @@ namespace {
 
 template <class Spec>
 std::string RefusesLayout(const Spec& spec) {
-  if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
+  if (std::string reason = RefusesOwn(spec.dtype); !reason.empty()) return reason;
   if (spec.geometry.batchsize == 0) return "there is nothing to compute";
   if (!spec.x_layout) return "the plain kernel takes row-major images";
   if (!LaneTagOf(spec.x_layout, spec.geometry.input_shape(), spec.dtype))

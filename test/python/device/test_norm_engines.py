@@ -1,4 +1,4 @@
-"""Every way of cuDNN's to do a batch norm trains like our own kernels: on a GPU the first to run."""
+"""Every way of cuDNN's to do a batch norm trains like our own kernels. On a GPU, run this first."""
 
 import re
 from collections.abc import Iterator

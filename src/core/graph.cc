@@ -17,6 +17,9 @@ namespace {
 
 using Slot = Recording::Slot;
 
+/// Bytes of an arena up to which nodes that could run side by side get memory of their own.
+constexpr size_t kSpread = size_t{32} << 20;
+
 std::string Where(const Node& node, size_t index) {
   std::string text = "operation " + std::to_string(index) + ", " + node.op;
   return node.layer.empty() ? text : text + " in layer " + node.layer;
@@ -235,6 +238,8 @@ void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
       if (!t.empty() && is_left(t.block().get())) temporary.insert(t.block().get());
   preparation_memory_ =
       PlanSegment(preparation_, [&](const Block* block) { return temporary.count(block) > 0; }, {});
+  const auto* capturer = dynamic_cast<const Capturer*>(device_.get());
+  const size_t spread = capturer && capturer->branches() > 1 ? kSpread : 0;
   temporary.clear();
   for (const BlockPtr& block : internal) temporary.insert(block.get());
   size_t begin = 0;
@@ -244,7 +249,7 @@ void Graph::PlanArena(const std::vector<BlockPtr>& internal) {
     for (const Lent& one : lent_[s]) lent.push_back(one.kept.block);
     segment.memory = PlanSegment(
         {nodes_.data() + begin, segment.nodes - begin},
-        [&](const Block* block) { return temporary.count(block) > 0; }, lent);
+        [&](const Block* block) { return temporary.count(block) > 0; }, lent, spread);
     for (Lent& one : lent_[s])
       for (const SegmentMemory::Place& place : segment.memory.blocks)
         if (place.block == one.kept.block) one.offset = place.offset;

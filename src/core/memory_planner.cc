@@ -11,29 +11,39 @@ size_t Aligned(size_t bytes, size_t alignment) {
   return std::max((bytes + alignment - 1) / alignment, size_t{1}) * alignment;
 }
 
-bool Meet(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
+/// Both are needed at one step, or within `apart` steps.
+bool Meet(const Interval& a, const Interval& b, int apart = 0) {
+  return a.first <= b.last + apart && b.first <= a.last + apart;
+}
 
-/// Places the intervals one after the other in `order`, each into the smallest gap.
+/// Where the smallest gap begins that holds `interval` beside those that are `placed`, by offset.
+size_t SmallestGap(const Interval& interval, std::span<const Interval* const> placed,
+                   size_t alignment, int apart) {
+  const size_t bytes = Aligned(interval.bytes, alignment);
+  size_t end = 0, best = 0, best_gap = SIZE_MAX;
+  for (const Interval* other : placed) {
+    if (!Meet(*other, interval, apart)) continue;
+    if (other->offset > end && other->offset - end >= bytes && other->offset - end < best_gap) {
+      best_gap = other->offset - end;
+      best = end;
+    }
+    end = std::max(end, other->offset + Aligned(other->bytes, alignment));
+  }
+  return best_gap == SIZE_MAX ? end : best;
+}
+
+/// Places the intervals one after the other in `order`, each into the smallest gap. Those that
+/// share bytes are `apart` steps apart, as far as `limit` bytes are enough for that.
 size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* intervals,
-                    size_t alignment) {
+                    size_t alignment, int apart = 0, size_t limit = 0) {
   std::vector<const Interval*> placed;  // by offset
-  std::vector<const Interval*> met;
   size_t total = 0;
   for (size_t index : order) {
     Interval& interval = (*intervals)[index];
     const size_t bytes = Aligned(interval.bytes, alignment);
-    met.clear();
-    for (const Interval* other : placed)
-      if (Meet(*other, interval)) met.push_back(other);
-    size_t end = 0, best = 0, best_gap = SIZE_MAX;
-    for (const Interval* other : met) {
-      if (other->offset > end && other->offset - end >= bytes && other->offset - end < best_gap) {
-        best_gap = other->offset - end;
-        best = end;
-      }
-      end = std::max(end, other->offset + Aligned(other->bytes, alignment));
-    }
-    interval.offset = best_gap == SIZE_MAX ? end : best;
+    interval.offset = SmallestGap(interval, placed, alignment, apart);
+    if (apart > 0 && interval.offset + bytes > limit)
+      interval.offset = SmallestGap(interval, placed, alignment, 0);
     total = std::max(total, interval.offset + bytes);
     const auto by_offset = [](const Interval* a, const Interval* b) {
       return a->offset < b->offset;
@@ -41,6 +51,15 @@ size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* int
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &interval, by_offset), &interval);
   }
   return total;
+}
+
+/// The largest first.
+std::vector<size_t> BySize(std::span<const Interval> intervals) {
+  std::vector<size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return intervals[a].bytes > intervals[b].bytes; });
+  return order;
 }
 
 /// A block, or several whose memory passes from one to the next.
@@ -78,12 +97,10 @@ size_t AlignmentOf(std::span<const Node> nodes) {
 }  // namespace
 
 size_t PlanOffsets(std::vector<Interval>* intervals, size_t alignment) {
-  std::vector<size_t> by_size(intervals->size());
-  std::iota(by_size.begin(), by_size.end(), size_t{0});
-  std::vector<size_t> by_time = by_size;
   const auto& all = *intervals;
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [&](size_t a, size_t b) { return all[a].bytes > all[b].bytes; });
+  const std::vector<size_t> by_size = BySize(all);
+  std::vector<size_t> by_time(all.size());
+  std::iota(by_time.begin(), by_time.end(), size_t{0});
   std::stable_sort(by_time.begin(), by_time.end(),
                    [&](size_t a, size_t b) { return all[a].first < all[b].first; });
   std::vector<Interval> other = all;
@@ -92,6 +109,20 @@ size_t PlanOffsets(std::vector<Interval>* intervals, size_t alignment) {
   if (other_total >= total) return total;
   *intervals = std::move(other);
   return other_total;
+}
+
+size_t SpreadOffsets(std::vector<Interval>* intervals, size_t alignment, size_t bytes) {
+  const size_t total = PlanOffsets(intervals, alignment);
+  const size_t limit = std::max(total, bytes);
+  const std::vector<size_t> by_size = BySize(*intervals);
+  std::vector<Interval> spread = *intervals;
+  for (int apart = kMostApart; apart > 0; apart /= 2) {
+    const size_t spread_total = PlaceInOrder(by_size, &spread, alignment, apart, limit);
+    if (spread_total > limit) continue;
+    *intervals = std::move(spread);
+    return spread_total;
+  }
+  return total;
 }
 
 size_t PeakBytes(std::span<const Interval> intervals, size_t alignment) {
@@ -107,7 +138,7 @@ size_t PeakBytes(std::span<const Interval> intervals, size_t alignment) {
 
 SegmentMemory PlanSegment(std::span<const Node> nodes,
                           const std::function<bool(const Block*)>& internal,
-                          std::span<const BlockPtr> lent) {
+                          std::span<const BlockPtr> lent, size_t spread) {
   // Last uses first: whether memory may be taken over depends on them.
   const int end = static_cast<int>(nodes.size());
   std::unordered_map<const Block*, int> last;
@@ -161,7 +192,8 @@ SegmentMemory PlanSegment(std::span<const Node> nodes,
     with_bytes.push_back(i);
   }
   const size_t alignment = AlignmentOf(nodes);
-  memory.bytes = PlanOffsets(&intervals, alignment);
+  memory.bytes = spread > 0 ? SpreadOffsets(&intervals, alignment, spread)
+                            : PlanOffsets(&intervals, alignment);
   memory.peak = PeakBytes(intervals, alignment);
   for (size_t i = 0; i < intervals.size(); ++i)
     tenures[with_bytes[i]].interval.offset = intervals[i].offset;

@@ -40,6 +40,33 @@ TEST(PlanOffsets, NeverOverlapsInTimeAndSpace) {
   }
 }
 
+TEST(SpreadOffsets, KeepsApartWhatSharesBytesAsFarAsTheyGo) {
+  Random random(8);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Interval> intervals;
+    const int64_t count = random.Int(1, 60);
+    for (int64_t i = 0; i < count; ++i) {
+      const int first = static_cast<int>(random.Int(0, 40));
+      intervals.push_back({static_cast<size_t>(random.Int(1, 5000)), first,
+                           first + static_cast<int>(random.Int(0, 6))});
+    }
+    std::vector<Interval> tight = intervals, same = intervals, some = intervals;
+    const size_t least = PlanOffsets(&tight);
+    EXPECT_LE(SpreadOffsets(&same, 64, 0), least);
+    ExpectNoOverlap(same, least);
+    const size_t bytes = static_cast<size_t>(random.Int(0, 60000));
+    const size_t used = SpreadOffsets(&some, 64, bytes);
+    EXPECT_LE(used, std::max(least, bytes));
+    ExpectNoOverlap(some, used);
+
+    const size_t total = SpreadOffsets(&intervals, 64, 60 * 5056);
+    ExpectNoOverlap(intervals, total);
+    std::vector<Interval> longer = intervals;
+    for (Interval& interval : longer) interval.last += kMostApart;
+    ExpectNoOverlap(longer, total);
+  }
+}
+
 TEST(PlanOffsets, AChainNeedsTwoBlocksWhateverItsLength) {
   std::vector<Interval> chain;
   for (int i = 0; i < 50; ++i) chain.push_back({1000, i, i + 1});
@@ -122,6 +149,18 @@ TEST(PlanSegment, AWorkspaceIsMemoryWhileItsNodeRuns) {
   EXPECT_EQ(memory.bytes, memory.peak);
   const size_t offset = OffsetOf(memory, a);
   EXPECT_TRUE(memory.workspaces[0] >= offset + 64 || memory.workspaces[0] + 4096 <= offset);
+}
+
+TEST(PlanSegment, NodesSideBySideGetMemoryOfTheirOwn) {
+  const Tensor a({16}), b({16});
+  const std::vector<Node> nodes = {NodeOf({}, a, false, 4096), NodeOf({}, b, false, 4096)};
+  const auto all = [](const Block*) { return true; };
+  const SegmentMemory tight = PlanSegment(nodes, all, {});
+  EXPECT_EQ(tight.workspaces[0], tight.workspaces[1]);
+  const SegmentMemory spread = PlanSegment(nodes, all, {}, 3 * 4096);
+  EXPECT_EQ(spread.bytes, 2u * (4096 + 64));
+  EXPECT_EQ(spread.peak, tight.peak);
+  EXPECT_NE(spread.workspaces[0], spread.workspaces[1]);
 }
 
 }  // namespace

@@ -21,14 +21,25 @@ class Fill final : public Plan {
   }
 };
 
+/// What an opaque tensor's memory holds, in its order.
+Tensor Physical(Device& device, const Tensor& t) {
+  const size_t bytes = t.layout()->bytes();
+  const auto block = std::make_shared<Block>(device.shared_from_this(), t.raw_data(), bytes, [] {});
+  return Tensor(block, {static_cast<int64_t>(bytes / SizeOf(t.data_type()))}, {1}, 0,
+                t.data_type());
+}
+
 class Copy final : public Plan {
  public:
   Copy() : Plan("core") {}
   void Run(const Execution& execution) const override {
     const Tensor& from = execution.inputs[0];
     const Tensor& to = execution.outputs[0];
-    if (to.layout()) {
+    if (to.layout() && to.data_type() == from.data_type()) {
       execution.device.CopyBytes(to.raw_data(), from.raw_data(), to.block()->size());
+    } else if (to.layout()) {  // zero, which fills blocks up, is zero in every type
+      execution.device.CopyElements(Physical(execution.device, from),
+                                    Physical(execution.device, to));
     } else {
       execution.device.CopyElements(from, to);
     }

@@ -312,6 +312,11 @@ Tensor Tensor::Contiguous() const { return empty() || is_contiguous() ? *this : 
 Tensor Tensor::AsType(DataType dtype) const {
   SizeOf(dtype);  // refuses unknown types
   if (empty() || dtype == dtype_) return *this;
+  if (const LayoutPtr alike = layout() ? layout()->WithType(dtype) : nullptr) {
+    const Tensor converted(device(), alike);
+    Execute(CopyPlan(), "Copy", {this, 1}, converted);
+    return converted;
+  }
   Tensor converted(shape_, device(), dtype);
   converted.CopyFrom(*this);
   return converted;

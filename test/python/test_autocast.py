@@ -145,6 +145,19 @@ def test_a_compiled_model_trains_like_float32(lowered: str) -> None:
         net.compile([x], dtype="float64")
 
 
+def test_casts_and_their_gradients_keep_the_layout() -> None:
+    array = np.random.default_rng(6).standard_normal((2, 20, 5, 7)).astype(np.float32)
+    x = _of(array).to_blocked()
+    x.requires_grad = x.stores_grad = True
+    with autograd.enable_grad():
+        y = autograd.cast(x, tensor.bfloat16)
+    assert y.data.layout_name() == x.data.layout_name()
+    ((_, dx),) = autograd.backward(y, y)
+    assert (dx.dtype, dx.data.layout_name()) == (tensor.float32, x.data.layout_name())
+    np.testing.assert_array_equal(dx.numpy(), _bfloat16(array))
+    np.testing.assert_array_equal(y[:, 3:].as_type("float32").numpy(), _bfloat16(array)[:, 3:])
+
+
 def test_networks_learn_in_bfloat16() -> None:
     random = np.random.default_rng(4)
     x = _of(random.standard_normal((8, 3, 32, 32)))

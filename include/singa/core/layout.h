@@ -33,6 +33,10 @@ class SINGA_API OpaqueLayout {
   /// The field's tag where there is one: "nChw16c", "nhwc" ...
   virtual std::string ToString() const = 0;
 
+  /// The same places for elements of another float type, as many of them; null where the backend
+  /// has no such layout.
+  virtual std::shared_ptr<const OpaqueLayout> WithType(DType) const { return nullptr; }
+
   /// Copies row-major elements into this layout (writing zeros into the padding), and back.
   virtual void Pack(const void* plain, void* opaque) const = 0;
   virtual void Unpack(const void* opaque, void* plain) const = 0;

@@ -75,9 +75,11 @@ class SINGA_API Tensor {
   }
 
   // Copies.
-  Tensor Clone() const;                 ///< plain and contiguous, own block
-  Tensor Contiguous() const;            ///< itself when contiguous and plain, else Clone()
-  Tensor AsType(DataType dtype) const;  ///< itself when of that type; float to integer truncates
+  Tensor Clone() const;       ///< plain and contiguous, own block
+  Tensor Contiguous() const;  ///< itself when contiguous and plain, else Clone()
+  /// Itself when of that type; float to integer truncates. Float types keep an opaque layout where
+  /// its backend has it for both.
+  Tensor AsType(DataType dtype) const;
   Tensor ToDevice(DevicePtr device) const;  ///< itself when there already
   /// Same values in plain layout (itself when plain); does not change the block.
   Tensor Plain() const;

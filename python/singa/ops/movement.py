@@ -392,6 +392,7 @@ class Cast(Op):
 
     def forward(self, x: Raw) -> Raw:
         self._from = x.data_type()
+        self.fresh_gradients = self._from != int(self.to)
         return x.AsType(int(self.to))
 
     def backward(self, dy: Raw) -> Raw:

@@ -32,6 +32,12 @@ bool ChannelsLast::Equals(const OpaqueLayout& other) const {
          dtype() == other.dtype();
 }
 
+LayoutPtr ChannelsLast::WithType(DType dtype) const {
+  // What cuDNN does not convolve stays row-major.
+  const bool convolved = dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16;
+  return convolved ? ChannelsLastOf(shape(), dtype) : nullptr;
+}
+
 void ChannelsLast::Pack(const void* plain, void* opaque) const {
   const Shape& s = shape();
   Transpose(static_cast<const char*>(plain), static_cast<char*>(opaque), s[0], s[1], s[2] * s[3],

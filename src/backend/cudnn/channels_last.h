@@ -19,6 +19,7 @@ class ChannelsLast final : public OpaqueLayout {
   size_t hash() const override;
   bool Equals(const OpaqueLayout& other) const override;
   std::string ToString() const override { return "nhwc"; }
+  LayoutPtr WithType(DType dtype) const override;
   // In host memory; on a GPU tensors go through the kernels of ReorderSpec.
   void Pack(const void* plain, void* opaque) const override;
   void Unpack(const void* opaque, void* plain) const override;

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,6 +112,8 @@ class DnnlLayout final : public OpaqueLayout {
   size_t hash() const override { return hash_; }
   bool Equals(const OpaqueLayout& other) const override;
   std::string ToString() const override { return tag_; }
+  /// Between float32 and bfloat16.
+  LayoutPtr WithType(DType dtype) const override;
   void Pack(const void* plain, void* opaque) const override;
   void Unpack(const void* opaque, void* plain) const override;
 
@@ -120,7 +123,10 @@ class DnnlLayout final : public OpaqueLayout {
   std::vector<int64_t> key_;  // what decides where each element lies
   size_t bytes_;
   size_t hash_;
+  const char* letters_;
   std::string tag_;
+  mutable std::once_flag asked_other_type_;
+  mutable LayoutPtr other_type_;
 };
 
 /// The layout of a descriptor; null when that is plain (row-major up to axes of length 1).

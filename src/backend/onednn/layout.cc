@@ -83,6 +83,22 @@ size_t HashOf(const std::vector<int64_t>& key, size_t bytes) {
   return hash;
 }
 
+/// `desc` with elements of another type, all else equal. oneDNN makes descriptors of inner blocks
+/// from its tags alone, so that the tag has to be found; null where there is none.
+memory::desc WithDataType(const memory::desc& desc, memory::data_type type) {
+  if (desc.get_format_kind() != memory::format_kind::blocked) return {};
+  const memory::dims dims = desc.get_dims();
+  const auto fits = [&](const memory::desc& made) { return made && made == desc; };
+  const memory::desc by_strides(dims, desc.get_data_type(), desc.get_strides(), true);
+  if (fits(by_strides)) return memory::desc(dims, type, desc.get_strides());
+  for (int i = static_cast<int>(memory::format_tag::any) + 1; i < dnnl_format_tag_last; ++i) {
+    const auto tag = static_cast<memory::format_tag>(i);
+    if (fits(memory::desc(dims, desc.get_data_type(), tag, true)))
+      return memory::desc(dims, type, tag);
+  }
+  return {};
+}
+
 void ReorderNow(const memory::desc& from, const memory::desc& to, const void* src, void* dst) {
   Guarded("Reorder", [&] {
     memory source(from, Engine(), const_cast<void*>(src)), target(to, Engine(), dst);
@@ -100,6 +116,7 @@ DnnlLayout::DnnlLayout(memory::desc desc, memory::desc plain, const Shape& shape
       key_(JointKey(desc_, plain_)),
       bytes_(desc_.get_size()),
       hash_(HashOf(key_, bytes_)),
+      letters_(letters),
       tag_(TagOf(desc_, letters)) {}
 
 bool DnnlLayout::Equals(const OpaqueLayout& other) const {
@@ -108,6 +125,20 @@ bool DnnlLayout::Equals(const OpaqueLayout& other) const {
   if (!dnnl_layout || hash_ != dnnl_layout->hash_) return false;
   if (key_.empty() || dnnl_layout->key_.empty()) return desc_ == dnnl_layout->desc_;
   return key_ == dnnl_layout->key_;
+}
+
+LayoutPtr DnnlLayout::WithType(DType wanted) const {
+  const auto in_both = [](DType type) { return type == kFloat32 || type == kBFloat16; };
+  if (!in_both(wanted) || !in_both(dtype())) return nullptr;
+  std::call_once(asked_other_type_, [&] {
+    const DType other = dtype() == kFloat32 ? kBFloat16 : kFloat32;
+    const memory::desc desc = WithDataType(desc_, DataTypeOf(other));
+    const memory::desc plain = WithDataType(plain_, DataTypeOf(other));
+    if (!desc || !plain) return;
+    if (desc.get_size() / SizeOf(other) == bytes_ / SizeOf(dtype()))
+      other_type_ = FromDesc(desc, shape(), other, letters_, &plain);
+  });
+  return other_type_;
 }
 
 void DnnlLayout::Pack(const void* plain, void* opaque) const {

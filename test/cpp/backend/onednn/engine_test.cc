@@ -69,6 +69,37 @@ TEST(DnnlLayout, EqualityAndHash) {
   EXPECT_TRUE(SameLayout(Layout(one, Tag::nhwc), FromDesc(odd, one, kFloat32)));
 }
 
+TEST(DnnlLayout, CastsKeepIt) {
+  Random random(12);
+  const Shape x = {2, 20, 5, 7}, w = {40, 20, 3, 3}, grouped = {4, 8, 5, 3, 3};
+  for (const LayoutPtr& layout :
+       {Layout(x, Tag::nChw16c), Layout(x, Tag::nChw8c), Layout(x, Tag::nhwc),
+        Layout(w, Tag::OIhw16i16o, "oihw"), Layout(w, Tag::OIhw8i16o2i, "oihw"),
+        Layout(w, Tag::Ohwi8o, "oihw"), Layout(grouped, Tag::gOIhw8i8o, "goihw")}) {
+    SCOPED_TRACE(LayoutName(layout));
+    const Tensor plain = RandomTensor(random, layout->shape()), there = plain.ToLayout(layout);
+    const uint64_t reorders = GetReorderStats().count;
+    const Tensor low = there.AsType(kBFloat16), back = low.AsType(kFloat32);
+    EXPECT_EQ(GetReorderStats().count, reorders);
+    ASSERT_TRUE(low.layout());
+    EXPECT_EQ(low.layout()->dtype(), kBFloat16);
+    EXPECT_EQ(LayoutName(low.layout()), LayoutName(layout));
+    EXPECT_TRUE(SameLayout(back.layout(), layout)) << LayoutName(back.layout());
+    const Tensor rounded = plain.AsType(kBFloat16);
+    EXPECT_EQ(Values(low), Values(rounded));
+    EXPECT_EQ(Values(back), Values(rounded));
+    std::vector<char> packed(low.layout()->bytes());
+    low.layout()->Pack(rounded.raw_data(), packed.data());
+    EXPECT_EQ(std::memcmp(packed.data(), low.raw_data(), packed.size()), 0)
+        << "padding is not zero";
+    EXPECT_EQ(Values(low.AsType(kFloat32).SliceAxis(1, 1, 5)), Values(rounded.SliceAxis(1, 1, 5)));
+    for (DType other : {kFloat64, kFloat16, kInt32}) {
+      EXPECT_FALSE(there.AsType(other).layout());
+      EXPECT_EQ(Values(there.AsType(other)), Values(plain.AsType(other)));
+    }
+  }
+}
+
 TEST(DnnlLayout, PackAndUnpackKeepValuesAndPadWithZeros) {
   Random random(1);
   const Shape shape = {2, 20, 3, 5};

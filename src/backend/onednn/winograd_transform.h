@@ -74,35 +74,37 @@ inline constexpr std::array<float, 4> kPoints<7> = {0.5f, 0.75f, 1.25f, 2.0f};
 /// What the transforms of an axis multiply with; `n` pairs of points.
 template <int kTaps, size_t n = kPoints<kTaps>.size()>
 struct Constants {
-  std::array<float, n + 1> all = {};                 // of x², from degree 0 on: Π (x² − p²)
-  std::array<std::array<float, n>, n> without = {};  // the same without the factor of a point
-  std::array<std::array<float, kIn<kTaps>>, n> power = {};  // of each point
+  using Polynomial = std::array<float, n + 1>;              // in x², from degree 0 on
+  Polynomial all = {1};                                     // Π (x² − p²)
+  std::array<Polynomial, n> without = {};                   // ... without the factor of a point
+  std::array<std::array<float, kIn<kTaps>>, n> power = {};  // of a point
   float zero_factor = 1;             // 1 / Π (point − other point), of 0 ...
   std::array<float, n> factor = {};  // ... and of ±p
 
   constexpr Constants() {
-    const auto& points = kPoints<kTaps>;
-    all[0] = 1;
     for (size_t i = 0; i < n; ++i) {
-      const float p2 = points[i] * points[i];
-      for (size_t k = i + 1; k > 0; --k) all[k] = all[k - 1] - p2 * all[k];
-      all[0] *= -p2;
-      float denominator = 2 * p2;
+      const float p = kPoints<kTaps>[i], p2 = p * p;
+      MultiplyBy(p2, &all);
       without[i][0] = 1;
-      size_t degree = 0;
+      float denominator = 2 * p2;
       for (size_t j = 0; j < n; ++j) {
         if (j == i) continue;
-        const float q2 = points[j] * points[j];
+        const float q2 = kPoints<kTaps>[j] * kPoints<kTaps>[j];
+        MultiplyBy(q2, &without[i]);
         denominator *= p2 - q2;
-        for (size_t k = ++degree; k > 0; --k)
-          without[i][k] = without[i][k - 1] - q2 * without[i][k];
-        without[i][0] *= -q2;
       }
       factor[i] = 1 / denominator;
       power[i][0] = 1;
-      for (size_t k = 1; k < power[i].size(); ++k) power[i][k] = power[i][k - 1] * points[i];
+      for (size_t k = 1; k < power[i].size(); ++k) power[i][k] = power[i][k - 1] * p;
     }
     zero_factor = 1 / all[0];
+  }
+
+ private:
+  /// ... by x² − p2.
+  static constexpr void MultiplyBy(float p2, Polynomial* polynomial) {
+    for (size_t k = n; k > 0; --k) (*polynomial)[k] = (*polynomial)[k - 1] - p2 * (*polynomial)[k];
+    (*polynomial)[0] *= -p2;
   }
 };
 

@@ -446,6 +446,13 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (!known || r.stride_h != 1 || r.stride_w != 1 || r.dilation_h != 1 || r.dilation_w != 1)
     return "Winograd's method is for kernels of 3 x 3, 5 x 5, and 3 or 7 in a row, of stride and "
            "dilation 1";
+  // Much of a tile then cancels, and what is left has the error of all of it.
+  const auto thin = [](int64_t taps, int64_t in, int64_t out) {
+    return taps > 3 && std::min(in, out) < kOut<7>;
+  };
+  if (thin(r.kernel_h, r.height, r.conv_height) || thin(r.kernel_w, r.width, r.conv_width))
+    return "Winograd's method is for images that fill a tile, where kernels have 5 weights and "
+           "more";
   if (r.group != 1) return "Winograd's method is for one group";
   if (!MostlyFilled(r.in_channels, lanes) || !MostlyFilled(r.out_channels, lanes))
     return "Winograd's method is for channels that fill half a vector and more";

@@ -1,6 +1,7 @@
 #include "singa/operation/batchnorm.h"
 
 #include <cmath>
+#include <utility>
 
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/check.h"
@@ -128,16 +129,24 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
   return results;
 }
 
+/// What makes an argument or result that is an image, or a number for each channel.
+template <class Spec>
+auto MeasuredTensors(const Spec& spec) {
+  const auto image = [&spec](bool there) {
+    return MeasuredTensor{
+        .shape = spec.shape, .dtype = spec.dtype, .layout = spec.x_layout, .absent = !there};
+  };
+  const auto of_channels = [&spec](bool there) {
+    return MeasuredTensor{
+        .shape = {spec.shape[1]}, .dtype = BatchNormStatisticsType(spec.dtype), .absent = !there};
+  };
+  return std::pair(image, of_channels);
+}
+
 }  // namespace
 
 MeasuredCall BatchNormForwardSpec::Measured() const {
-  const auto image = [&](bool there) {
-    return MeasuredTensor{.shape = shape, .dtype = dtype, .layout = x_layout, .absent = !there};
-  };
-  const auto of_channels = [&](bool there) {
-    return MeasuredTensor{
-        .shape = {shape[1]}, .dtype = BatchNormStatisticsType(dtype), .absent = !there};
-  };
+  const auto [image, of_channels] = MeasuredTensors(*this);
   MeasuredCall call{{image(true), of_channels(has_scale), of_channels(has_bias), of_channels(true),
                      of_channels(true), image(has_add)},
                     {image(true)}};
@@ -147,13 +156,7 @@ MeasuredCall BatchNormForwardSpec::Measured() const {
 }
 
 MeasuredCall BatchNormBackwardSpec::Measured() const {
-  const auto image = [&](bool there) {
-    return MeasuredTensor{.shape = shape, .dtype = dtype, .layout = x_layout, .absent = !there};
-  };
-  const auto of_channels = [&](bool there) {
-    return MeasuredTensor{
-        .shape = {shape[1]}, .dtype = BatchNormStatisticsType(dtype), .absent = !there};
-  };
+  const auto [image, of_channels] = MeasuredTensors(*this);
   return {{image(true), image(true), of_channels(has_scale), of_channels(true), of_channels(true),
            of_channels(has_bias), image(has_y)},
           {image(need_x), of_channels(need_scale), of_channels(need_scale), image(need_add)}};

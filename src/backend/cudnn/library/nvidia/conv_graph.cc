@@ -38,27 +38,20 @@ void BuildForward(const ConvProblem& problem, Graph& graph) {
       problem.bias ? argument({{1, channels, 1, 1}, {channels, 1, channels, channels}}) : 0;
   const int64_t add = problem.add ? argument(problem.y) : 0;
   const int64_t y = argument(problem.y);
-  int steps_left = 1 + problem.bias + problem.add + problem.relu;
-  const auto result = [&] { return --steps_left == 0 ? y : graph.Between(problem.y); };
-
-  int64_t last = result();
-  Descriptor operation = graph.Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                                         {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x},
-                                          {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w},
-                                          {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, last}});
+  Chain chain(graph, problem.y, y, 1 + problem.bias + problem.add + problem.relu);
+  Descriptor operation =
+      graph.Operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                      {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w},
+                       {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, chain.First()}});
   Finish(operation, problem, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
   graph.Add(std::move(operation));
-  const auto then = [&](cudnnPointwiseMode_t mode, int64_t other) {
-    const int64_t next = result();
-    graph.Pointwise(mode, last, other, next);
-    last = next;
-  };
   // In this order: for an image, a bias and ReLU cuDNN has kernels, for others it has to make one.
-  if (problem.add) then(CUDNN_POINTWISE_ADD, add);
-  if (problem.bias) then(CUDNN_POINTWISE_ADD, b);
-  if (problem.relu) then(CUDNN_POINTWISE_RELU_FWD, 0);
+  if (problem.add) chain.Then(CUDNN_POINTWISE_ADD, add);
+  if (problem.bias) chain.Then(CUDNN_POINTWISE_ADD, b);
+  if (problem.relu) chain.Then(CUDNN_POINTWISE_RELU_FWD, 0);
 }
 
 void BuildBackward(const ConvProblem& problem, Graph& graph) {

@@ -221,6 +221,19 @@ const VendorLibrary& CudnnFile() {
   return library;
 }
 
+cudnnDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case kFloat64:
+      return CUDNN_DATA_DOUBLE;
+    case kFloat16:
+      return CUDNN_DATA_HALF;
+    case kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
 cudnnHandle_t CudnnHandle() { return Handles::Get(); }
 
 const CudnnFunctions& Cudnn() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/cudnn/library/nvidia/vendor.h"
+#include "singa/core/dtype.h"
 
 namespace singa::cudnn {
 
@@ -39,6 +40,9 @@ const VendorLibrary& CudnnFile();
 cudnnHandle_t CudnnHandle();
 /// Raises OutOfMemory or std::runtime_error with what cuDNN says, unless `status` is success.
 void CheckCudnn(cudnnStatus_t status, const char* call);
+
+/// cuDNN's name of a float type.
+cudnnDataType_t TypeOf(DType dtype);
 
 /// Owns one descriptor.
 class Descriptor {

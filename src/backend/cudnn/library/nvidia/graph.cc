@@ -17,17 +17,6 @@ constexpr cudnnNanPropagation_t kKeepNan = CUDNN_PROPAGATE_NAN;
 
 }  // namespace
 
-cudnnDataType_t TypeOf(DType dtype) {
-  switch (dtype) {
-    case kFloat16:
-      return CUDNN_DATA_HALF;
-    case kBFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
-
 Graph::Graph(const DnnProblem& problem, cudnnHandle_t handle) {
   std::visit([&](const auto& p) { Build(p, *this); }, problem);
   graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

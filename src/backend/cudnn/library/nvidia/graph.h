@@ -14,8 +14,6 @@
 
 namespace singa::cudnn {
 
-cudnnDataType_t TypeOf(DType dtype);
-
 class Graph {
  public:
   Graph(const DnnProblem& problem, cudnnHandle_t handle);
@@ -50,6 +48,32 @@ class Graph {
   std::deque<float> values_;  // of the constants
   std::vector<Descriptor> operations_;
   Descriptor graph_;
+};
+
+/// Operations that follow one another, each on the result of the one before it; that of the last
+/// one is y.
+class Chain {
+ public:
+  /// `between`: what lies between them. The first operation adds itself, on First().
+  Chain(Graph& graph, const DnnTensor& between, int64_t y, int operations)
+      : graph_(graph), between_(between), y_(y), left_(operations), last_(Next()) {}
+  /// The first operation's result.
+  int64_t First() const { return last_; }
+  /// The next operation; see Graph::Pointwise.
+  void Then(cudnnPointwiseMode_t mode, int64_t other) {
+    const int64_t next = Next();
+    graph_.Pointwise(mode, last_, other, next);
+    last_ = next;
+  }
+
+ private:
+  int64_t Next() { return --left_ == 0 ? y_ : graph_.Between(between_); }
+
+  Graph& graph_;
+  const DnnTensor& between_;
+  int64_t y_;
+  int left_;
+  int64_t last_;
 };
 
 void Build(const ConvProblem& problem, Graph& graph);

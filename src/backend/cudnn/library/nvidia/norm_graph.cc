@@ -29,10 +29,7 @@ void BuildForward(const NormProblem& problem, Graph& graph) {
   const int64_t add = problem.add ? arguments.Image() : 0;
   const int64_t mean = arguments.OfChannels(), inverse = arguments.OfChannels();
   const int64_t y = arguments.Image();
-  int steps_left = 1 + problem.add + problem.relu;
-  const auto result = [&] { return --steps_left == 0 ? y : graph.Between(problem.x); };
-
-  int64_t last = result();
+  Chain chain(graph, problem.x, y, 1 + problem.add + problem.relu);
   Descriptor operation = graph.Operation(
       CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR,
       {{CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, x},
@@ -41,19 +38,14 @@ void BuildForward(const NormProblem& problem, Graph& graph) {
        {CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, graph.Constant(problem.epsilon)},
        {CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, mean},
        {CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, inverse},
-       {CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, last}});
+       {CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, chain.First()}});
   operation.Set(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &kMode);
   const cudnnBackendNormFwdPhase_t phase = CUDNN_NORM_FWD_TRAINING;
   operation.Set(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 1, &phase);
   operation.Finalize("build the batch norm");
   graph.Add(std::move(operation));
-  const auto then = [&](cudnnPointwiseMode_t mode, int64_t other) {
-    const int64_t next = result();
-    graph.Pointwise(mode, last, other, next);
-    last = next;
-  };
-  if (problem.add) then(CUDNN_POINTWISE_ADD, add);
-  if (problem.relu) then(CUDNN_POINTWISE_RELU_FWD, 0);
+  if (problem.add) chain.Then(CUDNN_POINTWISE_ADD, add);
+  if (problem.relu) chain.Then(CUDNN_POINTWISE_RELU_FWD, 0);
 }
 
 void BuildBackward(const NormProblem& problem, Graph& graph) {

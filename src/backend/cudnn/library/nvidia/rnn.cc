@@ -90,19 +90,6 @@ class TensorDescriptor : public Owned<cudnnTensorDescriptor_t> {
   TensorDescriptor() : Owned(Rnn().CreateTensor, Rnn().DestroyTensor) {}
 };
 
-cudnnDataType_t TypeOf(const RnnProblem& problem) {
-  switch (problem.dtype) {
-    case kFloat64:
-      return CUDNN_DATA_DOUBLE;
-    case kFloat16:
-      return CUDNN_DATA_HALF;
-    case kBFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
-
 /// What cuDNN computes in.
 cudnnDataType_t PrecisionOf(const RnnProblem& problem) {
   return problem.dtype == kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
@@ -136,7 +123,7 @@ class DataDescriptor : public Owned<cudnnRNNDataDescriptor_t> {
   DataDescriptor(const RnnProblem& p, int64_t features, std::span<const int> lengths)
       : Owned(Rnn().CreateData, Rnn().DestroyData) {
     static double zero = 0;  // of any type
-    CheckCudnn(Rnn().SetData(get(), TypeOf(p), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+    CheckCudnn(Rnn().SetData(get(), TypeOf(p.dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                              static_cast<int>(p.steps), static_cast<int>(p.batch),
                              static_cast<int>(features), lengths.data(), &zero),
                "describe the sequences");
@@ -159,7 +146,7 @@ class CudnnNetwork final : public RnnNetwork {
                                          static_cast<int>(problem.steps))) {
     const cudnnHandle_t handle = CudnnHandle();
     CheckCudnn(Rnn().SetDropout(dropout_.get(), handle, 0, nullptr, 0, 0), "describe no dropout");
-    const cudnnDataType_t type = TypeOf(p_);
+    const cudnnDataType_t type = TypeOf(p_.dtype);
     CheckCudnn(
         Rnn().SetRnn(rnn_.get(), CUDNN_RNN_ALGO_STANDARD, ModeOf(p_.mode),
                      p_.bias ? CUDNN_RNN_DOUBLE_BIAS : CUDNN_RNN_NO_BIAS,

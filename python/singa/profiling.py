@@ -14,7 +14,12 @@ from .layer_names import Collector
 
 @dataclass(frozen=True)
 class Record:
-    """One execution of an operation, or one reorder. Times in milliseconds."""
+    """One execution of an operation, or one reorder. Times in milliseconds.
+
+    bytes: of its inputs and outputs as they lie in memory, each counted once. flops: two for each
+    product of a convolution, linear map or recurrent network by its definition, whatever its
+    implementation computes (Winograd's method multiplies less); 0 for all else.
+    """
 
     op: str
     layer: str
@@ -23,6 +28,8 @@ class Record:
     start: float
     ms: float
     workspace: int
+    bytes: int = 0
+    flops: int = 0
 
 
 class profile(Collector):  # noqa: N801 (used as a function)
@@ -47,7 +54,17 @@ class profile(Collector):  # noqa: N801 (used as a function)
 
     def _collect(self, found: Any) -> None:
         self.records = [
-            Record(r.op, r.layer, r.implementation, r.shapes, r.start, r.milliseconds, r.workspace)
+            Record(
+                r.op,
+                r.layer,
+                r.implementation,
+                r.shapes,
+                r.start,
+                r.milliseconds,
+                r.workspace,
+                r.bytes,
+                2 * r.multiply_adds,
+            )
             for r in found
         ]
         self.records.sort(key=lambda record: record.start)
@@ -67,7 +84,8 @@ class profile(Collector):  # noqa: N801 (used as a function)
         return max(0.0, end - self.records[0].start - self.total_ms)
 
     def table(self, by: str = "op", limit: int = 40) -> str:
-        """Calls, milliseconds and share of each group, the longest first.
+        """Of each group, the longest first: calls, milliseconds, share of the time, and what it
+        makes of the machine: GB/s of its inputs and outputs, and GFLOP/s (see `Record`).
 
         by: "op" (operation and implementation), "layer" or "shape" (operation, implementation and
         shapes). limit: rows.
@@ -75,16 +93,20 @@ class profile(Collector):  # noqa: N801 (used as a function)
         groups = _keys.get(by)
         if groups is None:
             raise ValueError(f"[profile] by has to be one of {', '.join(_keys)}, got {by!r}")
-        sums: dict[tuple[str, ...], list[float]] = {}
+        found: dict[tuple[str, ...], list[Record]] = {}
         for record in self.records:
-            entry = sums.setdefault(groups(record), [0, 0.0])
-            entry[0] += 1
-            entry[1] += record.ms
+            found.setdefault(groups(record), []).append(record)
         total = self.total_ms or 1.0
-        lines = [f"{'calls':>7} {'ms':>10} {'share':>6}  {by}"]
-        rows = sorted(sums.items(), key=lambda item: -item[1][1])
-        for key, (count, ms) in rows[:limit]:
-            lines.append(f"{count:>7} {ms:>10.3f} {ms / total:>6.1%}  {'  '.join(key)}")
+        lines = [f"{'calls':>7} {'ms':>10} {'share':>6} {'GB/s':>7} {'GFLOP/s':>8}  {by}"]
+        sums = [(sum(r.ms for r in records), key, records) for key, records in found.items()]
+        rows = sorted(sums, key=lambda row: -row[0])
+        for ms, key, records in rows[:limit]:
+            rates = [sum(r.bytes for r in records), sum(r.flops for r in records)]
+            bandwidth, speed = (f"{n / ms / 1e6:.1f}" if n and ms else "-" for n in rates)
+            lines.append(
+                f"{len(records):>7} {ms:>10.3f} {ms / total:>6.1%} {bandwidth:>7} {speed:>8}  "
+                + "  ".join(key)
+            )
         if len(rows) > limit:
             lines.append(f"... and {len(rows) - limit} more")
         lines.append(
@@ -114,6 +136,8 @@ class profile(Collector):  # noqa: N801 (used as a function)
                     "implementation": record.implementation,
                     "shapes": record.shapes,
                     "workspace": record.workspace,
+                    "bytes": record.bytes,
+                    "flops": record.flops,
                 },
             }
             for record in self.records

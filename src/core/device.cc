@@ -48,7 +48,8 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   const double start = ProfileClock();
   RunNow(op, *plan, execution);
   Sync();
-  RecordProfile(op, plan, inputs, outputs, start);
+  RecordProfile(op, plan, inputs, outputs, spec.multiply_adds ? spec.multiply_adds(spec.spec) : 0,
+                start);
 }
 
 void Device::Run(const Node& node, void* workspace) {
@@ -70,7 +71,7 @@ void Device::RunUnchecked(const Node& node, void* workspace) {
   RunNow(node.op, *node.plan, execution);
   Sync();
   if (!*node.wanted_by)  // a reorder has recorded itself
-    RecordProfile(node.op, node.plan, node.inputs, node.outputs, start);
+    RecordProfile(node.op, node.plan, node.inputs, node.outputs, node.multiply_adds, start);
 }
 
 void Device::Exec(const std::function<void(const BlockPointers&)>& fn,

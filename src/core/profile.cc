@@ -27,6 +27,15 @@ std::vector<std::string> EachShapeOf(std::span<const Tensor> tensors) {
   return shapes;
 }
 
+uint64_t BytesOf(std::span<const Tensor> tensors) {
+  uint64_t bytes = 0;
+  for (const Tensor& t : tensors)
+    if (!t.empty())
+      bytes += t.layout() ? t.layout()->bytes()
+                          : static_cast<uint64_t>(t.size()) * SizeOf(t.data_type());
+  return bytes;
+}
+
 /// The input whose memory `output` has, or -1.
 int TakenBy(const Tensor& output, std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size() && !output.empty(); ++i)
@@ -58,28 +67,36 @@ std::string ShapesOf(std::span<const Tensor> inputs, std::span<const Tensor> out
   return text;
 }
 
-void RecordProfile(const char* op, const std::string& implementation, const std::string& shapes,
-                   double start, size_t workspace) {
-  const double end = ProfileClock();
+void RecordProfile(const std::string& layouts, const std::string& shape, uint64_t bytes,
+                   double start) {
+  ProfileRecord record;
+  record.op = "Reorder";
+  record.layer = CurrentLayer();
+  record.implementation = layouts;
+  record.shapes = shape;
+  record.start = start;
+  record.milliseconds = ProfileClock() - start;
+  record.bytes = 2 * bytes;
   std::lock_guard<std::mutex> lock(g_mutex);
-  g_records.push_back(
-      {op, CurrentLayer(), implementation, shapes, start, end - start, workspace, {}, {}, {}, {}});
+  g_records.push_back(std::move(record));
 }
 
 void RecordProfile(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
-                   std::span<const Tensor> outputs, double start) {
+                   std::span<const Tensor> outputs, int64_t multiply_adds, double start) {
   const double end = ProfileClock();
-  ProfileRecord record{op,
-                       CurrentLayer(),
-                       plan->Describe(),
-                       ShapesOf(inputs, outputs),
-                       start,
-                       end - start,
-                       plan->workspace_bytes(),
-                       plan,
-                       EachShapeOf(inputs),
-                       EachShapeOf(outputs),
-                       {}};
+  ProfileRecord record;
+  record.op = op;
+  record.layer = CurrentLayer();
+  record.implementation = plan->Describe();
+  record.shapes = ShapesOf(inputs, outputs);
+  record.start = start;
+  record.milliseconds = end - start;
+  record.workspace = plan->workspace_bytes();
+  record.bytes = BytesOf(inputs) + BytesOf(outputs);
+  record.multiply_adds = multiply_adds;
+  record.plan = plan;
+  record.inputs = EachShapeOf(inputs);
+  record.outputs = EachShapeOf(outputs);
   for (const Tensor& output : outputs) record.takes.push_back(TakenBy(output, inputs));
   std::lock_guard<std::mutex> lock(g_mutex);
   g_records.push_back(std::move(record));

@@ -116,6 +116,7 @@ void Recording::Append(const char* op, const PlanPtr& plan, std::span<const Tens
   node.scalars = scalars;
   if (spec.copy) node.spec = spec.copy(spec.spec);
   node.spec_type = spec.type;
+  if (spec.multiply_adds) node.multiply_adds = spec.multiply_adds(spec.spec);
   node.layer = CurrentLayer();
   if (std::string_view(op) == "Reorder") node.wanted_by = CurrentOp();
   for (size_t i = 0; i < draws_.size(); ++i)

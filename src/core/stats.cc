@@ -29,8 +29,7 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
   Reorder(device, from, to, shape, dtype, source, destination);
   SetCurrentOp(op);  // which a plan for the reorder may have changed
   if (profile)
-    RecordProfile("Reorder", LayoutName(from) + " to " + LayoutName(to), shape.ToString(), start,
-                  0);
+    RecordProfile(LayoutName(from) + " to " + LayoutName(to), shape.ToString(), bytes, start);
   if (!record) return;
   const double elapsed = ProfileClock() - start;
   std::lock_guard<std::mutex> lock(g_mutex);

@@ -61,6 +61,28 @@ def test_profile_names_operations_and_layers(net: tuple[Net, Tensor, Tensor]) ->
     assert singa_wrap.CurrentLayer() == ""
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_profile_counts_bytes_and_products(net: tuple[Net, Tensor, Tensor], graph: bool) -> None:
+    m, x, y = net
+    m.compile([x], use_graph=graph)
+    for _ in range(3):
+        m(x, y)
+    with singa.profile() as p:
+        m(x, y)
+    by_op = {record.op: record for record in p.records}
+    image, weights, bias, result = 4 * 16 * 8 * 8, 16 * 16 * 3 * 3, 16, 4 * 16 * 4 * 4
+    assert by_op["ConvForward"].bytes == 4 * (image + weights + bias + result)
+    products = result * 16 * 3 * 3
+    assert by_op["ConvForward"].flops == by_op["ConvBackwardW"].flops == 2 * products
+    assert by_op["LinearForward"].flops == 2 * 4 * 256 * 4
+    assert by_op["SgdUpdate"].flops == 0
+    row = next(line for line in str(p).splitlines() if "  LinearForward  " in line)
+    gigabytes, gigaflops = (float(column) for column in row.split()[3:5])
+    # Both are of the same milliseconds; each is printed with one digit after the point.
+    expected = by_op["LinearForward"].flops / by_op["LinearForward"].bytes
+    assert gigaflops == pytest.approx(expected * gigabytes, abs=0.06 * (1 + expected))
+
+
 def test_profile_tables_and_trace(net: tuple[Net, Tensor, Tensor], tmp_path: Path) -> None:
     m, x, y = net
     with singa.profile() as p:
@@ -68,7 +90,7 @@ def test_profile_tables_and_trace(net: tuple[Net, Tensor, Tensor], tmp_path: Pat
         with pytest.raises(RuntimeError, match=r"\[profile\]"), singa.profile():
             pass
     lines = str(p).splitlines()
-    assert lines[0].split() == ["calls", "ms", "share", "op"]
+    assert lines[0].split() == ["calls", "ms", "share", "GB/s", "GFLOP/s", "op"]
     assert sum(int(line.split()[0]) for line in lines[1:-1]) == len(p.records)
     assert "conv" in p.table(by="layer")
     assert "... and" in p.table(limit=1)
@@ -77,6 +99,7 @@ def test_profile_tables_and_trace(net: tuple[Net, Tensor, Tensor], tmp_path: Pat
     p.chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["name"] for event in events] == [record.op for record in p.records]
+    assert [event["args"]["bytes"] for event in events] == [record.bytes for record in p.records]
 
 
 def test_profile_does_not_change_results(net: tuple[Net, Tensor, Tensor]) -> None:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <typeinfo>
@@ -16,6 +17,8 @@ struct SpecRef {
   const void* spec = nullptr;
   const std::type_info* type = nullptr;
   std::shared_ptr<const void> (*copy)(const void*) = nullptr;
+  /// Products that its sums have, whatever the implementation computes; null where there are none.
+  int64_t (*multiply_adds)(const void*) = nullptr;
 
   SpecRef() = default;
   template <class Spec>
@@ -26,6 +29,10 @@ struct SpecRef {
     ref.copy = [](const void* opaque) -> std::shared_ptr<const void> {
       return std::make_shared<const Spec>(*static_cast<const Spec*>(opaque));
     };
+    if constexpr (requires { spec.multiply_adds(); })
+      ref.multiply_adds = [](const void* opaque) {
+        return static_cast<const Spec*>(opaque)->multiply_adds();
+      };
     return ref;
   }
 };
@@ -42,6 +49,7 @@ struct Node {
   // Known of recorded ones.
   std::shared_ptr<const void> spec;
   const std::type_info* spec_type = nullptr;
+  int64_t multiply_adds = 0;
   std::string layer;
   const char* wanted_by = "";  ///< a reorder: the operation that asked for it
   int random = -1;             ///< which of the recording's random draws its scalars carry

@@ -42,6 +42,8 @@ struct ProfileRecord {
   double start = 0;            ///< milliseconds since some fixed time
   double milliseconds = 0;
   uint64_t workspace = 0;            ///< bytes
+  uint64_t bytes = 0;                ///< of inputs and outputs, as they lie
+  int64_t multiply_adds = 0;         ///< products of a convolution, linear map or network; else 0
   std::shared_ptr<const Plan> plan;  ///< null for a reorder
   std::vector<std::string> inputs;   ///< shapes and layouts: "(2, 3, 4, 4):nhwc", "-"
   std::vector<std::string> outputs;

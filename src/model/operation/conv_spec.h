@@ -54,6 +54,13 @@ struct ConvSpec {
   /// Position of `add` among the inputs.
   size_t add_input() const { return geometry.bias ? 3 : 2; }
 
+  /// For the profile.
+  int64_t multiply_adds() const {
+    const Recorder& g = geometry;
+    return pass == ConvPass::kBackwardB ? 0
+                                        : g.batchsize * g.out_channels * g.col_height * g.col_width;
+  }
+
   // For OPCHECK: results are sums of this many products at most. ReLU makes no error larger.
   static constexpr bool kLinear = true;
   int64_t sum_length() const {

@@ -67,6 +67,8 @@ struct MatMulSpec {
     return count;
   }
 
+  int64_t multiply_adds() const { return batch_count() * m * n * k; }  ///< for the profile
+
   // For OPCHECK: sums of k products; with |inputs| they bound the error when nothing cancels. ReLU
   // makes no error larger.
   static constexpr bool kLinear = true;

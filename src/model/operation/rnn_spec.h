@@ -72,6 +72,12 @@ struct RnnFields {
   /// Features of a layer's output.
   int64_t width() const { return directions * hidden; }
   int64_t layer_input(int64_t layer) const { return layer == 0 ? input : width(); }
+  /// Of forward's products.
+  int64_t products() const {
+    int64_t columns = 0;
+    for (int64_t layer = 0; layer < layers; ++layer) columns += layer_input(layer) + hidden;
+    return rows() * directions * gate_rows() * columns;
+  }
   /// Random numbers that forward takes.
   int64_t mask_size() const { return dropout > 0 ? (layers - 1) * rows() * width() : 0; }
 
@@ -126,6 +132,7 @@ inline void CheckLengths(const char* op, const RnnFields& fields,
 /// the dropout, whose random words are the layers' one after the other.
 struct RnnForwardSpec : RnnFields {
   const char* op() const { return "RnnForward"; }
+  int64_t multiply_adds() const { return products(); }  ///< for the profile
   int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }
   // `saved` may be in a private form, whose place is none for the reference's.
   void MakeReference() { training = false; }
@@ -138,6 +145,7 @@ struct RnnBackwardSpec : RnnFields {
   SavedForm saved = SavedForm::kCommon;
 
   const char* op() const { return "RnnBackward"; }
+  int64_t multiply_adds() const { return 2 * products(); }  ///< for the profile
   int64_t sum_length() const { return rows() * (hidden + std::max(input, width())); }
   /// The common form can be had from the arguments, unless random numbers are in it.
   void MakeReference() {

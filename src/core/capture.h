@@ -24,7 +24,8 @@ class SINGA_API CapturedWork {
   virtual void Launch() = 0;
 };
 
-/// An operation asked for something that captured work cannot do; the message names it.
+/// An operation asked for something that captured work cannot do, or failed while it was captured;
+/// the message names it. It may do well by itself.
 class SINGA_API NotCapturable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

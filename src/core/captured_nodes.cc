@@ -46,7 +46,7 @@ void CapturedNodes::Queue(size_t begin, size_t end, char* arena,
   };
   while (begin < end) {
     size_t stop = begin;
-    while (stop < end && !alone_[stop]) ++stop;
+    while (stop < end && alone_[stop].empty()) ++stop;
     if (stop - begin < 2) {  // by itself, or all alone between such
       device_.Run(nodes_[begin], workspace(begin));
       ++begin;
@@ -73,7 +73,7 @@ Branches CapturedNodes::PlanOf(size_t begin, size_t end, const Workspace& worksp
   return PlanBranches(steps, capturer_.branches());
 }
 
-/// False where one of the nodes turns out to have to stay by itself.
+/// False where nodes turn out to have to stay by themselves.
 bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace) {
   Captured& captured = work_[begin];
   if (captured.work) {
@@ -95,8 +95,11 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace)
           }
         }
       });
-    } catch (const NotCapturable&) {
-      alone_[node] = true;
+    } catch (const NotCapturable& reason) {
+      // Of the whole, and not of one of them: where all are queued by themselves, it is as before.
+      if (node < end) begin = node, end = node + 1;
+      for (node = begin; node < end; ++node)
+        alone_[node] = std::string(nodes_[node].op) + ": " + reason.what();
       return false;
     }
     captured.nodes = end - begin;
@@ -110,6 +113,12 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace)
   }
   captured.work->Launch();
   return true;
+}
+
+std::set<std::string> CapturedNodes::why_alone() const {
+  std::set<std::string> reasons(alone_.begin(), alone_.end());
+  reasons.erase("");
+  return reasons;
 }
 
 size_t CapturedNodes::branches() const {

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/branches.h"
@@ -36,6 +38,8 @@ class CapturedNodes {
   size_t branches() const;
   /// Most nodes that come one after the other.
   size_t longest() const;
+  /// Why some nodes stay by themselves, each reason once.
+  std::set<std::string> why_alone() const;
 
  private:
   struct Reorders {
@@ -55,7 +59,7 @@ class CapturedNodes {
   Device& device_;
   Capturer& capturer_;
   std::span<const Node> nodes_;
-  std::vector<bool> alone_;          // for each node
+  std::vector<std::string> alone_;   // for each node: why it stays by itself; empty: it does not
   std::vector<Reorders> reorders_;   // likewise
   std::map<size_t, Captured> work_;  // by the first node
   std::vector<const void*> addresses_;

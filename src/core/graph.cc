@@ -505,6 +505,9 @@ std::string Graph::ToString() const {
   if (captured_ && captured_->branches() > 0)
     text << "captured: " << captured_->branches() << " branches, " << captured_->longest() << " of "
          << nodes_.size() << " operations one after the other\n";
+  if (captured_)
+    for (const std::string& reason : captured_->why_alone())
+      text << "queued by itself: " << reason << '\n';
   return text.str();
 }
 

@@ -269,6 +269,9 @@ class CudaDevice final : public Device, public Capturer {
       Sync();
     } else {
       Named([] { runtime::CheckLaunches(); });
+      // A library may have kept to itself that it did what spoils a capture.
+      if (const Capturing* capturing = Capturing::On(*this))
+        Named([&] { runtime::CapturesAfter(capturing->stream()); });
     }
   }
   void ReleaseAll() noexcept override {
@@ -358,10 +361,8 @@ std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& q
     });
   } catch (const NotCapturable&) {
     throw;
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(
-        detail::Message(CurrentOp(), "cannot be captured: ", error.what(),
-                        "; with SINGA_CUDA_GRAPHS=0 operations are queued one by one"));
+  } catch (const std::exception& error) {  // which comes again where it is not about the capture
+    throw NotCapturable(std::string("it cannot be captured: ") + error.what());
   }
 }
 

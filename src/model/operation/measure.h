@@ -58,7 +58,8 @@ class Stopwatch {
 
   Stopwatch(DevicePtr device, MeasuredCall call);
   /// Median milliseconds of a few runs on warm memory; less exact for plans that take much longer
-  /// than `best`.
+  /// than `best`. A device that can capture what it is asked for launches several runs as a whole:
+  /// it is its own time that counts, and not the host's.
   double Time(const Plan& plan, double best = kNever) const;
 
  private:

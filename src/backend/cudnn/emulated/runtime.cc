@@ -478,6 +478,7 @@ CapturedGraph EndCapture(Stream stream) {
 std::vector<CapturedLaunch> CapturesAfter(Stream stream) {
   const Lock lock(Mutex());
   if (!stream->captured) throw Error("CapturesAfter: the stream is not captured");
+  if (!t_spoiled.empty()) throw Error("CapturesAfter: the capture has failed at " + t_spoiled);
   return stream->captured->after;
 }
 

@@ -9,7 +9,9 @@
 
 #include "../../support.h"
 #include "backend/cudnn/emulated/queue.h"
+#include "backend/cudnn/runtime.h"
 #include "core/captured_nodes.h"
+#include "model/operation/measure.h"
 #include "singa/core/graph.h"
 #include "singa/core/stats.h"
 #include "singa/operation/conv.h"
@@ -292,6 +294,92 @@ TEST_F(CaptureTest, WhatCannotBeCapturedIsQueuedBetween) {
     EXPECT_EQ(Values(y), Four(i + 6));
   }
   EXPECT_EQ(queued, 6u);  // the input, three additions, two copies, three additions, the result
+}
+
+/// Adds one, and asks CUDA for memory on the way: what a library may do, and say nothing of where
+/// it is refused.
+class Secretive final : public Plan {
+ public:
+  Secretive() : Plan("test") {}
+  void Run(const Execution& execution) const override {
+    UnaryInto(UnaryOp::kAddScalar, execution.inputs[0], execution.outputs[0], 1);
+    try {
+      cuda::runtime::Free(cuda::runtime::Malloc(16));
+    } catch (const cuda::Error&) {
+    }
+  }
+};
+
+TEST_F(CaptureTest, WhatSpoilsACaptureIsFoundAndQueuedBetween) {
+  const PlanPtr secretive = std::make_shared<Secretive>();
+  const auto graph = GraphOf(
+      [&](const Tensor& x) {
+        Tensor y = Unary(UnaryOp::kAddScalar, Unary(UnaryOp::kAddScalar, x, 1), 1);
+        const Tensor z(y.shape(), y.device(), y.data_type());
+        gpu_->Exec("Secretive", secretive, {&y, 1}, {&z, 1});
+        return std::vector<Tensor>{Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kAddScalar, z, 1), 2)};
+      },
+      Full({4}, 1, gpu_));
+  uint64_t queued = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = Full({4}, i, gpu_);
+    const uint64_t before = cuda::emulated::Queued();
+    ASSERT_TRUE(graph->Start({x}));
+    graph->Run(0);
+    const Tensor y = graph->Finish()[0];
+    queued = cuda::emulated::Queued() - before;
+    EXPECT_EQ(Values(y), Four(2 * (i + 4)));
+  }
+  EXPECT_EQ(queued, 5u);  // the input, two additions, Secretive's, two operations, the result
+  EXPECT_NE(graph->ToString().find("queued by itself: Secretive: it cannot be captured"),
+            std::string::npos)
+      << graph->ToString();
+}
+
+TEST_F(CaptureTest, AnErrorOfAnOperationIsRaisedAllTheSame) {
+  class Failing final : public Plan {
+   public:
+    Failing() : Plan("test") {}
+    void Run(const Execution&) const override {
+      // It runs when it is recorded, and in the first replay.
+      if (++runs > 2) throw std::runtime_error("no more");
+    }
+    mutable int runs = 0;
+  };
+  const PlanPtr failing = std::make_shared<Failing>();
+  const auto graph = GraphOf(
+      [&](const Tensor& x) {
+        const Tensor y = Unary(UnaryOp::kAddScalar, Unary(UnaryOp::kAddScalar, x, 1), 1);
+        gpu_->Exec("Failing", failing, {&y, 1}, {&y, 1});
+        return std::vector<Tensor>{y};
+      },
+      Full({4}, 1, gpu_));
+  const Tensor x = Full({4}, 1, gpu_);
+  ASSERT_TRUE(graph->Start({x}));
+  graph->Run(0);
+  graph->Finish();
+  ASSERT_TRUE(graph->Start({x}));
+  ExpectError<std::runtime_error>([&] { graph->Run(0); }, "no more");  // captured, and then alone
+}
+
+TEST_F(CaptureTest, ImplementationsAreTimedWithoutTheHost) {
+  // Counts on the GPU how often it runs there, and here how often it is queued.
+  class Counting final : public Plan {
+   public:
+    Counting() : Plan("test") {}
+    void Run(const Execution& execution) const override {
+      ++queued;
+      UnaryInto(UnaryOp::kAddScalar, ran, ran, 1);
+      UnaryInto(UnaryOp::kAddScalar, execution.inputs[0], execution.outputs[0], 1);
+    }
+    const Tensor ran = Full({1}, 0, test::Gpu());
+    mutable int queued = 0;
+  };
+  const Counting plan;
+  const MeasuredTensor four{.shape = {4}, .dtype = kFloat32};
+  const double ms = Stopwatch(gpu_, {.inputs = {four}, .outputs = {four}}).Time(plan);
+  EXPECT_GT(ms, 0);
+  EXPECT_GT(Values(plan.ran)[0], plan.queued);
 }
 
 }  // namespace

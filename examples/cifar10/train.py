@@ -4,6 +4,7 @@
     python train.py --quick                      a small run on the generated set, to see it work
     python train.py --data cifar-10 --download   CIFAR-10 into that folder, then ResNet-20 on it
     python train.py --model vgg16 --epochs 60 --out runs/vgg16
+    python train.py --model resnet50 --device cuda --dtype bfloat16       on an NVIDIA GPU
     python train.py --out runs/vgg16 --resume    goes on after Ctrl-C, a crash or a reboot
 
 The run's folder (--out) holds log.jsonl, one record an epoch; curves.png, drawn from it;
@@ -30,8 +31,9 @@ from singa.training.progress import Progress
 PROG = "python train.py"
 SETTINGS = (
     *("model", "data", "images", "epochs", "batch_size", "lr", "schedule", "warmup", "momentum"),
-    *("weight_decay", "label_smoothing", "no_augment", "seed"),
+    *("weight_decay", "label_smoothing", "no_augment", "seed", "dtype"),
 )
+METRICS = ("loss", "top1", "top5")
 MODELS = {
     "lenet": "lenet",
     "resnet18": "resnet18_cifar",
@@ -83,6 +85,12 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
     run.add_argument("--label-smoothing", type=amount, default=0, metavar="X", help="[%(default)s]")
     run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
     run.add_argument("--seed", type=natural, default=0, metavar="N", help="[%(default)s]")
+    run.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        default="float32",
+        help="of convolutions and products; parameters are float32 always [%(default)s]",
+    )
 
     parser.add_argument("--quick", action="store_true", help="5 epochs on 5,000 images")
     parser.add_argument("--download", action="store_true", help="fetch CIFAR-10 if --data lacks it")
@@ -93,6 +101,7 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
     parser.add_argument(
         "--checkpoint-steps", type=natural, default=0, metavar="N", help="also every N steps [0]"
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
     parser.add_argument("--threads", type=natural, default=0, metavar="N", help="[all cores]")
 
     args = parser.parse_args(argv)
@@ -111,10 +120,11 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
         parser.set_defaults(**saved)
         given = parser.parse_args(argv)
         for name in SETTINGS:
-            if getattr(given, name) != saved.get(name):
+            value = saved.get(name, parser.get_default(name))  # one that an older run did not have
+            if getattr(given, name) != value:
                 option = "--" + name.replace("_", "-")
-                parser.error(f"{option} was {saved.get(name)} when the run in {args.out} started")
-            setattr(args, name, saved[name])
+                parser.error(f"{option} was {value} when the run in {args.out} started")
+            setattr(args, name, value)
     elif args.checkpoint.exists() and not args.overwrite:
         parser.error(
             f"{args.out} holds a run: --resume it, --overwrite it, or choose another --out"
@@ -169,38 +179,72 @@ def make_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecaySc
 
 
 class Totals:
-    """Sums over the batches so far."""
+    """Sums over the batches so far.
 
-    def __init__(self, images: int = 0, loss: float = 0.0, top1: int = 0, top5: int = 0) -> None:
-        self.images, self.loss, self.top1, self.top5 = images, loss, top1, top5
+    Who asks for a result waits for all that a GPU was told to do before, and meanwhile tells it
+    nothing. So results are asked for when there are those of `together` batches.
+    """
+
+    def __init__(self, together: int = 1, **sums: float) -> None:
+        self.sums = {"images": 0, "loss": 0.0, "top1": 0, "top5": 0} | sums
+        self.together = together
+        self.batches: list[tuple[tensor.Tensor, tensor.Tensor, tensor.Tensor]] = []
 
     def add(self, out: tensor.Tensor, loss: tensor.Tensor, y: tensor.Tensor) -> None:
-        count = y.shape[0]
-        self.images += count
-        self.loss += float(loss) * count
-        self.top1 += metric.count_top_k(out, y)
-        self.top5 += metric.count_top_k(out, y, 5)
+        self.batches.append((out, loss, y))
+        if len(self.batches) >= self.together:
+            self.settle()
+
+    def settle(self) -> None:
+        if not self.batches:
+            return
+        outs, losses, labels = zip(*self.batches, strict=True)
+        self.batches = []
+        scores = tensor.concatenate(outs, 0) if len(outs) > 1 else outs[0]
+        classes = tensor.concatenate(labels, 0) if len(outs) > 1 else labels[0]
+        for loss, y in zip(losses, labels, strict=True):
+            self.sums["images"] += y.shape[0]
+            self.sums["loss"] += float(loss) * y.shape[0]
+        if not math.isfinite(self.sums["loss"]):
+            raise ValueError(f"the loss became {self.sums['loss']}: a lower --lr may help")
+        self.sums["top1"] += metric.count_top_k(scores, classes)
+        self.sums["top5"] += metric.count_top_k(scores, classes, 5)
 
     def means(self, prefix: str = "", *names: str) -> dict[str, float]:
-        names = names or ("loss", "top1", "top5")
-        return {prefix + name: getattr(self, name) / max(self.images, 1) for name in names}
+        images = max(self.sums["images"], 1)
+        return {prefix + name: self.sums[name] / images for name in names or METRICS}
 
 
-def evaluate(net: models.Classifier, loader: data.DataLoader) -> dict[str, float]:
+def evaluate(net: models.Classifier, loader: data.DataLoader, together: int) -> dict[str, float]:
     net.eval()
-    totals = Totals()
+    totals = Totals(together)
     with Progress(len(loader), "test") as bar:
         for x, y in loader:
             out = net(x)
             totals.add(out, net.loss(out, y), y)
             bar.step()
+    totals.settle()
     net.train()
     return totals.means("test_")
 
 
-def train(args: argparse.Namespace) -> int:
+def choose_device(args: argparse.Namespace) -> str:
+    """Where tensors lie from now on; what there is, for the user."""
     if args.threads:
         singa.set_num_threads(args.threads)
+    if args.device == "cpu":
+        device.set_default_device(None)
+        return f"{singa.get_num_threads()} threads"
+    try:
+        device.set_default_device(device.create_cuda_gpu())
+    except RuntimeError as error:
+        raise OSError(f"--device cuda: {error}") from None
+    return device.device_query(0)
+
+
+def train(args: argparse.Namespace) -> int:
+    hardware = choose_device(args)
+    together = 1 if args.device == "cpu" else 16
     singa.seed(args.seed)
     loader, test_loader = load_images(args)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -208,21 +252,24 @@ def train(args: argparse.Namespace) -> int:
         args.checkpoint.unlink(missing_ok=True)
     net = models.create(MODELS[args.model], num_classes=10, label_smoothing=args.label_smoothing)
     schedule = make_schedule(args, len(loader))
-    net.set_optimizer(opt.SGD(schedule, args.momentum, weight_decay=args.weight_decay))
+    scaler = opt.GradScaler() if args.dtype == "float16" else None
+    sgd = opt.SGD(schedule, args.momentum, weight_decay=args.weight_decay, scaler=scaler)
+    net.set_optimizer(sgd)
     example = tensor.Tensor((args.batch_size, 3, 32, 32), device.get_default_device())
-    net.compile([example], is_train=True, use_graph=True)
+    net.compile([example], is_train=True, use_graph=True, dtype=args.dtype)
     parameters = sum(p.size() for p in net.get_params().values())
-    print(f"{args.model}: {parameters:,} parameters, {singa.get_num_threads()} threads")
+    print(f"{args.model}: {parameters:,} parameters, {args.dtype}, {hardware}")
 
-    totals = Totals()
+    totals = Totals(together)
     if args.resume:
         progress = checkpoint.load(args.checkpoint, net, net.optimizer)
         loader.load_state_dict(progress["loader"])
-        totals = Totals(**progress["totals"])
+        totals = Totals(together, **progress["totals"])
         print(f"resumed after step {net.optimizer.steps}")
 
     def save() -> None:
-        state = {"settings": args.settings, "loader": loader.state_dict(), "totals": vars(totals)}
+        totals.settle()
+        state = {"settings": args.settings, "loader": loader.state_dict(), "totals": totals.sums}
         checkpoint.save(args.checkpoint, net, net.optimizer, **state)
 
     # The first Ctrl-C (or SIGTERM) lets the step or the test end and saves; a second one does not.
@@ -238,15 +285,13 @@ def train(args: argparse.Namespace) -> int:
     first_epoch = loader.epoch + 1
     with JsonLinesLog(args.out / "log.jsonl", lambda r: r["epoch"] < first_epoch) as log:
         for epoch in range(first_epoch, args.epochs + 1):
-            began, seen, rate = time.monotonic(), totals.images, 0.0
+            began, seen, rate = time.monotonic(), totals.sums["images"], 0.0
             title = f"epoch {epoch}/{args.epochs}"
             with Progress(len(loader), title, start=loader.state_dict()["batch"]) as bar:
                 for x, y in loader:
                     out, loss = net(x, y)
                     totals.add(out, loss, y)
-                    if not math.isfinite(totals.loss):
-                        raise ValueError(f"the loss became {float(loss)}: a lower --lr may help")
-                    rate = (totals.images - seen) / (time.monotonic() - began)
+                    rate = (totals.sums["images"] - seen) / (time.monotonic() - began)
                     bar.step(**totals.means("", "loss", "top1"), **{"images/s": rate})
                     every = args.checkpoint_steps
                     if stopped or (every and net.optimizer.steps % every == 0):
@@ -254,9 +299,11 @@ def train(args: argparse.Namespace) -> int:
                     if stopped:
                         break
             if not stopped:
+                totals.settle()
+                rate = (totals.sums["images"] - seen) / (time.monotonic() - began)
                 record: dict[str, float] = {"epoch": epoch, "step": net.optimizer.steps}
                 record |= {"lr": net.optimizer.now("lr")} | totals.means("train_", "loss", "top1")
-                record |= evaluate(net, test_loader)
+                record |= evaluate(net, test_loader, together)
                 seconds = time.monotonic() - began
                 log.append(record, images_per_s=round(rate, 1), seconds=round(seconds, 3))
                 print(
@@ -266,7 +313,7 @@ def train(args: argparse.Namespace) -> int:
                     f"{rate:.0f} images/s",
                     flush=True,
                 )
-                totals = Totals()
+                totals = Totals(together)
                 save()
                 try:
                     plot_curves(log.path, args.out / "curves.png", title=args.model)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from singa import autograd, data, metric, models, state_files, tensor
+from singa import autograd, data, device, metric, models, state_files, tensor
 from singa.examples import cifar10
 from singa.training import checkpoint, read_log
 
@@ -55,6 +55,7 @@ def _as_before():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     autograd.training = False
+    device.set_default_device(None)
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -171,6 +172,82 @@ def test_fetches_only_what_is_not_there(main, folder, tmp_path, monkeypatch):
     assert [str(to) for to in fetched] == [there]
 
 
+# On a GPU, emulated where there is none; in 16 bits.
+
+
+@pytest.fixture
+def _gpu():
+    try:
+        device.create_cuda_gpu()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_on_a_gpu(main, whole, tmp_path, capsys):
+    assert main(tmp_path / "run", "--device", "cuda") == 0
+    assert f"float32, {device.device_query(0)}" in capsys.readouterr().out
+    for record, expected in zip(
+        read_log(tmp_path / "run" / "log.jsonl"), read_log(whole / "log.jsonl"), strict=True
+    ):
+        assert record["step"] == expected["step"]
+        for name in ("train_loss", "test_loss"):
+            assert record[name] == pytest.approx(expected[name], rel=1e-3)
+
+
+@pytest.mark.usefixtures("_gpu")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_on_a_gpu_in_16_bits_stopped_and_resumed(main, tmp_path, monkeypatch, dtype):
+    signals = Signals(monkeypatch)
+    options = ("--device", "cuda", "--dtype", dtype, "--epochs", "2", "--checkpoint-steps", "1")
+    assert main(tmp_path / "whole", *options) == 0
+    signals.send({3: [signal.SIGINT]})  # its results are asked for at the second step's checkpoint
+    assert main(tmp_path / "run", *options) == 130
+    signals.send({})
+    assert main(tmp_path / "run", *options, "--resume") == 0
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+    first, last = read_log(tmp_path / "run" / "log.jsonl")
+    assert last["train_loss"] < first["train_loss"]
+
+
+def test_bfloat16_on_the_cpu(main, tmp_path, capsys):
+    assert (
+        main(tmp_path / "run", "--dtype", "bfloat16", "--epochs", "1", "--schedule", "constant")
+        == 0
+    )
+    assert "parameters, bfloat16, " in capsys.readouterr().out
+    assert main(tmp_path / "same", "--epochs", "1", "--schedule", "constant") == 0
+    losses = [read_log(tmp_path / run / "log.jsonl")[0]["train_loss"] for run in ("run", "same")]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+def test_no_gpu(main, tmp_path, monkeypatch, capsys):
+    def create_cuda_gpu():
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(device, "create_cuda_gpu", create_cuda_gpu)
+    assert main(tmp_path / "run", "--device", "cuda") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "train.py: --device cuda: no driver"
+
+
+def test_results_of_several_batches_at_once():
+    draw = np.random.default_rng(0)
+    once, together = cifar10.Totals(), cifar10.Totals(together=3)
+    for size in (4, 4, 4, 2):
+        scores = tensor.from_numpy(draw.standard_normal((size, 10)).astype(np.float32))
+        labels = tensor.from_numpy(draw.integers(0, 10, size).astype(np.int32))
+        loss = tensor.from_numpy(np.float32(draw.random()))
+        once.add(scores, loss, labels)
+        together.add(scores, loss, labels)
+    assert together.sums["images"] == 12
+    together.settle()
+    together.settle()
+    assert together.sums == once.sums
+    assert once.sums["images"] == 14
+    assert once.means("test_").keys() == {"test_loss", "test_top1", "test_top5"}
+
+
 # What is wrong is said in a line.
 
 
@@ -247,10 +324,21 @@ def test_overwrites_when_asked(main, whole, tmp_path, monkeypatch, capsys):
     assert outcome(out) == outcome(whole)
 
 
-def change_settings(path, **settings):
+def change_settings(path, without=(), **settings):
     arrays, metadata = state_files.load_safetensors(path)
     metadata["progress"]["settings"].update(settings)
+    for name in without:
+        del metadata["progress"]["settings"][name]
     state_files.save_safetensors(path, dict(arrays), metadata)
+
+
+def test_a_checkpoint_without_a_setting_that_came_later(main, tmp_path, capsys):
+    out, options = tmp_path / "run", ("--epochs", "1")
+    assert main(out, *options) == 0
+    change_settings(out / "checkpoint.safetensors", without=["dtype"])
+    assert main(out, *options, "--resume", "--dtype", "bfloat16") == 2
+    assert "--dtype was float32 when" in capsys.readouterr().err
+    assert main(out, *options, "--resume") == 0
 
 
 def test_a_checkpoint_that_does_not_fit(main, whole, folder, tmp_path, capsys):

@@ -25,8 +25,11 @@ Sides:
 Printed: milliseconds a step (median over blocks of steps, the GPU waited for after each block;
 minimum over the processes), images/s, how many times as long the other side takes, the GPU memory
 that the process held at the end, and the share of what a large matrix product reaches on the same
-GPU in the same arithmetic (float operations of convolutions and Linear layers alone count). With
---profile the slowest operations or kernels of each side are kept in the files too.
+GPU in the same arithmetic (float operations of convolutions and Linear layers alone count).
+
+With --profile the slowest kernels of each side, as CUPTI times them in a step that is not captured,
+are kept in the files too. Of singa's operations a table follows: how long each takes, and how much
+of that the GPU would need at the speed of the large product and of a large copy (its roofline).
 """
 
 from __future__ import annotations
@@ -57,9 +60,11 @@ class Step(NamedTuple):
     run: Callable[[], object]
     wait: Callable[[], object]  # for the GPU
     used_mib: Callable[[], float]  # of the GPU's memory, by everybody
-    profile: Callable[[Callable[[], object]], list[dict[str, Any]]]
+    profile: Callable[[], dict[str, Any]]
     version: str
-    facts: dict[str, Any]
+    facts: Callable[
+        [], dict[str, Any]
+    ]  # about the GPU and the step, which take memory of their own
 
 
 def gpu_problem() -> str:
@@ -104,31 +109,41 @@ def singa_step(args: argparse.Namespace) -> Step:
         with autograd.no_grad():
             net(x)
 
-    def profile(run: Callable[[], object]) -> list[dict[str, Any]]:
-        # With use_graph the step is one launch, whose parts only an executed step shows.
-        with singa.profile() as report:
-            run()
-            gpu.Sync()
-        sums: dict[tuple[str, str], list[float]] = {}
+    run = (lambda: net(x, y)) if training else infer
+
+    def profile() -> dict[str, Any]:
+        # Meanwhile operations are queued one by one, so nothing is captured.
+        report = singa.profile()
+        with report:
+            kernels = kernels_of(run, gpu.Sync)
+        groups: dict[tuple[str, str], list[Any]] = {}
         for record in report.records:
-            sums.setdefault((record.op, record.implementation), []).append(record.ms)
-        rows = sorted(sums.items(), key=lambda entry: -sum(entry[1]))
-        return [
-            {"kernel": f"{op}: {implementation}", "calls": len(ms), "ms": sum(ms)}
-            for (op, implementation), ms in rows[:MOST_PROFILED]
+            groups.setdefault((record.op, record.implementation), []).append(record)
+        operations = [
+            {
+                "operation": f"{op}: {implementation}",
+                "calls": len(records),
+                **{
+                    name: sum(getattr(r, name) for r in records)
+                    for name in ("ms", "bytes", "flops")
+                },
+            }
+            for (op, implementation), records in groups.items()
         ]
+        operations.sort(key=lambda row: -row["ms"])
+        return {"kernels": kernels, "operations": operations[:MOST_PROFILED]}
 
     def used_mib() -> float:
         free, total = device.get_gpu_mem_size(0)
         return (total - free) / 2**20
 
     return Step(
-        (lambda: net(x, y)) if training else infer,
+        run,
         gpu.Sync,
         used_mib,
         profile,
         singa.__version__,
-        {},
+        dict,
     )
 
 
@@ -169,33 +184,26 @@ def torch_step(args: argparse.Namespace) -> Step:
             with torch.no_grad(), mixed:
                 called(x)
 
-    # Compiled code is not looked into; the model itself does the same work.
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), mixed:
-        model(x)
-    flops = counter.get_total_flops() * (3 if args.mode == "training" else 1)
     run = captured(step) if args.side == "torch-graph" else step
 
-    def profile(measured: Callable[[], object]) -> list[dict[str, Any]]:
-        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as report:
-            measured()
-            torch.cuda.synchronize()
-        rows = [r for r in report.key_averages() if r.self_device_time_total > 0]
-        rows.sort(key=lambda r: -r.self_device_time_total)
-        return [
-            {"kernel": r.key, "calls": r.count, "ms": r.self_device_time_total / 1e3}
-            for r in rows[:MOST_PROFILED]
-        ]
+    def profile() -> dict[str, Any]:
+        return {"kernels": kernels_of(step, torch.cuda.synchronize)}
 
     def used_mib() -> float:
         free, total = torch.cuda.mem_get_info()
         return (total - free) / 2**20
 
-    facts = {
-        "flops": flops,
-        "product_tflops": product_tflops(args.arithmetic),
-        "gpu": torch.cuda.get_device_name(),
-    }
+    def facts() -> dict[str, Any]:
+        # Compiled code is not looked into; the model itself does the same work.
+        with FlopCounterMode(display=False) as counter, torch.no_grad(), mixed:
+            model(x)
+        return {
+            "flops": counter.get_total_flops() * (3 if args.mode == "training" else 1),
+            "product_tflops": product_tflops(args.arithmetic),
+            "copy_gbs": copy_gbs(),
+            "gpu": torch.cuda.get_device_name(),
+        }
+
     return Step(run, torch.cuda.synchronize, used_mib, profile, torch.__version__, facts)
 
 
@@ -215,20 +223,72 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
+def kernels_of(run: Callable[[], object], wait: Callable[[], object]) -> list[dict[str, Any]]:
+    """What the GPU ran in one step, by whomever, the longest first."""
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as report:
+        run()
+        wait()
+    rows = [r for r in report.key_averages() if r.self_device_time_total > 0]
+    rows.sort(key=lambda r: -r.self_device_time_total)
+    return [
+        {"kernel": r.key, "calls": r.count, "ms": r.self_device_time_total / 1e3}
+        for r in rows[:MOST_PROFILED]
+    ]
+
+
+def seconds_of(run: Callable[[], object], repeats: int = 10) -> float:
+    """Of one of several runs in a row, after a few that do not count."""
+    import torch
+
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / repeats
+
+
 def product_tflops(arithmetic: str, size: int = 8192) -> float:
     """What a large matrix product of random numbers reaches: the roof that shares refer to."""
     import torch
 
     dtype = torch.bfloat16 if arithmetic == "bfloat16" else torch.float32
     a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(10):
-        a @ b
-    torch.cuda.synchronize()
-    return 10 * 2 * size**3 / (time.perf_counter() - start) / 1e12
+    return 2 * size**3 / seconds_of(lambda: a @ b) / 1e12
+
+
+def copy_gbs(size: int = 2**29) -> float:
+    """GB/s, read and written, of a copy that no cache holds: the other roof."""
+    import torch
+
+    source = torch.zeros(size, device="cuda", dtype=torch.uint8)
+    copy = torch.empty_like(source)
+    return 2 * size / seconds_of(lambda: copy.copy_(source)) / 1e9
+
+
+def roofline(ours: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]]:
+    """A row for each of our slowest operations. Nothing can be quicker than the product of its
+    float operations, nor than a copy of its bytes: `needed` is the longer one of the two, as a
+    share of what it took."""
+    rows = []
+    for operation in ours["operations"]:
+        product_ms = operation["flops"] / other["product_tflops"] / 1e9
+        copy_ms = operation["bytes"] / other["copy_gbs"] / 1e6
+        rows.append(
+            {
+                "operation": operation["operation"],
+                "calls": str(operation["calls"]),
+                "ms": f"{operation['ms']:.3f}",
+                "bound by": "products" if product_ms > copy_ms else "memory",
+                "needed": f"{max(product_ms, copy_ms) / operation['ms']:.2f}",
+            }
+        )
+    return rows
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
@@ -250,9 +310,10 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         step.wait()
         blocks.append((time.perf_counter() - start) * 1e3 / args.steps)
     figures = {"ms": statistics.median(blocks), "fastest_ms": min(blocks), "first_s": first}
-    figures |= {"used_mib": step.used_mib(), "version": step.version, **step.facts}
+    figures |= {"used_mib": step.used_mib(), "version": step.version}
     if args.profile:
-        figures["profile"] = step.profile(step.run)
+        figures |= step.profile()
+    figures |= step.facts()
     if args.side in SINGA and args.choices:
         from singa import tuning
 
@@ -360,13 +421,20 @@ def main() -> None:
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
     rows = []
+    operations = {}
     cases = itertools.product(args.models, args.modes, args.arithmetic, args.beside)
     for model, mode, arithmetic, beside in cases:
         best = compare(model, mode, arithmetic, beside, args)
+        ours, other = best.get("singa"), best.get(beside)
+        if ours and other and "operations" in ours and "copy_gbs" in other:
+            operations[f"{model} {mode} {arithmetic}"] = roofline(ours, other)
         rows.append(row(model, mode, arithmetic, beside, best, args.batch or MODELS[model]))
         if args.out:
             harness.save(args.out / "gpu-summary.json", rows)
+            harness.save(args.out / "gpu-roofline.json", operations)
     print(harness.table(rows))
+    for case, table in operations.items():
+        print(f"\n{case}\n{harness.table(table)}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@
 %include "singa/operation/embedding.h"
 %include "singa/operation/indexing.h"
 %include "singa/operation/random.h"
+%mutable;  // UpdateConditions
 %include "singa/operation/optimizer.h"
+%immutable;
 %include "singa/operation/rnn.h"
 %include "singa/compat.h"
 

@@ -156,14 +156,31 @@ def train(net, steps, wrong=()):
     return [net(images(step, wrong), y).numpy().item() for step in steps]
 
 
+class Halving(opt.DecayScheduler):
+    """A schedule of one's own: it may do anything, so it is asked at its step alone."""
+
+    def value(self, step):
+        return self.init_value / 2**step
+
+
 MAKERS = {
     "constant": sgd,
     "schedule": lambda scaler: opt.SGD(opt.CosineDecay(0.1, 20), momentum=0.9, scaler=scaler),
     "adam": lambda scaler: opt.Adam(0.01, scaler=scaler),
+    "own schedule": lambda scaler: opt.SGD(Halving(0.1), scaler=scaler),
+    "adam on a schedule": lambda scaler: opt.AdamW(opt.CosineDecay(0.1, 20), scaler=scaler),
+    "groups on a schedule": lambda scaler: opt.RMSProp(
+        opt.StepDecay(0.1, 3),
+        groups=[opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)],
+        scaler=scaler,
+    ),
     "groups": lambda scaler: opt.SGD(
         0.1, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)], scaler=scaler
     ),
     "clipping": lambda scaler: opt.SGD(0.1, clip_norm=0.5, scaler=scaler),
+    "clipping on a schedule": lambda scaler: opt.SGD(
+        opt.CosineDecay(0.1, 20), clip_norm=0.5, scaler=scaler
+    ),
     "accumulation": lambda scaler: opt.SGD(0.1, accumulate=2, scaler=scaler),
 }
 
@@ -180,9 +197,76 @@ def test_recorded_steps_do_the_same(recwarn, make):
     assert results[0] == results[1]
     assert results[0][3] == (5 if make == "accumulation" else 11)
     (graph,) = net._graphs().graphs()
-    # The update is a part of the step, but where the host looks at the gradients.
-    assert ("UpdateLossScale" in graph.ToString()) == (make not in ("clipping", "accumulation"))
+    # The update is a part of the step, where that is the same each time.
+    executed = make in ("accumulation", "own schedule")
+    assert ("UpdateLossScale" in graph.ToString()) == (not executed)
     assert not recwarn.list
+
+
+def updated(make, wrong, steps):
+    """The parameters' bits after updates by these gradients; the scale is a power of 2."""
+    params = parameters()
+    optimizer = make()
+    for step in steps:
+        optimizer(loss_of(params, gradients(step, wrong)))
+    return [param.numpy().tobytes() for param in params.values()], optimizer.steps
+
+
+SCHEDULED = {
+    "sgd": lambda **more: opt.SGD(opt.CosineDecay(0.1, 90), momentum=0.9, **more),
+    "adam": lambda **more: opt.Adam(0.01, **more),
+    "adamw": lambda **more: opt.AdamW(
+        opt.WarmUp(opt.MultiStepDecay(0.01, [30]), 10), beta_1=opt.StepDecay(0.9, 40, 0.5), **more
+    ),
+    "momentum alone": lambda **more: opt.SGD(0.1, momentum=opt.CosineDecay(0.9, 50, 0.5), **more),
+}
+
+
+@pytest.mark.parametrize("make", SCHEDULED.values(), ids=SCHEDULED.keys())
+def test_numbers_follow_from_the_updates_that_were_made(make):
+    wrong = dict.fromkeys([0, 1, 7, 40, 41, 42, 43, 60], INF)
+    steps = range(70)
+    without = updated(make, {}, [step for step in steps if step not in wrong])
+    assert without[1] == 62
+    scaled = updated(lambda: make(scaler=opt.GradScaler(2.0**10)), wrong, steps)
+    assert scaled == without
+
+
+def test_numbers_are_sent_anew_when_the_host_changes_them():
+    def losses(use_graph, scaler):
+        net = compiled(use_graph, lambda _: opt.Adam(0.01, scaler=scaler))
+        optimizer, results = net.optimizer, []
+        for step in range(24):
+            if step == 5:
+                optimizer.lr = opt.CosineDecay(0.02, 100)
+            if step == 9:
+                optimizer.lr.init_value = 0.03
+            if step == 12:
+                optimizer.set_states(optimizer.get_states() | {"step_counter": 2})
+            if step == 15:
+                optimizer.step()
+            if step == 18:
+                optimizer.clip_norm = 0.1
+            results += train(net, [step])
+        return results, optimizer.steps
+
+    expected = losses(False, None)
+    assert expected[1] == 15
+    for use_graph in (False, True):
+        assert losses(use_graph, opt.GradScaler(2.0**4)) == expected
+
+
+def test_a_schedule_that_ends_in_nonsense_says_so_at_that_step():
+    params = parameters()
+    optimizer = opt.SGD(opt.CosineDecay(0.1, 20, -0.1), scaler=opt.GradScaler(2.0))
+
+    def train():
+        for step in range(20):
+            optimizer(loss_of(params, gradients(step, {})))
+
+    with pytest.raises(ValueError, match=r"lr is -0\.0.* at step 11"):
+        train()
+    assert optimizer.steps == 11
 
 
 def test_a_state_that_is_loaded_holds_for_what_was_recorded():

@@ -26,6 +26,8 @@ class _Rule(Optimizer):
 
     #: Attributes that hold a tensor per parameter, which are also the names in the saved state.
     kept: tuple[str, ...] = ()
+    #: Whether the numbers of an update depend on how many there were, schedules apart.
+    counts = False
     #: Schedules that decide on more than numbers of the operation.
     deciding: tuple[str, ...] = ("weight_decay", "epsilon")
 
@@ -35,10 +37,10 @@ class _Rule(Optimizer):
         _Rule.apply_all(self, [(key, param_value, param_grad)])
 
     def apply_all(self, updates: Sequence[Update]) -> None:
-        self._apply(updates)
+        self._apply(updates, singa_wrap.UpdateConditions())
 
-    def _apply(self, updates: Sequence[Update], *scaling: Any) -> None:
-        lr, decay = self.now("lr"), self.now("weight_decay")
+    def _apply(self, updates: Sequence[Update], conditions: Any) -> None:
+        lr, decay = self._rate(conditions), self.now("weight_decay")
         for lr_scale, members in self._by_lr_scale(updates):
             groups = [self._group(key, param) for key, param, _ in members]
             self._update(
@@ -47,26 +49,79 @@ class _Rule(Optimizer):
                 [[self._kept(name, *member[:2]).data for member in members] for name in self.kept],
                 [decay if g.weight_decay is None else g.weight_decay for g in groups],
                 lr * lr_scale,
+                self._place(conditions),
                 None,
-                *scaling,
+                conditions,
             )
 
-    def _scaler_decides(self) -> bool:
-        plain = self.accumulate == 1 and self.clip_norm is None
-        return self.scaler is not None and plain and type(self) in _RECORDED
+    def _decides_on_device(self) -> bool:
+        return type(self) in _RECORDED
 
-    def _apply_scaled(self, updates: Sequence[Update]) -> None:
-        assert self.scaler is not None
-        scaling = self._scaling([grad for _, _, grad in updates])
-        self._apply(updates, *scaling)
-        self.scaler.update(scaling[0])
+    def _apply_decided(self, updates: Sequence[Update]) -> None:
+        grads = [grad for _, _, grad in updates]
+        conditions = self._conditions(grads)
+        if self._looks_ahead():
+            conditions.numbers = self._numbers_ahead(grads[0].device)
+        self._apply(updates, conditions)
+        if self.scaler is not None:
+            self.scaler.update(conditions.squares)
 
-    def _scaling(self, grads: Sequence[Tensor]) -> tuple[Any, ...]:
-        """What an update takes that the scaler may leave out; nothing without one."""
-        if self.scaler is None:
-            return ()
-        squares = singa_wrap.SumsOfSquares([grad.data for grad in grads])
-        return squares, self.scaler.state_on(grads[0].device)
+    def _conditions(self, grads: Sequence[Tensor]) -> Any:
+        """What decides about the update beside the host, but for the numbers of `_looks_ahead`."""
+        conditions = singa_wrap.UpdateConditions()
+        if self.scaler is not None or self.clip_norm is not None:
+            conditions.squares = singa_wrap.SumsOfSquares([grad.data for grad in grads])
+            conditions.clip_norm = self.clip_norm or 0.0
+        if self.scaler is not None:
+            conditions.loss_scale = self.scaler.state_on(grads[0].device)
+        return conditions
+
+    # Where the device picks the numbers, the update takes some, which do not matter, and multiplies
+    # the learning rate.
+
+    def _rate(self, conditions: Any) -> float:
+        return self.now("lr") if conditions.numbers.empty() else 1.0
+
+    def _place(self, conditions: Any) -> int | None:
+        return None if conditions.numbers.empty() else 0
+
+    def _looks_ahead(self) -> bool:
+        """Whether the numbers of an update follow from a count that the device has."""
+        schedules = self._schedules()
+        return (
+            self.scaler is not None
+            and self._decides_by_constants()
+            and (self.counts or any([type(schedule) is not Constant for schedule in schedules]))
+            and all([schedule.is_plain() for schedule in schedules])
+        )
+
+    def _numbers_ahead(self, device: Any) -> Any:
+        """The table from which the device takes the numbers of the next update."""
+        ahead, key, nothing = self._ahead, self._terms(), self._nothing()
+
+        def collect(i: int, numbers: Any) -> None:
+            step = self._steps + i
+            self._update([], [], nothing, [], self.now("lr", step), step, numbers)
+
+        while not self._is_ahead(device):
+            if ahead.was_filled(key):
+                self._count_updates()
+            ahead.fill(key, self._made, collect, device)
+        return ahead.table
+
+    def _is_ahead(self, device: Any) -> bool:
+        """Whether that table is there."""
+        return self._ahead.holds(self._terms(), self._made + self._undecided, device)
+
+    def _terms(self) -> Any:
+        """What the numbers of an update follow from, beside the count that the device has."""
+        return self._steps - self._made, [schedule.terms() for schedule in self._schedules()]
+
+    def _schedules(self) -> list[DecayScheduler]:
+        return [value for value in vars(self).values() if isinstance(value, DecayScheduler)]
+
+    def _nothing(self) -> list[list]:
+        return [[] for _ in self.kept]
 
     def _update(
         self,
@@ -75,17 +130,17 @@ class _Rule(Optimizer):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
+        step: int | None,
         *recorded: Any,
     ) -> None:
-        """The C++ function, with the present values of all schedules but two. `recorded`: its last
-        arguments, singa_wrap.UpdateNumbers and what a scaler needs."""
+        """The C++ function, with the values at that step of all schedules but two. None: the
+        present ones. `recorded`: its last arguments, UpdateNumbers and UpdateConditions."""
         raise NotImplementedError
 
     # As a part of a recorded step.
 
     def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
-        schedules = [value for value in vars(self).values() if isinstance(value, DecayScheduler)]
-        plain = all([schedule.is_plain() for schedule in schedules])
+        plain = all([schedule.is_plain() for schedule in self._schedules()])
         if type(self) not in _RECORDED or not plain or not self._is_steady():
             return False
         updates = [(self._key(p), p, g) for p, g in gradients]
@@ -103,21 +158,25 @@ class _Rule(Optimizer):
             groups = [self._group(key, param) for key, param, _ in members]
             decays = [decay if g.weight_decay is None else g.weight_decay for g in groups]
             parts.append((lr_scale, params, grads, kept, decays))
-        scaling = self._scaling([grad for _, grad in gradients])
+        if self._looks_ahead() and not self._is_ahead(gradients[0][1].device):
+            return False  # likewise
+        conditions = self._conditions([grad for _, grad in gradients])
+        if self._looks_ahead():
+            conditions.numbers = self._ahead.table
+        place, rate = self._place(conditions), self._rate(conditions)
         for lr_scale, params, grads, kept, decays in parts:
-            numbers = singa_wrap.UpdateNumbers()
-            self._update(params, grads, kept, decays, self.now("lr") * lr_scale, numbers, *scaling)
+            numbers = None if self._looks_ahead() else singa_wrap.UpdateNumbers()
+            self._update(params, grads, kept, decays, rate * lr_scale, place, numbers, conditions)
             record_update(*self._renewal([key for key, _, _ in updates], lr_scale, numbers))
         if self.scaler is not None:
-            self.scaler.update(scaling[0])
+            self.scaler.update(conditions.squares)
         return True
 
     def _renewal(
         self, keys: list[str], lr_scale: float, numbers: Any
     ) -> tuple[Callable[[], bool], Callable[[], None]]:
         """Whether what was recorded still is what a step does, and what gives it its numbers."""
-        decision, held = self._decision(), self._held(keys)
-        nothing: list[list] = [[] for _ in self.kept]
+        decision, held, nothing = self._decision(), self._held(keys), self._nothing()
 
         def ready() -> bool:
             if not self._is_steady() or self._decision() != decision:
@@ -125,7 +184,10 @@ class _Rule(Optimizer):
             return all([now is then for now, then in zip(self._held(keys), held, strict=True)])
 
         def renew() -> None:
-            self._update([], [], nothing, [], self.now("lr") * lr_scale, numbers)
+            if numbers is None:
+                self._numbers_ahead(self._ahead.table.device())
+            else:
+                self._update([], [], nothing, [], self.now("lr") * lr_scale, None, numbers)
 
         return ready, renew
 
@@ -138,15 +200,15 @@ class _Rule(Optimizer):
         values = [value for name in self.kept for value in self._present(name, keys)]
         if self.scaler is not None:
             values.append(self.scaler.state)
-        return [None if value is None else value.data for value in values]
+        return [*[None if value is None else value.data for value in values], self._ahead.table]
 
     def _is_steady(self) -> bool:
         """Whether one step does what the next one does, but for numbers."""
-        return (
-            self.accumulate == 1
-            and self.clip_norm is None
-            and all([type(getattr(self, name)) is Constant for name in self.deciding])
-            and ("epsilon" not in self.deciding or self.now("epsilon") > 0)
+        return self.accumulate == 1 and self._decides_by_constants()
+
+    def _decides_by_constants(self) -> bool:
+        return all([type(getattr(self, name)) is Constant for name in self.deciding]) and (
+            "epsilon" not in self.deciding or self.now("epsilon") > 0
         )
 
     def _decision(self) -> tuple[Any, ...]:
@@ -156,6 +218,8 @@ class _Rule(Optimizer):
             self.kept,
             [getattr(self, name).init_value for name in self.deciding],
             getattr(self, "nesterov", False),
+            self.clip_norm,
+            self._looks_ahead(),
             None if self.scaler is None else self.scaler.factors,
         )
 
@@ -240,6 +304,7 @@ class SGD(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
+        step: int | None,
         *recorded: Any,
     ) -> None:
         singa_wrap.SgdUpdate(
@@ -248,8 +313,8 @@ class SGD(_Rule):
             kept[0] if kept else [],
             weight_decay,
             lr,
-            self.now("momentum"),
-            self.now("dampening"),
+            self.now("momentum", step),
+            self.now("dampening", step),
             self.nesterov,
             False,
             *recorded,
@@ -284,9 +349,10 @@ class RMSProp(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
+        step: int | None,
         *recorded: Any,
     ) -> None:
-        rho, epsilon = self.now("rho"), self.now("epsilon")
+        rho, epsilon = self.now("rho", step), self.now("epsilon", step)
         singa_wrap.RmsPropUpdate(params, grads, kept[0], weight_decay, lr, rho, epsilon, *recorded)
 
 
@@ -311,9 +377,10 @@ class AdaGrad(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
+        step: int | None,
         *recorded: Any,
     ) -> None:
-        epsilon = self.now("epsilon")
+        epsilon = self.now("epsilon", step)
         singa_wrap.AdaGradUpdate(params, grads, kept[0], weight_decay, lr, epsilon, *recorded)
 
 
@@ -324,6 +391,7 @@ class Adam(_Rule):
     """
 
     kept = ("m", "v")
+    counts = True
     decoupled = False
     beta_1_value = scheduled("beta_1")
     beta_2_value = scheduled("beta_2")
@@ -353,6 +421,7 @@ class Adam(_Rule):
         kept: list[list],
         weight_decay: list[float],
         lr: float,
+        step: int | None,
         *recorded: Any,
     ) -> None:
         singa_wrap.AdamUpdate(
@@ -361,10 +430,10 @@ class Adam(_Rule):
             *kept,
             weight_decay,
             lr,
-            self.now("beta_1"),
-            self.now("beta_2"),
-            self.now("epsilon"),
-            self.steps + 1,
+            self.now("beta_1", step),
+            self.now("beta_2", step),
+            self.now("epsilon", step),
+            (self.steps if step is None else step) + 1,
             self.decoupled,
             *recorded,
         )

@@ -15,6 +15,7 @@ from .._check import integer, number
 from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
 from ..tensor import Tensor
+from .ahead import NumbersAhead
 from .scaler import GradScaler
 from .schedule import Constant, DecayScheduler, as_schedule
 
@@ -128,13 +129,14 @@ class Optimizer:
         self._scaler = scaler
         self._skipped = False  # the last update, because of the scaler
         self._steps = 0
-        # Updates of which the scaler alone knows whether they were left out, and how many it has
-        # left out of those before.
+        # Updates of which the scaler alone knows whether they were made, and how many it has made
+        # of those before.
         self._undecided = 0
-        self._left_out = 0
+        self._made = 0 if scaler is None else scaler.made()
         self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
         self._sums: dict[str, Tensor] = {}
         self._value_tensors: dict[str, Tensor] = {}
+        self._ahead = NumbersAhead()
         self._keys: dict[str, weakref.ref[Tensor]] = {}
         self._group_of: dict[str, ParamGroup] = {}
 
@@ -176,20 +178,23 @@ class Optimizer:
     def _count_updates(self) -> None:
         """Asks the scaler, which waits for the device, about updates that are undecided."""
         if self._undecided and self._scaler is not None:
-            left_out = self._scaler.left_out()
-            self._steps += self._undecided - (left_out - self._left_out)
-            self._undecided, self._left_out = 0, left_out
+            made = self._scaler.made()
+            self._steps += made - self._made
+            self._undecided, self._made = 0, made
             self._scaler.check()
 
-    def now(self, name: str) -> float:
-        """The current value of the schedule `name`: "lr", "momentum" ...
+    def now(self, name: str, step: int | None = None) -> float:
+        """The value of the schedule `name` ("lr", "momentum" ...) at a step, by default the current
+        one.
 
         Raises ValueError where the schedule gives a value that is negative or no number.
         """
         schedule = getattr(self, name)
-        value = float(schedule.value(0 if type(schedule) is Constant else self.steps))
+        if step is None:
+            step = 0 if type(schedule) is Constant else self.steps
+        value = float(schedule.value(step))
         if not 0.0 <= value < math.inf:
-            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {self.steps}")
+            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
         return value
 
     def _schedule(
@@ -224,16 +229,18 @@ class Optimizer:
         """Makes the update a part of the step that is recorded, where replays can do the same."""
         return False
 
-    def _scaler_decides(self) -> bool:
-        """Whether an update is left out without the host."""
+    def _decides_on_device(self) -> bool:
+        """Whether the update itself clips, and is left out, by what the device finds."""
         return False
 
     def _end_call(self) -> None:
-        if self._scaler is not None and self._scaler_decides():
+        if self._waiting:
+            return
+        if self._scaler is not None and self._decides_on_device():
             self._undecided += 1
             if self._scaler.is_on_host():
                 self._count_updates()
-        elif not (self._waiting or self._skipped):
+        elif not self._skipped:
             self.step()
 
     def _take(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -248,8 +255,8 @@ class Optimizer:
             updates = self._accumulated(updates)
             if self._waiting:
                 return
-        if self._scaler_decides():
-            self._apply_scaled(updates)
+        if self._decides_on_device():
+            self._apply_decided(updates)
             return
         grads = [grad for _, _, grad in updates]
         self._skipped = self._scaler is not None and not self._unscaled(self._scaler, grads)
@@ -259,8 +266,8 @@ class Optimizer:
             clip_by_global_norm(grads, self.clip_norm)
         self.apply_all(updates)
 
-    def _apply_scaled(self, updates: Sequence[Update]) -> None:
-        """`apply_all` where the scaler decides, whose next scale is made as well."""
+    def _apply_decided(self, updates: Sequence[Update]) -> None:
+        """`apply_all` with what the device decides; then the scaler's next scale."""
         raise NotImplementedError
 
     def _unscaled(self, scaler: GradScaler, grads: Sequence[Tensor]) -> bool:
@@ -268,7 +275,7 @@ class Optimizer:
         try:
             return scaler.unscale(grads)
         finally:
-            self._left_out = scaler.left_out()
+            self._made = scaler.made()
 
     @host_called
     def step(self) -> None:
@@ -392,7 +399,8 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys belong to live parameters; copies are found again by their names.
-        return {**self.__dict__, "_keys": {}, "_group_of": {}, "_value_tensors": {}}
+        made_anew = {"_keys": {}, "_group_of": {}, "_value_tensors": {}, "_ahead": NumbersAhead()}
+        return {**self.__dict__, **made_anew}
 
 
 def copied(kind: str, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

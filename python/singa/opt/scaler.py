@@ -31,10 +31,11 @@ class GradScaler:
     `growth_factor`, up to the largest float32. A scaler belongs to one optimizer, whose state and
     checkpoints contain its own.
 
-    The scale lies where the gradients do, and so does the decision. A GPU is waited for only where
-    the host has to know how many updates there were (a schedule's place, Adam's count of steps,
-    `steps`), and where it clips or accumulates; it says then, too, that the scale has become too
-    small.
+    The scale lies where the gradients do, and so does the decision. A schedule's place and Adam's
+    count of steps follow there from the count of updates that were made, for which the host sends
+    the numbers of a few hundred updates ahead. A GPU is waited for when these run out, and where
+    somebody asks for `steps`; it says then, too, that the scale has become too small. An optimizer
+    of one's own, a schedule of one's own, and one of a weight decay, ask each time.
     """
 
     def __init__(
@@ -70,8 +71,8 @@ class GradScaler:
         """The present scale."""
         return float(self._state.numpy()[0])
 
-    def left_out(self) -> int:
-        """Updates that were left out so far."""
+    def made(self) -> int:
+        """Updates that were made so far."""
         return int(self._state.numpy()[2])
 
     def state_on(self, device: Device) -> singa_wrap.Tensor:
@@ -148,7 +149,7 @@ class GradScaler:
         tracker = integer("GradScaler", "_growth_tracker", state_dict["_growth_tracker"], 0)
         for name in names:
             setattr(self, f"_{name}", getattr(other, f"_{name}"))
-        self._state.copy_from_numpy(np.array([other.get_scale(), tracker, self.left_out(), 0]))
+        self._state.copy_from_numpy(np.array([other.get_scale(), tracker, self.made(), 0]))
 
 
 def _as_float32(value: float) -> float:

@@ -34,6 +34,10 @@ class DecayScheduler:
         """Whether `value` is known to compute with numbers alone: a class of this module."""
         return type(self).__module__ == __name__
 
+    def terms(self) -> tuple[Any, ...]:
+        """All that the values of a plain schedule follow from; equal where they are."""
+        return (type(self), [_term(value) for value in vars(self).values()])
+
     @overload
     def __call__(self, step: Tensor) -> Tensor: ...
     @overload
@@ -215,6 +219,12 @@ def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
     if math.isnan(plain):
         raise ValueError(f"{name} must not be negative: {plain}")
     return Constant(plain)
+
+
+def _term(value: Any) -> Any:
+    if isinstance(value, DecayScheduler):
+        return value.terms()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _cosine(start: float, end: float, fraction: float) -> float:

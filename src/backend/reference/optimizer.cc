@@ -61,28 +61,22 @@ SINGA_MULTI_ISA void Apply(const Rule rule, T* p, const C* g, C* s, C* s2, int64
 }
 
 template <class T, class C>
-void UpdateRun(const OptimizerSpec& spec, const Scalars& scalars, T* p, const C* g, C* s, C* s2,
+void UpdateRun(const OptimizerSpec& spec, const double* numbers, T* p, const C* g, C* s, C* s2,
                int64_t n) {
-  formula::SwitchRule<C>(spec, scalars, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
+  formula::SwitchRule<C>(spec, numbers, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
 }
 
-/// Into memory, so that no compiler makes one rounding of this and of what follows.
-template <class C>
-void Unscale(const double* loss_scale, C* g, int64_t n) {
-  const C factor = formula::Unscaling<C>(loss_scale);
-  for (int64_t i = 0; i < n; ++i) g[i] *= factor;
-}
-
-template <class T>
-void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const Piece& piece) {
-  using C = ComputeType<T>;
+template <class T, class C>
+void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* numbers,
+                 const formula::Decision<C>& decision, const Piece& piece) {
   const size_t n = spec.count(e.inputs.size());
   const int64_t count = piece.end - piece.begin;
   T* p = e.out<T>(piece.tensor) + piece.begin;
   C* s = spec.states > 0 ? e.out<C>(n + piece.tensor) + piece.begin : nullptr;
   C* s2 = spec.states > 1 ? e.out<C>(2 * n + piece.tensor) + piece.begin : nullptr;
-  if (spec.gradient == kDTypeOf<C> && !spec.scaled) {
-    UpdateRun<T, C>(spec, e.scalars, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
+  const bool as_it_is = decision.unscaling == C(1) && decision.clipping == C(1);
+  if (spec.gradient == kDTypeOf<C> && as_it_is) {
+    UpdateRun<T, C>(spec, numbers, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
     return;
   }
   const LoadChunkFn<C> load = FindLoad<C>(spec.gradient);
@@ -91,22 +85,24 @@ void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const Piece& pie
   for (int64_t at = 0; at < count; at += kChunk) {
     const int64_t run = std::min(kChunk, count - at);
     load(gradient, piece.begin + at, 1, run, g);
-    if (spec.scaled) Unscale(e.in<double>(e.inputs.size() - 1), g, run);
-    UpdateRun<T, C>(spec, e.scalars, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
+    // Into memory, so that no compiler makes one rounding of this and of what follows.
+    for (int64_t i = 0; i < run && !as_it_is; ++i) g[i] = decision(g[i]);
+    UpdateRun<T, C>(spec, numbers, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
   }
 }
 
-bool SquaresAreFinite(const Tensor& squares) {
-  return formula::AreFinite(static_cast<const double*>(squares.raw_data()), squares.size());
-}
-
 void Update(const OptimizerSpec& spec, const Execution& e) {
-  const size_t n = spec.count(e.inputs.size());
-  if (spec.scaled && !SquaresAreFinite(e.inputs[e.inputs.size() - 2])) return;
-  const std::vector<Piece> pieces = CutIntoPieces(e.outputs.first(n));
+  const formula::Conditions conditions(spec, e.inputs);
+  auto numbers = e.scalars.v;
+  formula::PickNumbers(conditions, numbers.data());
+  const std::vector<Piece> pieces = CutIntoPieces(e.outputs.first(spec.count(e.inputs.size())));
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    using C = ComputeType<T>;
+    const auto decision = formula::Decision<C>::From(conditions, numbers.data());
+    if (decision.leave_out) return;
     ParallelFor(static_cast<int64_t>(pieces.size()), 2, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) UpdatePiece<T>(spec, e, pieces[static_cast<size_t>(i)]);
+      for (int64_t i = begin; i < end; ++i)
+        UpdatePiece<T, C>(spec, e, numbers.data(), decision, pieces[static_cast<size_t>(i)]);
     });
   });
 }
@@ -146,7 +142,8 @@ void SumSquare(const SumSquareSpec& spec, const Execution& e) {
 }
 
 void UpdateLossScale(const LossScaleSpec&, const Execution& e) {
-  formula::LossScaleRule(e.scalars)(SquaresAreFinite(e.inputs[0]), e.out<double>(0));
+  const bool finite = formula::AreFinite(e.in<double>(0), e.inputs[0].size());
+  formula::LossScaleRule(e.scalars)(finite, e.out<double>(0));
 }
 
 }  // namespace

@@ -3,13 +3,15 @@
 // One step of an optimizer for one element: a rule takes the parameter's value, its gradient and
 // its states, changes the states, and gives the new value.
 //
+// From makes a rule of the numbers of an update, OptimizerSpec's Scalars.
+//
 // Formulas round where PyTorch's do: constants are made in double, 1 - beta among them, and then
 // rounded to the type C of the parameters.
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
+#include <span>
 
 #include "model/operation/optimizer_spec.h"
 #include "singa/core/plan.h"
@@ -25,6 +27,9 @@ template <class C>
 struct PlainSgd {
   static constexpr int kStates = 0;
   C lr, decay;
+  static constexpr PlainSgd From(const OptimizerSpec&, const double* v) {
+    return {C(v[0]), C(v[1])};
+  }
   constexpr C operator()(C value, C gradient) const {
     return value - lr * Decayed(gradient, value, decay);
   }
@@ -35,6 +40,9 @@ struct MomentumSgd {
   static constexpr int kStates = 1;
   bool first;
   C lr, decay, momentum, take;
+  static constexpr MomentumSgd From(const OptimizerSpec& spec, const double* v) {
+    return {spec.first, C(v[0]), C(v[1]), C(v[2]), C(1 - v[3])};
+  }
   constexpr C operator()(C value, C gradient, C& m) const {
     gradient = Decayed(gradient, value, decay);
     // On the first step the buffer's old contents do not count, not even a NaN.
@@ -47,6 +55,9 @@ template <class C>
 struct RmsProp {
   static constexpr int kStates = 1;
   C lr, decay, rho, take, epsilon;
+  static constexpr RmsProp From(const OptimizerSpec&, const double* v) {
+    return {C(v[0]), C(v[1]), C(v[2]), C(1 - v[2]), C(v[3])};
+  }
   constexpr C operator()(C value, C gradient, C& v) const {
     gradient = Decayed(gradient, value, decay);
     v = rho * v + take * gradient * gradient;
@@ -58,6 +69,9 @@ template <class C>
 struct AdaGrad {
   static constexpr int kStates = 1;
   C lr, decay, epsilon;
+  static constexpr AdaGrad From(const OptimizerSpec&, const double* v) {
+    return {C(v[0]), C(v[1]), C(v[3])};
+  }
   constexpr C operator()(C value, C gradient, C& v) const {
     gradient = Decayed(gradient, value, decay);
     v += gradient * gradient;
@@ -76,6 +90,11 @@ struct Adam {
   C epsilon;
   C rate;              // lr / (1 − beta1^step)
   C root_correction2;  // sqrt(1 − beta2^step)
+  static constexpr Adam From(const OptimizerSpec& spec, const double* v) {
+    const C shrink = C(spec.decoupled ? 1 - v[0] * v[1] : 1);
+    const C decay = spec.decoupled ? C(0) : C(v[1]);
+    return {shrink, decay, C(1 - v[2]), C(v[3]), C(1 - v[3]), C(v[4]), C(v[0] / v[5]), C(v[6])};
+  }
   constexpr C operator()(C value, C gradient, C& m, C& v) const {
     gradient = Decayed(gradient, value, decay);
     const C step = gradient - m;
@@ -94,10 +113,61 @@ constexpr bool AreFinite(const double* squares, int64_t count) {
   return true;
 }
 
-/// By what gradients are multiplied that come times a loss scale.
+/// What decides on the device about an update, and where; null where nothing does.
+struct Conditions {
+  int64_t count = 0;  ///< of the sums of squares
+  const double* squares = nullptr;
+  const double* loss_scale = nullptr;
+  int64_t rows = 0;  ///< of the table of numbers
+  const double* numbers = nullptr;
+
+  Conditions(const OptimizerSpec& spec, std::span<const Tensor> inputs) {
+    inputs = inputs.last(spec.conditions());
+    const auto next = [&](const double*& data) {
+      const Tensor& t = inputs.front();
+      data = static_cast<const double*>(t.raw_data());
+      inputs = inputs.subspan(1);
+      return t.shape()[0];
+    };
+    if (spec.scaled || spec.clipped) count = next(squares);
+    if (spec.scaled) next(loss_scale);
+    if (spec.scheduled) rows = next(numbers);
+  }
+};
+
+/// What becomes of the gradients of an update.
 template <class C>
-constexpr C Unscaling(const double* loss_scale) {
-  return static_cast<C>(1 / loss_scale[0]);
+struct Decision {
+  bool leave_out;  ///< the update
+  C unscaling;
+  C clipping;
+
+  /// `v`: the numbers of the update.
+  static constexpr Decision From(const Conditions& c, const double* v) {
+    Decision decision{c.loss_scale && !AreFinite(c.squares, c.count), C(1), C(1)};
+    const double unscaling = c.loss_scale ? 1 / c.loss_scale[0] : 1;
+    decision.unscaling = static_cast<C>(unscaling);
+    if (v[OptimizerSpec::kClipNorm] > 0) {
+      double sum = 0;
+      for (int64_t i = 0; i < c.count; ++i) sum += c.squares[i];
+      // PyTorch's clip_grad_norm_
+      const double factor = v[OptimizerSpec::kClipNorm] / (std::sqrt(sum) * unscaling + 1e-6);
+      if (factor < 1) decision.clipping = static_cast<C>(factor);
+    }
+    return decision;
+  }
+  constexpr C operator()(C gradient) const { return gradient * unscaling * clipping; }
+};
+
+/// Completes the numbers of an update, where the device has a table of them.
+constexpr void PickNumbers(const Conditions& c, double* v) {
+  if (!c.numbers) return;
+  const double last = static_cast<double>(c.rows - 2);
+  const double row = c.loss_scale[2] - c.numbers[0];
+  const double* found =
+      c.numbers + OptimizerSpec::kNumbers * (1 + static_cast<int64_t>(row < last ? row : last));
+  v[OptimizerSpec::kRate] *= found[OptimizerSpec::kRate];
+  for (int i = OptimizerSpec::kOwnNumbers; i < OptimizerSpec::kClipNorm; ++i) v[i] = found[i];
 }
 
 /// torch.amp.GradScaler.update; the scale stays among float32's normal numbers.
@@ -109,10 +179,10 @@ struct LossScaleRule {
   constexpr void operator()(bool finite, double* loss_scale) const {
     double& scale = loss_scale[0];
     double& updates = loss_scale[1];
-    double& left_out = loss_scale[2];
+    double& made = loss_scale[2];
     double& exhausted = loss_scale[3];
     updates = finite ? updates + 1 : 0;
-    left_out += finite ? 0 : 1;
+    made += finite ? 1 : 0;
     exhausted = 0;
     if (!finite) {
       const double smaller = scale * backoff;
@@ -126,38 +196,21 @@ struct LossScaleRule {
   }
 };
 
-/// Calls f with the rule of an update.
+/// Calls f with the rule of an update that has the numbers v.
 template <class C, class F>
-void SwitchRule(const OptimizerSpec& spec, const Scalars& scalars, const F& f) {
-  const auto& v = scalars.v;
-  const auto as = [](double value) { return static_cast<C>(value); };
-  const C lr = as(v[0]), decay = as(v[1]);
+void SwitchRule(const OptimizerSpec& spec, const double* v, const F& f) {
   switch (spec.kind) {
     case OptimizerKind::kSgd:
-      if (spec.states == 0) return f(PlainSgd<C>{lr, decay});
-      if (spec.nesterov)
-        return f(MomentumSgd<C, true>{spec.first, lr, decay, as(v[2]), as(1 - v[3])});
-      return f(MomentumSgd<C, false>{spec.first, lr, decay, as(v[2]), as(1 - v[3])});
+      if (spec.states == 0) return f(PlainSgd<C>::From(spec, v));
+      if (spec.nesterov) return f(MomentumSgd<C, true>::From(spec, v));
+      return f(MomentumSgd<C, false>::From(spec, v));
     case OptimizerKind::kRmsProp:
-      return f(RmsProp<C>{lr, decay, as(v[2]), as(1 - v[2]), as(v[3])});
+      return f(RmsProp<C>::From(spec, v));
     case OptimizerKind::kAdaGrad:
-      return f(AdaGrad<C>{lr, decay, as(v[3])});
-    case OptimizerKind::kAdam: {
-      const C shrink = as(spec.decoupled ? 1 - v[0] * v[1] : 1);
-      return f(Adam<C>{shrink, spec.decoupled ? C(0) : decay, as(1 - v[2]), as(v[3]), as(1 - v[3]),
-                       as(v[4]), as(v[0] / v[5]), as(v[6])});
-    }
+      return f(AdaGrad<C>::From(spec, v));
+    case OptimizerKind::kAdam:
+      return f(Adam<C>::From(spec, v));
   }
-}
-
-/// The rule of an update, of the type that SwitchRule finds.
-template <class Rule, class C>
-Rule RuleOf(const OptimizerSpec& spec, const Scalars& scalars) {
-  Rule rule{};
-  SwitchRule<C>(spec, scalars, [&]<class Found>(const Found& found) {
-    if constexpr (std::is_same_v<Found, Rule>) rule = found;
-  });
-  return rule;
 }
 
 }  // namespace singa::formula

@@ -17,9 +17,6 @@
 namespace singa {
 namespace {
 
-/// Where the kernel finds it.
-constexpr size_t kWeightDecay = 1;
-
 DType ComputeDType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
 /// Whether `t`, which is updated in place, can lie in `layout`: it is all that its block holds.
@@ -62,31 +59,61 @@ Tensor GradientFor(const Tensor& p, const Tensor& g) {
   return g.AsType(p.data_type()).ToLayout(p.layout());
 }
 
-/// Gradients that come times a loss scale; empty tensors where they do not.
-struct Scaling {
-  const Tensor& squares;
-  const Tensor& loss_scale;
+const Tensor& CheckCondition(const char* op, const char* name, const Tensor& t,
+                             const DevicePtr& device) {
+  Check(!t.empty(), op, name, " is missing");
+  CheckDType(op, name, t, kFloat64);
+  Check(t.is_contiguous(), op, name, " has to be contiguous, got ", t);
+  Check(t.device() == device, op, name, " is on ", t.device()->name(), ", the gradients on ",
+        device->name());
+  return t;
+}
 
-  bool any() const { return !squares.empty() || !loss_scale.empty(); }
-  void CheckFor(const char* op, const DevicePtr& device) const {
-    for (const auto& [name, t] : {std::pair{"squares", squares}, {"loss_scale", loss_scale}}) {
-      Check(!t.empty(), op, name, " is missing");
-      CheckDType(op, name, t, kFloat64);
-      Check(t.is_contiguous() && t.rank() == 1, op, name, " has to be a contiguous vector, got ",
-            t);
-      Check(t.device() == device, op, name, " is on ", t.device()->name(), ", the gradients on ",
-            device->name());
-    }
-    Check(loss_scale.size() == 4, op, "loss_scale has to have 4 elements, got ", loss_scale);
+const Tensor& CheckSquares(const char* op, const Tensor& t, const DevicePtr& device) {
+  Check(t.empty() || t.rank() == 1, op, "squares has to be a vector, got ", t);
+  return CheckCondition(op, "squares", t, device);
+}
+
+const Tensor& CheckLossScale(const char* op, const Tensor& t, const DevicePtr& device) {
+  CheckCondition(op, "loss_scale", t, device);
+  CheckShapeIs(op, "loss_scale", t, {4});
+  return t;
+}
+
+/// Says in `spec` which conditions there are.
+void Describe(const UpdateConditions& c, OptimizerSpec* spec) {
+  spec->scheduled = !c.numbers.empty();
+  spec->scaled = !c.loss_scale.empty() || spec->scheduled;
+  spec->clipped = c.clip_norm > 0;
+  Check(c.clip_norm >= 0, spec->op(), "clip_norm has to be positive, or 0 for none, got ",
+        c.clip_norm);
+  Check(spec->scaled || spec->clipped || c.squares.empty(), spec->op(),
+        "squares decide nothing without loss_scale or clip_norm");
+}
+
+/// The conditions as inputs of an update on that device.
+std::vector<Tensor> Inputs(const UpdateConditions& c, const OptimizerSpec& spec,
+                           const DevicePtr& device) {
+  const char* op = spec.op();
+  std::vector<Tensor> inputs;
+  if (spec.scaled || spec.clipped) inputs.push_back(CheckSquares(op, c.squares, device));
+  if (spec.scaled) inputs.push_back(CheckLossScale(op, c.loss_scale, device));
+  if (spec.scheduled) {
+    inputs.push_back(CheckCondition(op, "numbers", c.numbers, device));
+    Check(c.numbers.rank() == 2 && c.numbers.shape()[0] > 1 &&
+              c.numbers.shape()[1] == OptimizerSpec::kNumbers,
+          op, "numbers has to be a table of rows of ", OptimizerSpec::kNumbers, ", got ",
+          c.numbers);
   }
-};
+  return inputs;
+}
 
 /// Checks the lists and updates, one execution for each (types, device, weight decay) that occurs.
 /// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
             const std::vector<double>& weight_decay, Scalars scalars, UpdateNumbers* numbers,
-            const Scaling& scaling, bool keeps_zero = true) {
+            const UpdateConditions& conditions, bool keeps_zero = true) {
   if (numbers && params.empty()) return numbers->Set(scalars);
   const char* op = spec.op();
   const size_t n = params.size();
@@ -116,9 +143,11 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
   }
 
   spec.states = static_cast<int>(states.size());
-  spec.scaled = scaling.any();
+  Describe(conditions, &spec);
+  if (spec.scheduled) scalars.v = {scalars.v[OptimizerSpec::kRate]};  // a factor; no other counts
+  scalars.v[OptimizerSpec::kClipNorm] = conditions.clip_norm;
   for (const auto& [key, members] : groups) {
-    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[kWeightDecay]) = key;
+    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[OptimizerSpec::kWeightDecay]) = key;
     std::vector<Tensor> inputs, outputs;
     inputs.reserve(members.size() * (2 + states.size()));
     for (size_t i : members) inputs.push_back(params[i]);
@@ -129,10 +158,8 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
     outputs.insert(outputs.end(), inputs.begin() + static_cast<std::ptrdiff_t>(2 * members.size()),
                    inputs.end());
     const DevicePtr device = params[members[0]].device();
-    if (spec.scaled) {
-      scaling.CheckFor(op, device);
-      inputs.insert(inputs.end(), {scaling.squares, scaling.loss_scale});
-    }
+    const std::vector<Tensor> deciding = Inputs(conditions, spec, device);
+    inputs.insert(inputs.end(), deciding.begin(), deciding.end());
     Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
     if (numbers) numbers->Follow(scalars);
   }
@@ -155,11 +182,27 @@ void UpdateNumbers::Follow(const Scalars& scalars) {
 }
 
 void UpdateNumbers::Set(const Scalars& scalars) {
+  if (collects_) collected_.insert(collected_.end(), scalars.v.begin(), scalars.v.end());
   for (const std::shared_ptr<Scalars>& live : live_) {
-    const double weight_decay = live->v[kWeightDecay];
+    const Scalars before = *live;
     *live = scalars;
-    live->v[kWeightDecay] = weight_decay;
+    for (int own : {OptimizerSpec::kWeightDecay, OptimizerSpec::kClipNorm})
+      live->v[own] = before.v[own];
   }
+}
+
+Tensor UpdateNumbers::Table(double first, int64_t rows) const {
+  constexpr size_t kRow = OptimizerSpec::kNumbers;
+  const size_t size = static_cast<size_t>(rows) * kRow;
+  Check<std::logic_error>(!collected_.empty() && collected_.size() <= size, "optimizer",
+                          "no numbers were collected, or more than ", rows);
+  std::vector<double> values(kRow);
+  values[0] = first;
+  values.insert(values.end(), collected_.begin(), collected_.end());
+  while (values.size() < kRow + size) values.push_back(values[values.size() - kRow]);
+  Tensor table({rows + 1, kRow}, nullptr, kFloat64);
+  table.CopyFromHost(values.data(), values.size() * sizeof(double));
+  return table;
 }
 
 bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
@@ -179,7 +222,7 @@ bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Ten
 void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
                double lr, double momentum, double dampening, bool nesterov, bool first,
-               UpdateNumbers* numbers, const Tensor& squares, const Tensor& loss_scale) {
+               UpdateNumbers* numbers, const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kSgd;
   spec.nesterov = nesterov;
@@ -191,45 +234,42 @@ void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gra
   Scalars scalars;
   scalars.v = {lr, 0, momentum, dampening};
   if (momentum == 0) {
-    Update(spec, params, grads, {}, weight_decay, scalars, numbers, {squares, loss_scale});
+    Update(spec, params, grads, {}, weight_decay, scalars, numbers, conditions);
   } else {
-    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers,
-           {squares, loss_scale});
+    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers, conditions);
   }
 }
 
 void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& averages, const std::vector<double>& weight_decay,
                    double lr, double rho, double epsilon, UpdateNumbers* numbers,
-                   const Tensor& squares, const Tensor& loss_scale) {
+                   const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kRmsProp;
   CheckRate(spec.op(), "rho", rho, 0, 1);
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, rho, epsilon};
-  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, {squares, loss_scale},
-         epsilon > 0);
+  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, conditions, epsilon > 0);
 }
 
 void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& sums, const std::vector<double>& weight_decay,
-                   double lr, double epsilon, UpdateNumbers* numbers, const Tensor& squares,
-                   const Tensor& loss_scale) {
+                   double lr, double epsilon, UpdateNumbers* numbers,
+                   const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdaGrad;
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, 0, epsilon};
-  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, {squares, loss_scale},
-         epsilon > 0);
+  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, conditions, epsilon > 0);
 }
 
 void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                 const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments,
                 const std::vector<double>& weight_decay, double lr, double beta1, double beta2,
                 double epsilon, int64_t step, bool decoupled, UpdateNumbers* numbers,
-                const Tensor& squares, const Tensor& loss_scale) {
+                const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdam;
   spec.decoupled = decoupled;
@@ -247,7 +287,7 @@ void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gr
                1 - std::pow(beta1, exponent),
                std::sqrt(1 - std::pow(beta2, exponent))};
   Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars, numbers,
-         {squares, loss_scale}, epsilon > 0);
+         conditions, epsilon > 0);
 }
 
 void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale, double growth_factor,
@@ -255,7 +295,8 @@ void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale, double gro
   const LossScaleSpec spec;
   Check(!loss_scale.empty(), spec.op(), "loss_scale is missing");
   const DevicePtr device = loss_scale.device();
-  Scaling{squares, loss_scale}.CheckFor(spec.op(), device);
+  CheckSquares(spec.op(), squares, device);
+  CheckLossScale(spec.op(), loss_scale, device);
   Scalars scalars;
   scalars.v = {growth_factor, backoff_factor, static_cast<double>(growth_interval)};
   loss_scale.block()->MakePlain();

@@ -6,17 +6,22 @@ namespace singa {
 
 enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
 
-/// One update of n parameters. Inputs: n parameters, n gradients, then n of each state; where the
-/// gradients come times a loss scale also `squares` and `loss_scale` (singa/operation/optimizer.h).
-/// Outputs: the parameters and the states, written in place; as they were where the gradients are
-/// not finite. States are of the parameters' compute type
-/// (float32 for 16-bit floats). Parameter, gradient and states of one index are all contiguous, or
-/// all in one opaque layout.
+/// One update of n parameters. Inputs: n parameters, n gradients, n of each state, and then what
+/// decides on the device, of UpdateConditions (singa/operation/optimizer.h): `squares`, where the
+/// gradients come times a loss scale or are clipped, `loss_scale`, `numbers`.
+/// Outputs: the parameters and the states, written in place; as they were where gradients that come
+/// times a loss scale are not finite. States are of the parameters' compute type (float32 for
+/// 16-bit floats). Parameter, gradient and states of one index are all contiguous, or all in one
+/// opaque layout.
 ///
 /// Scalars: v[0] learning rate, v[1] weight decay, then
 ///   SGD: v[2] momentum, v[3] dampening   RMSProp: v[2] rho, v[3] epsilon   AdaGrad: v[3] epsilon
 ///   Adam: v[2] beta1, v[3] beta2, v[4] epsilon, v[5] 1 − beta1^step, v[6] sqrt(1 − beta2^step)
+/// and v[7] the norm at which gradients are clipped, or 0. With a table of numbers v[0] multiplies
+/// the table's learning rate, and v[2] to v[6] are the table's.
 struct OptimizerSpec {
+  static constexpr int kNumbers = 8, kRate = 0, kWeightDecay = 1, kOwnNumbers = 2, kClipNorm = 7;
+
   OptimizerKind kind = OptimizerKind::kSgd;
   DType dtype = kFloat32;     ///< of the parameters
   DType gradient = kFloat32;  ///< of the gradients
@@ -25,6 +30,8 @@ struct OptimizerSpec {
   bool first = false;      ///< SGD: the momentum buffer starts as the gradient
   bool decoupled = false;  ///< Adam: weight decay apart from the gradient
   bool scaled = false;     ///< gradients come times a loss scale
+  bool clipped = false;    ///< where their norm is larger than v[7]
+  bool scheduled = false;  ///< the device has a table of numbers
 
   const char* op() const {
     switch (kind) {
@@ -40,9 +47,11 @@ struct OptimizerSpec {
     return "Optimizer";
   }
 
+  /// How many inputs decide about the update.
+  size_t conditions() const { return (scaled || clipped) + size_t{scaled} + size_t{scheduled}; }
   /// n, of so many inputs.
   size_t count(size_t inputs) const {
-    return (inputs - (scaled ? 2 : 0)) / static_cast<size_t>(2 + states);
+    return (inputs - conditions()) / static_cast<size_t>(2 + states);
   }
 
   template <class Self, class Visitor>
@@ -55,6 +64,8 @@ struct OptimizerSpec {
     visitor("first", self.first);
     visitor("decoupled", self.decoupled);
     visitor("scaled", self.scaled);
+    visitor("clipped", self.clipped);
+    visitor("scheduled", self.scheduled);
   }
 };
 

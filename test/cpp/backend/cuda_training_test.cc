@@ -196,6 +196,29 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
           for (size_t i = 0; i < outputs.size() && square == INFINITY; ++i)
             EXPECT_EQ(test::Values(got[i]), test::Values(outputs[i]));
         }
+        spec.clipped = true;
+        for (double norm : {0.5, 50.0}) {
+          scalars.v[OptimizerSpec::kClipNorm] = norm;
+          std::vector<Tensor> conditions = {test::FromValues({2}, {3, 7}, kFloat64),
+                                            test::FromValues({4}, {1.7, 0, 6, 0}, kFloat64)};
+          const auto compare = [&] {
+            std::vector<Tensor> all = inputs;
+            all.insert(all.end(), conditions.begin(), conditions.end());
+            CompareWithReference(spec, all, outputs, scalars, {32 * Step(dtype), 32 * Step(dtype)});
+          };
+          spec.scaled = true;
+          spec.scheduled = false;
+          compare();
+          spec.scheduled = true;
+          // Rows for 4, 5, 6 ... updates.
+          conditions.push_back(
+              RandomTensor(random, {6, OptimizerSpec::kNumbers}, kFloat64, 0.1, 1));
+          Tensor(conditions.back().SliceAxis(0, 0, 1)).Fill(4);
+          compare();
+          spec.scaled = spec.scheduled = false;
+          conditions.resize(1);
+          compare();
+        }
       }
     }
   }

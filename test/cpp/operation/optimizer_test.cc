@@ -253,18 +253,18 @@ TEST(Optimizer, NormAndScale) {
 TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
   const auto update = [](OptimizerKind kind, const Step& s, const Tensor& squares,
                          const Tensor& scale) {
+    const UpdateConditions conditions{squares, scale};
     switch (kind) {
       case OptimizerKind::kSgd:
         return SgdUpdate(s.params, s.grads, s.a, s.decay, 0.1, 0.9, 0, true, false, nullptr,
-                         squares, scale);
+                         conditions);
       case OptimizerKind::kRmsProp:
-        return RmsPropUpdate(s.params, s.grads, s.a, s.decay, 0.01, 0.9, 1e-8, nullptr, squares,
-                             scale);
+        return RmsPropUpdate(s.params, s.grads, s.a, s.decay, 0.01, 0.9, 1e-8, nullptr, conditions);
       case OptimizerKind::kAdaGrad:
-        return AdaGradUpdate(s.params, s.grads, s.a, s.decay, 0.01, 1e-8, nullptr, squares, scale);
+        return AdaGradUpdate(s.params, s.grads, s.a, s.decay, 0.01, 1e-8, nullptr, conditions);
       case OptimizerKind::kAdam:
         return AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 3, true,
-                          nullptr, squares, scale);
+                          nullptr, conditions);
     }
   };
   const auto values = [](const Step& s) {
@@ -290,6 +290,55 @@ TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
     }
 }
 
+TEST(Optimizer, ClipsByTheNormOfAllGradients) {
+  const auto update = [](const Step& s, const UpdateConditions& conditions) {
+    SgdUpdate(s.params, s.grads, s.a, s.decay, 0.1, 0.9, 0, false, false, nullptr, conditions);
+    std::vector<std::vector<double>> all;
+    for (const Tensor& t : s.params) all.push_back(Values(t));
+    return all;
+  };
+  for (double limit : {0.5, 1e9}) {
+    const Step clipped = MakeStep(kFloat32, 3), plain = MakeStep(kFloat32, 3);
+    const double factor = limit / (GlobalNorm(plain.grads) + 1e-6);
+    const Tensor squares = SumsOfSquares(clipped.grads);
+    if (factor < 1) ScaleAll(plain.grads, factor);
+    EXPECT_EQ(update(clipped, {squares, Tensor(), limit}), update(plain, {}));
+    // The norm is that of the gradients without the loss scale.
+    const Step scaled = MakeStep(kFloat32, 3), alone = MakeStep(kFloat32, 3);
+    ScaleAll(scaled.grads, 8);
+    const UpdateConditions both{SumsOfSquares(scaled.grads),
+                                FromValues({4}, {8, 0, 0, 0}, kFloat64), limit};
+    EXPECT_EQ(update(scaled, both), update(alone, {squares, Tensor(), limit}));
+  }
+}
+
+TEST(Optimizer, TakesItsNumbersByTheCountOfUpdates) {
+  const auto update = [](const Step& s, double lr, int64_t step, UpdateNumbers* numbers,
+                         const UpdateConditions& conditions = {}) {
+    AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, lr, 0.9, 0.999, 1e-8, step, true, numbers,
+               conditions);
+    std::vector<std::vector<double>> all;
+    for (const auto* tensors : {&s.params, &s.a, &s.b})
+      for (const Tensor& t : *tensors) all.push_back(Values(t));
+    return all;
+  };
+  const auto rate = [](double made) { return 0.1 / (1 + made); };
+  UpdateNumbers numbers;
+  test::ExpectError<std::logic_error>([&] { (void)numbers.Table(0, 4); }, "no numbers");
+  numbers.Collect();
+  for (int made = 3; made < 7; ++made) update(Step{}, rate(made), made + 1, &numbers);
+  test::ExpectError<std::logic_error>([&] { (void)numbers.Table(3, 3); }, "more than 3");
+  const Tensor table = numbers.Table(3, 6);
+  for (double made : {3, 4, 6, 7, 20}) {  // beyond the last row that holds
+    const Step picked = MakeStep(kFloat32, 3), plain = MakeStep(kFloat32, 3);
+    const double known = std::min(made, 6.0);
+    const UpdateConditions conditions{SumsOfSquares(picked.grads),
+                                      FromValues({4}, {1, 0, made, 0}, kFloat64), 0, table};
+    EXPECT_EQ(update(picked, 2, 1, nullptr, conditions),
+              update(plain, 2 * rate(known), static_cast<int64_t>(known) + 1, nullptr));
+  }
+}
+
 TEST(Optimizer, SumsOfSquaresAreOneForEachType) {
   const Tensor a = FromValues({2}, {1, 2}), b = FromValues({3}, {1, 1, 3}, kFloat16);
   EXPECT_EQ(Values(SumsOfSquares({a, b, Tensor(), a})), (std::vector<double>{10, 11}));
@@ -307,15 +356,15 @@ TEST(Optimizer, ALossScaleGrowsAndShrinks) {
   };
   using V = std::vector<double>;
   const double tenth = static_cast<double>(static_cast<float>(12 * 0.1));
-  EXPECT_EQ(next(finite), (V{3, 1, 0, 0}));
-  EXPECT_EQ(next(finite), (V{12, 0, 0, 0}));
-  EXPECT_EQ(next(finite), (V{12, 1, 0, 0}));
-  EXPECT_EQ(next(infinite), (V{tenth, 0, 1, 0}));
-  EXPECT_EQ(next(finite, 1e39), (V{tenth, 1, 1, 0}));
-  EXPECT_EQ(next(finite, 1e39), (V{tenth, 0, 1, 0}));  // float32 has none so large
+  EXPECT_EQ(next(finite), (V{3, 1, 1, 0}));
+  EXPECT_EQ(next(finite), (V{12, 0, 2, 0}));
+  EXPECT_EQ(next(finite), (V{12, 1, 3, 0}));
+  EXPECT_EQ(next(infinite), (V{tenth, 0, 3, 0}));
+  EXPECT_EQ(next(finite, 1e39), (V{tenth, 1, 4, 0}));
+  EXPECT_EQ(next(finite, 1e39), (V{tenth, 0, 5, 0}));  // float32 has none so large
   Tensor(scale.SliceAxis(0, 0, 1)).Fill(0x1p-124);
-  EXPECT_EQ(next(infinite), (V{0x1p-124, 0, 2, 1}));  // nor so small
-  EXPECT_EQ(next(finite), (V{0x1p-124, 1, 2, 0}));
+  EXPECT_EQ(next(infinite), (V{0x1p-124, 0, 5, 1}));  // nor so small
+  EXPECT_EQ(next(finite), (V{0x1p-124, 1, 6, 0}));
 }
 
 TEST(Optimizer, RefusesWhatDoesNotFit) {
@@ -333,13 +382,25 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
   EXPECT_THROW(RmsPropUpdate({p}, {p}, {p.AsType(kFloat64)}, {0}, 1, 0.9, 1e-8), TypeError);
   const Tensor squares = SumsOfSquares({p}), scale = Full({4}, 1, nullptr, kFloat64);
   const auto scaled = [&](const Tensor& s, const Tensor& l) {
-    SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, s, l);
+    SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, {s, l});
   };
   test::ExpectError<std::invalid_argument>([&] { scaled(squares, Tensor()); },
-                                           "[SgdUpdate] loss_scale is missing");
+                                           "squares decide nothing without loss_scale");
   test::ExpectError<std::invalid_argument>([&] { scaled(Tensor(), scale); }, "squares is missing");
   EXPECT_THROW(scaled(squares, Full({3}, 1, nullptr, kFloat64)), std::invalid_argument);
   EXPECT_THROW(scaled(squares, Full({4}, 1)), TypeError);
+  const auto conditional = [&](const UpdateConditions& conditions) {
+    SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, conditions);
+  };
+  const Tensor table = Full({3, 7}, 1, nullptr, kFloat64);
+  test::ExpectError<std::invalid_argument>(
+      [&] {
+        conditional({squares, scale, 0, table});
+      },
+      "numbers has to be a table of rows of 8");
+  EXPECT_THROW(conditional({squares, Tensor(), 0, table}), std::invalid_argument);
+  EXPECT_THROW(conditional({squares, Tensor(), -1}), std::invalid_argument);
+  EXPECT_THROW(conditional({Tensor(), Tensor(), 1}), std::invalid_argument);
   EXPECT_THROW(UpdateLossScale(squares, Tensor(), 2, 0.5, 1), std::invalid_argument);
 }
 

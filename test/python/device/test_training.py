@@ -80,6 +80,39 @@ def test_a_network_learns_the_same_in_float16(gpu: "Device", use_graph: bool) ->
     assert losses[-1] < losses[0]
 
 
+OPTIMIZERS = {
+    "adam": lambda scaler: opt.Adam(0.01, scaler=scaler),
+    "schedule": lambda scaler: opt.SGD(opt.CosineDecay(0.1, 99), momentum=0.9, scaler=scaler),
+    "clipping": lambda scaler: opt.SGD(0.1, clip_norm=0.5, scaler=scaler),
+    "accumulation": lambda scaler: opt.AdamW(0.01, accumulate=2, scaler=scaler),
+}
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_nobody_waits_for_what_a_scaler_decides(
+    gpu: "Device", monkeypatch: pytest.MonkeyPatch, make: Any, use_graph: bool
+) -> None:
+    waits = []
+    made = opt.GradScaler.made
+    monkeypatch.setattr(opt.GradScaler, "made", lambda self: waits.append(1) or made(self))
+    for scaler in (opt.GradScaler(2.0**14), None):
+        gpu.SetRandSeed(5)
+        x = tensor.from_numpy(np.random.default_rng(3).standard_normal((8, 10), np.float32), gpu)
+        y = tensor.from_numpy(np.arange(8, dtype=np.int32) % 4, gpu)
+        net = Network(perceptron())
+        net.set_optimizer(make(scaler))
+        net.compile([x], use_graph=use_graph)
+        losses = [net(x, y)[1] for _ in range(6)]
+        waits.clear()
+        losses += [net(x, y)[1] for _ in range(9)]
+        assert not waits
+        if scaler is not None:
+            scaled = [loss.numpy().item() for loss in losses]
+    assert scaled == [loss.numpy().item() for loss in losses]
+    assert scaled[-1] < scaled[0]
+
+
 @pytest.mark.parametrize("use_graph", [False, True])
 @pytest.mark.parametrize(("layers", "shape"), [(perceptron, (10,)), (convolutional, (2, 12, 12))])
 def test_a_network_learns_the_same_as_on_the_cpu(

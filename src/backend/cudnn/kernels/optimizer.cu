@@ -66,31 +66,28 @@ void ForGroups(std::span<const Tensor> sized, const Arrays& arrays, const Launch
   flush();
 }
 
-/// Where gradients come times a loss scale: how many sums of squares, and where; null where not.
-struct Scaling {
-  int64_t count = 0;
-  const double* squares = nullptr;
-  const double* loss_scale = nullptr;
-
-  explicit Scaling(const OptimizerSpec& spec, std::span<const Tensor> inputs) {
-    if (!spec.scaled) return;
-    const Tensor& sums = inputs[inputs.size() - 2];
-    count = sums.size();
-    squares = static_cast<const double*>(sums.raw_data());
-    loss_scale = static_cast<const double*>(inputs.back().raw_data());
-  }
+/// What one thread finds out ahead of an update about which the device decides.
+template <class Rule, class C>
+struct Prepared {
+  Rule rule;
+  formula::Decision<C> decision;
 };
+
+template <class Rule, class C>
+__global__ void Prepare(OptimizerSpec spec, Numbers<decltype(Scalars::v)> numbers,
+                        formula::Conditions conditions, Prepared<Rule, C>* prepared) {
+  auto v = numbers.Get();
+  formula::PickNumbers(conditions, v.data());
+  *prepared = {Rule::From(spec, v.data()), formula::Decision<C>::From(conditions, v.data())};
+}
 
 /// Elements one after the other, in vectors where the addresses allow it.
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
     Update(SINGA_CONSTANT(Tensors<2 + Rule::kStates>) tensors, DType gradient_dtype,
-           Numbers<Rule> numbers, Scaling scaling) {
-  C unscaling = 1;
-  if (scaling.loss_scale) {
-    if (!formula::AreFinite(scaling.squares, scaling.count)) return;
-    unscaling = formula::Unscaling<C>(scaling.loss_scale);
-  }
+           Numbers<Rule> numbers, Numbers<formula::Decision<C>> decisions) {
+  const formula::Decision<C> decision = decisions.Get();
+  if (decision.leave_out) return;
   const Rule rule = numbers.Get();
   const int tensor = tensors.Find(blockIdx.x);
   const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
@@ -101,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = begin + threadIdx.x; i < begin + kPiece; i += kThreads) {
     if (i >= size) break;
     const C value = Cast<C>(p[i]);
-    const C gradient = LoadAs<C>(data[1], gradient_dtype, i) * unscaling;
+    const C gradient = decision(LoadAs<C>(data[1], gradient_dtype, i));
     if constexpr (Rule::kStates == 0) {
       p[i] = Cast<T>(rule(value, gradient));
     } else if constexpr (Rule::kStates == 1) {
@@ -120,14 +117,32 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr size_t kPreparedBytes = 128;
+
+size_t UpdateWorkspace(const OptimizerSpec& spec) {
+  return spec.conditions() > 0 ? kPreparedBytes : 0;
+}
+
 void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
   const size_t n = spec.count(execution.inputs.size());
-  const Scaling scaling(spec, execution.inputs);
+  const Stream stream = StreamOf(execution.device);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     using C = ComputeType<T>;
-    formula::SwitchRule<C>(spec, execution.scalars, [&]<class Rule>(const Rule&) {
-      const Numbers<Rule> numbers = NumbersOf(
-          execution, [spec](const Scalars& s) { return formula::RuleOf<Rule, C>(spec, s); });
+    formula::SwitchRule<C>(spec, execution.scalars.v.data(), [&]<class Rule>(const Rule&) {
+      Numbers<Rule> numbers{};
+      Numbers<formula::Decision<C>> decision{{false, C(1), C(1)}};
+      if (spec.conditions() > 0) {
+        static_assert(sizeof(Prepared<Rule, C>) <= kPreparedBytes);
+        auto* prepared = static_cast<Prepared<Rule, C>*>(execution.workspace);
+        LaunchIndependent(Prepare<Rule, C>, 1, 1, stream, spec,
+                          NumbersOf(execution, [](const Scalars& s) { return s.v; }),
+                          formula::Conditions(spec, execution.inputs), prepared);
+        numbers.live = &prepared->rule;
+        decision.live = &prepared->decision;
+      } else {
+        numbers =
+            NumbersOf(execution, [spec](const Scalars& s) { return Rule::From(spec, s.v.data()); });
+      }
       constexpr int kArrays = 2 + Rule::kStates;
       ForGroups<kArrays>(
           execution.outputs.first(n),
@@ -138,8 +153,8 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
               data[2 + s] = execution.outputs[static_cast<size_t>(s + 1) * n + i].raw_data();
           },
           [&](const Tensors<kArrays>& tensors, uint32_t pieces) {
-            LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, StreamOf(execution.device),
-                              tensors, spec.gradient, numbers, scaling);
+            LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, stream, tensors, spec.gradient,
+                              numbers, decision);
           });
     });
   });
@@ -211,7 +226,7 @@ void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
 }  // namespace
 
 void RegisterOptimizer() {
-  RegisterKernels<OptimizerSpec, RunUpdate>();
+  RegisterKernels<OptimizerSpec, RunUpdate, UpdateWorkspace>();
   RegisterKernels<LossScaleSpec, RunLossScale>();
   RegisterKernels<SumSquareSpec, RunSumSquare, SumSquareWorkspace>();
 }

@@ -9,6 +9,7 @@
 // without contraction to fused multiply-adds.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -24,21 +25,28 @@ namespace singa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 32;  // channels of a block where neighbours in memory are channels
-constexpr int kRows = kThreads / kColumns;
-constexpr int64_t kBlocks = 1024;    // enough for any GPU of today
-constexpr int64_t kLeastPart = 512;  // values of a channel in one part
+constexpr int64_t kBlocks = 512;    // of the sums: four for each multiprocessor of a large GPU
+constexpr int64_t kLeastSteps = 8;  // of a thread in one part
+
+/// Neighbours in memory that a thread of the sums takes at a time: a warp reads whole lines of 128
+/// bytes, and there are registers left for several reads on their way.
+constexpr int Neighbours(DType dtype) { return dtype == kFloat64 ? 2 : 4; }
 
 /// Where the values of a channel lie. The channel of element i is i / spatial mod channels;
-/// channels-last and (N, C) are the same with a spatial size of 1.
+/// channels-last and (N, C) are the same with a spatial size of 1. There neighbours in memory are
+/// channels, else values of one.
 struct Channels {
   template <class Spec>
-  explicit Channels(const Spec& spec)
+  Channels(const Spec& spec, int neighbours)
       : count(spec.shape[1]),
         spatial(spec.x_layout ? 1 : spec.shape.Count(2, spec.shape.rank())),
         values(spec.shape[0] * spec.shape.Count(2, spec.shape.rank())),
+        neighbours((by_columns() ? count : spatial) % neighbours == 0 ? neighbours : 1),
+        lanes(by_columns() ? Lanes() : 1),
+        unit(by_columns() ? 1 : this->neighbours),
+        steps(values / unit),
         parts(std::clamp<int64_t>(kBlocks / std::max<int64_t>(blocks(), 1), 1,
-                                  std::max<int64_t>(values / kLeastPart, 1))),
+                                  std::max<int64_t>(steps / (kLeastSteps * kThreads / lanes), 1))),
         divisor(std::max<int64_t>(spatial, 1)) {
     Check(FitsIndex32(values), "BatchNorm", "a channel has ", values, " values, more than 2^31");
   }
@@ -46,101 +54,180 @@ struct Channels {
   /// Blocks that go through all channels along x, of which a grid has room for 2^31 − 1, and
   /// through all parts along y.
   dim3 grid() const { return dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(parts)); }
-  int64_t blocks() const { return by_columns() ? (count + kColumns - 1) / kColumns : count; }
+  int64_t blocks() const {
+    const int64_t width = int64_t{lanes} * neighbours;
+    return by_columns() ? (count + width - 1) / width : count;
+  }
   /// Of a block: a warp where there are blocks enough, each with little to do.
   int threads() const {
     return !by_columns() && count >= kBlocks && values <= kThreads ? kWarpThreads : kThreads;
   }
-  int64_t count, spatial, values, parts;
+  /// Of a block that joins the parts of a channel.
+  int merging_threads() const { return parts > 2 * kWarpThreads ? kThreads : kWarpThreads; }
+  /// The first step of a part.
+  __device__ int64_t PartBegin(int64_t part) const { return part * steps / parts; }
+
+  int64_t count, spatial, values;
+  int neighbours;
+  int lanes;      ///< threads side by side along the channels, a power of two
+  int unit;       ///< values of a channel in one step
+  int64_t steps;  ///< to go through all of them
+  int64_t parts;
   Divisor divisor;
+
+ private:
+  int Lanes() const {
+    const auto threads = static_cast<uint64_t>((count + neighbours - 1) / neighbours);
+    return static_cast<int>(std::bit_ceil(std::min<uint64_t>(threads, kWarpThreads)));
+  }
 };
 
-/// The values of one channel and part that this thread has.
-template <bool kByColumns>
+/// As many neighbours at a time as the addresses allow.
+template <class Spec>
+Channels ChannelsOf(const Spec& spec, std::initializer_list<const void*> arrays) {
+  int neighbours = Neighbours(spec.dtype);
+  for (const void* p : arrays)
+    if (!IsAligned(p, static_cast<size_t>(neighbours) * SizeOf(spec.dtype))) neighbours = 1;
+  return Channels(spec, neighbours);
+}
+
+/// What a thread has of one part: of as many channels as it takes neighbours, or of one.
+template <int kLength, bool kByColumns>
 struct Part {
+  static constexpr int kSums = kByColumns ? kLength : 1;
+
   __device__ explicit Part(const Channels& channels) : channels(channels) {
-    begin = blockIdx.y * channels.values / channels.parts;
-    end = (blockIdx.y + 1) * channels.values / channels.parts;
-    count = end - begin;
-    start = begin;
-    if (kByColumns) {
-      channel = static_cast<int64_t>(blockIdx.x) * kColumns + threadIdx.x % kColumns;
-      first = threadIdx.x / kColumns == 0;
-      begin += threadIdx.x / kColumns;
+    start = channels.PartBegin(blockIdx.y);
+    end = channels.PartBegin(blockIdx.y + 1);
+    count = (end - start) * channels.unit;
+    if constexpr (kByColumns) {
+      const int64_t first = int64_t{blockIdx.x} * channels.lanes * kLength;
+      const int thread = static_cast<int>(threadIdx.x);
+      const int row = thread / channels.lanes;
+      channel = first + (thread - row * channels.lanes) * kLength;
+      own = thread < channels.lanes * kLength ? first + thread : channels.count;
+      begin = start + row;
+      step = kThreads / channels.lanes;
     } else {
       channel = blockIdx.x;
-      first = threadIdx.x == 0;
-      begin += threadIdx.x;
+      own = threadIdx.x == 0 ? channel : channels.count;
+      begin = start + threadIdx.x;
+      step = blockDim.x;
     }
     exists = channel < channels.count;
     if (!exists) begin = end;
   }
-  /// Where value j of the channel lies.
-  __device__ int64_t At(int64_t j) const {
+  /// Whether it finishes the sums of a channel, and which.
+  __device__ bool finishes() const { return own < channels.count; }
+
+  /// Where step j of a channel lies.
+  __device__ int64_t At(int64_t j, int64_t of_channel) const {
     if constexpr (kByColumns) {
-      return j * channels.count + channel;
+      return j * channels.count + of_channel;
     } else {
+      j *= kLength;
       const uint32_t image = channels.divisor.Divide(static_cast<uint32_t>(j));
-      return (image * channels.count + channel) * channels.spatial + (j - image * channels.spatial);
+      return (image * channels.count + of_channel) * channels.spatial +
+             (j - image * channels.spatial);
     }
   }
-  /// Calls f(where it lies) for each.
-  template <class F>
-  __device__ void ForEach(const F& f) const {
-    const int64_t step = kByColumns ? kRows : blockDim.x;
-#pragma unroll 4
-    for (int64_t j = begin; j < end; j += step) f(At(j));
+  /// Calls use(load(at), at) for where each step lies; several loads are on their way at a time.
+  template <int kAhead, class Load, class Use>
+  __device__ __forceinline__ void ForEach(const Load& load, const Use& use) const {
+    int64_t j = begin;
+    for (; j + (kAhead - 1) * step < end; j += kAhead * step) {
+      decltype(load(int64_t{})) loaded[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) loaded[k] = load(At(j + k * step, channel));
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) use(loaded[k], At(j + k * step, channel));
+    }
+    for (; j < end; j += step) use(load(At(j, channel)), At(j, channel));
   }
-  /// The sum over all threads that have values of the channel.
-  __device__ double Sum(double value) const {
-    if constexpr (kByColumns) {
-      SINGA_SHARED(double, kThreads, of_thread);
-      __syncthreads();
-      of_thread[threadIdx.x] = value;
+  /// Of the channel that this thread finishes, the sum over all threads that have values of it.
+  __device__ double Sum(double (&sums)[kSums]) const {
+    if constexpr (!kByColumns) {
+      return SumBlock(sums[0]);
+    } else {
+      constexpr int kWarps = kThreads / kWarpThreads;
+      SINGA_SHARED(double, kThreads* kLength, of_warp);
+      const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+      const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+      for (int bits = kWarpThreads / 2; bits >= channels.lanes; bits /= 2)
+#pragma unroll
+        for (int c = 0; c < kSums; ++c) sums[c] += __shfl_xor_sync(kAllLanes, sums[c], bits);
+      const int width = channels.lanes * kLength;
+      __syncthreads();  // the array may still be read from the last time
+      if (lane < channels.lanes)
+#pragma unroll
+        for (int c = 0; c < kSums; ++c) of_warp[warp * width + lane * kLength + c] = sums[c];
       __syncthreads();
       double sum = 0;
-      for (int row = 0; row < kRows; ++row)
-        sum += of_thread[row * kColumns + threadIdx.x % kColumns];
+      if (static_cast<int>(threadIdx.x) < width)
+        for (int w = 0; w < kWarps; ++w) sum += of_warp[w * width + static_cast<int>(threadIdx.x)];
       return sum;
-    } else {
-      return SumBlock(value);
     }
+  }
+  /// Two sums per part and channel: [part][channel][2].
+  __device__ void Store(double* partial, double a, double b) const {
+    StoreVector(partial + (int64_t{blockIdx.y} * channels.count + own) * 2, Vector<double>{{a, b}});
   }
 
   const Channels& channels;
-  int64_t channel, begin, end, count;
-  int64_t start;  ///< the first value of the part, whose ever it is
+  int64_t start;             ///< the first step of the part, whose ever it is
+  int64_t begin, end, step;  ///< those of this thread
+  int64_t count;             ///< values of each channel
+  int64_t channel;           ///< the first one of which it has values
+  int64_t own;               ///< the one whose sums it finishes
   bool exists;
-  bool first;  ///< the thread that writes what all have computed
 };
 
-/// Two sums per part and channel: [part][channel][2].
-template <bool kByColumns>
-__device__ __forceinline__ void StorePair(double* partial, const Channels& channels,
-                                          const Part<kByColumns>& part, double a, double b) {
-  if (!part.first || !part.exists) return;
-  double* pair = partial + (int64_t{blockIdx.y} * channels.count + part.channel) * 2;
-  pair[0] = a;
-  pair[1] = b;
+/// Calls launch with the kind of Part that fits.
+template <class T, class F>
+void WithPart(const Channels& channels, const F& launch) {
+  constexpr int kNeighbours = Neighbours(kDTypeOf<T>);
+  if (channels.neighbours > 1) {
+    channels.by_columns() ? launch.template operator()<kNeighbours, true>()
+                          : launch.template operator()<kNeighbours, false>();
+  } else {
+    channels.by_columns() ? launch.template operator()<1, true>()
+                          : launch.template operator()<1, false>();
+  }
 }
 
-template <class T, bool kByColumns>
+/// What is taken off the values before their squares are added up: one of them.
+template <class T>
+__device__ __forceinline__ double Origin(T value) {
+  const auto origin = static_cast<double>(Cast<ComputeType<T>>(value));
+  return std::fabs(origin) <= std::numeric_limits<double>::max() ? origin : 0;
+}
+
+template <class T, int kLength, bool kByColumns>
 __global__ void __launch_bounds__(kThreads)
     PartStatistics(const T* x, Channels channels, double* partial) {
   using S = ComputeType<T>;
-  const Part<kByColumns> part(channels);
-  double sum = 0, squares = 0;
-  double origin = part.exists ? static_cast<double>(Cast<S>(x[part.At(part.start)])) : 0;
-  if (!(std::fabs(origin) <= std::numeric_limits<double>::max())) origin = 0;
-  part.ForEach([&](int64_t i) {
-    const double d = static_cast<double>(Cast<S>(x[i])) - origin;
-    sum += d;
-    squares += d * d;
-  });
-  const auto count = static_cast<double>(part.count);
-  sum = part.Sum(sum);
-  squares = part.Sum(squares) - sum * (sum / count);
-  StorePair(partial, channels, part, origin + sum / count, squares < 0 ? 0.0 : squares);
+  const Part<kLength, kByColumns> part(channels);
+  constexpr int kSums = part.kSums;
+  double sums[kSums] = {}, squares[kSums] = {}, origin[kSums] = {};
+#pragma unroll
+  for (int c = 0; c < kSums; ++c)
+    if (part.exists) origin[c] = Origin(x[part.At(part.start, part.channel + c)]);
+  part.template ForEach<4>([&](int64_t at) { return LoadVector<T, kLength>(x + at); },
+                           [&](const Vector<T, kLength>& values, int64_t) {
+#pragma unroll
+                             for (int k = 0; k < kLength; ++k) {
+                               const int c = kByColumns ? k : 0;
+                               const double d =
+                                   static_cast<double>(Cast<S>(values.v[k])) - origin[c];
+                               sums[c] += d;
+                               squares[c] += d * d;
+                             }
+                           });
+  const double sum = part.Sum(sums), square = part.Sum(squares);
+  if (!part.finishes()) return;
+  const double mean = sum / static_cast<double>(part.count);
+  const double rest = square - sum * mean;
+  part.Store(partial, Origin(x[part.At(part.start, part.own)]) + mean, rest < 0 ? 0.0 : rest);
 }
 
 /// mean, factor and bias of each channel, one array after the other.
@@ -152,6 +239,15 @@ struct Affine {
   };
   __device__ One Of(int64_t c) const {
     return {of_channel[c], of_channel[channels + c], of_channel[2 * channels + c]};
+  }
+  /// Of neighbours, whose numbers and the number of all are multiples of kLength.
+  template <int kLength>
+  __device__ void Of(int64_t c, One (&of)[kLength]) const {
+    const auto means = LoadVector<S, kLength>(of_channel + c);
+    const auto factors = LoadVector<S, kLength>(of_channel + channels + c);
+    const auto biases = LoadVector<S, kLength>(of_channel + 2 * channels + c);
+#pragma unroll
+    for (int j = 0; j < kLength; ++j) of[j] = {means.v[j], factors.v[j], biases.v[j]};
   }
 
   const S* of_channel;
@@ -178,30 +274,52 @@ struct Moments {
   }
 };
 
-/// A warp for each channel.
+/// All of a warp in the order of its lanes.
+__device__ inline Moments MergeWarp(Moments all) {
+  const unsigned lane = threadIdx.x % kWarpThreads;
+#pragma unroll
+  for (unsigned bits = 1; bits < kWarpThreads; bits *= 2) {
+    const Moments other = {__shfl_xor_sync(kAllLanes, all.count, static_cast<int>(bits)),
+                           __shfl_xor_sync(kAllLanes, all.mean, static_cast<int>(bits)),
+                           __shfl_xor_sync(kAllLanes, all.squares, static_cast<int>(bits))};
+    all = lane & bits ? Moments::Merge(other, all) : Moments::Merge(all, other);
+  }
+  return all;
+}
+
+/// Of a block of one warp or of kThreads threads.
+__device__ inline Moments MergeBlock(Moments all) {
+  constexpr unsigned kWarps = kThreads / kWarpThreads;
+  SINGA_SHARED(double, 3 * kWarps, of_warp);
+  all = MergeWarp(all);
+  if (blockDim.x == kWarpThreads) return all;
+  const unsigned lane = threadIdx.x % kWarpThreads, warp = threadIdx.x / kWarpThreads;
+  if (lane == 0) {
+    of_warp[3 * warp] = all.count;
+    of_warp[3 * warp + 1] = all.mean;
+    of_warp[3 * warp + 2] = all.squares;
+  }
+  __syncthreads();
+  all = {};
+  if (lane < kWarps) all = {of_warp[3 * lane], of_warp[3 * lane + 1], of_warp[3 * lane + 2]};
+  return MergeWarp(all);
+}
+
+/// A block for each channel.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     MergeStatistics(const double* partial, Channels channels, double momentum, const S* scale,
                     const S* bias, double epsilon, S* mean_out, S* var_out, S* running_mean,
                     S* running_var, S* affine) {
-  const int64_t c = FirstElement() / kWarpThreads;
-  if (c >= channels.count) return;  // the whole warp
-  const int lane = threadIdx.x % kWarpThreads;
+  const int64_t c = blockIdx.x;
   Moments all;
-  for (int64_t p = lane; p < channels.parts && channels.values > 0; p += kWarpThreads) {
-    const auto count = static_cast<double>((p + 1) * channels.values / channels.parts -
-                                           p * channels.values / channels.parts);
-    const double* pair = partial + (p * channels.count + c) * 2;
-    all = Moments::Merge(all, {count, pair[0], pair[1]});
+  for (int64_t p = threadIdx.x; p < channels.parts && channels.values > 0; p += blockDim.x) {
+    const int64_t steps = channels.PartBegin(p + 1) - channels.PartBegin(p);
+    const auto pair = LoadVector(partial + (p * channels.count + c) * 2);
+    all = Moments::Merge(all, {static_cast<double>(steps * channels.unit), pair.v[0], pair.v[1]});
   }
-#pragma unroll
-  for (int bits = 1; bits < kWarpThreads; bits *= 2) {
-    const Moments other = {__shfl_xor_sync(kAllLanes, all.count, bits),
-                           __shfl_xor_sync(kAllLanes, all.mean, bits),
-                           __shfl_xor_sync(kAllLanes, all.squares, bits)};
-    all = lane & bits ? Moments::Merge(other, all) : Moments::Merge(all, other);
-  }
-  if (lane > 0) return;
+  all = MergeBlock(all);
+  if (threadIdx.x > 0) return;
   const double count = all.count;
   const S batch_mean = static_cast<S>(all.mean);
   const S batch_var = static_cast<S>(count > 0 ? all.squares / count : 0);
@@ -237,7 +355,8 @@ struct ChannelWalk {
 };
 
 /// y = bn(x), + add where that is not null, and then ReLU. kSame: a thread always comes to the same
-/// channels, and looks up what belongs to them once.
+/// channels, neighbours all, and looks up what belongs to them once. The arithmetic has no
+/// branches: where values come from several, ptxas takes the stores of vectors apart.
 template <class T, int kLength, class Index, bool kSame>
 __global__ void __launch_bounds__(kThreads)
     Normalize(const T* x, const T* add, T* y, int64_t size, DivisorOf<Index> spatial,
@@ -247,23 +366,41 @@ __global__ void __launch_bounds__(kThreads)
   typename Affine<S>::One of[kLength];
   const auto look_up = [&](int64_t at) {
     ChannelWalk<Index> walk(static_cast<Index>(at), spatial, count);
+    if constexpr (kSame) {
+      affine.Of(walk.channel, of);
+    } else {
 #pragma unroll
-    for (int j = 0; j < kLength; ++j, walk.Next()) of[j] = affine.Of(walk.channel);
+      for (int j = 0; j < kLength; ++j, walk.Next()) of[j] = affine.Of(walk.channel);
+    }
   };
   if (kSame) look_up(FirstElement() * kLength);
-  for (int64_t at = FirstElement() * kLength; at < size; at += ElementStep() * kLength) {
-    if (!kSame) look_up(at);
-    const V in = *reinterpret_cast<const V*>(x + at);
-    V added = {};
-    if (add) added = *reinterpret_cast<const V*>(add + at);
-    V out;
+  constexpr int kAhead = kSame ? 2 : 1;  // vectors on their way
+  const int64_t step = ElementStep() * kLength;
+  const S least = relu ? S(0) : -std::numeric_limits<S>::infinity();
+  for (int64_t first = FirstElement() * kLength; first < size; first += kAhead * step) {
+    V in[kAhead] = {}, added[kAhead];
 #pragma unroll
-    for (int j = 0; j < kLength; ++j) {
-      S v = of[j](Cast<S>(in.v[j]));
-      if (add) v += Cast<S>(added.v[j]);
-      out.v[j] = Cast<T>(relu && v <= 0 ? S(0) : v);
+    for (int k = 0; k < kAhead; ++k) {
+#pragma unroll
+      for (int j = 0; j < kLength; ++j) added[k].v[j] = Cast<T>(S(-0.0));  // which changes nothing
+      const int64_t at = first + k * step;
+      if (at >= size) break;
+      in[k] = LoadVector<T, kLength>(x + at);
+      if (add) added[k] = LoadVector<T, kLength>(add + at);
     }
-    *reinterpret_cast<V*>(y + at) = out;
+    if (!kSame) look_up(first);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t at = first + k * step;
+      if (at >= size) break;
+      V out;
+#pragma unroll
+      for (int j = 0; j < kLength; ++j) {
+        const S v = of[j](Cast<S>(in[k].v[j])) + Cast<S>(added[k].v[j]);
+        out.v[j] = Cast<T>(v <= least ? least : v);
+      }
+      StoreVector(y + at, out);
+    }
   }
 }
 
@@ -285,7 +422,7 @@ template <class T, class F>
 void WithAccess(const Channels& channels, std::initializer_list<const void*> arrays,
                 const F& launch) {
   constexpr int kLength = kVectorLength<T>;
-  constexpr int64_t kMostBlocks = 2048;
+  constexpr int64_t kMostBlocks = 1024;
   const int64_t size = channels.count * channels.values;
   bool vectors = size % kLength == 0;
   for (const void* p : arrays) vectors = vectors && IsAligned(p);
@@ -306,34 +443,37 @@ void WithAccess(const Channels& channels, std::initializer_list<const void*> arr
   }
 }
 
+/// However the addresses are.
 template <class Spec>
 size_t PartialBytes(const Spec& spec) {
-  const Channels channels(spec);
-  return static_cast<size_t>(channels.parts * channels.count) * 2 * sizeof(double);
+  const int64_t parts =
+      std::max(Channels(spec, 1).parts, Channels(spec, Neighbours(spec.dtype)).parts);
+  return static_cast<size_t>(parts * spec.shape[1]) * 2 * sizeof(double);
 }
 
 template <class T>
 void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
-  const Channels channels(spec);
+  const T* x = execution.in<T>(0);
+  const Channels channels = ChannelsOf(spec, {x});
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
-  const T* x = execution.in<T>(0);
   const S* scale = InputOrNull<S>(execution, 1);
   const S* bias = InputOrNull<S>(execution, 2);
   const dim3 each = GridFor(channels.count, kThreads);
-  const dim3 warps = GridFor(channels.count, kThreads / kWarpThreads);
   if (spec.training) {
     if (channels.values > 0) {
-      const auto kernel =
-          channels.by_columns() ? PartStatistics<T, true> : PartStatistics<T, false>;
-      Launch(kernel, channels.grid(), channels.threads(), stream, x, channels, partial);
+      WithPart<T>(channels, [&]<int kLength, bool kByColumns>() {
+        Launch(PartStatistics<T, kLength, kByColumns>, channels.grid(), channels.threads(), stream,
+               x, channels, partial);
+      });
     }
-    Launch(MergeStatistics<S>, warps, kThreads, stream, partial, channels, execution.scalars.v[0],
-           scale, bias, spec.epsilon, execution.out<S>(1), execution.out<S>(2),
-           OutputOrNull<S>(execution, 3), OutputOrNull<S>(execution, 4), affine);
+    Launch(MergeStatistics<S>, GridFor(channels.count, 1), channels.merging_threads(), stream,
+           partial, channels, execution.scalars.v[0], scale, bias, spec.epsilon,
+           execution.out<S>(1), execution.out<S>(2), OutputOrNull<S>(execution, 3),
+           OutputOrNull<S>(execution, 4), affine);
   } else {
     LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count,
                       execution.in<S>(3), execution.in<S>(4), scale, bias, spec.epsilon, affine);
@@ -357,7 +497,8 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
 //   dscale = Σ dy · x̂,  dbias = Σ dy
 //   dx = s · (dy − mean(dy) − x̂ · mean(dy · x̂)), or s · dy when mean and var are constants.
 
-/// dy, cut off where ReLU was: where y, or bn(x) if y is null, is not positive.
+/// dy, cut off where ReLU was: where y, or bn(x) if y is null, is not positive. Without branches,
+/// as in Normalize.
 template <class T>
 struct Gradient {
   using S = ComputeType<T>;
@@ -367,34 +508,62 @@ struct Gradient {
   Affine<S> affine;
   bool relu;
   __device__ bool reads_y() const { return relu && y; }
-  /// `of`: the affine map of the channel, where it is read.
-  __device__ S operator()(S gradient, S x_value, S y_value,
-                          const typename Affine<S>::One& of) const {
-    if (!relu) return gradient;
-    const S sign = y ? y_value : of(x_value);
-    return sign <= 0 ? S(0) : gradient;
+
+  /// Some neighbours: dy, x, and that from which the sign follows, y or x again.
+  template <int kLength>
+  struct Values {
+    Vector<T, kLength> dy, x, sign;
+  };
+  template <int kLength>
+  __device__ Values<kLength> Load(int64_t at) const {
+    Values<kLength> values;
+    values.dy = LoadVector<T, kLength>(dy + at);
+    values.sign = values.x = LoadVector<T, kLength>(x + at);
+    if (reads_y()) values.sign = LoadVector<T, kLength>(y + at);
+    return values;
   }
+  /// The affine map from that to the sign.
+  __device__ typename Affine<S>::One Sign(const typename Affine<S>::One& of) const {
+    return reads_y() ? typename Affine<S>::One{S(0), S(1), S(0)} : of;
+  }
+  /// What it is compared with; nothing is less than or equal to NaN.
+  __device__ S Least() const { return relu ? S(0) : std::numeric_limits<S>::quiet_NaN(); }
 };
 
 /// Σ dy and Σ dy · (x − mean) of each part; the gradient of what was added on the way.
-template <class T, bool kByColumns>
-__global__ void __launch_bounds__(kThreads)
+template <class T, int kLength, bool kByColumns>
+__global__ void __launch_bounds__(kThreads, 2)
     PartGradients(Gradient<T> gradient, Channels channels, T* dadd, double* partial) {
   using S = ComputeType<T>;
-  const Part<kByColumns> part(channels);
-  double sum = 0, products = 0;
-  const auto of = gradient.affine.Of(part.exists ? part.channel : 0);
-  const auto mean = static_cast<double>(of.mean);
-  part.ForEach([&](int64_t i) {
-    const S x = Cast<S>(gradient.x[i]);
-    const S y = gradient.reads_y() ? Cast<S>(gradient.y[i]) : S(0);
-    const S dy = gradient(Cast<S>(gradient.dy[i]), x, y, of);
-    if (dadd) dadd[i] = Cast<T>(dy);
-    sum += static_cast<double>(dy);
-    products += static_cast<double>(dy) * (static_cast<double>(x) - mean);
-  });
-  sum = part.Sum(sum);
-  StorePair(partial, channels, part, sum, part.Sum(products));
+  using Values = typename Gradient<T>::template Values<kLength>;
+  const Part<kLength, kByColumns> part(channels);
+  constexpr int kSums = part.kSums;
+  double sums[kSums] = {}, products[kSums] = {}, mean[kSums] = {};
+  typename Affine<S>::One of[kSums];
+  gradient.affine.Of(part.exists ? part.channel : 0, of);
+  const S least = gradient.Least();
+#pragma unroll
+  for (int c = 0; c < kSums; ++c) {
+    mean[c] = static_cast<double>(of[c].mean);
+    of[c] = gradient.Sign(of[c]);
+  }
+  part.template ForEach<sizeof(T) == 2 ? 4 : 2>(
+      [&](int64_t at) { return gradient.template Load<kLength>(at); },
+      [&](const Values& values, int64_t at) {
+        Vector<T, kLength> added;
+#pragma unroll
+        for (int k = 0; k < kLength; ++k) {
+          const int c = kByColumns ? k : 0;
+          const S dy = of[c](Cast<S>(values.sign.v[k])) <= least ? S(0) : Cast<S>(values.dy.v[k]);
+          const auto x = static_cast<double>(Cast<S>(values.x.v[k]));
+          added.v[k] = Cast<T>(dy);
+          sums[c] += static_cast<double>(dy);
+          products[c] += static_cast<double>(dy) * (x - mean[c]);
+        }
+        if (dadd) StoreVector(dadd + at, added);
+      });
+  const double sum = part.Sum(sums), product = part.Sum(products);
+  if (part.finishes()) part.Store(partial, sum, product);
 }
 
 /// The three factors of dx = a · dy − b − c · (x − mean) of each channel, one array after the
@@ -408,27 +577,35 @@ struct Factors {
     return {of_channel[channel], of_channel[channels + channel],
             of_channel[2 * channels + channel]};
   }
+  /// Of neighbours, as of Affine.
+  template <int kLength>
+  __device__ void Of(int64_t channel, One (&of)[kLength]) const {
+    const auto a = LoadVector<S, kLength>(of_channel + channel);
+    const auto b = LoadVector<S, kLength>(of_channel + channels + channel);
+    const auto c = LoadVector<S, kLength>(of_channel + 2 * channels + channel);
+#pragma unroll
+    for (int j = 0; j < kLength; ++j) of[j] = {a.v[j], b.v[j], c.v[j]};
+  }
 
-  S* of_channel;
+  const S* of_channel;
   int64_t channels;
 };
 
-/// dscale, dbias, and the factors of dx; a warp for each channel.
+/// dscale, dbias, and the factors of dx; a block for each channel.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     MergeGradients(const double* partial, Channels channels, bool training, const S* scale,
                    const S* var, double epsilon, S* dscale, S* dbias, S* factors) {
-  const int64_t c = FirstElement() / kWarpThreads;
-  if (c >= channels.count) return;  // the whole warp
-  const int lane = threadIdx.x % kWarpThreads;
+  const int64_t c = blockIdx.x;
   double sum = 0, products = 0;
-  for (int64_t p = lane; partial && p < channels.parts; p += kWarpThreads) {
-    sum += partial[(p * channels.count + c) * 2];
-    products += partial[(p * channels.count + c) * 2 + 1];
+  for (int64_t p = threadIdx.x; partial && p < channels.parts; p += blockDim.x) {
+    const auto pair = LoadVector(partial + (p * channels.count + c) * 2);
+    sum += pair.v[0];
+    products += pair.v[1];
   }
-  sum = JoinWarp(sum, Plus());
-  products = JoinWarp(products, Plus());
-  if (lane > 0) return;
+  sum = SumBlock(sum);
+  products = SumBlock(products);
+  if (threadIdx.x > 0) return;
   const double inv_std = 1 / std::sqrt(static_cast<double>(var[c]) + epsilon);
   products *= inv_std;
   if (dscale) {
@@ -448,32 +625,34 @@ __global__ void __launch_bounds__(kThreads)
     InputGradient(Gradient<T> gradient, Factors<ComputeType<T>> factors, T* dx, int64_t size,
                   DivisorOf<Index> spatial, DivisorOf<Index> count) {
   using S = ComputeType<T>;
-  using V = Vector<T, kLength>;
   typename Affine<S>::One affine[kLength];
   typename Factors<S>::One factor[kLength];
   const auto look_up = [&](int64_t at) {
     ChannelWalk<Index> walk(static_cast<Index>(at), spatial, count);
+    if constexpr (kSame) {
+      gradient.affine.Of(walk.channel, affine);
+      factors.Of(walk.channel, factor);
+    } else {
 #pragma unroll
-    for (int j = 0; j < kLength; ++j, walk.Next()) {
-      affine[j] = gradient.affine.Of(walk.channel);
-      factor[j] = factors.Of(walk.channel);
+      for (int j = 0; j < kLength; ++j, walk.Next()) {
+        affine[j] = gradient.affine.Of(walk.channel);
+        factor[j] = factors.Of(walk.channel);
+      }
     }
   };
   if (kSame) look_up(FirstElement() * kLength);
+  const S least = gradient.Least();
   for (int64_t at = FirstElement() * kLength; at < size; at += ElementStep() * kLength) {
+    const auto values = gradient.template Load<kLength>(at);
     if (!kSame) look_up(at);
-    const V dy = *reinterpret_cast<const V*>(gradient.dy + at);
-    const V x = *reinterpret_cast<const V*>(gradient.x + at);
-    V y = {};
-    if (gradient.reads_y()) y = *reinterpret_cast<const V*>(gradient.y + at);
-    V out;
+    Vector<T, kLength> out;
 #pragma unroll
     for (int j = 0; j < kLength; ++j) {
-      const S value = Cast<S>(x.v[j]);
-      const S g = gradient(Cast<S>(dy.v[j]), value, Cast<S>(y.v[j]), affine[j]);
-      out.v[j] = Cast<T>(factor[j].a * g - factor[j].b - factor[j].c * (value - affine[j].mean));
+      const S x = Cast<S>(values.x.v[j]), dy = Cast<S>(values.dy.v[j]);
+      const S g = gradient.Sign(affine[j])(Cast<S>(values.sign.v[j])) <= least ? S(0) : dy;
+      out.v[j] = Cast<T>(factor[j].a * g - factor[j].b - factor[j].c * (x - affine[j].mean));
     }
-    *reinterpret_cast<V*>(dx + at) = out;
+    StoreVector(dx + at, out);
   }
 }
 
@@ -481,7 +660,9 @@ template <class T>
 void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
-  const Channels channels(spec);
+  T* dadd = spec.need_add ? execution.out<T>(3) : nullptr;
+  const Channels channels = ChannelsOf(
+      spec, {execution.in<T>(0), execution.in<T>(1), InputOrNull<T>(execution, 6), dadd});
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
@@ -489,7 +670,6 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   const S* scale = InputOrNull<S>(execution, 2);
   const S* var = execution.in<S>(4);
   const dim3 each = GridFor(channels.count, kThreads);
-  const dim3 warps = GridFor(channels.count, kThreads / kWarpThreads);
   LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count, execution.in<S>(3),
                     var, scale, InputOrNull<S>(execution, 5), spec.epsilon, affine);
   const Gradient<T> gradient{execution.in<T>(0),
@@ -497,15 +677,17 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
                              InputOrNull<T>(execution, 6),
                              {affine, channels.count},
                              spec.relu};
-  T* dadd = spec.need_add ? execution.out<T>(3) : nullptr;
   const bool need_sums =
       spec.need_scale || dadd || (spec.training && spec.need_x && channels.values > 0);
   if (need_sums) {
-    const auto kernel = channels.by_columns() ? PartGradients<T, true> : PartGradients<T, false>;
-    Launch(kernel, channels.grid(), channels.threads(), stream, gradient, channels, dadd, partial);
+    WithPart<T>(channels, [&]<int kLength, bool kByColumns>() {
+      Launch(PartGradients<T, kLength, kByColumns>, channels.grid(), channels.threads(), stream,
+             gradient, channels, dadd, partial);
+    });
   }
-  Launch(MergeGradients<S>, warps, kThreads, stream, need_sums ? partial : nullptr, channels,
-         spec.training, scale, var, spec.epsilon, spec.need_scale ? execution.out<S>(1) : nullptr,
+  Launch(MergeGradients<S>, GridFor(channels.count, 1), channels.merging_threads(), stream,
+         need_sums ? partial : nullptr, channels, spec.training, scale, var, spec.epsilon,
+         spec.need_scale ? execution.out<S>(1) : nullptr,
          spec.need_scale ? execution.out<S>(2) : nullptr, factors);
   const int64_t size = channels.count * channels.values;
   if (!spec.need_x || size == 0) return;

@@ -53,13 +53,66 @@ inline bool IsAligned(const void* p, size_t bytes = 16) {
   return reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
 
-template <class T>
-__device__ __forceinline__ Vector<T> LoadVector(const T* p) {
-  return *reinterpret_cast<const Vector<T>*>(p);
+#if defined(__CUDACC__)
+/// The built-in types of as many bytes. A copy of them is one access where the compiler can tell
+/// how an address is aligned; else it stores member by member, but for what __stwb stores.
+template <size_t kBytes>
+struct WordOf {
+  using type = uint4;
+  static_assert(kBytes % sizeof(type) == 0);
+};
+template <>
+struct WordOf<8> {
+  using type = uint2;
+};
+template <>
+struct WordOf<4> {
+  using type = unsigned;
+};
+template <>
+struct WordOf<2> {
+  using type = unsigned short;
+};
+template <class V>
+using Word = typename WordOf<sizeof(V)>::type;
+
+template <class V>
+__device__ __forceinline__ V LoadWords(const Word<V>* p) {
+  constexpr int kWords = sizeof(V) / sizeof(Word<V>);
+  Word<V> words[kWords];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = p[i];
+  V vector;
+  memcpy(&vector, words, sizeof(V));
+  return vector;
 }
-template <class T>
-__device__ __forceinline__ void StoreVector(T* p, const Vector<T>& vector) {
-  *reinterpret_cast<Vector<T>*>(p) = vector;
+template <class V>
+__device__ __forceinline__ void StoreWords(Word<V>* p, const V& vector) {
+  constexpr int kWords = sizeof(V) / sizeof(Word<V>);
+  Word<V> words[kWords];
+  memcpy(words, &vector, sizeof(V));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) __stwb(p + i, words[i]);
+}
+#endif
+
+template <class T, int kCount = kVectorLength<T>>
+__device__ __forceinline__ Vector<T, kCount> LoadVector(const T* p) {
+  using V = Vector<T, kCount>;
+#if defined(__CUDACC__)
+  return LoadWords<V>(reinterpret_cast<const Word<V>*>(p));
+#else
+  return *reinterpret_cast<const V*>(p);
+#endif
+}
+template <class T, int kCount>
+__device__ __forceinline__ void StoreVector(T* p, const Vector<T, kCount>& vector) {
+  using V = Vector<T, kCount>;
+#if defined(__CUDACC__)
+  StoreWords(reinterpret_cast<Word<V>*>(p), vector);
+#else
+  *reinterpret_cast<V*>(p) = vector;
+#endif
 }
 
 /// Element i of an array of type `dtype`, which is the same for all threads.

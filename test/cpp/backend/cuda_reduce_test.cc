@@ -63,6 +63,8 @@ TEST(CudaReduce, AnyAxes) {
   CheckReduce(random, {5000}, 1);     // two stages
   CheckReduce(random, {1500, 3}, 1);  // columns, in parts
   CheckReduce(random, {3, 1500}, 2);  // runs
+  CheckReduce(random, {700, 12}, 1);  // columns, several for a thread
+  CheckReduce(random, {3, 40, 132}, 0b10);
   CheckReduce(random, {2, 3, 1, 5}, 0b1010);
   CheckReduce(random, {4, 0, 3}, 0b10);  // empty sums
   for (int i = 0; i < 6; ++i) {

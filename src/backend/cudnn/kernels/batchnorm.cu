@@ -9,7 +9,6 @@
 // without contraction to fused multiply-adds.
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -42,7 +41,7 @@ struct Channels {
         spatial(spec.x_layout ? 1 : spec.shape.Count(2, spec.shape.rank())),
         values(spec.shape[0] * spec.shape.Count(2, spec.shape.rank())),
         neighbours((by_columns() ? count : spatial) % neighbours == 0 ? neighbours : 1),
-        lanes(by_columns() ? Lanes() : 1),
+        lanes(by_columns() ? LanesFor(count, this->neighbours) : 1),
         unit(by_columns() ? 1 : this->neighbours),
         steps(values / unit),
         parts(std::clamp<int64_t>(kBlocks / std::max<int64_t>(blocks(), 1), 1,
@@ -74,12 +73,6 @@ struct Channels {
   int64_t steps;  ///< to go through all of them
   int64_t parts;
   Divisor divisor;
-
- private:
-  int Lanes() const {
-    const auto threads = static_cast<uint64_t>((count + neighbours - 1) / neighbours);
-    return static_cast<int>(std::bit_ceil(std::min<uint64_t>(threads, kWarpThreads)));
-  }
 };
 
 /// As many neighbours at a time as the addresses allow.
@@ -146,26 +139,10 @@ struct Part {
   }
   /// Of the channel that this thread finishes, the sum over all threads that have values of it.
   __device__ double Sum(double (&sums)[kSums]) const {
-    if constexpr (!kByColumns) {
-      return SumBlock(sums[0]);
+    if constexpr (kByColumns) {
+      return JoinColumns<kThreads>(sums, channels.lanes, 0.0, Plus());
     } else {
-      constexpr int kWarps = kThreads / kWarpThreads;
-      SINGA_SHARED(double, kThreads* kLength, of_warp);
-      const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-      const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-      for (int bits = kWarpThreads / 2; bits >= channels.lanes; bits /= 2)
-#pragma unroll
-        for (int c = 0; c < kSums; ++c) sums[c] += __shfl_xor_sync(kAllLanes, sums[c], bits);
-      const int width = channels.lanes * kLength;
-      __syncthreads();  // the array may still be read from the last time
-      if (lane < channels.lanes)
-#pragma unroll
-        for (int c = 0; c < kSums; ++c) of_warp[warp * width + lane * kLength + c] = sums[c];
-      __syncthreads();
-      double sum = 0;
-      if (static_cast<int>(threadIdx.x) < width)
-        for (int w = 0; w < kWarps; ++w) sum += of_warp[w * width + static_cast<int>(threadIdx.x)];
-      return sum;
+      return SumBlock(sums[0]);
     }
   }
   /// Two sums per part and channel: [part][channel][2].

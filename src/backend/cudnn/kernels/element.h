@@ -73,6 +73,10 @@ template <>
 struct WordOf<2> {
   using type = unsigned short;
 };
+template <>
+struct WordOf<1> {
+  using type = unsigned char;
+};
 template <class V>
 using Word = typename WordOf<sizeof(V)>::type;
 

@@ -3,6 +3,10 @@
 // Values of many threads joined into one, which all of them get. The order of the joins is fixed,
 // so sums have the same bits every time.
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
 #include "backend/cudnn/launch.h"
 
 namespace singa::cuda {
@@ -31,6 +35,37 @@ __device__ T JoinBlock(T value, T identity, const Join& join) {
   __syncthreads();
   value = lane < blockDim.x / kWarpThreads ? of_warp[lane] : identity;
   return JoinWarp(value, join);
+}
+
+/// Of the columns of a block: threads side by side, `lanes` of them, a power of two up to a warp,
+/// have values of kLength columns each, and the other threads of the block other values of the same
+/// columns. The first lanes · kLength threads get what belongs to the column of their number, the
+/// others `identity`.
+template <int kThreads, int kLength, class T, class Join>
+__device__ T JoinColumns(T (&values)[kLength], int lanes, T identity, const Join& join) {
+  constexpr int kWarps = kThreads / kWarpThreads;
+  SINGA_SHARED(T, kThreads * kLength, of_warp);
+  const int thread = static_cast<int>(threadIdx.x), width = lanes * kLength;
+  const int lane = thread % kWarpThreads, warp = thread / kWarpThreads;
+  for (int bits = kWarpThreads / 2; bits >= lanes; bits /= 2)
+#pragma unroll
+    for (int c = 0; c < kLength; ++c)
+      values[c] = join(values[c], __shfl_xor_sync(kAllLanes, values[c], bits));
+  __syncthreads();  // the array may still be read from the last time
+  if (lane < lanes)
+#pragma unroll
+    for (int c = 0; c < kLength; ++c) of_warp[warp * width + lane * kLength + c] = values[c];
+  __syncthreads();
+  T all = identity;
+  if (thread < width)
+    for (int w = 0; w < kWarps; ++w) all = join(all, of_warp[w * width + thread]);
+  return all;
+}
+
+/// As many threads side by side as have columns, or a warp.
+inline int LanesFor(int64_t columns, int of_thread) {
+  const auto threads = static_cast<uint64_t>((columns + of_thread - 1) / of_thread);
+  return static_cast<int>(std::bit_ceil(std::min<uint64_t>(threads, kWarpThreads)));
 }
 
 struct Plus {

@@ -1,7 +1,8 @@
 // Folding along any axes, and the derivatives of that.
 //
 //   runs: the threads of a block share one result; neighbours in memory belong to it.
-//   columns: neighbouring threads have neighbouring results, and each walks along the folded axes.
+//   columns: neighbouring threads have neighbouring results, several each where they are neighbours
+//   in memory too, and walk along the folded axes.
 //
 // Where there are too few results to fill a GPU, the folded range is cut into parts, and a second
 // kernel joins them. Into how many is a function of the lengths, so sums have the same bits always.
@@ -25,28 +26,30 @@ namespace {
 using formula::SumType;
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 32;  // results of a block that folds columns
-constexpr int kRows = kThreads / kColumns;
-
-/// acc joined with elements first, first + step, ... of the folded axes, below `end`. Several loads
-/// are on their way at a time; the order of the joins is that of the elements.
-template <class Fold, class T, class Index>
-__device__ __forceinline__ typename Fold::Acc FoldSteps(typename Fold::Acc acc, const T* base,
-                                                        const Strided<1, Index>& folded,
-                                                        int64_t first, int64_t end, int64_t step) {
-  constexpr int kUnroll = 4;
+/// acc joined with elements first, first + step, ... of the folded axes, below `end`, each of
+/// kLength neighbours. Several loads are on their way at a time; the order of the joins is that of
+/// the elements.
+template <class Fold, int kLength, class T, class Index>
+__device__ __forceinline__ void FoldSteps(typename Fold::Acc (&acc)[kLength], const T* base,
+                                          const Strided<1, Index>& folded, int64_t first,
+                                          int64_t end, int64_t step) {
+  constexpr int kUnroll = sizeof(Index) == 4 ? 4 : 1;  // 64-bit divisions take all registers
+  const auto load = [&](int64_t i) {
+    return LoadVector<T, kLength>(base + folded.Locate(static_cast<Index>(i)).at[0]);
+  };
+  const auto join = [&](const Vector<T, kLength>& values) {
+#pragma unroll
+    for (int c = 0; c < kLength; ++c) acc[c] = Fold::Join(acc[c], Fold::Load(values.v[c]));
+  };
   int64_t i = first;
   for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
-    T value[kUnroll];
+    Vector<T, kLength> values[kUnroll];
 #pragma unroll
-    for (int k = 0; k < kUnroll; ++k)
-      value[k] = base[folded.Locate(static_cast<Index>(i + k * step)).at[0]];
+    for (int k = 0; k < kUnroll; ++k) values[k] = load(i + k * step);
 #pragma unroll
-    for (int k = 0; k < kUnroll; ++k) acc = Fold::Join(acc, Fold::Load(value[k]));
+    for (int k = 0; k < kUnroll; ++k) join(values[k]);
   }
-  for (; i < end; i += step)
-    acc = Fold::Join(acc, Fold::Load(base[folded.Locate(static_cast<Index>(i)).at[0]]));
-  return acc;
+  for (; i < end; i += step) join(load(i));
 }
 
 /// acc of one part of one result to partial[part · kept + result].
@@ -61,32 +64,52 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t first = part * length / parts + threadIdx.x;
   for (int64_t result = blockIdx.x; result < results; result += gridDim.x) {
     const T* base = x + kept.Locate(static_cast<Index>(result)).at[1];
-    Acc acc = FoldSteps<Fold>(Fold::Identity(), base, folded, first, end, int64_t{blockDim.x});
-    acc = JoinBlock(acc, Fold::Identity(), join);
-    if (threadIdx.x == 0) partial[part * results + result] = acc;
+    Acc acc[1] = {Fold::Identity()};
+    FoldSteps<Fold>(acc, base, folded, first, end, int64_t{blockDim.x});
+    const Acc all = JoinBlock(acc[0], Fold::Identity(), join);
+    if (threadIdx.x == 0) partial[part * results + result] = all;
   }
 }
 
-template <class Fold, class T>
+/// `lanes` threads side by side have kLength results each.
+template <class Fold, class T, int kLength>
 __global__ void __launch_bounds__(kThreads)
     FoldColumns(const T* x, Strided<2, uint32_t> kept, Strided<1, uint32_t> folded, int64_t results,
-                int64_t length, int64_t parts, typename Fold::Acc* partial) {
+                int64_t length, int64_t parts, int lanes, typename Fold::Acc* partial) {
   using Acc = typename Fold::Acc;
-  SINGA_SHARED(Acc, kThreads, of_thread);
-  const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
-  const int64_t result = static_cast<int64_t>(blockIdx.x) * kColumns + column;
+  const int thread = static_cast<int>(threadIdx.x), row = thread / lanes;
+  const int64_t first = int64_t{blockIdx.x} * lanes * kLength;
+  const int64_t result = first + (thread - row * lanes) * kLength;
   const int64_t part = blockIdx.y;
-  Acc acc = Fold::Identity();
+  Acc acc[kLength];
+#pragma unroll
+  for (int c = 0; c < kLength; ++c) acc[c] = Fold::Identity();
   if (result < results) {
     const T* base = x + kept.Locate(static_cast<uint32_t>(result)).at[1];
     const int64_t end = (part + 1) * length / parts;
-    acc = FoldSteps<Fold>(acc, base, folded, part * length / parts + row, end, kRows);
+    FoldSteps<Fold>(acc, base, folded, part * length / parts + row, end, kThreads / lanes);
   }
-  of_thread[threadIdx.x] = acc;
-  __syncthreads();
-  if (row > 0 || result >= results) return;
-  for (int r = 1; r < kRows; ++r) acc = Fold::Join(acc, of_thread[r * kColumns + column]);
-  partial[part * results + result] = acc;
+  const Acc all = JoinColumns<kThreads>(acc, lanes, Fold::Identity(),
+                                        [](Acc a, Acc b) { return Fold::Join(a, b); });
+  if (thread < lanes * kLength && first + thread < results)
+    partial[part * results + first + thread] = all;
+}
+
+/// Neighbouring results that a thread folds at a time: of a warp's, whole lines of 128 bytes.
+template <class T>
+inline constexpr int kNeighbours = !std::is_integral_v<T> && sizeof(T) < 8 ? 4 : 1;
+
+/// Whether vectors of `length` results are neighbours in x, wherever they are.
+template <class T>
+bool HasNeighbours(const ReduceSpace& space, const T* x, int64_t length) {
+  if (space.kept.inner_length() % length != 0 || space.kept.inner_stride(1) != 1 ||
+      !IsAligned(x, static_cast<size_t>(length) * sizeof(T)))
+    return false;
+  for (int axis = 0; axis < space.kept.rank() - 1; ++axis)
+    if (space.kept.stride(1, axis) % length != 0) return false;
+  for (int axis = 0; axis < space.folded.rank(); ++axis)
+    if (space.folded.stride(0, axis) % length != 0) return false;
+  return true;
 }
 
 /// out[result] = finish(join of the parts). `rows` threads share a result, a power of two that
@@ -132,13 +155,23 @@ void FoldAxes(const ReduceSpec& spec, const Execution& execution, const Finish& 
   } else if (space.by_runs) {
     launch_runs(uint32_t{});
   } else {
-    Launch(FoldColumns<Fold, T>,
-           dim3(static_cast<unsigned>((space.results + kColumns - 1) / kColumns),
-                static_cast<unsigned>(space.parts)),
-           kThreads, stream, x, Strided<2, uint32_t>(space.kept),
-           Strided<1, uint32_t>(space.folded), space.results, space.length, space.parts, partial);
+    const auto launch_columns = [&]<int kLength>() {
+      const int lanes = LanesFor(space.results, kLength);
+      const int64_t width = int64_t{lanes} * kLength;
+      Launch(FoldColumns<Fold, T, kLength>,
+             dim3(static_cast<unsigned>((space.results + width - 1) / width),
+                  static_cast<unsigned>(space.parts)),
+             kThreads, stream, x, Strided<2, uint32_t>(space.kept),
+             Strided<1, uint32_t>(space.folded), space.results, space.length, space.parts, lanes,
+             partial);
+    };
+    if (HasNeighbours(space, x, kNeighbours<T>)) {
+      launch_columns.template operator()<kNeighbours<T>>();
+    } else {
+      launch_columns.template operator()<1>();
+    }
   }
-  const auto rows = static_cast<int>(std::bit_floor(std::min<uint64_t>(space.parts, kColumns)));
+  const auto rows = static_cast<int>(std::bit_floor(std::min<uint64_t>(space.parts, kWarpThreads)));
   Launch(JoinParts<Fold, Out, Finish>, GridFor(space.results, kThreads / rows), kThreads, stream,
          partial, space.results, space.parts, rows, execution.out<Out>(0), finish);
 }

@@ -66,7 +66,7 @@ struct ReduceSpace {
   }
   static int64_t Parts(int64_t results, int64_t length) {
     constexpr int64_t kBlocks = 1024;      // enough for any GPU of today
-    constexpr int64_t kLeastLength = 512;  // of a part
+    constexpr int64_t kLeastLength = 128;  // of a part
     if (results <= 0) return 1;
     return std::clamp<int64_t>(kBlocks / ((results + 31) / 32), 1,
                                std::max<int64_t>(1, length / kLeastLength));

@@ -21,7 +21,9 @@ Recorder RandomWindows(Random& random) {
   };
   const std::vector<int64_t> kernel = pair(1, 3), dilation = pair(1, 2);
   const std::vector<int64_t> padding = {random.Int(0, kernel[0] / 2), random.Int(0, kernel[1] / 2)};
-  const Shape input{random.Int(1, 2), random.Int(1, 3), random.Int(5, 9), random.Int(5, 9)};
+  // Channels for vectors, and others.
+  const int64_t channels = random.Coin() ? random.Int(1, 3) : 8 * random.Int(1, 2);
+  const Shape input{random.Int(1, 2), channels, random.Int(5, 9), random.Int(5, 9)};
   return PoolRecorder("test", input, kernel, pair(1, 3), padding, dilation, random.Coin());
 }
 

@@ -2,9 +2,10 @@
 // from the windows over an element, in their order, so it needs no atomic addition.
 //
 // Images are plain or channels-last, which is a matter of strides: neighbouring threads have
-// neighbouring elements in memory either way. Where an element lies is counted in 32 bits, and
-// divided by Divisors: in 64 bits that would take several times as long as memory does. What has
-// more elements goes in several launches, some images each.
+// neighbouring elements in memory either way. Channels-last a thread has several neighbouring
+// channels, 16 bytes of them: they have their window in common. Where an element lies is counted in
+// 32 bits, and divided by Divisors: in 64 bits that would take several times as long as memory
+// does. What has more elements goes in several launches, some images each.
 
 #include <algorithm>
 #include <limits>
@@ -74,13 +75,14 @@ struct Window {
 struct Pooling {
   Window rows, columns;
   PoolMode mode;
-  Divisor channels;
   bool channels_last;
+  int neighbours;   ///< channels of a thread
+  Divisor threads;  ///< that share the channels of a pixel
 
   struct Place {
     int image, channel, row, column;
   };
-  /// Of element i in memory of an array of rows × columns.
+  /// Of the thread's elements: the first one, in memory of an array of rows × columns.
   __device__ Place Locate(int64_t i, const Divisor& height, const Divisor& width) const {
     auto rest = static_cast<uint32_t>(i);
     const auto take = [&](const Divisor& length) {
@@ -90,10 +92,10 @@ struct Pooling {
       return index;
     };
     Place p;
-    if (channels_last) p.channel = take(channels);
+    if (channels_last) p.channel = take(threads) * neighbours;
     p.column = take(width);
     p.row = take(height);
-    if (!channels_last) p.channel = take(channels);
+    if (!channels_last) p.channel = take(threads);
     p.image = static_cast<int>(rest);
     return p;
   }
@@ -105,7 +107,7 @@ struct Pooling {
   }
   /// First element of the plane that a place is in, and the distance of pixels in it.
   __device__ int64_t Plane(const Place& p, int64_t pixels) const {
-    const int64_t count = channels.value();
+    const int64_t count = channels();
     return channels_last ? p.image * pixels * count + p.channel
                          : (p.image * count + p.channel) * pixels;
   }
@@ -115,15 +117,34 @@ struct Pooling {
   __device__ int64_t WindowPlane(const Place& p) const {
     return Plane(p, int64_t{rows.windows} * columns.windows);
   }
-  __device__ int64_t step() const { return channels_last ? channels.value() : 1; }
+  __device__ int64_t channels() const { return int64_t{threads.value()} * neighbours; }
+  __device__ int64_t step() const { return channels_last ? channels() : 1; }
 };
 
-Pooling PoolingOf(const Recorder& r, PoolMode mode, bool channels_last) {
+Pooling PoolingOf(const Recorder& r, PoolMode mode, bool channels_last, int neighbours) {
   return {{r.height, r.conv_height, r.kernel_h, r.stride_h, r.pad_top, r.pad_bottom, r.dilation_h},
           {r.width, r.conv_width, r.kernel_w, r.stride_w, r.pad_left, r.pad_right, r.dilation_w},
           mode,
-          Divisor(r.in_channels),
-          channels_last};
+          channels_last,
+          neighbours,
+          Divisor(r.in_channels / neighbours)};
+}
+
+/// Calls launch<kLength>(pooling): with 16 bytes of channels for a thread where they lie side by
+/// side and the addresses allow it; one double at a time.
+template <class T, class F>
+void WithNeighbours(const Recorder& r, PoolMode mode, bool channels_last,
+                    std::initializer_list<const T*> arrays, const int32_t* position,
+                    const F& launch) {
+  constexpr int kLength = sizeof(T) < 8 ? kVectorLength<T> : 1;
+  bool vectors = channels_last && r.in_channels % kLength == 0 &&
+                 IsAligned(position, sizeof(Vector<int32_t, kLength>));
+  for (const T* p : arrays) vectors = vectors && IsAligned(p);
+  if (vectors) {
+    launch.template operator()<kLength>(PoolingOf(r, mode, channels_last, kLength));
+  } else {
+    launch.template operator()<1>(PoolingOf(r, mode, channels_last, 1));
+  }
 }
 
 /// Some images of a call.
@@ -146,94 +167,126 @@ void ForImages(const Recorder& r, const F& f) {
   }
 }
 
-/// The first largest element of a window, or the first NaN; -1 where it sees none. `x` is its
-/// plane.
-template <class T>
-__device__ int FindMax(const Pooling& p, const T* x, int row, int column, ComputeType<T>* most) {
+/// The first largest element of a window, or the first NaN, and where it lies; −1 where the window
+/// sees none. Of neighbouring channels.
+template <class T, int kLength>
+struct Maxima {
   using C = ComputeType<T>;
-  C best = -std::numeric_limits<C>::infinity();
-  int position = -1;
-  const int first_row = p.rows.FirstTap(row), last_row = p.rows.LastTap(row);
-  const int first_column = p.columns.FirstTap(column), last_column = p.columns.LastTap(column);
-  for (int kh = first_row; kh < last_row; ++kh) {
-    const int at = (p.rows.Start(row) + p.rows.Tap(kh)) * p.columns.size;
-    for (int kw = first_column; kw < last_column; ++kw) {
-      const int pixel = at + p.columns.Start(column) + p.columns.Tap(kw);
-      const C value = Cast<C>(x[pixel * p.step()]);
-      const bool better = position < 0 || value > best || (value != value && best == best);
-      if (better) {
-        best = value;
-        position = pixel;
+  C most[kLength];
+  Vector<int32_t, kLength> position;
+
+  /// `x`: the plane of the window.
+  __device__ __forceinline__ Maxima(const Pooling& p, const T* x, int row, int column) {
+#pragma unroll
+    for (int c = 0; c < kLength; ++c) {
+      most[c] = -std::numeric_limits<C>::infinity();
+      position.v[c] = -1;
+    }
+    const int first_row = p.rows.FirstTap(row), last_row = p.rows.LastTap(row);
+    const int first_column = p.columns.FirstTap(column), last_column = p.columns.LastTap(column);
+    for (int kh = first_row; kh < last_row; ++kh) {
+      const int at = (p.rows.Start(row) + p.rows.Tap(kh)) * p.columns.size;
+      for (int kw = first_column; kw < last_column; ++kw) {
+        const int pixel = at + p.columns.Start(column) + p.columns.Tap(kw);
+        const auto values = LoadVector<T, kLength>(x + pixel * p.step());
+#pragma unroll
+        for (int c = 0; c < kLength; ++c) {
+          const C value = Cast<C>(values.v[c]);
+          const bool better =
+              position.v[c] < 0 || value > most[c] || (value != value && most[c] == most[c]);
+          if (better) {
+            most[c] = value;
+            position.v[c] = pixel;
+          }
+        }
       }
     }
   }
-  *most = best;
-  return position;
-}
+};
 
-template <class T>
+template <class T, int kLength>
 __global__ void __launch_bounds__(kThreads)
-    ForwardMax(Pooling p, const T* x, T* y, int32_t* position, int64_t size) {
-  for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+    ForwardMax(Pooling p, const T* x, T* y, int32_t* position, int64_t threads) {
+  for (int64_t i = FirstElement(); i < threads; i += ElementStep()) {
     const auto place = p.LocateWindow(i);
-    ComputeType<T> most;
-    const int at = FindMax(p, x + p.ElementPlane(place), place.row, place.column, &most);
-    if (y) y[i] = Cast<T>(most);
-    if (position) position[i] = at;
+    const Maxima<T, kLength> maxima(p, x + p.ElementPlane(place), place.row, place.column);
+    if (y) {
+      Vector<T, kLength> out;
+#pragma unroll
+      for (int c = 0; c < kLength; ++c) out.v[c] = Cast<T>(maxima.most[c]);
+      StoreVector(y + i * kLength, out);
+    }
+    if (position) StoreVector(position + i * kLength, maxima.position);
   }
 }
 
-template <class T>
+template <class T, int kLength>
 __global__ void __launch_bounds__(kThreads)
-    ForwardAverage(Pooling p, const T* x, T* y, int64_t size) {
+    ForwardAverage(Pooling p, const T* x, T* y, int64_t threads) {
   const bool with_padding = p.mode == PoolMode::kAverageIncludePad;
-  for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+  for (int64_t i = FirstElement(); i < threads; i += ElementStep()) {
     const auto place = p.LocateWindow(i);
     const T* plane = x + p.ElementPlane(place);
-    double sum = 0;
+    double sum[kLength] = {};
     const int last_row = p.rows.LastTap(place.row);
     const int last_column = p.columns.LastTap(place.column);
     for (int kh = p.rows.FirstTap(place.row); kh < last_row; ++kh) {
       const int at = (p.rows.Start(place.row) + p.rows.Tap(kh)) * p.columns.size;
       for (int kw = p.columns.FirstTap(place.column); kw < last_column; ++kw) {
         const int pixel = at + p.columns.Start(place.column) + p.columns.Tap(kw);
-        sum += static_cast<double>(Cast<ComputeType<T>>(plane[pixel * p.step()]));
+        const auto values = LoadVector<T, kLength>(plane + pixel * p.step());
+#pragma unroll
+        for (int c = 0; c < kLength; ++c)
+          sum[c] += static_cast<double>(Cast<ComputeType<T>>(values.v[c]));
       }
     }
     const int divisor =
         p.rows.Counted(place.row, with_padding) * p.columns.Counted(place.column, with_padding);
-    y[i] = Cast<T>(divisor > 0 ? sum / static_cast<double>(divisor) : 0.0);
+    Vector<T, kLength> out;
+#pragma unroll
+    for (int c = 0; c < kLength; ++c)
+      out.v[c] = Cast<T>(sum[c] / static_cast<double>(divisor > 1 ? divisor : 1));
+    StoreVector(y + i * kLength, out);
   }
 }
 
 /// dx[i] = Σ over the windows that see i of their share; `position` of a maximum, else null.
-template <class T>
+template <class T, int kLength>
 __global__ void __launch_bounds__(kThreads)
-    Backward(Pooling p, const T* dy, const int32_t* position, T* dx, int64_t size) {
+    Backward(Pooling p, const T* dy, const int32_t* position, T* dx, int64_t threads) {
   using C = ComputeType<T>;
   const bool with_padding = p.mode == PoolMode::kAverageIncludePad;
-  for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
+  for (int64_t i = FirstElement(); i < threads; i += ElementStep()) {
     const auto place = p.LocateElement(i);
     const int64_t plane = p.WindowPlane(place);
     const int own = place.row * p.columns.size + place.column;
     const int last_row = p.rows.LastOver(place.row);
     const int last_column = p.columns.LastOver(place.column);
-    C sum = 0;
+    C sum[kLength] = {};
     for (int oh = p.rows.FirstOver(place.row); oh < last_row; ++oh) {
       if (!p.rows.Sees(oh, place.row)) continue;
       for (int ow = p.columns.FirstOver(place.column); ow < last_column; ++ow) {
         if (!p.columns.Sees(ow, place.column)) continue;
         const int64_t window = plane + (oh * p.columns.windows + ow) * p.step();
+        const auto gradient = LoadVector<T, kLength>(dy + window);
         if (position) {
-          if (position[window] == own) sum += Cast<C>(dy[window]);
+          const auto chosen = LoadVector<int32_t, kLength>(position + window);
+#pragma unroll
+          for (int c = 0; c < kLength; ++c)
+            if (chosen.v[c] == own) sum[c] += Cast<C>(gradient.v[c]);
         } else {
           const int divisor =
               p.rows.Counted(oh, with_padding) * p.columns.Counted(ow, with_padding);
-          sum += Cast<C>(dy[window]) / static_cast<C>(divisor > 1 ? divisor : 1);
+#pragma unroll
+          for (int c = 0; c < kLength; ++c)
+            sum[c] += Cast<C>(gradient.v[c]) / static_cast<C>(divisor > 1 ? divisor : 1);
         }
       }
     }
-    dx[i] = Cast<T>(sum);
+    Vector<T, kLength> out;
+#pragma unroll
+    for (int c = 0; c < kLength; ++c) out.v[c] = Cast<T>(sum[c]);
+    StoreVector(dx + i * kLength, out);
   }
 }
 
@@ -245,39 +298,51 @@ bool ChannelsLast(const PoolingBackwardSpec& spec) {
 
 void RunForward(const PoolingForwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
-  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     ForImages(spec.geometry, [&](const Images& images) {
-      const dim3 grid = GridFor(images.outputs, kThreads);
       const T* x = execution.in<T>(0) + images.first_input;
       T* y = execution.out<T>(0) + images.first_output;
-      if (spec.mode == PoolMode::kMax) {
-        int32_t* position = spec.save ? execution.out<int32_t>(1) + images.first_output : nullptr;
-        LaunchIndependent(ForwardMax<T>, grid, kThreads, stream, p, x, y, position, images.outputs);
-      } else {
-        LaunchIndependent(ForwardAverage<T>, grid, kThreads, stream, p, x, y, images.outputs);
-      }
+      int32_t* position = spec.mode == PoolMode::kMax && spec.save
+                              ? execution.out<int32_t>(1) + images.first_output
+                              : nullptr;
+      WithNeighbours<T>(spec.geometry, spec.mode, ChannelsLast(spec), {x, y}, position,
+                        [&]<int kLength>(const Pooling& p) {
+                          const int64_t threads = images.outputs / kLength;
+                          const dim3 grid = GridFor(threads, kThreads);
+                          if (spec.mode == PoolMode::kMax) {
+                            LaunchIndependent(ForwardMax<T, kLength>, grid, kThreads, stream, p, x,
+                                              y, position, threads);
+                          } else {
+                            LaunchIndependent(ForwardAverage<T, kLength>, grid, kThreads, stream, p,
+                                              x, y, threads);
+                          }
+                        });
     });
   });
 }
 
 void RunBackward(const PoolingBackwardSpec& spec, const Execution& execution) {
   const Stream stream = StreamOf(execution.device);
-  const Pooling p = PoolingOf(spec.geometry, spec.mode, ChannelsLast(spec));
+  const bool max = spec.mode == PoolMode::kMax;
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     ForImages(spec.geometry, [&](const Images& images) {
-      const int32_t* position = nullptr;
-      if (spec.mode == PoolMode::kMax && spec.saved) {
-        position = execution.in<int32_t>(2) + images.first_output;
-      } else if (spec.mode == PoolMode::kMax) {
-        int32_t* found = static_cast<int32_t*>(execution.workspace) + images.first_output;
-        LaunchIndependent(ForwardMax<T>, GridFor(images.outputs, kThreads), kThreads, stream, p,
-                          execution.in<T>(1) + images.first_input, nullptr, found, images.outputs);
-        position = found;
-      }
-      LaunchIndependent(Backward<T>, GridFor(images.inputs, kThreads), kThreads, stream, p,
-                        execution.in<T>(0) + images.first_output, position,
-                        execution.out<T>(0) + images.first_input, images.inputs);
+      const T* dy = execution.in<T>(0) + images.first_output;
+      const T* x = max && !spec.saved ? execution.in<T>(1) + images.first_input : nullptr;
+      T* dx = execution.out<T>(0) + images.first_input;
+      int32_t* found =
+          x ? static_cast<int32_t*>(execution.workspace) + images.first_output : nullptr;
+      const int32_t* position =
+          max && spec.saved ? execution.in<int32_t>(2) + images.first_output : found;
+      WithNeighbours<T>(spec.geometry, spec.mode, ChannelsLast(spec), {dy, x, dx}, position,
+                        [&]<int kLength>(const Pooling& p) {
+                          const int64_t windows = images.outputs / kLength,
+                                        elements = images.inputs / kLength;
+                          if (x)
+                            LaunchIndependent(ForwardMax<T, kLength>, GridFor(windows, kThreads),
+                                              kThreads, stream, p, x, nullptr, found, windows);
+                          LaunchIndependent(Backward<T, kLength>, GridFor(elements, kThreads),
+                                            kThreads, stream, p, dy, position, dx, elements);
+                        });
     });
   });
 }

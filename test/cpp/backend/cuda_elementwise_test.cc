@@ -115,6 +115,32 @@ TEST(CudaBinary, EveryFunctionWithBroadcasting) {
   }
 }
 
+TEST(CudaBinary, RunsOfVectors) {
+  // As a bias, a factor of each row, a scalar; the last two have runs, or places, for no vectors.
+  Random random(14);
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{700, 16}, {1, 16}},     {{3, 5, 24}, {1, 5, 1}}, {{2, 7, 40}, {1, 1, 1}}, {{2048}, {1}},
+      {{4, 3, 16}, {4, 1, 16}}, {{5, 12}, {1, 12}},      {{6, 10}, {6, 1}}};
+  for (const auto& [shape, own] : shapes) {
+    for (BinaryOp op : {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv}) {
+      for (DType dtype : kFloats) {
+        const Tensor x = RandomTensor(random, shape, dtype, -4, 4);
+        const Tensor b = RandomTensor(random, own, dtype, 1, 4).Broadcast(shape);
+        const Tensor last = RandomTensor(random, {2 * shape.Count()}, dtype, -4, 4);
+        CompareWithReference(BinarySpec{op, dtype}, {x, b}, {Result(shape, dtype)});
+        CompareWithReference(BinarySpec{op, dtype}, {b, x}, {Result(shape, dtype)});
+        CompareWithReference(BinarySpec{op, dtype}, {x, b}, {x});  // in place
+        const Tensor odd = last.SliceAxis(0, 1, 1 + shape.Count()).Reshape(shape);
+        CompareWithReference(BinarySpec{op, dtype}, {odd, b}, {Result(shape, dtype)});
+        if (!formula::HasBinaryGradient(op)) continue;
+        for (int argument : {0, 1})
+          CompareWithReference(BinaryBackwardSpec{op, argument, dtype}, {x, x, b},
+                               {Result(shape, dtype)}, {}, Contracted(dtype));
+      }
+    }
+  }
+}
+
 TEST(CudaBinary, EveryDerivative) {
   Random random(5);
   for (int i = 0; i < static_cast<int>(BinaryOp::kCount); ++i) {

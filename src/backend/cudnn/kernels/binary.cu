@@ -10,6 +10,13 @@
 namespace singa::cuda {
 namespace {
 
+/// What is done every day between an image or a matrix and a number for each of its channels or
+/// rows: their broadcasts have kernels of their own, too.
+constexpr bool IsBroadcastOften(BinaryOp op) {
+  return op == BinaryOp::kAdd || op == BinaryOp::kSub || op == BinaryOp::kMul ||
+         op == BinaryOp::kDiv;
+}
+
 /// One function, for kernels of its own.
 template <BinaryOp kOp>
 struct Function {
@@ -46,6 +53,8 @@ void Run(const BinarySpec& spec, const Execution& execution) {
     if constexpr (std::is_same_v<C, float>)
       formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
         done = TryMapDense<2>(execution.inputs, c, stream, Function<kOp>{});
+        if constexpr (IsBroadcastOften(kOp))
+          done = done || TryMapRuns<2>(execution.inputs, c, stream, Function<kOp>{});
       });
     if (!done) MapStrided<2, C>(execution.inputs, c, stream, AnyFunction<C>{spec.kind});
   });
@@ -61,6 +70,8 @@ void RunGradient(const BinaryBackwardSpec& spec, const Execution& execution) {
     formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
       if constexpr (formula::HasBinaryGradient(kOp))
         done = TryMapDense<3>(execution.inputs, dx, stream, Gradient<kOp>{first});
+      if constexpr (formula::HasBinaryGradient(kOp) && IsBroadcastOften(kOp))
+        done = done || TryMapRuns<3>(execution.inputs, dx, stream, Gradient<kOp>{first});
     });
   if (!done) MapStrided<3, C>(execution.inputs, dx, stream, AnyGradient<C>{spec.kind, first});
 }

@@ -3,12 +3,16 @@
 // The frame of every elementwise kernel: y = f(x...) over one to four inputs of y's shape.
 //
 //   dense: all arrays hold T one after the other: 16 bytes a thread and access.
-//   strided: any strides (zero: broadcast) and types; elements are converted to the compute type of
-//   f on the way. The type is looked at for each element, but it is the same for all threads.
+//   runs: the same in runs of whole vectors, in which an input may also be one element throughout:
+//   a bias of each channel or row, a scalar. strided: any strides (zero: broadcast) and types;
+//   elements are converted to the compute type of f on the way. The type is looked at for each
+//   element, but it is the same for all threads.
 //
-// Of families of functions the dense kernels are made one for each function; the strided kernel,
-// ten times the code, is one for all of them, and is told at run time which.
+// Of families of functions the dense kernels are made one for each function, and those of runs for
+// what is broadcast every day; the strided kernel, ten times the code, is one for all of them, and
+// is told at run time which.
 
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -60,6 +64,40 @@ __global__ void __launch_bounds__(kMapThreads)
   const int64_t last = vectors * kLength + FirstElement();
   if (last < size)
     arrays.out[last] = Cast<T>(Apply<N, C>(f, [&](int k) { return Cast<C>(arrays.in[k][last]); }));
+}
+
+template <int N, class T>
+struct RunArrays {
+  T* out;
+  const T* in[N];
+  bool one[N];  ///< whether it is one element throughout a run
+};
+
+/// `space`: of vectors; distances in elements.
+template <int N, class C, class T, class F>
+__global__ void __launch_bounds__(kMapThreads)
+    MapRuns(RunArrays<N, T> arrays, Strided<N + 1, uint32_t> space, int64_t vectors, F f) {
+  constexpr int kLength = kVectorLength<T>;
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) {
+    const auto offsets = space.Locate(static_cast<uint32_t>(i));
+    Vector<T> x[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const T* p = arrays.in[k] + offsets.at[k + 1];
+      if (arrays.one[k]) {
+        const T value = *p;
+#pragma unroll
+        for (int j = 0; j < kLength; ++j) x[k].v[j] = value;
+      } else {
+        x[k] = LoadVector(p);
+      }
+    }
+    Vector<T> y;
+#pragma unroll
+    for (int j = 0; j < kLength; ++j)
+      y.v[j] = Cast<T>(Apply<N, C>(f, [&](int k) { return Cast<C>(x[k].v[j]); }));
+    StoreVector(arrays.out + offsets.at[0], y);
+  }
 }
 
 template <int N>
@@ -123,6 +161,44 @@ bool TryMapDense(const StridedSpace<N + 1>& space, std::span<const Tensor> in, c
   return true;
 }
 
+/// The space in vectors along its innermost axis, if runs can be read and written so.
+template <int K>
+std::optional<StridedSpace<K>> InVectors(const StridedSpace<K>& space, int64_t length) {
+  const int inner = space.rank() - 1;
+  if (space.inner_length() % length != 0) return {};
+  Shape shape;
+  std::array<Strides, K> strides;
+  for (int axis = 0; axis <= inner; ++axis) {
+    shape.push_back(axis == inner ? space.length(axis) / length : space.length(axis));
+    for (int k = 0; k < K; ++k) {
+      const int64_t stride = space.stride(k, axis);
+      const bool one = k > 0 && space.inner_stride(k) == 0;
+      if (axis < inner ? !one && stride % length != 0 : !one && stride != 1) return {};
+      strides[static_cast<size_t>(k)].push_back(axis == inner ? stride * length : stride);
+    }
+  }
+  return StridedSpace<K>(shape, strides);
+}
+
+template <int N, class T, class F>
+bool TryMapRuns(const StridedSpace<N + 1>& space, std::span<const Tensor> in, const Tensor& out,
+                Stream stream, const F& f) {
+  const auto vectors = InVectors(space, kVectorLength<T>);
+  if (!vectors || !FitsIndex32(vectors->size())) return false;
+  RunArrays<N, T> arrays;
+  arrays.out = static_cast<T*>(out.raw_data());
+  bool fits = out.data_type() == kDTypeOf<T> && IsAligned(arrays.out);
+  for (int k = 0; k < N; ++k) {
+    arrays.in[k] = static_cast<const T*>(in[k].raw_data());
+    arrays.one[k] = space.inner_stride(k + 1) == 0;
+    fits = fits && in[k].data_type() == kDTypeOf<T> && (arrays.one[k] || IsAligned(arrays.in[k]));
+  }
+  if (!fits) return false;
+  LaunchIndependent(MapRuns<N, float, T, F>, GridFor(vectors->size(), kMapThreads), kMapThreads,
+                    stream, arrays, Strided<N + 1, uint32_t>(*vectors), vectors->size(), f);
+  return true;
+}
+
 template <int N, class C, class F>
 void MapStrided(std::span<const Tensor> in, const Tensor& out, Stream stream, bool condition,
                 const F& f) {
@@ -157,6 +233,16 @@ bool TryMapDense(std::span<const Tensor> in, const Tensor& out, Stream stream, c
          detail::TryMapDense<N, Float16>(space, in, out, stream, f);
 }
 
+/// The same where all arrays hold runs of whole vectors, or one element throughout each run. An
+/// input may be `out` itself.
+template <int N, class F>
+bool TryMapRuns(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
+  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
+  return detail::TryMapRuns<N, float>(space, in, out, stream, f) ||
+         detail::TryMapRuns<N, BFloat16>(space, in, out, stream, f) ||
+         detail::TryMapRuns<N, Float16>(space, in, out, stream, f);
+}
+
 /// y = f(x...) of any tensors; f takes and gives C: float, double, int32_t or int64_t.
 template <int N, class C, class F>
 void MapStrided(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
@@ -169,11 +255,11 @@ void MapWithCondition(std::span<const Tensor> in, const Tensor& out, Stream stre
   detail::MapStrided<N, C>(in, out, stream, true, f);
 }
 
-/// Whichever of the two fits: for a function that has no siblings.
+/// Whichever of them fits: for a function that has no siblings.
 template <int N, class C, class F>
 void Map(std::span<const Tensor> in, const Tensor& out, Stream stream, const F& f) {
   if constexpr (std::is_same_v<C, float>)
-    if (TryMapDense<N>(in, out, stream, f)) return;
+    if (TryMapDense<N>(in, out, stream, f) || TryMapRuns<N>(in, out, stream, f)) return;
   MapStrided<N, C>(in, out, stream, f);
 }
 

@@ -20,6 +20,36 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int kCastLength = 8;
+
+/// Between float types of 16 and 32 bits, both without gaps.
+template <class To, class From>
+__global__ void __launch_bounds__(kThreads) CastVectors(const From* from, To* to, int64_t size) {
+  const int64_t vectors = size / kCastLength;
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) {
+    const auto x = LoadVector<From, kCastLength>(from + i * kCastLength);
+    Vector<To, kCastLength> y;
+#pragma unroll
+    for (int j = 0; j < kCastLength; ++j) y.v[j] = Cast<To>(x.v[j]);
+    StoreVector(to + i * kCastLength, y);
+  }
+  const int64_t last = vectors * kCastLength + FirstElement();
+  if (last < size) to[last] = Cast<To>(from[last]);
+}
+
+template <class From, class To>
+bool TryCastVectors(const Tensor& src, const Tensor& dst, int64_t size, Stream stream) {
+  if (src.data_type() != kDTypeOf<From> || dst.data_type() != kDTypeOf<To>) return false;
+  const auto* from = static_cast<const From*>(src.raw_data());
+  auto* to = static_cast<To*>(dst.raw_data());
+  if (!IsAligned(from, sizeof(Vector<From, kCastLength>)) ||
+      !IsAligned(to, sizeof(Vector<To, kCastLength>)))
+    return false;
+  LaunchIndependent(CastVectors<To, From>, GridFor(size, kThreads, kCastLength), kThreads, stream,
+                    from, to, size);
+  return true;
+}
+
 /// Of one type: elements by their size, or several at once.
 template <class U, class Index>
 __global__ void __launch_bounds__(kThreads)
@@ -117,6 +147,12 @@ void QueueCopy(const Tensor& src, const Tensor& dst, Stream stream) {
     return QueueMove(src.raw_data(), dst.raw_data(), space, SizeOf(dst.data_type()), stream);
   const int64_t size = space.size();
   if (size == 0) return;
+  if (space.dense(0) && space.dense(1) &&
+      (TryCastVectors<float, BFloat16>(src, dst, size, stream) ||
+       TryCastVectors<BFloat16, float>(src, dst, size, stream) ||
+       TryCastVectors<float, Float16>(src, dst, size, stream) ||
+       TryCastVectors<Float16, float>(src, dst, size, stream)))
+    return;
   WithStrided(space, [&]<class Index>(const Strided<2, Index>& strided, Index) {
     SwitchAll(dst.data_type(), "copy", [&]<class To>() {
       LaunchIndependent(CopyStrided<To, Index>, GridFor(size, kThreads), kThreads, stream,

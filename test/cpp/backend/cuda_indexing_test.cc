@@ -53,6 +53,27 @@ TEST(CudaGather, ForwardAndBackward) {
   }
 }
 
+TEST(CudaGather, ManyRowsInTheOrderOfThePicks) {
+  // Numbers of more than one digit, several blocks of the sort, rows in vectors; half of the picks
+  // are of one row, as of a padding.
+  Random random(11);
+  for (DType dtype : {kFloat32, kBFloat16}) {
+    for (const int64_t length : {1, 256, 257, 70000}) {
+      const int64_t count = 5000, width = length > 1000 ? 1 : 8;
+      std::vector<double> values;
+      for (int64_t i = 0; i < count; ++i)
+        values.push_back(i % 2 ? 0 : static_cast<double>(random.Int(0, length - 1)));
+      const Tensor indices = FromValues({count}, values, kInt32);
+      const Shape shape{length, width}, out{count, width};
+      const GatherKind kind = GatherKind::kEmbedding;
+      CompareWithReference(GatherSpec{kind, dtype, kInt32, shape, 0, count},
+                           {RandomTensor(random, shape, dtype), indices}, {Result(out, dtype)});
+      CompareWithReference(GatherBackwardSpec{kind, dtype, kInt32, shape, 0, count},
+                           {RandomTensor(random, out, dtype), indices}, {Result(shape, dtype)});
+    }
+  }
+}
+
 TEST(CudaGather, IndicesOutsideAreFaults) {
   Random random(2);
   cuda::RaiseFaults();
@@ -238,6 +259,24 @@ TEST(CudaCopy, AnyTypesAndStrides) {
       cuda::QueueFill(dst, -1.75, nullptr);
       StridedFill(want, -1.75);
       EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+    }
+  }
+}
+
+TEST(CudaCopy, CastsWithoutGaps) {
+  Random random(12);
+  for (DType from : {kFloat32, kBFloat16, kFloat16}) {
+    for (DType to : {kFloat32, kBFloat16, kFloat16}) {
+      for (const int64_t size : {7, 8, 2077}) {
+        for (const int64_t start : {0, 1}) {
+          const Tensor src =
+              RandomTensor(random, {size + 1}, from).SliceAxis(0, start, start + size);
+          const Tensor dst = Result({size}, to), want = dst.Clone();
+          cuda::QueueCopy(src, dst, nullptr);
+          StridedCopy(src, want);
+          EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+        }
+      }
     }
   }
 }

@@ -81,6 +81,61 @@ __global__ void Prepare(OptimizerSpec spec, Numbers<decltype(Scalars::v)> number
   *prepared = {Rule::From(spec, v.data()), formula::Decision<C>::From(conditions, v.data())};
 }
 
+constexpr int kNeighbours = 4;  // elements that a thread takes at a time
+
+/// Whether vectors of neighbours begin at each of these addresses, whatever floats they hold.
+template <int kArrays>
+__device__ __forceinline__ bool HasVectors(void* const (&arrays)[kArrays]) {
+  uintptr_t bits = 0;
+#pragma unroll
+  for (int k = 0; k < kArrays; ++k) bits |= reinterpret_cast<uintptr_t>(arrays[k]);
+  return bits % (kNeighbours * sizeof(double)) == 0;
+}
+
+/// Calls f<kNeighbours>(i), and f<1>(i) for what is left over, for the elements [begin, end) that
+/// are this thread's.
+template <class F>
+__device__ __forceinline__ void ForNeighbours(int64_t begin, int64_t end, bool vectors,
+                                              const F& f) {
+  int64_t rest = begin;
+  if (vectors) {
+    rest = begin + (end - begin) / kNeighbours * kNeighbours;
+    for (int64_t i = begin + int64_t{threadIdx.x} * kNeighbours; i < rest;
+         i += int64_t{kThreads} * kNeighbours)
+      f.template operator()<kNeighbours>(i);
+  }
+  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) f.template operator()<1>(i);
+}
+
+template <class C, class T, int kLength>
+__device__ __forceinline__ void LoadFloats(const void* p, int64_t i, C (&values)[kLength]) {
+  const auto vector = LoadVector<T, kLength>(static_cast<const T*>(p) + i);
+#pragma unroll
+  for (int j = 0; j < kLength; ++j) values[j] = Cast<C>(vector.v[j]);
+}
+/// Of floats of any type, which is the same for all threads.
+template <class C, int kLength>
+__device__ __forceinline__ void LoadFloatsAs(const void* p, DType dtype, int64_t i,
+                                             C (&values)[kLength]) {
+  switch (dtype) {
+    case kFloat16:
+      return LoadFloats<C, Float16>(p, i, values);
+    case kBFloat16:
+      return LoadFloats<C, BFloat16>(p, i, values);
+    case kFloat64:
+      return LoadFloats<C, double>(p, i, values);
+    default:
+      return LoadFloats<C, float>(p, i, values);
+  }
+}
+template <class T, class C, int kLength>
+__device__ __forceinline__ void StoreFloats(void* p, int64_t i, const C (&values)[kLength]) {
+  Vector<T, kLength> vector;
+#pragma unroll
+  for (int j = 0; j < kLength; ++j) vector.v[j] = Cast<T>(values[j]);
+  StoreVector(static_cast<T*>(p) + i, vector);
+}
+
 /// Elements one after the other, in vectors where the addresses allow it.
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
@@ -92,29 +147,30 @@ __global__ void __launch_bounds__(kThreads)
   const int tensor = tensors.Find(blockIdx.x);
   const int64_t begin = static_cast<int64_t>(blockIdx.x - tensors.first_piece[tensor]) * kPiece;
   const int64_t size = tensors.size[tensor];
-  void* const* data = tensors.data[tensor];
-  T* p = static_cast<T*>(data[0]);
-#pragma unroll 4
-  for (int64_t i = begin + threadIdx.x; i < begin + kPiece; i += kThreads) {
-    if (i >= size) break;
-    const C value = Cast<C>(p[i]);
-    const C gradient = decision(LoadAs<C>(data[1], gradient_dtype, i));
-    if constexpr (Rule::kStates == 0) {
-      p[i] = Cast<T>(rule(value, gradient));
-    } else if constexpr (Rule::kStates == 1) {
-      C* s = static_cast<C*>(data[2]);
-      C state = s[i];
-      p[i] = Cast<T>(rule(value, gradient, state));
-      s[i] = state;
-    } else {
-      C* s = static_cast<C*>(data[2]);
-      C* s2 = static_cast<C*>(data[3]);
-      C state = s[i], state2 = s2[i];
-      p[i] = Cast<T>(rule(value, gradient, state, state2));
-      s[i] = state;
-      s2[i] = state2;
+  const int64_t end = begin + kPiece < size ? begin + kPiece : size;
+  const auto& data = tensors.data[tensor];
+  ForNeighbours(begin, end, HasVectors(data), [&]<int kLength>(int64_t i) {
+    constexpr int kStates = Rule::kStates;
+    C value[kLength], gradient[kLength], state[kStates + 1][kLength];
+    LoadFloats<C, T>(data[0], i, value);
+    LoadFloatsAs(data[1], gradient_dtype, i, gradient);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) LoadFloats<C, C>(data[2 + s], i, state[s]);
+#pragma unroll
+    for (int j = 0; j < kLength; ++j) {
+      const C g = decision(gradient[j]);
+      if constexpr (kStates == 0) {
+        value[j] = rule(value[j], g);
+      } else if constexpr (kStates == 1) {
+        value[j] = rule(value[j], g, state[0][j]);
+      } else {
+        value[j] = rule(value[j], g, state[0][j], state[1][j]);
+      }
     }
-  }
+    StoreFloats<T>(data[0], i, value);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) StoreFloats<C>(data[2 + s], i, state[s]);
+  });
 }
 
 constexpr size_t kPreparedBytes = 128;
@@ -185,11 +241,18 @@ __global__ void __launch_bounds__(kThreads)
     const int tensor = tensors.Find(piece);
     const int64_t begin = static_cast<int64_t>(piece - tensors.first_piece[tensor]) * kPiece;
     const int64_t size = tensors.size[tensor];
-    const T* x = static_cast<const T*>(tensors.data[tensor][0]);
-    for (int64_t i = begin + threadIdx.x; i < begin + kPiece && i < size; i += kThreads) {
-      const auto value = static_cast<double>(Cast<ComputeType<T>>(x[i]));
-      sum += value * value;
-    }
+    const int64_t end = begin + kPiece < size ? begin + kPiece : size;
+    const auto& data = tensors.data[tensor];
+    ForNeighbours(begin, end, HasVectors(data), [&]<int kLength>(int64_t i) {
+      using C = ComputeType<T>;
+      C values[kLength];
+      LoadFloats<C, T>(data[0], i, values);
+#pragma unroll
+      for (int j = 0; j < kLength; ++j) {
+        const auto value = static_cast<double>(values[j]);
+        sum += value * value;
+      }
+    });
   }
   sum = SumBlock(sum);
   // Each block has its place, so the order of the sum is always the same.

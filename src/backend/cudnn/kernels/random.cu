@@ -236,12 +236,26 @@ __global__ void __launch_bounds__(kThreads)
                 [&](int64_t i, uint32_t word) { dropping(drawn.f, i, word); });
 }
 
+/// In vectors, and what is left over element by element.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    ApplyMask(int64_t size, ComputeType<T> scale, const T* dy, const uint8_t* mask, T* dx) {
+    ApplyMask(int64_t size, int64_t vectors, ComputeType<T> scale, const T* dy, const uint8_t* mask,
+              T* dx) {
   using C = ComputeType<T>;
-  for (int64_t i = FirstElement(); i < size; i += ElementStep())
-    dx[i] = Cast<T>(mask[i] ? Cast<C>(dy[i]) * scale : C(0));
+  constexpr int kLength = kVectorLength<T>;
+  const auto apply = [&](T gradient, uint8_t keep) {
+    return Cast<T>(keep ? Cast<C>(gradient) * scale : C(0));
+  };
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) {
+    const auto gradient = LoadVector(dy + i * kLength);
+    const auto keep = LoadVector<uint8_t, kLength>(mask + i * kLength);
+    Vector<T> out;
+#pragma unroll
+    for (int j = 0; j < kLength; ++j) out.v[j] = apply(gradient.v[j], keep.v[j]);
+    StoreVector(dx + i * kLength, out);
+  }
+  for (int64_t i = vectors * kLength + FirstElement(); i < size; i += ElementStep())
+    dx[i] = apply(dy[i], mask[i]);
 }
 
 void RunDropout(const DropoutSpec& spec, const Execution& execution) {
@@ -273,9 +287,14 @@ void RunDropout(const DropoutSpec& spec, const Execution& execution) {
 void RunDropoutBackward(const DropoutBackwardSpec& spec, const Execution& execution) {
   const int64_t size = execution.inputs[0].size();
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    LaunchIndependent(ApplyMask<T>, GridFor(size, kThreads), kThreads, StreamOf(execution.device),
-                      size, Ratio<ComputeType<T>>(execution.scalars).scale, execution.in<T>(0),
-                      execution.in<uint8_t>(1), execution.out<T>(0));
+    constexpr int kLength = kVectorLength<T>;
+    const T* dy = execution.in<T>(0);
+    const auto* mask = execution.in<uint8_t>(1);
+    T* dx = execution.out<T>(0);
+    const bool fits = IsAligned(dy) && IsAligned(mask, kLength) && IsAligned(dx);
+    LaunchIndependent(ApplyMask<T>, GridFor(size, kThreads, fits ? kLength : 1), kThreads,
+                      StreamOf(execution.device), size, fits ? size / kLength : 0,
+                      Ratio<ComputeType<T>>(execution.scalars).scale, dy, mask, dx);
   });
 }
 

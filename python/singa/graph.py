@@ -139,6 +139,8 @@ class Rewriting(NamedTuple):
 
     def start(self, recording: Any) -> None:
         """Before anything is recorded."""
+        if self.training:
+            _c.MergeGradientSums(recording)
         if self.fuse and self.training:
             _c.FuseTraining(recording)
         if self.recompute:

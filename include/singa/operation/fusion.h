@@ -17,4 +17,10 @@ namespace singa {
 /// elsewhere. To be called before the recording starts.
 SINGA_API void FuseTraining(Recording& recording);
 
+/// Lets a recording of a training step, and a Graph of it, leave out sums of gradients: where what
+/// a batch norm with an addition and ReLU returned went two ways, as behind a residual block, its
+/// backward adds up the two gradients while it reads them. To the same bits; on all devices. To be
+/// called before the recording starts.
+SINGA_API void MergeGradientSums(Recording& recording);
+
 }  // namespace singa

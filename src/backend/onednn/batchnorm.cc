@@ -246,19 +246,20 @@ class BackwardPlan final : public BatchNormPlan {
         need_x_(spec.need_x),
         need_scale_(spec.need_scale),
         need_add_(spec.need_add),
+        has_dy2_(spec.has_dy2),
         mask_(!spec.relu   ? ReluMask::kNone
               : spec.has_y ? ReluMask::kFromY
                            : ReluMask::kFromX) {}
 
   std::string Describe() const override {
     return std::string("onednn layout, own batch norm") + (need_add_ ? " + add" : "") +
-           (mask_ != ReluMask::kNone ? " + relu" : "");
+           (mask_ != ReluMask::kNone ? " + relu" : "") + (has_dy2_ ? ", of a sum" : "");
   }
   size_t workspace_bytes() const override {
     return Constants::Bytes(panels_, kCount) + TotalsBytes();
   }
   LayoutPtr input_layout(size_t i) const override {
-    return i == 0 || i == 1 || i == 6 ? layout_ : nullptr;
+    return i == 0 || i == 1 || i == 6 || i == BatchNormBackwardSpec::kDy2 ? layout_ : nullptr;
   }
   LayoutPtr output_layout(size_t i) const override { return i == 0 || i == 3 ? layout_ : nullptr; }
   /// Where dadd has taken dy's memory, dx may take x's.
@@ -266,6 +267,7 @@ class BackwardPlan final : public BatchNormPlan {
 
   void Run(const Execution& execution) const override {
     const T *dy = execution.in<T>(0), *x = execution.in<T>(1), *y = InputOrNull<T>(execution, 6);
+    const T* dy2 = has_dy2_ ? execution.in<T>(BatchNormBackwardSpec::kDy2) : nullptr;
     T *dx = OutputOrNull<T>(execution, 0), *dadd = OutputOrNull<T>(execution, 3);
     const Constants constants(panels_, static_cast<char*>(execution.workspace) + TotalsBytes());
     for (int64_t panel = 0; panel < panels_.panels; ++panel)
@@ -277,7 +279,7 @@ class BackwardPlan final : public BatchNormPlan {
     InTwoPasses(
         training_ || need_scale_ || need_add_,
         [&](int64_t panel, int64_t chunk) {
-          Sum(execution, dy, x, y, panel, chunk, Row(constants, panel), dadd);
+          Sum(execution, dy, dy2, x, y, panel, chunk, Row(constants, panel), dadd);
         },
         [&](int64_t panel) { Finish(execution, constants, panel); }, need_x_,
         [&](int64_t panel, int64_t chunk) {
@@ -288,8 +290,8 @@ class BackwardPlan final : public BatchNormPlan {
  private:
   enum : size_t { kConstant = kAffineCount, kSlope, kCount };
 
-  void Sum(const Execution& execution, const T* dy, const T* x, const T* y, int64_t panel,
-           int64_t chunk, const AffineRow& affine, T* dadd) const {
+  void Sum(const Execution& execution, const T* dy, const T* dy2, const T* x, const T* y,
+           int64_t panel, int64_t chunk, const AffineRow& affine, T* dadd) const {
     const int64_t width = panels_.row_width(panel);
     Buffer sum, products;
     double* total = Totals(execution, panel, chunk);
@@ -300,8 +302,9 @@ class BackwardPlan final : public BatchNormPlan {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
         const T* sign = y ? y + offset : nullptr;
         if (need_add_) {
-          AddGradientsOfSum(dy + offset, x + offset, sign, rows, width, affine.mean, sum.data(),
-                            products.data(), dadd + offset, stream_);
+          AddGradientsOfSum(dy + offset, dy2 ? dy2 + offset : nullptr, x + offset, sign, rows,
+                            width, affine.mean, sum.data(), products.data(), dadd + offset,
+                            stream_);
         } else {
           AddGradients(mask_, dy + offset, x + offset, sign, rows, width, affine, sum.data(),
                        products.data());
@@ -339,7 +342,7 @@ class BackwardPlan final : public BatchNormPlan {
     });
   }
 
-  bool training_, need_x_, need_scale_, need_add_;
+  bool training_, need_x_, need_scale_, need_add_, has_dy2_;
   ReluMask mask_;
 };
 

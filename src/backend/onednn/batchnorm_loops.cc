@@ -59,6 +59,12 @@ SINGA_INLINE float Value(BFloat16 element) { return static_cast<float>(element);
 SINGA_INLINE void Store(float value, float& element) { element = value; }
 SINGA_INLINE void Store(float value, BFloat16& element) { element.bits = BFloat16(value).bits; }
 
+/// A value as it comes back where it is stored in between.
+template <class T>
+SINGA_INLINE float AsStored(float value) {
+  return static_cast<float>(T(value));
+}
+
 // The rows of blocked bfloat16 are computed as their even columns and then their odd ones: of words
 // of 32 bits, the upper halves are float32 already, and the lower ones after a shift. In the order
 // of memory, unpacking and packing would take as long as all else.
@@ -247,6 +253,18 @@ struct Gradients {
   Elements<T, Count> dy, x, y;
 };
 
+/// What it reads where something was added, and dy may be a sum.
+template <bool kTwo, class T, class Count>
+struct GradientsOfSum {
+  SINGA_INLINE GradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t at,
+                              Count n)
+      : dy(dy + at, n), dy2((kTwo ? dy2 : dy) + at, n), x(x + at, n), y(y + at, n) {}
+  SINGA_INLINE float Counted(int64_t c) const {
+    return WhereRectified(y[c], kTwo ? AsStored<T>(dy[c] + dy2[c]) : dy[c]);
+  }
+  Elements<T, Count> dy, dy2, x, y;
+};
+
 }  // namespace
 
 template <class T>
@@ -401,43 +419,45 @@ SINGA_MULTI_ISA void AddGradients(ReluMask mask, const T* dy, const T* x, const 
 
 // The sums of AddGradients, to the bit: which gradients are asked for does not change them.
 template <class T>
-SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* x, const T* y, int64_t rows,
-                                       int64_t width, const float* mean, float* sum,
+SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y,
+                                       int64_t rows, int64_t width, const float* mean, float* sum,
                                        float* products, T* dadd, bool stream) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<T, const float, decltype(n)> origin(mean, n);
     Columns<T, float, decltype(n)> s(sum, n), p(products, n);
-    WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
-      int64_t r = 0;
-      for (; r + 2 <= rows; r += 2) {
+    WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
+      WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
+        int64_t r = 0;
+        for (; r + 2 <= rows; r += 2) {
+          ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
+            const int64_t i = r * n + first, j = i + n;
+            using Row = GradientsOfSum<two, T, decltype(count)>;
+            const Row row0(dy, dy2, x, y, i, count), row1(dy, dy2, x, y, j, count);
+            float a[kBlock], b[kBlock];
+            ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
+              const int64_t k = first + c;
+              a[c] = row0.Counted(c);
+              b[c] = row1.Counted(c);
+              s[k] += a[c] + b[c];
+              p[k] += a[c] * (row0.x[c] - origin[k]) + b[c] * (row1.x[c] - origin[k]);
+            });
+            Put<streams>(a, count, dadd + i);
+            Put<streams>(b, count, dadd + j);
+          });
+        }
+        if (r == rows) return;
         ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-          const int64_t i = r * n + first, j = i + n;
-          using Row = Gradients<ReluMask::kFromY, T, decltype(count)>;
-          const Row row0(dy, x, y, i, count), row1(dy, x, y, j, count);
-          float a[kBlock], b[kBlock];
+          const int64_t i = r * n + first;
+          const GradientsOfSum<two, T, decltype(count)> row0(dy, dy2, x, y, i, count);
+          float a[kBlock];
           ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
             const int64_t k = first + c;
-            a[c] = WhereRectified(row0.y[c], row0.dy[c]);
-            b[c] = WhereRectified(row1.y[c], row1.dy[c]);
-            s[k] += a[c] + b[c];
-            p[k] += a[c] * (row0.x[c] - origin[k]) + b[c] * (row1.x[c] - origin[k]);
+            a[c] = row0.Counted(c);
+            s[k] += a[c];
+            p[k] += a[c] * (row0.x[c] - origin[k]);
           });
           Put<streams>(a, count, dadd + i);
-          Put<streams>(b, count, dadd + j);
         });
-      }
-      if (r == rows) return;
-      ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-        const int64_t i = r * n + first;
-        const Gradients<ReluMask::kFromY, T, decltype(count)> row0(dy, x, y, i, count);
-        float a[kBlock];
-        ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
-          const int64_t k = first + c;
-          a[c] = WhereRectified(row0.y[c], row0.dy[c]);
-          s[k] += a[c];
-          p[k] += a[c] * (row0.x[c] - origin[k]);
-        });
-        Put<streams>(a, count, dadd + i);
       });
     });
   });
@@ -483,8 +503,8 @@ void StreamFence() {
                               bool);                                                            \
   template void AddGradients(ReluMask, const T*, const T*, const T*, int64_t, int64_t,          \
                              const AffineRow&, float*, float*);                                 \
-  template void AddGradientsOfSum(const T*, const T*, const T*, int64_t, int64_t, const float*, \
-                                  float*, float*, T*, bool);                                    \
+  template void AddGradientsOfSum(const T*, const T*, const T*, const T*, int64_t, int64_t,     \
+                                  const float*, float*, float*, T*, bool);                      \
   template void GradientRows(ReluMask, const T*, const T*, const T*, int64_t, int64_t,          \
                              const AffineRow&, const float*, const float*, T*, bool)
 SINGA_INSTANTIATE(float);

@@ -66,10 +66,12 @@ template <class T>
 void AddGradients(ReluMask mask, const T* dy, const T* x, const T* y, int64_t rows, int64_t width,
                   const AffineRow& row, float* sum, float* products);
 
-/// The same with kFromY, and writes g to `dadd`, which may be dy.
+/// The same with kFromY, and writes g to `dadd`, which may be dy. Where dy2 is not null, the
+/// gradient is dy + dy2, rounded to a T.
 template <class T>
-void AddGradientsOfSum(const T* dy, const T* x, const T* y, int64_t rows, int64_t width,
-                       const float* mean, float* sum, float* products, T* dadd, bool stream);
+void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t rows,
+                       int64_t width, const float* mean, float* sum, float* products, T* dadd,
+                       bool stream);
 
 /// dx = factor · g − constant − slope · (x − mean). dx may be dy or x.
 template <class T>

@@ -55,13 +55,16 @@ SINGA_MULTI_ISA void Normalize(const T* x, const T* add, T* y, int64_t n, int64_
   }
 }
 
-/// dy where relu(bn(x) [+ add]) is positive, else 0; y says where, or bn(x) if y is null.
+/// dy, or dy + dy2 if that is not null, where relu(bn(x) [+ add]) is positive, else 0; y says
+/// where, or bn(x) if y is null.
 template <class T, class S>
-SINGA_MULTI_ISA void CutOff(const T* dy, const T* x, const T* y, T* result, int64_t n,
+SINGA_MULTI_ISA void CutOff(const T* dy, const T* dy2, const T* x, const T* y, T* result, int64_t n,
                             int64_t stride, const BatchNormAffine<S>& affine) {
   for (int64_t i = 0; i < n; ++i) {
     const S sign = y ? Convert<S>(y[i * stride]) : affine(Convert<S>(x[i * stride]));
-    result[i * stride] = Convert<T>(WhereRectified(sign, Convert<S>(dy[i * stride])));
+    S gradient = Convert<S>(dy[i * stride]);
+    if (dy2) gradient += Convert<S>(dy2[i * stride]);
+    result[i * stride] = Convert<T>(WhereRectified(sign, gradient));
   }
 }
 
@@ -171,6 +174,7 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   const T* x = execution.in<T>(1);
   const T* y = InputOrNull<T>(execution, 6);
   const T* dy = execution.in<T>(0);
+  const T* dy2 = spec.has_dy2 ? execution.in<T>(BatchNormBackwardSpec::kDy2) : nullptr;
   T* cut = nullptr;  // where dy · (y > 0) goes
   if (spec.relu) cut = static_cast<T*>(spec.need_add ? execution.out<T>(3) : execution.workspace);
   const double n = static_cast<double>(channels.values);
@@ -185,8 +189,8 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
         const BatchNormAffine<S> affine(execution.in<S>(3)[c], execution.in<S>(4)[c], scale,
                                         ValueOr<S>(execution, 5, c, 0), spec.epsilon);
         channels.ForRuns(c, [&](int64_t at) {
-          CutOff(dy + at, x + at, y ? y + at : nullptr, cut + at, channels.length, channels.stride,
-                 affine);
+          CutOff(dy + at, dy2 ? dy2 + at : nullptr, x + at, y ? y + at : nullptr, cut + at,
+                 channels.length, channels.stride, affine);
         });
         g = cut;
       }

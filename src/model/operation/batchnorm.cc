@@ -158,7 +158,7 @@ MeasuredCall BatchNormForwardSpec::Measured() const {
 MeasuredCall BatchNormBackwardSpec::Measured() const {
   const auto [image, of_channels] = MeasuredTensors(*this);
   return {{image(true), image(true), of_channels(has_scale), of_channels(true), of_channels(true),
-           of_channels(has_bias), image(has_y)},
+           of_channels(has_bias), image(has_y), image(has_dy2)},
           {image(need_x), of_channels(need_scale), of_channels(need_scale), image(need_add)}};
 }
 

@@ -89,9 +89,13 @@ struct BatchNormForwardSpec {
   }
 };
 
-/// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y. Outputs: dx, dscale, dbias, and
-/// dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
+/// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y [, dy2]. Outputs: dx, dscale, dbias,
+/// and dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
 /// depend on x; otherwise they are constants.
+///
+/// With `has_dy2` the gradient is dy + dy2, rounded as it would be stored: what went two ways
+/// behind a residual block. That is for recorded steps (passes/gradient_sum.cc), and where need_add
+/// is set.
 ///
 /// With `relu`, dy counts where y > 0. Where y is given, its own values say so: there is no other
 /// way once something was added. Where it is not, BatchNormAffine says so from x: x is read anyway,
@@ -109,8 +113,12 @@ struct BatchNormBackwardSpec {
   bool need_x = true;
   bool need_scale = true;
   bool need_add = false;
+  bool has_dy2 = false;
   double epsilon = 1e-5;
   LayoutPtr x_layout = nullptr;
+
+  /// Position of dy2 among the inputs.
+  static constexpr size_t kDy2 = 7;
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
@@ -131,6 +139,7 @@ struct BatchNormBackwardSpec {
     visitor("need_x", self.need_x);
     visitor("need_scale", self.need_scale);
     visitor("need_add", self.need_add);
+    visitor("has_dy2", self.has_dy2);
     visitor("epsilon", self.epsilon);
     visitor("x_layout", self.x_layout);
   }

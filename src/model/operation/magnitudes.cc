@@ -80,7 +80,12 @@ std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& 
 
 // ReLU takes nothing away: where it cuts dy off, both sides do, since they decide alike.
 std::vector<Tensor> BatchNormBackwardSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
-  const Values dy = Read(inputs[0]), x = Read(inputs[1]), scale = Read(inputs[2]);
+  Values dy = Read(inputs[0]);
+  const Values x = Read(inputs[1]), scale = Read(inputs[2]);
+  if (has_dy2) {
+    const Values dy2 = Read(inputs[kDy2]);
+    for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::abs(dy[i]) + std::abs(dy2[i]);
+  }
   const Values mean = Read(inputs[3]), var = Read(inputs[4]);
   const auto count = static_cast<double>(std::max<int64_t>(sum_length(), 1));
   Values dx(x.size()), dscale, dbias;

@@ -53,8 +53,10 @@ TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
         backward.x_layout = layout;
         backward.need_add = relu && add;
         backward.need_scale = affine;
+        backward.has_dy2 = backward.need_add && random.Coin();
         CompareWithReference(backward,
-                             {dy, x, scale, mean, var, bias, backward.has_y ? y[0] : Tensor()},
+                             {dy, x, scale, mean, var, bias, backward.has_y ? y[0] : Tensor(),
+                              backward.has_dy2 ? RandomTensor(random, shape, dtype) : Tensor()},
                              {Result(shape, dtype), affine ? Result(channels, own) : Tensor(),
                               affine ? Result(channels, own) : Tensor(),
                               backward.need_add ? Result(shape, dtype) : Tensor()},

@@ -474,27 +474,35 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
 //   dscale = Σ dy · x̂,  dbias = Σ dy
 //   dx = s · (dy − mean(dy) − x̂ · mean(dy · x̂)), or s · dy when mean and var are constants.
 
-/// dy, cut off where ReLU was: where y, or bn(x) if y is null, is not positive. Without branches,
-/// as in Normalize.
+/// dy, or dy + dy2 where that is not null, cut off where ReLU was: where y, or bn(x) if y is null,
+/// is not positive. Without branches, as in Normalize.
 template <class T>
 struct Gradient {
   using S = ComputeType<T>;
   const T* dy;
+  const T* dy2;
   const T* x;
   const T* y;
   Affine<S> affine;
   bool relu;
   __device__ bool reads_y() const { return relu && y; }
 
-  /// Some neighbours: dy, x, and that from which the sign follows, y or x again.
+  /// Some neighbours: dy, dy2, x, and that from which the sign follows, y or x again.
   template <int kLength>
   struct Values {
-    Vector<T, kLength> dy, x, sign;
+    Vector<T, kLength> dy, dy2, x, sign;
+    /// The gradient before it is cut off, rounded as if it had been stored.
+    __device__ S Arrived(int k) const {
+      return Cast<S>(Cast<T>(Cast<S>(dy.v[k]) + Cast<S>(dy2.v[k])));
+    }
   };
   template <int kLength>
   __device__ Values<kLength> Load(int64_t at) const {
     Values<kLength> values;
     values.dy = LoadVector<T, kLength>(dy + at);
+#pragma unroll
+    for (int k = 0; k < kLength; ++k) values.dy2.v[k] = Cast<T>(S(-0.0));  // which changes nothing
+    if (dy2) values.dy2 = LoadVector<T, kLength>(dy2 + at);
     values.sign = values.x = LoadVector<T, kLength>(x + at);
     if (reads_y()) values.sign = LoadVector<T, kLength>(y + at);
     return values;
@@ -531,7 +539,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
         for (int k = 0; k < kLength; ++k) {
           const int c = kByColumns ? k : 0;
-          const S dy = of[c](Cast<S>(values.sign.v[k])) <= least ? S(0) : Cast<S>(values.dy.v[k]);
+          const S dy = of[c](Cast<S>(values.sign.v[k])) <= least ? S(0) : values.Arrived(k);
           const auto x = static_cast<double>(Cast<S>(values.x.v[k]));
           added.v[k] = Cast<T>(dy);
           sums[c] += static_cast<double>(dy);
@@ -625,7 +633,7 @@ __global__ void __launch_bounds__(kThreads)
     Vector<T, kLength> out;
 #pragma unroll
     for (int j = 0; j < kLength; ++j) {
-      const S x = Cast<S>(values.x.v[j]), dy = Cast<S>(values.dy.v[j]);
+      const S x = Cast<S>(values.x.v[j]), dy = values.Arrived(j);
       const S g = gradient.Sign(affine[j])(Cast<S>(values.sign.v[j])) <= least ? S(0) : dy;
       out.v[j] = Cast<T>(factor[j].a * g - factor[j].b - factor[j].c * (x - affine[j].mean));
     }
@@ -638,8 +646,9 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
   T* dadd = spec.need_add ? execution.out<T>(3) : nullptr;
+  const T* dy2 = spec.has_dy2 ? execution.in<T>(BatchNormBackwardSpec::kDy2) : nullptr;
   const Channels channels = ChannelsOf(
-      spec, {execution.in<T>(0), execution.in<T>(1), InputOrNull<T>(execution, 6), dadd});
+      spec, {execution.in<T>(0), dy2, execution.in<T>(1), InputOrNull<T>(execution, 6), dadd});
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
@@ -649,11 +658,9 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   const dim3 each = GridFor(channels.count, kThreads);
   LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count, execution.in<S>(3),
                     var, scale, InputOrNull<S>(execution, 5), spec.epsilon, affine);
-  const Gradient<T> gradient{execution.in<T>(0),
-                             execution.in<T>(1),
-                             InputOrNull<T>(execution, 6),
-                             {affine, channels.count},
-                             spec.relu};
+  Gradient<T> gradient{execution.in<T>(0),       dy2,
+                       execution.in<T>(1),       InputOrNull<T>(execution, 6),
+                       {affine, channels.count}, spec.relu};
   const bool need_sums =
       spec.need_scale || dadd || (spec.training && spec.need_x && channels.values > 0);
   if (need_sums) {
@@ -669,6 +676,11 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   const int64_t size = channels.count * channels.values;
   if (!spec.need_x || size == 0) return;
   T* dx = execution.out<T>(0);
+  if (dadd) {  // which is dy where that counts: the second pass has nothing to decide any more
+    gradient.dy = dadd;
+    gradient.dy2 = gradient.y = nullptr;
+    gradient.relu = false;
+  }
   WithAccess<T>(
       channels, {gradient.dy, gradient.x, gradient.y, dx},
       [&]<int kLength, class Index, bool kSame>(Access<kLength, Index, kSame>, dim3 grid) {
@@ -690,10 +702,10 @@ ImageLayouts ForwardLayouts(const BatchNormForwardSpec& spec) {
   const LayoutPtr image = ImageLayout(spec.x_layout != nullptr, spec.shape, spec.dtype);
   return {{image, nullptr, nullptr, nullptr, nullptr, image}, {image}};
 }
-// dy, x, y -> dx, dadd
+// dy, x, y, dy2 -> dx, dadd
 ImageLayouts BackwardLayouts(const BatchNormBackwardSpec& spec) {
   const LayoutPtr image = ImageLayout(spec.x_layout != nullptr, spec.shape, spec.dtype);
-  return {{image, image, nullptr, nullptr, nullptr, nullptr, image},
+  return {{image, image, nullptr, nullptr, nullptr, nullptr, image, image},
           {image, nullptr, nullptr, image}};
 }
 

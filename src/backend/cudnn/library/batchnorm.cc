@@ -175,6 +175,7 @@ std::string RefusesForward(const BatchNormForwardSpec& spec) {
 
 std::string RefusesBackward(const BatchNormBackwardSpec& spec) {
   if (std::string reason = RefusesImages(spec); !reason.empty()) return reason;
+  if (spec.has_dy2) return "cuDNN takes no gradient in two parts";
   if (!spec.need_x) return "cuDNN has no kernel for the gradients of scale and bias alone";
   if (spec.relu && !(spec.need_add && spec.has_y))
     return "ReLU's gradient would be a pass of its own";

@@ -13,6 +13,7 @@
 #include "singa/core/stats.h"
 #include "singa/core/threads.h"
 #include "singa/operation/batchnorm.h"
+#include "singa/operation/elementwise.h"
 #include "singa/operation/lrn.h"
 #include "singa/operation/pooling.h"
 #include "singa/operation/softmax.h"
@@ -347,6 +348,47 @@ TEST(OnednnLayouts, BatchNormWhereTheFirstValueIsFarFromTheOthers) {
   }
 }
 
+TEST(OnednnLayouts, BatchNormAddsUpTwoGradients) {
+  Random random(90);
+  // The last is large enough to be written past the caches.
+  for (const Shape& shape : {Shape{3, 20, 7, 5}, Shape{2, 64, 9, 8}, Shape{4, 64, 130, 130}}) {
+    const Shape channels{shape[1]};
+    const auto values = [&] { return RandomTensor(random, channels, kFloat32, 0.5, 2); };
+    for (DType dtype : {kFloat32, kBFloat16}) {
+      for (Tag tag : kTags) {
+        const bool large = shape.Count() > (1 << 20);
+        if (large && (dtype != kFloat32 || tag != Tag::nChw8c)) continue;
+        const LayoutPtr layout = LayoutOf(shape, dtype, tag);
+        BatchNormBackwardSpec spec{.shape = shape,
+                                   .dtype = dtype,
+                                   .has_y = true,
+                                   .relu = true,
+                                   .need_add = true,
+                                   .x_layout = layout};
+        const auto image = [&] { return In(RandomTensor(random, shape, dtype), tag); };
+        const Tensor dy = image(), dy2 = image();
+        const std::vector<Tensor> others = {image(), values(), values(), values(), {}, image()};
+        const auto run = [&](const Tensor& gradient, const Tensor& second) {
+          std::vector<Tensor> in = others;
+          in.insert(in.begin(), gradient);
+          in.push_back(second);
+          std::vector<Tensor> out = {Tensor(DefaultDevice(), layout), Tensor(channels),
+                                     Tensor(channels), Tensor(DefaultDevice(), layout)};
+          const auto* kernel = Registry<BatchNormBackwardSpec>::Get().Find("onednn");
+          DefaultDevice()->Exec(spec.op(), kernel->MakePlan(spec), in, out);
+          std::vector<Vector> results;
+          for (const Tensor& t : out) results.push_back(Values(t));
+          return results;
+        };
+        const auto want = run(Binary(BinaryOp::kAdd, dy, dy2), Tensor());
+        spec.has_dy2 = true;
+        const std::string what = shape.ToString() + DTypeName(dtype) + LayoutName(layout);
+        EXPECT_TRUE(run(dy, dy2) == want) << what;
+      }
+    }
+  }
+}
+
 // The outputs that a plan says may take over an input's memory really may.
 TEST(OnednnLayouts, BatchNormInPlace) {
   Random random(89);
@@ -374,7 +416,7 @@ TEST(OnednnLayouts, BatchNormInPlace) {
           out.emplace_back(channels);
         }
       }
-      in.resize(7);
+      in.resize(8);
       out.resize(5);
       DefaultDevice()->Exec(spec.op(), plan, in, out);
       out.resize(outputs);
@@ -401,10 +443,11 @@ TEST(OnednnLayouts, BatchNormInPlace) {
                                              .has_y = add,
                                              .relu = true,
                                              .need_add = add,
+                                             .has_dy2 = add && training,
                                              .x_layout = layout};
         check(backward,
               {data(), data(), values(), values(), values(), add ? Tensor() : values(),
-               add ? data() : Tensor()},
+               add ? data() : Tensor(), backward.has_dy2 ? data() : Tensor()},
               add ? 4 : 3);
       }
     }

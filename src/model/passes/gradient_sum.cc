@@ -1,0 +1,99 @@
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/dispatch.h"
+#include "model/operation/elementwise_spec.h"
+#include "model/passes/merged_name.h"
+#include "model/passes/uses.h"
+#include "singa/operation/fusion.h"
+
+namespace singa {
+namespace {
+
+/// One segment, in which backward of batch norms takes gradients in two parts.
+class GradientSums {
+ public:
+  GradientSums(const Recording& recording, std::vector<Node> nodes)
+      : recording_(recording), nodes_(std::move(nodes)), uses_(recording, nodes_) {}
+
+  std::vector<Node> Nodes() {
+    std::vector<bool> gone(nodes_.size());
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      const auto* spec = nodes_[n].SpecAs<BatchNormBackwardSpec>();
+      if (!spec || !spec->need_add || spec->has_dy2) continue;
+      if (const std::optional<size_t> sum = SumFor(n); sum && TakeParts(n, *spec, *sum))
+        gone[*sum] = true;
+    }
+    std::vector<Node> result;
+    for (size_t n = 0; n < nodes_.size(); ++n)
+      if (!gone[n]) result.push_back(std::move(nodes_[n]));
+    return result;
+  }
+
+ private:
+  /// The addition that wrote the gradient of node `n` last, for it alone.
+  std::optional<size_t> SumFor(size_t n) const {
+    const Tensor& dy = nodes_[n].inputs[0];
+    const std::vector<size_t>&writers = uses_.writers(dy), &readers = uses_.readers(dy);
+    if (!uses_.IsTemporary(dy) || writers.size() < 2 || writers.back() >= n) return {};
+    const size_t sum = writers.back();
+    const Node& node = nodes_[sum];
+    if (!node.SpecAs<AxpySpec>() || node.live || node.scalars.v[0] != 1) return {};
+    if (!SameView(node.outputs[0], dy) || readers.back() != n) return {};
+    // Nobody reads the sum but `n`, once ...
+    for (size_t reader : readers)
+      if (reader > sum && reader < n) return {};
+    for (size_t i = 1; i < nodes_[n].inputs.size(); ++i)
+      if (!nodes_[n].inputs[i].empty() && nodes_[n].inputs[i].block() == dy.block()) return {};
+    // ... which finds what was added as the sum did.
+    const Tensor& added = node.inputs[0];
+    for (size_t writer : uses_.writers(added))
+      if (writer > sum && writer <= n) return {};
+    const bool alike = added.block() != dy.block() && added.shape() == dy.shape() &&
+                       SameLayout(added.layout(), dy.layout()) &&
+                       (dy.layout() || (dy.is_contiguous() && added.is_contiguous()));
+    return alike ? std::optional(sum) : std::nullopt;
+  }
+
+  /// False where no implementation like the one that was chosen does it.
+  bool TakeParts(size_t n, BatchNormBackwardSpec spec, size_t sum) {
+    Node node = nodes_[n];
+    spec.has_dy2 = true;
+    Choice choice;
+    if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
+    const PlanPtr plan = FindPlan(*recording_.device(), spec, choice);
+    if (std::string_view(plan->implementation()) != node.plan->implementation()) return false;
+    node.inputs.push_back(nodes_[sum].inputs[0]);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty() && !SameLayout(plan->input_layout(i), node.inputs[i].layout()))
+        return false;
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (!node.outputs[i].empty() && !SameLayout(plan->output_layout(i), node.outputs[i].layout()))
+        return false;
+    node.op = MergedOp(std::vector<const Node*>{&nodes_[sum], &nodes_[n]});
+    node.plan = plan;
+    const SpecRef ref = SpecRef::Of(spec);
+    node.spec = ref.copy(ref.spec);
+    ++node.merged;
+    nodes_[n] = std::move(node);
+    return true;
+  }
+
+  const Recording& recording_;
+  std::vector<Node> nodes_;
+  Uses uses_;
+};
+
+}  // namespace
+
+void MergeGradientSums(Recording& recording) {
+  recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
+    return GradientSums(running, std::move(nodes)).Nodes();
+  });
+}
+
+}  // namespace singa

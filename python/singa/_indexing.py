@@ -51,6 +51,18 @@ def normalize(key: object, rank: int) -> list[Any]:
     return result
 
 
+def bounds(entry: slice, length: int) -> tuple[int, int, int]:
+    """First, end and step of a slice of an axis, as C++ takes them. Raises TypeError or
+    ValueError."""
+    try:
+        start, stop, step = entry.indices(length)
+    except (TypeError, ValueError) as error:  # not integers, or a step of 0
+        raise type(error)(f"[getitem] {entry} of an axis of {length}: {error}") from None
+    # A bound of -1 when stepping back means "before the first"; C++ writes that lower.
+    before = -length - 1
+    return start if start >= 0 else before, stop if stop >= 0 else before, step
+
+
 def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
     """The view that integers, slices and None (new axes) select. Raises IndexError outside."""
     shape = raw.shape()
@@ -63,14 +75,8 @@ def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
             continue
         length = shape[source]
         if isinstance(entry, slice):
-            try:
-                start, stop, step = entry.indices(length)
-            except (TypeError, ValueError) as error:  # not integers, or a step of 0
-                raise type(error)(f"[getitem] {entry} of an axis of {length}: {error}") from None
+            start, stop, step = bounds(entry, length)
             if (start, stop, step) != (0, length, 1):
-                # A bound of -1 when stepping back means "before the first"; C++ writes that lower.
-                before = -length - 1
-                start, stop = (bound if bound >= 0 else before for bound in (start, stop))
                 raw = raw.SliceAxis(axis, start, stop, step)
             axis += 1
         else:

@@ -13,7 +13,7 @@ from ._check import integer, number
 from ._deferred import ops as _ops
 from ._deferred import tape as _tape
 from ._deferred import walk as _walk
-from ._indexing import normalize, view
+from ._indexing import bounds, normalize, view
 from ._operators import Operators
 from .device import named_or_default
 from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
@@ -336,10 +336,16 @@ class Tensor(Operators):
 
     def __getitem__(self, key: Any) -> Tensor:
         """Integers, slices, None and ... give a view; an array of indices, or a boolean mask over
-        the first axes, a copy."""
+        the first axes, a copy. So may slices of what the tape has as computed, to which nobody
+        writes: images stay in the layout of their kernels then."""
         entries = normalize(_without_tensors(key), self.ndim())
         if any(isinstance(entry, np.ndarray) for entry in entries):
             return _ops().take(self, entries)
+        slices = entries and all(isinstance(entry, slice) for entry in entries)
+        if slices and _tape().is_computed(self):
+            parts = [bounds(entry, n) for entry, n in zip(entries, self.shape, strict=False)]
+            starts, ends, steps = zip(*parts, strict=True)
+            return self._apply(_ops().Slice(starts, ends, None, steps))
         return self._apply(_ops().Index(entries))
 
     def __setitem__(self, key: Any, value: Any) -> None:

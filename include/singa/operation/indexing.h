@@ -13,10 +13,12 @@ namespace singa {
 
 /// Joins along `axis`; types and other dimensions have to agree.
 SINGA_API Tensor Concat(const std::vector<Tensor>& xs, int64_t axis);
-/// Views of consecutive pieces whose lengths along `axis` are `parts`.
+/// Views of consecutive pieces whose lengths along `axis` are `parts`; of an opaque tensor copies,
+/// where they can be had in such a layout too.
 SINGA_API std::vector<Tensor> Split(const Tensor& x, int64_t axis,
                                     const std::vector<int64_t>& parts);
-/// x[starts:ends:steps] over `axes` (empty: the first ones), as ONNX Slice; a view.
+/// x[starts:ends:steps] over `axes` (empty: the first ones), as ONNX Slice; a view, or
+/// a copy, as of Split.
 SINGA_API Tensor Slice(const Tensor& x, const std::vector<int64_t>& starts,
                        const std::vector<int64_t>& ends, const std::vector<int64_t>& axes = {},
                        const std::vector<int64_t>& steps = {});

@@ -33,6 +33,28 @@ Tensor Piece(const Tensor& x, int axis, int64_t start, int64_t length) {
   return x.SliceAxis(axis, start, start + length);
 }
 
+/// Python's slice of an axis, likewise.
+Tensor Range(const Tensor& x, int axis, int64_t start, int64_t stop) {
+  const int64_t n = x.shape()[axis];
+  const auto place = [n](int64_t i) { return i < 0 ? std::max(i, -n) + n : std::min(i, n); };
+  const int64_t length = std::max<int64_t>(place(stop) - place(start), 0);
+  return length == n ? x : Piece(x, axis, place(start), length);
+}
+
+/// Zeros around what a view of x takes, whose steps are 1, in its layout.
+Tensor Padded(const Tensor& dy, const Shape& x_shape, const Tensor& view) {
+  std::vector<int64_t> begin, end;
+  int64_t offset = view.offset();
+  for (int axis = 0; axis < x_shape.rank(); ++axis) {
+    const int64_t stride = view.strides()[axis];
+    begin.push_back(offset / stride);
+    end.push_back(x_shape[axis] - begin.back() - dy.shape()[axis]);
+    offset %= stride;
+  }
+  begin.insert(begin.end(), end.begin(), end.end());
+  return Pad(dy, "constant", begin);
+}
+
 // shape[:axis] + middle + shape[axis + 1:]
 Shape Replaced(const char* op, const Shape& shape, int axis, const Shape& middle) {
   Check(shape.rank() - 1 + middle.rank() <= kMaxRank, op, "the result of shape ", shape,
@@ -167,7 +189,8 @@ Tensor Slice(const Tensor& x, const std::vector<int64_t>& starts, const std::vec
     seen |= uint32_t{1} << axis;
     const int64_t step = steps.empty() ? 1 : steps[i];
     Check(step != 0, op, "the step of axis ", axis, " is zero");
-    y = y.SliceAxis(axis, starts[i], ends[i], step);
+    y = step == 1 ? Range(y, axis, starts[i], ends[i])
+                  : y.SliceAxis(axis, starts[i], ends[i], step);
   }
   return y;
 }
@@ -181,6 +204,7 @@ Tensor SliceBackward(const Tensor& dy, const Shape& x_shape, const std::vector<i
   const Tensor dx(x_shape, device, dy.data_type());
   const Tensor view = Slice(dx, starts, ends, axes, steps);
   CheckShapeIs(op, "dy", dy, view.shape());
+  if (dy.is_blocked() && view.strides() == dx.strides()) return Padded(dy, x_shape, view);
   const SliceBackwardSpec spec{dy.data_type(), view.offset(), view.strides()};
   const PlanPtr plan = FindPlan(*device, spec);
   Run(spec, device, plan, {dy.Plain()}, {dx});

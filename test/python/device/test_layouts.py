@@ -95,6 +95,7 @@ class Inception(Net):
         y = self.second(self.dropout(self.first(x)))
         y = self.last(autograd.pad(y, "reflect", (0, 0, 1, 2, 0, 0, 1, 0)))
         y = autograd.cat(autograd.split(y, 1, (5, 4))[::-1], 1)
+        y = autograd.cat([y[:, 6:], y[:, :2], y[:, 2:6]], 1)[:, :, 1:]
         return autograd.upsample(y, "nearest", (1, 1, 2, 2))
 
 

@@ -27,7 +27,8 @@ class SINGA_API RnnHandle {
 
 /// {y (seq, batch, directions·hidden), hy, cy (layers·directions, batch, hidden; empty unless
 /// LSTM), saved}. hx and cx may be empty (zeros). `seq_lengths` (batch) int32, or empty: steps
-/// beyond a sequence's length give zeros in y and leave its state. In training, layers above the
+/// beyond a sequence's length give zeros in y and leave its state. For a GPU they may lie on the
+/// CPU, where cuDNN reads them: nobody waits then. In training, layers above the
 /// first see their inputs after dropout (the device's next random numbers). Types of 16 bits are
 /// computed in float32; on a GPU the hidden states are rounded from step to step. What `saved`
 /// holds is the implementation's own affair.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor
+from .._tensor import Tensor, as_raw
+from ..device import create_cpu_device
+from ..graph import is_recording
 from .base import Op, indices_of
 
 if TYPE_CHECKING:
@@ -16,7 +18,8 @@ class RNN(Op):
     """(y, hy, cy) of x (seq, batch, input), the first states hx and cx (layers·directions, batch,
     hidden) and the flat weights; cy, and cx as an input, with an LSTM alone.
 
-    `seq_lengths` (batch): steps beyond a sequence's length give zeros and leave its state.
+    `seq_lengths` (batch): steps beyond a sequence's length give zeros and leave its state. For x on
+    a GPU they stay on the CPU where they are there: nobody waits for them then.
     """
 
     def __init__(self, handle: _c.RnnHandle, seq_lengths: Any = None) -> None:
@@ -28,7 +31,8 @@ class RNN(Op):
     def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> tuple[Raw, ...]:
         lengths = None
         if self.seq_lengths is not None:
-            lengths = indices_of("RNN", self.seq_lengths, x).AsType(_c.kInt32)
+            lengths = indices_of("RNN", self.seq_lengths, _lengths_beside(self.seq_lengths, x))
+            lengths = lengths.AsType(_c.kInt32)
         cx = cx if self._lstm else None
         y, hy, cy, saved = _c.RnnForward(
             self.handle, x, hx, cx, W, lengths, self.requires_grad is not False
@@ -38,6 +42,16 @@ class RNN(Op):
 
     def backward(self, dy: Raw, dhy: Raw | None = None, dcy: Raw | None = None) -> tuple[Raw, ...]:
         return _c.RnnBackward(self.handle, dy, dhy, dcy, *self.load())
+
+
+def _lengths_beside(lengths: Any, x: Raw) -> Raw:
+    """A tensor on the device on which RnnForward is to have the lengths."""
+    if is_recording() or x.device().kind() == _c.DeviceKind_kCpu:
+        return x
+    if isinstance(lengths, (Tensor, _c.Tensor)):
+        raw = as_raw(lengths)
+        return raw if raw.device().kind() == _c.DeviceKind_kCpu else x
+    return _c.Tensor((), create_cpu_device(), _c.kInt32)
 
 
 class _RNN(RNN):

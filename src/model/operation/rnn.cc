@@ -5,6 +5,7 @@
 #include "model/operation/check.h"
 #include "model/operation/dispatch.h"
 #include "model/operation/rnn_spec.h"
+#include "singa/core/graph.h"
 
 namespace singa {
 
@@ -54,7 +55,14 @@ void CheckArguments(const char* op, const RnnHandle& handle, const Tensor& x, co
   if (seq_lengths.empty()) return;
   CheckDType(op, "seq_lengths", seq_lengths, kInt32);
   CheckShapeIs(op, "seq_lengths", seq_lengths, {batch});
-  CheckSameDevice(op, "seq_lengths", seq_lengths, "x", x);
+  const auto on_cpu = [](const Tensor& t) { return t.device()->kind() == DeviceKind::kCpu; };
+  if (on_cpu(x) || !on_cpu(seq_lengths)) CheckSameDevice(op, "seq_lengths", seq_lengths, "x", x);
+}
+
+/// Lengths may lie on the CPU, but where a step is recorded: that is of one device.
+Tensor Lengths(const Tensor& seq_lengths, const DevicePtr& device) {
+  const bool moves = !seq_lengths.empty() && Recording::Current();
+  return moves ? seq_lengths.ToDevice(device) : seq_lengths;
 }
 
 /// What the plan of a forward pass saves.
@@ -131,7 +139,7 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
   if (spec.mask_size() > 0) device->TakeRandom(static_cast<uint64_t>(spec.mask_size()), &scalars);
   Run(spec, device, plan,
       {Wanted(*plan, 0, x), Wanted(*plan, 1, hx), Wanted(*plan, 2, cx), Wanted(*plan, 3, W),
-       Wanted(*plan, 4, seq_lengths)},
+       Wanted(*plan, 4, Lengths(seq_lengths, device))},
       {y, hy, cy, saved}, scalars);
   return {y, hy, cy, saved};
 }
@@ -167,7 +175,7 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
   Run(spec, device, plan,
       {Wanted(*plan, 0, dy), Wanted(*plan, 1, dhy), Wanted(*plan, 2, dcy), Wanted(*plan, 3, x),
        Wanted(*plan, 4, hx), Wanted(*plan, 5, cx), Wanted(*plan, 6, W),
-       Wanted(*plan, 7, seq_lengths), Wanted(*plan, 8, saved)},
+       Wanted(*plan, 7, Lengths(seq_lengths, device)), Wanted(*plan, 8, saved)},
       {dx, dhx, dcx, dw});
   return {dx, dhx, dcx, dw};
 }

@@ -2,10 +2,11 @@
 // each is one of its own: the random numbers are then the device's, by our own kernels, as they are
 // everywhere else.
 //
-// cuDNN reads the lengths of sequences on the host: a call with lengths waits for them, and is no
-// part of captured work.
+// cuDNN reads the lengths of sequences on the host: a call with lengths waits for them where they
+// are not there, and is no part of captured work.
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,8 +99,12 @@ class RnnPlan : public Plan {
                                  const Tensor& seq_lengths) const {
     if (seq_lengths.empty()) return {};
     std::vector<int32_t> lengths(static_cast<size_t>(f_.batch));
-    execution.device.CopyToHost(lengths.data(), seq_lengths.raw_data(),
-                                lengths.size() * sizeof(int32_t));
+    const size_t bytes = lengths.size() * sizeof(int32_t);
+    if (seq_lengths.device()->kind() == DeviceKind::kCpu) {
+      std::memcpy(lengths.data(), seq_lengths.raw_data(), bytes);
+    } else {
+      execution.device.CopyToHost(lengths.data(), seq_lengths.raw_data(), bytes);
+    }
     CheckLengths(op, f_, lengths);
     return lengths;
   }

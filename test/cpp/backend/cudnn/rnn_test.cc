@@ -227,6 +227,24 @@ TEST_F(RnnTest, SixteenBitTypesAreRoundedAtEachStep) {
       }
 }
 
+TEST_F(RnnTest, NobodyWaitsForLengthsOnTheHost) {
+  Random random(9);
+  const Network host(random, {RnnMode::kLstm, 4, 3, 2, 5, 2, 2, true, true, true}, kFloat32);
+  Network gpu = host.On(gpu_);
+  std::vector<std::vector<double>> expected;
+  for (const Tensor& t : Results(gpu)) expected.push_back(Values(t));
+  gpu.seq_lengths = host.seq_lengths;
+  gpu_->Sync();
+  const cuda::Stream stream = cuda::StreamOf(*gpu_);
+  const uint64_t before = cuda::emulated::Queued();
+  const std::vector<Tensor> results = Results(gpu);
+  EXPECT_GT(cuda::emulated::Waiting(stream), 0u);
+  EXPECT_EQ(cuda::emulated::Waiting(stream), cuda::emulated::Queued() - before);
+  std::vector<std::vector<double>> values;
+  for (const Tensor& t : results) values.push_back(Values(t));
+  EXPECT_EQ(values, expected);
+}
+
 TEST_F(RnnTest, NoSequences) {
   const Tensor x({3, 0, 2}, gpu_);
   const RnnHandle handle(x, 4, RnnMode::kGru, 2, true, 0.5);

@@ -50,11 +50,19 @@ void Check(Random& random, const std::vector<int64_t>& channels, DType dtype, La
   ExpectZeroPadding(y, tag);
   const std::vector<Tensor> pieces = Split(y, 1, channels);
   ASSERT_EQ(pieces.size(), channels.size());
+  int64_t start = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     EXPECT_TRUE(SameLayout(pieces[i].layout(), LaneLayout(pieces[i].shape(), dtype, tag)));
     EXPECT_EQ(Values(pieces[i]), Values(plain[i])) << "piece " << i;
     ExpectZeroPadding(pieces[i], tag);
+    const std::vector<int64_t> begin = {start}, end = {start += channels[i]}, axis = {1}, one = {1};
+    const Tensor slice = Slice(y, begin, end, axis);
+    EXPECT_TRUE(SameLayout(slice.layout(), pieces[i].layout()) || pieces.size() == 1);
+    EXPECT_EQ(Values(slice), Values(plain[i]));
+    EXPECT_EQ(Values(SliceBackward(slice, y.shape(), begin, end, axis, one)),
+              Values(SliceBackward(plain[i], y.shape(), begin, end, axis, one)));
   }
+  EXPECT_TRUE(SameLayout(y.layout(), LaneLayout(y.shape(), dtype, tag)));
 }
 
 TEST(ConcatInLayouts, IsThatOfRowMajorImagesAndSplitIsItsReverse) {

@@ -8,10 +8,10 @@ namespace singa::cuda {
 
 void Staging::Release() {
   for (Half& half : halves_) {
-    if (!half.data) continue;
+    if (!half.moved) continue;
     runtime::Wait(half.moved);
-    runtime::DeleteEvent(half.moved);
-    runtime::FreePinned(std::exchange(half.data, nullptr));
+    runtime::DeleteEvent(std::exchange(half.moved, nullptr));
+    if (half.data) runtime::FreePinned(std::exchange(half.data, nullptr));
   }
 }
 
@@ -42,10 +42,8 @@ void Staging::ToHost(char* host, const char* device, size_t bytes, Stream stream
 /// The one whose contents have moved on, or will have first.
 Staging::Half& Staging::Next() {
   Half& half = halves_[std::exchange(next_, 1 - next_)];
-  if (!half.data) {
-    half.data = static_cast<char*>(runtime::MallocPinned(kBytes));
-    half.moved = runtime::NewEvent();
-  }
+  if (!half.moved) half.moved = runtime::NewEvent();
+  if (!half.data) half.data = static_cast<char*>(runtime::MallocPinned(kBytes));
   runtime::Wait(half.moved);
   return half;
 }

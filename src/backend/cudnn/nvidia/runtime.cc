@@ -12,6 +12,7 @@ namespace {
 void Checked(cudaError_t status, const char* call) {
   if (status == cudaSuccess) [[likely]]
     return;
+  cudaGetLastError();  // said here, and not by the next launch as well
   throw Error(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
               cudaGetErrorName(status) + ")");
 }
@@ -97,7 +98,7 @@ void* Malloc(size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // no more than that: what follows is not to see it
+    cudaGetLastError();
     return nullptr;
   }
   Checked(status, "cudaMalloc");
@@ -179,11 +180,9 @@ void BeginCapture(Stream stream) {
 CapturedGraph EndCapture(Stream stream) {
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  if (ended != cudaSuccess) cudaGetLastError();  // of the capture, not of what comes next
   Checked(ended, "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
-  if (made != cudaSuccess) cudaGetLastError();
   cudaGraphDestroy(graph);
   Checked(made, "cudaGraphInstantiate");
   return executable;

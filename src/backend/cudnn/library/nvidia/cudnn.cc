@@ -57,7 +57,12 @@ class Handles {
       }
     }
     cudnnHandle_t handle = nullptr;
-    CheckCudnn(Cudnn().Create(&handle), "cudnnCreate");
+    // It takes memory, and this thread may capture what another one has queued before.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    const cudnnStatus_t status = Cudnn().Create(&handle);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    CheckCudnn(status, "cudnnCreate");
     return handle;
   }
   static std::mutex& Mutex() {

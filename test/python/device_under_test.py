@@ -9,6 +9,8 @@ if _NAME not in ("cpu", "cuda"):
     raise ValueError(f"SINGA_TEST_DEVICE has to be cpu or cuda, got {_NAME!r}")
 
 ON_GPU = _NAME == "cuda"
+# Bytes that a step may take to keep apart what its branches use (docs/cuda.md).
+KEPT_APART = (32 << 20) * (ON_GPU and os.environ.get("SINGA_CUDA_BRANCHES", "1") not in ("", "1"))
 
 
 def make_default() -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from .._tensor import Tensor, as_raw
 from ..device import create_cpu_device
-from ..graph import is_recording
 from .base import Op, indices_of
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ class RNN(Op):
 
 def _lengths_beside(lengths: Any, x: Raw) -> Raw:
     """A tensor on the device on which RnnForward is to have the lengths."""
+    from ..graph import is_recording  # not while this package is imported, of which graph is made
+
     if is_recording() or x.device().kind() == _c.DeviceKind_kCpu:
         return x
     if isinstance(lengths, (Tensor, _c.Tensor)):

@@ -18,6 +18,7 @@ Sides:
     singa-eager     each operation executed
     singa-branches  recorded and replayed, what does not wait for each other side by side:
                     SINGA_CUDA_BRANCHES=4
+    singa-fused     compile(fuse=True): in bfloat16 convolutions take the statistics of batch norm
     torch           eager: channels_last, cudnn.benchmark, autocast, fused SGD
     torch-graph     the same, the whole step captured as one CUDA graph
     torch-compile   torch.compile(mode="max-autotune"), which uses CUDA graphs too
@@ -49,7 +50,7 @@ import harness
 MODELS = {"resnet50": 256, "vgg16": 128, "googlenet": 32, "resnet20_cifar": 128, "lenet": 128}
 MODES = ("training", "inference")
 ARITHMETIC = ("float32", "tf32", "bfloat16")
-SINGA = ("singa", "singa-eager", "singa-branches")
+SINGA = ("singa", "singa-eager", "singa-branches", "singa-fused")
 TORCH = ("torch", "torch-graph", "torch-compile")
 MOST_PROFILED = 25
 
@@ -103,7 +104,13 @@ def singa_step(args: argparse.Namespace) -> Step:
     training = args.mode == "training"
     net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
     dtype = "bfloat16" if args.arithmetic == "bfloat16" else "float32"
-    net.compile([x], is_train=training, use_graph=args.side != "singa-eager", dtype=dtype)
+    net.compile(
+        [x],
+        is_train=training,
+        use_graph=args.side != "singa-eager",
+        dtype=dtype,
+        fuse=args.side == "singa-fused",
+    )
 
     def infer() -> None:
         with autograd.no_grad():

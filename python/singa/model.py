@@ -111,9 +111,10 @@ class Model(layer.Layer, metaclass=ModelMeta):
         and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
         batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
         memory, the same bits. With `fuse` they merge neighbouring operations where that saves a
-        pass over memory: the same results, but that a NaN which a convolution or Linear gives may
-        come out of the ReLU behind it as 0. Raises TypeError for other inputs, ValueError for
-        another dtype.
+        pass over memory. On the CPU: the same results, but that a NaN which a convolution or Linear
+        gives may come out of the ReLU behind it as 0. On a GPU, in 16 bits: batch norms take their
+        statistics from the convolution before them, where cuDNN can, which rounds them otherwise.
+        Raises TypeError for other inputs, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")

@@ -4,7 +4,7 @@
 
 namespace singa {
 
-/// Lets a recording of a training step, and a Graph of it, touch memory less often:
+/// Lets a recording of a training step, and a Graph of it, touch memory less often. On the CPU:
 ///
 /// - ReLU behind a convolution or Linear becomes part of it, where the implementation that was
 ///   chosen does that too;
@@ -13,8 +13,13 @@ namespace singa {
 ///   pooling is not kept;
 /// - elementwise operations in a row become one.
 ///
-/// Results are the same, but that NaN may come out of such a ReLU as 0. On the CPU; does nothing
-/// elsewhere. To be called before the recording starts.
+/// Results are the same, but that NaN may come out of such a ReLU as 0. On a GPU:
+///
+/// - a convolution in a 16-bit type sums up what it writes for the training batch norm behind it,
+///   where cuDNN has an engine for that. The statistics then come from sums in float32, and may be
+///   those of the values before they were rounded.
+///
+/// To be called before the recording starts.
 SINGA_API void FuseTraining(Recording& recording);
 
 /// Lets a recording of a training step, and a Graph of it, leave out sums of gradients: where what

@@ -4,6 +4,7 @@
 // goes on as without.
 
 #include <cmath>
+#include <type_traits>
 
 #include "backend/reference/register.h"
 #include "core/dtype_switch.h"
@@ -120,8 +121,24 @@ const T* InputOrNull(const Execution& execution, size_t i) {
   return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
 }
 
+/// By two passes over the channel.
 template <class T>
-void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
+BatchNormMoments MomentsOf(const Channels& channels, const T* x, int64_t c) {
+  BatchNormMoments moments;
+  if (channels.values == 0) return moments;
+  const auto count = static_cast<double>(channels.values);
+  channels.ForRuns(
+      c, [&](int64_t at) { moments.mean += Sum(x + at, channels.length, channels.stride); });
+  moments.mean /= count;
+  channels.ForRuns(c, [&](int64_t at) {
+    moments.var += SumSquares(x + at, channels.length, channels.stride, moments.mean);
+  });
+  moments.var /= count;
+  return moments;
+}
+
+template <class T, class Spec>
+void Forward(const Spec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Channels channels(spec.shape);
   const T* x = execution.in<T>(0);
@@ -131,18 +148,15 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
     for (int64_t c = begin; c < end; ++c) {
       S mean, var;
       if (spec.training) {
-        double sum = 0, squares = 0;
-        if (channels.values > 0) {
-          channels.ForRuns(
-              c, [&](int64_t at) { sum += Sum(x + at, channels.length, channels.stride); });
-          sum /= static_cast<double>(channels.values);
-          channels.ForRuns(c, [&](int64_t at) {
-            squares += SumSquares(x + at, channels.length, channels.stride, sum);
-          });
-          squares /= static_cast<double>(channels.values);
+        BatchNormMoments moments;
+        if constexpr (std::is_same_v<Spec, BatchNormFromSumsSpec>) {
+          moments = BatchNormMomentsOf(static_cast<double>(channels.values), execution.in<S>(6)[c],
+                                       execution.in<S>(7)[c]);
+        } else {
+          moments = MomentsOf(channels, x, c);
         }
-        mean = execution.out<S>(1)[c] = static_cast<S>(sum);
-        var = execution.out<S>(2)[c] = static_cast<S>(squares);
+        mean = execution.out<S>(1)[c] = static_cast<S>(moments.mean);
+        var = execution.out<S>(2)[c] = static_cast<S>(moments.var);
       } else {
         mean = execution.in<S>(3)[c];
         var = execution.in<S>(4)[c];
@@ -223,7 +237,8 @@ size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
                                      : 0;
 }
 
-void RunForward(const BatchNormForwardSpec& spec, const Execution& execution) {
+template <class Spec>
+void RunForward(const Spec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Forward<T>(spec, execution); });
 }
 
@@ -234,7 +249,8 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
 }  // namespace
 
 void RegisterBatchNorm() {
-  RegisterReference<BatchNormForwardSpec, RunForward>();
+  RegisterReference<BatchNormForwardSpec, RunForward<BatchNormForwardSpec>>();
+  RegisterReference<BatchNormFromSumsSpec, RunForward<BatchNormFromSumsSpec>>();
   RegisterReference<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();
 }
 

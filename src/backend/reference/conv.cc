@@ -238,6 +238,32 @@ void RunConv(const ConvSpec& spec, const Execution& execution) {
   });
 }
 
+/// Of y as it was stored.
+void RunConvStatistics(const ConvStatisticsSpec& spec, const Execution& execution) {
+  RunConv(spec, {execution.device, execution.inputs, execution.outputs.first(1), execution.scalars,
+                 execution.workspace});
+  const Recorder& g = spec.geometry;
+  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
+    using S = ComputeType<T>;
+    ParallelFor(g.out_channels, kParallelGrain / std::max<int64_t>(1, g.batchsize * g.col_width),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t c = begin; c < end; ++c) {
+                    double sum = 0, squares = 0;
+                    for (int64_t n = 0; n < g.batchsize; ++n) {
+                      const T* y = execution.out<T>(0) + (n * g.out_channels + c) * g.col_width;
+                      for (int64_t p = 0; p < g.col_width; ++p) {
+                        const auto value = Convert<double>(y[p]);
+                        sum += value;
+                        squares += value * value;
+                      }
+                    }
+                    execution.out<S>(1)[c] = static_cast<S>(sum);
+                    execution.out<S>(2)[c] = static_cast<S>(squares);
+                  }
+                });
+  });
+}
+
 void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution) {
   const Recorder& g = spec.geometry;
   const int64_t pixels = g.height * g.width;  // of y
@@ -267,6 +293,7 @@ void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution)
 
 void RegisterConv() {
   RegisterReference<ConvSpec, RunConv, Workspace<ConvSpec>>();
+  RegisterReference<ConvStatisticsSpec, RunConvStatistics, Workspace<ConvStatisticsSpec>>();
   RegisterReference<ConvTransposeSpec, RunConvTranspose, Workspace<ConvTransposeSpec>>();
 }
 

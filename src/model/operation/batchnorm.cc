@@ -155,6 +155,12 @@ MeasuredCall BatchNormForwardSpec::Measured() const {
   return call;
 }
 
+MeasuredCall BatchNormFromSumsSpec::Measured() const {
+  MeasuredCall call = BatchNormForwardSpec::Measured();
+  call.inputs.insert(call.inputs.end(), 2, MeasuredTensors(*this).second(true));
+  return call;
+}
+
 MeasuredCall BatchNormBackwardSpec::Measured() const {
   const auto [image, of_channels] = MeasuredTensors(*this);
   return {{image(true), image(true), of_channels(has_scale), of_channels(true), of_channels(true),

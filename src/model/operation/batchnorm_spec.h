@@ -50,6 +50,20 @@ constexpr S WhereRectified(S sign, S dy) {
   return sign <= 0 ? S(0) : dy;
 }
 
+/// Mean and biased variance of some values.
+struct BatchNormMoments {
+  double mean = 0, var = 0;
+};
+
+/// From the sums of `count` values and of their squares. How far the squares' sum was rounded tells
+/// in the variance, beside which it may be large; below zero it does not fall.
+constexpr BatchNormMoments BatchNormMomentsOf(double count, double sum, double squares) {
+  if (!(count > 0)) return {};
+  const double mean = sum / count;
+  const double var = squares / count - mean * mean;
+  return {mean, var < 0 ? 0 : var};  // a NaN stays one
+}
+
 /// y = bn(x), + add, and then ReLU, as the flags say.
 /// Inputs: x, scale (or empty: 1), bias (or empty: 0), running mean, running variance, add.
 /// Training: outputs y, mean, biased variance, and the running tensors again, which are updated in
@@ -87,6 +101,14 @@ struct BatchNormForwardSpec {
     visitor("epsilon", self.epsilon);
     visitor("x_layout", self.x_layout);
   }
+};
+
+/// In training, where the sums are known: by the convolution that has written x
+/// (ConvStatisticsSpec). Inputs 6 and 7: for each channel the sum of the values and that of their
+/// squares, of the statistics' type.
+struct BatchNormFromSumsSpec : BatchNormForwardSpec {
+  const char* op() const { return "BatchNormForwardFromSums"; }
+  MeasuredCall Measured() const;
 };
 
 /// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y [, dy2]. Outputs: dx, dscale, dbias,

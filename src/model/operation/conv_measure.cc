@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "model/operation/batchnorm_spec.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/opcheck.h"
 
@@ -69,6 +70,13 @@ MeasuredCall ConvSpec::MeasuredAs(const Shape& x, const Shape& y, int64_t bias) 
       call = {{from_dy}, {biases}};
       break;
   }
+  return call;
+}
+
+MeasuredCall ConvStatisticsSpec::Measured() const {
+  MeasuredCall call = ConvSpec::Measured();
+  call.outputs.insert(call.outputs.end(), 2,
+                      {.shape = {geometry.out_channels}, .dtype = BatchNormStatisticsType(dtype)});
   return call;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "model/operation/alignment.h"
 #include "model/operation/choice.h"
 #include "model/operation/measure.h"
@@ -106,6 +108,17 @@ struct ConvSpec {
 /// ConvForward does once they are checked.
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
                       const Tensor& add);
+
+/// A forward convolution without addition or ReLU that also gives what the statistics of a batch
+/// norm behind it follow from (passes/conv_statistics.cc). Arguments: x, W [, b] → y, and for each
+/// channel the sum of y's values and that of their squares, of BatchNormStatisticsType.
+struct ConvStatisticsSpec : ConvSpec {
+  const char* op() const { return "ConvForwardStatistics"; }
+  MeasuredCall Measured() const;
+  // For OPCHECK: sums are less certain than their type says (magnitudes.cc).
+  static constexpr bool kLinear = false;
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+};
 
 /// One pass of a transposed convolution, with the same arguments. `geometry` is that of the
 /// convolution whose input gradient it is: y and dy have its input's shape, x and dx its output's.

@@ -1,5 +1,5 @@
 // What OPCHECK's tolerance follows for normalisations, whose results are small differences of large
-// terms: the same formulas with every term positive, in double.
+// terms, and for their sums: the same formulas with every term positive, in double.
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "model/operation/batchnorm_spec.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/kernel.h"
 #include "model/operation/lrn_spec.h"
 #include "model/operation/softmax_spec.h"
 
@@ -41,6 +43,29 @@ double Or(const Values& values, size_t i, double otherwise) {
 }
 
 }  // namespace
+
+// y as of ConvSpec. The sums may be taken before y is rounded to its type, or after: of each value
+// they know no more than a step of that, where the tolerance is 16 steps of float32.
+std::vector<Tensor> ConvStatisticsSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
+  ConvStatisticsSpec wide = *this;
+  wide.dtype = kFloat64;
+  wide.x_layout = wide.dy_layout = nullptr;
+  std::vector<Tensor> magnitudes;
+  for (const Tensor& t : inputs) magnitudes.push_back(opcheck::AbsoluteValue(t.AsType(kFloat64)));
+  const Shape channels{geometry.out_channels};
+  const std::vector<Tensor> results = {Tensor(geometry.output_shape(), nullptr, kFloat64),
+                                       Tensor(channels, nullptr, kFloat64),
+                                       Tensor(channels, nullptr, kFloat64)};
+  const PlanPtr plan = Registry<ConvStatisticsSpec>::Get().Find("reference")->MakePlan(wide);
+  DefaultDevice()->Exec(op(), plan, magnitudes, results, Scalars());
+  const double steps = dtype == kBFloat16 ? 0x1p12 : dtype == kFloat16 ? 0x1p9 : 1;
+  const auto scaled = [&](const Tensor& sums) {
+    Values values = Read(sums);
+    for (double& value : values) value *= steps;
+    return Write(values, channels);
+  };
+  return {results[0], scaled(results[1]), scaled(results[2])};
+}
 
 std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
   const Values x = Read(inputs[0]), scale = Read(inputs[1]), bias = Read(inputs[2]);

@@ -11,6 +11,7 @@
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/matmul_spec.h"
 #include "model/operation/pooling_spec.h"
+#include "model/passes/conv_statistics.h"
 #include "model/passes/elementwise_chain.h"
 #include "model/passes/merged_name.h"
 #include "model/passes/uses.h"
@@ -148,7 +149,8 @@ class ReluFusion {
 
 void FuseTraining(Recording& recording) {
   recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
-    if (running.device()->kind() != DeviceKind::kCpu) return nodes;
+    if (running.device()->kind() != DeviceKind::kCpu)
+      return TakeStatisticsInConvolutions(running, std::move(nodes));
     return ChainElementwise(running, ReluFusion(running, std::move(nodes)).Nodes());
   });
 }

@@ -49,7 +49,8 @@ class Recomputation {
   /// Makes the readers in backward of what node `n` wrote read a second computation, unless that
   /// cannot be done, or wins nothing.
   void Drop(size_t n) {
-    const auto* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
+    const BatchNormForwardSpec* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
+    if (!spec) spec = nodes_[n].SpecAs<BatchNormFromSumsSpec>();
     if (!spec || !spec->training || !spec->relu) return;
     const Tensor y = nodes_[n].outputs[0];
     if (!IsTemporary(y) || writers_[y.block().get()].size() != 1) return;

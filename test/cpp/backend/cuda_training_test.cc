@@ -66,6 +66,37 @@ TEST(CudaBatchNorm, StatisticsResidualAndRelu) {
   }
 }
 
+TEST(CudaBatchNorm, FromSums) {
+  Random random(9);
+  Scalars scalars;
+  scalars.v[0] = 0.1;
+  for (const Shape& shape : {Shape{4, 3, 5, 5}, Shape{2, 40, 1, 1}, Shape{3, 16, 8, 9}})
+    for (DType dtype : kFloats)
+      for (const LayoutPtr& layout : ImageLayouts(shape, dtype)) {
+        const bool affine = random.Coin(), add = random.Coin(), relu = random.Coin();
+        SCOPED_TRACE(shape.ToString() + " " + DTypeName(dtype) + " affine " +
+                     std::to_string(affine) + " add " + std::to_string(add));
+        const DType own = BatchNormStatisticsType(dtype);
+        const Shape channels{shape[1]};
+        const Tensor mean = RandomTensor(random, channels, own);
+        const Tensor var = RandomTensor(random, channels, own, 0.1, 1);
+        BatchNormFromSumsSpec spec{{shape, dtype, true, affine, affine, add, relu}};
+        spec.x_layout = layout;
+        const auto n = static_cast<double>(spec.sum_length());
+        CompareWithReference(
+            spec,
+            {RandomTensor(random, shape, dtype, -1, 3),
+             affine ? RandomTensor(random, channels, own, 0.5, 2) : Tensor(),
+             affine ? RandomTensor(random, channels, own) : Tensor(), mean, var,
+             add ? RandomTensor(random, shape, dtype) : Tensor(),
+             RandomTensor(random, channels, own, 0.9 * n, 1.1 * n),
+             // Below the square of the mean too.
+             RandomTensor(random, channels, own, 0.9 * n, 2 * n)},
+            {Result(shape, dtype), Result(channels, own), Result(channels, own), mean, var},
+            scalars, {Step(dtype), Step(dtype)});
+      }
+}
+
 TEST(CudaBatchNorm, ReluCutsOffAlikeInBothDirections) {
   // Backward without y finds the same signs from x as forward had.
   Random random(2);

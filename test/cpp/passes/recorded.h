@@ -16,7 +16,7 @@ using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 inline RecordingPtr Recorded(const Step& step, const std::vector<Tensor>& inputs,
                              void (*rewrite)(Recording&), std::vector<Tensor>* results) {
-  const auto recording = std::make_shared<Recording>(DefaultDevice(), nullptr);
+  const auto recording = std::make_shared<Recording>(inputs.at(0).device(), nullptr);
   if (rewrite) rewrite(*recording);
   recording->Start(inputs);
   *results = step(inputs);

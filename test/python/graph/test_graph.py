@@ -612,7 +612,7 @@ class Fusable(model.Model):
     train_one_batch = Net.train_one_batch
 
 
-@pytest.mark.cpu("training is fused on the CPU only")
+@pytest.mark.cpu("these operations are merged on the CPU only")
 def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
     rng = np.random.default_rng(1)
     x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
@@ -641,7 +641,7 @@ def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
     assert " Relu " not in text
 
 
-@pytest.mark.cpu("training is fused on the CPU only")
+@pytest.mark.cpu("these operations are merged on the CPU only")
 def test_opcheck_compares_fused_operations():
     rng = np.random.default_rng(1)
     x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "backend/cudnn/kernels/element.h"
 #include "backend/cudnn/kernels/geometry.h"
@@ -30,6 +31,15 @@ constexpr int64_t kLeastSteps = 8;  // of a thread in one part
 /// Neighbours in memory that a thread of the sums takes at a time: a warp reads whole lines of 128
 /// bytes, and there are registers left for several reads on their way.
 constexpr int Neighbours(DType dtype) { return dtype == kFloat64 ? 2 : 4; }
+
+template <class T>
+const T* InputOrNull(const Execution& execution, size_t i) {
+  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
+}
+template <class T>
+T* OutputOrNull(const Execution& execution, size_t i) {
+  return execution.outputs[i].empty() ? nullptr : execution.out<T>(i);
+}
 
 /// Where the values of a channel lie. The channel of element i is i / spatial mod channels;
 /// channels-last and (N, C) are the same with a spatial size of 1. There neighbours in memory are
@@ -239,6 +249,33 @@ __device__ void WriteAffine(S* affine, int64_t channels, int64_t c, S mean, S va
   affine[2 * channels + c] = bias ? bias[c] : S(0);
 }
 
+/// Where the statistics of a batch go, and what follows from them.
+template <class S>
+struct Conclusion {
+  Conclusion(const BatchNormForwardSpec& spec, const Execution& execution, S* affine)
+      : momentum(execution.scalars.v[0]),
+        epsilon(spec.epsilon),
+        scale(InputOrNull<S>(execution, 1)),
+        bias(InputOrNull<S>(execution, 2)),
+        mean(execution.out<S>(1)),
+        var(execution.out<S>(2)),
+        running_mean(OutputOrNull<S>(execution, 3)),
+        running_var(OutputOrNull<S>(execution, 4)),
+        affine(affine) {}
+  /// Of channel c, into which `count` values went.
+  __device__ void Draw(int64_t channels, int64_t c, double count,
+                       const BatchNormMoments& moments) const {
+    const S batch_mean = mean[c] = static_cast<S>(moments.mean);
+    const S batch_var = var[c] = static_cast<S>(moments.var);
+    UpdateRunning(c, count, momentum, batch_mean, batch_var, running_mean, running_var);
+    WriteAffine(affine, channels, c, batch_mean, batch_var, scale, bias, epsilon);
+  }
+
+  double momentum, epsilon;
+  const S *scale, *bias;
+  S *mean, *var, *running_mean, *running_var, *affine;
+};
+
 /// Of some values: how many, their mean, and the sum of the squares of their distances from it.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
@@ -285,9 +322,7 @@ __device__ inline Moments MergeBlock(Moments all) {
 /// A block for each channel.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
-    MergeStatistics(const double* partial, Channels channels, double momentum, const S* scale,
-                    const S* bias, double epsilon, S* mean_out, S* var_out, S* running_mean,
-                    S* running_var, S* affine) {
+    MergeStatistics(const double* partial, Channels channels, Conclusion<S> conclusion) {
   const int64_t c = blockIdx.x;
   Moments all;
   for (int64_t p = threadIdx.x; p < channels.parts && channels.values > 0; p += blockDim.x) {
@@ -297,13 +332,18 @@ __global__ void __launch_bounds__(kThreads)
   }
   all = MergeBlock(all);
   if (threadIdx.x > 0) return;
-  const double count = all.count;
-  const S batch_mean = static_cast<S>(all.mean);
-  const S batch_var = static_cast<S>(count > 0 ? all.squares / count : 0);
-  mean_out[c] = batch_mean;
-  var_out[c] = batch_var;
-  UpdateRunning(c, count, momentum, batch_mean, batch_var, running_mean, running_var);
-  WriteAffine(affine, channels.count, c, batch_mean, batch_var, scale, bias, epsilon);
+  conclusion.Draw(channels.count, c, all.count,
+                  {all.mean, all.count > 0 ? all.squares / all.count : 0});
+}
+
+/// From sums that are there.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    DivideSums(const S* sums, const S* squares, int64_t channels, double count,
+               Conclusion<S> conclusion) {
+  const int64_t c = FirstElement();
+  if (c >= channels) return;
+  conclusion.Draw(channels, c, count, BatchNormMomentsOf(count, sums[c], squares[c]));
 }
 
 template <class S>
@@ -381,15 +421,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
-const T* InputOrNull(const Execution& execution, size_t i) {
-  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
-}
-template <class T>
-T* OutputOrNull(const Execution& execution, size_t i) {
-  return execution.outputs[i].empty() ? nullptr : execution.out<T>(i);
-}
-
 /// How a kernel goes through all elements.
 template <int kLength, class Index, bool kSame>
 struct Access {};
@@ -428,8 +459,8 @@ size_t PartialBytes(const Spec& spec) {
   return static_cast<size_t>(parts * spec.shape[1]) * 2 * sizeof(double);
 }
 
-template <class T>
-void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
+template <class T, class Spec>
+void Forward(const Spec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Stream stream = StreamOf(execution.device);
   const T* x = execution.in<T>(0);
@@ -437,10 +468,12 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
   if (channels.count == 0) return;
   auto* partial = static_cast<double*>(execution.workspace);
   auto* affine = reinterpret_cast<S*>(partial + channels.parts * channels.count * 2);
-  const S* scale = InputOrNull<S>(execution, 1);
-  const S* bias = InputOrNull<S>(execution, 2);
   const dim3 each = GridFor(channels.count, kThreads);
-  if (spec.training) {
+  if constexpr (std::is_same_v<Spec, BatchNormFromSumsSpec>) {
+    LaunchIndependent(DivideSums<S>, each, kThreads, stream, execution.in<S>(6), execution.in<S>(7),
+                      channels.count, static_cast<double>(channels.values),
+                      Conclusion<S>(spec, execution, affine));
+  } else if (spec.training) {
     if (channels.values > 0) {
       WithPart<T>(channels, [&]<int kLength, bool kByColumns>() {
         Launch(PartStatistics<T, kLength, kByColumns>, channels.grid(), channels.threads(), stream,
@@ -448,12 +481,11 @@ void Forward(const BatchNormForwardSpec& spec, const Execution& execution) {
       });
     }
     Launch(MergeStatistics<S>, GridFor(channels.count, 1), channels.merging_threads(), stream,
-           partial, channels, execution.scalars.v[0], scale, bias, spec.epsilon,
-           execution.out<S>(1), execution.out<S>(2), OutputOrNull<S>(execution, 3),
-           OutputOrNull<S>(execution, 4), affine);
+           partial, channels, Conclusion<S>(spec, execution, affine));
   } else {
     LaunchIndependent(GivenStatistics<S>, each, kThreads, stream, channels.count,
-                      execution.in<S>(3), execution.in<S>(4), scale, bias, spec.epsilon, affine);
+                      execution.in<S>(3), execution.in<S>(4), InputOrNull<S>(execution, 1),
+                      InputOrNull<S>(execution, 2), spec.epsilon, affine);
   }
   const int64_t size = channels.count * channels.values;
   if (size == 0) return;
@@ -690,7 +722,8 @@ void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
       });
 }
 
-size_t ForwardWorkspace(const BatchNormForwardSpec& spec) {
+template <class Spec>
+size_t ForwardWorkspace(const Spec& spec) {
   return PartialBytes(spec) + static_cast<size_t>(spec.shape[1]) * 3 * sizeof(double);
 }
 size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
@@ -698,7 +731,8 @@ size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
 }
 
 // x, add -> y
-ImageLayouts ForwardLayouts(const BatchNormForwardSpec& spec) {
+template <class Spec>
+ImageLayouts ForwardLayouts(const Spec& spec) {
   const LayoutPtr image = ImageLayout(spec.x_layout != nullptr, spec.shape, spec.dtype);
   return {{image, nullptr, nullptr, nullptr, nullptr, image}, {image}};
 }
@@ -709,7 +743,8 @@ ImageLayouts BackwardLayouts(const BatchNormBackwardSpec& spec) {
           {image, nullptr, nullptr, image}};
 }
 
-void RunForward(const BatchNormForwardSpec& spec, const Execution& execution) {
+template <class Spec>
+void RunForward(const Spec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Forward<T>(spec, execution); });
 }
 
@@ -717,10 +752,16 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Backward<T>(spec, execution); });
 }
 
+template <class Spec>
+void RegisterForward() {
+  RegisterImageKernels<Spec, RunForward<Spec>, ForwardLayouts<Spec>, ForwardWorkspace<Spec>>();
+}
+
 }  // namespace
 
 void RegisterBatchNorm() {
-  RegisterImageKernels<BatchNormForwardSpec, RunForward, ForwardLayouts, ForwardWorkspace>();
+  RegisterForward<BatchNormForwardSpec>();
+  RegisterForward<BatchNormFromSumsSpec>();
   RegisterImageKernels<BatchNormBackwardSpec, RunBackward, BackwardLayouts, BackwardWorkspace>();
 }
 

@@ -53,7 +53,8 @@ struct BiasGradient {
 
 class ConvPlan final : public Plan {
  public:
-  ConvPlan(const ConvSpec& spec, const Engine& engine)
+  template <class Spec>
+  ConvPlan(const Spec& spec, const Engine& engine)
       : Plan(kCudnn),
         op_(spec.op()),
         geometry_(spec.geometry),
@@ -78,10 +79,12 @@ class ConvPlan final : public Plan {
 
   void Run(const Execution& execution) const override {
     if (executable_) {
-      void* arguments[5];
+      void* arguments[6];
       size_t count = 0;
       for (const Tensor& t : execution.inputs) arguments[count++] = t.raw_data();
-      arguments[count++] = execution.outputs[0].raw_data();
+      // The bias gradient is not the engine's.
+      for (const Tensor& t : execution.outputs.first(bias_ ? 1 : execution.outputs.size()))
+        arguments[count++] = t.raw_data();
       try {
         executable_->Run(execution.device, {arguments, count}, execution.workspace);
       } catch (const std::runtime_error& error) {
@@ -136,9 +139,13 @@ class ConvPlan final : public Plan {
   LayoutPtr output_;
 };
 
-std::vector<Engine> EnginesOf(const ConvSpec& spec) { return PermittedEngines(ProblemOf(spec)); }
+template <class Spec>
+std::vector<Engine> EnginesOf(const Spec& spec) {
+  return PermittedEngines(ProblemOf(spec));
+}
 
-std::string Refuses(const ConvSpec& spec) {
+template <class Spec>
+std::string Refuses(const Spec& spec) {
   const bool sums = spec.pass == ConvPass::kBackwardB ||
                     (spec.pass == ConvPass::kBackwardW && spec.geometry.bias);
   if (sums && !BiasGradient(spec).sum) return "no kernel sums the bias gradient on this device";
@@ -148,18 +155,21 @@ std::string Refuses(const ConvSpec& spec) {
 }
 
 /// Plans of a Spec by whichever engine.
-auto MakerOf(const ConvSpec& spec) {
+template <class Spec>
+auto MakerOf(const Spec& spec) {
   return
       [spec](const Engine& engine) -> PlanPtr { return std::make_shared<ConvPlan>(spec, engine); };
 }
 
-std::vector<Candidate> Candidates(const ConvSpec& spec) {
+template <class Spec>
+std::vector<Candidate> Candidates(const Spec& spec) {
   if (spec.pass == ConvPass::kBackwardB)
     return {{std::string(kCudnn) + " sum", [spec] { return std::make_shared<ConvPlan>(spec); }}};
   return CandidatesOf(EnginesOf(spec), kMostMeasured, MakerOf(spec));
 }
 
-PlanPtr MakePlan(const ConvSpec& spec) {
+template <class Spec>
+PlanPtr MakePlan(const Spec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return std::make_shared<ConvPlan>(spec);
   return FirstPlan(EnginesOf(spec), MakerOf(spec),
                    detail::Message(spec.op(), "none of cuDNN's engines can be built for ",
@@ -169,7 +179,10 @@ PlanPtr MakePlan(const ConvSpec& spec) {
 }  // namespace
 
 void RegisterConv() {
-  Register<ConvSpec>(kCudnn, Refuses, MakePlan, Candidates, nullptr, DeviceKind::kCuda);
+  Register<ConvSpec>(kCudnn, Refuses<ConvSpec>, MakePlan<ConvSpec>, Candidates<ConvSpec>, nullptr,
+                     DeviceKind::kCuda);
+  Register<ConvStatisticsSpec>(kCudnn, Refuses<ConvStatisticsSpec>, MakePlan<ConvStatisticsSpec>,
+                               Candidates<ConvStatisticsSpec>, nullptr, DeviceKind::kCuda);
 }
 
 }  // namespace singa::cudnn

@@ -45,6 +45,12 @@ ConvProblem ProblemOf(const ConvSpec& spec) {
   return problem;
 }
 
+ConvProblem ProblemOf(const ConvStatisticsSpec& spec) {
+  ConvProblem problem = ProblemOf(static_cast<const ConvSpec&>(spec));
+  problem.statistics = true;
+  return problem;
+}
+
 std::string RefusesConv(const ConvSpec& spec) {
   if (spec.dtype != kFloat32 && spec.dtype != kFloat16 && spec.dtype != kBFloat16)
     return std::string("cuDNN convolves float32, float16 and bfloat16, not ") +

@@ -17,6 +17,7 @@ ConvLayouts LayoutsOf(const ConvSpec& spec);
 
 /// What cuDNN is asked for one pass of a convolution that is not kBackwardB.
 ConvProblem ProblemOf(const ConvSpec& spec);
+ConvProblem ProblemOf(const ConvStatisticsSpec& spec);
 
 /// Why cuDNN cannot be asked at all; empty where it can.
 std::string RefusesConv(const ConvSpec& spec);

@@ -26,8 +26,8 @@ struct DnnTensor {
 };
 
 /// A convolution as cuDNN sees it. Products and sums are float32, whatever the storage. Arguments,
-/// in the operation's order: forward x, w [, b] [, add], y; input gradient dy, w, dx; filter
-/// gradient dy, x, dw.
+/// in the operation's order: forward x, w [, b] [, add], y [, sums, sums of squares]; input
+/// gradient dy, w, dx; filter gradient dy, x, dw.
 struct ConvProblem {
   ConvPass pass = ConvPass::kForward;  ///< not kBackwardB
   DType dtype = kFloat32;
@@ -37,7 +37,9 @@ struct ConvProblem {
   bool bias = false;
   bool add = false;  ///< lies as y
   bool relu = false;
-  /// All tensors begin at multiples of so many bytes.
+  /// Of y's values and of their squares, for each channel, in float32.
+  bool statistics = false;
+  /// All tensors but the statistics begin at multiples of so many bytes.
   int alignment = 16;
 
   bool fused() const { return bias || add || relu; }

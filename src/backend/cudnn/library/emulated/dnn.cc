@@ -98,7 +98,9 @@ void Convolve(const ConvProblem& p, bool tf32, const std::vector<void*>& argumen
   std::vector<double> y = forward ? zeros(p.y) : read(p.y, 0);
   AddProducts(p, x.data(), w.data(), y.data());
   const std::vector<double>& sums = forward ? y : data ? x : w;
-  void* const result = arguments.back();
+  const size_t inputs = 2 + p.bias + p.add;
+  void* const result = arguments[inputs];
+  std::vector<float> statistics(p.statistics ? 2 * static_cast<size_t>(p.y.dims[1]) : 0);
   ForEachElement(forward ? p.y
                  : data  ? p.x
                          : p.w,
@@ -108,7 +110,14 @@ void Convolve(const ConvProblem& p, bool tf32, const std::vector<void*>& argumen
                    if (p.add) value += Load(arguments[p.bias ? 3 : 2], p.dtype, place);
                    if (p.relu) value = std::max(value, 0.0);
                    Store(result, p.dtype, place, value);
+                   if (!p.statistics) return;
+                   // Before it is rounded to its type, and in float32: as rough as it may be.
+                   float* const of = &statistics[2 * static_cast<size_t>(channel)];
+                   of[0] += static_cast<float>(value);
+                   of[1] += static_cast<float>(value) * static_cast<float>(value);
                  });
+  for (size_t i = 0; i < statistics.size(); ++i)
+    Store(arguments[inputs + 1 + i % 2], kFloat32, static_cast<int64_t>(i / 2), statistics[i]);
 }
 
 class Convolution final : public Executable {
@@ -116,7 +125,9 @@ class Convolution final : public Executable {
   Convolution(const ConvProblem& problem, const Engine& engine)
       : problem_(problem), engine_(engine) {}
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
-    CheckAlignment(arguments, problem_.alignment, workspace);
+    const size_t statistics = problem_.statistics ? 2 : 0;
+    CheckAlignment(arguments.first(arguments.size() - statistics), problem_.alignment, workspace);
+    CheckAlignment(arguments.last(statistics), sizeof(float), workspace);
     cuda::emulated::Enqueue(
         cuda::StreamOf(device),
         [problem = problem_, tf32 = engine_.tensor_cores && problem_.dtype == kFloat32,
@@ -133,6 +144,16 @@ class Convolution final : public Executable {
   Engine engine_;
 };
 
+/// Those of cuDNN's engines that do it.
+std::vector<Engine> EnginesOf(const ConvProblem& p) {
+  std::vector<Engine> engines = Dnn().engines;
+  if (!p.statistics) return engines;
+  // Tensor cores do, on channels-last images, if filters see more than one channel.
+  if (p.add || p.relu || p.y.strides[1] != 1 || p.w.dims[1] == 1) return {};
+  std::erase_if(engines, [](const Engine& engine) { return !engine.tensor_cores; });
+  return engines;
+}
+
 class HostDnn final : public DnnLibrary {
  public:
   std::string Problem() override { return Dnn().problem; }
@@ -141,7 +162,7 @@ class HostDnn final : public DnnLibrary {
     if (const auto* conv = std::get_if<ConvProblem>(&problem)) {
       CheckNotEmpty({conv->x, conv->w, conv->y});
       Dnn().asked.push_back(*conv);
-      return Dnn().engines;
+      return EnginesOf(*conv);
     }
     const auto& norm = std::get<NormProblem>(problem);
     CheckNotEmpty({norm.x});

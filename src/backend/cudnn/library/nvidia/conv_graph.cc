@@ -27,6 +27,25 @@ void Finish(Descriptor& operation, const ConvProblem& problem,
   operation.Finalize("build the convolution");
 }
 
+/// Sums of y's values and of their squares, two more arguments.
+void AddStatistics(const ConvProblem& problem, int64_t y, Graph& graph) {
+  const int64_t channels = problem.y.dims[1];
+  const auto of_channels = [&] {
+    return graph.Argument({{1, channels, 1, 1}, {channels, 1, channels, channels}},
+                          CUDNN_DATA_FLOAT, sizeof(float));
+  };
+  const int64_t sums = of_channels(), squares = of_channels();
+  Descriptor operation = graph.Operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
+                                         {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y},
+                                          {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sums},
+                                          {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares}});
+  const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+  operation.Set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+  operation.SetType(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
+  operation.Finalize("build the statistics");
+  graph.Add(std::move(operation));
+}
+
 void BuildForward(const ConvProblem& problem, Graph& graph) {
   const cudnnDataType_t type = TypeOf(problem.dtype);
   const auto argument = [&](const DnnTensor& t) {
@@ -52,6 +71,7 @@ void BuildForward(const ConvProblem& problem, Graph& graph) {
   if (problem.add) chain.Then(CUDNN_POINTWISE_ADD, add);
   if (problem.bias) chain.Then(CUDNN_POINTWISE_ADD, b);
   if (problem.relu) chain.Then(CUDNN_POINTWISE_RELU_FWD, 0);
+  if (problem.statistics) AddStatistics(problem, y, graph);
 }
 
 void BuildBackward(const ConvProblem& problem, Graph& graph) {

@@ -1,0 +1,90 @@
+#include "model/passes/conv_statistics.h"
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "model/operation/batchnorm_spec.h"
+#include "model/operation/conv_spec.h"
+#include "model/operation/dispatch.h"
+#include "model/passes/uses.h"
+
+namespace singa {
+namespace {
+
+bool CanSum(const ConvSpec& spec) {
+  return spec.pass == ConvPass::kForward && !spec.has_add && !spec.relu;
+}
+
+bool TakesSums(const BatchNormForwardSpec& spec) {
+  return spec.training && (spec.dtype == kBFloat16 || spec.dtype == kFloat16);
+}
+
+/// The plan of `spec`, where there is one, and it reads and writes the arguments of `node` as they
+/// lie; else null.
+template <class Spec>
+PlanPtr PlanFor(const Spec& spec, const Choice& choice, const Node& node, const Device& device) {
+  PlanPtr plan;
+  try {
+    plan = FindPlan(device, spec, choice);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {
+    return nullptr;  // no kernel takes it, or none of a library's engines could be built
+  }
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (!SameLayout(plan->input_layout(i), node.plan->input_layout(i))) return nullptr;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (!SameLayout(plan->output_layout(i), node.plan->output_layout(i))) return nullptr;
+  return plan;
+}
+
+template <class Spec>
+void Become(Node& node, const Spec& spec, PlanPtr plan) {
+  node.op = spec.op();
+  node.plan = std::move(plan);
+  const SpecRef ref = SpecRef::Of(spec);
+  node.spec = ref.copy(ref.spec);
+  node.spec_type = ref.type;
+}
+
+void Merge(const DevicePtr& device, Node& conv, Node& norm) {
+  const ConvStatisticsSpec with_sums{*conv.SpecAs<ConvSpec>()};
+  const BatchNormFromSumsSpec from_sums{*norm.SpecAs<BatchNormForwardSpec>()};
+  PlanPtr conv_plan = PlanFor(with_sums, with_sums.choice, conv, *device);
+  PlanPtr norm_plan = conv_plan ? PlanFor(from_sums, {}, norm, *device) : nullptr;
+  if (!norm_plan) return;
+  Become(conv, with_sums, std::move(conv_plan));
+  Become(norm, from_sums, std::move(norm_plan));
+  const Shape channels{with_sums.geometry.out_channels};
+  const DType dtype = BatchNormStatisticsType(from_sums.dtype);
+  for (int i = 0; i < 2; ++i) {
+    const auto block = std::make_shared<Block>(
+        device, nullptr, static_cast<size_t>(channels.Count()) * SizeOf(dtype), nullptr);
+    const Tensor sums(block, channels, ContiguousStrides(channels), 0, dtype);
+    conv.outputs.push_back(sums);
+    norm.inputs.push_back(sums);
+  }
+}
+
+}  // namespace
+
+std::vector<Node> TakeStatisticsInConvolutions(const Recording& recording,
+                                               std::vector<Node> nodes) {
+  const Uses uses(recording, nodes);
+  for (Node& norm : nodes) {
+    const auto* spec = norm.SpecAs<BatchNormForwardSpec>();
+    if (!spec || !TakesSums(*spec)) continue;
+    const Tensor& x = norm.inputs[0];
+    const std::vector<size_t>& writers = uses.writers(x);
+    if (writers.size() != 1) continue;
+    Node& conv = nodes[writers[0]];
+    const auto* conv_spec = conv.SpecAs<ConvSpec>();
+    if (conv_spec && CanSum(*conv_spec) && SameView(conv.outputs[0], x))
+      Merge(recording.device(), conv, norm);
+  }
+  return nodes;
+}
+
+}  // namespace singa

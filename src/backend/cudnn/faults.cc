@@ -91,7 +91,8 @@ void RaiseFaults() {
       position = fault.position;
       range = "[" + std::to_string(fault.low) + ", " + std::to_string(fault.high) + ")";
     }
-    fault.kind = static_cast<int>(FaultKind::kNone);  // what follows from the first is no news
+    fault.kind = static_cast<int>(FaultKind::kNone);
+    fault.claimed = 0;  // what follows from the first is no news
   }
   if (op) Raise(op, first, value, position, range);
 }

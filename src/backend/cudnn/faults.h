@@ -21,7 +21,8 @@ enum class FaultKind : int {
 
 /// In memory that both sides see.
 struct Fault {
-  int kind;           ///< not kNone: the rest is about the first fault since it was raised
+  int claimed;        ///< by the first thread that finds one since it was raised
+  int kind;           ///< not kNone: the rest has been written
   double value;       ///< what was found ...
   int64_t position;   ///< ... where
   int64_t low, high;  ///< and where it should lie
@@ -38,11 +39,13 @@ void RaiseFaults();
 
 __device__ inline void Report(Fault* fault, FaultKind kind, double value, int64_t position,
                               int64_t low, int64_t high) {
-  if (atomicCAS(&fault->kind, 0, static_cast<int>(kind)) != 0) return;
+  if (atomicCAS(&fault->claimed, 0, 1) != 0) return;
   fault->value = value;
   fault->position = position;
   fault->low = low;
   fault->high = high;
+  __threadfence_system();  // the host may look while the kernel runs
+  fault->kind = static_cast<int>(kind);
 }
 
 }  // namespace singa::cuda

@@ -9,6 +9,8 @@
 // - SINGA_SHARED(T, count, name): an array in shared memory; indices are checked on the host;
 // - SINGA_CALLED: before a long function, which is compiled once, however often it is used;
 // - SINGA_CONSTANT(T) name: a large parameter, which no thread gets a copy of;
+// - VectorAt<V>(address): several elements there as one V, whose size divides the address: checked;
+// - StoreSame(address, value): where other threads of the kernel may store the same value there;
 // - Launch(Kernel<T>, grid, block, stream, arguments...);
 // - LaunchIndependent(...): likewise, for kernels whose threads never meet: quicker on the host.
 //
@@ -30,6 +32,16 @@
 #define SINGA_CONSTANT(...) const __grid_constant__ __VA_ARGS__
 
 namespace singa::cuda {
+
+template <class V, class T>
+__device__ __forceinline__ V* VectorAt(T* address) {
+  return reinterpret_cast<V*>(address);
+}
+
+template <class T>
+__device__ __forceinline__ void StoreSame(T* address, T value) {
+  *address = value;
+}
 
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, Stream stream,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -10,6 +12,7 @@
 
 #include "backend/cudnn/emulated/fiber.h"
 #include "backend/cudnn/emulated/queue.h"
+#include "singa/core/stats.h"
 
 namespace singa::cuda {
 
@@ -21,14 +24,48 @@ constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr unsigned kMostBlocksX = (1u << 31) - 1, kMostBlocksYZ = 65535;
 
-std::atomic<Order> order{Order::kForward};
-thread_local Position here;
+Order OrderOfEnvironment() {
+  const char* text = std::getenv("SINGA_CUDA_EMULATED_THREADS");
+  const std::string name = text ? text : "";
+  if (name.empty() || name == "forward") return Order::kForward;
+  if (name == "reversed") return Order::kReversed;
+  if (name == "shuffled") return Order::kShuffled;
+  throw Error("SINGA_CUDA_EMULATED_THREADS has to be forward, reversed or shuffled, not " + name);
+}
+std::atomic<Order>& TheOrder() {
+  static std::atomic<Order> order{OrderOfEnvironment()};
+  return order;
+}
 
-enum class Waits { kNot, kForBlock, kForWarp, kForNobody };
+bool RacesOfEnvironment() {
+  const char* text = std::getenv("SINGA_CUDA_EMULATED_RACES");
+  return text && *text && std::strcmp(text, "0") != 0;
+}
+
+thread_local Position here;
+/// What runs, of a kernel; its fiber is null while none does.
+struct Running {
+  const char* op = "";
+  Fiber* fiber = nullptr;
+  Moment moment = {};
+  std::string failure = {};
+};
+thread_local Running now;
+thread_local Races races;
+
+/// What was wrong, after a fiber was left.
+void RaiseFailure() {
+  if (now.failure.empty()) return;
+  throw std::logic_error("emulated kernel of " + std::string(now.op) + ": " +
+                         std::exchange(now.failure, {}));
+}
+
+enum class Waits { kNot, kForBlock, kForWarp, kForShuffle, kForNobody };
 
 struct Thread {
   Fiber fiber;
-  unsigned number;  ///< in its block
+  uint16_t number;  ///< in its block
+  uint16_t warp_barriers = 0;
   Waits waits = Waits::kNot;
   // Of shuffles: two places, so that the next may start while somebody still reads this one.
   uint64_t given[2] = {};
@@ -37,6 +74,7 @@ struct Thread {
 
 /// Makes `turns` 0 ... n − 1 in the order that is asked for; `shuffle` makes one order of many.
 const std::vector<unsigned>& Turns(std::vector<unsigned>& turns, unsigned n, uint64_t shuffle) {
+  const Order order = TheOrder();
   turns.resize(n);
   std::iota(turns.begin(), turns.end(), 0u);
   if (order == Order::kReversed) std::reverse(turns.begin(), turns.end());
@@ -54,12 +92,20 @@ class Block;
 thread_local Block* running = nullptr;
 
 /// While it lives, a block runs.
-struct Running {
-  explicit Running(Block* block) { running = block; }
-  ~Running() { running = nullptr; }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+struct RunningBlock {
+  explicit RunningBlock(Block* block) { running = block; }
+  ~RunningBlock() { running = nullptr; }
+  RunningBlock(const RunningBlock&) = delete;
+  RunningBlock& operator=(const RunningBlock&) = delete;
 };
+
+/// Until the fiber suspends itself, or is left.
+void Resume(Fiber& fiber) {
+  now.fiber = &fiber;
+  fiber.Resume();
+  now.fiber = nullptr;
+  RaiseFailure();
+}
 
 /// One block after the other; the fibers and their stacks are kept.
 class Block {
@@ -68,16 +114,17 @@ class Block {
 
   /// Runs body() for the threads of a block, which are at these `places` of it.
   void Run(const std::vector<dim3>& places, uint64_t number, const std::function<void()>& body) {
-    const Running running(this);
+    const RunningBlock running(this);
     size_ = static_cast<unsigned>(places.size());
     places_ = places.data();
     body_ = &body;
-    failure_ = nullptr;
     shared_.clear();
     shared_bytes_ = 0;
+    now.moment.barriers = 0;
     for (unsigned i = 0; i < size_; ++i) {
       Thread& thread = threads_[i];
-      thread.number = i;
+      thread.number = static_cast<uint16_t>(i);
+      thread.warp_barriers = 0;
       thread.waits = Waits::kNot;
       thread.exchanges = 0;
       thread.fiber.Start([](void* block) { static_cast<Block*>(block)->Body(); }, this);
@@ -90,6 +137,7 @@ class Block {
       if (count == 0) return;
       if (count < size_) Throw("__syncthreads is not reached by all threads of the block");
       for (unsigned i = 0; i < size_; ++i) threads_[i].waits = Waits::kNot;
+      ++now.moment.barriers;
     }
   }
 
@@ -98,28 +146,28 @@ class Block {
     thread.waits = what;
     thread.fiber.Suspend();
   }
+  void WarpBarrier() {
+    Wait(Waits::kForWarp);
+    now.moment.warp_barriers = ++current_->warp_barriers;
+  }
   uint64_t Exchange(uint64_t bits, unsigned lane) {
     if (size_ % kWarp != 0) Fail("a shuffle in a block that is not made of whole warps");
     Thread& thread = *current_;
     const unsigned place = thread.exchanges++ % 2;
     thread.given[place] = bits;
-    Wait(Waits::kForWarp);
+    Wait(Waits::kForShuffle);
     const unsigned self = thread.number;
     const unsigned other = self / kWarp * kWarp + lane;
     return lane < kWarp && other < size_ ? threads_[other].given[place] : bits;
   }
   unsigned Lane() const { return current_->number % kWarp; }
-  void Fail(const char* what) {
-    failure_ = what;
-    current_->waits = Waits::kForNobody;
-    current_->fiber.Leave();
-  }
   void* Shared(const void* key, size_t bytes) {
     for (auto& [of, memory] : shared_)
       if (of == key) return memory.get();
     if ((shared_bytes_ += bytes) > kMostSharedBytes) Fail("more than 48 KB of shared memory");
     shared_.emplace_back(key, new (std::align_val_t{64}) char[bytes]);
     std::memset(shared_.back().second.get(), 0xff, bytes);
+    if (watching) races.Forget(shared_.back().second.get(), bytes);  // of an earlier block
     return shared_.back().second.get();
   }
 
@@ -145,23 +193,26 @@ class Block {
         ran = true;
         current_ = &thread;
         here.thread = places_[thread.number];
-        thread.fiber.Resume();
-        current_ = nullptr;
-        if (failure_) Throw(failure_);
+        now.moment.thread = thread.number;
+        now.moment.warp_barriers = thread.warp_barriers;
+        Resume(thread.fiber);
       }
       if (!ran) return;
-      unsigned waiting = 0;
-      for (unsigned lane = 0; lane < count; ++lane)
-        waiting += threads_[first + lane].waits == Waits::kForWarp;
-      if (waiting == 0) return;
-      if (waiting < count) Throw("a shuffle or __syncwarp is not reached by all lanes of the warp");
+      unsigned at_barrier = 0, at_shuffle = 0;
+      for (unsigned lane = 0; lane < count; ++lane) {
+        at_barrier += threads_[first + lane].waits == Waits::kForWarp;
+        at_shuffle += threads_[first + lane].waits == Waits::kForShuffle;
+      }
+      if (at_barrier + at_shuffle == 0) return;
+      if (std::max(at_barrier, at_shuffle) < count)
+        Throw("a shuffle or __syncwarp is not reached by all lanes of the warp");
       for (unsigned lane = 0; lane < count; ++lane) threads_[first + lane].waits = Waits::kNot;
     }
   }
 
-  [[noreturn]] void Throw(const std::string& what) {
-    current_ = nullptr;
-    throw std::logic_error("emulated kernel: " + what);
+  static void Throw(const char* what) {
+    now.failure = what;
+    RaiseFailure();
   }
 
   std::vector<Thread> threads_;
@@ -169,7 +220,6 @@ class Block {
   const dim3* places_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   Thread* current_ = nullptr;
-  const char* failure_ = nullptr;
   std::vector<std::pair<const void*, std::unique_ptr<char[], Aligned>>> shared_;
   size_t shared_bytes_ = 0;
   std::vector<unsigned> warp_turns_, lane_turns_;
@@ -177,15 +227,62 @@ class Block {
 
 /// What a kernel that was launched as independent must not do.
 void RefuseIndependent() {
-  if (!running)
-    throw std::logic_error(
-        "emulated kernel: a barrier or shared memory, but launched as "
-        "independent");
+  if (!running) Fail("a barrier or shared memory, but launched as independent");
 }
+
+/// Threads that never meet, one after the other: in a fiber, which a failure leaves.
+class Alone {
+ public:
+  void Run(const std::function<void()>& all) {
+    fiber_.Start(
+        [](void* body) {
+          (*static_cast<const std::function<void()>*>(body))();
+          now.fiber->Leave();
+        },
+        const_cast<std::function<void()>*>(&all));
+    Resume(fiber_);
+  }
+
+ private:
+  Fiber fiber_;
+};
 
 }  // namespace
 
-void SetOrder(Order wanted) { order = wanted; }
+#if defined(SINGA_EMULATED_HOOKS)
+std::atomic<bool> watching{RacesOfEnvironment()};
+bool Watch(bool wanted) {
+  watching = wanted;
+  return true;
+}
+#else
+std::atomic<bool> watching{false};
+bool Watch(bool) { return false; }
+#endif
+
+void NoteRange(AccessKind kind, const void* data, size_t bytes) {
+  Moment other;
+  if (!now.fiber || now.fiber->Holds(data) || races.Note(kind, data, bytes, now.moment, &other))
+    return;
+  const Moment& self = now.moment;
+  char text[200];
+  std::snprintf(text, sizeof(text),
+                "a race: thread %u of block %u %s %zu bytes that thread %u of block %u uses%s",
+                self.thread, self.block, kind == AccessKind::kRead ? "reads" : "writes", bytes,
+                other.thread, other.block,
+                self.block == other.block ? ", with no barrier between" : "");
+  Fail(text);
+}
+
+void FailMisaligned(const void* data, size_t bytes) {
+  if (!now.fiber || now.fiber->Holds(data)) return;
+  char text[100];
+  std::snprintf(text, sizeof(text), "%zu bytes at an address that is no multiple of %zu", bytes,
+                bytes);
+  Fail(text);
+}
+
+void SetOrder(Order wanted) { TheOrder() = wanted; }
 Position& Here() { return here; }
 
 unsigned LaneOf() {
@@ -201,7 +298,7 @@ void BlockBarrier() {
 void WarpBarrier(unsigned mask) {
   RefuseIndependent();
   if (mask != 0xffffffffu) Fail("only whole warps can wait here");
-  running->Wait(Waits::kForWarp);
+  running->WarpBarrier();
 }
 
 uint64_t Exchange(unsigned mask, uint64_t bits, unsigned lane) {
@@ -224,15 +321,17 @@ void* SharedMemory(const void* key, size_t bytes) {
 }
 
 void Fail(const char* what) {
-  if (!running) throw std::logic_error(std::string("emulated kernel: ") + what);
-  running->Fail(what);
+  if (!now.fiber) throw std::logic_error(std::string("emulated kernel: ") + what);
+  now.failure = what;
+  now.fiber->Leave();
   std::abort();  // nobody resumes it
 }
 
 namespace {
 
 /// Runs body() for the threads of all blocks, one block after the other.
-void RunNow(dim3 grid, dim3 size, bool independent, const std::function<void()>& body) {
+void RunNow(const char* op, dim3 grid, dim3 size, bool independent,
+            const std::function<void()>& body) {
   const unsigned threads = size.x * size.y * size.z;
   const unsigned blocks = grid.x * grid.y * grid.z;
   std::vector<dim3> places;
@@ -240,21 +339,37 @@ void RunNow(dim3 grid, dim3 size, bool independent, const std::function<void()>&
     places.emplace_back(i % size.x, i / size.x % size.y, i / size.x / size.y);
   std::vector<unsigned> thread_turns, block_turns;
   Turns(thread_turns, threads, blocks);
+  Turns(block_turns, blocks, threads);
   Position position;
   position.block_size = size;
   position.grid_size = grid;
-  for (unsigned b : Turns(block_turns, blocks, threads)) {
+  now.op = op;
+  const uint32_t launch = now.moment.launch + 1;
+  now.moment = Moment();
+  now.moment.launch = launch;
+  const auto begin = [&](unsigned b) {
     position.block = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
     here = position;
-    if (!independent) {
-      thread_local Block block;
-      block.Run(places, b, body);
-      continue;
-    }
-    for (unsigned i : thread_turns) {
-      here.thread = places[i];
-      body();
-    }
+    now.moment.block = b;
+  };
+  if (independent) {
+    thread_local Alone alone;
+    alone.Run([&] {
+      for (unsigned b : block_turns) {
+        begin(b);
+        for (unsigned i : thread_turns) {
+          here.thread = places[i];
+          now.moment.thread = static_cast<uint16_t>(i);
+          body();
+        }
+      }
+    });
+    return;
+  }
+  thread_local Block block;
+  for (unsigned b : block_turns) {
+    begin(b);
+    block.Run(places, b, body);
   }
 }
 
@@ -266,11 +381,11 @@ void Run(Stream stream, dim3 grid, dim3 size, bool independent, std::function<vo
       grid.x > kMostBlocksX || grid.y > kMostBlocksYZ || grid.z > kMostBlocksYZ)
     throw std::logic_error("emulated kernel: no such grid");
   if (!stream) {  // tests of kernels alone
-    RunNow(grid, size, independent, body);
+    RunNow(CurrentOp(), grid, size, independent, body);
     return;
   }
-  Enqueue(stream, [grid, size, independent, body = std::move(body)] {
-    RunNow(grid, size, independent, body);
+  Enqueue(stream, [op = CurrentOp(), grid, size, independent, body = std::move(body)] {
+    RunNow(op, grid, size, independent, body);
   });
 }
 

@@ -2,10 +2,12 @@
 
 // CUDA's execution model on the host: every thread of a block is a fiber, which runs until it waits
 // for others. What is wrong in a kernel comes out as std::logic_error from Launch: an index outside
-// shared memory, a barrier that some thread of the block (or lane of the warp) never reaches, a
-// barrier in a kernel that was launched as independent. A missing barrier shows as a result that
-// depends on the order of the threads, which SetOrder changes.
+// shared memory, an address that is no multiple of the access's size, a barrier that some thread of
+// the block (or lane of the warp) never reaches, a barrier in a kernel that was launched as
+// independent. A missing barrier shows as a result that depends on the order of the threads, which
+// SetOrder changes, and as an error where Watch looks at accesses.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "backend/cudnn/emulated/accesses.h"
 #include "backend/cudnn/runtime.h"
 
 #define __global__
@@ -40,9 +43,29 @@ namespace singa::cuda {
 namespace emulated {
 
 /// In which order the threads of a block, and the blocks of a grid, take their turns. Results of a
-/// right kernel do not depend on it.
+/// right kernel do not depend on it. At first SINGA_CUDA_EMULATED_THREADS (forward, reversed,
+/// shuffled) says so; forward where it is not set.
 enum class Order { kForward, kReversed, kShuffled };
 void SetOrder(Order order);
+
+/// Whether threads of a kernel that use the same memory in no certain order, one of them writing,
+/// are an error: takes 32 times the memory that kernels use, and several times as long. At first
+/// SINGA_CUDA_EMULATED_RACES says so. False where this build cannot: kernels are not compiled to
+/// tell their accesses where the compiler's sanitizers are wanted, or not GCC's.
+bool Watch(bool races);
+extern std::atomic<bool> watching;
+
+// Before each access of the running thread, where one of a kernel runs.
+void NoteRange(AccessKind kind, const void* data, size_t bytes);
+void FailMisaligned(const void* data, size_t bytes);
+/// `kBytes` at once. Of 16 bytes the GPU's registers know no half, so that their alignment is 16.
+template <size_t kBytes>
+void NoteAccess(AccessKind kind, const void* data) {
+  if (reinterpret_cast<uintptr_t>(data) % kBytes != 0) [[unlikely]]
+    FailMisaligned(data, kBytes);
+  if (watching.load(std::memory_order_relaxed)) [[unlikely]]
+    NoteRange(kind, data, kBytes);
+}
 
 /// Where the running thread is.
 struct Position {
@@ -145,27 +168,54 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
   return ::singa::cuda::emulated::ExchangeValue(mask, value,
                                                 ::singa::cuda::emulated::LaneOf() - distance);
 }
+inline void __threadfence_system() {}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
 
-// Threads take turns at barriers only, so nothing comes between.
-template <class T>
-T atomicAdd(T* address, T value) {
+// Threads take turns at barriers only, so nothing comes between. The compiler tells nothing of what
+// happens in here.
+#define SINGA_ATOMIC \
+  template <class T> \
+  __attribute__((no_sanitize("thread"), noinline))
+
+SINGA_ATOMIC T atomicAdd(T* address, T value) {
+  using namespace singa::cuda::emulated;
+  NoteAccess<sizeof(T)>(AccessKind::kAtomic, address);
   const T before = *address;
   *address += value;
   return before;
 }
-template <class T>
-T atomicMax(T* address, T value) {
+SINGA_ATOMIC T atomicMax(T* address, T value) {
+  using namespace singa::cuda::emulated;
+  NoteAccess<sizeof(T)>(AccessKind::kAtomic, address);
   const T before = *address;
   if (value > before) *address = value;
   return before;
 }
-template <class T>
-T atomicCAS(T* address, T expected, T value) {
+SINGA_ATOMIC T atomicCAS(T* address, T expected, T value) {
+  using namespace singa::cuda::emulated;
+  NoteAccess<sizeof(T)>(AccessKind::kAtomic, address);
   const T before = *address;
   if (before == expected) *address = value;
   return before;
 }
+
+namespace singa::cuda {
+
+/// A compiler for the host makes several accesses of one, which are each aligned.
+template <class V, class T>
+V* VectorAt(T* address) {
+  if (reinterpret_cast<uintptr_t>(address) % sizeof(V) != 0) [[unlikely]]
+    emulated::FailMisaligned(address, sizeof(V));
+  return reinterpret_cast<V*>(address);
+}
+
+SINGA_ATOMIC void StoreSame(T* address, T value) {
+  emulated::NoteAccess<sizeof(T)>(emulated::AccessKind::kAtomic, address);
+  *address = value;
+}
+
+}  // namespace singa::cuda
+#undef SINGA_ATOMIC

@@ -164,6 +164,11 @@ void Fiber::Resume() {
 #endif
 }
 
+bool Fiber::Holds(const void* data) const {
+  return reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(state_->stack) <
+         kStackBytes;
+}
+
 void Fiber::Suspend() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&state_->fake_stack_inside, state_->outside_bottom,

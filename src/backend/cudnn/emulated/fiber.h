@@ -20,6 +20,8 @@ class Fiber {
   void Suspend();
   /// The same, for good.
   void Leave();
+  /// Whether this is memory of its stack.
+  bool Holds(const void* data) const;
 
  private:
   struct State;

@@ -56,14 +56,15 @@ __global__ void __launch_bounds__(kThreads)
     MoveStrided(const U* from, U* to, Strided<2, Index> space, int64_t size) {
   for (int64_t i = FirstElement(); i < size; i += ElementStep()) {
     const auto offsets = space.Locate(static_cast<Index>(i));
-    to[offsets.at[0]] = from[offsets.at[1]];
+    *VectorAt<U>(to + offsets.at[0]) = *VectorAt<const U>(from + offsets.at[1]);
   }
 }
 
 /// Of one type and without gaps.
 __global__ void __launch_bounds__(kThreads)
     MoveVectors(const uint4* from, uint4* to, int64_t vectors) {
-  for (int64_t i = FirstElement(); i < vectors; i += ElementStep()) to[i] = from[i];
+  for (int64_t i = FirstElement(); i < vectors; i += ElementStep())
+    *VectorAt<uint4>(to + i) = *VectorAt<const uint4>(from + i);
 }
 
 template <class T, class Index>

@@ -106,7 +106,7 @@ __device__ __forceinline__ Vector<T, kCount> LoadVector(const T* p) {
 #if defined(__CUDACC__)
   return LoadWords<V>(reinterpret_cast<const Word<V>*>(p));
 #else
-  return *reinterpret_cast<const V*>(p);
+  return *VectorAt<const V>(p);
 #endif
 }
 template <class T, int kCount>
@@ -115,7 +115,7 @@ __device__ __forceinline__ void StoreVector(T* p, const Vector<T, kCount>& vecto
 #if defined(__CUDACC__)
   StoreWords(reinterpret_cast<Word<V>*>(p), vector);
 #else
-  *reinterpret_cast<V*>(p) = vector;
+  *VectorAt<V>(p) = vector;
 #endif
 }
 

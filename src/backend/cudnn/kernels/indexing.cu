@@ -105,7 +105,7 @@ Scatter ScatterOf(const Spec& spec, const Tensor& indices) {
 
 __global__ void __launch_bounds__(kThreads) ForgetLast(Scatter scatter, int64_t* last) {
   for (int64_t i = FirstElement(); i < scatter.indices.count; i += ElementStep())
-    last[scatter.Place(i)] = -1;
+    StoreSame(last + scatter.Place(i), int64_t{-1});
 }
 
 __global__ void __launch_bounds__(kThreads) FindLast(Scatter scatter, int64_t* last) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t place = scatter.Place(i);
     // All float types have zero as zero bits.
     dupdates[i] = last[place] == scatter.AlongAxis(i) ? dy[place] : U(0);
-    dx[place] = U(0);
+    StoreSame(dx + place, U(0));
   }
 }
 

@@ -19,7 +19,7 @@ struct Places {
 
 __global__ void __launch_bounds__(kThreads)
     StorePlaces(SINGA_CONSTANT(Places) places, uint32_t words, uint4* to) {
-  if (threadIdx.x < words) to[threadIdx.x] = places.words[threadIdx.x];
+  if (threadIdx.x < words) *VectorAt<uint4>(to + threadIdx.x) = places.words[threadIdx.x];
 }
 
 /// What a thread follows.

@@ -104,8 +104,10 @@ void Device::TakeRandom(uint64_t count, Scalars* scalars) {
   scalars->seed = seed_;
   scalars->offset = position_;
   position_ += count;
+  static std::atomic<uint64_t> draws{0};
+  scalars->draw = ++draws;
   if (Recording* recording = Recording::Current(); recording && recording->device().get() == this)
-    recording->AddDraw({count, scalars->seed, scalars->offset});
+    recording->AddDraw({count, scalars->seed, scalars->offset, scalars->draw});
 }
 
 std::vector<uint64_t> Device::random_state() const {

@@ -120,8 +120,7 @@ void Recording::Append(const char* op, const PlanPtr& plan, std::span<const Tens
   node.layer = CurrentLayer();
   if (std::string_view(op) == "Reorder") node.wanted_by = CurrentOp();
   for (size_t i = 0; i < draws_.size(); ++i)
-    if (draws_[i].seed == scalars.seed && draws_[i].offset == scalars.offset)
-      node.random = static_cast<int>(i);
+    if (draws_[i].number == scalars.draw) node.random = static_cast<int>(i);
   const auto use = [&](const Tensor& t, bool write) {
     if (t.empty()) return;
     ++mentions_[static_cast<size_t>(UseSlot(t, write))];

@@ -100,7 +100,7 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
 
   // Random state: a counter-based sequence, so that results do not depend on the number of threads.
   void SetRandSeed(uint64_t seed);
-  /// Takes `count` positions of the sequence; writes seed and first position.
+  /// Takes `count` positions of the sequence; writes seed, first position and the draw.
   void TakeRandom(uint64_t count, Scalars* scalars);
   /// {seed, position}, to be saved and restored.
   std::vector<uint64_t> random_state() const;

@@ -88,6 +88,7 @@ class SINGA_API Recording {
   };
   struct Draw {
     uint64_t count, seed, offset;
+    uint64_t number;  ///< of the process
   };
 
   Recording(DevicePtr device, ArenaPtr arena);

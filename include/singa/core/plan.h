@@ -19,6 +19,7 @@ struct Scalars {
   std::array<double, 8> v{};
   uint64_t seed = 0;    ///< random sequence ...
   uint64_t offset = 0;  ///< ... and the first position in it
+  uint64_t draw = 0;    ///< which of the process's draws these two are; 0: none
 };
 
 /// Everything that one run of a Plan sees. Inputs and outputs are in the layouts that the plan

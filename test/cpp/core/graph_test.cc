@@ -189,6 +189,24 @@ TEST(Graph, DrawsRandomNumbersAnew) {
   }
 }
 
+TEST(Graph, KnowsWhichOperationDraws) {
+  // Those that draw nothing have the scalars of the first draw after seed 0, but for its number.
+  const DevicePtr device = CreateCpuDevice();
+  const Tensor x = Full({8}, 1, device);
+  Recording recording(device, std::make_shared<Arena>(device));
+  recording.Start({x});
+  device->SetRandSeed(0);
+  Tensor noise(x.shape(), device), more(x.shape(), device);
+  Gaussian(0, 1, noise);
+  const Tensor y = Binary(BinaryOp::kAdd, x, noise);
+  device->SetRandSeed(0);
+  Gaussian(0, 1, more);
+  recording.Finish({Binary(BinaryOp::kSub, y, more)});
+  std::vector<int> draws;
+  for (const Node& node : recording.nodes()) draws.push_back(node.random);
+  EXPECT_EQ(draws, (std::vector{0, -1, 1, -1}));
+}
+
 TEST(Graph, AHostCallSeesLentTensorsAndItsEffectsAreSeen) {
   const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
   Tensor total = Full({2}, 0);

@@ -85,12 +85,14 @@ print(runpy.run_path({__file__!r})["trained"](gpu, gpu))
 
 
 def test_memory_does_not_grow_from_epoch_to_epoch(gpu: "Device") -> None:
+    gc.collect()  # what other tests left
     used = []
     for _ in range(2):
         trained(gpu, gpu)
         gc.collect()
-        used.append([singa.device_memory(gpu)[key] for key in ("live", "reserved")])
-    assert used[0] == used[1]
+        used.append(singa.device_memory(gpu))
+    assert used[0]["live"] == used[1]["live"]
+    assert used[0]["reserved"] >= used[1]["reserved"]  # it may give back what others had taken
 
 
 def test_what_is_sent_was_read(gpu: "Device") -> None:

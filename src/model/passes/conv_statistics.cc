@@ -8,6 +8,7 @@
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/dispatch.h"
+#include "model/passes/respec.h"
 #include "model/passes/uses.h"
 
 namespace singa {
@@ -33,20 +34,7 @@ PlanPtr PlanFor(const Spec& spec, const Choice& choice, const Node& node, const 
   } catch (const std::exception&) {
     return nullptr;  // no kernel takes it, or none of a library's engines could be built
   }
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (!SameLayout(plan->input_layout(i), node.plan->input_layout(i))) return nullptr;
-  for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (!SameLayout(plan->output_layout(i), node.plan->output_layout(i))) return nullptr;
-  return plan;
-}
-
-template <class Spec>
-void Become(Node& node, const Spec& spec, PlanPtr plan) {
-  node.op = spec.op();
-  node.plan = std::move(plan);
-  const SpecRef ref = SpecRef::Of(spec);
-  node.spec = ref.copy(ref.spec);
-  node.spec_type = ref.type;
+  return LieAsWanted(node, *plan) ? plan : nullptr;
 }
 
 void Merge(const DevicePtr& device, Node& conv, Node& norm) {
@@ -55,8 +43,10 @@ void Merge(const DevicePtr& device, Node& conv, Node& norm) {
   PlanPtr conv_plan = PlanFor(with_sums, with_sums.choice, conv, *device);
   PlanPtr norm_plan = conv_plan ? PlanFor(from_sums, {}, norm, *device) : nullptr;
   if (!norm_plan) return;
-  Become(conv, with_sums, std::move(conv_plan));
-  Become(norm, from_sums, std::move(norm_plan));
+  Respecify(conv, with_sums, std::move(conv_plan));
+  conv.op = with_sums.op();
+  Respecify(norm, from_sums, std::move(norm_plan));
+  norm.op = from_sums.op();
   const Shape channels{with_sums.geometry.out_channels};
   const DType dtype = BatchNormStatisticsType(from_sums.dtype);
   for (int i = 0; i < 2; ++i) {

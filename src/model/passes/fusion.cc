@@ -14,6 +14,7 @@
 #include "model/passes/conv_statistics.h"
 #include "model/passes/elementwise_chain.h"
 #include "model/passes/merged_name.h"
+#include "model/passes/respec.h"
 #include "model/passes/uses.h"
 
 namespace singa {
@@ -75,12 +76,10 @@ class ReluFusion {
     Choice choice;
     if constexpr (requires { spec.choice; }) choice = spec.choice;
     if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
-    node.plan = FindPlan(*recording_.device(), spec, choice);
+    Respecify(node, spec, FindPlan(*recording_.device(), spec, choice));
     if (!DoesAlike(*node.plan, nodes_[n])) return;
     node.op = MergedOp(std::vector<const Node*>{&nodes_[n], &relu});
     node.outputs = relu.outputs;
-    const SpecRef ref = SpecRef::Of(spec);
-    node.spec = ref.copy(ref.spec);
     ++node.merged;
     nodes_[n] = std::move(node);
     gone_.insert(*next);
@@ -88,13 +87,8 @@ class ReluFusion {
 
   /// `plan` is the implementation that `node` was given, on the same layouts.
   static bool DoesAlike(const Plan& plan, const Node& node) {
-    const Plan& other = *node.plan;
-    if (plan.Describe() != other.Describe() || plan.workspace_bytes() > other.workspace_bytes() ||
-        !SameLayout(plan.output_layout(0), other.output_layout(0)))
-      return false;
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (!SameLayout(plan.input_layout(i), other.input_layout(i))) return false;
-    return true;
+    return plan.Describe() == node.plan->Describe() &&
+           plan.workspace_bytes() <= node.plan->workspace_bytes() && LieAsWanted(node, plan);
   }
 
   /// Pooling's gradient `n`. Only the maximum of a window gets some, and its sign is that of what

@@ -8,6 +8,7 @@
 #include "model/operation/dispatch.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/passes/merged_name.h"
+#include "model/passes/respec.h"
 #include "model/passes/uses.h"
 #include "singa/operation/fusion.h"
 
@@ -65,19 +66,12 @@ class GradientSums {
     spec.has_dy2 = true;
     Choice choice;
     if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
-    const PlanPtr plan = FindPlan(*recording_.device(), spec, choice);
-    if (std::string_view(plan->implementation()) != node.plan->implementation()) return false;
+    Respecify(node, spec, FindPlan(*recording_.device(), spec, choice));
     node.inputs.push_back(nodes_[sum].inputs[0]);
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty() && !SameLayout(plan->input_layout(i), node.inputs[i].layout()))
-        return false;
-    for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (!node.outputs[i].empty() && !SameLayout(plan->output_layout(i), node.outputs[i].layout()))
-        return false;
+    if (std::string_view(node.plan->implementation()) != nodes_[n].plan->implementation() ||
+        !LieAsWanted(node, *node.plan))
+      return false;
     node.op = MergedOp(std::vector<const Node*>{&nodes_[sum], &nodes_[n]});
-    node.plan = plan;
-    const SpecRef ref = SpecRef::Of(spec);
-    node.spec = ref.copy(ref.spec);
     ++node.merged;
     nodes_[n] = std::move(node);
     return true;

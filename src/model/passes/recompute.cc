@@ -8,6 +8,7 @@
 
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/dispatch.h"
+#include "model/passes/respec.h"
 #include "singa/core/opcheck.h"
 
 namespace singa {
@@ -73,7 +74,7 @@ class Recomputation {
     SetCurrentLayer(nodes_[n].layer);
     Node node;
     node.op = again.op();
-    node.plan = FindPlan(*recording_.device(), again);
+    Respecify(node, again, FindPlan(*recording_.device(), again));
     if (!SameLayout(node.plan->output_layout(0), y.layout())) return;
     const auto block =
         std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
@@ -88,9 +89,6 @@ class Recomputation {
     }
     node.inputs = {in[0], in[1], in[2], mean, var, add};
     node.outputs = {copy};
-    const SpecRef ref = SpecRef::Of(again);
-    node.spec = ref.copy(ref.spec);
-    node.spec_type = ref.type;
     node.layer = nodes_[n].layer;
     for (auto reader = late; reader != readers.end(); ++reader)
       for (Tensor& t : nodes_[*reader].inputs)

@@ -127,7 +127,7 @@ memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Sha
 /// Channels-last for images whose last block of channels would be largely empty: blocks of 16 would
 /// make 32 channels out of 20, in memory and in work. Else null, and oneDNN's own choice is better.
 LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
-  const int64_t lanes = std::max<int64_t>(VectorLanes(), 8);
+  const int64_t lanes = UsesAvx512() ? 16 : 8;
   const int64_t padded = RoundUp(shape[1], lanes);
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
   return LaneLayout(shape, spec.dtype, LaneTag::nhwc);

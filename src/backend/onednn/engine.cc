@@ -31,6 +31,19 @@ std::string VersionAndIsa() {
   return text + " isa " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
 }
 
+bool UsesAvx512() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+    case dnnl::cpu_isa::avx2_vnni_2:
+      return false;
+    default:
+      return true;
+  }
+}
+
 ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()) {
   if (before_ != threads) omp_set_num_threads(threads);
 }

@@ -34,6 +34,8 @@ dnnl::stream& Stream();
 
 /// "oneDNN 3.2.1 avx2": what its choice of kernels depends on.
 std::string VersionAndIsa();
+/// Whether oneDNN generates code for AVX-512, which ONEDNN_MAX_CPU_ISA may forbid.
+bool UsesAvx512();
 
 /// oneDNN asks OpenMP how many threads there are, both when it makes a primitive and when it runs
 /// it: says `threads` on the calling thread while it lives.

@@ -78,7 +78,7 @@ std::string RefusesImage(const PreferredLayoutSpec& spec) {
 }
 
 PlanPtr MakePreferred(const PreferredLayoutSpec& spec) {
-  const LaneTag tag = __builtin_cpu_supports("avx512f") ? LaneTag::nChw16c : LaneTag::nChw8c;
+  const LaneTag tag = UsesAvx512() ? LaneTag::nChw16c : LaneTag::nChw8c;
   return std::make_shared<PreferredLayout>(LaneLayout(spec.shape, spec.dtype, tag));
 }
 

@@ -125,8 +125,9 @@ def values(*shape, seed=0, scale=1.0):
     return tensor.from_numpy((scale * random.standard_normal(shape)).astype(np.float32))
 
 
-X, WEIGHTS, Y, POOLED = (2, 32, 9, 7), (48, 32, 3, 3), (2, 48, 9, 7), (2, 32, 4, 3)
-BIAS, SCALE, SHIFT = values(48).data, values(32).data, values(32, seed=1).data
+# 192 channels fill the blocks of all layouts of weights: 8, 16, 24, 32, 48 and 64.
+X, WEIGHTS, Y, POOLED = (2, 32, 9, 7), (192, 32, 3, 3), (2, 192, 9, 7), (2, 32, 4, 3)
+BIAS, SCALE, SHIFT = values(192).data, values(32).data, values(32, seed=1).data
 MEAN, VAR = values(32, seed=2).data, tensor.from_numpy(np.full(32, 0.5, np.float32)).data
 NORM = singa_wrap.BatchNormHandle(0.1, values(*X).data)
 MAXIMUM, AVERAGE = (
@@ -137,7 +138,7 @@ MAXIMUM, AVERAGE = (
 
 def conv(prefer="", limit=1 << 30):
     window = ([3, 3], [1, 1], [1, 1])
-    return singa_wrap.ConvHandle(values(*X).data, *window, 32, 48, True, 1, [1, 1], limit, prefer)
+    return singa_wrap.ConvHandle(values(*X).data, *window, 32, 192, True, 1, [1, 1], limit, prefer)
 
 
 CONV = conv()

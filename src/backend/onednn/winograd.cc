@@ -5,6 +5,8 @@
 
 #include "backend/onednn/winograd.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
@@ -47,6 +49,28 @@ struct Values {
 constexpr int64_t TilesLike(int64_t tiles, int64_t positions) {
   constexpr int64_t kRows = 12;  // a multiple of every kTileRows
   return std::max(tiles * 36 / positions / kRows, int64_t{1}) * kRows;
+}
+
+// Products take whole vectors and rows, of which nobody reads what no channel or tile stands for.
+// It has to be zero all the same: what lay in that memory before may be subnormal numbers, which
+// some processors multiply a hundred times slower.
+
+/// Zeros behind the channels of a tile's values.
+template <int64_t kLanes>
+void FillVectors(const Image<kLanes>& image, int64_t positions, float* values,
+                 int64_t position_step) {
+  const int64_t missing = RoundUp(image.channels, kLanes) - image.channels;
+  if (!image.channels_last || missing == 0) return;  // blocked images have zeros there
+  for (int64_t p = 0; p < positions; ++p)
+    std::fill_n(values + p * position_step + image.channels, missing, 0.0f);
+}
+
+/// Zeros behind `count` tiles of `depth` channels, up to whole rows of products.
+void FillRows(int64_t count, int64_t rows, int64_t depth, int64_t positions, const Values& layout,
+              float* values) {
+  for (int64_t p = 0; p < positions; ++p)
+    for (int64_t i = count; i < rows; ++i)
+      std::fill_n(values + p * layout.position_step + i * layout.tile_step, depth, 0.0f);
 }
 
 LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) { return LaneLayout(shape, kFloat32, tag); }
@@ -93,6 +117,13 @@ class WinogradPlan : public Plan {
   bool spreads_error() const override { return true; }
 
  protected:
+  template <class Body>
+  void ForEachThread(const Body& body) const {
+    detail::RunPieces(
+        threads_, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
+        &body);
+  }
+
   const ConvSpec spec_;
   const int threads_;
 
@@ -216,6 +247,7 @@ class FilterPlan final : public WinogradPlan {
       for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
         const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
         TransformTiles(call.x, first, count, values);
+        FillRows(count, RoundUp(count, kRows), depth_, kPositions, values_, values);
         for (int64_t panel = 0; panel < filter_.count; ++panel)
           MultiplyPanel(call, panel, filter + panel * filter_.size, values, first, count, products);
       }
@@ -228,6 +260,7 @@ class FilterPlan final : public WinogradPlan {
     ParallelFor(tiles_.count, 4, [&](int64_t begin, int64_t end) {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
+    FillRows(tiles_.count, RoundUp(tiles_.count, kRows), depth_, kPositions, values_, values);
     ForEachThread([&](int64_t thread) {
       float* products = own + thread * thread_size();
       float* transformed = products + products_.size;
@@ -240,13 +273,6 @@ class FilterPlan final : public WinogradPlan {
                         std::min(chunk_, tiles_.count - first), products);
       }
     });
-  }
-
-  template <class Body>
-  void ForEachThread(const Body& body) const {
-    detail::RunPieces(
-        threads_, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
-        &body);
   }
 
   void TransformTiles(const float* x, int64_t first, int64_t count, float* values) const {
@@ -287,11 +313,29 @@ class FilterPlan final : public WinogradPlan {
   FilterPanels<kLanes, Taps> filter_;
 };
 
-/// dW, and db, from dy and x.
+/// Bytes of the second level cache that belong to a core.
+int64_t CacheBytes() {
+  static const int64_t bytes = [] {
+    int64_t found = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return found > 0 ? found : int64_t{1} << 19;
+  }();
+  return bytes;
+}
+
+/// dW, and db, from dy and x: sums of products of all tiles' values, in one of three ways.
 ///
-/// Either chunks of tiles are transformed and their products added to all sums; or, where the sums
-/// are many and the tiles few, all tiles are transformed, and each thread goes from sums to weights
-/// for some results at a time. Each sum belongs to one thread and grows in the order of the tiles.
+/// - By slice, where the sums stay in the second level cache: the tiles are cut into slices, each
+/// of
+///   which a thread transforms and multiplies piece by piece, into sums of its own. All of that
+///   stays in its cache. How many slices there are follows from the geometry.
+/// - By chunk: all threads transform a chunk of tiles, and add its products to all sums.
+/// - At once, where the sums are many and the tiles few: all tiles are transformed, and each thread
+///   goes from sums to weights for some results at a time.
+///
+/// Each sum grows in the order of the tiles, whatever the number of threads.
 template <int64_t kLanes, class Taps>
 class GradientPlan final : public WinogradPlan {
  public:
@@ -303,47 +347,28 @@ class GradientPlan final : public WinogradPlan {
         in_(x[1]),
         out_(y[1]),
         tiles_(y[0], y[2], y[3], Taps::kOutDown, Taps::kOutAcross),
+        slices_(SlicesOf()),
         at_once_(tiles_.count * (in_ + out_) < in_ * out_),
-        chunk_(at_once_ ? tiles_.count : ChunkOf(in_, out_, tiles_.count)),
+        chunk_(slices_ > 0 ? PieceOf()
+               : at_once_  ? tiles_.count
+                           : ChunkOf()),
         x_values_(kPositions, chunk_, RoundUp(in_, kLanes), kLanes),
         y_values_(kPositions, chunk_, RoundUp(out_, kLanes), kLanes) {}
 
   size_t workspace_bytes() const override {
-    const int64_t sums = result_step() * (at_once_ ? threads_ * kBlock : RoundUp(out_, kRows));
-    return static_cast<size_t>(x_values_.size + y_values_.size + sums) * sizeof(float);
+    const int64_t values = x_values_.size + y_values_.size;
+    const int64_t numbers = slices_ > 0 ? threads_ * values + slices_ * sums_size()
+                            : at_once_  ? values + threads_ * kBlock * result_step()
+                                        : values + sums_size();
+    return static_cast<size_t>(numbers) * sizeof(float);
   }
 
   void Run(const Execution& execution) const override {
     const float* dy = execution.in<float>(0);
     const float* x = execution.in<float>(1);
     float* dw = execution.out<float>(0);
-    float* x_values = static_cast<float*>(execution.workspace);
-    float* y_values = x_values + x_values_.size;
-    float* sums = y_values + y_values_.size;  // [out][position][in]
-    const int64_t blocks = (out_ + kBlock - 1) / kBlock, block_size = kBlock * result_step();
-    for (int64_t first = 0; first < tiles_.count; first += chunk_) {
-      const int64_t count = std::min(chunk_, tiles_.count - first);
-      TransformTiles(x, dy, first, count, x_values, y_values);
-      if (at_once_) break;
-      ParallelFor(kPositions * blocks, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t item = begin; item < end; ++item)
-          AddProducts(item / blocks, item % blocks, count, x_values, y_values,
-                      sums + item % blocks * block_size, first != 0);
-      });
-    }
-    const int64_t pieces = std::min<int64_t>(threads_, blocks);
-    ParallelFor(pieces, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t piece = begin; piece < end; ++piece)
-        for (int64_t block = blocks * piece / pieces; block < blocks * (piece + 1) / pieces;
-             ++block) {
-          float* own = sums + (at_once_ ? piece : block) * block_size;
-          for (int64_t p = 0; at_once_ && p < kPositions; ++p)
-            AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
-          for (int64_t i = 0; i < results(block); ++i)
-            Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
-                                           dw + (block * kBlock + i) * in_ * Taps::kWeights);
-        }
-    });
+    auto* workspace = static_cast<float*>(execution.workspace);
+    slices_ > 0 ? RunBySlice(x, dy, dw, workspace) : RunByChunk(x, dy, dw, workspace);
     if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
   }
 
@@ -355,31 +380,107 @@ class GradientPlan final : public WinogradPlan {
   // From one position's sums to the next one's, apart as values are, and from result to result.
   int64_t sum_step() const { return RoundUp(in_, kLanes) + kLanes; }
   int64_t result_step() const { return kPositions * sum_step(); }
+  int64_t sums_size() const { return result_step() * RoundUp(out_, kRows); }  // [out][position][in]
+  int64_t blocks() const { return (out_ + kBlock - 1) / kBlock; }
   int64_t results(int64_t block) const { return std::min(kBlock, out_ - block * kBlock); }
 
+  // With 8 lanes chunks are as fast: products take longer, and fewer values are needed for each.
+  int64_t SlicesOf() const {
+    const int64_t bytes = sums_size() * static_cast<int64_t>(sizeof(float));
+    if (kLanes == 8 || bytes > CacheBytes() * 3 / 8) return 0;
+    const int64_t slices = std::clamp<int64_t>((int64_t{4} << 20) / bytes, 4, 16);
+    return tiles_.count >= 32 * slices ? slices : 0;
+  }
+  // Tiles whose values take a quarter of the cache.
+  int64_t PieceOf() const {
+    const auto tile = static_cast<int64_t>(sizeof(float)) * kPositions *
+                      (RoundUp(in_, kLanes) + RoundUp(out_, kLanes) + 2 * kLanes);
+    return std::clamp<int64_t>(CacheBytes() / 2 / tile, 16, 128);
+  }
   // Tiles whose values stay in the last level cache, more of them where the sums are large, so that
   // those are read less often.
-  static int64_t ChunkOf(int64_t in, int64_t out, int64_t tiles) {
-    const int64_t tile = kPositions * (in + out);
+  int64_t ChunkOf() const {
+    const int64_t tile = kPositions * (in_ + out_);
     if constexpr (kLanes == 8)
-      return std::min(
-          tiles, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64, TilesLike(128, kPositions)));
-    return std::min(
-        tiles, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128, TilesLike(512, kPositions)));
+      return std::min(tiles_.count, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64,
+                                                        TilesLike(128, kPositions)));
+    return std::min(tiles_.count, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128,
+                                                      TilesLike(512, kPositions)));
   }
 
-  void TransformTiles(const float* x, const float* dy, int64_t first, int64_t count,
-                      float* x_values, float* y_values) const {
-    ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Tiles::Place place = tiles_.At(first + i);
-        Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
-                              place.w - spec_.geometry.pad_left, x_values + i * x_values_.tile_step,
-                              x_values_.position_step);
-        Loops::TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w,
-                                       y_values + i * y_values_.tile_step, y_values_.position_step);
+  void RunBySlice(const float* x, const float* dy, float* dw, float* workspace) const {
+    const int64_t values = x_values_.size + y_values_.size;
+    float* sums = workspace + threads_ * values;
+    ForEachThread([&](int64_t thread) {
+      float* x_values = workspace + thread * values;
+      float* y_values = x_values + x_values_.size;
+      for (int64_t s = slices_ * thread / threads_; s < slices_ * (thread + 1) / threads_; ++s) {
+        const int64_t begin = tiles_.count * s / slices_, end = tiles_.count * (s + 1) / slices_;
+        for (int64_t first = begin; first < end; first += chunk_) {
+          const int64_t count = std::min(chunk_, end - first);
+          TransformTiles(x, dy, first, 0, count, x_values, y_values);
+          for (int64_t p = 0; p < kPositions; ++p)
+            for (int64_t block = 0; block < blocks(); ++block)
+              AddProducts(p, block, count, x_values, y_values,
+                          sums + s * sums_size() + block * kBlock * result_step(), first != begin);
+        }
       }
     });
+    ParallelFor(out_, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        float* own = sums + i * result_step();
+        for (int64_t s = 1; s < slices_; ++s) Loops::Add(result_step(), own + s * sums_size(), own);
+        Loops::TransformFilterGradient(in_, own, sum_step(), dw + i * in_ * Taps::kWeights);
+      }
+    });
+  }
+
+  void RunByChunk(const float* x, const float* dy, float* dw, float* workspace) const {
+    float* x_values = workspace;
+    float* y_values = x_values + x_values_.size;
+    float* sums = y_values + y_values_.size;
+    const int64_t block_size = kBlock * result_step();
+    for (int64_t first = 0; first < tiles_.count; first += chunk_) {
+      const int64_t count = std::min(chunk_, tiles_.count - first);
+      ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
+        TransformTiles(x, dy, first, begin, end, x_values, y_values);
+      });
+      if (at_once_) break;
+      ParallelFor(kPositions * blocks(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t item = begin; item < end; ++item)
+          AddProducts(item / blocks(), item % blocks(), count, x_values, y_values,
+                      sums + item % blocks() * block_size, first != 0);
+      });
+    }
+    const int64_t pieces = std::min<int64_t>(threads_, blocks());
+    ParallelFor(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t piece = begin; piece < end; ++piece)
+        for (int64_t block = blocks() * piece / pieces; block < blocks() * (piece + 1) / pieces;
+             ++block) {
+          float* own = sums + (at_once_ ? piece : block) * block_size;
+          for (int64_t p = 0; at_once_ && p < kPositions; ++p)
+            AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
+          for (int64_t i = 0; i < results(block); ++i)
+            Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
+                                           dw + (block * kBlock + i) * in_ * Taps::kWeights);
+        }
+    });
+  }
+
+  /// Tiles begin to end of those from `first` on.
+  void TransformTiles(const float* x, const float* dy, int64_t first, int64_t begin, int64_t end,
+                      float* x_values, float* y_values) const {
+    for (int64_t i = begin; i < end; ++i) {
+      const Tiles::Place place = tiles_.At(first + i);
+      float* of_x = x_values + i * x_values_.tile_step;
+      float* of_y = y_values + i * y_values_.tile_step;
+      Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
+                            place.w - spec_.geometry.pad_left, of_x, x_values_.position_step);
+      Loops::TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w, of_y,
+                                     y_values_.position_step);
+      FillVectors(x_, kPositions, of_x, x_values_.position_step);
+      FillVectors(y_, kPositions, of_y, y_values_.position_step);
+    }
   }
 
   /// Of one position and one block of results.
@@ -410,6 +511,7 @@ class GradientPlan final : public WinogradPlan {
   Image<kLanes> x_, y_;
   int64_t images_, in_, out_;
   Tiles tiles_;
+  int64_t slices_;  // 0: by chunk
   bool at_once_;
   int64_t chunk_;
   Values x_values_, y_values_;
@@ -418,16 +520,16 @@ class GradientPlan final : public WinogradPlan {
 /// What Winograd's method costs, in multiply-adds of the direct one. Measured with
 /// benchmark/winograd.py on a CPU of each kind.
 struct Costs {
-  double product;           // a multiply-add of its own
-  double value, far_value;  // to transform a tile of a channel; where images come from memory
-  double cached;            // those that do not
-  double pair;              // to transform the filter of a pair of channels, and to read it
-  double prepared_pair;     // only to read it, from the second level cache: an estimate
-  int64_t pixels;           // of a row that the direct method computes together
-  int64_t channels;         // and that it fills up with zeros
+  double product;             // a multiply-add of its own
+  double value, far_value;    // to transform a tile of a channel; where images come from memory
+  double cached;              // those that do not
+  double pair;                // to transform the filter of a pair of channels, and to read it
+  double prepared_pair;       // only to read it, from the second level cache: an estimate
+  int64_t pixels;             // of a row that the direct method computes together
+  int64_t results, summands;  // channels that it fills up with zeros, of results and of sums
 };
-constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 1};
-constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8};
+constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 16, 1};
+constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8, 8};
 
 /// Channels that are mostly there, when they come in vectors.
 bool MostlyFilled(int64_t channels, int64_t lanes) {
@@ -480,8 +582,9 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
         (values < costs.cached ? costs.value : costs.far_value) * values +
         (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * share * pairs;
     const int64_t direct = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels) *
-                           Taps::kWeights * RoundUp(r.in_channels, costs.channels) *
-                           RoundUp(r.out_channels, costs.channels);
+                           Taps::kWeights *
+                           RoundUp(r.in_channels, to_input ? costs.results : costs.summands) *
+                           RoundUp(r.out_channels, to_input ? costs.summands : costs.results);
     return cost < 0.95 * static_cast<double>(direct);
   });
 }

@@ -210,6 +210,12 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilterGradient(int64_t dept
 }
 
 template <int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<kLanes, Taps>::Add(int64_t count, const float* from, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+template <int64_t kLanes, class Taps>
 SINGA_MULTI_ISA void Kernels<kLanes, Taps>::SumRow(const float* row, int64_t step, int64_t count,
                                                    double* sums) {
   Vec<kLanes> sum = {};

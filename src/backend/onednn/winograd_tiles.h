@@ -96,6 +96,8 @@ struct Kernels {
   /// Gradients of one result's weights from those of their values, [position][depth].
   static void TransformFilterGradient(int64_t depth, const float* values, int64_t position_step,
                                       float* weights);
+  /// Adds `count` numbers to those at `to`.
+  static void Add(int64_t count, const float* from, float* to);
   /// Adds the sums over a row of `count` pixels, a vector of channels of each, to `sums`.
   static void SumRow(const float* row, int64_t step, int64_t count, double* sums);
 };

@@ -207,7 +207,7 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
 TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
   Random random(2);
   const Recorder g =
-      ConvRecorder("Conv", {5, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
+      ConvRecorder("Conv", {8, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
   const Tensor x = RandomTensor(random, g.input_shape()),
                w = RandomTensor(random, g.weight_shape());
   const Tensor dy = RandomTensor(random, g.output_shape());
@@ -238,6 +238,29 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
   ExpectSpreadSums(
       RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0],
       g.weight_shape(), dw, "dW");
+}
+
+/// Sums that fit into no second level cache grow chunk by chunk.
+TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
+  Random random(7);
+  const Recorder g =
+      ConvRecorder("Conv", {5, 96, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 96, false, {1, 1}, 1);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               dy = RandomTensor(random, g.output_shape());
+  const int before = NumThreads();
+  std::vector<std::vector<double>> results;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    results.push_back(
+        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0]));
+    EXPECT_EQ(results.back(), results.front()) << threads << " threads";
+  }
+  SetNumThreads(before);
+  const bool strict = IsStrict();
+  SetStrict(true);
+  const std::vector<double> direct = Values(ConvBackwardW(dy, x, ConvHandle(g)));
+  SetStrict(strict);
+  for (size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(results[0][i], direct[i], 2e-2) << i;
 }
 
 TEST(Winograd, StrictModeLeavesItOut) {

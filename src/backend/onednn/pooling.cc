@@ -1,5 +1,6 @@
 // Average pooling by oneDNN, in the layout in which x comes. Maxima: max_pooling.h.
 
+#include "backend/onednn/average_pooling.h"
 #include "backend/onednn/engine.h"
 #include "backend/onednn/max_pooling.h"
 #include "backend/onednn/register.h"
@@ -105,8 +106,8 @@ std::string RefusesForward(const PoolingForwardSpec& spec) {
                  [&]() -> std::string { return ForwardDesc(spec) ? "" : kOnlyReference; });
 }
 
-std::string RefusesBackward(const PoolingBackwardSpec& spec) {
-  if (spec.mode == PoolMode::kMax) return RefusesMax(spec);
+/// What oneDNN itself says about backward.
+std::string RefusesPrimitive(const PoolingBackwardSpec& spec) {
   const LayoutPtr& layout = spec.x_layout ? spec.x_layout : spec.dy_layout;
   if (std::string reason = Refuses(spec, layout); !reason.empty()) return reason;
   const Recorder& r = spec.geometry;
@@ -114,6 +115,12 @@ std::string RefusesBackward(const PoolingBackwardSpec& spec) {
     return "oneDNN adds up overlapping windows in bfloat16";
   return Guarded(spec.op(), ThreadsFor(spec),
                  [&]() -> std::string { return BackwardDesc(spec) ? "" : kOnlyReference; });
+}
+
+std::string RefusesBackward(const PoolingBackwardSpec& spec) {
+  if (spec.mode == PoolMode::kMax) return RefusesMax(spec);
+  const std::string reason = RefusesPrimitive(spec);
+  return reason.empty() || RefusesAverageGradient(spec).empty() ? "" : reason;
 }
 
 PlanPtr MakeForward(const PoolingForwardSpec& spec) {
@@ -130,6 +137,7 @@ PlanPtr MakeForward(const PoolingForwardSpec& spec) {
 
 PlanPtr MakeBackward(const PoolingBackwardSpec& spec) {
   if (spec.mode == PoolMode::kMax) return MakeMax(spec);
+  if (!RefusesPrimitive(spec).empty()) return MakeAverageGradient(spec);
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const Geometry g(spec);
     const auto pd = BackwardDesc(spec);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/onednn/blocked_reorder.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
 #include "model/operation/kernel.h"
@@ -51,12 +52,26 @@ class DnnlReorder final : public ReorderPlan {
   BoundPrimitive bound_;
 };
 
+/// What oneDNN has only its reference for.
+class OwnReorder final : public ReorderPlan {
+ public:
+  explicit OwnReorder(const Sides& sides) : ReorderPlan("onednn"), move_(sides.from, sides.to) {}
+  void Move(Device&, const void* src, void* dst, void*) const override { move_.Move(src, dst); }
+  std::string Describe() const override { return "onednn layout, own copy"; }
+  size_t bytes() const override { return move_.bytes(); }
+
+ private:
+  BlockedReorder move_;
+};
+
 PlanPtr MakePlan(const ReorderSpec& spec) {
   const int threads = ThreadsWorth(spec.shape.Count(), kElementsWorthThreads);
   return Guarded(spec.op(), threads, [&]() -> PlanPtr {
     const Sides sides = SidesOf(spec);
     const dnnl::reorder::primitive_desc pd(Engine(), sides.from, Engine(), sides.to,
                                            ScratchpadAttr());
+    if (IsReference(pd.impl_info_str()) && BlockedReorder::Takes(sides.from, sides.to))
+      return std::make_shared<OwnReorder>(sides);
     return std::make_shared<DnnlReorder>(sides, pd);
   });
 }

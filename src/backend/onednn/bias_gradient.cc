@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/onednn/batchnorm_panels.h"
-#include "backend/onednn/channel_lanes.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 
@@ -72,9 +71,13 @@ std::string RefusesBiasGradient(const LayoutPtr& dy_layout, const Shape& dy, DTy
 }
 
 PlanPtr MakeBiasGradient(const LayoutPtr& dy_layout, const Shape& dy, DType dtype) {
-  const LaneTag tag = *LaneTagOf(dy_layout, dy, dtype);
-  if (dtype == kBFloat16) return std::make_shared<BiasGradientPlan<BFloat16>>(dy_layout, dy, tag);
-  return std::make_shared<BiasGradientPlan<float>>(dy_layout, dy, tag);
+  return MakeBiasGradient(*LaneTagOf(dy_layout, dy, dtype), dy, dtype);
+}
+
+PlanPtr MakeBiasGradient(LaneTag tag, const Shape& dy, DType dtype) {
+  const LayoutPtr layout = LaneLayout(dy, dtype, tag);
+  if (dtype == kBFloat16) return std::make_shared<BiasGradientPlan<BFloat16>>(layout, dy, tag);
+  return std::make_shared<BiasGradientPlan<float>>(layout, dy, tag);
 }
 
 }  // namespace singa::onednn

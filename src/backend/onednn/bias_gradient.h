@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "backend/onednn/channel_lanes.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/plan.h"
@@ -15,5 +16,7 @@ namespace singa::onednn {
 /// Empty when willing, else why not.
 std::string RefusesBiasGradient(const LayoutPtr& dy_layout, const Shape& dy, DType dtype);
 PlanPtr MakeBiasGradient(const LayoutPtr& dy_layout, const Shape& dy, DType dtype);
+/// For a dy that lies as `tag` says.
+PlanPtr MakeBiasGradient(LaneTag tag, const Shape& dy, DType dtype);
 
 }  // namespace singa::onednn

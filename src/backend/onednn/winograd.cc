@@ -5,14 +5,13 @@
 
 #include "backend/onednn/winograd.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
 #include "backend/onednn/winograd_filter.h"
 #include "backend/onednn/winograd_gemm.h"
 #include "backend/onednn/winograd_tiles.h"
+#include "core/cache_size.h"
 #include "core/parallel.h"
 #include "model/operation/kernel.h"
 #include "singa/core/plan_cache.h"
@@ -313,18 +312,6 @@ class FilterPlan final : public WinogradPlan {
   FilterPanels<kLanes, Taps> filter_;
 };
 
-/// Bytes of the second level cache that belong to a core.
-int64_t CacheBytes() {
-  static const int64_t bytes = [] {
-    int64_t found = 0;
-#ifdef _SC_LEVEL2_CACHE_SIZE
-    found = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return found > 0 ? found : int64_t{1} << 19;
-  }();
-  return bytes;
-}
-
 /// dW, and db, from dy and x: sums of products of all tiles' values, in one of three ways.
 ///
 /// - By slice, where the sums stay in the second level cache: the tiles are cut into slices, each
@@ -387,7 +374,7 @@ class GradientPlan final : public WinogradPlan {
   // With 8 lanes chunks are as fast: products take longer, and fewer values are needed for each.
   int64_t SlicesOf() const {
     const int64_t bytes = sums_size() * static_cast<int64_t>(sizeof(float));
-    if (kLanes == 8 || bytes > CacheBytes() * 3 / 8) return 0;
+    if (kLanes == 8 || bytes > SecondLevelCacheBytes() * 3 / 8) return 0;
     const int64_t slices = std::clamp<int64_t>((int64_t{4} << 20) / bytes, 4, 16);
     return tiles_.count >= 32 * slices ? slices : 0;
   }
@@ -395,7 +382,7 @@ class GradientPlan final : public WinogradPlan {
   int64_t PieceOf() const {
     const auto tile = static_cast<int64_t>(sizeof(float)) * kPositions *
                       (RoundUp(in_, kLanes) + RoundUp(out_, kLanes) + 2 * kLanes);
-    return std::clamp<int64_t>(CacheBytes() / 2 / tile, 16, 128);
+    return std::clamp<int64_t>(SecondLevelCacheBytes() / 2 / tile, 16, 128);
   }
   // Tiles whose values stay in the last level cache, more of them where the sums are large, so that
   // those are read less often.

@@ -1,0 +1,127 @@
+#include "backend/onednn/tile_packing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/parallel.h"
+
+namespace singa::onednn::tiles {
+namespace {
+
+#define SINGA_INLINE inline __attribute__((always_inline))
+
+using Words __attribute__((vector_size(kSide * sizeof(uint32_t)))) = uint32_t;
+using Halves __attribute__((vector_size(kSide * sizeof(uint16_t)))) = uint16_t;
+using Floats __attribute__((vector_size(kSide * sizeof(float)))) = float;
+
+/// 16 channels, or as many as there are and zeros, in the lower halves of words.
+SINGA_INLINE void Load(Words& words, const BFloat16* from, int64_t count) {
+  if (count == kSide) {
+    Halves halves;
+    __builtin_memcpy(&halves, from, sizeof(halves));
+    words = __builtin_convertvector(halves, Words);
+  } else {
+    words = Words{};
+    for (int64_t i = 0; i < count; ++i) words[i] = from[i].bits;
+  }
+}
+
+/// Row r: images 2r and 2r + 1 of 16 channels, pairs side by side.
+SINGA_INLINE void LoadPairs(const Pixels& from, const BFloat16* pixel, int64_t count,
+                            Words (&rows)[kSide]) {
+  if (from.images == kDepth && count == kSide) {
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kSide; ++r) {
+      Words even, odd;
+      Load(even, pixel + 2 * r * from.image_step, kSide);
+      Load(odd, pixel + (2 * r + 1) * from.image_step, kSide);
+      rows[r] = even | odd << 16;
+    }
+    return;
+  }
+  for (int64_t r = 0; r < kSide; ++r) {
+    Words even = {}, odd = {};
+    if (2 * r < from.images) Load(even, pixel + 2 * r * from.image_step, count);
+    if (2 * r + 1 < from.images) Load(odd, pixel + (2 * r + 1) * from.image_step, count);
+    rows[r] = even | odd << 16;
+  }
+}
+
+/// Exchanges what is off the diagonal in each square of 2 · kStep rows and columns.
+template <int kStep, size_t... j>
+SINGA_INLINE void ExchangeSquares(Words (&rows)[kSide], std::index_sequence<j...>) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) {
+    if (i & kStep) continue;
+    const Words upper = rows[i], lower = rows[i + kStep];
+    rows[i] = __builtin_shufflevector(upper, lower, ((j & kStep) ? kSide + j - kStep : j)...);
+    rows[i + kStep] =
+        __builtin_shufflevector(upper, lower, ((j & kStep) ? kSide + j : j + kStep)...);
+  }
+}
+SINGA_INLINE void Transpose(Words (&rows)[kSide]) {
+  constexpr std::make_index_sequence<kSide> kColumns;
+  ExchangeSquares<8>(rows, kColumns);
+  ExchangeSquares<4>(rows, kColumns);
+  ExchangeSquares<2>(rows, kColumns);
+  ExchangeSquares<1>(rows, kColumns);
+}
+
+/// Groups of channels whose lines of the caches are read together.
+constexpr int64_t kGroups = 4;
+
+template <bool kLeft>
+SINGA_INLINE void Pack(const Pixels& from, BFloat16* to, int64_t to_step) {
+  const int64_t groups = (from.channels + kSide - 1) / kSide;
+  for (int64_t first = 0; first < groups; first += kGroups)
+    for (int64_t column = 0; column < from.columns; ++column)
+      for (int64_t g = first; g < std::min(first + kGroups, groups); ++g) {
+        const int64_t there =
+            from.channels_last ? std::min(kSide, from.channels - g * kSide) : kSide;
+        Words rows[kSide];
+        LoadPairs(from, from.first + column * from.column_step + g * from.group_step, there, rows);
+        if constexpr (kLeft) Transpose(rows);
+        __builtin_memcpy(to + g * to_step + column * kTile, rows, sizeof(rows));
+      }
+}
+
+/// The bits of values, rounded as BFloat16 does, in the upper halves of words.
+SINGA_INLINE void Round(const float* values, Words& rounded) {
+  Floats floats;
+  __builtin_memcpy(&floats, values, sizeof(floats));
+  const auto words = reinterpret_cast<Words>(floats);
+  const auto nan = reinterpret_cast<Words>(floats != floats);
+  rounded = (words + ((0x7fffu + ((words >> 16) & 1u)) & ~nan)) | (nan & 0x400000u);
+}
+
+}  // namespace
+
+SINGA_MULTI_ISA void PackLeft(const Pixels& from, BFloat16* to, int64_t to_step) {
+  Pack<true>(from, to, to_step);
+}
+
+SINGA_MULTI_ISA void PackRight(const Pixels& from, BFloat16* to, int64_t to_step) {
+  Pack<false>(from, to, to_step);
+}
+
+SINGA_MULTI_ISA void StoreWeights(const float* sums, int64_t in, int64_t out, BFloat16* to,
+                                  int64_t apart) {
+  for (int64_t j = 0; j * kSide < out; ++j)
+    for (int64_t pair = 0; pair < kSide; ++pair) {
+      // Inputs 2 · pair and the next: in the first sixteen, or in the second.
+      const float* rows = sums + (pair / 8 * 2 + j) * kSums + pair % 8 * 2 * kSide;
+      Words even = {}, odd = {};
+      if (2 * pair < in) Round(rows, even);
+      if (2 * pair + 1 < in) Round(rows + kSide, odd);
+      Words both = even >> 16 | (odd & 0xffff0000u);
+      for (int64_t o = out - j * kSide; o < kSide; ++o) both[o] = 0;
+      __builtin_memcpy(&to[j * apart + pair * kDepth].bits, &both, sizeof(both));
+    }
+}
+
+SINGA_MULTI_ISA void Add(int64_t count, const float* from, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+}  // namespace singa::onednn::tiles

@@ -1,0 +1,179 @@
+// Gradients of filters by tiles of images against the definition in float64.
+
+#include "backend/onednn/weight_gradient.h"
+
+#include <cmath>
+#include <limits>
+
+#include "../../operation/conv_naive.h"
+#include "backend/onednn/channel_lanes.h"
+#include "core/cache_size.h"
+#include "model/operation/dispatch.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using onednn::LaneTag;
+using onednn::tiles::Unit;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+
+/// Every unit that this CPU has.
+class WeightGradient : public testing::TestWithParam<Unit> {
+ protected:
+  void SetUp() override {
+    if (!onednn::tiles::IsThere(GetParam())) GTEST_SKIP() << "this CPU has none";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Units, WeightGradient,
+                         testing::Values(Unit::kPlain, Unit::kAvx512, Unit::kAmx),
+                         [](const auto& unit) { return onednn::tiles::NameOf(unit.param); });
+
+std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor& x, LaneTag tag,
+                              Unit unit) {
+  ConvSpec spec;
+  spec.pass = ConvPass::kBackwardW;
+  spec.dtype = kBFloat16;
+  spec.geometry = g;
+  spec.x_layout = onednn::LaneLayout(g.input_shape(), kBFloat16, tag);
+  spec.dy_layout = onednn::LaneLayout(g.output_shape(), kBFloat16, tag);
+  EXPECT_EQ(onednn::tiles::RefusesWeightGradient(spec), "");
+  const PlanPtr plan = onednn::tiles::MakeWeightGradient(spec, unit);
+  const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
+  std::vector<Tensor> results = {NewOutput(*plan, 0, g.weight_shape(), DefaultDevice(), kBFloat16)};
+  if (g.bias) results.push_back(NewOutput(*plan, 1, {g.out_channels}, DefaultDevice(), kBFloat16));
+  DefaultDevice()->Exec(spec.op(), plan, inputs, results);
+  return results;
+}
+
+/// Sums in float32, rounded once to bfloat16.
+void ExpectRounded(const Tensor& result, const Sums& sums, const char* what) {
+  const std::vector<double> values = Values(result);
+  ASSERT_EQ(values.size(), sums.value.size()) << what;
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], sums.value[i],
+                0x1.01p-8 * std::abs(sums.value[i]) + 0x1p-20 * sums.magnitude[i] + 1e-30)
+        << what << " " << i;
+}
+
+void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, Unit unit) {
+  SCOPED_TRACE(g.ToString() + (tag == LaneTag::nhwc ? " nhwc" : " nChw16c"));
+  const Tensor x = RandomTensor(random, g.input_shape(), kBFloat16),
+               dy = RandomTensor(random, g.output_shape(), kBFloat16);
+  const std::vector<double> xs = Values(x), dys = Values(dy);
+  Sums dw(g.weight_shape().Count()), db(g.out_channels);
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { dw.Add(wi, xs[xi] * dys[yi]); });
+  for (size_t i = 0; i < dys.size(); ++i)
+    db.Add(static_cast<int64_t>(i) / g.col_width % g.out_channels, dys[i]);
+  const std::vector<Tensor> gradients = Gradients(g, dy, x, tag, unit);
+  ExpectRounded(gradients[0], dw, "dW");
+  if (g.bias) ExpectRounded(gradients[1], db, "db");
+}
+
+TEST_P(WeightGradient, IsTheDefinition) {
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const auto taps = [&] { return random.Coin() ? random.Int(1, 4) : 1; };
+    const int64_t down = taps(), across = taps();
+    const std::vector<int64_t> dilation = {random.Int(1, 2), random.Int(1, 2)};
+    const auto padding = [&] { return random.Coin() ? random.Int(0, 3) : 0; };
+    const std::vector<int64_t> pads = {padding(), padding(), padding(), padding()};
+    const auto size = [&](int64_t taps, int64_t dilation) {
+      return random.Int((taps - 1) * dilation + 1, 9);
+    };
+    const Shape x = {random.Coin() ? random.Int(1, 40) : random.Int(60, 70), random.Int(1, 70),
+                     size(down, dilation[0]), size(across, dilation[1])};
+    const Recorder g = ConvRecorder("Conv", x, {down, across}, {random.Int(1, 3), random.Int(1, 3)},
+                                    pads, random.Int(1, 70), random.Coin(), dilation, 1);
+    ExpectDefinition(g, random, random.Coin() ? LaneTag::nhwc : LaneTag::nChw16c, GetParam());
+  }
+}
+
+/// Slices, chunks of rows, chunks of images, and all at once; of any number of threads.
+TEST_P(WeightGradient, EveryWayIsTheDefinitionForAnyThreads) {
+  const int64_t cache = SecondLevelCacheBytes();
+  // Channels whose sums do not fit: 1 x 1 sums of 4 bytes in 3/8 of the cache.
+  const auto many = static_cast<int64_t>(std::sqrt(static_cast<double>(cache) / 8)) / 32 * 32 + 32;
+  struct Case {
+    Shape x;
+    int64_t taps, out;
+  };
+  const Case cases[] = {{{33, 16, 40, 33}, 3, 32},
+                        {{96, 48, 17, 16}, 1, 20},
+                        {{33, many, 20, 31}, 1, many},
+                        {{230, many, 6, 5}, 1, many},
+                        {{32, many, 3, 3}, 3, 32}};
+  const int before = NumThreads();
+  for (const Case& c : cases) {
+    Random random(2);
+    const Recorder g = ConvRecorder("Conv", c.x, {c.taps, c.taps}, {1, 1}, {c.taps / 2, c.taps / 2},
+                                    c.out, true, {1, 1}, 1);
+    SCOPED_TRACE(g.ToString());
+    // Whole numbers, so that sums are exact in any order, and can be had from oneDNN or
+    // `reference`.
+    const Tensor x = Tensor(RandomTensor(random, g.input_shape(), kInt32, -2, 3)).AsType(kBFloat16);
+    const Tensor dy = RandomTensor(random, g.output_shape(), kInt32, -1, 2).AsType(kBFloat16);
+    const std::vector<double> expected =
+        Values(ConvBackwardW(dy.AsType(kFloat32), x.AsType(kFloat32), ConvHandle(g)));
+    for (const int threads : {1, 2, 3}) {
+      SetNumThreads(threads);
+      const std::vector<double> values = Values(Gradients(g, dy, x, LaneTag::nhwc, GetParam())[0]);
+      for (size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(values[i], expected[i], 0x1.01p-8 * std::abs(expected[i]) + 1e-2)
+            << i << ", " << threads << " threads";
+    }
+    SetNumThreads(before);
+  }
+}
+
+/// What fills up tiles and blocks stays zero, whatever is multiplied with it.
+TEST_P(WeightGradient, NumbersThatAreNoneStayWhereTheyAre) {
+  const Recorder g =
+      ConvRecorder("Conv", {33, 19, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 21, false, {1, 1}, 1);
+  Random random(3);
+  const Tensor x = RandomTensor(random, g.input_shape(), kBFloat16),
+               dy = RandomTensor(random, g.output_shape(), kBFloat16);
+  auto* elements = static_cast<BFloat16*>(x.raw_data());
+  elements[5 * 16] = BFloat16(std::numeric_limits<float>::infinity());
+  elements[7 * 16] = BFloat16(std::numeric_limits<float>::quiet_NaN());
+  const Tensor dw = Gradients(g, dy, x, LaneTag::nhwc, GetParam())[0];
+  const auto* stored = static_cast<const BFloat16*>(dw.raw_data());
+  const auto is_nan = [](BFloat16 v) { return std::isnan(static_cast<float>(v)); };
+  for (int64_t block = 0; block < 2; ++block)  // [output / 16][tap][input / 2][output][2]
+    for (int64_t tap = 0; tap < 9; ++tap)
+      for (int64_t in = 0; in < 32; ++in)
+        for (int64_t out = 0; out < 16; ++out) {
+          const int64_t at = (((block * 9 + tap) * 16 + in / 2) * 16 + out) * 2 + in % 2;
+          const auto value = static_cast<float>(stored[at]);
+          if (in >= 19 || block * 16 + out >= 21) {
+            ASSERT_EQ(value, 0) << in << " " << block * 16 + out;
+          } else if (in != 5 && in != 7) {
+            ASSERT_FALSE(is_nan(stored[at]) || std::isinf(value)) << in << " " << out;
+          }
+        }
+  // Pixel (0, 0) is read through the taps that reach up and to the left of an output.
+  const std::vector<double> values = Values(dw);
+  EXPECT_TRUE(std::isnan(values[(0 * 19 + 7) * 9 + 4]));
+  EXPECT_TRUE(std::isinf(values[(0 * 19 + 5) * 9 + 4]));
+  EXPECT_FALSE(std::isnan(values[(0 * 19 + 7) * 9 + 8]));
+}
+
+TEST_P(WeightGradient, IsChosenWhereTilesAreFull) {
+  ConvSpec spec;
+  spec.pass = ConvPass::kBackwardW;
+  spec.dtype = kBFloat16;
+  spec.geometry =
+      ConvRecorder("Conv", {128, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
+  const PlanPtr plan = FindPlan(*DefaultDevice(), spec);
+  EXPECT_EQ(plan->implementation() == std::string("tiles"), onednn::tiles::IsThere(Unit::kAmx));
+  spec.geometry =
+      ConvRecorder("Conv", {1, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
+  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("tiles"));
+}
+
+}  // namespace
+}  // namespace singa

@@ -69,20 +69,33 @@ SINGA_INLINE void Transpose(Words (&rows)[kSide]) {
 
 /// Groups of channels whose lines of the caches are read together.
 constexpr int64_t kGroups = 4;
+/// Pixels between what is packed and what is fetched: no prefetcher follows 32 images at once.
+constexpr int64_t kAhead = 1;
+
+SINGA_INLINE void Fetch(const Pixels& from, const BFloat16* pixel, int64_t groups) {
+  constexpr int64_t kLine = 64 / sizeof(BFloat16);
+  const int64_t step = from.channels_last ? kLine / kSide : 1;
+  for (int64_t g = 0; g < groups; g += step)
+    for (int64_t n = 0; n < from.images; ++n)
+      __builtin_prefetch(pixel + g * from.group_step + n * from.image_step, 0, 2);
+}
 
 template <bool kLeft>
 SINGA_INLINE void Pack(const Pixels& from, BFloat16* to, int64_t to_step) {
   const int64_t groups = (from.channels + kSide - 1) / kSide;
-  for (int64_t first = 0; first < groups; first += kGroups)
-    for (int64_t column = 0; column < from.columns; ++column)
-      for (int64_t g = first; g < std::min(first + kGroups, groups); ++g) {
-        const int64_t there =
-            from.channels_last ? std::min(kSide, from.channels - g * kSide) : kSide;
-        Words rows[kSide];
-        LoadPairs(from, from.first + column * from.column_step + g * from.group_step, there, rows);
-        if constexpr (kLeft) Transpose(rows);
-        __builtin_memcpy(to + g * to_step + column * kTile, rows, sizeof(rows));
-      }
+  for (int64_t column = 0; column < from.columns; ++column) {
+    const BFloat16* pixel = from.first + column * from.column_step;
+    for (int64_t g = 0; g < groups; ++g) {
+      if (g % kGroups == 0)
+        Fetch(from, pixel + kAhead * from.column_step + g * from.group_step,
+              std::min(kGroups, groups - g));
+      const int64_t there = from.channels_last ? std::min(kSide, from.channels - g * kSide) : kSide;
+      Words rows[kSide];
+      LoadPairs(from, pixel + g * from.group_step, there, rows);
+      if constexpr (kLeft) Transpose(rows);
+      __builtin_memcpy(to + g * to_step + column * kTile, rows, sizeof(rows));
+    }
+  }
 }
 
 /// The bits of values, rounded as BFloat16 does, in the upper halves of words.

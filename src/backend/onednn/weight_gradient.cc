@@ -24,7 +24,6 @@
 #include "backend/onednn/bias_gradient.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/tile_packing.h"
-#include "core/cache_size.h"
 #include "core/parallel.h"
 #include "core/round_up.h"
 #include "singa/core/half.h"
@@ -116,9 +115,10 @@ LaneTag TagFor(const ConvSpec& spec) {
 
 class WeightGradientPlan final : public Plan {
  public:
-  WeightGradientPlan(const ConvSpec& spec, Unit unit, LaneTag tag)
+  WeightGradientPlan(const ConvSpec& spec, Unit unit, int64_t cache, LaneTag tag)
       : Plan("tiles"),
         unit_(unit),
+        cache_(cache),
         threads_(std::max(spec.threads, 1)),
         x_layout_(LaneLayout(spec.geometry.input_shape(), spec.dtype, tag)),
         dy_layout_(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)),
@@ -193,8 +193,8 @@ class WeightGradientPlan final : public Plan {
     const int64_t bytes = sums_size() * static_cast<int64_t>(sizeof(float));
     const int64_t pixel = (x_.groups + dy_.groups) * kTile * static_cast<int64_t>(sizeof(BFloat16));
     const int64_t image = down_.out * across_.out;
-    if (bytes <= SecondLevelCacheBytes() * 3 / 8) {
-      std::vector<Chunk> chunks = Cut(SecondLevelCacheBytes() / 2 / pixel);
+    if (bytes <= cache_ * 3 / 8) {
+      std::vector<Chunk> chunks = Cut(cache_ / 2 / pixel);
       const int64_t most = std::clamp<int64_t>((int64_t{4} << 20) / bytes, 4, 16);
       if (chunks.size() >= 4) {
         slices_ = std::min<int64_t>(most, static_cast<int64_t>(chunks.size()));
@@ -259,7 +259,7 @@ class WeightGradientPlan final : public Plan {
     // So many blocks of outputs stay in the second level cache, with one of inputs.
     const int64_t pixels = groups_ * rows_ * across_.out;
     const int64_t block = 2 * pixels * kTile * static_cast<int64_t>(sizeof(BFloat16));
-    const int64_t most = std::max<int64_t>(SecondLevelCacheBytes() / 2 / block, 1);
+    const int64_t most = std::max<int64_t>(cache_ / 2 / block, 1);
     const int64_t panels = std::min(
         std::max(CountOf(out_blocks(), most), CountOf(2 * threads_, in_blocks())), out_blocks());
     for (const Chunk& chunk : chunks_) {
@@ -353,6 +353,7 @@ class WeightGradientPlan final : public Plan {
   }
 
   Unit unit_;
+  int64_t cache_;
   int threads_;
   LayoutPtr x_layout_, dy_layout_, dw_layout_;
   Source x_, dy_;
@@ -384,8 +385,8 @@ bool WeightGradientPays(const ConvSpec& spec) {
          r.out_channels >= kSide;
 }
 
-PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit) {
-  return std::make_shared<WeightGradientPlan>(spec, unit, TagFor(spec));
+PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit, int64_t cache) {
+  return std::make_shared<WeightGradientPlan>(spec, unit, cache, TagFor(spec));
 }
 
 }  // namespace singa::onednn::tiles

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/onednn/tile_product.h"
+#include "core/cache_size.h"
 #include "model/operation/conv_spec.h"
 #include "singa/core/plan.h"
 
@@ -16,6 +17,8 @@ namespace singa::onednn::tiles {
 std::string RefusesWeightGradient(const ConvSpec& spec);
 /// Whether it is likely to be faster than oneDNN's.
 bool WeightGradientPays(const ConvSpec& spec);
-PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit);
+/// `cache`: bytes of a core's second level cache, which decide how the work is cut.
+PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit,
+                           int64_t cache = SecondLevelCacheBytes());
 
 }  // namespace singa::onednn::tiles

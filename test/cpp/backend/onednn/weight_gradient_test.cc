@@ -7,7 +7,6 @@
 
 #include "../../operation/conv_naive.h"
 #include "backend/onednn/channel_lanes.h"
-#include "core/cache_size.h"
 #include "model/operation/dispatch.h"
 #include "singa/operation/conv.h"
 
@@ -34,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Units, WeightGradient,
                          [](const auto& unit) { return onednn::tiles::NameOf(unit.param); });
 
 std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor& x, LaneTag tag,
-                              Unit unit) {
+                              Unit unit, int64_t cache = SecondLevelCacheBytes()) {
   ConvSpec spec;
   spec.pass = ConvPass::kBackwardW;
   spec.dtype = kBFloat16;
@@ -42,7 +41,7 @@ std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor&
   spec.x_layout = onednn::LaneLayout(g.input_shape(), kBFloat16, tag);
   spec.dy_layout = onednn::LaneLayout(g.output_shape(), kBFloat16, tag);
   EXPECT_EQ(onednn::tiles::RefusesWeightGradient(spec), "");
-  const PlanPtr plan = onednn::tiles::MakeWeightGradient(spec, unit);
+  const PlanPtr plan = onednn::tiles::MakeWeightGradient(spec, unit, cache);
   const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
   std::vector<Tensor> results = {NewOutput(*plan, 0, g.weight_shape(), DefaultDevice(), kBFloat16)};
   if (g.bias) results.push_back(NewOutput(*plan, 1, {g.out_channels}, DefaultDevice(), kBFloat16));
@@ -95,18 +94,16 @@ TEST_P(WeightGradient, IsTheDefinition) {
 
 /// Slices, chunks of rows, chunks of images, and all at once; of any number of threads.
 TEST_P(WeightGradient, EveryWayIsTheDefinitionForAnyThreads) {
-  const int64_t cache = SecondLevelCacheBytes();
-  // Channels whose sums do not fit: 1 x 1 sums of 4 bytes in 3/8 of the cache.
-  const auto many = static_cast<int64_t>(std::sqrt(static_cast<double>(cache) / 8)) / 32 * 32 + 32;
   struct Case {
     Shape x;
     int64_t taps, out;
+    int64_t cache;  // of 64 kB that sums of 32 x 32 fit into, and larger ones do not
   };
-  const Case cases[] = {{{33, 16, 40, 33}, 3, 32},
-                        {{96, 48, 17, 16}, 1, 20},
-                        {{33, many, 20, 31}, 1, many},
-                        {{230, many, 6, 5}, 1, many},
-                        {{32, many, 3, 3}, 3, 32}};
+  const Case cases[] = {{{33, 16, 20, 33}, 3, 32, 1 << 20},
+                        {{96, 48, 17, 16}, 1, 20, 1 << 16},
+                        {{33, 80, 20, 31}, 1, 80, 1 << 16},
+                        {{230, 80, 6, 5}, 1, 80, 1 << 16},
+                        {{130, 16, 3, 4}, 3, 70, 1 << 16}};
   const int before = NumThreads();
   for (const Case& c : cases) {
     Random random(2);
@@ -115,13 +112,14 @@ TEST_P(WeightGradient, EveryWayIsTheDefinitionForAnyThreads) {
     SCOPED_TRACE(g.ToString());
     // Whole numbers, so that sums are exact in any order, and can be had from oneDNN or
     // `reference`.
-    const Tensor x = Tensor(RandomTensor(random, g.input_shape(), kInt32, -2, 3)).AsType(kBFloat16);
+    const Tensor x = RandomTensor(random, g.input_shape(), kInt32, -2, 3).AsType(kBFloat16);
     const Tensor dy = RandomTensor(random, g.output_shape(), kInt32, -1, 2).AsType(kBFloat16);
     const std::vector<double> expected =
         Values(ConvBackwardW(dy.AsType(kFloat32), x.AsType(kFloat32), ConvHandle(g)));
     for (const int threads : {1, 2, 3}) {
       SetNumThreads(threads);
-      const std::vector<double> values = Values(Gradients(g, dy, x, LaneTag::nhwc, GetParam())[0]);
+      const std::vector<double> values =
+          Values(Gradients(g, dy, x, LaneTag::nhwc, GetParam(), c.cache)[0]);
       for (size_t i = 0; i < values.size(); ++i)
         ASSERT_NEAR(values[i], expected[i], 0x1.01p-8 * std::abs(expected[i]) + 1e-2)
             << i << ", " << threads << " threads";

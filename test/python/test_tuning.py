@@ -159,7 +159,7 @@ def test_explain_a_model_names_layers_reasons_and_layouts() -> None:
     assert backward["inputs"][0].startswith("(4, 16, 6, 6)")
     conv = next(e for e in step if e["op"] == "ConvForward")
     names = {conv["implementation"], *conv["refused"]}
-    assert names == ({"winograd", "onednn", "reference"} if HAS_ONEDNN else {"reference"})
+    assert names == ({"tiles", "winograd", "onednn", "reference"} if HAS_ONEDNN else {"reference"})
     assert all(conv["refused"].values())
     update = next(e for e in step if e["op"] == "SgdUpdate")
     assert update["taken"], "parameters are updated in place"

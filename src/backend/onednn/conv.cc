@@ -13,6 +13,7 @@
 #include "backend/onednn/bias_gradient.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
+#include "backend/onednn/small_images.h"
 #include "backend/onednn/weight_gradient.h"
 #include "backend/onednn/winograd.h"
 #include "core/parallel.h"
@@ -440,21 +441,25 @@ std::string DeclinesWinograd(const ConvSpec& spec) {
   return winograd::Pays(spec) ? "" : "the direct method is faster here";
 }
 
-// Tiles of 32 images, where the CPU multiplies them.
+// Tiles of many images, where the CPU multiplies them.
 
 std::string RefusesTiles(const ConvSpec& spec) {
   if (!tiles::IsThere(tiles::Unit::kAmx)) return "tiles of images are for CPUs with AMX";
-  return tiles::RefusesWeightGradient(spec);
+  return spec.pass == ConvPass::kBackwardW ? tiles::RefusesWeightGradient(spec)
+                                           : tiles::RefusesSmallImages(spec);
 }
 PlanPtr MakeTiles(const ConvSpec& spec) {
-  return tiles::MakeWeightGradient(spec, tiles::Unit::kAmx);
+  return spec.pass == ConvPass::kBackwardW ? tiles::MakeWeightGradient(spec, tiles::Unit::kAmx)
+                                           : tiles::MakeSmallImages(spec, tiles::Unit::kAmx);
 }
 std::vector<Candidate> TilesCandidates(const ConvSpec& spec) {
   const PlanPtr plan = MakeTiles(spec);
   return {{"tiles amx " + LayoutName(plan->input_layout(0)), [plan] { return plan; }}};
 }
 std::string DeclinesTiles(const ConvSpec& spec) {
-  return tiles::WeightGradientPays(spec) ? "" : "tiles of images would be largely empty";
+  const bool pays = spec.pass == ConvPass::kBackwardW ? tiles::WeightGradientPays(spec)
+                                                      : tiles::SmallImagesPay(spec);
+  return pays ? "" : "tiles of images would be largely empty, or oneDNN's are full";
 }
 
 }  // namespace

@@ -117,6 +117,51 @@ SINGA_MULTI_ISA void PackRight(const Pixels& from, BFloat16* to, int64_t to_step
   Pack<false>(from, to, to_step);
 }
 
+SINGA_MULTI_ISA void PackImages(const Pixels& from, BFloat16* to, int64_t to_step) {
+  const int64_t groups = (from.channels + kSide - 1) / kSide;
+  for (int64_t column = 0; column < from.columns; ++column) {
+    const BFloat16* pixel = from.first + column * from.column_step;
+    for (int64_t g = 0; g < groups + groups % 2; ++g) {
+      const int64_t there = g == groups          ? 0
+                            : from.channels_last ? std::min(kSide, from.channels - g * kSide)
+                                                 : kSide;
+      BFloat16* tile = to + g / 2 * to_step + column * kTile + g % 2 * kSide;
+      for (int64_t n = 0; n < kSide; ++n) {
+        Words words = {};
+        if (n < from.images && there > 0)
+          Load(words, pixel + g * from.group_step + n * from.image_step, there);
+        const auto halves = __builtin_convertvector(words, Halves);
+        __builtin_memcpy(&tile[n * kDepth].bits, &halves, sizeof(halves));
+      }
+    }
+  }
+}
+
+SINGA_MULTI_ISA void StoreImages(const float* sums, const BFloat16* bias, const Images& images,
+                                 BFloat16* to) {
+  for (int64_t j = 0; j * kSide < images.channels; ++j) {
+    const int64_t there = std::min(kSide, images.channels - j * kSide);
+    Floats shift = {};
+    for (int64_t c = 0; bias && c < there; ++c) shift[c] = static_cast<float>(bias[j * kSide + c]);
+    for (int64_t n = 0; n < images.images; ++n) {
+      Floats values;
+      __builtin_memcpy(&values, sums + (n / kSide * 2 + j) * kSums + n % kSide * kSide,
+                       sizeof(values));
+      values += shift;
+      Words words;
+      Round(reinterpret_cast<const float*>(&values), words);
+      const auto halves = __builtin_convertvector(words >> 16, Halves);
+      BFloat16* row = to + j * images.group_step + n * images.image_step;
+      if (there == kSide) {
+        __builtin_memcpy(&row->bits, &halves, sizeof(halves));
+      } else {
+        const int64_t all = images.channels_last ? there : kSide;
+        for (int64_t c = 0; c < all; ++c) row[c].bits = c < there ? halves[c] : uint16_t{0};
+      }
+    }
+  }
+}
+
 SINGA_MULTI_ISA void StoreWeights(const float* sums, int64_t in, int64_t out, BFloat16* to,
                                   int64_t apart) {
   for (int64_t j = 0; j * kSide < out; ++j)

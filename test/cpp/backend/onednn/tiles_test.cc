@@ -1,12 +1,13 @@
-// Gradients of filters by tiles of images against the definition in float64.
-
-#include "backend/onednn/weight_gradient.h"
+// Convolutions by tiles of many images, in all passes, against the definition in float64.
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "../../operation/conv_naive.h"
 #include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/small_images.h"
+#include "backend/onednn/weight_gradient.h"
 #include "model/operation/dispatch.h"
 #include "singa/operation/conv.h"
 
@@ -22,14 +23,13 @@ using test::Sums;
 using test::Values;
 
 /// Every unit that this CPU has.
-class WeightGradient : public testing::TestWithParam<Unit> {
+class Tiles : public testing::TestWithParam<Unit> {
  protected:
   void SetUp() override {
     if (!onednn::tiles::IsThere(GetParam())) GTEST_SKIP() << "this CPU has none";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Units, WeightGradient,
-                         testing::Values(Unit::kPlain, Unit::kAvx512, Unit::kAmx),
+INSTANTIATE_TEST_SUITE_P(Units, Tiles, testing::Values(Unit::kPlain, Unit::kAvx512, Unit::kAmx),
                          [](const auto& unit) { return onednn::tiles::NameOf(unit.param); });
 
 std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor& x, LaneTag tag,
@@ -73,27 +73,45 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, Unit unit)
   if (g.bias) ExpectRounded(gradients[1], db, "db");
 }
 
-TEST_P(WeightGradient, IsTheDefinition) {
+size_t BytesOf(const Tensor& t) { return t.layout() ? t.layout()->bytes() : t.bytes(); }
+
+/// Channels that fill up a block are zero.
+void ExpectZeroPadding(const Tensor& image, LaneTag tag) {
+  if (tag != LaneTag::nChw16c || !image.layout()) return;
+  const onednn::Lanes lanes(image.shape(), tag);
+  const auto* last =
+      static_cast<const BFloat16*>(image.raw_data()) + (lanes.blocks - 1) * lanes.block_step;
+  for (int64_t n = 0; n < lanes.images; ++n)
+    for (int64_t at = 0; at < lanes.block_step; at += 16)
+      for (int64_t c = lanes.filled(lanes.blocks - 1); c < 16; ++c)
+        ASSERT_EQ(last[n * lanes.image_step + at + c].bits, 0) << n << " " << at << " " << c;
+}
+
+Recorder AnyGeometry(Random& random) {
+  const auto taps = [&] { return random.Coin() ? random.Int(1, 4) : 1; };
+  const int64_t down = taps(), across = taps();
+  const std::vector<int64_t> dilation = {random.Int(1, 3), random.Int(1, 2)};
+  const auto padding = [&] { return random.Coin() ? random.Int(0, 3) : 0; };
+  const std::vector<int64_t> pads = {padding(), padding(), padding(), padding()};
+  const auto size = [&](int64_t taps, int64_t dilation) {
+    return random.Int((taps - 1) * dilation + 1, 10);
+  };
+  const Shape x = {random.Coin() ? random.Int(1, 40) : random.Int(60, 70), random.Int(1, 70),
+                   size(down, dilation[0]), size(across, dilation[1])};
+  return ConvRecorder("Conv", x, {down, across}, {random.Int(1, 3), random.Int(1, 3)}, pads,
+                      random.Int(1, 70), random.Coin(), dilation, 1);
+}
+
+TEST_P(Tiles, WeightGradientIsTheDefinition) {
   Random random(1);
   for (int i = 0; i < 60; ++i) {
-    const auto taps = [&] { return random.Coin() ? random.Int(1, 4) : 1; };
-    const int64_t down = taps(), across = taps();
-    const std::vector<int64_t> dilation = {random.Int(1, 2), random.Int(1, 2)};
-    const auto padding = [&] { return random.Coin() ? random.Int(0, 3) : 0; };
-    const std::vector<int64_t> pads = {padding(), padding(), padding(), padding()};
-    const auto size = [&](int64_t taps, int64_t dilation) {
-      return random.Int((taps - 1) * dilation + 1, 9);
-    };
-    const Shape x = {random.Coin() ? random.Int(1, 40) : random.Int(60, 70), random.Int(1, 70),
-                     size(down, dilation[0]), size(across, dilation[1])};
-    const Recorder g = ConvRecorder("Conv", x, {down, across}, {random.Int(1, 3), random.Int(1, 3)},
-                                    pads, random.Int(1, 70), random.Coin(), dilation, 1);
+    const Recorder g = AnyGeometry(random);
     ExpectDefinition(g, random, random.Coin() ? LaneTag::nhwc : LaneTag::nChw16c, GetParam());
   }
 }
 
 /// Slices, chunks of rows, chunks of images, and all at once; of any number of threads.
-TEST_P(WeightGradient, EveryWayIsTheDefinitionForAnyThreads) {
+TEST_P(Tiles, EveryWayToTheWeightGradientIsTheDefinition) {
   struct Case {
     Shape x;
     int64_t taps, out;
@@ -129,7 +147,7 @@ TEST_P(WeightGradient, EveryWayIsTheDefinitionForAnyThreads) {
 }
 
 /// What fills up tiles and blocks stays zero, whatever is multiplied with it.
-TEST_P(WeightGradient, NumbersThatAreNoneStayWhereTheyAre) {
+TEST_P(Tiles, NumbersThatAreNoneStayInTheirWeights) {
   const Recorder g =
       ConvRecorder("Conv", {33, 19, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 21, false, {1, 1}, 1);
   Random random(3);
@@ -160,7 +178,53 @@ TEST_P(WeightGradient, NumbersThatAreNoneStayWhereTheyAre) {
   EXPECT_FALSE(std::isnan(values[(0 * 19 + 7) * 9 + 8]));
 }
 
-TEST_P(WeightGradient, IsChosenWhereTilesAreFull) {
+TEST_P(Tiles, SmallImagesAreTheDefinition) {
+  Random random(4);
+  const int before = NumThreads();
+  for (int i = 0; i < 60; ++i) {
+    const Recorder g = AnyGeometry(random);
+    const LaneTag tag = random.Coin() ? LaneTag::nhwc : LaneTag::nChw16c;
+    SCOPED_TRACE(g.ToString() + (tag == LaneTag::nhwc ? " nhwc" : " nChw16c"));
+    const Tensor x = RandomTensor(random, g.input_shape(), kBFloat16),
+                 w = RandomTensor(random, g.weight_shape(), kBFloat16),
+                 b = RandomTensor(random, {g.out_channels}, kBFloat16),
+                 dy = RandomTensor(random, g.output_shape(), kBFloat16);
+    const std::vector<double> xs = Values(x), ws = Values(w), bs = Values(b), dys = Values(dy);
+    Sums y(g.output_shape().Count()), dx(g.input_shape().Count());
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+    });
+    for (int64_t at = 0; g.bias && at < g.output_shape().Count(); ++at)
+      y.Add(at, bs[at / g.col_width % g.out_channels]);
+    ConvSpec spec;
+    spec.dtype = kBFloat16;
+    spec.geometry = g;
+    spec.x_layout = onednn::LaneLayout(g.input_shape(), kBFloat16, tag);
+    spec.threads = static_cast<int>(random.Int(1, 5));
+    SetNumThreads(spec.threads);
+    const auto run = [&](const std::vector<Tensor>& inputs, const Shape& shape) {
+      EXPECT_EQ(onednn::tiles::RefusesSmallImages(spec), "");
+      const PlanPtr plan = onednn::tiles::MakeSmallImages(spec, GetParam());
+      std::vector<Tensor> wanted;
+      for (const Tensor& input : inputs) wanted.push_back(Wanted(*plan, wanted.size(), input));
+      const Tensor result = NewOutput(*plan, 0, shape, DefaultDevice(), kBFloat16);
+      std::memset(result.raw_data(), 0xff, BytesOf(result));
+      DefaultDevice()->Exec(spec.op(), plan, wanted, {&result, 1});
+      ExpectZeroPadding(result, tag);
+      return result;
+    };
+    ExpectRounded(
+        run(g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w}, g.output_shape()), y,
+        "y");
+    spec.pass = ConvPass::kBackwardX;
+    spec.dy_layout = onednn::LaneLayout(g.output_shape(), kBFloat16, tag);
+    ExpectRounded(run({dy, w}, g.input_shape()), dx, "dx");
+  }
+  SetNumThreads(before);
+}
+
+TEST_P(Tiles, AreChosenWhereTheyAreFull) {
   ConvSpec spec;
   spec.pass = ConvPass::kBackwardW;
   spec.dtype = kBFloat16;
@@ -171,6 +235,12 @@ TEST_P(WeightGradient, IsChosenWhereTilesAreFull) {
   spec.geometry =
       ConvRecorder("Conv", {1, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
   EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("tiles"));
+  spec.pass = ConvPass::kForward;
+  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("tiles"));
+  spec.geometry =
+      ConvRecorder("Conv", {128, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
+  EXPECT_EQ(FindPlan(*DefaultDevice(), spec)->implementation() == std::string("tiles"),
+            onednn::tiles::IsThere(Unit::kAmx));
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ class BatchNormPlan : public Plan {
     const int64_t c = panels_.first_channel(panel);
     return {constants[kMean] + c, constants[kFactor] + c, constants[kBias] + c};
   }
-  /// The constants of BatchNormAffine, for the channels of one panel.
+  /// The constants of BatchNormAffine, for the channels of one panel of elements of type T.
+  template <class T>
   void SetAffine(const Constants& constants, int64_t panel, const float* mean, const float* var,
                  const float* scale, const float* bias) const {
     const int64_t first = panels_.first_channel(panel), n = panels_.filled(panel);
@@ -89,6 +90,14 @@ class BatchNormPlan : public Plan {
     FindFactors(var + first, scale ? scale + first : nullptr, epsilon_, n,
                 constants[kFactor] + first);
     if (bias) std::copy_n(bias + first, n, constants[kBias] + first);
+    for (size_t i : {kMean, kFactor, kBias})
+      ToLoopOrder<T>(panels_.row_width(panel), constants[i] + first);
+  }
+  /// Puts numbers of a panel's channels, in the order of the loops on T, into a tensor of all.
+  template <class T>
+  void Put(int64_t panel, Buffer& numbers, float* tensor) const {
+    FromLoopOrder<T>(panels_.row_width(panel), numbers.data());
+    std::copy_n(numbers.begin(), panels_.filled(panel), tensor + panels_.first_channel(panel));
   }
   /// All chunks' sums of a panel, added up in their order into those of chunk 0.
   double* AddUp(const Execution& execution, int64_t panel) const {
@@ -181,8 +190,8 @@ class ForwardPlan final : public BatchNormPlan {
         training_, [&](int64_t panel, int64_t chunk) { Sum(execution, x, panel, chunk); },
         [&](int64_t panel) {
           if (training_) Statistics(execution, x, panel);
-          SetAffine(constants, panel, mean, var, InputOrNull<float>(execution, 1),
-                    InputOrNull<float>(execution, 2));
+          SetAffine<T>(constants, panel, mean, var, InputOrNull<float>(execution, 1),
+                       InputOrNull<float>(execution, 2));
         },
         true,
         [&](int64_t panel, int64_t chunk) {
@@ -215,12 +224,12 @@ class ForwardPlan final : public BatchNormPlan {
   }
 
   void Statistics(const Execution& execution, const T* x, int64_t panel) const {
-    const int64_t first = panels_.first_channel(panel);
-    Buffer row;
-    const float* origin = Floats(x + panel * panels_.panel_step, panels_.row_width(panel), row);
-    FindStatistics(AddUp(execution, panel), origin, panels_.rows(), panels_.row_width(panel),
-                   panels_.filled(panel), execution.out<float>(1) + first,
-                   execution.out<float>(2) + first);
+    const int64_t width = panels_.row_width(panel);
+    Buffer row, mean, var;
+    const float* origin = Floats(x + panel * panels_.panel_step, width, row);
+    FindStatistics(AddUp(execution, panel), origin, panels_.rows(), width, mean.data(), var.data());
+    Put<T>(panel, mean, execution.out<float>(1));
+    Put<T>(panel, var, execution.out<float>(2));
   }
 
   void Normalize(const T* x, const T* add, int64_t panel, int64_t chunk, const AffineRow& affine,
@@ -271,8 +280,8 @@ class BackwardPlan final : public BatchNormPlan {
     T *dx = OutputOrNull<T>(execution, 0), *dadd = OutputOrNull<T>(execution, 3);
     const Constants constants(panels_, static_cast<char*>(execution.workspace) + TotalsBytes());
     for (int64_t panel = 0; panel < panels_.panels; ++panel)
-      SetAffine(constants, panel, execution.in<float>(3), execution.in<float>(4),
-                InputOrNull<float>(execution, 2), InputOrNull<float>(execution, 5));
+      SetAffine<T>(constants, panel, execution.in<float>(3), execution.in<float>(4),
+                   InputOrNull<float>(execution, 2), InputOrNull<float>(execution, 5));
     // dadd is dy where that counts, so the second pass has nothing to decide any more.
     const T* g = need_add_ ? dadd : dy;
     const ReluMask mask = need_add_ ? ReluMask::kNone : mask_;
@@ -319,15 +328,21 @@ class BackwardPlan final : public BatchNormPlan {
     const int64_t first = panels_.first_channel(panel);
     for (size_t i : {kConstant, kSlope}) std::fill_n(constants[i] + first, panels_.width, 0.0f);
     if (!training_ && !need_scale_) return;
-    Buffer dscale, dbias, constant, slope;
-    FindSlopes(AddUp(execution, panel), execution.in<float>(4) + first, constants[kFactor] + first,
-               epsilon_, panels_.rows(), panels_.row_width(panel), panels_.filled(panel),
-               dscale.data(), dbias.data(), constant.data(), slope.data());
-    const auto put = [&](const Buffer& from, float* to) {
-      std::copy_n(from.begin(), panels_.filled(panel), to + first);
-    };
-    if (need_scale_) put(dscale, execution.out<float>(1)), put(dbias, execution.out<float>(2));
-    if (training_) put(constant, constants[kConstant]), put(slope, constants[kSlope]);
+    const int64_t width = panels_.row_width(panel), filled = panels_.filled(panel);
+    Buffer var, dscale, dbias, constant, slope;
+    std::copy_n(execution.in<float>(4) + first, filled, var.begin());
+    std::fill(var.begin() + filled, var.begin() + width, 1.0f);  // of what fills up a block
+    ToLoopOrder<T>(width, var.data());
+    FindSlopes(AddUp(execution, panel), var.data(), constants[kFactor] + first, epsilon_,
+               panels_.rows(), width, dscale.data(), dbias.data(), constant.data(), slope.data());
+    if (training_) {
+      std::copy_n(constant.begin(), width, constants[kConstant] + first);
+      std::copy_n(slope.begin(), width, constants[kSlope] + first);
+    }
+    if (need_scale_) {
+      Put<T>(panel, dscale, execution.out<float>(1));
+      Put<T>(panel, dbias, execution.out<float>(2));
+    }
   }
 
   void Gradient(ReluMask mask, const T* dy, const T* x, const T* y, const Constants& constants,

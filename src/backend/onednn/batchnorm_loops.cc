@@ -1,7 +1,7 @@
 #include "backend/onednn/batchnorm_loops.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <type_traits>
 
 #include "core/parallel.h"
@@ -19,12 +19,9 @@ namespace {
 #define SINGA_INLINE inline __attribute__((always_inline))
 #define SINGA_INLINE_LAMBDA __attribute__((always_inline))
 
-/// Columns that are worked on at a time.
-constexpr int64_t kBlock = 16;
-
 /// Calls body(width), with the width of a blocked layout as a constant: what belongs to a column
 /// then stays in registers. Wider rows are walked as they lie, their sums in the first-level cache:
-/// 16 columns at a time would be what no prefetcher expects.
+/// some columns of many rows at a time would be what no prefetcher expects.
 template <class Body>
 SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
   if (width == 16) {
@@ -36,103 +33,134 @@ SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
   }
 }
 
-/// Columns of a wider row.
-struct PartOfRow : std::integral_constant<int64_t, kBlock> {};
+// Rows are worked on in words of 32 bits: a float, or two bfloat16, of which the upper half is a
+// float32 already, and the lower one after a shift. In the order of memory, unpacking and packing
+// would take as long as all else. Loops are plain ones over words: GCC 12 lowers its own vector
+// types before it knows which instruction set a clone is for.
 
-/// Calls body(first, count) for the columns of a row, 16 at a time.
-template <class Count, class Body>
-SINGA_INLINE void ForBlocks(Count n, const Body& body) {
-  constexpr PartOfRow kAll;
-  if constexpr (!std::is_same_v<Count, int64_t>) {
-    body(int64_t{0}, n);
-  } else {
-    int64_t c = 0;
-    for (; c + kBlock <= n; c += kBlock) body(c, kAll);
-    if (c < n) body(c, n - c);
-  }
-}
+/// Words that are worked on at a time at most.
+constexpr int64_t kWords = 16;
 
-/// An element as it is computed with.
-SINGA_INLINE float Value(float element) { return element; }
-SINGA_INLINE float Value(BFloat16 element) { return static_cast<float>(element); }
-/// And back. (GCC 12 vectorises no assignment of a class in a loop.)
-SINGA_INLINE void Store(float value, float& element) { element = value; }
-SINGA_INLINE void Store(float value, BFloat16& element) { element.bits = BFloat16(value).bits; }
-
-/// A value as it comes back where it is stored in between.
-template <class T>
-SINGA_INLINE float AsStored(float value) {
-  return static_cast<float>(T(value));
-}
-
-// The rows of blocked bfloat16 are computed as their even columns and then their odd ones: of words
-// of 32 bits, the upper halves are float32 already, and the lower ones after a shift. In the order
-// of memory, unpacking and packing would take as long as all else.
-template <class T, class Count>
-constexpr bool kEvenThenOdd = false;
-template <int64_t kCount>
-constexpr bool kEvenThenOdd<BFloat16, std::integral_constant<int64_t, kCount>> = true;
-
-/// Calls body(c) for all columns of a row.
-template <class T, class Count, class Body>
-SINGA_INLINE void ForColumns(Count n, const Body& body) {
-  if constexpr (kEvenThenOdd<T, Count>) {
-    // In halves, as they are made: a wider vector would wait until both are written.
-    constexpr int64_t kHalf = Count::value / 2;
-    for (int64_t first = 0; first < n; first += kHalf) {
-#pragma omp simd
-      for (int64_t c = 0; c < kHalf; ++c) body(first + c);
-    }
-  } else {
-#pragma omp simd
-    for (int64_t c = 0; c < n; ++c) body(c);
-  }
-}
-
-/// Half a row.
-template <int64_t kHalf>
-struct Vectors {
-  using Words __attribute__((vector_size(kHalf * sizeof(uint32_t)))) = uint32_t;
-  using Floats __attribute__((vector_size(kHalf * sizeof(float)))) = float;
+/// Columns of a row that are worked on at a time: `words` words of kEach elements, which begin at
+/// `first` in memory; their sums and constants begin at `place`, those of the words' upper halves
+/// `apart` further on.
+template <int64_t kEach, class Words>
+struct Part {
+  static constexpr int64_t kElements = kEach;
+  int64_t first;
+  Words words;
+  int64_t place, apart;
 };
 
-/// The bits of half a row of values, rounded as BFloat16 does, in the upper halves of words.
-template <int64_t kHalf>
-SINGA_INLINE void Round(const float* values, typename Vectors<kHalf>::Words& rounded) {
-  using Words = typename Vectors<kHalf>::Words;
-  typename Vectors<kHalf>::Floats floats;
-  std::memcpy(&floats, values, sizeof(floats));
-  const auto words = reinterpret_cast<Words>(floats);
-  const auto nan = reinterpret_cast<Words>(floats != floats);
-  rounded = (words + ((0x7fffu + ((words >> 16) & 1u)) & ~nan)) | (nan & 0x400000u);
+/// Calls body(part) for the columns of a row of n.
+template <class T, class Count, class Body>
+SINGA_INLINE void ForParts(Count n, const Body& body) {
+  constexpr int64_t kEach = sizeof(uint32_t) / sizeof(T);
+  const auto part = [&](int64_t word, auto words) SINGA_INLINE_LAMBDA {
+    body(Part<kEach, decltype(words)>{word * kEach, words, word, n / kEach});
+  };
+  if constexpr (!std::is_same_v<Count, int64_t>) {
+    part(0, std::integral_constant<int64_t, Count::value / kEach>());
+  } else {
+    const int64_t words = n / kEach;
+    int64_t word = 0;
+    for (; word + kWords <= words; word += kWords)
+      part(word, std::integral_constant<int64_t, kWords>());
+    if (word + kWords / 2 <= words) {
+      part(word, std::integral_constant<int64_t, kWords / 2>());
+      word += kWords / 2;
+    }
+    if (word < words) part(word, words - word);
+    if (words * kEach < n) body(Part<1, std::integral_constant<int64_t, 1>>{n - 1, {}, n - 1, 0});
+  }
 }
 
-/// The elements of a row as they are computed with.
-template <class T, class Count, bool kSplit = kEvenThenOdd<T, Count>>
+/// A column of a part: the lower or upper half of a word.
+template <bool kUpper>
+struct Column {
+  int64_t word;
+};
+
+/// Calls body(column, k, i) for all columns of a part: k is the place of its sums and constants, i
+/// that among a part's values.
+template <int64_t kEach, class Words, class Body>
+SINGA_INLINE void ForColumns(const Part<kEach, Words>& part, const Body& body) {
+  const Words words = part.words;
+#pragma omp simd
+  for (int64_t w = 0; w < words; ++w) body(Column<false>{w}, part.place + w, w);
+  if constexpr (kEach == 2) {
+    const int64_t upper = part.place + part.apart;
+#pragma omp simd
+    for (int64_t w = 0; w < words; ++w) body(Column<true>{w}, upper + w, words + w);
+  }
+}
+
+/// Two elements, which need not be aligned to as much.
+using Word [[gnu::may_alias, gnu::aligned(2)]] = uint32_t;
+
+/// How far ahead of a row its successors are fetched. Over rows side by side and several tensors,
+/// prefetchers come too late; where they do not, this costs next to nothing.
+constexpr int64_t kAheadBytes = 2048;
+
+/// The elements of a part of a row as they are computed with, if they are.
+template <class T, class Part, bool kRead = true>
 class Elements {
  public:
-  SINGA_INLINE Elements(const T* row, Count) : row_(row) {}
-  SINGA_INLINE float operator[](int64_t c) const { return Value(row_[c]); }
+  SINGA_INLINE Elements(const T* row, const Part& part) : row_(row + part.first) {
+    if constexpr (kRead) __builtin_prefetch(row_ + kAheadBytes / sizeof(T));
+  }
+  template <bool kUpper>
+  SINGA_INLINE float operator[](Column<kUpper> column) const {
+    if constexpr (Part::kElements == 2) {
+      const uint32_t word = reinterpret_cast<const Word*>(row_)[column.word];
+      return std::bit_cast<float>(kUpper ? word & 0xffff0000u : word << 16);
+    } else {
+      return static_cast<float>(row_[column.word]);
+    }
+  }
 
  private:
   const T* row_;
 };
-template <class T, class Count>
-class Elements<T, Count, true> {
- public:
-  SINGA_INLINE Elements(const T* row, Count) {
-    typename Vectors<kHalf>::Words words;
-    std::memcpy(&words, row, sizeof(words));
-    const auto even = words << 16, odd = words & 0xffff0000u;
-    std::memcpy(held_, &even, sizeof(even));
-    std::memcpy(held_ + kHalf, &odd, sizeof(odd));
-  }
-  SINGA_INLINE float operator[](int64_t c) const { return held_[c]; }
 
- private:
-  static constexpr int64_t kHalf = Count::value / 2;
-  float held_[2 * kHalf];
-};
+/// The values of a part's columns.
+using PartOfRow = float[2 * kWords];
+
+/// A value's bits, rounded as BFloat16 does, in the upper half.
+SINGA_INLINE uint32_t Rounded(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return value != value ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+
+/// A value as it comes back where it is stored in between.
+template <class T>
+SINGA_INLINE float AsStored(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return std::bit_cast<float>(Rounded(value) & 0xffff0000u);
+  }
+}
+
+/// `values` as elements. Not `kRound`: they are a T's values already.
+template <bool kRound, int64_t kEach, class Words, class T>
+SINGA_INLINE void Store(const PartOfRow& values, const Part<kEach, Words>& part, T* to) {
+  const Words words = part.words;
+  if constexpr (std::is_same_v<T, float>) {
+#pragma omp simd
+    for (int64_t w = 0; w < words; ++w) to[w] = values[w];
+  } else if constexpr (kEach == 1) {
+    to[0] = T(values[0]);
+  } else {
+    const auto bits = [](float value) SINGA_INLINE_LAMBDA {
+      return kRound ? Rounded(value) : std::bit_cast<uint32_t>(value);
+    };
+    auto* stored = reinterpret_cast<Word*>(to);
+#pragma omp simd
+    for (int64_t w = 0; w < words; ++w)
+      stored[w] = (bits(values[w]) >> 16) | (bits(values[words + w]) & 0xffff0000u);
+  }
+}
 
 #ifdef __SSE2__
 /// Writes 16 bytes past the caches.
@@ -141,36 +169,23 @@ SINGA_INLINE void Stream(const void* from, void* to) {
 }
 #endif
 
-/// `values` as elements, n of them.
-template <class T, class Count>
-SINGA_INLINE void Store(const float* values, Count n, T* to) {
-  if constexpr (kEvenThenOdd<T, Count>) {
-    constexpr int64_t kHalf = Count::value / 2;
-    typename Vectors<kHalf>::Words even, odd;
-    Round<kHalf>(values, even);
-    Round<kHalf>(values + kHalf, odd);
-    const auto words = (even >> 16) | (odd & 0xffff0000u);
-    std::memcpy(&to->bits, &words, sizeof(words));
-  } else {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) Store(values[i], to[i]);
-  }
-}
-
-/// Writes the first n of `values`. Past the caches, if `kStream`, where lines are written in full:
-/// they need not be read first, and what is in the caches stays there.
-template <bool kStream, class T, class Count>
-SINGA_INLINE void Put(const float (&values)[kBlock], Count n, T* to) {
+/// Writes a part of `row`. Past the caches, if `kStream`, where lines are written in full: they
+/// need not be read first, and what is in the caches stays there.
+template <bool kStream, bool kRound = true, int64_t kEach, class Words, class T>
+SINGA_INLINE void Put(const PartOfRow& values, const Part<kEach, Words>& part, T* row) {
+  T* to = row + part.first;
 #ifdef __SSE2__
-  if constexpr (kStream && !std::is_same_v<Count, int64_t>) {
-    T stored[kBlock];
-    Store(values, n, stored);
-    constexpr int64_t kStep = 16 / sizeof(T);
-    for (int64_t i = 0; i < n; i += kStep) Stream(stored + i, to + i);
-    return;
+  if constexpr (kStream && !std::is_same_v<Words, int64_t>) {
+    constexpr int64_t kCount = Words::value * kEach, kStep = 16 / sizeof(T);
+    if constexpr (kCount % kStep == 0) {
+      T stored[kCount];
+      Store<kRound>(values, part, stored);
+      for (int64_t i = 0; i < kCount; i += kStep) Stream(stored + i, to + i);
+      return;
+    }
   }
 #endif
-  Store(values, n, to);
+  Store<kRound>(values, part, to);
 }
 
 /// Calls body(flag) with a bool as a constant.
@@ -194,75 +209,79 @@ SINGA_INLINE void WithMask(ReluMask mask, const Body& body) {
   }
 }
 
-/// Sums (float) or constants (const float) of columns of elements of type T: a copy on the stack
-/// where the width is a constant, which the compiler then keeps in registers; else themselves.
-template <class T, class Float, class Count>
+/// Sums (float) or constants (const float) of columns: a copy on the stack where the width is a
+/// constant, which the compiler then keeps in registers; else themselves.
+template <class Float, class Count>
 class Columns {
  public:
   SINGA_INLINE Columns(Float* values, Count) : values_(values) {}
-  SINGA_INLINE Float& operator[](int64_t c) const { return values_[c]; }
+  SINGA_INLINE Float& operator[](int64_t k) const { return values_[k]; }
 
  private:
   Float* values_;
 };
-template <class T, class Float, int64_t kCount>
-class Columns<T, Float, std::integral_constant<int64_t, kCount>> {
+template <class Float, int64_t kCount>
+class Columns<Float, std::integral_constant<int64_t, kCount>> {
  public:
   using Count = std::integral_constant<int64_t, kCount>;
 
   SINGA_INLINE Columns(Float* values, Count) : values_(values) {
-    for (int64_t c = 0; c < kCount; ++c) held_[c] = values[kSplit ? c % kHalf * 2 + c / kHalf : c];
+    for (int64_t k = 0; k < kCount; ++k) held_[k] = values[k];
   }
   SINGA_INLINE ~Columns() {
     if constexpr (!std::is_const_v<Float>)
-      for (int64_t k = 0; k < kCount; ++k) values_[k] = held_[kSplit ? k % 2 * kHalf + k / 2 : k];
+      for (int64_t k = 0; k < kCount; ++k) values_[k] = held_[k];
   }
-  SINGA_INLINE float& operator[](int64_t c) { return held_[c]; }
+  SINGA_INLINE float& operator[](int64_t k) { return held_[k]; }
 
  private:
-  static constexpr bool kSplit = kEvenThenOdd<T, Count>;
-  static constexpr int64_t kHalf = kCount / 2;
-
   Float* values_;
   float held_[kCount];
 };
 
 /// The constants of BatchNormAffine of a row.
-template <class T, class Count>
+template <class Count>
 struct Affine {
   SINGA_INLINE Affine(const AffineRow& row, Count n)
       : mean(row.mean, n), factor(row.factor, n), bias(row.bias, n) {}
-  SINGA_INLINE float operator()(int64_t c, float x) {
-    return BatchNormValue(x, mean[c], factor[c], bias[c]);
+  SINGA_INLINE float operator()(int64_t k, float x) {
+    return BatchNormValue(x, mean[k], factor[k], bias[k]);
   }
-  Columns<T, const float, Count> mean, factor, bias;
+  Columns<const float, Count> mean, factor, bias;
 };
 
-/// What backward reads of a row, or of a block of its columns, that begins at `at`.
-template <ReluMask kMask, class T, class Count>
+/// What backward reads of a part of a row.
+template <ReluMask kMask, class T, class Part>
 struct Gradients {
-  SINGA_INLINE Gradients(const T* dy, const T* x, const T* y, int64_t at, Count n)
-      : dy(dy + at, n), x(x + at, n), y((kMask == ReluMask::kFromY ? y : x) + at, n) {}
-  /// dy of column c, whose constants are those of column k, where it counts, else 0.
-  template <class Width>
-  SINGA_INLINE float Counted(Affine<T, Width>& affine, int64_t c, int64_t k) const {
+  SINGA_INLINE Gradients(const T* dy, const T* x, const T* y, int64_t row, const Part& part)
+      : dy(dy + row, part), x(x + row, part), y((kMask == ReluMask::kFromY ? y : x) + row, part) {}
+  /// dy of a column, whose constants are at k, where it counts, else 0.
+  template <class Column, class Width>
+  SINGA_INLINE float Counted(Affine<Width>& affine, Column c, int64_t k) const {
     if constexpr (kMask == ReluMask::kFromX) return WhereRectified(affine(k, x[c]), dy[c]);
     if constexpr (kMask == ReluMask::kFromY) return WhereRectified(y[c], dy[c]);
     return dy[c];
   }
-  Elements<T, Count> dy, x, y;
+  Elements<T, Part> dy, x;
+  Elements<T, Part, kMask == ReluMask::kFromY> y;
 };
 
 /// What it reads where something was added, and dy may be a sum.
-template <bool kTwo, class T, class Count>
+template <bool kTwo, class T, class Part>
 struct GradientsOfSum {
-  SINGA_INLINE GradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t at,
-                              Count n)
-      : dy(dy + at, n), dy2((kTwo ? dy2 : dy) + at, n), x(x + at, n), y(y + at, n) {}
-  SINGA_INLINE float Counted(int64_t c) const {
+  SINGA_INLINE GradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t row,
+                              const Part& part)
+      : dy(dy + row, part),
+        dy2((kTwo ? dy2 : dy) + row, part),
+        x(x + row, part),
+        y(y + row, part) {}
+  template <class Column>
+  SINGA_INLINE float Counted(Column c) const {
     return WhereRectified(y[c], kTwo ? AsStored<T>(dy[c] + dy2[c]) : dy[c]);
   }
-  Elements<T, Count> dy, dy2, x, y;
+  Elements<T, Part> dy;
+  Elements<T, Part, kTwo> dy2;
+  Elements<T, Part> x, y;
 };
 
 }  // namespace
@@ -271,27 +290,31 @@ template <class T>
 SINGA_MULTI_ISA void AddDeviations(const T* x, int64_t rows, int64_t width, const float* shift,
                                    float* sum, float* squares) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-    Columns<T, float, decltype(n)> s(sum, n), q(squares, n);
-    Columns<T, const float, decltype(n)> origin(shift, n);
+    Columns<float, decltype(n)> s(sum, n), q(squares, n);
+    Columns<const float, decltype(n)> origin(shift, n);
     int64_t r = 0;
     // Four rows at once: fewer steps from sum to sum.
     for (; r + 4 <= rows; r += 4) {
-      const T* row = x + r * n;
-      const Elements<T, decltype(n)> row0(row, n), row1(row + n, n), row2(row + 2 * n, n),
-          row3(row + 3 * n, n);
-      ForColumns<T>(n, [&](int64_t c) SINGA_INLINE_LAMBDA {
-        const float a = row0[c] - origin[c], b = row1[c] - origin[c];
-        const float d = row2[c] - origin[c], e = row3[c] - origin[c];
-        s[c] += (a + b) + (d + e);
-        q[c] += (a * a + b * b) + (d * d + e * e);
+      ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+        const T* row = x + r * n;
+        const Elements<T, decltype(part)> row0(row, part), row1(row + n, part),
+            row2(row + 2 * n, part), row3(row + 3 * n, part);
+        ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
+          const float a = row0[column] - origin[k], b = row1[column] - origin[k];
+          const float d = row2[column] - origin[k], e = row3[column] - origin[k];
+          s[k] += (a + b) + (d + e);
+          q[k] += (a * a + b * b) + (d * d + e * e);
+        });
       });
     }
     for (; r < rows; ++r) {
-      const Elements<T, decltype(n)> row(x + r * n, n);
-      ForColumns<T>(n, [&](int64_t c) SINGA_INLINE_LAMBDA {
-        const float a = row[c] - origin[c];
-        s[c] += a;
-        q[c] += a * a;
+      ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+        const Elements<T, decltype(part)> row(x + r * n, part);
+        ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
+          const float a = row[column] - origin[k];
+          s[k] += a;
+          q[k] += a * a;
+        });
       });
     }
   });
@@ -324,10 +347,10 @@ void AddToTotals(int64_t width, const float* sum, const float* products, double*
 
 SINGA_MULTI_ISA
 void FindStatistics(const double* total, const float* origin, int64_t rows, int64_t width,
-                    int64_t channels, float* mean, float* var) {
+                    float* mean, float* var) {
   const auto n = static_cast<double>(rows);
 #pragma omp simd
-  for (int64_t c = 0; c < channels; ++c) {
+  for (int64_t c = 0; c < width; ++c) {
     const double step = total[c] / n, squares = total[width + c] / n - step * step;
     mean[c] = static_cast<float>(origin[c] + step);
     var[c] = static_cast<float>(squares < 0 ? 0 : squares);  // NaN stays
@@ -346,11 +369,11 @@ void FindFactors(const float* var, const float* scale, double epsilon, int64_t c
 
 SINGA_MULTI_ISA
 void FindSlopes(const double* total, const float* var, const float* factor, double epsilon,
-                int64_t rows, int64_t width, int64_t channels, float* dscale, float* dbias,
-                float* constant, float* slope) {
+                int64_t rows, int64_t width, float* dscale, float* dbias, float* constant,
+                float* slope) {
   const auto n = static_cast<double>(rows);
 #pragma omp simd
-  for (int64_t c = 0; c < channels; ++c) {
+  for (int64_t c = 0; c < width; ++c) {
     const double inv_std = 1 / std::sqrt(var[c] + epsilon);
     const double product = total[width + c] * inv_std;
     dbias[c] = static_cast<float>(total[c]);
@@ -364,22 +387,21 @@ template <class T>
 SINGA_MULTI_ISA void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width,
                                    const AffineRow& row, bool relu, T* y, bool stream) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-    Affine<T, decltype(n)> affine(row, n);
+    Affine<decltype(n)> affine(row, n);
     WithFlag(add != nullptr, [&](auto has_add) SINGA_INLINE_LAMBDA {
       WithFlag(relu, [&](auto has_relu) SINGA_INLINE_LAMBDA {
         WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
           for (int64_t at = 0; at < rows * n; at += n) {
-            ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-              const int64_t i = at + first;
-              const Elements<T, decltype(count)> block(x + i, count);
-              const Elements<T, decltype(count)> added((has_add ? add : x) + i, count);
-              float v[kBlock];
-              ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
-                float value = affine(first + c, block[c]);
-                if constexpr (has_add) value += added[c];
-                v[c] = has_relu ? Rectified(value) : value;
+            ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+              const Elements<T, decltype(part)> of_x(x + at, part);
+              const Elements<T, decltype(part), has_add> added((has_add ? add : x) + at, part);
+              PartOfRow v;
+              ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+                float value = affine(k, of_x[column]);
+                if constexpr (has_add) value += added[column];
+                v[i] = has_relu ? Rectified(value) : value;
               });
-              Put<streams>(v, count, y + i);
+              Put<streams>(v, part, y + at);
             });
           }
         });
@@ -393,25 +415,29 @@ SINGA_MULTI_ISA void AddGradients(ReluMask mask, const T* dy, const T* x, const 
                                   int64_t width, const AffineRow& row, float* sum,
                                   float* products) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-    Affine<T, decltype(n)> affine(row, n);
-    Columns<T, float, decltype(n)> s(sum, n), p(products, n);
+    Affine<decltype(n)> affine(row, n);
+    Columns<float, decltype(n)> s(sum, n), p(products, n);
     WithMask(mask, [&](auto m) SINGA_INLINE_LAMBDA {
-      using Row = Gradients<decltype(m)::value, T, decltype(n)>;
       int64_t r = 0;
       for (; r + 2 <= rows; r += 2) {
-        const Row row0(dy, x, y, r * n, n), row1(dy, x, y, r * n + n, n);
-        ForColumns<T>(n, [&](int64_t c) SINGA_INLINE_LAMBDA {
-          const float a = row0.Counted(affine, c, c), b = row1.Counted(affine, c, c);
-          s[c] += a + b;
-          p[c] += a * (row0.x[c] - affine.mean[c]) + b * (row1.x[c] - affine.mean[c]);
+        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+          using Row = Gradients<decltype(m)::value, T, decltype(part)>;
+          const Row row0(dy, x, y, r * n, part), row1(dy, x, y, r * n + n, part);
+          ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
+            const float a = row0.Counted(affine, column, k), b = row1.Counted(affine, column, k);
+            s[k] += a + b;
+            p[k] += a * (row0.x[column] - affine.mean[k]) + b * (row1.x[column] - affine.mean[k]);
+          });
         });
       }
       if (r == rows) return;
-      const Row row0(dy, x, y, r * n, n);
-      ForColumns<T>(n, [&](int64_t c) SINGA_INLINE_LAMBDA {
-        const float a = row0.Counted(affine, c, c);
-        s[c] += a;
-        p[c] += a * (row0.x[c] - affine.mean[c]);
+      ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+        const Gradients<decltype(m)::value, T, decltype(part)> row0(dy, x, y, r * n, part);
+        ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
+          const float a = row0.Counted(affine, column, k);
+          s[k] += a;
+          p[k] += a * (row0.x[column] - affine.mean[k]);
+        });
       });
     });
   });
@@ -423,40 +449,37 @@ SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, co
                                        int64_t rows, int64_t width, const float* mean, float* sum,
                                        float* products, T* dadd, bool stream) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-    Columns<T, const float, decltype(n)> origin(mean, n);
-    Columns<T, float, decltype(n)> s(sum, n), p(products, n);
+    Columns<const float, decltype(n)> origin(mean, n);
+    Columns<float, decltype(n)> s(sum, n), p(products, n);
     WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
       WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
         int64_t r = 0;
         for (; r + 2 <= rows; r += 2) {
-          ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-            const int64_t i = r * n + first, j = i + n;
-            using Row = GradientsOfSum<two, T, decltype(count)>;
-            const Row row0(dy, dy2, x, y, i, count), row1(dy, dy2, x, y, j, count);
-            float a[kBlock], b[kBlock];
-            ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
-              const int64_t k = first + c;
-              a[c] = row0.Counted(c);
-              b[c] = row1.Counted(c);
-              s[k] += a[c] + b[c];
-              p[k] += a[c] * (row0.x[c] - origin[k]) + b[c] * (row1.x[c] - origin[k]);
+          ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+            const int64_t at = r * n, next = at + n;
+            using Row = GradientsOfSum<two, T, decltype(part)>;
+            const Row row0(dy, dy2, x, y, at, part), row1(dy, dy2, x, y, next, part);
+            PartOfRow a, b;
+            ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+              a[i] = row0.Counted(column);
+              b[i] = row1.Counted(column);
+              s[k] += a[i] + b[i];
+              p[k] += a[i] * (row0.x[column] - origin[k]) + b[i] * (row1.x[column] - origin[k]);
             });
-            Put<streams>(a, count, dadd + i);
-            Put<streams>(b, count, dadd + j);
+            Put<streams, false>(a, part, dadd + at);
+            Put<streams, false>(b, part, dadd + next);
           });
         }
         if (r == rows) return;
-        ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-          const int64_t i = r * n + first;
-          const GradientsOfSum<two, T, decltype(count)> row0(dy, dy2, x, y, i, count);
-          float a[kBlock];
-          ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
-            const int64_t k = first + c;
-            a[c] = row0.Counted(c);
-            s[k] += a[c];
-            p[k] += a[c] * (row0.x[c] - origin[k]);
+        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+          const GradientsOfSum<two, T, decltype(part)> row0(dy, dy2, x, y, r * n, part);
+          PartOfRow a;
+          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+            a[i] = row0.Counted(column);
+            s[k] += a[i];
+            p[k] += a[i] * (row0.x[column] - origin[k]);
           });
-          Put<streams>(a, count, dadd + i);
+          Put<streams, false>(a, part, dadd + r * n);
         });
       });
     });
@@ -468,22 +491,20 @@ SINGA_MULTI_ISA void GradientRows(ReluMask mask, const T* dy, const T* x, const 
                                   int64_t width, const AffineRow& row, const float* constant,
                                   const float* slope, T* dx, bool stream) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-    Affine<T, decltype(n)> affine(row, n);
-    Columns<T, const float, decltype(n)> level(constant, n), steep(slope, n);
+    Affine<decltype(n)> affine(row, n);
+    Columns<const float, decltype(n)> level(constant, n), steep(slope, n);
     WithMask(mask, [&](auto m) SINGA_INLINE_LAMBDA {
       WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
         for (int64_t at = 0; at < rows * n; at += n) {
-          ForBlocks(n, [&](int64_t first, auto count) SINGA_INLINE_LAMBDA {
-            const int64_t i = at + first;
-            const Gradients<decltype(m)::value, T, decltype(count)> block(dy, x, y, i, count);
-            float v[kBlock];
-            ForColumns<T>(count, [&](int64_t c) SINGA_INLINE_LAMBDA {
-              const int64_t k = first + c;
-              const float g = block.Counted(affine, c, k);
-              const float deviation = block.x[c] - affine.mean[k];
-              v[c] = affine.factor[k] * g - level[k] - steep[k] * deviation;
+          ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+            const Gradients<decltype(m)::value, T, decltype(part)> of_row(dy, x, y, at, part);
+            PartOfRow v;
+            ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+              const float g = of_row.Counted(affine, column, k);
+              const float deviation = of_row.x[column] - affine.mean[k];
+              v[i] = affine.factor[k] * g - level[k] - steep[k] * deviation;
             });
-            Put<streams>(v, count, dx + i);
+            Put<streams>(v, part, dx + at);
           });
         }
       });

@@ -34,15 +34,15 @@ void AddToTotals(int64_t width, const float* sum, const float* products, double*
 
 /// Mean and biased variance of `rows` values around `origin`, from their totals.
 void FindStatistics(const double* total, const float* origin, int64_t rows, int64_t width,
-                    int64_t channels, float* mean, float* var);
+                    float* mean, float* var);
 /// The factors of BatchNormAffine; scale may be null.
 void FindFactors(const float* var, const float* scale, double epsilon, int64_t channels,
                  float* factor);
 /// dscale, dbias, and what dx subtracts (see GradientRows), from the totals of g and g · (x −
 /// mean).
 void FindSlopes(const double* total, const float* var, const float* factor, double epsilon,
-                int64_t rows, int64_t width, int64_t channels, float* dscale, float* dbias,
-                float* constant, float* slope);
+                int64_t rows, int64_t width, float* dscale, float* dbias, float* constant,
+                float* slope);
 
 // Results may be written past the caches, `stream`: what is larger than those is gone
 // before anybody reads it, and lines that are written in full need not be read first. Addresses and

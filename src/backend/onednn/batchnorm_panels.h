@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/onednn/batchnorm_loops.h"
 #include "backend/onednn/channel_lanes.h"
@@ -85,11 +86,40 @@ struct Panels {
   }
 };
 
-/// The first n elements of a row as float32: themselves, or a copy in `buffer`.
+/// The elements of a row of n as float32, in the loops' order: themselves, or a copy in `buffer`.
 inline const float* Floats(const float* row, int64_t, Buffer&) { return row; }
 inline const float* Floats(const BFloat16* row, int64_t n, Buffer& buffer) {
-  for (int64_t c = 0; c < n; ++c) buffer[static_cast<size_t>(c)] = static_cast<float>(row[c]);
+  float *lower = buffer.data(), *upper = lower + n / 2;
+  for (int64_t w = 0; w < n / 2; ++w) {
+    lower[w] = static_cast<float>(row[2 * w]);
+    upper[w] = static_cast<float>(row[2 * w + 1]);
+  }
+  if (n % 2) buffer[static_cast<size_t>(n - 1)] = static_cast<float>(row[n - 1]);
   return buffer.data();
+}
+
+/// Brings numbers of a row's n columns into the order of the loops on T, and back.
+template <class T>
+void ToLoopOrder(int64_t n, float* row) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    Buffer copy;
+    std::copy_n(row, n, copy.begin());
+    for (int64_t w = 0; w < n / 2; ++w) {
+      row[w] = copy[static_cast<size_t>(2 * w)];
+      row[n / 2 + w] = copy[static_cast<size_t>(2 * w + 1)];
+    }
+  }
+}
+template <class T>
+void FromLoopOrder(int64_t n, float* row) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    Buffer copy;
+    std::copy_n(row, n, copy.begin());
+    for (int64_t w = 0; w < n / 2; ++w) {
+      row[2 * w] = copy[static_cast<size_t>(w)];
+      row[2 * w + 1] = copy[static_cast<size_t>(n / 2 + w)];
+    }
+  }
 }
 
 }  // namespace singa::onednn

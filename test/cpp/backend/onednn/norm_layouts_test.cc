@@ -224,8 +224,13 @@ TEST(OnednnLayouts, BatchNormOfBFloat16IsThatOfFloat32Rounded) {
   Random random(97);
   const auto wide = [](const Tensor& t, Tag tag) { return In(t.Plain().AsType(kFloat32), tag); };
   for (Tag tag : kTags) {
-    for (const Shape& shape : {Shape{3, 21, 5, 7}, Shape{2, 40, 9, 11}, Shape{2, 70, 1, 1}}) {
+    // Rows of whole blocks of columns, of parts of them, and of odd numbers; one row; few channels.
+    for (const Shape& shape :
+         {Shape{3, 21, 5, 7}, Shape{2, 40, 9, 11}, Shape{2, 70, 1, 1}, Shape{1, 33, 1, 1},
+          Shape{2, 1, 6, 7}, Shape{3, 3, 9, 9}, Shape{2, 17, 3, 3}, Shape{2, 33, 5, 2},
+          Shape{1, 100, 5, 13}, Shape{2, 64, 3, 23}, Shape{1, 2051, 3, 1}}) {
       for (bool strange : {false, true}) {
+        if (strange && (shape[0] < 2 || shape[1] < 6)) continue;
         SCOPED_TRACE(shape.ToString() + " tag " + std::to_string(int(tag)));
         const auto images = [&](double low, double high) {
           const Tensor t = RandomTensor(random, shape, kFloat32, low, high);
@@ -390,10 +395,10 @@ TEST(OnednnLayouts, BatchNormAddsUpTwoGradients) {
 }
 
 // The outputs that a plan says may take over an input's memory really may.
-TEST(OnednnLayouts, BatchNormInPlace) {
+void CheckBatchNormInPlace(const Shape& shape, DType dtype) {
   Random random(89);
-  const Shape shape{3, 20, 7, 5}, channels{20};
-  const auto data = [&] { return RandomTensor(random, shape); };
+  const Shape channels{shape[1]};
+  const auto data = [&] { return RandomTensor(random, shape, dtype); };
   const auto values = [&] { return RandomTensor(random, channels, kFloat32, 0.5, 2); };
   const auto check = [&](const auto& spec, const std::vector<Tensor>& inputs, size_t outputs) {
     const auto* kernel = Registry<std::decay_t<decltype(spec)>>::Get().Find("onednn");
@@ -428,16 +433,21 @@ TEST(OnednnLayouts, BatchNormInPlace) {
     EXPECT_EQ(execute(true), execute(false)) << plan->Describe();
   };
   for (Tag tag : kTags) {
-    const LayoutPtr layout = LayoutOf(shape, kFloat32, tag);
+    const LayoutPtr layout = LayoutOf(shape, dtype, tag);
     for (bool add : {true, false}) {
       for (bool training : {true, false}) {
-        const BatchNormForwardSpec forward{
-            .shape = shape, .training = training, .has_add = add, .relu = true, .x_layout = layout};
+        const BatchNormForwardSpec forward{.shape = shape,
+                                           .dtype = dtype,
+                                           .training = training,
+                                           .has_add = add,
+                                           .relu = true,
+                                           .x_layout = layout};
         check(forward,
               {data(), values(), values(), training ? Tensor() : values(),
                training ? Tensor() : values(), add ? data() : Tensor()},
               training ? 3 : 1);
         const BatchNormBackwardSpec backward{.shape = shape,
+                                             .dtype = dtype,
                                              .training = training,
                                              .has_bias = !add,
                                              .has_y = add,
@@ -452,6 +462,11 @@ TEST(OnednnLayouts, BatchNormInPlace) {
       }
     }
   }
+}
+
+TEST(OnednnLayouts, BatchNormInPlace) {
+  for (DType dtype : {kFloat32, kBFloat16})
+    for (int64_t channels : {20, 51, 104}) CheckBatchNormInPlace({3, channels, 7, 5}, dtype);
 }
 
 struct Pool {

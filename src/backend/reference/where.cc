@@ -6,6 +6,7 @@
 #include "model/formula/arithmetic.h"
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/kernel.h"
+#include "singa/core/half.h"
 
 namespace singa::reference {
 
@@ -21,7 +22,33 @@ void RunWhere(const WhereSpec& spec, const Execution& execution) {
   });
 }
 
+/// Without buffers of float32: sums of gradients in bfloat16 then wait for the memory alone.
+SINGA_MULTI_ISA void AddDense(float alpha, const BFloat16* x, const BFloat16* y, BFloat16* out,
+                              int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const auto value = static_cast<float>(x[i]), sum = static_cast<float>(y[i]);
+    out[i].bits = BFloat16(arithmetic::Add(sum, arithmetic::Mul(alpha, value))).bits;
+  }
+}
+
+bool IsDenseBFloat16(const Tensor& t) {
+  return t.data_type() == kBFloat16 && (t.layout() || t.is_contiguous());
+}
+
 void RunAxpy(const AxpySpec& spec, const Execution& execution) {
+  const Tensor &x = execution.inputs[0], &y = execution.inputs[1], &out = execution.outputs[0];
+  if (IsDenseBFloat16(x) && IsDenseBFloat16(y) && IsDenseBFloat16(out)) {
+    const LayoutPtr& layout = out.layout();
+    const int64_t n =
+        layout ? static_cast<int64_t>(layout->bytes() / sizeof(BFloat16)) : out.size();
+    const auto alpha = static_cast<float>(execution.scalars.v[0]);
+    ParallelFor(n, kParallelGrain, [&](int64_t begin, int64_t end) {
+      AddDense(alpha, execution.in<BFloat16>(0) + begin, execution.in<BFloat16>(1) + begin,
+               execution.out<BFloat16>(0) + begin, end - begin);
+    });
+    return;
+  }
   SwitchCompute(spec.dtype, [&]<class C>() {
     const C alpha = Convert<C>(execution.scalars.v[0]);
     MapArithmetic<C>(execution.inputs, execution.outputs[0],

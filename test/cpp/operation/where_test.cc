@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "operation/padded_layout.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
@@ -89,6 +92,25 @@ TEST(Axpy, AddsInPlace) {
   const Tensor t = FromValues({4}, {1, 2, 3, 4});
   Axpy(1, t.SliceAxis(0, 0, 3), t.SliceAxis(0, 1, 4));
   EXPECT_EQ(Values(t), (V{1, 3, 5, 7}));
+}
+
+TEST(Axpy, DenseBFloat16GivesTheBitsOfViews) {
+  Random random(4);
+  for (const Shape& shape : {Shape{1, 2}, Shape{3, 37}, Shape{259, 301}}) {
+    for (double alpha : {1.0, -0.3}) {
+      V values = Values(RandomTensor(random, shape, kBFloat16));
+      values[0] = std::nan("");
+      values.back() = std::numeric_limits<double>::infinity();
+      const Tensor x = FromValues(shape, values, kBFloat16);
+      const Tensor strided = RandomView(random, shape, kBFloat16);
+      const Tensor dense = strided.Contiguous().Clone();
+      Axpy(alpha, x, dense);
+      Axpy(alpha, x, strided);
+      const V got = Values(dense), want = Values(strided);
+      EXPECT_TRUE(std::isnan(got[0]) && std::isnan(want[0]));
+      for (size_t i = 1; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
+    }
+  }
 }
 
 TEST(Axpy, KeepsTheTargetsLayout) {

@@ -141,6 +141,7 @@ class Rewriting(NamedTuple):
         """Before anything is recorded."""
         if self.training:
             _c.MergeGradientSums(recording)
+            _c.SkipGradientCasts(recording)
         if self.fuse and self.training:
             _c.FuseTraining(recording)
         if self.recompute:

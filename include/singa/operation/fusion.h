@@ -28,4 +28,9 @@ SINGA_API void FuseTraining(Recording& recording);
 /// called before the recording starts.
 SINGA_API void MergeGradientSums(Recording& recording);
 
+/// Lets a recording of a training step, and a Graph of it, leave out conversions of gradients from
+/// 16 to 32 bits, as behind autocast: optimizers' updates and norms of gradients read the former.
+/// To the same bits; on all devices. To be called before the recording starts.
+SINGA_API void SkipGradientCasts(Recording& recording);
+
 }  // namespace singa

@@ -75,16 +75,16 @@ void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* nu
   C* s = spec.states > 0 ? e.out<C>(n + piece.tensor) + piece.begin : nullptr;
   C* s2 = spec.states > 1 ? e.out<C>(2 * n + piece.tensor) + piece.begin : nullptr;
   const bool as_it_is = decision.unscaling == C(1) && decision.clipping == C(1);
-  if (spec.gradient == kDTypeOf<C> && as_it_is) {
+  const Tensor& gradient = e.inputs[n + piece.tensor];
+  if (gradient.data_type() == kDTypeOf<C> && as_it_is) {
     UpdateRun<T, C>(spec, numbers, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
     return;
   }
-  const LoadChunkFn<C> load = FindLoad<C>(spec.gradient);
-  const void* gradient = e.inputs[n + piece.tensor].raw_data();
+  const LoadChunkFn<C> load = FindLoad<C>(gradient.data_type());
   C g[kChunk];
   for (int64_t at = 0; at < count; at += kChunk) {
     const int64_t run = std::min(kChunk, count - at);
-    load(gradient, piece.begin + at, 1, run, g);
+    load(gradient.raw_data(), piece.begin + at, 1, run, g);
     // Into memory, so that no compiler makes one rounding of this and of what follows.
     for (int64_t i = 0; i < run && !as_it_is; ++i) g[i] = decision(g[i]);
     UpdateRun<T, C>(spec, numbers, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
@@ -126,19 +126,19 @@ SINGA_MULTI_ISA double SumOfSquares(const T* x, int64_t n) {
 
 void SumSquare(const SumSquareSpec& spec, const Execution& e) {
   const std::vector<Piece> pieces = CutIntoPieces(e.inputs);
-  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    *e.out<double>(0) = ParallelReduce(
-        static_cast<int64_t>(pieces.size()), 1, 0.0,
-        [&](int64_t begin, int64_t end) {
-          double sum = 0;
-          for (int64_t i = begin; i < end; ++i) {
-            const Piece& piece = pieces[static_cast<size_t>(i)];
+  *e.out<double>(0) = ParallelReduce(
+      static_cast<int64_t>(pieces.size()), 1, 0.0,
+      [&](int64_t begin, int64_t end) {
+        double sum = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          const Piece& piece = pieces[static_cast<size_t>(i)];
+          SwitchFloat(e.inputs[piece.tensor].data_type(), spec.op(), [&]<class T>() {
             sum += SumOfSquares(e.in<T>(piece.tensor) + piece.begin, piece.end - piece.begin);
-          }
-          return sum;
-        },
-        [](double a, double b) { return a + b; });
-  });
+          });
+        }
+        return sum;
+      },
+      [](double a, double b) { return a + b; });
 }
 
 void UpdateLossScale(const LossScaleSpec&, const Execution& e) {

@@ -108,7 +108,7 @@ std::vector<Tensor> Inputs(const UpdateConditions& c, const OptimizerSpec& spec,
   return inputs;
 }
 
-/// Checks the lists and updates, one execution for each (types, device, weight decay) that occurs.
+/// Checks the lists and updates, one execution for each (type, device, weight decay) that occurs.
 /// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
@@ -122,7 +122,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
   for (const auto* state : states)
     Check(state->size() == n, op, state->size(), " states for ", n, " parameters");
 
-  std::map<std::tuple<DType, DType, Device*, double>, std::vector<size_t>> groups;
+  std::map<std::tuple<DType, Device*, double>, std::vector<size_t>> groups;
   for (size_t i = 0; i < n; ++i) {
     if (grads[i].empty()) continue;
     const Tensor& p = params[i];
@@ -138,8 +138,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
       CheckSameDevice(op, "state", s, "parameter", p);
     }
     ShareLayout(op, p, grads[i], own, keeps_zero);
-    const DType gradient = p.layout() ? p.data_type() : grads[i].data_type();
-    groups[{p.data_type(), gradient, p.device().get(), weight_decay[i]}].push_back(i);
+    groups[{p.data_type(), p.device().get(), weight_decay[i]}].push_back(i);
   }
 
   spec.states = static_cast<int>(states.size());
@@ -147,7 +146,7 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
   if (spec.scheduled) scalars.v = {scalars.v[OptimizerSpec::kRate]};  // a factor; no other counts
   scalars.v[OptimizerSpec::kClipNorm] = conditions.clip_norm;
   for (const auto& [key, members] : groups) {
-    std::tie(spec.dtype, spec.gradient, std::ignore, scalars.v[OptimizerSpec::kWeightDecay]) = key;
+    std::tie(spec.dtype, std::ignore, scalars.v[OptimizerSpec::kWeightDecay]) = key;
     std::vector<Tensor> inputs, outputs;
     inputs.reserve(members.size() * (2 + states.size()));
     for (size_t i : members) inputs.push_back(params[i]);

@@ -11,8 +11,8 @@ enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3
 /// gradients come times a loss scale or are clipped, `loss_scale`, `numbers`.
 /// Outputs: the parameters and the states, written in place; as they were where gradients that come
 /// times a loss scale are not finite. States are of the parameters' compute type (float32 for
-/// 16-bit floats). Parameter, gradient and states of one index are all contiguous, or all in one
-/// opaque layout.
+/// 16-bit floats), gradients each of a float type of its own. Parameter, gradient and states of one
+/// index are all contiguous, or all in one opaque layout, but for its type.
 ///
 /// Scalars: v[0] learning rate, v[1] weight decay, then
 ///   SGD: v[2] momentum, v[3] dampening   RMSProp: v[2] rho, v[3] epsilon   AdaGrad: v[3] epsilon
@@ -23,8 +23,7 @@ struct OptimizerSpec {
   static constexpr int kNumbers = 8, kRate = 0, kWeightDecay = 1, kOwnNumbers = 2, kClipNorm = 7;
 
   OptimizerKind kind = OptimizerKind::kSgd;
-  DType dtype = kFloat32;     ///< of the parameters
-  DType gradient = kFloat32;  ///< of the gradients
+  DType dtype = kFloat32;  ///< of the parameters
   int states = 0;
   bool nesterov = false;
   bool first = false;      ///< SGD: the momentum buffer starts as the gradient
@@ -58,7 +57,6 @@ struct OptimizerSpec {
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("kind", self.kind);
     visitor("dtype", self.dtype);
-    visitor("gradient", self.gradient);
     visitor("states", self.states);
     visitor("nesterov", self.nesterov);
     visitor("first", self.first);
@@ -78,7 +76,9 @@ struct LossScaleSpec {
   static void VisitFields(Self&, Visitor&) {}
 };
 
-/// Sum of squares of all elements of tensors of one type. Output: one float64.
+/// Sum of squares of all elements of tensors of one type. Output: one float64. In recorded steps
+/// some are of 16 bits that were converted to that type (passes/gradient_cast.cc): the squares and
+/// their order are the same.
 struct SumSquareSpec {
   DType dtype = kFloat32;
 

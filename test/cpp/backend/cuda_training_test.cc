@@ -204,7 +204,8 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
         const std::vector<int64_t> sizes = {5, 0, 2048, 1, 4099};
         for (int64_t n : sizes) inputs.push_back(RandomTensor(random, {n}, dtype));
         outputs = inputs;
-        for (int64_t n : sizes) inputs.push_back(RandomTensor(random, {n}, gradient));
+        for (int64_t n : sizes)  // some as the parameter
+          inputs.push_back(RandomTensor(random, {n}, n > 1 ? gradient : dtype));
         for (int s = 0; s < rule.states; ++s) {
           for (int64_t n : sizes) {
             inputs.push_back(RandomTensor(random, {n}, state, 0, 1));
@@ -213,7 +214,7 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
         }
         Scalars scalars;
         std::copy(rule.scalars.begin(), rule.scalars.end(), scalars.v.begin());
-        OptimizerSpec spec{rule.kind, dtype, gradient, rule.states};
+        OptimizerSpec spec{rule.kind, dtype, rule.states};
         spec.nesterov = rule.nesterov;
         spec.first = rule.first;
         spec.decoupled = rule.decoupled;
@@ -287,6 +288,10 @@ TEST(CudaOptimizer, NormOfAllGradients) {
   for (DType dtype : kFloats) {
     std::vector<Tensor> tensors;
     for (int64_t n : {3, 0, 5000, 2048}) tensors.push_back(RandomTensor(random, {n}, dtype));
+    CompareWithReference(SumSquareSpec{dtype}, tensors, {Result({}, kFloat64)}, {}, {1e-13, 0});
+    if (dtype != kFloat32) continue;
+    for (DType narrow : {kFloat16, kBFloat16})  // as if it had been converted
+      tensors.push_back(RandomTensor(random, {2049}, narrow));
     CompareWithReference(SumSquareSpec{dtype}, tensors, {Result({}, kFloat64)}, {}, {1e-13, 0});
   }
 }

@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 import singa
-from singa import autograd, opt, tensor
+from device_under_test import ON_GPU
+from singa import autograd, layer, opt, tensor
 from small_net import Net
 
 
@@ -27,11 +28,27 @@ class Halving(opt.DecayScheduler):
         return tensor.from_numpy(np.float32([0.1]) / (1 + step.numpy()))
 
 
-def compiled(use_graph, optimizer, net=Net):
+class Mixed(Net):
+    """Gradients of all kinds, where parameters are converted to 16 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn = layer.BatchNorm2d()  # in 32 bits
+        self.shared = layer.Conv2d(4, 3, padding=1, bias=False)  # their sum
+        self.frozen = layer.Conv2d(4, 1, bias=False)  # none
+
+    def forward(self, x):
+        x = self.bn(self.conv(x))
+        x = self.frozen(self.shared(autograd.relu(self.shared(x))))
+        self.frozen.freeze()
+        return self.fc(autograd.flatten(autograd.relu(x)))
+
+
+def compiled(use_graph, optimizer, net=Net, dtype=None):
     singa.seed(3)
     m = net()
     m.set_optimizer(optimizer)
-    m.compile([images(0)], is_train=True, use_graph=use_graph)
+    m.compile([images(0)], is_train=True, use_graph=use_graph, dtype=dtype)
     return m
 
 
@@ -54,11 +71,11 @@ def state(m):
     return kept | {name: t.numpy().tobytes() for name, t in m.get_states().items()}
 
 
-def both(make, change=lambda m: None, net=Net, steps=14):
+def both(make, change=lambda m: None, net=Net, steps=14, dtype=None):
     """Executed and recorded steps, with a change in between, end alike; returns both models."""
     models = []
     for use_graph in (False, True):
-        m = compiled(use_graph, make(), net)
+        m = compiled(use_graph, make(), net, dtype)
         losses = []
         for i in range(steps):
             if i == steps // 2:
@@ -105,6 +122,48 @@ GROUPS = [opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)]
 def test_the_update_is_in_the_graph(make, count):
     _, recorded = both(make)
     assert updates(recorded) == count
+
+
+OPTIMIZERS = {
+    "sgd": sgd,
+    "plain": lambda **kwargs: opt.SGD(lr=0.1, **kwargs),
+    "groups": lambda **kwargs: sgd(groups=GROUPS, **kwargs),
+    "rmsprop": lambda **kwargs: opt.RMSProp(lr=opt.StepDecay(0.01, 3), **kwargs),
+    "adagrad": lambda **kwargs: opt.AdaGrad(lr=opt.WarmUp(0.05, 4), **kwargs),
+    "adamw": lambda **kwargs: opt.AdamW(lr=opt.OneCycle(0.01, 20), **kwargs),
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "decides"),
+    [
+        ("bfloat16", dict),
+        ("float16", lambda: {"clip_norm": 0.1}),
+        # The first scales are too large: steps are left out.
+        ("float16", lambda: {"scaler": opt.GradScaler(2.0**30, 2.0, 2.0**-9, 3)}),
+        ("bfloat16", lambda: {"scaler": opt.GradScaler(256.0), "clip_norm": 0.1}),
+        ("bfloat16", lambda: {"accumulate": 2}),
+    ],
+    ids=["as they are", "clip", "scaler", "scaler and clip", "accumulate"],
+)
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_gradients_of_16_bits_are_not_converted(make, dtype, decides):
+    _, recorded = both(lambda: make(**decides()), net=Mixed, steps=10, dtype=dtype)
+    (memory,) = recorded.memory_plan()["graphs"]
+    # Those of conv and fc; of the shared filter there is a sum, and a host gets them in 32 bits.
+    assert memory["merged"] == (0 if "accumulate" in decides() else 4)
+
+
+@pytest.mark.parametrize("make", [sgd, opt.AdamW], ids=["sgd", "adamw"])
+def test_opcheck_compares_updates_by_gradients_of_16_bits(make):
+    m = compiled(True, make(lr=0.01, clip_norm=0.1), Mixed, "bfloat16")
+    for i in range(4):
+        m(images(i), labels())
+    with singa.opcheck(every=1, action="raise") as check:
+        m(images(4), labels())
+    # On the CPU `reference` itself is what runs.
+    checked = [of["checked"] for op, of in check.stats().items() if re.search("Update|Norm$", op)]
+    assert checked == [1, 1] * ON_GPU
 
 
 class Doubling(opt.SGD):

@@ -28,6 +28,7 @@ struct Tensors {
   int count = 0;
   uint32_t first_piece[kMostTensors + 1];  ///< of each tensor
   int64_t size[kMostTensors];
+  uint8_t type[kMostTensors];  ///< of the gradient, a DType
   void* data[kMostTensors][kArrays];
 
   /// The last tensor that begins at this piece or before.
@@ -42,9 +43,9 @@ struct Tensors {
 };
 
 /// Calls launch(tensors) for groups of tensors; `arrays(i)` are the addresses that belong to
-/// sized[i].
+/// gradients[i].
 template <int kArrays, class Arrays, class LaunchFn>
-void ForGroups(std::span<const Tensor> sized, const Arrays& arrays, const LaunchFn& launch) {
+void ForGroups(std::span<const Tensor> gradients, const Arrays& arrays, const LaunchFn& launch) {
   Tensors<kArrays> group;
   uint32_t pieces = 0;
   const auto flush = [&] {
@@ -53,12 +54,13 @@ void ForGroups(std::span<const Tensor> sized, const Arrays& arrays, const Launch
     group.count = 0;
     pieces = 0;
   };
-  for (size_t i = 0; i < sized.size(); ++i) {
-    const int64_t size = StoredSize(sized[i]);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const int64_t size = StoredSize(gradients[i]);
     if (size == 0) continue;
     if (group.count == kMostTensors) flush();
     group.first_piece[group.count] = pieces;
     group.size[group.count] = size;
+    group.type[group.count] = static_cast<uint8_t>(gradients[i].data_type());
     arrays(i, group.data[group.count]);
     pieces += static_cast<uint32_t>((size + kPiece - 1) / kPiece);
     ++group.count;
@@ -113,7 +115,7 @@ __device__ __forceinline__ void LoadFloats(const void* p, int64_t i, C (&values)
 #pragma unroll
   for (int j = 0; j < kLength; ++j) values[j] = Cast<C>(vector.v[j]);
 }
-/// Of floats of any type, which is the same for all threads.
+/// Of floats of any type, which is the same for all threads of a block.
 template <class C, int kLength>
 __device__ __forceinline__ void LoadFloatsAs(const void* p, DType dtype, int64_t i,
                                              C (&values)[kLength]) {
@@ -139,8 +141,8 @@ __device__ __forceinline__ void StoreFloats(void* p, int64_t i, const C (&values
 /// Elements one after the other, in vectors where the addresses allow it.
 template <class Rule, class T, class C>
 __global__ void __launch_bounds__(kThreads)
-    Update(SINGA_CONSTANT(Tensors<2 + Rule::kStates>) tensors, DType gradient_dtype,
-           Numbers<Rule> numbers, Numbers<formula::Decision<C>> decisions) {
+    Update(SINGA_CONSTANT(Tensors<2 + Rule::kStates>) tensors, Numbers<Rule> numbers,
+           Numbers<formula::Decision<C>> decisions) {
   const formula::Decision<C> decision = decisions.Get();
   if (decision.leave_out) return;
   const Rule rule = numbers.Get();
@@ -149,11 +151,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t size = tensors.size[tensor];
   const int64_t end = begin + kPiece < size ? begin + kPiece : size;
   const auto& data = tensors.data[tensor];
+  const auto gradient_type = static_cast<DType>(tensors.type[tensor]);
   ForNeighbours(begin, end, HasVectors(data), [&]<int kLength>(int64_t i) {
     constexpr int kStates = Rule::kStates;
     C value[kLength], gradient[kLength], state[kStates + 1][kLength];
     LoadFloats<C, T>(data[0], i, value);
-    LoadFloatsAs(data[1], gradient_dtype, i, gradient);
+    LoadFloatsAs(data[1], gradient_type, i, gradient);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) LoadFloats<C, C>(data[2 + s], i, state[s]);
 #pragma unroll
@@ -201,7 +204,7 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
       }
       constexpr int kArrays = 2 + Rule::kStates;
       ForGroups<kArrays>(
-          execution.outputs.first(n),
+          execution.inputs.subspan(n, n),
           [&](size_t i, void** data) {
             data[0] = execution.outputs[i].raw_data();
             data[1] = execution.inputs[n + i].raw_data();
@@ -209,8 +212,8 @@ void RunUpdate(const OptimizerSpec& spec, const Execution& execution) {
               data[2 + s] = execution.outputs[static_cast<size_t>(s + 1) * n + i].raw_data();
           },
           [&](const Tensors<kArrays>& tensors, uint32_t pieces) {
-            LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, stream, tensors, spec.gradient,
-                              numbers, decision);
+            LaunchIndependent(Update<Rule, T, C>, pieces, kThreads, stream, tensors, numbers,
+                              decision);
           });
     });
   });
@@ -232,7 +235,7 @@ void RunLossScale(const LossScaleSpec&, const Execution& execution) {
 /// As many as a GPU runs at a time; each has a place for its sum.
 constexpr uint32_t kMostSums = 1024;
 
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(kThreads)
     SumPieces(SINGA_CONSTANT(Tensors<1>) tensors, double* partial) {
   const uint32_t pieces = tensors.first_piece[tensors.count];
@@ -243,10 +246,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t size = tensors.size[tensor];
     const int64_t end = begin + kPiece < size ? begin + kPiece : size;
     const auto& data = tensors.data[tensor];
+    const auto type = static_cast<DType>(tensors.type[tensor]);
     ForNeighbours(begin, end, HasVectors(data), [&]<int kLength>(int64_t i) {
-      using C = ComputeType<T>;
       C values[kLength];
-      LoadFloats<C, T>(data[0], i, values);
+      LoadFloatsAs(data[0], type, i, values);
 #pragma unroll
       for (int j = 0; j < kLength; ++j) {
         const auto value = static_cast<double>(values[j]);
@@ -280,7 +283,7 @@ void RunSumSquare(const SumSquareSpec& spec, const Execution& execution) {
         execution.inputs, [&](size_t i, void** data) { data[0] = execution.inputs[i].raw_data(); },
         [&](const Tensors<1>& tensors, uint32_t pieces) {
           const uint32_t blocks = std::min(pieces, kMostSums);
-          Launch(SumPieces<T>, blocks, kThreads, stream, tensors, partial);
+          Launch(SumPieces<ComputeType<T>>, blocks, kThreads, stream, tensors, partial);
           Launch(SumPartial, 1, kThreads, stream, partial, int64_t{blocks}, true, total);
         });
   });

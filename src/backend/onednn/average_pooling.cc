@@ -65,24 +65,33 @@ SINGA_INLINE void Store(const Group& group, Count n, BFloat16* to) {
 
 /// For each position of an axis, the windows that read it.
 struct Readers {
-  explicit Readers(const WindowAxis& axis) : first(1, 0) {
+  /// The gradients of neighbouring windows lie `step` apart.
+  Readers(const WindowAxis& axis, int64_t step) : first(1, 0) {
     const int64_t dilation = axis.kernel() > 1 ? axis.position(0, 1) - axis.position(0, 0) : 1;
     for (int64_t i = 0; i < axis.size(); ++i) {
-      for (int64_t o = axis.over(i).first; o < axis.over(i).last; ++o)
-        if ((i - axis.start(o)) % dilation == 0) window.push_back(o);
-      first.push_back(static_cast<int64_t>(window.size()));
+      for (int64_t o = axis.over(i).first; o < axis.over(i).last; ++o) {
+        if ((i - axis.start(o)) % dilation != 0) continue;
+        taps.push_back({o * step, 1 / static_cast<float>(std::max<int64_t>(axis.divisor(o), 1))});
+      }
+      first.push_back(taps.size());
     }
   }
-  int64_t count(int64_t i) const { return first[i + 1] - first[i]; }
-  int64_t most() const {
-    int64_t most = 0;
-    for (size_t i = 0; i + 1 < first.size(); ++i)
-      most = std::max(most, count(static_cast<int64_t>(i)));
-    return most;
+
+  struct Tap {
+    int64_t at;   ///< of the window's gradient
+    float share;  ///< in it, along this axis
+  };
+  struct Range {
+    const Tap *begin, *end;
+  };
+  /// Of position i.
+  Range of(int64_t i) const {
+    return {taps.data() + first[static_cast<size_t>(i)],
+            taps.data() + first[static_cast<size_t>(i) + 1]};
   }
 
-  std::vector<int64_t> first;  ///< of position i: [first[i], first[i + 1]) of `window`
-  std::vector<int64_t> window;
+  std::vector<size_t> first;
+  std::vector<Tap> taps;
 };
 
 struct Geometry {
@@ -91,75 +100,60 @@ struct Geometry {
 
   Lanes x, y;
   Readers rows, columns;
-  std::vector<float> share;  ///< of each window: what an element of it takes of the gradient
   LayoutPtr x_layout, y_layout;
 
  private:
   Geometry(const PoolWindows& windows, const PoolingBackwardSpec& spec, LaneTag tag)
       : x(spec.geometry.input_shape(), tag),
         y(spec.geometry.output_shape(), tag),
-        rows(windows.rows),
-        columns(windows.columns),
+        rows(windows.rows, y.row_step),
+        columns(windows.columns, y.column_step),
         x_layout(LaneLayout(spec.geometry.input_shape(), spec.dtype, tag)),
-        y_layout(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)) {
-    for (int64_t oh = 0; oh < y.height; ++oh)
-      for (int64_t ow = 0; ow < y.width; ++ow)
-        share.push_back(1 / static_cast<float>(std::max<int64_t>(
-                                windows.rows.divisor(oh) * windows.columns.divisor(ow), 1)));
-  }
-};
-
-/// A window that reads a pixel: where its gradient is, and the pixel's share in it.
-struct Tap {
-  int64_t at;
-  float share;
+        y_layout(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)) {}
 };
 
 template <class T, class Count>
-SINGA_INLINE void SumTaps(const T* dy, const Tap* taps, int64_t count, Count n, T* dx) {
+SINGA_INLINE void SumTaps(const T* dy, Readers::Range rows, Readers::Range columns, Count n,
+                          T* dx) {
   Group sum;
-  for (int64_t t = 0; t < count; ++t) {
-    Group gradient;
-    Load(dy + taps[t].at, n, gradient);
-    sum.a += gradient.a * taps[t].share;
-    sum.b += gradient.b * taps[t].share;
+  for (const Readers::Tap* row = rows.begin; row != rows.end; ++row) {
+    Group part;
+    for (const Readers::Tap* column = columns.begin; column != columns.end; ++column) {
+      Group gradient;
+      Load(dy + row->at + column->at, n, gradient);
+      part.a += gradient.a * column->share;
+      part.b += gradient.b * column->share;
+    }
+    sum.a += part.a * row->share;
+    sum.b += part.b * row->share;
   }
   Store(sum, n, dx);
 }
 
-/// One row of dx, `h`, of one block, of which `filled` channels exist. dy points to the block;
-/// `taps` is room for all of a pixel.
+/// One row of dx, `h`, of one block, of which `filled` channels exist. dy points to the block.
 template <class T>
-SINGA_MULTI_ISA void GradientRow(const Geometry& g, const T* dy, int64_t h, int64_t filled,
-                                 Tap* taps, T* dx) {
+SINGA_MULTI_ISA void GradientRow(const Geometry& g, const T* dy, int64_t h, int64_t filled, T* dx) {
+  const Readers::Range rows = g.rows.of(h);
   for (int64_t w = 0; w < g.x.width; ++w, dx += g.x.column_step) {
-    int64_t count = 0;
-    for (int64_t i = g.rows.first[h]; i < g.rows.first[h + 1]; ++i) {
-      const int64_t oh = g.rows.window[i];
-      for (int64_t j = g.columns.first[w]; j < g.columns.first[w + 1]; ++j) {
-        const int64_t ow = g.columns.window[j];
-        taps[count++] = {oh * g.y.row_step + ow * g.y.column_step, g.share[oh * g.y.width + ow]};
-      }
-    }
+    const Readers::Range columns = g.columns.of(w);
     int64_t c = 0;
     for (; c + kGroup <= filled; c += kGroup)
-      SumTaps(dy + c, taps, count, std::integral_constant<int64_t, kGroup>(), dx + c);
-    if (c < filled) SumTaps(dy + c, taps, count, filled - c, dx + c);
+      SumTaps(dy + c, rows, columns, std::integral_constant<int64_t, kGroup>(), dx + c);
+    if (c < filled) SumTaps(dy + c, rows, columns, filled - c, dx + c);
   }
 }
 
 template <class T>
 void Gradient(const Geometry& g, const T* dy, T* dx) {
-  const int64_t most = g.rows.most() * g.columns.most();
-  const int64_t work = g.x.row_step * (most + 1);
+  const auto taps = static_cast<int64_t>(g.columns.taps.size()) / g.x.width + 1;
+  const int64_t work = g.x.row_step * (taps * taps + 1);
   ParallelFor(g.x.images * g.x.blocks * g.x.height, kParallelGrain / (work + 1) + 1,
               [&](int64_t begin, int64_t end) {
-                std::vector<Tap> taps(static_cast<size_t>(most));
                 for (int64_t i = begin; i < end; ++i) {
                   const int64_t block = i / g.x.height, h = i % g.x.height;
                   const int64_t filled = g.x.filled(block % g.x.blocks);
                   T* row = dx + block * g.x.block_step + h * g.x.row_step;
-                  GradientRow(g, dy + block * g.y.block_step, h, filled, taps.data(), row);
+                  GradientRow(g, dy + block * g.y.block_step, h, filled, row);
                   ZeroPadding(g.x, filled, row, sizeof(T));
                 }
               });

@@ -122,6 +122,11 @@ SINGA_INLINE void WithTaps(int64_t rows, int64_t columns, const Offer& offer) {
   offer(rows, columns);
 }
 
+/// How far the taps of a window lie apart.
+inline int64_t Dilation(const WindowAxis& axis) {
+  return axis.position(0, 1) - axis.position(0, 0);
+}
+
 /// One row of windows of one block: `n` lanes from `lane` on. y may be null; position is
 /// where Best knows none.
 template <class Best, class T, class Count>
@@ -130,8 +135,7 @@ SINGA_INLINE void MaxRow(const MaxWindows& g, const T* x, int64_t top, int64_t o
   const WindowAxis& columns = g.windows.columns;
   const WindowAxis::Range down = g.windows.rows.taps(oh);
   const int64_t h = g.windows.rows.position(oh, down.first);
-  const int64_t row_dilation = g.windows.rows.position(0, 1) - g.windows.rows.position(0, 0);
-  const int64_t column_dilation = columns.position(0, 1) - columns.position(0, 0);
+  const int64_t row_dilation = Dilation(g.windows.rows), column_dilation = Dilation(columns);
   const T* row = x + (h - top) * g.x.row_step + lane;
   for (int64_t ow = 0; ow < columns.windows(); ++ow) {
     const WindowAxis::Range across = columns.taps(ow);
@@ -179,30 +183,56 @@ SINGA_AVX512 inline void StoreLanes(BFloat16* to, __mmask16 lanes, __m512 value)
   _mm256_mask_storeu_epi16(to, lanes, _mm512_maskz_cvtepi32_epi16(0xffff, high));
 }
 
-/// The same with AVX-512, where GCC 12 takes comparisons of vectors apart.
+/// Of any values.
+SINGA_AVX512 inline void StoreRounded(float* to, __mmask16 lanes, __m512 value) {
+  StoreLanes(to, lanes, value);
+}
+SINGA_AVX512 inline void StoreRounded(BFloat16* to, __mmask16 lanes, __m512 value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __m512i odd =
+      _mm512_and_epi32(_mm512_maskz_srli_epi32(0xffff, bits, 16), _mm512_set1_epi32(1));
+  const __m512i carried = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  const __m512i rounded = _mm512_mask_or_epi32(carried, nan, bits, _mm512_set1_epi32(0x400000));
+  StoreLanes(to, lanes, _mm512_castsi512_ps(rounded));
+}
+
+/// Those of 16 lanes from `lane` on that exist.
+inline __mmask16 LanesFrom(int64_t lane, int64_t filled) {
+  return static_cast<__mmask16>((1u << std::min<int64_t>(16, filled - lane)) - 1);
+}
+
+/// The same with AVX-512, where GCC 12 takes comparisons of vectors apart. All lanes of a window
+/// before the next: of channels-last, its taps' cache lines are then read once.
 template <class T>
 SINGA_AVX512 void MaxRowAvx512(const MaxWindows& g, const T* x, int64_t top, int64_t oh,
                                int64_t filled, T* y, int32_t* position) {
   const WindowAxis& rows = g.windows.rows;
   const WindowAxis& columns = g.windows.columns;
   const WindowAxis::Range down = rows.taps(oh);
-  for (int64_t lane = 0; lane < filled; lane += 16) {
-    const int64_t n = std::min<int64_t>(16, filled - lane);
-    const auto lanes = static_cast<__mmask16>((1u << n) - 1);
-    for (int64_t ow = 0; ow < columns.windows(); ++ow) {
-      const WindowAxis::Range across = columns.taps(ow);
+  const int64_t top_tap = rows.position(oh, down.first), row_dilation = Dilation(rows);
+  const int64_t column_dilation = Dilation(columns);
+  const int64_t row_step = row_dilation * g.x.row_step;
+  const int64_t column_step = column_dilation * g.x.column_step;
+  for (int64_t ow = 0; ow < columns.windows(); ++ow) {
+    const WindowAxis::Range across = columns.taps(ow);
+    const int64_t left_tap = columns.position(ow, across.first);
+    const T* window = x + (top_tap - top) * g.x.row_step + left_tap * g.x.column_step;
+    const int64_t first = top_tap * g.x.width + left_tap;
+    for (int64_t lane = 0; lane < filled; lane += 16) {
+      const auto lanes = LanesFrom(lane, filled);
       __m512 best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
       __m512i at = _mm512_set1_epi32(-1);
-      for (int64_t kh = down.last - 1; kh >= down.first; --kh) {
-        for (int64_t kw = across.last - 1; kw >= across.first; --kw) {
-          const int64_t h = rows.position(oh, kh), w = columns.position(ow, kw);
-          const __m512 value =
-              LoadLanes(x + (h - top) * g.x.row_step + w * g.x.column_step + lane, lanes);
+      for (int64_t kh = down.size() - 1; kh >= 0; --kh) {
+        const T* row = window + kh * row_step + lane;
+        const int64_t row_at = first + kh * row_dilation * g.x.width;
+        for (int64_t kw = across.size() - 1; kw >= 0; --kw) {
+          const __m512 value = LoadLanes(row + kw * column_step, lanes);
           const __mmask16 better = _mm512_cmp_ps_mask(value, best, _CMP_GE_OQ) |
                                    _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
           best = _mm512_mask_mov_ps(best, better, value);
-          at = _mm512_mask_mov_epi32(at, better,
-                                     _mm512_set1_epi32(static_cast<int>(h * g.x.width + w)));
+          at = _mm512_mask_mov_epi32(
+              at, better, _mm512_set1_epi32(static_cast<int>(row_at + kw * column_dilation)));
         }
       }
       const int64_t to = ow * g.y.column_step + lane;
@@ -210,6 +240,36 @@ SINGA_AVX512 void MaxRowAvx512(const MaxWindows& g, const T* x, int64_t top, int
       if (position) _mm512_mask_storeu_epi32(position + to, lanes, at);
     }
   }
+}
+
+/// GradientRow likewise.
+template <class T>
+SINGA_AVX512 void GradientRowAvx512(const MaxWindows& g, const T* dy, const int32_t* position,
+                                    int64_t h, int64_t filled, T* dx) {
+  const WindowAxis::Range down = g.windows.rows.over(h);
+  for (int64_t w = 0; w < g.windows.columns.size(); ++w) {
+    const WindowAxis::Range across = g.windows.columns.over(w);
+    const __m512i here = _mm512_set1_epi32(static_cast<int>(h * g.x.width + w));
+    for (int64_t lane = 0; lane < filled; lane += 16) {
+      const auto lanes = LanesFrom(lane, filled);
+      __m512 sum = _mm512_setzero_ps();
+      for (int64_t oh = down.first; oh < down.last; ++oh) {
+        for (int64_t ow = across.first; ow < across.last; ++ow) {
+          const int64_t o = oh * g.y.row_step + ow * g.y.column_step + lane;
+          const __m512i at = _mm512_maskz_loadu_epi32(lanes, position + o);
+          sum = _mm512_mask_add_ps(sum, _mm512_cmpeq_epi32_mask(at, here), sum,
+                                   LoadLanes(dy + o, lanes));
+        }
+      }
+      StoreRounded(dx + w * g.x.column_step + lane, lanes, sum);
+    }
+  }
+}
+
+/// Whether this CPU has the instructions.
+bool HasMaxRowAvx512() {
+  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return has;
 }
 #endif
 
@@ -264,9 +324,7 @@ template <class T>
 void MaxRows(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t filled, T* y,
              int32_t* position) {
 #ifdef SINGA_HAS_MAX_ROW_AVX512
-  static const bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>)
-    if (wide) return MaxRowAvx512(g, x, top, oh, filled, y, position);
+  if (HasMaxRowAvx512()) return MaxRowAvx512(g, x, top, oh, filled, y, position);
 #endif
   MaxRowOfBlock<8>(g, x, top, oh, filled, y, position);
 }
@@ -274,6 +332,11 @@ void MaxRows(const MaxWindows& g, const T* x, int64_t top, int64_t oh, int64_t f
 template <class T>
 void GradientRows(const MaxWindows& g, const T* dy, const int32_t* position, int64_t h,
                   int64_t filled, T* dx) {
+#ifdef SINGA_HAS_MAX_ROW_AVX512
+  // GCC does blocks of 16 floats as well, and has the number of lanes as a constant.
+  if (HasMaxRowAvx512() && (filled > 16 || std::is_same_v<T, BFloat16>))
+    return GradientRowAvx512(g, dy, position, h, filled, dx);
+#endif
   if (VectorLanes() == 16) {
     GradientRowOfBlock<16>(g, dy, position, h, filled, dx);
   } else {

@@ -611,6 +611,36 @@ TEST(OnednnLayouts, AverageGradientsOfBFloat16AreRoundedOnce) {
   }
 }
 
+TEST(OnednnLayouts, MaxPoolingOfNaNAndInfinity) {
+  Random random(94);
+  const double strange[] = {std::nan(""), kInf, -kInf, 0, -0.0, 1};
+  for (Tag tag : kTags) {
+    for (DType dtype : {kFloat32, kBFloat16}) {
+      for (int64_t channels : {3, 16, 33}) {
+        const Shape shape{2, channels, 8, 6};
+        SCOPED_TRACE(shape.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
+        const auto image = [&](const Shape& shape) {
+          Vector values(static_cast<size_t>(shape.Count()));
+          for (double& v : values) v = strange[random.Int(0, 5)];
+          return test::FromValues(shape, values, dtype);
+        };
+        const Tensor x = image(shape);
+        const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});  // no gradient is a sum
+        const Tensor dy = image(handle.recorder.output_shape());
+        const auto run = [&](const Tensor& x, const Tensor& dy, Preference preference) {
+          PreferenceScope scope(preference);
+          const auto out = PoolingForward(handle, x);
+          return std::vector<Tensor>{out[0], PoolingBackward(handle, dy, x, out[0], out[1])};
+        };
+        const auto want = run(x, dy, Preference::kReference);
+        const auto got = run(In(x, tag), In(dy, tag), Preference::kFastest);
+        ExpectEqual(got[0], want[0], "y");
+        ExpectEqual(got[1], want[1], "dx");
+      }
+    }
+  }
+}
+
 TEST(OnednnLayouts, GlobalAveragePool) {
   Random random(95);
   for (Tag tag : kTags) {

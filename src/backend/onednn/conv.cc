@@ -444,21 +444,23 @@ std::string DeclinesWinograd(const ConvSpec& spec) {
 // Tiles of many images, where the CPU multiplies them.
 
 std::string RefusesTiles(const ConvSpec& spec) {
-  if (!tiles::IsThere(tiles::Unit::kAmx)) return "tiles of images are for CPUs with AMX";
+  if (tiles::BestUnit() == tiles::Unit::kPlain)
+    return "tiles of images are for CPUs with AMX, or AVX-512 and bfloat16";
   return spec.pass == ConvPass::kBackwardW ? tiles::RefusesWeightGradient(spec)
                                            : tiles::RefusesSmallImages(spec);
 }
 PlanPtr MakeTiles(const ConvSpec& spec) {
-  return spec.pass == ConvPass::kBackwardW ? tiles::MakeWeightGradient(spec, tiles::Unit::kAmx)
-                                           : tiles::MakeSmallImages(spec, tiles::Unit::kAmx);
+  return spec.pass == ConvPass::kBackwardW ? tiles::MakeWeightGradient(spec, tiles::BestUnit())
+                                           : tiles::MakeSmallImages(spec, tiles::BestUnit());
 }
 std::vector<Candidate> TilesCandidates(const ConvSpec& spec) {
   const PlanPtr plan = MakeTiles(spec);
-  return {{"tiles amx " + LayoutName(plan->input_layout(0)), [plan] { return plan; }}};
+  return {{plan->Describe() + " " + LayoutName(plan->input_layout(0)), [plan] { return plan; }}};
 }
 std::string DeclinesTiles(const ConvSpec& spec) {
-  const bool pays = spec.pass == ConvPass::kBackwardW ? tiles::WeightGradientPays(spec)
-                                                      : tiles::SmallImagesPay(spec);
+  const bool pays = spec.pass == ConvPass::kBackwardW
+                        ? tiles::WeightGradientPays(spec, tiles::BestUnit())
+                        : tiles::SmallImagesPay(spec, tiles::BestUnit());
   return pays ? "" : "tiles of images would be largely empty, or oneDNN's are full";
 }
 

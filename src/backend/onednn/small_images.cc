@@ -205,10 +205,11 @@ std::string RefusesSmallImages(const ConvSpec& spec) {
   return "";
 }
 
-bool SmallImagesPay(const ConvSpec& spec) {
+bool SmallImagesPay(const ConvSpec& spec, Unit unit) {
   const Recorder& r = spec.geometry;
   const int64_t width = spec.pass == ConvPass::kForward ? r.conv_width : r.width;
-  return width <= 4 && RoundUp(r.batchsize, kSide) * 4 <= r.batchsize * 5 &&
+  return width <= (unit == Unit::kAmx ? 4 : 2) &&
+         RoundUp(r.batchsize, kSide) * 4 <= r.batchsize * 5 &&
          std::min(r.in_channels, r.out_channels) >= kDepth;
 }
 

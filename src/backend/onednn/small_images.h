@@ -15,7 +15,7 @@ namespace singa::onednn::tiles {
 /// Why it cannot be had this way; empty when it can.
 std::string RefusesSmallImages(const ConvSpec& spec);
 /// Whether it is likely to be faster than oneDNN's.
-bool SmallImagesPay(const ConvSpec& spec);
+bool SmallImagesPay(const ConvSpec& spec, Unit unit);
 PlanPtr MakeSmallImages(const ConvSpec& spec, Unit unit);
 
 }  // namespace singa::onednn::tiles

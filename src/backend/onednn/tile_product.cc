@@ -179,6 +179,12 @@ bool IsThere(Unit unit) {
 #endif
 }
 
+Unit BestUnit() {
+  for (const Unit unit : {Unit::kAmx, Unit::kAvx512})
+    if (IsThere(unit)) return unit;
+  return Unit::kPlain;
+}
+
 #if defined(__x86_64__)
 
 Session::Session(Unit unit) : amx_(unit == Unit::kAmx) {

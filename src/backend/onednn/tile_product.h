@@ -21,6 +21,8 @@ enum class Unit { kAmx, kAvx512, kPlain };
 const char* NameOf(Unit unit);
 /// Whether this CPU has it, and ONEDNN_MAX_CPU_ISA lets oneDNN use it.
 bool IsThere(Unit unit);
+/// The fastest that is there.
+Unit BestUnit();
 
 /// The tiles of a factor that are multiplied one after the other: `groups` times `rows` times
 /// `columns` of them, so many tiles apart.

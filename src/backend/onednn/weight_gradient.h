@@ -16,7 +16,7 @@ namespace singa::onednn::tiles {
 /// Why it cannot be had this way; empty when it can.
 std::string RefusesWeightGradient(const ConvSpec& spec);
 /// Whether it is likely to be faster than oneDNN's.
-bool WeightGradientPays(const ConvSpec& spec);
+bool WeightGradientPays(const ConvSpec& spec, Unit unit);
 /// `cache`: bytes of a core's second level cache, which decide how the work is cut.
 PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit,
                            int64_t cache = SecondLevelCacheBytes());

@@ -224,23 +224,24 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
   SetNumThreads(before);
 }
 
-TEST_P(Tiles, AreChosenWhereTheyAreFull) {
-  ConvSpec spec;
-  spec.pass = ConvPass::kBackwardW;
-  spec.dtype = kBFloat16;
-  spec.geometry =
-      ConvRecorder("Conv", {128, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
-  const PlanPtr plan = FindPlan(*DefaultDevice(), spec);
-  EXPECT_EQ(plan->implementation() == std::string("tiles"), onednn::tiles::IsThere(Unit::kAmx));
-  spec.geometry =
-      ConvRecorder("Conv", {1, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
-  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("tiles"));
-  spec.pass = ConvPass::kForward;
-  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("tiles"));
-  spec.geometry =
-      ConvRecorder("Conv", {128, 256, 4, 4}, {3, 3}, {1, 1}, {1, 1}, 256, true, {1, 1}, 1);
-  EXPECT_EQ(FindPlan(*DefaultDevice(), spec)->implementation() == std::string("tiles"),
-            onednn::tiles::IsThere(Unit::kAmx));
+TEST(Tiles, AreChosenWhereTheyAreFull) {
+  const auto takes_tiles = [](ConvPass pass, int64_t images, int64_t size) {
+    ConvSpec spec;
+    spec.pass = pass;
+    spec.dtype = kBFloat16;
+    spec.geometry = ConvRecorder("Conv", {images, 256, size, size}, {3, 3}, {1, 1}, {1, 1}, 256,
+                                 false, {1, 1}, 1);
+    return FindPlan(*DefaultDevice(), spec)->implementation() == std::string("tiles");
+  };
+  const bool amx = onednn::tiles::BestUnit() == Unit::kAmx;
+  const bool any = onednn::tiles::BestUnit() != Unit::kPlain;
+  for (const ConvPass pass : {ConvPass::kForward, ConvPass::kBackwardX, ConvPass::kBackwardW}) {
+    const bool weights = pass == ConvPass::kBackwardW;
+    EXPECT_EQ(takes_tiles(pass, 128, 2), any);
+    EXPECT_EQ(takes_tiles(pass, 128, 4), weights ? any : amx);
+    EXPECT_EQ(takes_tiles(pass, 128, 8), weights && amx);
+    EXPECT_FALSE(takes_tiles(pass, 3, 4));
+  }
 }
 
 }  // namespace

@@ -65,6 +65,14 @@ void ParallelFor(int64_t n, int64_t grain, const Body& body) {
                     &context);
 }
 
+/// Calls body(thread) for each of so many threads, which have memory of their own.
+template <class Body>
+void ForEachThread(int threads, const Body& body) {
+  detail::RunPieces(
+      threads, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
+      &body);
+}
+
 /// Folds [0, n): `piece(begin, end)` gives the value of one range, `combine(a, b)` joins two
 /// neighbours. Ranges follow from n and `grain` alone, and are joined pairwise, so the result has
 /// the same bits for any number of threads. `identity` is returned for n = 0.

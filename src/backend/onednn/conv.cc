@@ -13,8 +13,7 @@
 #include "backend/onednn/bias_gradient.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/register.h"
-#include "backend/onednn/small_images.h"
-#include "backend/onednn/weight_gradient.h"
+#include "backend/onednn/tiles.h"
 #include "backend/onednn/winograd.h"
 #include "core/parallel.h"
 #include "model/operation/conv_spec.h"
@@ -441,33 +440,25 @@ std::string DeclinesWinograd(const ConvSpec& spec) {
   return winograd::Pays(spec) ? "" : "the direct method is faster here";
 }
 
-// Tiles of many images, where the CPU multiplies them.
-
 std::string RefusesTiles(const ConvSpec& spec) {
   if (tiles::BestUnit() == tiles::Unit::kPlain)
     return "tiles of images are for CPUs with AMX, or AVX-512 and bfloat16";
-  return spec.pass == ConvPass::kBackwardW ? tiles::RefusesWeightGradient(spec)
-                                           : tiles::RefusesSmallImages(spec);
-}
-PlanPtr MakeTiles(const ConvSpec& spec) {
-  return spec.pass == ConvPass::kBackwardW ? tiles::MakeWeightGradient(spec, tiles::BestUnit())
-                                           : tiles::MakeSmallImages(spec, tiles::BestUnit());
+  return tiles::Refuses(spec);
 }
 std::vector<Candidate> TilesCandidates(const ConvSpec& spec) {
-  const PlanPtr plan = MakeTiles(spec);
+  const PlanPtr plan = tiles::MakePlan(spec);
   return {{plan->Describe() + " " + LayoutName(plan->input_layout(0)), [plan] { return plan; }}};
 }
 std::string DeclinesTiles(const ConvSpec& spec) {
-  const bool pays = spec.pass == ConvPass::kBackwardW
-                        ? tiles::WeightGradientPays(spec, tiles::BestUnit())
-                        : tiles::SmallImagesPay(spec, tiles::BestUnit());
-  return pays ? "" : "tiles of images would be largely empty, or oneDNN's are full";
+  return tiles::Pays(spec) ? "" : "tiles of images would be largely empty, or oneDNN's are full";
 }
 
 }  // namespace
 
 void RegisterConv() {
-  Register<ConvSpec>("tiles", RefusesTiles, MakeTiles, TilesCandidates, DeclinesTiles);
+  Register<ConvSpec>(
+      "tiles", RefusesTiles, [](const ConvSpec& spec) { return tiles::MakePlan(spec); },
+      TilesCandidates, DeclinesTiles);
   Register<ConvSpec>(
       "winograd", [](const ConvSpec& spec) { return winograd::Refuses(spec); },
       [](const ConvSpec& spec) { return winograd::MakePlan(spec); }, WinogradCandidates,

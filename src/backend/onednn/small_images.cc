@@ -1,12 +1,10 @@
-// result[pixel][image][to] = Σ over taps and channels of source[pixel under the tap][image][from] ·
-// W[tap][from][to]. Forward goes from x to y, backward from dy to dx; what differs is which pixels
-// taps connect.
+// Forward and the gradient of the input: result[pixel][image][to] = Σ over taps and channels of
+// source[pixel under the tap][image][from] · W[tap][from][to]. Forward goes from x to y, backward
+// from dy to dx; what differs is which pixels taps connect.
 //
 // The source is packed once, which takes little time since images are small: its channels lie side
 // by side already, and images are put next to each other. Filters are tiles in the layouts
 // OIhw16i16o2i, in which gradients leave them, and OIhw16o16i2o.
-
-#include "backend/onednn/small_images.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,6 +13,7 @@
 
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/tile_packing.h"
+#include "backend/onednn/tiles.h"
 #include "core/parallel.h"
 #include "core/round_up.h"
 #include "singa/core/half.h"
@@ -48,15 +47,6 @@ Reach ReachOf(bool backward, int64_t at, int64_t taps, int64_t stride, int64_t d
     ++reach.count;
   }
   return reach;
-}
-
-/// The layout of x and y, as what comes if that can be packed.
-LaneTag TagFor(const ConvSpec& spec) {
-  const Recorder& r = spec.geometry;
-  for (const auto& tag : {LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype),
-                          LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype)})
-    if (tag && *tag != LaneTag::nChw8c) return *tag;
-  return LaneTag::nhwc;
 }
 
 class SmallImagesPlan final : public Plan {
@@ -192,26 +182,6 @@ class SmallImagesPlan final : public Plan {
 };
 
 }  // namespace
-
-std::string RefusesSmallImages(const ConvSpec& spec) {
-  const Recorder& r = spec.geometry;
-  if (spec.pass != ConvPass::kForward && spec.pass != ConvPass::kBackwardX)
-    return "tiles of pixels are for forward and the gradient of the input";
-  if (spec.dtype != kBFloat16) return "tiles of images are for bfloat16";
-  if (spec.plain) return "tiles of images are for channels-last and blocked images";
-  if (r.group != 1) return "tiles of images are for one group";
-  if (spec.has_add || spec.relu) return "tiles of images add and cut off nothing";
-  if (r.batchsize * r.conv_height * r.conv_width == 0) return "there is nothing to sum up";
-  return "";
-}
-
-bool SmallImagesPay(const ConvSpec& spec, Unit unit) {
-  const Recorder& r = spec.geometry;
-  const int64_t width = spec.pass == ConvPass::kForward ? r.conv_width : r.width;
-  return width <= (unit == Unit::kAmx ? 4 : 2) &&
-         RoundUp(r.batchsize, kSide) * 4 <= r.batchsize * 5 &&
-         std::min(r.in_channels, r.out_channels) >= kDepth;
-}
 
 PlanPtr MakeSmallImages(const ConvSpec& spec, Unit unit) {
   return std::make_shared<SmallImagesPlan>(spec, unit, TagFor(spec));

@@ -1,4 +1,5 @@
-// dW[tap][in][out] = Σ over images and pixels of x[pixel under the tap][in] · dy[pixel][out].
+// The gradient of a filter: dW[tap][in][out] = Σ over images and pixels of x[pixel under the
+// tap][in] · dy[pixel][out].
 //
 // Images are taken 32 at a time, pixel by pixel: the numbers of one product of tiles are one pixel
 // of x and one of dy in 32 images. A tap moves x by pixels and not by images, so that each pixel is
@@ -14,8 +15,6 @@
 // - Together: all threads pack a chunk, and each multiplies some blocks of weights. If there is but
 //   one chunk, sums go from registers to weights.
 
-#include "backend/onednn/weight_gradient.h"
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -24,6 +23,7 @@
 #include "backend/onednn/bias_gradient.h"
 #include "backend/onednn/channel_lanes.h"
 #include "backend/onednn/tile_packing.h"
+#include "backend/onednn/tiles.h"
 #include "core/parallel.h"
 #include "core/round_up.h"
 #include "singa/core/half.h"
@@ -103,15 +103,6 @@ struct Source {
             channels_last};
   }
 };
-
-/// The layout of x and dy, as one of them comes if that can be packed.
-LaneTag TagFor(const ConvSpec& spec) {
-  const Recorder& r = spec.geometry;
-  for (const auto& tag : {LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype),
-                          LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype)})
-    if (tag && *tag != LaneTag::nChw8c) return *tag;
-  return LaneTag::nhwc;
-}
 
 class WeightGradientPlan final : public Plan {
  public:
@@ -285,13 +276,6 @@ class WeightGradientPlan final : public Plan {
     }
   }
 
-  template <class Body>
-  static void ForEachThread(int threads, const Body& body) {
-    detail::RunPieces(
-        threads, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
-        &body);
-  }
-
   int64_t SumsOf(int64_t i, int64_t o, int64_t tap) const {
     return ((i * out_blocks() + o) * taps() + tap) * kBlockSums;
   }
@@ -368,24 +352,6 @@ class WeightGradientPlan final : public Plan {
 };
 
 }  // namespace
-
-std::string RefusesWeightGradient(const ConvSpec& spec) {
-  const Recorder& r = spec.geometry;
-  if (spec.pass != ConvPass::kBackwardW) return "tiles of images are for the gradient of weights";
-  if (spec.dtype != kBFloat16) return "tiles of images are for bfloat16";
-  if (spec.plain) return "tiles of images are for channels-last and blocked images";
-  if (r.group != 1) return "tiles of images are for one group";
-  if (r.batchsize * r.conv_height * r.conv_width == 0) return "there is nothing to sum up";
-  return "";
-}
-
-bool WeightGradientPays(const ConvSpec& spec, Unit unit) {
-  const Recorder& r = spec.geometry;
-  // AVX-512 is no faster than in oneDNN, which multiplies zeros around small images.
-  if (unit == Unit::kAvx512 && r.conv_width > 4) return false;
-  return RoundUp(r.batchsize, kDepth) * 4 <= r.batchsize * 5 && r.in_channels >= kSide &&
-         r.out_channels >= kSide;
-}
 
 PlanPtr MakeWeightGradient(const ConvSpec& spec, Unit unit, int64_t cache) {
   return std::make_shared<WeightGradientPlan>(spec, unit, cache, TagFor(spec));

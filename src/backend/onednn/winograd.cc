@@ -116,13 +116,6 @@ class WinogradPlan : public Plan {
   bool spreads_error() const override { return true; }
 
  protected:
-  template <class Body>
-  void ForEachThread(const Body& body) const {
-    detail::RunPieces(
-        threads_, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
-        &body);
-  }
-
   const ConvSpec spec_;
   const int threads_;
 
@@ -238,7 +231,7 @@ class FilterPlan final : public WinogradPlan {
       filter = transformed;
       own += filter_.size * filter_.count;
     }
-    ForEachThread([&](int64_t thread) {
+    ForEachThread(threads_, [&](int64_t thread) {
       float* values = own + thread * thread_size();
       float* products = values + values_.size;
       const int64_t chunks = (tiles_.count + chunk_ - 1) / chunk_;
@@ -260,7 +253,7 @@ class FilterPlan final : public WinogradPlan {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
     FillRows(tiles_.count, RoundUp(tiles_.count, kRows), depth_, kPositions, values_, values);
-    ForEachThread([&](int64_t thread) {
+    ForEachThread(threads_, [&](int64_t thread) {
       float* products = own + thread * thread_size();
       float* transformed = products + products_.size;
       const int64_t last = filter_.count * (thread + 1) / threads_;
@@ -398,7 +391,7 @@ class GradientPlan final : public WinogradPlan {
   void RunBySlice(const float* x, const float* dy, float* dw, float* workspace) const {
     const int64_t values = x_values_.size + y_values_.size;
     float* sums = workspace + threads_ * values;
-    ForEachThread([&](int64_t thread) {
+    ForEachThread(threads_, [&](int64_t thread) {
       float* x_values = workspace + thread * values;
       float* y_values = x_values + x_values_.size;
       for (int64_t s = slices_ * thread / threads_; s < slices_ * (thread + 1) / threads_; ++s) {

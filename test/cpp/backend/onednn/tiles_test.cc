@@ -1,13 +1,12 @@
 // Convolutions by tiles of many images, in all passes, against the definition in float64.
 
+#include "backend/onednn/tiles.h"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "../../operation/conv_naive.h"
-#include "backend/onednn/channel_lanes.h"
-#include "backend/onednn/small_images.h"
-#include "backend/onednn/weight_gradient.h"
 #include "model/operation/dispatch.h"
 #include "singa/operation/conv.h"
 
@@ -40,7 +39,7 @@ std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor&
   spec.geometry = g;
   spec.x_layout = onednn::LaneLayout(g.input_shape(), kBFloat16, tag);
   spec.dy_layout = onednn::LaneLayout(g.output_shape(), kBFloat16, tag);
-  EXPECT_EQ(onednn::tiles::RefusesWeightGradient(spec), "");
+  EXPECT_EQ(onednn::tiles::Refuses(spec), "");
   const PlanPtr plan = onednn::tiles::MakeWeightGradient(spec, unit, cache);
   const Tensor inputs[] = {Wanted(*plan, 0, dy), Wanted(*plan, 1, x)};
   std::vector<Tensor> results = {NewOutput(*plan, 0, g.weight_shape(), DefaultDevice(), kBFloat16)};
@@ -204,7 +203,7 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
     spec.threads = static_cast<int>(random.Int(1, 5));
     SetNumThreads(spec.threads);
     const auto run = [&](const std::vector<Tensor>& inputs, const Shape& shape) {
-      EXPECT_EQ(onednn::tiles::RefusesSmallImages(spec), "");
+      EXPECT_EQ(onednn::tiles::Refuses(spec), "");
       const PlanPtr plan = onednn::tiles::MakeSmallImages(spec, GetParam());
       std::vector<Tensor> wanted;
       for (const Tensor& input : inputs) wanted.push_back(Wanted(*plan, wanted.size(), input));

@@ -155,7 +155,7 @@ SINGA_INLINE void Store(const PartOfRow& values, const Part<kEach, Words>& part,
     const auto bits = [](float value) SINGA_INLINE_LAMBDA {
       return kRound ? Rounded(value) : std::bit_cast<uint32_t>(value);
     };
-    auto* stored = reinterpret_cast<Word*>(to);
+    Word* stored = reinterpret_cast<Word*>(to);  // `auto` would forget how it is aligned
 #pragma omp simd
     for (int64_t w = 0; w < words; ++w)
       stored[w] = (bits(values[w]) >> 16) | (bits(values[words + w]) & 0xffff0000u);

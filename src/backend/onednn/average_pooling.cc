@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/onednn/channel_lanes.h"
+#include "backend/onednn/round_bfloat16.h"
 #include "core/parallel.h"
 #include "model/operation/pooling_windows.h"
 #include "singa/core/half.h"
@@ -43,13 +44,6 @@ SINGA_INLINE void Load(const BFloat16* from, Count n, Group& group) {
   group.b = reinterpret_cast<Floats>(words & 0xffff0000u);
 }
 
-/// The bits of values, rounded as BFloat16 does, in the upper halves of words.
-SINGA_INLINE void Round(const Floats& values, Words& rounded) {
-  const auto words = reinterpret_cast<Words>(values);
-  const auto nan = reinterpret_cast<Words>(values != values);
-  rounded = (words + ((0x7fffu + ((words >> 16) & 1u)) & ~nan)) | (nan & 0x400000u);
-}
-
 template <class Count>
 SINGA_INLINE void Store(const Group& group, Count n, float* to) {
   std::memcpy(to, &group, static_cast<size_t>(n) * sizeof(float));
@@ -57,8 +51,8 @@ SINGA_INLINE void Store(const Group& group, Count n, float* to) {
 template <class Count>
 SINGA_INLINE void Store(const Group& group, Count n, BFloat16* to) {
   Words a, b;
-  Round(group.a, a);
-  Round(group.b, b);
+  RoundToBFloat16(group.a, a);
+  RoundToBFloat16(group.b, b);
   const Words words = (a >> 16) | (b & 0xffff0000u);
   std::memcpy(static_cast<void*>(to), &words, static_cast<size_t>(n) * sizeof(BFloat16));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/onednn/round_bfloat16.h"
 #include "core/parallel.h"
 
 namespace singa::onednn::tiles {
@@ -98,13 +99,11 @@ SINGA_INLINE void Pack(const Pixels& from, BFloat16* to, int64_t to_step) {
   }
 }
 
-/// The bits of values, rounded as BFloat16 does, in the upper halves of words.
+/// The bits of 16 values, rounded, in the upper halves of words.
 SINGA_INLINE void Round(const float* values, Words& rounded) {
   Floats floats;
   __builtin_memcpy(&floats, values, sizeof(floats));
-  const auto words = reinterpret_cast<Words>(floats);
-  const auto nan = reinterpret_cast<Words>(floats != floats);
-  rounded = (words + ((0x7fffu + ((words >> 16) & 1u)) & ~nan)) | (nan & 0x400000u);
+  RoundToBFloat16(floats, rounded);
 }
 
 }  // namespace
@@ -149,7 +148,7 @@ SINGA_MULTI_ISA void StoreImages(const float* sums, const BFloat16* bias, const 
                        sizeof(values));
       values += shift;
       Words words;
-      Round(reinterpret_cast<const float*>(&values), words);
+      RoundToBFloat16(values, words);
       const auto halves = __builtin_convertvector(words >> 16, Halves);
       BFloat16* row = to + j * images.group_step + n * images.image_step;
       if (there == kSide) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/counted_reorder.h"
-#include "singa/core/opcheck.h"
+#include "core/node_observer.h"
 #include "singa/core/stats.h"
 
 namespace singa {
@@ -31,7 +31,7 @@ CapturedNodes::CapturedNodes(Device& device, Capturer& capturer, std::span<const
 }
 
 bool CapturedNodes::Start(std::vector<const void*> addresses) {
-  const bool observed = IsProfiling() || AreReordersRecorded() || GetOpcheck().every > 0;
+  const bool observed = IsProfiling() || AreReordersRecorded() || WatchingObserver();
   if (observed || !capturer_.captures()) return false;
   if (addresses == addresses_) return true;
   work_.clear();

@@ -2,11 +2,12 @@
 
 #include <functional>
 
+#include "core/node_observer.h"
 #include "core/profile.h"
 #include "core/workspace.h"
 #include "singa/core/error.h"
 #include "singa/core/graph.h"
-#include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 
@@ -53,8 +54,11 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
 }
 
 void Device::Run(const Node& node, void* workspace) {
-  const auto run = [&] { RunUnchecked(node, workspace); };
-  if (!RunNodeChecked(node, std::ref(run))) run();  // by reference: no allocation for each node
+  if (const NodeObserver* observer = WatchingObserver()) [[unlikely]] {
+    const auto execute = [&] { RunUnchecked(node, workspace); };
+    if (observer->run(node, execute)) return;
+  }
+  RunUnchecked(node, workspace);
 }
 
 void Device::RunUnchecked(const Node& node, void* workspace) {

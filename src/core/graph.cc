@@ -10,7 +10,7 @@
 #include "core/memory_planner.h"
 #include "core/profile.h"
 #include "singa/core/error.h"
-#include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 namespace {

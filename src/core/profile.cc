@@ -5,7 +5,6 @@
 #include <mutex>
 #include <utility>
 
-#include "singa/core/opcheck.h"
 
 namespace singa {
 namespace {
@@ -14,6 +13,7 @@ std::atomic<bool> g_profiling{false};
 std::mutex g_mutex;
 std::vector<ProfileRecord> g_records;  // guarded by g_mutex
 thread_local const char* t_op = "";
+thread_local std::string t_layer;
 
 std::string ShapeOf(const Tensor& t) {
   if (t.empty()) return "-";
@@ -112,5 +112,8 @@ std::vector<ProfileRecord> TakeProfile() {
 
 const char* CurrentOp() { return t_op; }
 void SetCurrentOp(const char* op) { t_op = op; }
+
+const std::string& CurrentLayer() { return t_layer; }
+void SetCurrentLayer(const std::string& name) { t_layer = name; }
 
 }  // namespace singa

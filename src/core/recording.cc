@@ -9,7 +9,7 @@
 #include "core/profile.h"
 #include "singa/core/error.h"
 #include "singa/core/graph.h"
-#include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "core/counted_reorder.h"
 #include "core/profile.h"
-#include "singa/core/opcheck.h"
 
 namespace singa {
 namespace {

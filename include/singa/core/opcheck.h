@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,15 +40,6 @@ SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
 SINGA_API void ResetOpcheckStats();
 /// Operations that came along since then, wanted or not, while OPCHECK was on.
 SINGA_API uint64_t OpcheckSeen();
-/// Name of the layer that the calling thread is in, for messages; set by the Python layers.
-SINGA_API void SetCurrentLayer(const std::string& name);
-SINGA_API const std::string& CurrentLayer();
-#ifndef SWIG
-struct Node;
-/// Runs a recorded operation by `run`, and compares; false where that is not wanted, and then
-/// nothing was done.
-SINGA_API bool RunNodeChecked(const Node& node, const std::function<void()>& run);
-#endif
 /// Runs the operation of a saved mismatch again, compares, and returns the report.
 /// Raises OpcheckMismatch when it still disagrees, std::invalid_argument for a file that is none.
 SINGA_API std::string ReplayFile(const std::string& path);

@@ -60,4 +60,9 @@ SINGA_API std::vector<ProfileRecord> TakeProfile();
 SINGA_API const char* CurrentOp();
 SINGA_API void SetCurrentOp(const char* op);
 
+/// Name of the layer that the calling thread is in, for messages and reports; set by the Python
+/// layers.
+SINGA_API const std::string& CurrentLayer();
+SINGA_API void SetCurrentLayer(const std::string& name);
+
 }  // namespace singa

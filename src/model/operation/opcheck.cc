@@ -8,6 +8,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/node_observer.h"
 #include "model/operation/replay_file.h"
 #include "singa/core/error.h"
 #include "singa/core/graph.h"
@@ -15,7 +16,6 @@
 namespace singa {
 namespace {
 
-thread_local std::string t_layer;
 thread_local int t_paused = 0;
 
 std::mutex g_mutex;
@@ -54,6 +54,24 @@ std::vector<double> Values(const Tensor& t) {
   if (!values.empty()) t.AsType(kDouble).CopyToHost(values.data(), values.size() * sizeof(double));
   return values;
 }
+
+/// Runs a recorded operation by `execute`, and compares.
+bool RunNode(const Node& node, const std::function<void()>& execute) {
+  if (!node.spec_type) return false;
+  opcheck::Family family;
+  {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    const auto found = Families().find(node.spec_type->name());
+    if (found == Families().end()) return false;
+    family = found->second;
+  }
+  return family.run_node(node, execute);
+}
+
+constexpr NodeObserver kObserver{
+    [] { return Every().load(std::memory_order_relaxed) > 0; },
+    RunNode,
+};
 
 std::string Position(int64_t flat, const Shape& shape) {
   Shape index = shape;
@@ -95,9 +113,6 @@ void ResetOpcheckStats() {
 }
 uint64_t OpcheckSeen() { return g_seen.load(); }
 
-void SetCurrentLayer(const std::string& name) { t_layer = name; }
-const std::string& CurrentLayer() { return t_layer; }
-
 std::string ReplayFile(const std::string& path) {
   backend::EnsureRegistered();
   const opcheck::Call call = opcheck::ReadReplayFile(path);
@@ -110,19 +125,6 @@ std::string ReplayFile(const std::string& path) {
     family = found->second;
   }
   return family.replay(call) + " agrees with reference";
-}
-
-bool RunNodeChecked(const Node& node, const std::function<void()>& run) {
-  if (Every().load(std::memory_order_relaxed) == 0 || !node.spec_type) [[likely]]
-    return false;
-  opcheck::Family family;
-  {
-    std::lock_guard<std::mutex> lock(g_mutex);
-    const auto found = Families().find(node.spec_type->name());
-    if (found == Families().end()) return false;
-    family = found->second;
-  }
-  return family.run_node(node, run);
 }
 
 namespace opcheck {
@@ -147,6 +149,7 @@ Pause::Pause() { ++t_paused; }
 Pause::~Pause() { --t_paused; }
 
 void AddFamily(const std::string& spec, Family family) {
+  SetNodeObserver(&kObserver);
   std::lock_guard<std::mutex> lock(g_mutex);
   Families()[spec] = std::move(family);
 }

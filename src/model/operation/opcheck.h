@@ -31,6 +31,7 @@
 #include "model/operation/kernel.h"
 #include "singa/core/device.h"
 #include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 
 namespace singa::opcheck {
 

@@ -13,7 +13,7 @@
 #include "model/operation/elementwise_spec.h"
 #include "model/operation/matmul_spec.h"
 #include "model/passes/uses.h"
-#include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 #include "singa/operation/batchnorm.h"
 
 namespace singa {

@@ -9,7 +9,7 @@
 #include "model/operation/batchnorm_spec.h"
 #include "model/operation/dispatch.h"
 #include "model/passes/respec.h"
-#include "singa/core/opcheck.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 namespace {

@@ -14,7 +14,9 @@ namespace singa {
 /// which is zero; an empty batch changes nothing). `factor` is SINGA's momentum.
 ///
 /// Statistics are float32 (float64 for float64 input) and so are the running tensors. scale and
-/// bias are of that type or of x's, and may be empty for 1 and 0; all of these have shape (C).
+/// bias are of that type or of x's, and may be empty for 1 and 0. All of these have shape (C), or
+/// (1, C, 1, 1) as in scripts for SINGA: then the batch's statistics come out in the shape of the
+/// running ones, and the gradients of scale and bias in the shape of scale.
 /// Raises std::invalid_argument and TypeError, naming the argument, for anything else.
 class SINGA_API BatchNormHandle {
  public:

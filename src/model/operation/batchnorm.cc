@@ -22,28 +22,42 @@ void CheckInput(const char* op, const BatchNormHandle& handle, const Tensor& x) 
         " channels, the handle was made for ", handle.channels, ": ", x);
 }
 
+/// One number for each channel of x as (C), also where a script keeps it as (1, C, 1, 1).
+Tensor OfChannels(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  const int64_t channels = x.shape(1);
+  if (t.rank() == 4 && t.shape() == Shape{1, channels, 1, 1}) return t.Reshape({channels});
+  CheckShapeIs(op, name, t, {channels});
+  return t;
+}
+
+/// A result in the shape that the caller keeps such numbers in: that of `like`, if there is one.
+Tensor ShapedLike(const Tensor& t, const Tensor& like) {
+  return t.empty() || like.rank() != 4 ? t : t.Reshape(like.shape());
+}
+
 /// scale or bias as the kernels take it: plain, of the statistics' type; empty stays empty.
-Tensor Affine(const char* op, const char* name, const Tensor& t, const Tensor& x) {
-  if (t.empty()) return t;
+Tensor Affine(const char* op, const char* name, const Tensor& given, const Tensor& x) {
+  if (given.empty()) return given;
   const DType statistics = BatchNormStatisticsType(x.data_type());
-  CheckShapeIs(op, name, t, {x.shape(1)});
+  const Tensor t = OfChannels(op, name, given, x);
   Check<TypeError>(t.data_type() == statistics || t.data_type() == x.data_type(), op, name,
                    " has to be ", DTypeName(statistics), " or of x's type, got ", t);
   CheckSameDevice(op, name, t, "x", x);
   return t.AsType(statistics);
 }
 
-void CheckStatistics(const char* op, const char* name, const Tensor& t, const Tensor& x) {
-  CheckShapeIs(op, name, t, {x.shape(1)});
+Tensor Statistics(const char* op, const char* name, const Tensor& given, const Tensor& x) {
+  const Tensor t = OfChannels(op, name, given, x);
   CheckDType(op, name, t, BatchNormStatisticsType(x.data_type()));
   CheckSameDevice(op, name, t, "x", x);
+  return t;
 }
 
-void CheckRunning(const char* op, const char* name, const Tensor& t, const Tensor& x) {
-  if (t.empty()) return;
-  CheckStatistics(op, name, t, x);
+Tensor Running(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (t.empty()) return t;
   Check(t.is_contiguous(), op, name, " is updated in place and has to be contiguous, got ", t,
         " with strides ", t.strides());
+  return Statistics(op, name, t, x);
 }
 
 /// What the two forwards share: checks, and the Spec.
@@ -69,7 +83,7 @@ struct Asked {
 };
 
 std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, const Tensor& x,
-                             const Tensor& scale, const Tensor& mean, const Tensor& var,
+                             const Tensor& scale, const Tensor& given_mean, const Tensor& given_var,
                              const Tensor& bias, const Tensor& y, const Asked& asked) {
   const bool by_y = asked.relu && !y.empty();
   BatchNormBackwardSpec spec{.shape = {},
@@ -87,8 +101,8 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
   CheckInput(op, handle, x);
   CheckLike(op, "dy", dy, "x", x);
   const Tensor affine = Affine(op, "scale", scale, x);
-  CheckStatistics(op, asked.training ? "mean" : "running_mean", mean, x);
-  CheckStatistics(op, asked.training ? "var" : "running_var", var, x);
+  const Tensor mean = Statistics(op, asked.training ? "mean" : "running_mean", given_mean, x);
+  const Tensor var = Statistics(op, asked.training ? "var" : "running_var", given_var, x);
   if (by_y) CheckLike(op, "y", y, "x", x);
   Check(!spec.need_add || by_y, op,
         "y is an empty tensor (None), but tells where the gradient of what was added passes ReLU");
@@ -123,8 +137,8 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
     dbias = dbias.AsType(scale.data_type());
   }
   results[0] = dx;
-  results[1] = dscale;
-  results[2] = dbias;
+  results[1] = ShapedLike(dscale, scale);
+  results[2] = ShapedLike(dbias, scale);
   if (spec.need_add) results[3] = dadd;
   return results;
 }
@@ -186,8 +200,8 @@ std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, cons
   CheckInput(op, handle, x);
   const Tensor a = Affine(op, "scale", scale, x);
   const Tensor b = Affine(op, "bias", bias, x);
-  CheckRunning(op, "running_mean", running_mean, x);
-  CheckRunning(op, "running_var", running_var, x);
+  const Tensor running = Running(op, "running_mean", running_mean, x);
+  const Tensor running_variance = Running(op, "running_var", running_var, x);
 
   const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, add, relu, true);
   const DevicePtr device = x.device();
@@ -199,10 +213,10 @@ std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, cons
   Scalars scalars;
   scalars.v[0] = handle.factor;
   Run(spec, device, plan,
-      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), running_mean, running_var,
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), running, running_variance,
        Wanted(*plan, 5, add)},
-      {y, mean, var, running_mean, running_var}, scalars);
-  return {y, mean, var};
+      {y, mean, var, running, running_variance}, scalars);
+  return {y, ShapedLike(mean, running_mean), ShapedLike(var, running_var)};
 }
 
 Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
@@ -213,16 +227,16 @@ Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,
   CheckInput(op, handle, x);
   const Tensor a = Affine(op, "scale", scale, x);
   const Tensor b = Affine(op, "bias", bias, x);
-  CheckStatistics(op, "running_mean", running_mean, x);
-  CheckStatistics(op, "running_var", running_var, x);
+  const Tensor mean = Statistics(op, "running_mean", running_mean, x);
+  const Tensor var = Statistics(op, "running_var", running_var, x);
 
   const BatchNormForwardSpec spec = ForwardSpec(handle, x, scale, bias, add, relu, false);
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
   Run(spec, device, plan,
-      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b),
-       Wanted(*plan, 3, running_mean), Wanted(*plan, 4, running_var), Wanted(*plan, 5, add)},
+      {Wanted(*plan, 0, x), Wanted(*plan, 1, a), Wanted(*plan, 2, b), Wanted(*plan, 3, mean),
+       Wanted(*plan, 4, var), Wanted(*plan, 5, add)},
       {y});
   return y;
 }

@@ -509,6 +509,29 @@ TEST(BatchNorm, EmptyBatchLeavesTheRunningStatistics) {
   }
 }
 
+TEST(BatchNorm, KeepsTheShape1C11OfItsParameters) {
+  Random random(11);
+  const Tensor x = RandomTensor(random, {2, 3, 4, 4}), dy = RandomTensor(random, {2, 3, 4, 4});
+  const Tensor scale = RandomTensor(random, {3}), bias = RandomTensor(random, {3});
+  const BatchNormHandle handle(0.2, x);
+  std::vector<std::vector<Vector>> results;
+  for (const Shape& shape : {Shape{3}, Shape{1, 3, 1, 1}}) {
+    const Tensor s = scale.Reshape(shape), b = bias.Reshape(shape);
+    const Tensor mean = Full(shape, 1), var = Full(shape, 2);
+    const auto out = BatchNormForwardTraining(handle, x, s, b, mean, var);
+    const auto d = BatchNormBackward(handle, dy, x, s, out[1], out[2], true, true, true, b);
+    const Tensor y = BatchNormForwardInference(handle, x, s, b, mean, var);
+    const auto frozen = BatchNormBackwardInference(handle, dy, x, s, mean, var);
+    std::vector<Vector>& all = results.emplace_back();
+    for (const Tensor& t : {out[1], out[2], d[1], d[2], frozen[1], frozen[2], mean, var}) {
+      EXPECT_EQ(t.shape(), shape);
+      all.push_back(Values(t));
+    }
+    for (const Tensor& t : {out[0], d[0], y, frozen[0]}) all.push_back(Values(t));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 TEST(BatchNorm, ForwardMarksTheRunningTensorsAsChanged) {
   const Tensor x = Full({2, 2}, 1), mean = Full({2}, 1), var = Full({2}, 1);
   const uint64_t mean_version = mean.version(), var_version = var.version();
@@ -556,6 +579,7 @@ TEST(BatchNorm, RefusesWhatIsWrong) {
                      "[BatchNormForwardTraining] x has 4 channels, the handle was made for 3");
   ExpectError<Error>(train(x, Full({4}, 1), c, c, c), "scale has to have shape (3,), got (4,)");
   ExpectError<Error>(train(x, c, Full({3, 1}, 1), c, c), "bias has to have shape");
+  ExpectError<Error>(train(x, c, c, Full({1, 4, 1, 1}, 1), c), "shape (3,), got (1, 4, 1, 1)");
   ExpectError<TypeError>(train(x, Full({3}, 1, nullptr, kFloat64), c, c, c), "scale has to be");
   ExpectError<TypeError>(train(x, c, c, Full({3}, 1, nullptr, kBFloat16), c), "running_mean");
   ExpectError<Error>(train(x, c, c, c, Full({6}, 1).SliceAxis(0, 0, 6, 2)),

@@ -119,5 +119,7 @@ SINGA_API std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& cond
 
 /// y += alpha·x, in place, same shapes. Used to accumulate gradients.
 SINGA_API void Axpy(double alpha, const Tensor& x, const Tensor& y);
+/// The same with the only element of a tensor, which is read on the device.
+SINGA_API void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y);
 
 }  // namespace singa

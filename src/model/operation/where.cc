@@ -58,4 +58,14 @@ void Axpy(double alpha, const Tensor& x, const Tensor& y) {
   Run(spec, y.device(), FindPlan(*y.device(), spec), {in, y}, {y}, scalars);
 }
 
+void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y) {
+  CheckGiven("Axpy", "alpha", alpha);
+  Check(alpha.size() == 1, "Axpy", "alpha has to be a number or a tensor of one element, got ",
+        alpha);
+  CheckGiven("Axpy", "x", x);
+  CheckGiven("Axpy", "y", y);
+  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
+  BinaryInto(BinaryOp::kAdd, y, Binary(BinaryOp::kMul, x, alpha.Reshape({})), y);
+}
+
 }  // namespace singa

@@ -126,12 +126,39 @@ TEST(Axpy, KeepsTheTargetsLayout) {
   EXPECT_EQ(Values(y), Values(py2));
 }
 
+TEST(Axpy, TakesItsFactorFromATensor) {
+  Random random(5);
+  const Tensor alpha = FromValues({1}, {-0.5});
+  for (const DType dtype : {kFloat64, kFloat32, kBFloat16}) {
+    const Tensor x = AnyTensor(random, {7, 90}), y = RandomView(random, {7, 90}, dtype);
+    const Tensor same = y.Clone();
+    Axpy(alpha, x, y);
+    Axpy(-0.5, x, same);
+    test::ExpectNear(y, Values(same), V(Values(same).size(), test::Epsilon(kFloat32)), "axpy");
+  }
+  const Tensor scalar = Full({}, 1);
+  Axpy(FromValues({1, 1}, {2}), Full({}, 3), scalar);
+  EXPECT_EQ(Values(scalar), V{7});
+  Axpy(scalar, scalar, scalar);
+  EXPECT_EQ(Values(scalar), V{56});
+  const Tensor x = RandomTensor(random, {3, 4}), y = RandomTensor(random, {3, 4});
+  const Tensor py = PaddedLayout::Of(y);
+  Axpy(alpha, PaddedLayout::Of(x), py);
+  Axpy(alpha, x, y);
+  EXPECT_EQ(Values(py), Values(y));
+}
+
 TEST(Axpy, Errors) {
   const Tensor x(Shape{2}), ints = Full({2}, 1, nullptr, kInt32);
   ExpectError<std::invalid_argument>([&] { Axpy(1, x, Tensor(Shape{3})); }, "[Axpy]");
   ExpectError<TypeError>([&] { Axpy(1, x, ints); }, "does not fit");
   ExpectError<TypeError>([&] { Axpy(0.5, ints, ints); }, "does not fit");
   ExpectError<std::invalid_argument>([&] { Axpy(1, Tensor(), x); }, "x is an empty");
+  ExpectError<std::invalid_argument>([&] { Axpy(x, x, x); }, "alpha has to be a number or");
+  ExpectError<std::invalid_argument>([&] { Axpy(Tensor(), x, x); }, "alpha is an empty");
+  const Tensor one = Full({1}, 1);
+  ExpectError<std::invalid_argument>([&] { Axpy(one, one, x); }, "[Axpy] x (1,)");
+  ExpectError<TypeError>([&] { Axpy(one, ints, ints); }, "int32");
   ExpectError<std::invalid_argument>([&] { Where(Tensor(), x, x); }, "condition");
   ExpectError<std::invalid_argument>([&] { Where(x, x, Tensor(Shape{3})); }, "[Where]");
 }

@@ -353,9 +353,9 @@ def _into(result: Tensor, out: Tensor | None) -> Tensor:
     return out
 
 
-def axpy(alpha: float, x: Tensor, y: Tensor) -> Tensor:
-    """y += alpha·x, in place."""
-    _c.Axpy(float(alpha), x.data, y.data)
+def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """y += alpha·x, in place; alpha is a number or a tensor of one element."""
+    _c.Axpy(alpha.data if isinstance(alpha, Tensor) else float(alpha), x.data, y.data)
     return y
 
 

@@ -133,6 +133,11 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   void SetFloatValue(double value) { $self->Fill(value); }
   void SetIntValue(int value) { $self->Fill(value); }
   void CopyData(const singa::Tensor& source) { $self->CopyFrom(source); }
+  /// Becomes zeros of t's shape and type, where t lies.
+  void ResetLike(const singa::Tensor& t) {
+    if (t.empty()) throw std::invalid_argument("[ResetLike] t is an empty tensor (None)");
+    *$self = singa::Full(t.shape(), 0, t.device(), t.data_type());
+  }
   bool same_shape(const singa::Tensor& other) const { return $self->shape() == other.shape(); }
   bool alike(const singa::Tensor& other) const {
     return $self->shape() == other.shape() && $self->data_type() == other.data_type();

@@ -170,11 +170,18 @@ ImageBatchIter(object): init(img_list_file, batch_size, image_transform, shuffle
 """
 #: Attributes of the SWIG module and of its classes.
 WRAP = """
-Tensor VecTensor Device Platform USE_CUDA
+Tensor VecTensor Device Platform Snapshot NcclIdHolder Communicator InitLogging
+USE_CUDA USE_CUDNN USE_DNNL USE_OPENCL USE_DIST USE_PYTHON USE_JAVA
+SINGA_VERSION SINGA_MAJOR_VERSION SINGA_MINOR_VERSION SINGA_PATCH_VERSION
 kFloat32 kFloat16 kInt kChar kDouble kUChar kFloat64 kInt32 kInt64 kInt8 kUInt8 kBFloat16 kBool
 Abs Ceil Floor Round RoundE Exp Erf Log ReLU Sigmoid Sign Sqrt Square Tanh Cos Cosh Acos Acosh Sin
 Sinh Asin Asinh Tan Atan Atanh SoftPlus SoftSign SoftMax Pow Reshape Transpose ConcatOn Mult
-Gaussian Uniform Bernoulli Sum SumAll SumRows SumColumns Average Axpy EltwiseMult Div
+Gaussian Uniform Bernoulli Sum SumAll SumAsFloat SumRows SumColumns Average Axpy Contiguous
+DefaultTranspose SliceOn SizeOf Product PowFloat PowWithRet PowFloatWithRet PowFloatWitRet
+LTFloat LEFloat GTFloat GEFloat EQFloat AddFloat SubFloat MultFloat DivFloat
+Add Sub EltwiseMult Div AddFloatWithRet SubFloatWithRet EltwiseMultFloatWithRet DivFloatWithRet
+MultWithRet MultWithScale AddRowWithScale AddColumnWithScale
+ReLUBackward SoftMaxBackward CrossEntropyFwd SoftmaxCrossEntropyBwd
 __add__ __sub__ __mul__ __div__ __lt__ __le__ __gt__ __ge__ __eq__
 AddRow AddColumn SubRow SubColumn MultRow MultColumn DivRow DivColumn CopyDataToFrom
 ConvHandle CudnnConvHandle PoolingHandle CudnnPoolingHandle BatchNormHandle CudnnBatchNormHandle
@@ -189,15 +196,23 @@ GpuRNNForwardTrainingEx GpuRNNForwardInferenceEx GpuRNNBackwardxEx GpuRNNBackwar
 """
 WRAP_TENSOR = """
 shape data_type device Size MemSize nDim AsType ToDevice ToHost Clone CopyData Reshape Transpose
+Repeat ResetLike L1 L2 GetHalfFloatValue CopyHalfFloatDataFromHostPtr
 GetFloatValue GetIntValue SetFloatValue SetIntValue CopyFloatDataFromHostPtr CopyIntDataFromHostPtr
 initailized transpose
 """
 WRAP_DEVICE = """
 id EnableGraph RunGraph ResetGraph Reset Sync SetVerbosity SetSkipIteration SetRandSeed host
-PrintTimeProfiling graph_enabled
+PrintTimeProfiling graph_enabled EnableLazyAlloc
 """
 WRAP_PLATFORM = """
 GetDefaultDevice GetNumGPUs GetGPUIDs GetGPUMemSize DeviceQuery CreateCudaGPUs CreateCudaGPUsOn
+GetNumOpenclPlatforms GetNumOpenclDevices GetDefaultOpenclDevice
+"""
+WRAP_CONV_HANDLE = """
+bias_term batchsize pad_w pad_h stride_h stride_w kernel_h kernel_w channels num_filters group
+"""
+WRAP_POOLING_HANDLE = """
+batchsize stride_h stride_w kernel_h kernel_w pad_h pad_w pooled_height pooled_width is_max_pooling
 """
 RECORDER = """
 batchsize in_channels out_channels height width kernel_h kernel_w stride_h stride_w group bias

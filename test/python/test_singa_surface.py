@@ -103,9 +103,12 @@ def test_names_on_raw_tensors() -> None:
     x = tensor.ones((1, 2, 4, 4)).data
     cpu = device.get_default_device()
     recorder = singa.SetupRecorder(x, [3, 3], [1, 1], [1, 1], 2, 3, True)
+    conv = singa.ConvHandle(x, [3, 3], [1, 1], [1, 1], 2, 3)
+    pooling = singa.PoolingHandle(x, [3, 3], [1, 1], [1, 1])
     for holder, text in [
         (singa, names.WRAP), (x, names.WRAP_TENSOR), (cpu, names.WRAP_DEVICE),
         (singa.Platform, names.WRAP_PLATFORM), (recorder, names.RECORDER),
+        (conv, names.WRAP_CONV_HANDLE), (pooling, names.WRAP_POOLING_HANDLE),
     ]:  # fmt: skip
         assert [name for name in text.split() if not hasattr(holder, name)] == []
     assert singa.Platform.GetDefaultDevice().id() == cpu.host().id() == cpu.id()
@@ -155,6 +158,8 @@ def test_what_comes_later_says_so(tmp_path: Path) -> None:
     later = [
         lambda: opt.DistOpt(opt.SGD()),
         lambda: opt.DistOpt.all_reduce(net, tensor.ones((1,))),  # type: ignore[arg-type]
+        lambda: singa.NcclIdHolder(),
+        lambda: singa.Communicator(0, 1, None, 4194304),
         lambda: sonnx.prepare(None),
         lambda: sonnx.SONNXModel(None),
         lambda: sonnx.run_node(None, []),

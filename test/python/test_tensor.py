@@ -679,5 +679,5 @@ def test_raw_tensors_of_singas_scripts() -> None:
     assert raw.shape() == (2, 3, 4)
     assert raw.data_type() == wrap.kFloat32
     assert raw.Size() == 24
-    assert raw.GetFloatValue(3) == A.reshape(-1)[:3].tolist()
+    assert raw.GetFloatValue(3).tolist() == A.reshape(-1)[:3].tolist()
     same(Tensor(data=wrap.Reshape(raw, [4, 6])), A.reshape(4, 6))

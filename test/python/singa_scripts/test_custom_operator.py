@@ -84,4 +84,4 @@ def test_raw_tensors_change_in_place() -> None:
     raw *= 2
     raw /= tensor.from_numpy(np.array([1.0, 2.0, 7.0], np.float32)).data
     assert raw is before
-    assert raw.GetFloatValue(3) == [2.0, 3.0, 2.0]
+    assert raw.GetFloatValue(3).tolist() == [2.0, 3.0, 2.0]

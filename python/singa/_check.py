@@ -11,6 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 
+class InvalidInputError(ValueError, AssertionError):
+    """A wrong argument that SINGA asserts against, so that scripts may catch AssertionError."""
+
+
 def integer(op: str, name: str, value: Any, least: int | None = None) -> int:
     """A whole number, `least` or more. Floats without a fraction count: arrays of floats and ONNX
     attributes hold them."""

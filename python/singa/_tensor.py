@@ -124,22 +124,38 @@ class Tensor(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
+        """Lengths of the axes. Setting it reshapes the tensor itself, off the tape; another number
+        of elements raises ValueError."""
         return self.data.shape()
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        shape = as_shape(shape)
+        if shape != self.data.shape():
+            self.data = self.data.Reshape(shape)
 
     @property
     def dtype(self) -> DType:
-        """Type of the elements."""
+        """Type of the elements. Setting it is `to_type`."""
         return BY_VALUE[self.data.data_type()]
+
+    @dtype.setter
+    def dtype(self, dtype: int | str) -> None:
+        self.to_type(dtype)
 
     @property
     def device(self) -> Device:
-        """Where the elements lie."""
+        """Where the elements lie. Setting it is `to_device`."""
         return self.data.device()
+
+    @device.setter
+    def device(self, device: Device) -> None:
+        self.to_device(device)
 
     @property
     def creator(self) -> Operator:
-        """The operator that computed it; an `autograd.Dummy` where there is none."""
+        """The operator that computed it; an `autograd.Dummy` where there is none. While the tape
+        records, also an operator that it does not keep, because no gradient passes through."""
         if self._creator is None:
             self._creator = _tape().Dummy(self)
         return self._creator
@@ -150,7 +166,7 @@ class Tensor(Operators):
 
     def is_dummy(self) -> bool:
         """Whether no operator on the tape made it."""
-        return self._creator is None or isinstance(self._creator, _tape().Dummy)
+        return self._creator is None or not self._creator.requires_grad
 
     def ndim(self) -> int:
         """Number of axes."""

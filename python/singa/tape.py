@@ -204,9 +204,12 @@ class Operator:
         if not self.requires_grad:
             needs = self.differentiable and _state.grad_mode is not False
             needs = needs and any([x.requires_grad for x in xs])
+            creator = None
+            if _state.recording:  # a script may call its backward; autograd.backward does not
+                creator, self._position = self, next(_positions)
             if not isinstance(ys, tuple):
-                return (wrap(ys, needs),)
-            return tuple([wrap(y, needs) for y in ys])
+                return (wrap(ys, needs, creator),)
+            return tuple([wrap(y, needs, creator, i) for i, y in enumerate(ys)])
         self._position = next(_positions)
         if current_layer:
             self._layer = current_layer[0]()
@@ -243,6 +246,8 @@ class Operator:
                 if stores or creator._tracked:
                     edges.append((len(needs) - 1, creator, x._index, kept))
         self.requires_grad = requires
+        if not requires:
+            return
         self.src = tuple(src)
         self._needs = tuple(needs)
         if edges:

@@ -520,7 +520,13 @@ add(
     [_random(2, 3), _random(2, 1), _random(2, 4)],
 )
 add("tile", "Tile", lambda x: autograd.tile(x, [2, 1, 3]), lambda torch, x: x.tile(2, 1, 3), [_X])
-add("tile by a number", "Tile", lambda x: autograd.tile(x, 2), lambda torch, x: x.tile(2), [_X])
+add(
+    "tile by a number",
+    "Tile",
+    lambda x: autograd.tile(x, 2),
+    lambda torch, x: x.tile(2, *[1] * (x.ndim - 1)),
+    [_X],
+)
 add(
     "tile with new axes",
     "Tile",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 class Gather(Op):
     """x[..., indices, ...] along an axis: indices (array, list or tensor of any shape) take the
-    place of the axis; negative ones count from the end. IndexError outside."""
+    place of the axis; negative ones count from the end. As in SINGA, those of a list may be below
+    -length: they are taken modulo the length. IndexError outside."""
 
     fresh_gradients = True
 
@@ -33,9 +34,19 @@ class Gather(Op):
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
-        indices = indices_of("Gather", self.indices, x)
+        indices = indices_of("Gather", self._wrapped(), x)
         self.save(indices)
         return _c.Gather(x, self.axis, indices)
+
+    def _wrapped(self) -> Any:
+        if not isinstance(self.indices, (list, tuple)) or not (
+            -len(self._shape) <= self.axis < len(self._shape)
+        ):
+            return self.indices
+        indices, length = np.asarray(self.indices), self._shape[self.axis]
+        if indices.dtype.kind not in "if" or not length:
+            return self.indices
+        return np.where(indices < 0, indices % length, indices)
 
     def backward(self, dy: Raw) -> Raw:
         (indices,) = self.load()

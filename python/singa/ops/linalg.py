@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import singa_wrap as _c
-from .._check import number
+from .._check import InvalidInputError, number
 from .._tensor import Tensor
 from ..autocast import lowered
 from .base import Op
@@ -64,7 +64,7 @@ class AddBias(Op):
     def __init__(self, axis: int = 0) -> None:
         super().__init__()
         if axis not in (0, 1):
-            raise ValueError(f"[AddBias] axis has to be 0 (rows) or 1 (columns), got {axis}")
+            raise InvalidInputError(f"[AddBias] axis has to be 0 (rows) or 1 (columns), got {axis}")
         self.axis = axis
         self._shape: tuple[int, ...] = ()
         self._types = 0, 0

@@ -6,15 +6,24 @@ a number; 1 by default.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._check import fraction, number
+from .._check import InvalidInputError, fraction, number
 from .._tensor import Tensor, as_raw
 from .base import Op, loss_like
 
 if TYPE_CHECKING:
     from ..tape import Raw
+
+
+def _checked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """function(*arguments). Its ValueError becomes an AssertionError, too: SINGA asserts here."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
 
 
 class _Loss(Op):
@@ -52,7 +61,7 @@ class SoftMaxCrossEntropy(_TargetLoss):
 
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
-        loss, p = _c.SoftmaxCrossEntropyForward(x, t, self.smoothing)
+        loss, p = _checked(_c.SoftmaxCrossEntropyForward, x, t, self.smoothing)
         self.save(p, t)
         return loss_like(loss)
 
@@ -67,7 +76,7 @@ class CrossEntropy(_TargetLoss):
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
         self.save(x, t)
-        return loss_like(_c.CrossEntropyForward(x, t))
+        return loss_like(_checked(_c.CrossEntropyForward, x, t))
 
     def backward(self, dy: Raw | float = 1.0) -> Raw:
         x, t = self.load()
@@ -80,7 +89,7 @@ class BinaryCrossEntropy(_TargetLoss):
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
         self.save(x, t)
-        return loss_like(_c.BinaryCrossEntropyForward(x, t))
+        return loss_like(_checked(_c.BinaryCrossEntropyForward, x, t))
 
     def backward(self, dy: Raw | float = 1.0) -> Raw:
         x, t = self.load()
@@ -93,7 +102,7 @@ class MeanSquareError(_TargetLoss):
     def forward(self, x: Raw) -> Raw:
         t = self._target(x).AsType(x.data_type())
         self.save(x, t)
-        return loss_like(_c.MeanSquareErrorForward(x, t))
+        return loss_like(_checked(_c.MeanSquareErrorForward, x, t))
 
     def backward(self, dy: Raw | float = 1.0) -> Raw:
         x, t = self.load()
@@ -109,7 +118,7 @@ class RankingLoss(_Loss):
 
     def forward(self, pos: Raw, neg: Raw) -> Raw:
         self.save(pos, neg)
-        return loss_like(_c.RankingLossForward(pos, neg, self.M))
+        return loss_like(_checked(_c.RankingLossForward, pos, neg, self.M))
 
     def backward(self, dy: Raw | float = 1.0) -> tuple[Raw | None, ...]:
         pos, neg = self.load()

@@ -97,15 +97,30 @@ class Squeeze(_Reshaping):
 
 
 class Unsqueeze(_Reshaping):
-    """With new axes of length 1, at these positions of the result."""
+    """With new axes of length 1. A single number is the position in the result (-1: the last).
+
+    A list is inserted one axis after the other, as in SINGA: each entry is the index that
+    `list.insert` takes for the shape so far. Rising entries are the positions in the result; -1
+    inserts before the last axis.
+    """
 
     def __init__(self, axis: int | Sequence[int]) -> None:
         super().__init__()
+        self._several = axis is not None and hasattr(axis, "__len__")
         self.axis = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
-        return x.Unsqueeze(self.axis)
+        rising = self.axis == tuple(sorted(self.axis)) and min(self.axis, default=0) >= 0
+        twice = len(set(self.axis)) < len(self.axis)  # which Unsqueeze refuses
+        if rising or twice or not self._several:
+            return x.Unsqueeze(self.axis)
+        shape = list(self._shape)
+        for i in self.axis:
+            if not -len(shape) <= i <= len(shape):
+                raise ValueError(f"[Unsqueeze] axis {i} is outside a shape of {len(shape)} axes")
+            shape.insert(i, 1)
+        return x.Reshape(tuple(shape))
 
 
 class Transpose(Op):
@@ -240,7 +255,9 @@ class Concat(Op):
 
 
 class Tile(Op):
-    """The whole tensor repeated along each axis, as numpy.tile."""
+    """The whole tensor repeated along each axis, from the first one on, as in SINGA: one number is
+    for axis 0. (numpy.tile takes fewer numbers than axes for the last ones.) More numbers than axes
+    make new axes in front."""
 
     fresh_gradients = True
 
@@ -252,8 +269,7 @@ class Tile(Op):
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
-        rank = max(len(self._shape), len(self.repeats))
-        self._aligned = (1,) * (rank - len(self.repeats)) + self.repeats
+        self._aligned = self.repeats + (1,) * (len(self._shape) - len(self.repeats))
         return _c.Tile(x.Reshape(self._full_shape()), self._aligned)
 
     def _full_shape(self) -> tuple[int, ...]:
@@ -405,6 +421,10 @@ class Shape(Constant):
     def forward(self, x: Raw) -> Raw:
         return _c.from_buffer(np.array(x.shape(), np.int32)).ToDevice(x.device())
 
+    def backward(self, *dys: Raw) -> list[int]:
+        """The shape of dy, which is what SINGA's returns."""
+        return list(dys[0].shape())
+
 
 class ConstantOfShape(Constant):
     """A tensor whose shape is x's elements, filled with a value."""
@@ -446,7 +466,8 @@ def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
 
 
 def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
-    """With new axes of length 1, at these positions of the result."""
+    """With new axes of length 1: at this position of the result, or those of a list one after the
+    other (see `Unsqueeze`)."""
     return Unsqueeze(axis)(x)[0]
 
 
@@ -478,7 +499,7 @@ def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def tile(x: Tensor, repeats: Any) -> Tensor:
-    """The whole tensor repeated along each axis, as numpy.tile."""
+    """The whole tensor repeated along each axis, from the first one on (see `Tile`)."""
     return Tile(repeats)(x)[0]
 
 

@@ -95,14 +95,16 @@ class Dropout(Op):
     1 / (1 - ratio); otherwise x itself.
 
     A seed (a whole number, not 0) gives the same mask at each call; without one, the mask comes
-    from the device's sequence.
+    from the device's sequence. A seed between 0 and 1 is ignored: scripts for SINGA call
+    `dropout(x, 0.5)`, where 0.5 is the seed, which SINGA ignores.
     """
 
     fresh_gradients = True
 
-    def __init__(self, seed: int = 0, ratio: float = 0.5) -> None:
+    def __init__(self, seed: float = 0, ratio: float = 0.5) -> None:
         super().__init__()
-        self.seed = integer("Dropout", "seed", seed, 0)
+        ignored = isinstance(seed, float) and 0.0 < seed < 1.0
+        self.seed = 0 if ignored else integer("Dropout", "seed", seed, 0)
         self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
         self._active = True
 
@@ -153,6 +155,7 @@ def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float 
     return LRN(size, alpha, beta, k)(x)[0]
 
 
-def dropout(x: Tensor, seed: int = 0, ratio: float = 0.5) -> Tensor:
-    """While training, zeroes each element with probability `ratio` and scales the others."""
+def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
+    """While training, zeroes each element with probability `ratio` and scales the others. The
+    second argument is the seed, as in SINGA; see `Dropout`."""
     return Dropout(seed, ratio)(x)[0]

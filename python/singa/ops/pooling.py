@@ -52,7 +52,8 @@ class GlobalAveragePool(Op):
 
     def __init__(self, data_format: str = "channels_first") -> None:
         super().__init__()
-        if data_format not in ("channels_first", "channels_last"):
+        # SINGA takes every other name, such as its tests' channel_last, for channels last.
+        if data_format not in ("channels_first", "channels_last", "channel_last"):
             raise ValueError(
                 "[GlobalAveragePool] data_format has to be 'channels_first' or 'channels_last', "
                 f"got {data_format!r}"

@@ -377,7 +377,8 @@ def repetition(t: Trial) -> None:
     torch = t.torch
     if kind == "tile":
         repeats = t.integers(t.integer(1, 4), 0 if t.chance(0.1) else 1, 3)
-        ours, theirs = (lambda x: autograd.tile(x, repeats)), (lambda x: x.tile(*repeats))
+        full = [*repeats, *[1] * (rank - len(repeats))]  # ours counts from the first axis
+        ours, theirs = (lambda x: autograd.tile(x, repeats)), (lambda x: x.tile(*full))
     elif kind == "repeat":
         axis = t.integer(-rank, rank - 1)
         counts = t.integers(shape[axis], 0, 3)

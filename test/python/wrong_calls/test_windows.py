@@ -692,16 +692,16 @@ ROWS = [
         r"\[Dropout\] seed must be an integer, got str",
     ),
     Row(
-        "dropout int",
-        lambda: autograd.dropout(make(3, dtype="int32"), 0.5),
+        "dropout frac",
+        lambda: autograd.dropout(IMAGES, 1.5),
         ValueError,
-        r"\[Dropout\] seed must be a whole number, got 0\.5",
+        r"\[Dropout\] seed must be a whole number, got 1\.5",
     ),
     Row(
         "dropout None",
         lambda: autograd.dropout(None, 0.5),
-        ValueError,
-        r"\[Dropout\] seed must be a whole number, got 0\.5",
+        TypeError,
+        r"\[Dropout\] inputs have to be Tensors, got NoneType",
     ),
     Row(
         "ConvHandle kernel0",

@@ -52,6 +52,8 @@ class Operators:
     def __rtruediv__(self, other: Any) -> Tensor:
         return _ops().operate("div", other, self)
 
+    __div__, __rdiv__ = __truediv__, __rtruediv__  # SINGA's scripts call them by name
+
     def __floordiv__(self, other: Any) -> Tensor:
         return (self / other)._apply(_ops().Floor())
 

@@ -82,6 +82,9 @@ def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
     return wrap(x, False).numpy()
 
 
+Operation = Operator  # its older name
+
+
 class _Autograd(types.ModuleType):
     """The module's class, which makes `training` a flag of each thread."""
 

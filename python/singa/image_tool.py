@@ -122,9 +122,9 @@ def enhance(img: Image, scale: float) -> Image:
     return img
 
 
-def get_list_sample(samples: Iterable[Any], sample_size: int) -> list[Any]:
+def get_list_sample(l: Iterable[Any], sample_size: int) -> list[Any]:  # noqa: E741 (SINGA's name)
     """`sample_size` different elements, in their order."""
-    samples = list(samples)
+    samples = list(l)
     return [samples[index] for index in sorted(random.sample(range(len(samples)), sample_size))]
 
 
@@ -178,6 +178,26 @@ class ImageTool:
     ) -> Any:
         """`resize` to `num_case` of the sizes."""
         return self._apply("resize_by_list", size_list, resize, num_case, inplace)
+
+    def resize_by_hw_range(self, rng: tuple[Size, Size], inplace: bool = True) -> Any:
+        """`resize` to a random (height, width): each from rng[0] to one below rng[1], so that
+        ((64, 96), (80, 128)) gives heights from 64 to 79 and widths from 96 to 127."""
+        (top, left), (bottom, right) = rng
+        if not (0 < top < bottom and 0 < left < right):
+            raise ValueError(f"[resize_by_hw_range] no size from {rng[0]} to one below {rng[1]}")
+
+        def change(img: Image, _: None) -> Image:
+            height, width = random.randrange(top, bottom), random.randrange(left, right)
+            return resize(img, (width, height))
+
+        return self._apply("resize_by_hw_range", (None,), change, 1, inplace)
+
+    def resize_by_hw_list(
+        self, size_list: Sequence[Size], num_case: int = 1, inplace: bool = True
+    ) -> Any:
+        """`resize` to `num_case` of the sizes (height, width)."""
+        sizes = [(width, height) for height, width in size_list]
+        return self._apply("resize_by_hw_list", sizes, resize, num_case, inplace)
 
     def scale_by_range(self, rng: Size, inplace: bool = True) -> Any:
         """As `resize_by_range`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from .singa_wrap import Device
 
 CTensor = _c.Tensor
+PlaceHolder = Tensor  # SINGA's name for the inputs that Model.compile takes
 
 __all__ = [
     "CTensor",
     "DType",
+    "PlaceHolder",
     "Tensor",
     "abs",
     "add",
@@ -121,6 +123,11 @@ def from_raw_tensor(t: _c.Tensor) -> Tensor:
 def from_raw_tensors(tt: Sequence[_c.Tensor]) -> list[Tensor]:
     """A Tensor over each raw tensor."""
     return [from_raw_tensor(t) for t in tt]
+
+
+def _call_singa_func(_singa_func: Callable[..., _c.Tensor], *args: Any) -> Tensor:
+    """A Tensor over what a function of singa_wrap returns for these arguments."""
+    return from_raw_tensor(_singa_func(*args))
 
 
 def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object = None) -> Tensor:

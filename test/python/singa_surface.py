@@ -69,7 +69,30 @@ repeat(t, repeats, axis=None) tensordot(A, B, axes=2) div(lhs, rhs, ret=None) ax
 bernoulli(p, t) gaussian(mean, std, t) uniform(low, high, t) add_column(alpha, v, beta, M)
 add_row(alpha, v, beta, M) sum_columns(M) sum_rows(M) copy_from_numpy(data, np_array)
 concatenate(tensors, axis) random(shape, device=None)
-zeros(shape, device=None) ones(shape, device=None)
+zeros(shape, device=None) ones(shape, device=None) _call_singa_func(_singa_func, *args)
+"""
+UTILS = """
+update_progress(progress, info) handle_odd_pad_fwd(x, odd_padding)
+handle_odd_pad_bwd(dx, odd_padding) same_pad_shape_check(handle, pad_mode, x)
+re_new_handle(handle, x, is_pool=False) force_unicode(s) post_order_recursive(root, root_t)
+get_padding_shape(pad_mode, input_spatial_shape, kernel_spatial_shape, strides_spatial)
+get_output_shape(auto_pad, input_spatial_shape, kernel_spatial_shape, strides_spatial)
+"""
+IMAGE_TOOL = """
+load_img(path, grayscale=False) crop(img, patch, position) crop_and_resize(img, patch, position)
+resize(img, small_size) color_cast(img, offset) enhance(img, scale) flip(img) flip_down(img)
+get_list_sample(l, sample_size)
+"""
+IMAGE_TOOL_METHODS = """
+load(path, grayscale=False) set(imgs) append(img) get() num_augmentation()
+resize_by_range(rng, inplace=True) resize_by_list(size_list, num_case=1, inplace=True)
+resize_by_hw_range(rng, inplace=True) resize_by_hw_list(size_list, num_case=1, inplace=True)
+rotate_by_range(rng, inplace=True) rotate_by_list(angle_list, num_case=1, inplace=True)
+crop5(patch, num_case=1, inplace=True) crop3(patch, num_case=1, inplace=True)
+crop8(patch, num_case=1, inplace=True) random_crop(patch, inplace=True)
+random_crop_resize(patch, inplace=True) flip(num_case=1, inplace=True)
+flip_down(num_case=1, inplace=True) color_cast(offset=20, inplace=True)
+enhance(scale=0.2, inplace=True)
 """
 METHODS = """
 init(shape=(), device=None, dtype=float32, data=None, requires_grad=True, stores_grad=False,

@@ -193,3 +193,22 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch, img):
     monkeypatch.setitem(__import__("sys").modules, "PIL.ImageOps", None)
     with pytest.raises(ImportError, match="needs Pillow: pip install"):
         image_tool.flip(img)
+
+
+def test_resize_to_height_and_width(img):
+    tool = ImageTool().set([img])
+    assert [x.size for x in tool.resize_by_hw_list([(4, 8), (5, 3)], 2, inplace=False)] == [
+        (8, 4),
+        (3, 5),
+    ]
+    for _ in range(20):
+        (changed,) = tool.resize_by_hw_range(((2, 10), (4, 13)), inplace=False)
+        assert changed.size[1] in (2, 3)
+        assert changed.size[0] in (10, 11, 12)
+    assert tool.resize_by_hw_list([(4, 8)]) is tool
+    assert tool.get()[0].size == (8, 4)
+    with pytest.raises(ValueError, match=r"\[resize_by_hw_list\] num_case must be from 1 to 1"):
+        tool.resize_by_hw_list([(4, 8)], 2)
+    with pytest.raises(ValueError, match=r"\[resize_by_hw_range\] no size from \(4, 4\)"):
+        tool.resize_by_hw_range(((4, 4), (4, 8)))
+    assert image_tool.get_list_sample(l=[1, 2, 3], sample_size=3) == [1, 2, 3]

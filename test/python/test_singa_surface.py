@@ -12,7 +12,20 @@ import numpy as np
 import pytest
 import singa as package
 import singa_surface as names
-from singa import autograd, data, device, initializer, layer, model, models, opt, sonnx, tensor
+from singa import (
+    autograd,
+    data,
+    device,
+    image_tool,
+    initializer,
+    layer,
+    model,
+    models,
+    opt,
+    sonnx,
+    tensor,
+    utils,
+)
 from singa import singa_wrap as singa
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -39,7 +52,8 @@ SURFACE = [
     entry
     for where, text in [
         (autograd, names.AUTOGRAD), (device, names.DEVICE), (tensor, names.TENSOR),
-        (tensor.Tensor, names.METHODS), (initializer, names.INITIALIZER),
+        (tensor.Tensor, names.METHODS), (initializer, names.INITIALIZER), (utils, names.UTILS),
+        (image_tool, names.IMAGE_TOOL), (image_tool.ImageTool, names.IMAGE_TOOL_METHODS),
         *((kind, methods) for kind, _, methods in CLASSES),
     ]
     for entry in _functions(where, text)
@@ -90,6 +104,11 @@ def test_the_lists_were_read() -> None:
 )
 def test_base_classes(kind: type, base: str, methods: str) -> None:
     assert not base or base in [parent.__name__ for parent in kind.__mro__[1:]]
+
+
+def test_other_names() -> None:
+    assert autograd.Operation is autograd.Operator
+    assert tensor.PlaceHolder is tensor.Tensor
 
 
 def test_what_has_a_call_can_be_called() -> None:

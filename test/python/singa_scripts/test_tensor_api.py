@@ -219,3 +219,42 @@ def test_raw_batch_norm_and_pooling() -> None:
     np.testing.assert_array_equal(tensor.to_numpy(tensor.from_raw_tensor(top)), windows)
     dx = singa_api.CpuPoolingBackward(pool, of(np.ones(windows.shape)).data, raws[0], top)
     assert singa_api.SumAsFloat(dx) == windows.size
+
+
+def test_attributes_can_be_set() -> None:
+    """As SINGA's helpers do, which wrap a raw tensor by hand."""
+    t = tensor.PlaceHolder((6,), DEVICE)
+    t.data = of(np.arange(6.0)).data
+    t.shape = tuple(t.data.shape())
+    t.device = t.data.device()
+    t.dtype = t.data.data_type()
+    t.shape = [2, 3]
+    assert t.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    t.dtype = tensor.int32
+    assert (t.dtype, t.data.data_type()) == (tensor.int32, singa_api.kInt)
+    with pytest.raises(ValueError, match=r"\(2, 3\)"):
+        t.shape = (7,)
+    assert t.shape == (2, 3)
+    with pytest.raises(TypeError, match="shape has to be a sequence"):
+        t.shape = 6  # type: ignore[assignment]
+
+
+def test_python_2_division() -> None:
+    t = of([1.0, 3.0])
+    assert t.__div__(2).numpy().tolist() == [0.5, 1.5]
+    assert t.__div__(t).numpy().tolist() == [1.0, 1.0]
+    assert t.__rdiv__(3).numpy().tolist() == [3.0, 1.0]
+
+
+def test_raw_functions_by_name() -> None:
+    y = tensor._call_singa_func(singa_api.MultFloat, of([1.0, 2.0]).data, 3.0)
+    assert isinstance(y, tensor.Tensor)
+    assert y.numpy().tolist() == [3.0, 6.0]
+
+
+def test_types_of_singas_protocol() -> None:
+    from singa.proto import core_pb2
+
+    assert (core_pb2.kFloat32, core_pb2.kInt) == (tensor.float32, tensor.int32)
+    assert tensor.sizeof(core_pb2.kDouble) == 8
+    assert tensor.Tensor((2,), dtype=core_pb2.kFloat16).dtype == tensor.float16

@@ -1,0 +1,1 @@
+"""Modules that SINGA generates from its .proto files: only what scripts import from them."""

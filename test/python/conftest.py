@@ -2,12 +2,16 @@
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import device_under_test
 import pytest
+
+_NO_TORCH = "PyTorch is not installed"  # why a comparison with it is skipped
 
 # Files and folders that are not about operations and tensors. They run neither on a GPU nor with
 # --tensors-only. Single tests that are about the CPU alone say so by the marker `cpu`.
@@ -38,7 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Where there is no GPU, tests that want one get the emulated one of the build folder."""
+    """Programs that tests start find the same singa from any folder. Where there is no GPU, tests
+    that want one get the emulated one of the build folder."""
+    if paths := os.environ.get("PYTHONPATH"):
+        absolute = [os.path.abspath(path) for path in paths.split(os.pathsep) if path]
+        os.environ["PYTHONPATH"] = os.pathsep.join(absolute)
     found = importlib.util.find_spec("singa")
     if found is None or found.origin is None or Path("/dev/nvidia0").exists():
         return
@@ -51,6 +59,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Comparisons with PyTorch skip where it is not installed; CI must not pass that way."""
     if os.environ.get("SINGA_REQUIRE_TORCH") == "1" and importlib.util.find_spec("torch") is None:
         pytest.exit("SINGA_REQUIRE_TORCH=1, but PyTorch is not installed", returncode=1)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """One line for all comparisons with PyTorch that were skipped, instead of one for each test."""
+    stats = terminalreporter.stats
+    skipped = stats.get("skipped", [])
+    comparisons = [report for report in skipped if report.longrepr[2].endswith(_NO_TORCH)]
+    if not comparisons:
+        return (yield)
+    stats["skipped"] = [report for report in skipped if report not in comparisons]
+    try:
+        yield
+    finally:
+        stats["skipped"] = skipped
+        terminalreporter.write_line(
+            f"{len(comparisons)} comparisons with PyTorch skipped: "
+            "scripts/venv.sh .venv torch installs it"
+        )
 
 
 def pytest_collection(session: pytest.Session) -> None:
@@ -86,6 +113,29 @@ def _about_the_cpu(item: pytest.Item) -> str:
     return f"about the CPU: {reason}" if reason else ""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """(the folder in which pytest was started, the empty one in which fixtures and tests run)."""
+    start, elsewhere = Path.cwd(), tmp_path_factory.mktemp("elsewhere")
+    os.chdir(elsewhere)
+    yield start, elsewhere
+    os.chdir(start)
+
+
+@pytest.fixture(autouse=True)
+def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]:
+    """Each test starts in an empty folder; what it leaves there is not seen by the next one."""
+    start, elsewhere = _elsewhere
+    os.chdir(elsewhere)
+    before = set(os.listdir(start))
+    yield
+    os.chdir(elsewhere)
+    for left in elsewhere.iterdir():
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    gained = set(os.listdir(start)) - before - {"__pycache__", ".pytest_cache", ".hypothesis"}
+    assert not gained, f"the test wrote to the folder in which pytest was started: {gained}"
+
+
 @pytest.fixture
 def training() -> Iterator[None]:
     """Operations are recorded for backward, as they are while a model is trained."""
@@ -100,4 +150,4 @@ def training() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def torch() -> ModuleType:
     """PyTorch, the oracle. A test that takes this fixture is skipped where there is none."""
-    return pytest.importorskip("torch")
+    return pytest.importorskip("torch", reason=_NO_TORCH)

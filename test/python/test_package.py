@@ -18,6 +18,12 @@ def _python(code: str) -> str:
     ).stdout
 
 
+def test_tests_and_their_programs_run_in_an_empty_folder() -> None:
+    """Not in the one in which pytest was started, where `make train` leaves its run."""
+    assert os.listdir() == []
+    assert _python("import os, singa; print(os.listdir())").split() == ["[]"]
+
+
 def test_importing_singa_loads_nothing_else() -> None:
     code = (
         "import sys, singa\n"

@@ -73,6 +73,11 @@ def as_dtype(value: object) -> DType:
     raise TypeError(f"[dtype] {value!r} is none of {', '.join(DType.__members__)}")
 
 
+def is_known(dtype: np.dtype[Any]) -> bool:
+    """Whether singa has NumPy's type, in its byte order."""
+    return dtype in _FROM_NUMPY
+
+
 def is_float(dtype: int) -> bool:
     """True for float16, bfloat16, float32 and float64."""
     return _c.IsFloat(int(dtype))

@@ -35,6 +35,7 @@ import numpy as np
 
 from . import autocast, autograd, layer, tensor
 from . import singa_wrap as _c
+from ._assignment import checked
 from .graph import Rewriting, StepGraphs
 from .tape import grad_mode
 from .tensor import Tensor
@@ -296,22 +297,27 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         Raises ValueError if the file is damaged, or if names or shapes are not the model's (the
         message lists them); the model is then unchanged. FileNotFoundError if there is none.
+        Neither time nor memory goes far beyond the size of the file and of the model.
         """
         from . import state_files
 
         own = self._compiled_states("load_states")
+        where = os.fspath(fpath)
         expected = {name: tuple(value.shape) for name, value in own.items()}
         states, aux = state_files.load_states(
-            fpath, lambda found: state_files.check_fit(os.fspath(fpath), expected, found)
+            fpath,
+            lambda found: state_files.check_fit(where, expected, found),
+            sum(value.memsize() for value in own.values()),
         )
-        self.set_states(states)
-        return {name: tensor.from_numpy(value.copy()) for name, value in aux.items()}
+        others = {name: _as_tensor(value) for name, value in aux.items()}
+        self.set_states(checked(f"[load_states] {where}:", own, states))
+        return others
 
     def load_torch(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
         """Loads PyTorch's weights of the same architecture: a .safetensors file or a state dict.
 
-        Raises ValueError listing what is missing, unexpected or of another shape; the model is then
-        unchanged.
+        Raises ValueError listing what is missing, unexpected or of another shape, TypeError for
+        what is no number; the model is then unchanged.
         """
         from .torch_weights import load_torch
 
@@ -369,6 +375,14 @@ def _mode(training: bool) -> Iterator[None]:
         yield
     finally:
         autograd.training = before
+
+
+def _as_tensor(array: np.ndarray) -> Tensor:
+    """As SINGA reads arrays; int64 where int32 does not have the values."""
+    try:
+        return tensor.from_numpy(array)
+    except ValueError:
+        return tensor.from_numpy(array, dtype=tensor.int64)
 
 
 def _as_array(name: str, value: Any) -> np.ndarray:

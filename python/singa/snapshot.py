@@ -7,15 +7,12 @@ whole models, with what the optimizer needs, see `Model.save_states`.
 from __future__ import annotations
 
 import os
-import struct
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .training.files import atomic_write
+from .state_files import load_npz, save_npz
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -43,7 +40,9 @@ class Snapshot:
         self._values: dict[str, NDArray[Any]] = {}
         self._open = True
         if not self._write:
-            self._values = _load(self.path)
+            if not os.path.exists(self.path):
+                raise FileNotFoundError(f"[Snapshot] {self.path} does not exist")
+            self._values = load_npz(self.path, "[Snapshot] {} cannot be read")
 
     def write(self, param_name: str, param_val: Tensor | NDArray[Any]) -> None:
         """Adds a tensor (or NumPy array) as it is now. Raises ValueError for a name used before
@@ -56,7 +55,7 @@ class Snapshot:
             from . import tensor
 
             param_val = tensor.to_numpy(param_val)
-        if param_val.dtype.hasobject:
+        if param_val.dtype.kind not in "biuf" or param_val.dtype.itemsize > 8:
             raise TypeError(f"[Snapshot] {param_name}: cannot store {param_val.dtype}")
         self._values[param_name] = param_val.copy()
 
@@ -71,10 +70,7 @@ class Snapshot:
     def close(self) -> None:
         """Writes the file. May be called more than once."""
         if self._open and self._write:
-            with atomic_write(self.path) as file, zipfile.ZipFile(file, "w") as archive:
-                for name, value in self._values.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, value, allow_pickle=False)
+            save_npz(self.path, self._values)
         self._open = False
 
     def __enter__(self) -> Snapshot:
@@ -88,22 +84,3 @@ class Snapshot:
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             self.close()
-
-
-def _load(path: str) -> dict[str, NDArray[Any]]:
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"[Snapshot] {path} does not exist")
-    values = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                with archive.open(info) as member:
-                    value = np.lib.format.read_array(member, allow_pickle=False)
-                values[info.filename.removesuffix(".npy")] = value
-    # What zipfile and NumPy raise for damage depends on where it is.
-    except (
-        *(ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
-        *(OSError, zipfile.BadZipFile, zlib.error, struct.error),
-    ) as error:
-        raise ValueError(f"[Snapshot] {path} cannot be read: {error}") from None
-    return values

@@ -6,9 +6,11 @@ A file that is damaged, or was made to do harm, raises ValueError with its name.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
+import stat
 import struct
 import tokenize
 import zipfile
@@ -20,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from .training.files import atomic_path, atomic_write
+from .training.files import atomic_write
 
 Arrays = dict[str, np.ndarray]
 #: Called with the shapes that a file holds before any of its data is read; may raise.
@@ -33,6 +35,9 @@ _MODEL_STATE, _AUX_STATE = 0, 1
 _AUX = "aux/"
 _METADATA = "singa"
 _CHECKSUM = "singa_crc32"
+# What the members of a zip may come to, all together: so many times what the file and the model
+# take, and a little more for headers. Deflate can make a thousand times as much of a file.
+_EXPANSION, _HEADERS = 16, 1 << 20
 
 _SAFETENSORS_DTYPES = {
     "F64": "<f8",
@@ -46,6 +51,8 @@ _SAFETENSORS_DTYPES = {
     "U8": "|u1",
     "BOOL": "|b1",
 }
+_SAFETENSORS_NAMES = {code: name for name, code in _SAFETENSORS_DTYPES.items() if name != "BF16"}
+_LOAD_STATES = "[load_states] {}: not a readable file of states"
 
 
 def save_states(
@@ -64,28 +71,32 @@ def save_states(
     if suffix == ".safetensors":
         save_safetensors(path, both)
         return
+    if suffix == ".npz":
+        save_npz(path, both)
+        return
     with atomic_write(path) as file:
-        if suffix == ".npz":
-            _write_npz(file, both)
-            return
         attributes = {
             name: {"state_type": kind, "shape": list(value.shape), "dtype": int(dtypes[name])}
             for kind, group in ((_MODEL_STATE, states), (_AUX_STATE, aux))
             for name, value in group.items()
         }
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        # Not compressed: weights hardly become smaller, and zeros of any number can be read back.
+        with zipfile.ZipFile(file, "w") as archive:
             with archive.open(_ZIP_ARRAYS, "w", force_zip64=True) as member:
                 _write_npz(member, {**states, **aux})
             archive.writestr(_ZIP_ATTRIBUTES, json.dumps(attributes))
 
 
-def load_states(path: str | os.PathLike[str], check: Check | None = None) -> tuple[Arrays, Arrays]:
+def load_states(
+    path: str | os.PathLike[str], check: Check | None = None, model_bytes: int = 0
+) -> tuple[Arrays, Arrays]:
     """(states of the model, others) from a file of any of the three formats, whatever its name.
 
-    `check` sees the shapes of the model's states first. Raises ValueError for a damaged file,
-    FileNotFoundError for a missing one.
+    `check` sees the shapes of the model's states first. Time and memory are bounded by the size of
+    the file and by `model_bytes`. Raises ValueError for a damaged file, FileNotFoundError for a
+    missing one.
     """
-    with open(path, "rb") as file:
+    with _opened(path, _LOAD_STATES) as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if not zipped:
         arrays, _ = load_safetensors(path)
@@ -93,10 +104,10 @@ def load_states(path: str | os.PathLike[str], check: Check | None = None) -> tup
         if check:
             check({name: value.shape for name, value in states.items()})
         return states, aux
-    with _damage(path), zipfile.ZipFile(path) as archive:
+    with _archive(path, _LOAD_STATES, model_bytes) as (archive, limit):
         if _ZIP_ATTRIBUTES not in archive.namelist():
             return _load_npz(archive, _split_aux, check)
-        attributes = _attributes(archive)
+        attributes = _attributes(archive, os.path.getsize(path))
 
         def kinds(arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             aux = {name for name in arrays if attributes.get(name) == _AUX_STATE}
@@ -105,8 +116,25 @@ def load_states(path: str | os.PathLike[str], check: Check | None = None) -> tup
                 {name: value for name, value in arrays.items() if name in aux},
             )
 
-        with archive.open(_ZIP_ARRAYS) as member, zipfile.ZipFile(member) as inner:
+        # As a whole: each step backwards in a compressed member inflates it from its beginning.
+        with zipfile.ZipFile(io.BytesIO(archive.read(_ZIP_ARRAYS))) as inner:
+            _check_members(inner, limit)
             return _load_npz(inner, kinds, check)
+
+
+def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays atomically as NumPy's .npz."""
+    with atomic_write(path) as file:
+        _write_npz(file, arrays)
+
+
+def load_npz(path: str | os.PathLike[str], complaint: str) -> Arrays:
+    """The arrays of an .npz file, in its order. Time and memory are bounded by its size.
+
+    Raises ValueError, which begins with `complaint`, for a damaged file.
+    """
+    with _archive(path, complaint) as (archive, _):
+        return _load_npz(archive, lambda arrays: (arrays, {}), None)[0]
 
 
 def save_safetensors(
@@ -115,13 +143,39 @@ def save_safetensors(
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes arrays, and a JSON object, atomically, with a checksum over both."""
-    from safetensors.numpy import save_file
-
     plain = {name: _stored(value) for name, value in arrays.items()}
     text = {_METADATA: json.dumps(metadata)} if metadata is not None else {}
     text[_CHECKSUM] = _checksum(plain, text.get(_METADATA, ""))
-    with atomic_path(path) as temporary:
-        save_file(plain, temporary, text)
+    with atomic_write(path) as file:
+        _write_safetensors(file, plain, text)
+
+
+def _write_safetensors(
+    file: IO[bytes], arrays: Mapping[str, np.ndarray], text: Mapping[str, str]
+) -> None:
+    """One array after the other. The library's `save_file` writes to a temporary file of its own,
+    with other permissions, and leaves it behind when it is killed; its `save` copies everything."""
+    # Widest elements first, so that each array is aligned.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": text}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        if array.dtype.str not in _SAFETENSORS_NAMES:
+            raise TypeError(
+                f"[save_states] {name} has type {array.dtype}, which singa does not have"
+            )
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _SAFETENSORS_NAMES[array.dtype.str],
+            "shape": array.shape,
+            "data_offsets": (start, end),
+        }
+    head = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    file.write(struct.pack("<Q", len(head)) + head)
+    for name in order:
+        file.write(arrays[name].data)
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
@@ -131,9 +185,9 @@ def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, An
     """
     from safetensors import SafetensorError, deserialize
 
-    data = Path(path).read_bytes()
     stored, bfloat16 = {}, []
-    with _damage(path, SafetensorError):
+    with _opened(path, _LOAD_STATES) as file, _damage(path, _LOAD_STATES, SafetensorError):
+        data = file.read()
         for name, entry in deserialize(data):
             dtype = _SAFETENSORS_DTYPES.get(entry["dtype"])
             if dtype is None:
@@ -180,9 +234,43 @@ def _split_aux(arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _attributes(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """{name: state_type} of SINGA's attribute file."""
-    if archive.getinfo(_ZIP_ATTRIBUTES).file_size > 64 << 20:
+@contextmanager
+def _opened(path: str | os.PathLike[str], complaint: str) -> Iterator[IO[bytes]]:
+    """The file, if it is a regular one: a pipe or a device may block, or never end."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError(f"{complaint.format(os.fspath(path))}: it is not a regular file")
+    with open(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def _archive(
+    path: str | os.PathLike[str], complaint: str, model_bytes: int = 0
+) -> Iterator[tuple[zipfile.ZipFile, int]]:
+    """(the zip, what its members may come to in bytes)."""
+    with _opened(path, complaint) as file, _damage(path, complaint):
+        limit = _EXPANSION * (os.fstat(file.fileno()).st_size + model_bytes) + _HEADERS
+        with zipfile.ZipFile(file) as archive:
+            _check_members(archive, limit)
+            yield archive, limit
+
+
+def _check_members(archive: zipfile.ZipFile, limit: int) -> None:
+    """Refuses members that come to more than `limit` bytes (the reader stops at the size that a
+    member claims), or are compressed by what can make more of one chunk than fits memory."""
+    members = archive.infolist()
+    for info in members:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename} is compressed by method {info.compress_type}")
+    total = sum(info.file_size for info in members)
+    if total > limit:
+        raise ValueError(f"it would take {total} bytes, more than the {limit} that are reasonable")
+
+
+def _attributes(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    """{name: state_type} of SINGA's attribute file, in a zip of that size."""
+    if archive.getinfo(_ZIP_ATTRIBUTES).file_size > 4 * size + _HEADERS:
         raise ValueError(f"{_ZIP_ATTRIBUTES} is too large")
     attributes = json.loads(archive.read(_ZIP_ATTRIBUTES))
     return {name: value["state_type"] for name, value in attributes.items()}
@@ -231,6 +319,8 @@ def _npy_header(
     shape, fortran, dtype = read(member)
     if dtype.hasobject:
         raise ValueError(f"{info.filename} holds Python objects, which are not loaded")
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise ValueError(f"{info.filename} has type {dtype}, which singa does not have")
     start = member.tell()
     if min(shape, default=0) < 0 or start + math.prod(shape) * dtype.itemsize != info.file_size:
         raise ValueError(f"{info.filename} does not have the size of its shape {shape}")
@@ -245,17 +335,34 @@ def _npy_data(
     dtype: np.dtype,
     start: int,
 ) -> np.ndarray:
-    data = archive.read(info)  # to the end, so that the checksum is looked at
-    return np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if fortran else "C")
+    array = np.empty(math.prod(shape), dtype)
+    with archive.open(info) as member:
+        member.read(start)
+        if _fill(array.view(np.uint8), member) or member.read(1):  # at its end, the checksum counts
+            raise ValueError(f"{info.filename} does not have the size that it claims")
+    array = array.astype(dtype.newbyteorder("="), copy=False)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _fill(data: np.ndarray, file: IO[bytes]) -> int:
+    """Reads until `data` is full; returns how many bytes are missing."""
+    while len(data) and (chunk := file.read(min(len(data), 1 << 20))):
+        data[: len(chunk)] = np.frombuffer(chunk, np.uint8)
+        data = data[len(chunk) :]
+    return len(data)
 
 
 @contextmanager
-def _damage(path: str | os.PathLike[str], other: type[Exception] = ValueError) -> Iterator[None]:
+def _damage(
+    path: str | os.PathLike[str], complaint: str, other: type[Exception] = ValueError
+) -> Iterator[None]:
     """Turns what the readers raise for a damaged file into a ValueError that names it."""
     try:
         yield
     except UnfitStatesError:
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{complaint.format(os.fspath(path))}: not enough memory") from error
     except (
         ValueError,  # also UnicodeDecodeError, JSONDecodeError
         TypeError,
@@ -272,9 +379,7 @@ def _damage(path: str | os.PathLike[str], other: type[Exception] = ValueError) -
         zlib.error,
         other,
     ) as error:
-        raise ValueError(
-            f"[load_states] {os.fspath(path)}: not a readable file of states: {error}"
-        ) from error
+        raise ValueError(f"{complaint.format(os.fspath(path))}: {error}") from error
 
 
 class UnfitStatesError(ValueError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import layer
+from ._assignment import checked, write
 from .state_files import check_fit, load_safetensors
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ def load_torch(model: Model, source: str | os.PathLike[str] | Mapping[str, Any])
     expected = {name: tuple(own.shape) for name, (own, _) in places.items()}
     found = {name: shapes[name] for name in state_dict if name in shapes}
     check_fit(where, expected, found)
-    for name, (own, _) in places.items():
-        own.copy_from_numpy(np.ascontiguousarray(values[name]))
+    tensors = {name: own for name, (own, _) in places.items()}
+    for name, value in checked(f"[load_torch] {where}:", tensors, values).items():
+        write(tensors[name], value)
 
 
 def _places(model: Model) -> dict[str, tuple[Any, bool]]:

@@ -109,6 +109,71 @@ def test_forgotten_super_init():
         Wrong()
 
 
+@pytest.mark.parametrize("function", ["set_params", "set_states"])
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (np.ones(4), ValueError),
+        (np.ones(3, np.complex64), TypeError),
+        (tensor.ones((4,)), ValueError),
+        ("text", TypeError),
+        ([[1], [1, 2]], ValueError),
+    ],
+)
+def test_nothing_is_set_unless_all_fits(function, wrong, error):
+    """The last of several layers, after values that fit."""
+
+    class Net(layer.Layer):
+        def __init__(self):
+            super().__init__()
+            self.block, self.last = Block(2), layer.Linear(3)
+
+        def forward(self, x):
+            return self.last(autograd.flatten(self.block(x)))
+
+    net = Net()
+    net(image(2, 2, 4, 4))
+    before = {name: value.numpy() for name, value in net.get_states().items()}
+    values = {name: np.full_like(value, 7) for name, value in before.items()}
+    assert list(values)[-1] == "last.b"
+    with pytest.raises(error):
+        getattr(net, function)({**values, "last.b": wrong})
+    for name, value in net.get_states().items():
+        np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
+    getattr(net, function)(values)
+    for name, value in net.get_params().items():
+        np.testing.assert_array_equal(value.numpy(), values[name], err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "u2", "u8", ">i2", np.longdouble])
+def test_set_states_converts_numbers_of_any_type(dtype):
+    net = layer.Linear(2)
+    net(image(1, 3))
+    net.set_states({"W": np.arange(6, dtype=dtype).reshape(3, 2), "b": np.array([1, 2], dtype)})
+    np.testing.assert_array_equal(net.W.numpy(), np.arange(6).reshape(3, 2))
+    np.testing.assert_array_equal(net.b.numpy(), [1, 2])
+
+
+def test_a_state_of_integers_takes_what_integers_can_be():
+    class Counted(layer.Layer):
+        state_names = ("count",)
+
+        def initialize(self, x):
+            self.scale = tensor.Tensor((1,), stores_grad=True)
+            self.count = tensor.Tensor((1,), dtype=tensor.int32, requires_grad=False)
+
+        def forward(self, x):
+            return x * self.scale
+
+    net = Counted()
+    net(image(1))
+    with pytest.raises(ValueError, match=r"count: .* do not fit int32"):
+        net.set_states({"scale": np.ones(1), "count": np.array([np.nan])})
+    assert net.scale.numpy() == 0
+    net.set_states({"scale": np.ones(1), "count": np.array([5.0])})
+    assert net.count.numpy() == 5
+
+
 def test_set_states_copies_by_name():
     singa.seed(1)
     one, other, x = Net(), Net(), image(2, 3, 6, 6)

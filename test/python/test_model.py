@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, state_files, tensor
+from singa import autograd, layer, model, opt, state_files, tensor, torch_weights
 
 RANDOM = np.random.default_rng(3)
 
@@ -515,6 +515,17 @@ def test_load_torch_from_state_dict_and_file(torch, tmp_path):
     save_file(state, tmp_path / "half.safetensors")
     net.load_torch(tmp_path / "half.safetensors")
     np.testing.assert_array_equal(net.fc.b.numpy(), state["fc.bias"].float().numpy())
+
+
+@pytest.mark.parametrize("dtype", [">f4", "u2", np.longdouble])
+def test_load_torch_of_any_type_and_byte_order(dtype):
+    net, state = compiled(), {}
+    for name, (own, turned) in torch_weights._places(net).items():
+        value = np.arange(own.size(), dtype=dtype).reshape(own.shape)
+        state[name] = value.T if turned else value
+    net.load_torch(state)
+    for own, _ in torch_weights._places(net).values():
+        np.testing.assert_array_equal(own.numpy().ravel(), np.arange(own.size()))
 
 
 def test_load_torch_that_does_not_fit():

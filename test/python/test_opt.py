@@ -521,3 +521,41 @@ def test_scheduled_momentum_and_weight_decay():
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+# --- states that do not fit
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["after a step", "before the first"])
+@pytest.mark.parametrize("dtype", [tensor.float16, tensor.bfloat16, tensor.int32])
+def test_moments_of_another_type_are_refused_before_anything_is_set(dtype, known):
+    optimizer = opt.Adam(0.1)
+    run(optimizer, 2)
+    states = optimizer.get_states()
+    wrong = {name: value.as_type(dtype) for name, value in states["v"].items()}
+    target = opt.Adam(0.1)
+    params = parameters(start())
+    if known:
+        target(loss_of(params, gradients(0)))
+    before = {name: {k: v.numpy() for k, v in target.get_states()[name].items()} for name in "mv"}
+    with pytest.raises(TypeError, match=rf"\[Adam\] v of \w+ is {dtype.name}, not float32"):
+        target.set_states({**states, "v": wrong})
+    assert target.steps == int(known)
+    for name in "mv":
+        now = {k: v.numpy().tolist() for k, v in target.get_states()[name].items()}
+        assert now == {k: v.tolist() for k, v in before[name].items()}
+    target.set_states(states)
+    target(loss_of(params, gradients(0)))
+
+
+def test_moments_of_another_shape_are_refused():
+    optimizer = opt.SGD(0.1, momentum=0.9)
+    params = parameters(start())
+    optimizer(loss_of(params, gradients(0)))
+    states = optimizer.get_states()
+    wrong = {**states["moments"], "b": tensor.ones((4,))}
+    with pytest.raises(ValueError, match=r"\[SGD\] moments of b is \(4,\), not \(3,\)"):
+        optimizer.set_states({**states, "moments": wrong})
+    double = {**states["moments"], "b": tensor.ones((3,), dtype=tensor.float64)}
+    with pytest.raises(TypeError, match=r"\[SGD\] moments of b is float64, not float32"):
+        optimizer.set_states({**states, "moments": double})

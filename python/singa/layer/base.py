@@ -8,9 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from .. import autograd, tensor
+from .._assignment import checked, write
 from ..autocast import kept_type
 from ..tensor import Tensor
 
@@ -149,14 +148,15 @@ class Layer(metaclass=LayerMeta):
         """Copies values (tensors or arrays) into the parameters of those names.
 
         Other names are ignored. Raises ValueError for a wrong shape, and where a layer that is in
-        no other one has none of the names.
+        no other one has none of the names, TypeError for what is no number; nothing is changed
+        then.
         """
-        self._check_names("set_params", parameters, self.get_params)
+        ready = self._checked("set_params", parameters, self.get_params)
         for name, own in self._own_params():
-            if name in parameters:
-                copy_value(own, parameters[name])
+            if name in ready:
+                write(own, ready[name])
         for child in self._layers.values():
-            child.set_params(parameters)
+            child.set_params(ready)
 
     def get_states(self) -> dict[str, Tensor]:
         """Parameters, and tensors that are kept but not trained, such as running means."""
@@ -167,23 +167,27 @@ class Layer(metaclass=LayerMeta):
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """As set_params, for all that get_states returns."""
-        self._check_names("set_states", states, self.get_states)
+        ready = self._checked("set_states", states, self.get_states)
         for name, own in (*self._own_params(), *self._own_states()):
-            if name in states:
-                copy_value(own, states[name])
+            if name in ready:
+                write(own, ready[name])
         for child in self._layers.values():
-            child.set_states(states)
+            child.set_states(ready)
 
-    def _check_names(
+    def _checked(
         self, function: str, values: Mapping[str, Any], own: Callable[[], dict[str, Tensor]]
-    ) -> None:
-        """Refuses values of which none is for this layer; layers inside get those of others too."""
+    ) -> dict[str, Any]:
+        """The values, those for tensors here and in the layers inside checked, so that writing them
+        does not fail. Refuses values of which none is for this layer; layers inside get those of
+        others too."""
         if not isinstance(values, Mapping):
             raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
-        if self._parent is None and values and own().keys().isdisjoint(values):
+        tensors = own()
+        if self._parent is None and values and tensors.keys().isdisjoint(values):
             raise ValueError(
                 f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"
             )
+        return {**values, **checked("[set_params]", tensors, values)}
 
     def freeze(self, frozen: bool = True) -> None:
         """Stops (or resumes) training of all parameters here: no gradient is computed for them.
@@ -354,18 +358,3 @@ class Layer(metaclass=LayerMeta):
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={type(v).__name__}" for k, v in self._layers.items())
         return f"<{self.title}{': ' if inside else ''}{inside}>"
-
-
-def copy_value(own: Tensor, value: Any) -> None:
-    """Copies a tensor or an array of the same shape into `own`. Raises ValueError for another."""
-    if not isinstance(value, Tensor):
-        value = np.asarray(value)
-        if value.dtype.kind not in "biuf":
-            raise TypeError(f"[set_params] {own.name}: expected numbers, got {value!r:.60}")
-    shape = tuple(value.shape)
-    if shape != tuple(own.shape):
-        raise ValueError(f"[set_params] {own.name}: shape {shape} does not fit {tuple(own.shape)}")
-    if isinstance(value, Tensor):
-        own.copy_from(value)
-    else:
-        own.copy_from_numpy(np.ascontiguousarray(value))

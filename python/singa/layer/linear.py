@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd, initializer
+from .._assignment import checked, write
 from .._check import integer
 from ..tensor import Tensor
-from .base import Layer, copy_value
+from .base import Layer
 
 Fill = Callable[[Tensor], Any]
 
@@ -141,7 +142,7 @@ class Embedding(Layer):
         """Takes the rows from W; `freeze` keeps them as they are in training."""
         if not self._initialized:
             self.initialize(W)
-        copy_value(self.W, W)
+        write(self.W, checked("[from_pretrained]", {"W": self.W}, {"W": W})["W"])
         self.W.requires_grad = not freeze
 
     def forward(self, x: Tensor) -> Tensor:

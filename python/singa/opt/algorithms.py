@@ -6,13 +6,13 @@ plus weight_decay · p. Quantities that are kept are float32 (float64 for float6
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import singa_wrap, tensor
 from ..graph import record_update
-from ..tensor import Tensor
-from .optimizer import OPTIONAL_STATES, Optimizer, Update, copied, scheduled
+from ..tensor import DType, Tensor
+from .optimizer import OPTIONAL_STATES, Optimizer, Update, scheduled
 from .schedule import Constant, DecayScheduler
 
 Number = float | DecayScheduler
@@ -235,12 +235,19 @@ class _Rule(Optimizer):
     def _kept(self, name: str, key: str, param: Tensor) -> Tensor:
         values: dict[str, Tensor] = getattr(self, name)
         if key not in values:
-            wide = tensor.float64 if param.dtype == tensor.float64 else tensor.float32
+            (wide,) = self.state_types(name, param)
             buffered = param.device.graph_enabled()
             param.device.EnableGraph(False)  # RunGraph is not to start it afresh
             values[key] = Tensor(param.shape, param.device, wide, requires_grad=False)
             param.device.EnableGraph(buffered)
         return values[key]
+
+    def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
+        if name not in self.kept:
+            return super().state_types(name, param)
+        if param is None:
+            return tensor.float32, tensor.float64
+        return (tensor.float64 if param.dtype == tensor.float64 else tensor.float32,)
 
     def get_states(self) -> dict[str, Any]:
         return super().get_states() | {name: getattr(self, name) for name in self.kept}
@@ -257,7 +264,7 @@ class _Rule(Optimizer):
                     f"[{kind}] the state is another optimizer's: it has "
                     f"{', '.join(map(str, sorted(states)))}, expected {', '.join(sorted(known))}"
                 )
-            kept = {name: copied(kind, name, states.get(name, {})) for name in self.kept}
+            kept = {name: self._copied(name, states.get(name, {})) for name in self.kept}
         super().set_states(states)
         for name, tensors in kept.items():
             setattr(self, name, tensors)

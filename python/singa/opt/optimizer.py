@@ -14,7 +14,7 @@ from .. import autograd, singa_wrap, tensor
 from .._check import integer, number
 from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
-from ..tensor import Tensor
+from ..tensor import DType, Tensor
 from .ahead import NumbersAhead
 from .scaler import GradScaler
 from .schedule import Constant, DecayScheduler, as_schedule
@@ -57,6 +57,7 @@ class ParamGroup:
 
 
 _DEFAULT_GROUP = ParamGroup(())
+_FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
 #: Names in an optimizer's saved state of what changes in its scaler's.
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
 #: What a saved state need not have, and what an optimizer may have no use for.
@@ -390,26 +391,43 @@ class Optimizer:
             raise ValueError(f"[{kind}] states lack 'step_counter'")
         steps = integer(kind, "step_counter", states["step_counter"], 0)
         waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
-        sums = copied(kind, "accumulated", states.get("accumulated", {}))
+        sums = self._copied("accumulated", states.get("accumulated", {}))
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
         self._count_updates()
         self._steps, self._waiting, self._sums = steps, waiting, sums
 
+    def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
+        """The types that a tensor of `get_states()[name]` may have, which belongs to `param` (None:
+        to one that is not known yet)."""
+        if name != "accumulated":
+            return tuple(DType)
+        return _FLOATS if param is None else (param.dtype,)
+
+    def _copied(self, name: str, tensors: Any) -> dict[str, Tensor]:
+        """Copies of the tensors of `states[name]`. Raises TypeError or ValueError for tensors that
+        the parameters, as far as they are known, cannot be updated with."""
+        kind = type(self).__name__
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
+        for key, value in tensors.items():
+            if not isinstance(value, Tensor):
+                raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
+            holder = self._keys.get(key)
+            param = holder() if holder is not None else None
+            if param is not None and value.shape != param.shape:
+                raise ValueError(f"[{kind}] {name} of {key} is {value.shape}, not {param.shape}")
+            types = self.state_types(name, param)
+            if value.dtype not in types:
+                expected = " or ".join(map(str, types))
+                raise TypeError(f"[{kind}] {name} of {key} is {value.dtype}, not {expected}")
+        return {key: value.clone() for key, value in tensors.items()}
+
     def __getstate__(self) -> dict[str, Any]:
         # Keys belong to live parameters; copies are found again by their names.
         made_anew = {"_keys": {}, "_group_of": {}, "_value_tensors": {}, "_ahead": NumbersAhead()}
         return {**self.__dict__, **made_anew}
-
-
-def copied(kind: str, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A dict of the same tensors' copies. Raises TypeError for anything else."""
-    if not isinstance(tensors, Mapping) or not all(
-        isinstance(value, Tensor) for value in tensors.values()
-    ):
-        raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
-    return {name: value.clone() for name, value in tensors.items()}
 
 
 def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:

@@ -19,6 +19,8 @@ import numpy as np
 
 from .. import device as device_module
 from .. import tuning
+from .._assignment import checked
+from ..dtypes import numpy_dtype
 from ..state_files import (
     Arrays,
     UnfitStatesError,
@@ -91,8 +93,10 @@ def load(
         )
     try:
         states = _below(_MODEL, arrays)
-        expected = {name: tuple(own.shape) for name, own in model.get_states().items()}
+        own = model.get_states()
+        expected = {name: tuple(value.shape) for name, value in own.items()}
         check_fit(where, expected, {name: value.shape for name, value in states.items()})
+        ready = checked(f"[checkpoint.load] {where}:", own, states)
         optimizer_states = None
         if optimizer is not None:
             optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, model)
@@ -104,8 +108,11 @@ def load(
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(f"[checkpoint.load] {where}: damaged ({error!r})") from error
     if optimizer is not None and optimizer_states is not None:
-        optimizer.set_states(optimizer_states)  # first: it may refuse them
-    model.set_states(states)
+        try:
+            optimizer.set_states(optimizer_states)  # the only one that may still refuse
+        except (TypeError, ValueError) as error:
+            raise UnfitStatesError(f"[checkpoint.load] {where}: {error}") from error
+    model.set_states(ready)
     _restore_random(model, *generators)
     tuning.add(choices)
     return progress
@@ -150,7 +157,14 @@ def _optimizer_states(
             raise UnfitStatesError(
                 f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {param.shape}"
             )
-        kept = Tensor(value.shape, device, value.dtype.name, requires_grad=False)
+        # bfloat16 comes as float32.
+        types = [t for t in optimizer.state_types(key, param) if numpy_dtype(t) == value.dtype]
+        if not types:
+            raise UnfitStatesError(
+                f"[checkpoint.load] {where}: {key} of {name} is {value.dtype}, which "
+                f"{type(optimizer).__name__} does not keep for it"
+            )
+        kept = Tensor(value.shape, device, types[0], requires_grad=False)
         kept.copy_from_numpy(value)
         states.setdefault(key, {})[name] = kept
     return states
@@ -173,8 +187,10 @@ def _checked_random(states: dict[str, Any]) -> tuple[list[int], dict[str, Any], 
     kind, words, gauss = states["python"]
     python = (kind, tuple(words), gauss)
     random.Random().setstate(python)
-    seed, position = states["device"]
-    return [int(seed), int(position)], numpy, python
+    seed, position = (int(number) for number in states["device"])
+    if not 0 <= min(seed, position) <= max(seed, position) < 1 << 64:
+        raise ValueError(f"random state {seed}, {position} of the device")
+    return [seed, position], numpy, python
 
 
 def _restore_random(model: Model, device: list[int], numpy: dict[str, Any], python: tuple) -> None:

@@ -8,9 +8,11 @@ to disk, and take the final name in one `rename`, which POSIX makes atomic withi
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
-import time
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,8 +22,8 @@ try:
 except ImportError:  # not POSIX: left-over temporaries are not swept there
     fcntl = None  # type: ignore[assignment]
 
+_DIGITS = 12
 _SUFFIX = ".tmp"
-_STALE_AFTER_S = 60.0
 
 
 @contextlib.contextmanager
@@ -33,59 +35,74 @@ def atomic_write(
     `mode` is "wb" or "w" (text, UTF-8 unless `encoding` says otherwise). At every moment, also
     after `kill -9` or a power cut, `path` holds the whole old content or the whole new one (or is
     absent, if it was). An exception in the block leaves `path` alone, removes the temporary file
-    and goes on. The folder must exist. A symbolic link stays one: the file it points to is
-    replaced. Permissions are those of the file replaced, else what the umask allows.
+    and goes on. What a killed process left is removed when the same path is written again. The
+    folder must exist. A symbolic link stays one: the file it points to is replaced. Permissions are
+    those of the file replaced, else what the umask allows.
 
-    Raises ValueError for another mode, OSError as `open` does.
+    Raises ValueError for another mode, OSError that names `path` where writing fails.
     """
     if mode not in ("wb", "w"):
         raise ValueError(f"[atomic_write] mode must be 'wb' or 'w', got {mode!r}")
     text = {"encoding": encoding or "utf-8", "newline": "\n"} if mode == "w" else {}
-    with _temporary_for(path) as (temporary, descriptor):
-        with os.fdopen(os.dup(descriptor), mode, **text) as file:  # type: ignore[call-overload]
-            yield file  # leaving the inner block flushes; the writer may have closed it already
-        os.fsync(descriptor)
-        _take_name(temporary, path)
+    with naming(path):
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        _remove_stale(target)
+        temporary, descriptor = _locked_file(target)
+        try:
+            permissions = _permissions(target)
+            if permissions is not None:  # whoever sweeps has to be able to open it
+                os.chmod(temporary, permissions | stat.S_IRUSR | stat.S_IWUSR)
+            with os.fdopen(os.dup(descriptor), mode, **text) as file:  # type: ignore[call-overload]
+                yield file  # leaving this block flushes; the writer may have closed it already
+            if permissions is not None:
+                os.chmod(temporary, permissions)
+            os.fsync(descriptor)
+            os.replace(temporary, target)
+            fsync_folder(target.parent)
+        finally:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)  # renamed when all went well
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """As `atomic_write`, for writers that want a file name: yields the temporary file's path.
-
-    The file exists and is empty when the block starts; the block may also replace it.
-    """
-    with _temporary_for(path) as (temporary, _):
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        _take_name(temporary, path)
-
-
-@contextlib.contextmanager
-def _temporary_for(path: str | os.PathLike[str]) -> Iterator[tuple[Path, int]]:
-    """A new empty file beside `path`, locked while the block runs, gone after it."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(f"[atomic_write] {target} is a folder")
-    _remove_stale(target)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_SUFFIX}")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Context: an OSError of the system that names no file, or a temporary one of `path`, names
+    `path`."""
     try:
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # a file system without locks still works
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
-        yield temporary, descriptor
-    finally:
-        os.close(descriptor)
-        temporary.unlink(missing_ok=True)  # already renamed when all went well
+        yield
+    except OSError as error:
+        target = Path(os.path.realpath(path))
+        unnamed = error.filename is None or _is_temporary_of(target, str(error.filename))
+        if error.errno is None or not unnamed:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
-def _take_name(temporary: Path, path: str | os.PathLike[str]) -> None:
-    target = os.path.realpath(path)
-    os.replace(temporary, target)
-    fsync_folder(os.path.dirname(target))
+def _permissions(path: Path) -> int | None:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _locked_file(target: Path) -> tuple[Path, int]:
+    """A new file beside `target`, and its descriptor, which holds a lock on it."""
+    while True:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(_DIGITS // 2)}{_SUFFIX}")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if fcntl is None:
+            return temporary, descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(temporary)
+            return temporary, descriptor
+        except (BlockingIOError, FileNotFoundError):
+            # Before it was locked, somebody who sweeps took it for one that was left behind.
+            os.close(descriptor)
+        except OSError:  # a file system without locks: nobody sweeps there
+            return temporary, descriptor
 
 
 def fsync_folder(folder: str | os.PathLike[str]) -> None:
@@ -101,25 +118,24 @@ def fsync_folder(folder: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
+def _is_temporary_of(target: Path, name: str) -> bool:
+    pattern = rf"\.{re.escape(target.name)}\.[0-9a-f]{{{_DIGITS}}}{re.escape(_SUFFIX)}"
+    return re.fullmatch(pattern, os.path.basename(name)) is not None
+
+
 def _remove_stale(target: Path) -> None:
-    """Removes what killed writers of `target` left: old enough and locked by nobody.
+    """Removes what killed writers of `target` left: temporaries that nobody has locked.
 
     A checkpoint can be hundreds of megabytes, so a job that is killed and restarted often would
-    fill the disk. The age keeps the moment between creating and locking safe.
+    fill the disk.
     """
     if fcntl is None:
         return
-    prefix = f".{target.name}."
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
-            name = entry.name
-            if not (name.startswith(prefix) and name.endswith(_SUFFIX)):
-                continue
-            if len(name) != len(prefix) + 12 + len(_SUFFIX):  # 12 hexadecimal digits: ours
+            if not _is_temporary_of(target, entry.name):
                 continue
             with contextlib.suppress(OSError):
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime < _STALE_AFTER_S:
-                    continue
                 descriptor = os.open(entry.path, os.O_RDWR | os.O_NOFOLLOW)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .files import atomic_write
+from .files import atomic_write, naming
 
 Record = dict[str, Any]
 
@@ -42,17 +42,27 @@ class JsonLinesLog:
 
         NumPy scalars and arrays become numbers and lists. JSON has no NaN and no infinity: such
         values become null. Raises TypeError for a value that JSON cannot express, ValueError if
-        the log is closed.
+        the log is closed, OSError where the disk is full; the file is then as it was.
         """
         if self._file.closed:
             raise ValueError(f"[JsonLinesLog] {self.path} is closed")
-        # One unbuffered write: a reader never sees half a line unless the machine dies in it.
-        self._file.write(_line({**(record or {}), **fields}).encode())
+        # One unbuffered write: a reader never sees half a line unless the machine dies in it or
+        # the disk is full.
+        line = memoryview(_line({**(record or {}), **fields}).encode())
+        end = os.fstat(self._file.fileno()).st_size
+        with naming(self.path):
+            try:
+                while line:
+                    line = line[self._file.write(line) :]
+            except OSError:
+                self._file.truncate(end)
+                raise
 
     def close(self) -> None:
         """Forces the file to disk and closes it. May be called more than once."""
         if not self._file.closed:
-            os.fsync(self._file.fileno())
+            with naming(self.path):
+                os.fsync(self._file.fileno())
             self._file.close()
 
     def __enter__(self) -> JsonLinesLog:

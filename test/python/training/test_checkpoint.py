@@ -161,16 +161,15 @@ def saved(tmp_path):
 def test_a_save_that_fails_leaves_the_old_one(saved, monkeypatch, fault):
     net, path, old = saved
 
-    def half(arrays, name, text):
-        with open(name, "wb") as file:
-            file.write(b"half of it")
+    def half(file, *_):
+        file.write(b"half of it")
         raise OSError("disk full")
 
     def fail(*_):
         raise OSError("disk full")
 
     if fault == "write":
-        monkeypatch.setattr(safetensors.numpy, "save_file", half)
+        monkeypatch.setattr(state_files, "_write_safetensors", half)
     else:
         monkeypatch.setattr(os, fault, fail)
     with pytest.raises(OSError, match="disk full"):
@@ -317,6 +316,8 @@ def with_value(value, *keys):
         (without("optimizer", "step_counter"), "damaged.*step_counter"),
         (with_value("many", "optimizer", "step_counter"), "damaged.*many"),
         (with_value([1], "random", "device"), "damaged"),
+        (with_value([-1, 0], "random", "device"), "damaged"),
+        (with_value([0, 1 << 64], "random", "device"), "damaged"),
         (with_value(["a", "b"], "random", "device"), "damaged"),
         (with_value([3, [1, 2], None], "random", "python"), "damaged"),
         (with_value([-1] * 624, "random", "numpy", "state", "key"), "damaged"),
@@ -348,6 +349,46 @@ def test_states_that_do_not_fit(saved):
     assert key in state_files.load_safetensors(path)[0]
     edit(path, lambda arrays, _: arrays.update({key: np.zeros(4, np.float32)}))
     check_refused(saved, r"of fc.b is \(4,\), not \(3,\)")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])
+def test_moments_of_another_type(saved, dtype):
+    """Refused here, not by the next step."""
+    _, path, _ = saved
+    key = "optimizer/v/fc.b"
+    edit(path, lambda arrays, _: arrays.update({key: arrays[key].astype(dtype)}))
+    check_refused(saved, rf"v of fc.b is {np.dtype(dtype).name}, which Adam does not keep for it")
+
+
+def test_sums_of_bfloat16_come_back_as_such(tmp_path):
+    path = tmp_path / "last.safetensors"
+
+    def net_of_bfloat16():
+        net = new(opt.SGD(0.1, accumulate=2))
+        for value in net.get_params().values():
+            value.to_type(tensor.bfloat16)
+        return net
+
+    net, other = net_of_bfloat16(), net_of_bfloat16()
+    params = net.get_params()
+    net.optimizer._accumulated([(name, p, p.clone()) for name, p in params.items()])
+    net.optimizer._waiting = 1
+    checkpoint.save(path, net, net.optimizer)
+    checkpoint.load(path, other, other.optimizer)
+    sums = other.optimizer.get_states()["accumulated"]
+    assert {value.dtype for value in sums.values()} == {tensor.bfloat16}
+    for name, value in net.optimizer.get_states()["accumulated"].items():
+        np.testing.assert_array_equal(sums[name].numpy(), value.numpy())
+
+
+def test_an_optimizer_that_refuses_leaves_the_model(saved, monkeypatch):
+    net, _, _ = saved
+
+    def refuse(states):
+        raise TypeError("not mine")
+
+    monkeypatch.setattr(net.optimizer, "set_states", refuse)
+    check_refused(saved, "not mine")
 
 
 def test_of_another_model_and_optimizer(saved):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ _CODES = frozenset(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", 
 
 # CIFAR-100's training file, the largest of them, has about 300,000.
 _MAX_OPCODES = 4_000_000
+# Of dict keys, and of names in calls, which are compared, and copied, as often as they are used.
+_MAX_NAME = 1000
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _VALUES = frozenset(
@@ -48,11 +51,11 @@ def loads(data: bytes) -> Any:
     """What the pickle `data` describes: dict, list, tuple, str, bytes, numbers, None, ndarray.
 
     Dict keys are strings or bytes. Arrays are of integer or floating type, in the machine's byte
-    order, and may be read-only. Time and memory are bounded by the length of `data` and
-    `_MAX_OPCODES`. Raises ValueError for anything damaged, unfinished or not plain data.
+    order, and may be read-only. Time and memory are bounded by the length of `data`. Raises
+    ValueError for anything damaged, unfinished or not plain data.
     """
     try:
-        return _resolve(_Machine().run(data))
+        return _resolve(_Machine(len(data)).run(data))
     except ValueError as error:
         raise ValueError(f"not a readable pickle: {error}") from None
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -99,11 +102,18 @@ class _Array:
 
 
 class _Machine:
-    """The pickle virtual machine, less everything that calls or imports."""
+    """The pickle virtual machine, less everything that calls or imports.
 
-    def __init__(self) -> None:
+    Calls may make copies of what the file holds, but a pickle can name the same string in as many
+    calls as it likes: `made` counts the bytes of the copies. A sound file asks for two at most, of
+    bytes that Python 3 wrote as text and of an array in the other byte order.
+    """
+
+    def __init__(self, length: int) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.most = 2 * length
+        self.made = 0
 
     def run(self, data: bytes) -> Any:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
@@ -148,6 +158,8 @@ class _Machine:
         self.stack.append(self.stack[-1])
 
     def op_put(self, index: int) -> None:
+        if not 0 <= index < 1 << 32:  # as in the binary opcodes; larger ones can be made to collide
+            raise ValueError("a memo of impossible number")
         self.memo[index] = self.stack[-1]
 
     op_binput = op_long_binput = op_put
@@ -203,11 +215,17 @@ class _Machine:
 
     def op_reduce(self, _: None) -> None:
         arguments = self.stack.pop()
-        self.stack.append(_call(self.stack.pop(), arguments))
+        self.stack.append(_call(self.stack.pop(), arguments, self.make))
 
     def op_build(self, _: None) -> None:
         state = self.stack.pop()
-        _build(self.stack[-1], state)
+        _build(self.stack[-1], state, self.make)
+
+    def make(self, size: int) -> None:
+        """Called before a copy of so many bytes is made."""
+        self.made += size
+        if self.made > self.most:
+            raise ValueError(f"it would take more than {self.most} bytes of copies")
 
     def above_mark(self) -> list[Any]:
         """Takes everything above the topmost mark, and the mark, off the stack."""
@@ -240,6 +258,8 @@ class _Machine:
             # collide, can take for ever.
             if not isinstance(key, str | bytes):
                 raise ValueError(f"a dict key of type {type(key).__name__}")
+            if len(key) > _MAX_NAME:
+                raise ValueError(f"a dict key of length {len(key)}")
             target[key] = value
 
     def extend(self, items: list[Any]) -> None:
@@ -248,12 +268,13 @@ class _Machine:
         self.stack[-1].extend(items)
 
 
-def _call(function: Any, arguments: Any) -> Any:
+def _call(function: Any, arguments: Any, make: Callable[[int], None]) -> Any:
     """The meaning of `function(*arguments)` for the few symbols that are let through."""
     if not (isinstance(function, _Symbol) and isinstance(arguments, tuple)):
         raise ValueError("a call of something that is no function")
     if function.key == _ENCODE:
         text, encoding = arguments
+        make(len(text))
         if encoding not in ("latin1", "latin-1"):
             raise ValueError("bytes in an unknown encoding")
         return str.encode(text, "latin-1")
@@ -267,11 +288,11 @@ def _call(function: Any, arguments: Any) -> Any:
         return _Array()
     if function.key in _FROMBUFFER:
         content, dtype, shape, order = arguments
-        return _Array(_array(shape, dtype, content, _text(order) == "F"))
+        return _Array(_array(shape, dtype, content, _text(order) == "F", make))
     raise ValueError(f"the class {function.name} is no function")
 
 
-def _build(target: Any, state: Any) -> None:
+def _build(target: Any, state: Any, make: Callable[[int], None]) -> None:
     """The meaning of `target.__setstate__(state)` for a dtype or an array."""
     if not isinstance(state, tuple):
         raise ValueError("a state that is no tuple")
@@ -283,12 +304,14 @@ def _build(target: Any, state: Any) -> None:
         target.swapped = _text(state[1]) not in ("|", "=", native)
     elif isinstance(target, _Array):
         _, shape, dtype, fortran, content = state
-        target.value = _array(shape, dtype, content, bool(fortran))
+        target.value = _array(shape, dtype, content, bool(fortran), make)
     else:
         raise ValueError(f"a state for a {type(target).__name__}")
 
 
-def _array(shape: Any, dtype: Any, content: Any, fortran: bool) -> np.ndarray[Any, Any]:
+def _array(
+    shape: Any, dtype: Any, content: Any, fortran: bool, make: Callable[[int], None]
+) -> np.ndarray[Any, Any]:
     if not isinstance(shape, tuple):
         shape = (shape,)
     if len(shape) > 8 or not all(type(extent) is int and 0 <= extent < 2**40 for extent in shape):
@@ -301,10 +324,14 @@ def _array(shape: Any, dtype: Any, content: Any, fortran: bool) -> np.ndarray[An
             f"an array of shape {shape} and type {stored} that holds {len(content)} bytes"
         )
     array = np.frombuffer(content, stored).reshape(shape, order="F" if fortran else "C")
+    if not stored.isnative:
+        make(len(content))
     return array.astype(stored.newbyteorder("="), copy=False)
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str | bytes) and len(value) > _MAX_NAME:
+        raise ValueError(f"a name of length {len(value)}")
     if isinstance(value, bytes):
         return value.decode("ascii")
     if not isinstance(value, str):

@@ -5,8 +5,10 @@ import decimal
 import functools
 import os
 import pickle
+import struct
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -241,3 +243,48 @@ def test_damaged_files_raise_valueerror_or_read_as_plain_data(data):
         pickle_reader.loads(bytes(content))
     except ValueError as error:
         assert str(error).startswith("not a readable pickle")  # noqa: PT017
+
+
+# What a small file can do with one large string: name it again and again.
+
+LENGTH, TIMES = 200_000, 1000
+TEXT = b"X" + struct.pack("<I", LENGTH) + b"<" * LENGTH + b"q\x00"  # BINUNICODE, BINPUT 0
+CONTENT = b"B" + struct.pack("<I", LENGTH) + bytes(LENGTH) + b"q\x00"  # BINBYTES, BINPUT 0
+# The type >u2: numpy.dtype("u2"), then its state.
+BIG_ENDIAN = b"cnumpy\ndtype\n(X\x02\x00\x00\x00u2tR(K\x03X\x01\x00\x00\x00>NNNK\x00K\x00K\x00tb"
+FILES = {
+    "bytes from text": TEXT
+    + b"(c_codecs\nencode\nq\x01X\x06\x00\x00\x00latin1q\x02"
+    + b"h\x01h\x00h\x02\x86R" * TIMES
+    + b"t.",
+    "types by a long name": TEXT + b"(cnumpy\ndtype\nq\x01" + b"h\x01h\x00\x85R" * TIMES + b"t.",
+    "arrays in the other byte order": b"("
+    + CONTENT
+    + b"cnumpy.core.numeric\n_frombuffer\nq\x01(h\x00"
+    + BIG_ENDIAN
+    + struct.pack("<cI", b"J", LENGTH // 2)
+    + b"X\x01\x00\x00\x00Ctq\x02"
+    + b"h\x01h\x02R" * TIMES
+    + b"t.",
+    "keys to compare": b"}"
+    + b"".join(TEXT[:-1] + bytes([i]) + b"K\x00s" for i in range(2))
+    + b"h\x00K\x00sh\x01K\x00s" * TIMES
+    + b".",
+    "numbers of memos that collide": b"".join(
+        b"K\x00p%d\n0" % (i * (2**61 - 1)) for i in range(1, TIMES)
+    )
+    + b"K\x00.",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_small_files_take_little_memory(name):
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ValueError, match=r"not a readable pickle: (it would|a (name|dict key|memo) of )"
+        ):
+            pickle_reader.loads(FILES[name])
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,6 +1,7 @@
 """examples/cifar10/train.py: a run as its user sees it; stopped and gone on with; killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -283,6 +284,30 @@ def test_download_needs_a_folder(capsys):
     with pytest.raises(SystemExit):
         cifar10.main(["--download"], "train.py")
     assert "--download needs --data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("most", "failed"), [(9_999, "checkpoint.safetensors"), (400_000, "model.safetensors")]
+)
+def test_a_full_disk_is_one_line(whole, folder, tmp_path, most, failed):
+    """No traceback, nothing half-written, and what was there stays. `most`: bytes of a file."""
+    resource = pytest.importorskip("resource")
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    (out / "model.safetensors").write_bytes(b"old")
+    before = sorted(os.listdir(out))
+    again = "--resume" if failed == "model.safetensors" else "--overwrite"
+    command = [sys.executable, "-m", "singa", "train", "--data", str(folder), "--out", str(out)]
+    done = subprocess.run(
+        [*command, *OPTIONS, again],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"python -m singa train: [Errno 27] File too large: '{out / failed}'\n"
+    assert (out / "model.safetensors").read_bytes() == b"old"
+    assert {*before, "checkpoint.safetensors"} >= set(os.listdir(out)) >= {"log.jsonl"}
 
 
 def test_stops_when_the_loss_is_no_number(main, tmp_path, capsys):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ._arguments import names_arguments
 from ._check import integer
 from ._deferred import ops as _ops
 from ._deferred import tape as _tape
@@ -15,6 +16,7 @@ from ._tensor import Tensor, as_raw, wrap
 _Labels = list[str]
 
 
+@names_arguments
 def tensordot(
     A: Tensor, B: Tensor, axes: int | Sequence[Sequence[int]] | Sequence[int] = 2
 ) -> Tensor:
@@ -61,6 +63,7 @@ def _size(t: Tensor, axes: Sequence[int]) -> int:
     return math.prod(t.shape[i] for i in axes)
 
 
+@names_arguments
 def einsum(ops: str, *args: Tensor) -> Tensor:
     """Einstein's sum convention, as numpy.einsum: "ij,jk->ik". Letters only, no dots.
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import singa_wrap as _c
+from ._arguments import names_arguments
 from ._arrays import as_shape, narrowed
 from ._check import integer
 from ._deferred import ops as _ops
@@ -179,7 +181,7 @@ def ones_like(t: Tensor) -> Tensor:
 
 def product(shape: Sequence[int]) -> int:
     """Number of elements of a shape."""
-    return functools.reduce(operator.mul, shape, 1)
+    return functools.reduce(operator.mul, as_shape(shape), 1)
 
 
 def sizeof(dtype: object) -> int:
@@ -440,3 +442,8 @@ def gaussian(mean: float, std: float, t: Tensor) -> Tensor:
 def uniform(low: float, high: float, t: Tensor) -> Tensor:
     """Uniform in [low, high)."""
     return t.uniform(low, high)
+
+
+for _name, _value in list(globals().items()):
+    if _name in __all__ and isinstance(_value, FunctionType) and _value.__module__ == __name__:
+        globals()[_name] = names_arguments(_value)

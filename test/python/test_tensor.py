@@ -1,7 +1,9 @@
 """The Python tensor: making, reading, indexing, arithmetic, and SINGA's functions on it."""
 
 import copy
+import inspect
 import pickle
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
-from singa import device, tensor
+from singa import autograd, device, tensor
 from singa import singa_wrap as wrap
 from singa.tensor import Tensor
 
@@ -681,3 +683,70 @@ def test_raw_tensors_of_singas_scripts() -> None:
     assert raw.Size() == 24
     assert raw.GetFloatValue(3).tolist() == A.reshape(-1)[:3].tolist()
     same(Tensor(data=wrap.Reshape(raw, [4, 6])), A.reshape(4, 6))
+
+
+# --- arguments of the functions
+
+_SQUARE, _ROW = tensor.ones((2, 2)), tensor.ones((2,))
+# By annotation: what is right.
+_RIGHT = {
+    "Tensor": _SQUARE,
+    "Tensor | None": None,
+    "_c.Tensor": _SQUARE.data,
+    "_c.Tensor | Tensor": _SQUARE.clone(),
+    "Sequence[_c.Tensor]": [_SQUARE.data],
+    "Sequence[Tensor]": [_SQUARE, _SQUARE],
+    "Device | None": None,
+    "float": 0.5,
+}
+# By name: what others need.
+_RIGHT_BY_NAME = {
+    "shape": (2, 2),
+    "axis": 0,
+    "repeats": 2,
+    "size": 1,
+    "np_array": np.ones((2, 2)),
+    "ops": "ij,jk->ik",
+    "v": _ROW,
+    "x": 1.0,
+    "lhs": _SQUARE,
+    "rhs": _SQUARE,
+}
+
+
+# They take numbers and arrays, too, or have no use for some arguments.
+_LENIENT = ("eq t", "ge t", "gt t", "le t", "lt t", "pow t", "mult alpha", "mult beta")
+_LENIENT += ("from_raw_tensor t", "from_raw_tensors tt")
+
+
+def _functions():
+    for name in tensor.__all__:
+        function = getattr(tensor, name)
+        if inspect.isfunction(function):
+            for parameter in inspect.signature(function).parameters.values():
+                if parameter.annotation in _RIGHT and f"{name} {parameter.name}" not in _LENIENT:
+                    yield pytest.param(function, parameter, id=f"{name} {parameter.name}")
+
+
+@pytest.mark.parametrize("recording", [False, True])
+@pytest.mark.parametrize(("function", "wrong"), list(_functions()))
+def test_functions_name_an_argument_of_another_type(function, wrong, recording):
+    autograd.training = recording
+    try:
+        for value in (3, "a", object(), [3]):
+            if wrong.annotation == "float" and value == 3:
+                continue
+            arguments = []
+            for parameter in inspect.signature(function).parameters.values():
+                right = _RIGHT.get(parameter.annotation, parameter.default)
+                if parameter.annotation not in _RIGHT or parameter.name == "v":
+                    right = _RIGHT_BY_NAME.get(parameter.name, right)
+                given = value if parameter.name == wrong.name else right
+                several = parameter.kind is parameter.VAR_POSITIONAL
+                arguments += [_SQUARE, given] if several else [given]
+            with pytest.raises(TypeError) as caught:
+                function(*arguments)
+            expected = rf"\[{function.__name__}\] {wrong.name} must (be|each be) "
+            assert re.match(expected, str(caught.value)), (value, str(caught.value))
+    finally:
+        autograd.training = False

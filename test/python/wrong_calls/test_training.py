@@ -599,7 +599,7 @@ ROWS = [
         "states wrong shape",
         wrong_shape,
         ValueError,
-        r"\[SgdUpdate\] state has to have shape \(3, 4\), got \(7, 7\)",
+        r"\[SGD\] moments of fc.W is \(7, 7\), not \(3, 4\)",
     ),
     Row(
         "backward twice", twice, RuntimeError, r"was walked before and has let go of what it saved"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import singa_wrap as _c
 from ._arrays import converted
-from ._tensor import Tensor
+from ._tensor import Tensor, _from_array
 from .dtypes import is_float, is_known, numpy_dtype
 
 if TYPE_CHECKING:
@@ -65,4 +64,4 @@ def write(own: Tensor, value: Value) -> None:
     if isinstance(value, Tensor):
         own.copy_from(value)
     else:
-        own.data.CopyFrom(_c.from_buffer(value, True))
+        own.data.CopyFrom(_from_array(value, own.device))

@@ -1,5 +1,8 @@
 """Snapshot: named tensors in an .npz file."""
 
+import struct
+import zipfile
+
 import numpy as np
 import pytest
 from singa.snapshot import Snapshot
@@ -86,6 +89,28 @@ def test_damaged_files(tmp_path):
         Snapshot(tmp_path / "missing", False)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,",  # NumPy raises TokenError
+        "{1: 2, 'descr': '<f4'}",  # TypeError
+        "{'descr': 3, 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<U2', 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1 << 62,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}",
+        "[" * 5000,
+    ],
+)
+def test_hostile_headers(tmp_path, header):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+        archive.writestr("x.npy", text + bytes(24))
+    with pytest.raises(ValueError, match=r"\[Snapshot\] .*a\.npz cannot be read"):
+        Snapshot(path, False).read()
+
+
 def test_refusals(tmp_path):
     snapshot = Snapshot(tmp_path / "a", True)
     snapshot.write("x", np.ones(1))
@@ -95,6 +120,9 @@ def test_refusals(tmp_path):
         snapshot.write("", np.ones(1))
     with pytest.raises(TypeError, match="cannot store object"):
         snapshot.write("y", np.array([None]))
+    for dtype in ("c8", "U3", "M8[s]"):
+        with pytest.raises(TypeError, match=r"\[Snapshot\] y: cannot store"):
+            snapshot.write("y", np.zeros(2, dtype))
     with pytest.raises(ValueError, match="is open for writing"):
         snapshot.read()
     snapshot.close()

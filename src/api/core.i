@@ -7,6 +7,7 @@
 %feature("nothread") singa::Tensor::strides;
 %feature("nothread") singa::Tensor::data_type;
 %feature("nothread") singa::Tensor::type_and_shape;
+%feature("nothread") singa::Tensor::type_and_place;
 %feature("nothread") singa::Tensor::rank;
 %feature("nothread") singa::Tensor::size;
 %feature("nothread") singa::Tensor::bytes;
@@ -147,6 +148,10 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
     std::vector<int64_t> all{$self->data_type()};
     all.insert(all.end(), $self->shape().begin(), $self->shape().end());
     return all;
+  }
+  /// A number that tensors of one type on one device have in common.
+  int64_t type_and_place() const {
+    return ($self->empty() ? -1 : $self->device()->id()) * int64_t{256} + $self->data_type();
   }
   /// Of the same shape and type, in the same place.
   bool matches(const singa::Tensor& other) const {

@@ -252,6 +252,82 @@ def test_parameters_follow_the_type_of_the_input():
     np.testing.assert_allclose(wide.numpy(), y, rtol=1e-5, atol=1e-6)
 
 
+class Counting(layer.Layer):
+    """Has a parameter, counts its calls, and may fail."""
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.calls, self.error = 0, error
+
+    def initialize(self, x):
+        self._new_param("scale", (x.shape[-1],), x, lambda t: t.set_value(2.0))
+
+    def forward(self, x):
+        self.calls += 1
+        if self.error:
+            raise self.error
+        return autograd.mul(x, self.scale)
+
+
+def other_device(x):
+    return x.clone().to_device(singa.device.create_cpu_device(separate=True))
+
+
+OTHERS = {
+    "float64": lambda x: x.as_type(tensor.float64),
+    "float16": lambda x: x.as_type(tensor.float16),
+    "device": other_device,
+}
+
+
+@pytest.mark.parametrize("how", OTHERS)
+@pytest.mark.parametrize("error", [ValueError("mine"), RuntimeError("mine"), None])
+def test_a_layer_never_runs_twice(how, error):
+    counting, x = Counting(), image(2, 4)
+    counting(x)
+    counting.error = error
+    if error:
+        with pytest.raises(type(error), match="mine") as caught:
+            counting(OTHERS[how](x))
+        assert caught.value is error
+        assert caught.value.__context__ is None
+    else:
+        assert counting(OTHERS[how](x)).dtype == OTHERS[how](x).dtype
+    assert counting.calls == 2
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_parameters_follow_forth_and_back(how):
+    """And those that were converted, or replaced, by somebody else."""
+    linear, x = layer.Linear(3), image(2, 4)
+    y = linear(x).numpy()
+    for given in (OTHERS[how](x), x, OTHERS[how](x)):
+        out = linear(given)
+        assert (out.dtype, out.device.id()) == (given.dtype, given.device.id())
+        np.testing.assert_allclose(out.numpy().astype("f4"), y, rtol=1e-2, atol=1e-2)
+    linear(x)
+    linear.W.to_type(tensor.float64)
+    assert linear(x).dtype == linear.W.dtype == tensor.float32
+    linear.b = tensor.Tensor((3,), x.device, tensor.float64, stores_grad=True)
+    assert linear(x).dtype == linear.b.dtype == tensor.float32
+
+
+def test_parameters_follow_the_first_tensor_of_a_list():
+    rnn, x, h = layer.RNN(4, 3), image(2, 4), image(2, 3)
+    rnn([x], h)
+    wide = [t.as_type(tensor.float64) for t in (x, h)]
+    assert rnn([wide[0]], wide[1])[1].dtype == rnn.Wx.dtype == tensor.float64
+
+
+def test_parameters_stay_float32_under_autocast():
+    linear, x = layer.Linear(3), image(2, 4)
+    linear(x)
+    with autograd.autocast("bfloat16"):
+        assert linear(x).dtype == linear(x.as_type(tensor.bfloat16)).dtype == tensor.bfloat16
+        assert linear.W.dtype == linear.b.dtype == tensor.float32
+    assert linear(x.as_type(tensor.bfloat16)).dtype == linear.W.dtype == tensor.bfloat16
+
+
 def test_integers_do_not_change_the_parameters():
     linear = layer.Linear(3)
     linear(image(2, 4))

@@ -8,11 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
-from .. import autograd, tensor
+from .. import autocast, autograd, tensor
 from .._assignment import checked, write
 from ..autocast import kept_type
 from ..tensor import Tensor
 
+#: In `Layer._fits`: there is nothing to look at.
+_NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
 
 _change_count = 0
@@ -113,6 +115,8 @@ class Layer(metaclass=LayerMeta):
     _parent: Layer | None
     _layers: dict[str, Layer]
     _registered: int  # layers that register_layers() has numbered
+    #: For which kind of input `_follow` has found the tensors here, with this data, to be right.
+    _fits: tuple[Any, list[Tensor], list[Any]] | None = None
 
     def __init__(self) -> None:
         self.__dict__.update(name=None, _initialized=False, _parent=None, _layers={}, _registered=0)
@@ -126,12 +130,12 @@ class Layer(metaclass=LayerMeta):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            if self._fits is not _NO_TENSORS:
+                self._follow(args)
             if observers:
                 return self._observed(*args, **kwargs)
             return self.forward(*args, **kwargs)
         except Exception as error:
-            if self._follow(args):
-                return self.forward(*args, **kwargs)
             self._say_where(error)
             raise
 
@@ -237,20 +241,28 @@ class Layer(metaclass=LayerMeta):
             if other.device.id() != device.id():
                 other.to_device(device)
 
-    def _follow(self, inputs: tuple[Any, ...]) -> bool:
-        """Takes the type and device of the first input, if they differ; whether they did.
-
-        Called after an error, so that a call that fits costs nothing.
-        """
-        x = next((x for x in inputs if isinstance(x, Tensor)), None)
+    def _follow(self, inputs: tuple[Any, ...]) -> None:
+        """Takes the type and device of the first input, where it has others."""
+        x = _first_tensor(inputs)
+        if x is None:
+            return
+        lowered = autocast.dtype()
+        kind = x.data.type_and_place(), lowered
+        if self._fits is not None:
+            fitting, tensors, raws = self._fits
+            if kind == fitting and [t.data for t in tensors] == raws:
+                return
         own = [value for _, value in (*self._own_params(), *self._own_states())]
-        if x is None or not own:
-            return False
-        before = [(mine.dtype, mine.device.id()) for mine in own]
         if self.follows_dtype and x.dtype in _FLOATS:
-            self.dtype_check(x, *own)
+            # Products convert these operands, and parameters stay float32.
+            types = (x.dtype, tensor.float32, lowered)
+            fit = types if lowered is not None and x.dtype in types[1:] else types[:1]
+            self.dtype_check(x, *[mine for mine in own if mine.dtype not in fit])
         self.device_check(x, *own)
-        return before != [(mine.dtype, mine.device.id()) for mine in own]
+        empty = self._initialized and not any(
+            [isinstance(value, Tensor) for value in self.__dict__.values()]
+        )
+        self.__dict__["_fits"] = _NO_TENSORS if empty else (kind, own, [t.data for t in own])
 
     # The tree.
 
@@ -300,6 +312,8 @@ class Layer(metaclass=LayerMeta):
             return
         if name in self.__dict__.get("_layers", ()):
             del self._layers[name]
+        if isinstance(value, Tensor) or isinstance(self.__dict__.get(name), Tensor):
+            self.__dict__["_fits"] = None
         object.__setattr__(self, name, value)
         if isinstance(value, Tensor):
             if value.is_dummy():
@@ -309,6 +323,7 @@ class Layer(metaclass=LayerMeta):
 
     def __delattr__(self, name: str) -> None:
         self._layers.pop(name, None)
+        self.__dict__["_fits"] = None
         object.__delattr__(self, name)
 
     def _pass_name_on(self) -> None:
@@ -326,11 +341,11 @@ class Layer(metaclass=LayerMeta):
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name != "_parent" and name not in self.transient
+            if name not in ("_parent", "_fits") and name not in self.transient
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(dict.fromkeys(self.transient), _parent=None)
+        self.__dict__.update(dict.fromkeys(self.transient), _parent=None, _fits=None)
         self.__dict__.update(state)
         for child in self._layers.values():
             child.__dict__["_parent"] = self
@@ -358,3 +373,13 @@ class Layer(metaclass=LayerMeta):
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={type(v).__name__}" for k, v in self._layers.items())
         return f"<{self.title}{': ' if inside else ''}{inside}>"
+
+
+def _first_tensor(inputs: Any) -> Tensor | None:
+    """The first one among the inputs, or in lists of them."""
+    for x in inputs:
+        if isinstance(x, list | tuple):
+            x = _first_tensor(x)
+        if isinstance(x, Tensor):
+            return x
+    return None

@@ -353,6 +353,166 @@ def test_restored_optimizer_goes_on_to_the_same_bits(name, how):
         np.testing.assert_array_equal(rest[key], value)
 
 
+HYPERPARAMETERS = [
+    (kind, name)
+    for kind, names in (
+        (opt.SGD, ("lr", "momentum", "dampening", "weight_decay")),
+        (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay")),
+        (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
+        (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+        (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+    )
+    for name in names
+]
+ids = [f"{kind.__name__} {name}" for kind, name in HYPERPARAMETERS]
+
+
+def as_bytes(params):
+    return {name: param.numpy().tobytes() for name, param in params.items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+def test_an_assigned_number_does_what_one_from_the_beginning_does(kind, name):
+    assigned = kind(**({"lr": 0.1} | {name: 0.125}))
+    setattr(assigned, name, 0.5)
+    assert isinstance(getattr(assigned, name), opt.Constant)
+    expected = run(kind(**({"lr": 0.1} | {name: 0.5})))
+    np.testing.assert_equal(run(assigned), expected)
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: 0.5, lambda: opt.WarmUp(opt.MultiStepDecay(0.5, [3, 8], 0.5), 2)]
+)
+@pytest.mark.parametrize("how", ["states", "pickle", "deepcopy"])
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+def test_what_was_assigned_is_saved_and_restored(kind, name, how, value):
+    one, params = kind(lr=0.1), parameters(start())
+    step(one, params, 0)
+    setattr(one, name, value())
+    if how == "states":
+        other = kind(lr=0.1)
+        other.set_states(one.get_states())
+    else:
+        other = pickle.loads(pickle.dumps(one)) if how == "pickle" else copy.deepcopy(one)
+    twins = parameters({n: p.numpy() for n, p in params.items()})
+    for i in range(1, 6):
+        step(one, params, i), step(other, twins, i)
+    assert as_bytes(twins) == as_bytes(params)
+    assert one.get_states().keys() == other.get_states().keys()
+    assert name in one.get_states()
+
+
+def step(optimizer, params, i):
+    optimizer(loss_of(params, gradients(i)))
+
+
+def test_states_of_before_an_assignment_bring_back_what_was_before():
+    schedule = opt.CosineDecay(0.1, 10)
+    optimizer = opt.SGD(lr=schedule, momentum=0.5)
+    before = optimizer.get_states()
+    assert before.keys() == {"step_counter", "moments"}
+    optimizer.lr, optimizer.momentum = 0.3, 0.25
+    assert optimizer.get_states().keys() == before.keys() | {"lr", "momentum"}
+    optimizer.set_states(before)
+    assert optimizer.now("lr") == 0.1
+    assert optimizer.now("momentum") == 0.5
+    optimizer.lr.init_value = 0.2  # is an assignment, too
+    other = opt.SGD(lr=schedule, momentum=0.5)
+    other.set_states(optimizer.get_states())
+    assert other.lr.terms() == optimizer.lr.terms()
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        -1.0,
+        float("nan"),
+        "0.1",
+        '{"class": "Constant"}',
+        '{"class": "nothing"}',
+        '{"class": "math", "init_value": 1}',
+        '{"class": "StepDecay", "init_value": "a", "step_size": 2, "rate": 0.5}',
+        '{"class": "StepDecay", "init_value": -1.0, "step_size": 2, "rate": 0.5}',
+        "[" * 100_000,
+    ],
+)
+def test_states_with_no_number_change_nothing(saved):
+    optimizer = opt.SGD(lr=0.1)
+    with pytest.raises((ValueError, TypeError), match=r"\[SGD\] lr"):
+        optimizer.set_states({"step_counter": 3, "lr": saved})
+    assert optimizer.steps == 0
+    assert optimizer.now("lr") == 0.1
+
+
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ("x", TypeError),
+        (None, TypeError),
+        (True, TypeError),
+        ([0.1], TypeError),
+        (-0.1, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        (opt.Constant(-1), ValueError),
+    ],
+)
+def test_wrong_numbers_raise_where_they_are_assigned(kind, name, value, error):
+    optimizer = kind()
+    before = getattr(optimizer, name)
+    with pytest.raises(error, match=rf"\[{kind.__name__}\] {name} must "):
+        setattr(optimizer, name, value)
+    assert getattr(optimizer, name) is before
+
+
+def test_arithmetic_on_a_rate():
+    optimizer = opt.SGD(lr=0.5)
+    optimizer.lr *= 0.5
+    assert optimizer.now("lr") == 0.25
+    optimizer.lr /= 2
+    assert float(optimizer.lr) == 0.125
+    optimizer.lr = 2 * optimizer.lr
+    assert optimizer.now("lr") == 0.25
+    optimizer.lr = np.float32(0.75)
+    assert optimizer.now("lr") == 0.75
+
+
+def test_groups_that_are_assigned_hold_from_then_on():
+    def trained(first, then):
+        optimizer, params = opt.SGD(lr=0.1, groups=first), parameters(start())
+        for i in range(4):
+            if i == 2:
+                optimizer.groups = then
+            step(optimizer, params, i)
+        return as_bytes(params)
+
+    twice, none = [opt.ParamGroup("w", lr_scale=2.0)], [opt.ParamGroup("w", lr_scale=0.0)]
+    assert trained(twice, none) != trained(twice, twice)
+    assert trained(none, none)["w"] == start()["w"].tobytes()
+    with pytest.raises(TypeError, match=r"\[SGD\] groups have to be ParamGroups"):
+        opt.SGD().groups = ["w"]
+
+
+def test_other_settings_that_are_assigned_are_checked():
+    optimizer = opt.SGD(lr=0.1)
+    for name, value, error in [
+        ("clip_norm", -1.0, ValueError),
+        ("clip_norm", "1", TypeError),
+        ("accumulate", 0, ValueError),
+        ("accumulate", 1.5, ValueError),
+        ("nesterov", True, ValueError),
+    ]:
+        with pytest.raises(error, match=rf"\[SGD\] {name} "):
+            setattr(optimizer, name, value)
+    assert (optimizer.clip_norm, optimizer.accumulate, optimizer.nesterov) == (None, 1, False)
+    optimizer.accumulate = 3
+    params = parameters(start())
+    step(optimizer, params, 0)
+    with pytest.raises(ValueError, match="1 of 3 were made"):
+        optimizer.accumulate = 1
+
+
 def test_state_of_singa():
     optimizer = opt.Optimizer(0.1)
     optimizer.step()

@@ -7,12 +7,13 @@ plus weight_decay · p. Quantities that are kept are float32 (float64 for float6
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from .. import singa_wrap, tensor
 from ..graph import record_update
 from ..tensor import DType, Tensor
-from .optimizer import OPTIONAL_STATES, Optimizer, Update, scheduled
+from .optimizer import OPTIONAL_STATES, Optimizer, Update, hyperparameter, scheduled
 from .schedule import Constant, DecayScheduler
 
 Number = float | DecayScheduler
@@ -21,7 +22,7 @@ Number = float | DecayScheduler
 class _Rule(Optimizer):
     """An optimizer whose arithmetic is one C++ function over lists."""
 
-    weight_decay: DecayScheduler
+    weight_decay: Any = hyperparameter()
     decay_value = scheduled("weight_decay")
 
     #: Attributes that hold a tensor per parameter, which are also the names in the saved state.
@@ -55,7 +56,11 @@ class _Rule(Optimizer):
             )
 
     def _decides_on_device(self) -> bool:
-        return type(self) in _RECORDED
+        return self._is_ours()
+
+    def _is_ours(self) -> bool:
+        """Whether it does what this module says: no subclass, and no method of it was replaced."""
+        return type(self) in _RECORDED and vars(self).keys().isdisjoint(_METHODS)
 
     def _apply_decided(self, updates: Sequence[Update]) -> None:
         grads = [grad for _, _, grad in updates]
@@ -141,7 +146,7 @@ class _Rule(Optimizer):
 
     def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         plain = all([schedule.is_plain() for schedule in self._schedules()])
-        if type(self) not in _RECORDED or not plain or not self._is_steady():
+        if not self._is_ours() or not plain or not self._is_steady():
             return False
         updates = [(self._key(p), p, g) for p, g in gradients]
         decay = self.now("weight_decay")
@@ -243,11 +248,15 @@ class _Rule(Optimizer):
         return values[key]
 
     def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
-        if name not in self.kept:
+        if name == "accumulated":
             return super().state_types(name, param)
         if param is None:
             return tensor.float32, tensor.float64
         return (tensor.float64 if param.dtype == tensor.float64 else tensor.float32,)
+
+    def _kept_with(self, hyperparameters: Mapping[str, DecayScheduler]) -> tuple[str, ...]:
+        """`kept`, when these have been assigned."""
+        return self.kept
 
     def get_states(self) -> dict[str, Any]:
         return super().get_states() | {name: getattr(self, name) for name in self.kept}
@@ -256,15 +265,18 @@ class _Rule(Optimizer):
         kind = type(self).__name__
         kept = {}
         if isinstance(states, Mapping):
-            known = {*self.get_states(), *OPTIONAL_STATES}
-            unknown = sorted(states.keys() - known)
-            lacking = [name for name in self.kept if name not in states]
+            names = self._kept_with(self._restored(states))
+            numbers = {h.name for h in self._hyperparameters()}
+            others = {*self.get_states()} - {*self.kept} - numbers
+            known = {*others, *OPTIONAL_STATES, *names}
+            unknown = sorted(states.keys() - known - numbers)
+            lacking = [name for name in names if name not in states]
             if unknown or (lacking and states.get("step_counter")):
                 raise ValueError(
                     f"[{kind}] the state is another optimizer's: it has "
                     f"{', '.join(map(str, sorted(states)))}, expected {', '.join(sorted(known))}"
                 )
-            kept = {name: self._copied(name, states.get(name, {})) for name in self.kept}
+            kept = {name: self._copied(name, states.get(name, {})) for name in names}
         super().set_states(states)
         for name, tensors in kept.items():
             setattr(self, name, tensors)
@@ -278,6 +290,8 @@ class SGD(_Rule):
     """
 
     deciding = ("weight_decay", "momentum")
+    momentum: Any = hyperparameter(below=1.0)
+    dampening: Any = hyperparameter(below=1.0)
     mom_value = scheduled("momentum")
     dam_value = scheduled("dampening")
 
@@ -292,17 +306,30 @@ class SGD(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, dtype, **kwargs)
-        self.momentum = self._schedule("momentum", momentum, below=1.0)
-        self.dampening = self._schedule("dampening", dampening, below=1.0)
-        self.weight_decay = self._schedule("weight_decay", weight_decay)
+        self.momentum = momentum
+        self.dampening = dampening
+        self.weight_decay = weight_decay
         self.nesterov = nesterov
         self.moments: dict[str, Tensor] = {}
+
+    @property
+    def nesterov(self) -> bool:
+        """Whether the momentum looks ahead."""
+        return self._nesterov
+
+    @nesterov.setter
+    def nesterov(self, nesterov: bool) -> None:
         if nesterov and (self.momentum.init_value <= 0 or self.dampening.init_value != 0):
             raise ValueError("[SGD] nesterov needs a momentum and no dampening")
+        self._nesterov = bool(nesterov)
 
     @property
     def kept(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("moments",) if self.momentum.init_value else ()
+        return self._kept_with({})
+
+    def _kept_with(self, hyperparameters: Mapping[str, DecayScheduler]) -> tuple[str, ...]:
+        momentum = hyperparameters.get("momentum", self.momentum)
+        return ("moments",) if momentum.init_value else ()
 
     def _update(
         self,
@@ -332,6 +359,8 @@ class RMSProp(_Rule):
     """v = rho · v + (1 - rho) · g²;  p -= lr · g / sqrt(v + epsilon). Tieleman & Hinton 2012."""
 
     kept = ("running_average",)
+    rho: Any = hyperparameter(below=1.0)
+    epsilon: Any = hyperparameter()
     rho_value = scheduled("rho")
     epsilon_value = scheduled("epsilon")
 
@@ -344,9 +373,9 @@ class RMSProp(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
-        self.rho = self._schedule("rho", rho, below=1.0)
-        self.epsilon = self._schedule("epsilon", epsilon)
-        self.weight_decay = self._schedule("weight_decay", weight_decay)
+        self.rho = rho
+        self.epsilon = epsilon
+        self.weight_decay = weight_decay
         self.running_average: dict[str, Tensor] = {}
 
     def _update(
@@ -367,14 +396,15 @@ class AdaGrad(_Rule):
     """v += g²;  p -= lr · g / sqrt(v + epsilon). Duchi et al. 2011."""
 
     kept = ("history",)
+    epsilon: Any = hyperparameter()
     epsilon_value = scheduled("epsilon")
 
     def __init__(
         self, lr: Number = 0.1, epsilon: Number = 1e-8, weight_decay: Number = 0, **kwargs: Any
     ) -> None:
         super().__init__(lr, **kwargs)
-        self.epsilon = self._schedule("epsilon", epsilon)
-        self.weight_decay = self._schedule("weight_decay", weight_decay)
+        self.epsilon = epsilon
+        self.weight_decay = weight_decay
         self.history: dict[str, Tensor] = {}
 
     def _update(
@@ -400,6 +430,9 @@ class Adam(_Rule):
     kept = ("m", "v")
     counts = True
     decoupled = False
+    beta_1: Any = hyperparameter(below=1.0)
+    beta_2: Any = hyperparameter(below=1.0)
+    epsilon: Any = hyperparameter()
     beta_1_value = scheduled("beta_1")
     beta_2_value = scheduled("beta_2")
     epsilon_value = scheduled("epsilon")
@@ -414,10 +447,10 @@ class Adam(_Rule):
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
-        self.beta_1 = self._schedule("beta_1", beta_1, below=1.0)
-        self.beta_2 = self._schedule("beta_2", beta_2, below=1.0)
-        self.epsilon = self._schedule("epsilon", epsilon)
-        self.weight_decay = self._schedule("weight_decay", weight_decay)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.weight_decay = weight_decay
         self.m: dict[str, Tensor] = {}
         self.v: dict[str, Tensor] = {}
 
@@ -468,3 +501,6 @@ class AdamW(Adam):
 
 #: Subclasses may do something else at each step.
 _RECORDED = (SGD, RMSProp, AdaGrad, Adam, AdamW)
+_METHODS = frozenset(
+    [name for name in dir(_Rule) if isinstance(getattr(_Rule, name), FunctionType)]
+)

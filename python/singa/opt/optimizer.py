@@ -17,7 +17,7 @@ from ..graph import host_call, host_called, is_recording
 from ..tensor import DType, Tensor
 from .ahead import NumbersAhead
 from .scaler import GradScaler
-from .schedule import Constant, DecayScheduler, as_schedule
+from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
 
 # (key of the optimizer's state, parameter, gradient)
 Update = tuple[str, Tensor, Tensor]
@@ -90,10 +90,57 @@ class scheduled:  # noqa: N801 - a descriptor, used like `property`
         )
 
 
+class hyperparameter:  # noqa: N801 - likewise
+    """A number or a schedule over the steps, less than `below`. It reads as a schedule: a number
+    that is assigned becomes a Constant.
+
+    Assigning raises TypeError for what is neither, ValueError for a number out of range and for a
+    schedule that starts out of range.
+    """
+
+    def __init__(self, below: float = math.inf) -> None:
+        self.below = below
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
+        if optimizer is None:
+            return self
+        try:
+            return vars(optimizer)[self.name]
+        except KeyError:
+            raise AttributeError(
+                f"[{type(optimizer).__name__}] has no {self.name}: __init__ has not set it"
+            ) from None
+
+    def __set__(self, optimizer: Optimizer, value: float | DecayScheduler) -> None:
+        vars(optimizer)[self.name] = schedule = self.checked(optimizer, value)
+        made_with: dict[str, Any] = vars(optimizer).setdefault("_made_with", {})
+        if self.name not in made_with:
+            saved = encoded(schedule)
+            made_with[self.name] = schedule if saved is None else saved
+
+    def checked(self, optimizer: Optimizer, value: Any) -> DecayScheduler:
+        """The schedule that `value` becomes."""
+        where = f"[{type(optimizer).__name__}] {self.name}"
+        schedule = as_schedule(where, value)
+        start = schedule.init_value
+        # A schedule that starts at infinity is refused by the step that asks for its value.
+        if not 0 <= start < self.below and not (schedule is value and start == self.below):
+            wrong = f"must be below {self.below:g}" if start >= 0 else "must not be negative"
+            raise ValueError(f"{where} {wrong}: {start}")
+        return schedule
+
+
 class Optimizer:
     """Updates parameters from gradients. `optimizer(loss)` is one step of training.
 
-    `lr` is a number or a schedule over the steps. Keyword arguments of every optimizer:
+    `lr` is a number or a schedule over the steps, and so are the other numbers of an optimizer,
+    such as `momentum`. They may be assigned between steps: `optimizer.lr = 0.01`, or `*= 0.1`.
+    What was assigned is a part of the saved state, but for schedules of one's own classes.
+
+    Keyword arguments of every optimizer:
 
     groups: ParamGroups; the first that matches a parameter holds for it.
     clip_norm: gradients whose common 2-norm is larger are scaled down to this norm before the
@@ -103,6 +150,9 @@ class Optimizer:
 
     A subclass implements `apply` for one parameter, or `apply_all` for a whole step.
     """
+
+    lr: Any = hyperparameter()
+    _made_with: dict[str, Any]
 
     def __init__(
         self,
@@ -114,17 +164,13 @@ class Optimizer:
         accumulate: int = 1,
         scaler: GradScaler | None = None,
     ) -> None:
-        self.lr = self._schedule("lr", lr)
-        self.dtype = dtype
-        self.groups = tuple(groups)
         kind = type(self).__name__
-        for group in self.groups:
-            if not isinstance(group, ParamGroup):
-                raise TypeError(f"[{kind}] groups have to be ParamGroups, got {group!r:.80}")
-        if clip_norm is not None and not number(kind, "clip_norm", clip_norm) > 0:
-            raise ValueError(f"[{kind}] clip_norm must be positive: {clip_norm}")
+        self.lr = lr
+        self.dtype = dtype
+        self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
+        self.groups = tuple(groups)
         self.clip_norm = clip_norm
-        self.accumulate = integer(kind, "accumulate", accumulate, 1)
+        self.accumulate = accumulate
         if scaler is not None and not isinstance(scaler, GradScaler):
             raise TypeError(f"[{kind}] scaler has to be a GradScaler, got {scaler!r:.80}")
         self._scaler = scaler
@@ -134,12 +180,10 @@ class Optimizer:
         # of those before.
         self._undecided = 0
         self._made = 0 if scaler is None else scaler.made()
-        self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
         self._sums: dict[str, Tensor] = {}
         self._value_tensors: dict[str, Tensor] = {}
         self._ahead = NumbersAhead()
         self._keys: dict[str, weakref.ref[Tensor]] = {}
-        self._group_of: dict[str, ParamGroup] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -154,6 +198,48 @@ class Optimizer:
     def scaler(self) -> GradScaler | None:
         """The scaler that it was made with."""
         return self._scaler
+
+    @property
+    def groups(self) -> tuple[ParamGroup, ...]:
+        """The parameter groups."""
+        return self._groups
+
+    @groups.setter
+    def groups(self, groups: Iterable[ParamGroup]) -> None:
+        self._groups = tuple(groups)
+        for group in self._groups:
+            if not isinstance(group, ParamGroup):
+                kind = type(self).__name__
+                raise TypeError(f"[{kind}] groups have to be ParamGroups, got {group!r:.80}")
+        self._group_of: dict[str, ParamGroup] = {}
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The largest norm of the gradients."""
+        return self._clip_norm
+
+    @clip_norm.setter
+    def clip_norm(self, norm: float | None) -> None:
+        kind = type(self).__name__
+        if norm is not None and not number(kind, "clip_norm", norm) > 0:
+            raise ValueError(f"[{kind}] clip_norm must be positive: {norm}")
+        self._clip_norm = norm
+
+    @property
+    def accumulate(self) -> int:
+        """Calls for each update."""
+        return self._accumulate
+
+    @accumulate.setter
+    def accumulate(self, calls: int) -> None:
+        kind = type(self).__name__
+        calls = integer(kind, "accumulate", calls, 1)
+        if self._waiting:
+            raise ValueError(
+                f"[{kind}] accumulate cannot change between the calls for one update: "
+                f"{self._waiting} of {self._accumulate} were made"
+            )
+        self._accumulate: int = calls
 
     # The schedules.
 
@@ -198,15 +284,31 @@ class Optimizer:
             raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
         return value
 
-    def _schedule(
-        self, name: str, value: float | DecayScheduler, below: float = math.inf
-    ) -> DecayScheduler:
-        schedule = as_schedule(f"[{type(self).__name__}] {name}", value)
-        value = schedule.init_value
-        if not 0 <= value < below:
-            wrong = f"must be below {below:g}" if value >= below else "must not be negative"
-            raise ValueError(f"[{type(self).__name__}] {name} {wrong}: {value}")
-        return schedule
+    def _hyperparameters(self) -> list[hyperparameter]:
+        kind = type(self)
+        named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
+        found = [getattr(kind, name) for name in named if hasattr(kind, name)]
+        return [each for each in found if isinstance(each, hyperparameter)]
+
+    def _assigned(self) -> dict[str, float | str]:
+        """The hyperparameters that are not those which the optimizer was made with, as they are
+        saved."""
+        now = {h.name: encoded(getattr(self, h.name)) for h in self._hyperparameters()}
+        made_with = self._made_with
+        return {n: v for n, v in now.items() if v is not None and v != made_with[n]}
+
+    def _restored(self, states: Mapping[str, Any]) -> dict[str, DecayScheduler]:
+        """The hyperparameters that such a state changes: those that were assigned before it was
+        saved, and those that were only since."""
+        assigned, restored = self._assigned(), {}
+        for each in self._hyperparameters():
+            name = each.name
+            if states.get(name) != assigned.get(name):
+                saved = states.get(name, self._made_with[name])
+                if isinstance(saved, str):
+                    saved = decoded(f"[{type(self).__name__}] {name}", saved)
+                restored[name] = each.checked(self, saved)
+        return restored
 
     # A step.
 
@@ -368,7 +470,7 @@ class Optimizer:
     def get_states(self) -> dict[str, Any]:
         """{"step_counter": updates so far, and one dict of tensors by parameter name for each
         quantity that the optimizer keeps}. The tensors are the live ones. With a scaler also
-        "loss_scale" and "loss_scale_updates"."""
+        "loss_scale" and "loss_scale_updates", and the hyperparameters that were assigned."""
         states: dict[str, Any] = {"step_counter": self.steps}
         if self._waiting:
             states["accumulated"] = self._sums
@@ -376,7 +478,7 @@ class Optimizer:
         if self._scaler is not None:
             scaler = self._scaler.state_dict()
             states |= {name: scaler[key] for name, key in _SCALER_STATES.items()}
-        return states
+        return states | self._assigned()
 
     def set_states(self, states: dict[str, Any]) -> None:
         """Continues from what get_states() returned. The tensors are copied.
@@ -392,11 +494,14 @@ class Optimizer:
         steps = integer(kind, "step_counter", states["step_counter"], 0)
         waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
         sums = self._copied("accumulated", states.get("accumulated", {}))
+        restored = self._restored(states)
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
         self._count_updates()
         self._steps, self._waiting, self._sums = steps, waiting, sums
+        for name, schedule in restored.items():
+            setattr(self, name, schedule)
 
     def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
         """The types that a tensor of `get_states()[name]` may have, which belongs to `param` (None:

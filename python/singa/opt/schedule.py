@@ -61,10 +61,21 @@ class DecayScheduler:
 
 
 class Constant(DecayScheduler):
-    """The same value at every step."""
+    """The same value at every step. Times a number it is a number: `optimizer.lr *= 0.1`."""
 
     def value(self, step: float) -> float:
         return self.init_value
+
+    def __float__(self) -> float:
+        return self.init_value
+
+    def __mul__(self, factor: float) -> float:
+        return self.init_value * factor
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> float:
+        return self.init_value / divisor
 
 
 class ExponentialDecay(DecayScheduler):
@@ -219,6 +230,51 @@ def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
     if math.isnan(plain):
         raise ValueError(f"{name} must not be negative: {plain}")
     return Constant(plain)
+
+
+def encoded(schedule: DecayScheduler) -> float | str | None:
+    """What a schedule is saved as: a number, or JSON of a class of this module; None for others."""
+    if type(schedule) is Constant:
+        return schedule.init_value
+    if not schedule.is_plain():
+        return None
+    import json  # here: not everybody saves
+
+    return json.dumps(schedule, default=_attributes)
+
+
+def decoded(where: str, saved: str) -> DecayScheduler:
+    """The schedule that was saved as JSON. Raises ValueError for what is none."""
+    import json
+
+    try:
+        schedule = json.loads(saved, object_hook=_from_attributes)
+        if not isinstance(schedule, DecayScheduler):
+            raise TypeError
+        schedule.value(0)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        raise ValueError(f"{where} is saved as {saved:.80}, which is no schedule") from None
+    return schedule
+
+
+def _attributes(value: Any) -> Any:
+    if isinstance(value, DecayScheduler):
+        return {"class": type(value).__name__, **vars(value)}
+    return value.item()  # a number of NumPy's
+
+
+def _from_attributes(attributes: dict[str, Any]) -> DecayScheduler:
+    kind = globals()[attributes.pop("class")]
+    if not (isinstance(kind, type) and issubclass(kind, DecayScheduler)):
+        raise TypeError
+    schedule = object.__new__(kind)
+    for name, value in attributes.items():
+        if isinstance(value, list):
+            integers(kind.__name__, name, value)
+        elif not isinstance(value, DecayScheduler):
+            number(kind.__name__, name, value)
+    vars(schedule).update(attributes)
+    return schedule
 
 
 def _term(value: Any) -> Any:

@@ -145,7 +145,8 @@ def _optimizer_states(
             f"{type(optimizer).__name__}"
         )
     states: dict[str, Any] = {
-        key: value if isinstance(value, float) else int(value) for key, value in numbers.items()
+        key: value if isinstance(value, float) or _is_json(value) else int(value)
+        for key, value in numbers.items()
     }
     if "step_counter" not in states:
         raise KeyError("step_counter")
@@ -168,6 +169,11 @@ def _optimizer_states(
         kept.copy_from_numpy(value)
         states.setdefault(key, {})[name] = kept
     return states
+
+
+def _is_json(value: Any) -> bool:
+    """Whether it is a schedule as an optimizer saves it."""
+    return isinstance(value, str) and value.startswith("{")
 
 
 def _random_states(model: Model) -> dict[str, Any]:

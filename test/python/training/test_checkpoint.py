@@ -103,6 +103,26 @@ def test_goes_on_as_if_it_had_never_stopped(make, tmp_path):
     assert len(set(expected)) == 4  # each step has changed something
 
 
+@pytest.mark.parametrize("use_graph", [False, True])
+@pytest.mark.parametrize("rate", [lambda: 0.02, lambda: opt.CosineDecay(0.02, 50)])
+def test_a_rate_that_was_assigned_goes_on(rate, use_graph, tmp_path):
+    def make():
+        net = new(opt.SGD(lr=0.1, momentum=0.9))
+        net.graph(use_graph)
+        return net
+
+    net, path = make(), tmp_path / "assigned.safetensors"
+    train(net, 0, 4)
+    net.optimizer.lr = rate()
+    train(net, 4, 5)
+    checkpoint.save(path, net, net.optimizer)
+    losses = train(net, 5, 9)
+    other = make()
+    checkpoint.load(path, other, other.optimizer)
+    assert train(other, 5, 9) == losses
+    assert everything(other) == everything(net)
+
+
 def test_the_device_of_the_dropout_goes_on(tmp_path):
     """Without its random state the losses would not be the same."""
     path = tmp_path / "last.safetensors"

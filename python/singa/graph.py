@@ -9,15 +9,16 @@ Neighbouring operations become one where that saves a pass over memory; of infer
 results then differ by rounding.
 
 What cannot be replayed is executed, and a warning says why, once: results that Python looks at
-within the step, tensors that it makes from host data there, numbers that change between steps.
-Python code in a step that has none of these effects is taken to do the same at every step: it is
-not run again.
+within the step, tensors that it makes from host data there, numbers that change between steps,
+random numbers of Python's. Before each replay `settings` compares the Python state that the step
+may read: where somebody has changed it, the step is recorded anew. What the step itself sets, such
+as a counter, is no such change. Python code in a step that has none of these effects is taken to do
+the same at every step: it is not run again.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from . import singa_wrap as _c
 from ._tensor import Tensor, wrap
 from .layer import base
 from .layer_names import LayerNames
+from .settings import Settings, differing, exact, random_numbers
 
 __all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]
 
@@ -35,8 +37,8 @@ __all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]
 _TRIES = 8
 #: Kinds of steps with graphs of their own; beyond, steps are executed.
 _KINDS = 16
-#: Times that all graphs of a model may become invalid.
-_RESETS = 100
+#: Times that settings may change, for all steps of a model together.
+_CHANGES = 100
 
 
 class GraphWarning(UserWarning):
@@ -164,10 +166,40 @@ class _Step:
         self.segments = 0
         self.template: Any = None  # of what the step returns
         self.reason = ""  # why it is executed
+        self.settings: Settings | None = None  # for which graph or reason hold; None: for all
+        self.own: set[str] = set()  # settings that the step sets itself
+        self.told: dict[
+            str, list[Any]
+        ] = {}  # values of settings between which it makes no difference
+        self.doubtful: dict[str, tuple[Any, Any]] = {}  # before and after the last change
 
+    def forget(self) -> None:
+        """Has it recorded anew."""
+        self.tries, self.reason = 0, ""
+        self.last = self.graph = self.settings = None
+        self.calls, self.updates = [], []
 
-#: What must stay as it is of a tensor that lives on.
-_kept = operator.attrgetter("data", "requires_grad")
+    def changed(self, layer: base.Layer) -> set[str]:
+        """Settings that are not what they were when it was recorded, or given up."""
+        if self.settings is None or self.settings.hold():
+            return set()
+        now = Settings(layer, self.own)
+        changed = differing(self.settings, now)
+        told = self.told
+        if all([now.values.get(place) in told.get(place, ()) for place in changed]):
+            self.settings = now  # at the least other objects of the same values
+            return set()
+        then = self.settings.values
+        self.doubtful = {place: (then.get(place), now.values.get(place)) for place in changed}
+        return changed
+
+    def learn(self, before: Settings, after: Settings) -> None:
+        """From the first run after a change: what the step has set back itself does not matter to
+        it, as when each kind of step sets what they share."""
+        for place, (then, now) in self.doubtful.items():
+            if before.values.get(place) == now != then == after.values.get(place):
+                self.told.setdefault(place, [then]).append(now)
+        self.doubtful = {}
 
 
 class StepGraphs:
@@ -178,10 +210,7 @@ class StepGraphs:
         self._steps: dict[Any, _Step] = {}
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
-        self._states: list[Tensor] = []
-        self._recorded: list[Any] = []  # what `_kept` gives of each, when it was recorded
-        self._changes = -1
-        self._resets = 0  # how often all graphs were dropped
+        self._changes = 0  # of settings, so far
 
     def call(
         self,
@@ -205,38 +234,53 @@ class StepGraphs:
                 results = _replayed(step, [t.data for t in tensors])
                 if results is not None:
                     return _filled(step.template, iter(results))
-                step.graph, step.tries = None, 0
+                step.forget()
             return self._record(step, function, tensors, args, kwargs, rewriting)
         finally:
             if ours:
-                self._changes = base.changes()  # what the step itself sets is no change to it
                 self._busy.release()
 
     def _step(
         self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
     ) -> _Step | None:
-        """What is known of this kind of step; None where it cannot be told from others. Adds the
-        arguments' tensors to `tensors`."""
-        self._forget_replaced()
+        """What is known of this kind of step, as the settings are now. Adds the arguments' tensors
+        to `tensors`."""
+        key: Any
         try:
             key = (kind, _key(args, tensors), _key(kwargs, tensors))
             step = self._steps.get(key)
-        except TypeError:  # unhashable
-            return None
+        except TypeError:  # an argument that has no hash cannot be told from others
+            key = (kind, None)
+            step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = _Step()
-            try:
-                if not _tensors((args, kwargs)):
-                    step.reason = "none of its arguments is a tensor"
-            except _UnknownError as unknown:
-                step.reason = f"one of its arguments is a {unknown}"
-            if self._resets > _RESETS:
-                step.reason = f"its layers' settings or tensors were replaced {_RESETS} times"
-            if len(self._steps) > _KINDS:
-                step.reason = f"its arguments have changed {_KINDS} times"
-            if step.reason:
-                _warn(step.reason)
+            if reason := self._obstacle(key, args, kwargs):
+                self._give_up(step, reason)
+        elif changed := step.changed(self._layer):
+            step.forget()
+            self._changes += 1
+            if self._changes > _CHANGES:
+                place = min(changed) or type(self._layer).__name__
+                self._give_up(step, f"settings changed {_CHANGES} times, the last time {place}")
         return step
+
+    def _obstacle(self, key: Any, args: Any, kwargs: Any) -> str:
+        """Why a new kind of step is not recorded at all."""
+        if len(self._steps) > _KINDS:
+            return f"its arguments have changed {_KINDS} times"
+        try:
+            found = _tensors((args, kwargs))
+        except _UnknownError as unknown:
+            return f"one of its arguments is a {unknown}"
+        if key[1] is None:
+            return "one of its arguments has no hash"
+        return "" if found else "none of its arguments is a tensor"
+
+    def _give_up(self, step: _Step, reason: str) -> None:
+        """Has it executed from now on."""
+        step.forget()
+        step.reason = reason
+        _warn(reason)
 
     def _record(
         self,
@@ -257,34 +301,36 @@ class StepGraphs:
         rewriting.start(recorder.recording)
         given = iter(inputs)
         args, kwargs = _mapped((args, kwargs), lambda t: next(given))
+        before, numbers = Settings(self._layer), random_numbers()
         result = recorder.run(lambda: function(*args, **kwargs), [t.data for t in inputs])
+        after = Settings(self._layer)
+        own = differing(before, after)
+        settled = Settings(self._layer, own) if own else after
+        step.learn(before, after)
         step.tries += 1
         recording = recorder.recording
-        if step.last is not None and not recording.obstacle():
+        obstacle = after.obstacle or recording.obstacle()
+        now = random_numbers()
+        moved = any([now[name] != then for name, then in numbers.items()])
+        # Of the sequences of everybody nobody knows which thread draws from them.
+        if after.drawn(before) or (moved and threading.active_count() == 1):
+            obstacle = obstacle or "it draws random numbers of Python's or NumPy's"
+        difference = obstacle
+        if step.last is not None and not obstacle:
             difference = _c.Graph.Difference(step.last, recording)
             if not difference:
                 rewriting.finish(recording)
                 step.graph, step.calls = _c.Graph(recording), recorder.calls
                 step.updates, step.segments = recorder.updates, step.graph.segments()
                 step.template = _mapped(result, _Like)
-                step.last = None
+                step.last, step.own, step.settings = None, own, settled
                 return result
-        else:
-            difference = recording.obstacle()
-        step.last = recording
-        if recording.obstacle() or step.tries >= _TRIES:
-            step.reason, step.last = difference, None
-            _warn(difference)
+        step.last = None if obstacle else recording
+        # A step that sets something itself may do without the obstacle when that is there.
+        if (obstacle and not own) or step.tries >= _TRIES:
+            self._give_up(step, difference)
+            step.own, step.settings = own, settled
         return result
-
-    def _forget_replaced(self) -> None:
-        """Drops all graphs where a tensor that lives on, or a setting of a layer, has changed."""
-        if self._changes == base.changes() and list(map(_kept, self._states)) == self._recorded:
-            return
-        self._steps.clear()
-        self._resets += 1
-        self._states = list(self._layer.get_states().values())
-        self._recorded = list(map(_kept, self._states))
 
     def graphs(self) -> list[Any]:
         """The `singa_wrap.Graph`s that there are."""
@@ -318,7 +364,7 @@ def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[_c.Tensor | None, .
                 step.reason = "a gradient is kept beyond the optimizer's step"
     results = graph.Finish()
     if step.reason:
-        step.graph, step.calls, step.updates = None, [], []
+        step.graph, step.settings, step.calls, step.updates = None, None, [], []
         _warn(step.reason)
     return results
 
@@ -402,12 +448,13 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
         tensors.append(value)
         raw = value.data
         made = value._creator is not None and not value.is_dummy()
-        return (raw.type_and_shape(), value.requires_grad, value.stores_grad, made)
+        kind = (raw.type_and_place(), raw.type_and_shape())
+        return (kind, value.requires_grad, value.stores_grad, made)
     if isinstance(value, list | tuple):
         return (type(value), tuple([_key(item, tensors) for item in value]))
     if isinstance(value, dict):
         return tuple([(name, _key(item, tensors)) for name, item in value.items()])
-    return (type(value), value)
+    return exact(value) or (type(value), value)
 
 
 def _separate(tensors: list[Tensor]) -> list[Tensor]:

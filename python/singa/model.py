@@ -81,6 +81,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     optimizer: Optimizer
     transient = ("_threads", "_step_graphs")
+    # By the last ones steps are told apart.
+    not_settings = (
+        *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
+        *("_lowered", "_fuse", "_recompute"),
+    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,5 +16,6 @@
 %include "typemaps.i"
 %include "core.i"
 %include "exchange.i"
+%include "same_objects.i"
 %include "operations.i"
 %pythoncode "singa_names.py"

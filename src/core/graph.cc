@@ -1,6 +1,7 @@
 #include "singa/core/graph.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -53,7 +54,8 @@ class Comparison {
     if (a.random != b.random) return "its random numbers come from elsewhere";
     if (!a.live != !b.live) return "its numbers come from elsewhere";
     for (size_t i = 0; i < a.scalars.v.size() && !b.live; ++i)
-      if (a.scalars.v[i] != b.scalars.v[i])
+      // By their bits: -0 is not 0, and a NaN stays the same.
+      if (std::bit_cast<uint64_t>(a.scalars.v[i]) != std::bit_cast<uint64_t>(b.scalars.v[i]))
         return "a number changes from step to step, " + std::to_string(a.scalars.v[i]) + " to " +
                std::to_string(b.scalars.v[i]);
     if (a.random < 0 && (a.scalars.seed != b.scalars.seed || a.scalars.offset != b.scalars.offset))

@@ -11,21 +11,12 @@ from typing import Any, ClassVar, Protocol
 from .. import autocast, autograd, tensor
 from .._assignment import checked, write
 from ..autocast import kept_type
+from ..settings import named_in_classes
 from ..tensor import Tensor
 
 #: In `Layer._fits`: there is nothing to look at.
 _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
-
-_change_count = 0
-_MISSING = object()
-
-
-def changes() -> int:
-    """How often an attribute of any layer was set to something else: what was recorded before may
-    not hold any more."""
-    return _change_count
-
 
 # One thread at a time makes parameters; others that meet the same new layer wait for it.
 _initializing = threading.RLock()
@@ -107,6 +98,8 @@ class Layer(metaclass=LayerMeta):
     state_names: ClassVar[tuple[str, ...]] = ()
     #: Attributes that are made again when needed, and neither copied nor pickled.
     transient: ClassVar[tuple[str, ...]] = ()
+    #: Attributes that no step computes with. Where others change, recorded steps are recorded anew.
+    not_settings: ClassVar[tuple[str, ...]] = ("_parent", "_fits")
     #: Whether parameters take the float type of the input.
     follows_dtype: ClassVar[bool] = True
 
@@ -304,9 +297,6 @@ class Layer(metaclass=LayerMeta):
         return self.name + self.sep if self.name and self._parent is not None else ""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        changes = name[:1] != "_" and self.__dict__.get(name, _MISSING) is not value
-        if changes and not isinstance(getattr(type(self), name, None), property):
-            globals()["_change_count"] += 1
         if isinstance(value, Layer):
             self._adopt(name, value)
             return
@@ -333,6 +323,10 @@ class Layer(metaclass=LayerMeta):
         for attribute, value in self.__dict__.items():
             if isinstance(value, Tensor) and value.is_dummy():
                 value.name = prefix + attribute
+
+    def _unwatched(self) -> set[str]:
+        """Attributes that `singa.settings` leaves out."""
+        return named_in_classes(self, "not_settings")
 
     # Copies.
 

@@ -25,6 +25,8 @@ class _Rule(Optimizer):
     weight_decay: Any = hyperparameter()
     decay_value = scheduled("weight_decay")
 
+    not_settings = ("moments", "running_average", "history", "m", "v")  # what is kept
+
     #: Attributes that hold a tensor per parameter, which are also the names in the saved state.
     kept: tuple[str, ...] = ()
     #: Whether the numbers of an update depend on how many there were, schedules apart.
@@ -61,6 +63,13 @@ class _Rule(Optimizer):
     def _is_ours(self) -> bool:
         """Whether it does what this module says: no subclass, and no method of it was replaced."""
         return type(self) in _RECORDED and vars(self).keys().isdisjoint(_METHODS)
+
+    def _unwatched(self) -> set[str]:
+        names = super()._unwatched()
+        if self._is_ours():  # `ready` of `_renewal` asks for these
+            names |= {h.name for h in self._hyperparameters()}
+            names |= {"_groups", "_clip_norm", "_accumulate", "_nesterov", "_scaler"}
+        return names
 
     def _apply_decided(self, updates: Sequence[Update]) -> None:
         grads = [grad for _, _, grad in updates]

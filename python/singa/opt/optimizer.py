@@ -8,12 +8,13 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
 from .._check import integer, number
 from ..device import create_cpu_device
 from ..graph import host_call, host_called, is_recording
+from ..settings import named_in_classes
 from ..tensor import DType, Tensor
 from .ahead import NumbersAhead
 from .scaler import GradScaler
@@ -153,6 +154,12 @@ class Optimizer:
 
     lr: Any = hyperparameter()
     _made_with: dict[str, Any]
+
+    #: What no step computes with; see `Layer.not_settings`.
+    not_settings: ClassVar[tuple[str, ...]] = (
+        *("_made_with", "_skipped", "_steps", "_undecided", "_made", "_waiting", "_sums"),
+        *("_value_tensors", "_ahead", "_keys", "_group_of"),
+    )
 
     def __init__(
         self,
@@ -331,6 +338,10 @@ class Optimizer:
     def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         """Makes the update a part of the step that is recorded, where replays can do the same."""
         return False
+
+    def _unwatched(self) -> set[str]:
+        """Attributes that `singa.settings` leaves out."""
+        return named_in_classes(self, "not_settings")
 
     def _decides_on_device(self) -> bool:
         """Whether the update itself clips, and is left out, by what the device finds."""

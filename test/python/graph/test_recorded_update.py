@@ -225,6 +225,70 @@ def test_what_changes_between_replays_is_seen(change, count):
     assert updates(recorded) == count
 
 
+ASSIGNED = {
+    "SGD": (lambda **kwargs: sgd(**kwargs), ("lr", "momentum", "dampening", "weight_decay")),
+    "RMSProp": (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay")),
+    "AdaGrad": (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
+    "Adam": (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+    "AdamW": (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+}
+
+
+@pytest.mark.parametrize("value", [lambda: 0.25, lambda: opt.StepDecay(0.25, 2, 0.5)])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, (_, names) in ASSIGNED.items() for name in names]
+)
+def test_hyperparameters_that_are_assigned(kind, name, value):
+    make = ASSIGNED[kind][0]
+    executed, recorded = both(
+        lambda: make(lr=0.01), lambda m: setattr(m.optimizer, name, value()), steps=10
+    )
+    as_it_was, _ = both(lambda: make(lr=0.01), steps=10)
+    assert state(executed) != state(as_it_was)
+    assert recorded.optimizer.get_states()[name] == executed.optimizer.get_states()[name]
+
+
+@pytest.mark.parametrize(
+    "kwargs", [lambda: {"groups": GROUPS}, lambda: {"scaler": opt.GradScaler(256.0)}]
+)
+def test_a_rate_that_is_assigned_at_each_step(kwargs):
+    """And the update stays in the graph."""
+    models = []
+    for use_graph in (False, True):
+        m = compiled(use_graph, sgd(lr=1.0, **kwargs()))
+        for i in range(9):
+            m.optimizer.lr = 0.1 / (1 + i)
+            m(images(i), labels())
+        models.append(m)
+    assert state(models[1]) == state(models[0])
+    assert updates(models[1]) == 1 + ("groups" in kwargs())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda o: setattr(o, "apply_all", lambda updates: None),
+        lambda o: setattr(o, "now", lambda name, step=None: 0.01),
+    ],
+    ids=["apply_all", "now"],
+)
+def test_methods_that_are_replaced_are_called(change):
+    executed, recorded = both(sgd, lambda m: change(m.optimizer))
+    assert updates(recorded) == 0
+    assert state(executed) != state(both(sgd)[0])
+
+
+def test_what_an_optimizer_of_ones_own_computes_with_is_seen():
+    class Scaled(opt.SGD):
+        factor = 1.0
+
+        def call(self, loss):
+            super().call(loss * self.factor)
+
+    _, recorded = both(lambda: Scaled(lr=0.1), lambda m: setattr(m.optimizer, "factor", 3.0))
+    assert len(recorded._graphs().graphs()) == 1
+
+
 def test_each_update_of_a_step_has_its_own_numbers():
     _, recorded = both(lambda: sgd(lr=opt.StepDecay(0.1, 1, 0.8)), net=Twice)
     assert updates(recorded) == 2

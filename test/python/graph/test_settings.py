@@ -1,0 +1,629 @@
+"""Python state that an executed step reads is seen before a replay; where it cannot be, the step is
+executed and says why."""
+
+import collections
+import dataclasses
+import enum
+import functools
+import itertools
+import random
+import threading
+import types
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, settings, tensor
+from singa.graph import GraphWarning
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphWarning)
+        yield
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+@dataclasses.dataclass
+class Config:
+    value: float
+    inner: object = None
+
+
+class Mode(enum.Enum):
+    HALF = 0.5
+    TWICE = 2.0
+
+
+class Scale(layer.Layer):
+    """A layer of a user's, whose factor lies anywhere."""
+
+    shared = 0.5
+    values = None
+
+    def __init__(self):
+        super().__init__()
+        self._factor = 0.5
+
+    @property
+    def factor(self):
+        return self._factor
+
+    @factor.setter
+    def factor(self, value):
+        self._factor = value
+
+    def forward(self, x):
+        return x * self.read(self)
+
+
+class Net(model.Model):
+    def __init__(self, make, read):
+        super().__init__()
+        self.fc = layer.Linear(3)
+        self.fc2 = layer.Linear(3)
+        # Each test has classes of its own, which it may change.
+        self.scale = type("Scale", (type("Base", (Scale,), {}),), {})()
+        self.scale.read = read
+        make(self.scale)
+        self.runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        return self.scale(self.fc2(autograd.relu(self.fc(x))))
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        self.optimizer(autograd.softmax_cross_entropy(out, y))
+        return out
+
+
+def compiled(use_graph, make, read):
+    singa.seed(3)
+    m = Net(make, read)
+    m.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+    m.compile([images(0)], use_graph=use_graph)
+    return m
+
+
+def images(step):
+    return tensor.from_numpy(np.random.default_rng([5, step]).standard_normal((4, 6)).astype("f4"))
+
+
+def labels():
+    return tensor.from_numpy(np.array([0, 1, 2, 1], np.int32))
+
+
+def one(layer):
+    return 1.0
+
+
+def sets(**attributes):
+    return lambda s: [setattr(s, name, value) for name, value in attributes.items()]
+
+
+#: Steps that are recorded before there is a graph; where the optimizer's state is made, one more.
+FIRST = (2, 3)
+
+
+def has(attributes):
+    """Sets attributes that are made anew for each model."""
+    return lambda s: [setattr(s, name, value) for name, value in attributes().items()]
+
+
+def closure():
+    value = 0.5
+
+    def read(s):
+        return value
+
+    def change(s):
+        nonlocal value
+        value = 2.0
+
+    return lambda s: None, read, change
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def read(s):
+        return function(s) * s.factor
+
+    return read
+
+
+def defaults(s, value=0.5, *, more=1.0):
+    return value * more
+
+
+def replaced_class(s):
+    s.__class__ = type("Other", (type(s),), {"shared": 2.0})
+
+
+def item(place, value):
+    """Writes into what `place` gives."""
+
+    def change(s):
+        container, key = place(s)
+        container[key] = value
+
+    return change
+
+
+#: name: (what the layer gets, the factor by it, the change)
+NUMBERS = {
+    "attribute": (has(lambda: {"x": 0.5}), lambda s: s.x, sets(x=2.0)),
+    "private attribute": (has(lambda: {"_x": 0.5}), lambda s: s._x, sets(_x=2.0)),
+    "property": (sets(), lambda s: s.factor, sets(factor=2.0)),
+    "vars": (has(lambda: {"x": 0.5}), lambda s: s.x, lambda s: vars(s).update(x=2.0)),
+    "object": (has(lambda: {"x": 0.5}), lambda s: s.x, lambda s: object.__setattr__(s, "x", 2.0)),
+    "new attribute": (sets(), lambda s: getattr(s, "x", 0.5), sets(x=2.0)),
+    "deleted attribute": (
+        has(lambda: {"shared": 0.7}),
+        lambda s: s.shared,
+        lambda s: delattr(s, "shared"),
+    ),
+    "minus zero": (has(lambda: {"x": 0.0}), lambda s: s.x, sets(x=-0.0)),
+    "minus zero in vars": (
+        has(lambda: {"x": 0.0}),
+        lambda s: s.x,
+        lambda s: vars(s).update(x=-0.0),
+    ),
+    "minus zero in a list": (
+        has(lambda: {"x": [0.0]}),
+        lambda s: s.x[0],
+        item(lambda s: (s.x, 0), -0.0),
+    ),
+    "minus zero of NumPy": (
+        has(lambda: {"x": np.float32(0)}),
+        lambda s: float(s.x),
+        sets(x=-np.float32(0)),
+    ),
+    "complex": (has(lambda: {"x": complex(1, 0.0)}), lambda s: s.x.imag, sets(x=complex(1, -0.0))),
+    "true for 1": (has(lambda: {"x": 1}), lambda s: 1.0 if s.x is True else 3.0, sets(x=True)),
+    "1.0 for 1": (has(lambda: {"x": 1}), lambda s: 1.0 if type(s.x) is float else 3.0, sets(x=1.0)),
+    "text": (has(lambda: {"x": "a"}), lambda s: float(len(s.x)), sets(x="bc")),
+    "list": (has(lambda: {"x": [0.5]}), lambda s: s.x[0], item(lambda s: (s.x, 0), 2.0)),
+    "longer list": (has(lambda: {"x": [0.5]}), lambda s: s.x[-1], lambda s: s.x.append(2.0)),
+    "list in a tuple": (
+        has(lambda: {"x": ([0.5],)}),
+        lambda s: s.x[0][0],
+        item(lambda s: (s.x[0], 0), 2.0),
+    ),
+    "dict": (has(lambda: {"x": {"a": 0.5}}), lambda s: s.x["a"], item(lambda s: (s.x, "a"), 2.0)),
+    "dict in a list": (
+        has(lambda: {"x": [{"a": [0.5]}]}),
+        lambda s: s.x[0]["a"][0],
+        item(lambda s: (s.x[0]["a"], 0), 2.0),
+    ),
+    "order of a dict": (
+        has(lambda: {"x": {"a": 0.5, "b": 2.0}}),
+        lambda s: next(iter(s.x.values())),
+        lambda s: s.x.update(a=s.x.pop("a")),
+    ),
+    "mapping proxy": (
+        has(lambda: {"x": types.MappingProxyType({"a": 0.5})}),
+        lambda s: s.x["a"],
+        sets(x=types.MappingProxyType({"a": 2.0})),
+    ),
+    "set": (has(lambda: {"x": {0.5}}), lambda s: float(len(s.x)), lambda s: s.x.add(1.5)),
+    "set of as many": (
+        has(lambda: {"x": {0.5}}),
+        lambda s: next(iter(s.x)),
+        lambda s: (s.x.clear(), s.x.add(2.0)),
+    ),
+    "deque": (
+        has(lambda: {"x": collections.deque([0.5])}),
+        lambda s: s.x[0],
+        item(lambda s: (s.x, 0), 2.0),
+    ),
+    "dataclass": (
+        has(lambda: {"x": Config(0.5)}),
+        lambda s: s.x.value,
+        lambda s: setattr(s.x, "value", 2.0),
+    ),
+    "dataclass in a dataclass": (
+        has(lambda: {"x": Config(1.0, Config(0.5))}),
+        lambda s: s.x.inner.value,
+        lambda s: setattr(s.x.inner, "value", 2.0),
+    ),
+    "slots": (
+        has(lambda: {"x": Slotted(0.5)}),
+        lambda s: s.x.value,
+        lambda s: setattr(s.x, "value", 2.0),
+    ),
+    "namespace": (
+        has(lambda: {"x": types.SimpleNamespace(v=0.5)}),
+        lambda s: s.x.v,
+        lambda s: setattr(s.x, "v", 2.0),
+    ),
+    "array": (
+        has(lambda: {"x": np.array([0.5])}),
+        lambda s: float(s.x[0]),
+        item(lambda s: (s.x, 0), 2.0),
+    ),
+    "array of objects": (
+        has(lambda: {"x": np.array([[0.5], None], object)}),
+        lambda s: s.x[0][0],
+        item(lambda s: (s.x[0], 0), 2.0),
+    ),
+    "read-only array": (
+        has(lambda: {"x": np.broadcast_to(0.5, (2,))}),
+        lambda s: float(s.x[0]),
+        sets(x=np.broadcast_to(2.0, (2,))),
+    ),
+    "bytes": (
+        has(lambda: {"x": bytearray(b"1")}),
+        lambda s: float(s.x),
+        item(lambda s: (s.x, 0), ord("2")),
+    ),
+    "enumeration": (has(lambda: {"x": Mode.HALF}), lambda s: s.x.value, sets(x=Mode.TWICE)),
+    "class attribute": (
+        sets(),
+        lambda s: s.shared,
+        lambda s: setattr(type(s).__mro__[1], "shared", 2.0),
+    ),
+    "list of a class": (
+        lambda s: setattr(type(s), "values", [0.5]),
+        lambda s: s.values[0],
+        item(lambda s: (s.values, 0), 2.0),
+    ),
+    "another class": (sets(), lambda s: s.shared, replaced_class),
+    "class as a setting": (
+        lambda s: setattr(s, "x", type("Settings", (), {"value": 0.5})),
+        lambda s: s.x.value,
+        lambda s: setattr(s.x, "value", 2.0),
+    ),
+    "method of an object": (
+        has(lambda: {"more": lambda: 0.5}),
+        lambda s: s.more(),
+        sets(more=lambda: 2.0),
+    ),
+    "method of a class": (
+        lambda s: setattr(type(s), "more", lambda self: 0.5),
+        lambda s: s.more(),
+        lambda s: setattr(type(s), "more", lambda self: 2.0),
+    ),
+    "forward": (
+        sets(),
+        one,
+        lambda s: setattr(s, "forward", lambda x: x * 2.0),
+    ),
+    "closure": closure,
+    "partial": (
+        has(lambda: {"x": functools.partial(lambda value: value, value=0.5)}),
+        lambda s: s.x(),
+        item(lambda s: (s.x.keywords, "value"), 2.0),
+    ),
+    "wrapped": (sets(), wrapped(one), sets(factor=2.0)),
+    "defaults": (
+        lambda s: setattr(s, "x", types.FunctionType(defaults.__code__, {}, "d", (0.5,))),
+        lambda s: s.x(s, more=1.0),
+        lambda s: setattr(s.x, "__defaults__", (2.0,)),
+    ),
+    "bound method": (
+        lambda s: setattr(s, "x", [0.5].__getitem__),
+        lambda s: s.x(0),
+        item(lambda s: (s.x.__self__, 0), 2.0),
+    ),
+    "weak reference": (
+        lambda s: (setattr(s, "keep", Config(0.5)), setattr(s, "x", weakref.ref(s.keep))),
+        lambda s: s.x().value,
+        lambda s: setattr(s.keep, "value", 2.0),
+    ),
+}
+TENSORS = {
+    "stores_grad": lambda m: setattr(m.fc.W, "stores_grad", False),
+    "requires_grad": lambda m: setattr(m.fc2.W, "requires_grad", False),
+    "name": lambda m: setattr(m.fc.W, "name", "other"),
+    "data": lambda m: setattr(m.fc.W, "data", (m.fc.W * 2.0).data),
+    "another layer": lambda m: setattr(m, "fc2", m.fc2.__class__(3, bias=False)),
+    "no bias": lambda m: setattr(m.fc, "b", None),
+    "a layer": lambda m: setattr(m, "scale", layer.ReLU()),
+}
+
+
+def both(kind, change=lambda m: None):
+    """Executed and replayed steps with a change in between have the same bits, and the change
+    matters."""
+    results = []
+    for use_graph, changed in ((False, False), (False, True), (True, True)):
+        make, read, change_factor = kind() if callable(kind) else kind
+        m = compiled(use_graph, make, read)
+        seen = trained(m, 5)[0]
+        assert len(m._graphs().graphs()) == use_graph
+        if changed:
+            change_factor(m.scale)
+            change(m)
+        outputs, runs = trained(m, 5)
+        assert len(m._graphs().graphs()) == use_graph
+        assert runs in (FIRST if use_graph else (5,))
+        results.append((seen + outputs, {n: t.numpy() for n, t in m.get_states().items()}))
+    (unchanged, _), (executed, states), (replayed, same) = results
+    assert replayed == executed != unchanged
+    for name, value in states.items():
+        assert same[name].tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_changed_setting_is_seen(name):
+    both(NUMBERS[name])
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_changed_tensor_or_layer_is_seen(name):
+    both((sets(), one, sets()), TENSORS[name])
+
+
+def trained(m, steps, change=lambda m, i: None):
+    """Outputs of so many steps, with something done before each; (the outputs, forwards run)."""
+    runs, seen = m.runs, []
+    for i in range(steps):
+        change(m, i)
+        seen.append(m(images(i), labels()).numpy().tobytes())
+    return seen, m.runs - runs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m, i: setattr(m.scale, "x", float(f"0.{i % 1}5")),
+        lambda m, i: setattr(m.scale, "x", float("nan")),
+        lambda m, i: setattr(m.scale, "x", [1, (2.5, "a" * 20), {"b": {3.5}}]),
+        lambda m, i: setattr(m.scale, "x", np.full(3, np.nan)),
+        lambda m, i: setattr(m.scale, "x", functools.partial(one, 0.5)),
+        lambda m, i: setattr(m, "graph_mode", bool(m.graph_mode)),
+        lambda m, i: (m.eval(), m.train()),
+    ],
+)
+def test_equal_settings_are_no_change(change):
+    m = compiled(True, sets(x=0.05), one)
+    change(m, 0)
+    _, runs = trained(m, 9, change)
+    assert runs in FIRST
+
+
+def test_what_a_step_sets_itself_is_no_change():
+    """Counters in `forward`, and what training and inference each set for themselves."""
+
+    def read(s):
+        s.calls = s.calls + 1
+        s.mode = "train" if autograd.training else "infer"
+        s.seen.append(s.mode)
+        return 0.5
+
+    m = compiled(True, lambda s: [setattr(s, "calls", 0), setattr(s, "seen", [])], read)
+    for epoch in range(6):
+        m.train()
+        _, runs = trained(m, 5)
+        # What inference has set is a change, until training is found to set it back itself.
+        assert runs in (FIRST if epoch < 2 else (0,))
+        m.eval()
+        before = m.runs
+        for i in range(5):
+            m(images(i))
+        assert m.runs - before in (FIRST if epoch < 2 else (0,))
+
+
+def test_a_mode_that_another_kind_of_step_leaves_behind_is_seen():
+    def read(s):
+        if not autograd.training:
+            s.x = 2.0
+        return s.x
+
+    results = []
+    for use_graph in (False, True):
+        m = compiled(False, lambda s: setattr(s, "x", 0.5), read)
+        m.scale.x = 0.5
+        m.graph(use_graph)
+        seen = trained(m, 4)[0]
+        m.eval()
+        seen += [m(images(i)).numpy().tobytes() for i in range(4)]
+        m.train()
+        results.append((seen[:4], trained(m, 4)[0]))
+    assert results[0] == results[1]
+
+
+def warned(m, reason, steps=9):
+    """Executed steps, with one warning that says why."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GraphWarning)
+        seen, runs = trained(m, steps)
+    assert runs == steps
+    (message,) = [str(w.message) for w in caught if w.category is GraphWarning]
+    assert reason in message
+    return seen
+
+
+def dropping(generator):
+    """A layer that is left out at random: the first two steps may well be alike."""
+    return lambda s: 1.0 if generator(s) < 0.9 else 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "read", "reason"),
+    [
+        (lambda s: setattr(s, "x", np.random.default_rng(1)), lambda s: s.x.random(), "random"),
+        (lambda s: setattr(s, "x", random.Random(1)), lambda s: s.x.random(), "random"),
+        (lambda s: setattr(s, "x", np.random.RandomState(1).random), lambda s: s.x(), "random"),
+        (lambda s: random.seed(1), lambda s: random.random(), "random"),
+        (lambda s: np.random.seed(1), lambda s: np.random.random(), "random"),  # noqa: NPY002
+        (
+            lambda s: setattr(s, "x", itertools.count()),
+            lambda s: next(s.x) / 9,
+            "scale.x is a count",
+        ),
+        (
+            lambda s: setattr(s, "x", (i / 9 for i in range(99))),
+            lambda s: next(s.x),
+            "scale.x is a generator",
+        ),
+        (
+            lambda s: setattr(s, "x", np.zeros(1 << 18)),
+            lambda s: s.x[0],
+            "scale.x is an array that can be written to",
+        ),
+        (lambda s: setattr(s, "x", [0] * 100_001), lambda s: s.x[0], "more than 100000 values"),
+    ],
+)
+def test_what_cannot_be_compared_is_executed_and_says_why_once(make, read, reason):
+    results = []
+    for use_graph in (False, True):
+        m = compiled(use_graph, make, dropping(read))
+        make(m.scale)
+        results.append(warned(m, reason) if use_graph else trained(m, 9)[0])
+    assert results[0] == results[1]
+
+
+def test_generators_that_only_others_draw_from_do_no_harm():
+    m = compiled(True, lambda s: setattr(s, "x", np.random.default_rng(1)), one)
+    assert trained(m, 6)[1] in FIRST
+
+
+def test_random_numbers_of_other_threads_do_no_harm():
+    stop = threading.Event()
+
+    def draw():
+        while not stop.is_set():
+            random.random()
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        assert trained(compiled(True, sets(), one), 6)[1] in FIRST
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_large_array_that_nobody_can_write_to_is_no_obstacle():
+    array = np.zeros(1 << 18)
+    array.flags.writeable = False
+    m = compiled(True, lambda s: setattr(s, "x", array), lambda s: 1.0 + float(s.x[0]))
+    assert trained(m, 6)[1] in FIRST
+
+
+def test_settings_that_change_all_the_time_are_given_up():
+    m = compiled(True, sets(x=0), one)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GraphWarning)
+        for i in range(102):
+            m.scale.x = i
+            trained(m, 3)
+            assert len(m._graphs().graphs()) == (i <= 100)
+    assert ["100 times, the last time scale.x" in str(w.message) for w in caught] == [True]
+
+
+def test_attributes_that_are_named_as_no_settings_may_change():
+    m = compiled(True, sets(), one)
+    type(m.scale).not_settings = ("history",)
+    m.scale.history = []
+    assert trained(m, 9, lambda m, i: m.scale.history.append(i))[1] in FIRST
+
+
+def test_an_obstacle_that_a_step_removes_itself_is_gone():
+    def read(s):
+        if s.x is None:
+            s.x = tensor.from_numpy(np.float32([0.5]))
+            s.x.requires_grad = False
+        return s.x
+
+    m = compiled(True, lambda s: setattr(s, "x", None), read)
+    m.scale.x = None
+    _, runs = trained(m, 9)
+    assert 2 <= runs <= 4
+
+
+def test_an_executed_step_gets_another_chance_when_settings_change():
+    m = compiled(True, lambda s: setattr(s, "x", itertools.count()), lambda s: next(s.x) % 2 + 1.0)
+    warned(m, "count")
+    m.scale.x = 0.5
+    m.scale.read = lambda s: s.x
+    assert trained(m, 9)[1] in FIRST
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda i: np.zeros(2), "one of its arguments is a ndarray"),
+        (lambda i: {1, 2}, "one of its arguments is a set"),
+        (lambda i: Config(1.0), "one of its arguments is a Config"),
+    ],
+)
+def test_arguments_that_cannot_be_told_apart(make, reason):
+    class Takes(Net):
+        def train_one_batch(self, x, y, more):
+            return super().train_one_batch(x, y)
+
+    singa.seed(3)
+    m = Takes(sets(), one)
+    m.set_optimizer(opt.SGD(lr=0.1))
+    m.compile([images(0)], use_graph=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GraphWarning)
+        for i in range(4):
+            m(images(i), labels(), make(i))
+    assert [reason in str(w.message) for w in caught] == [True]
+    assert m.runs == 1 + 4  # and one in compile
+
+
+def test_numbers_among_the_arguments_differ_by_their_bits():
+    class Scaled(model.Model):
+        def forward(self, x, scale):
+            return x * scale
+
+    m = Scaled()
+    m.compile([images(0), images(0)], is_train=False, use_graph=True)
+    for scale in (0.0, -0.0, float("nan"), 1, True, 1.5) * 3:
+        expected = images(1).numpy() * np.float32(scale)
+        assert m(images(1), scale).numpy().tobytes() == expected.tobytes()
+    assert len(m._graphs().graphs()) == 6
+
+
+def test_differences_are_named():
+    m = compiled(False, sets(x={"a": [1]}), one)
+    before = settings.Settings(m)
+    m.scale.x["a"][0] = 2
+    m.fc.W.requires_grad = False
+    assert not before.hold()
+    assert settings.differing(before, settings.Settings(m)) == {"scale.x['a'][0]", "fc.W"}
+
+
+def test_same_objects_refuses_what_is_no_list_of_containers():
+    from singa import singa_wrap
+
+    def held(*numbers):
+        return np.array(numbers, np.int64).tobytes()
+
+    for containers, given, error in [
+        ((), b"", TypeError),
+        ([], "", TypeError),
+        ([{}], b"", ValueError),
+        ([{}], held(-1), ValueError),
+        ([{}], held(9, 1), ValueError),
+        ([3], held(0), TypeError),
+        ([()], held(0), TypeError),
+        ([(3, "name")], held(1, 0), TypeError),
+    ]:
+        with pytest.raises(error, match=r"\[SameObjects\]"):
+            singa_wrap.SameObjects(containers, given)
+    a, b, slot = "a", "b", Slotted("c")
+    containers = [{a: b}, [b], (slot, Slotted.value)]
+    now = held(2, id(a), id(b), 1, id(b), 1, id(slot.value))
+    assert singa_wrap.SameObjects(containers, now)
+    assert singa_wrap.SameObjects(containers, held(2, id(a), 0, 1, id(b), 1, 0))
+    assert not singa_wrap.SameObjects(containers, now + held(0))
+    containers[0][a] = 3
+    assert not singa_wrap.SameObjects(containers, now)
+    containers[0][a] = b
+    del slot.value
+    assert not singa_wrap.SameObjects(containers, now)

@@ -3,11 +3,27 @@
 // Checks of arguments that most operation families share. Messages name the operation, the argument
 // and the shapes.
 
+#include <ostream>
+#include <vector>
+
 #include "singa/core/device.h"
 #include "singa/core/error.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
+
+/// Numbers for a message, "(2, 3)". Unlike a Shape there may be any number of them.
+struct List {
+  const std::vector<int64_t>& values;
+};
+inline std::ostream& operator<<(std::ostream& out, const List& list) {
+  constexpr size_t kMost = 16;
+  const size_t n = list.values.size();
+  out << "(";
+  for (size_t i = 0; i < n && i < kMost; ++i) out << (i > 0 ? ", " : "") << list.values[i];
+  if (n > kMost) return out << ", ...), " << n << " in all,";
+  return out << (n == 1 ? ",)" : ")");
+}
 
 /// `t` holds something.
 inline void CheckGiven(const char* op, const char* name, const Tensor& t) {

@@ -159,7 +159,7 @@ std::vector<Tensor> Split(const Tensor& x, int64_t axis, const std::vector<int64
     fits = fits && part >= 0 && part <= rest;
     if (fits) rest -= part;
   }
-  Check(fits && rest == 0, op, "parts ", Shape(parts), " do not add up to axis ", a, " of x ",
+  Check(fits && rest == 0, op, "parts ", List{parts}, " do not add up to axis ", a, " of x ",
         x.shape());
   std::vector<Tensor> pieces;
   pieces.reserve(parts.size());

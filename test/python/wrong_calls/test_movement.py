@@ -11,6 +11,12 @@ BIG = 1 << 40
 
 ROWS = [
     Row(
+        "split into 200",
+        lambda: autograd.split(CUBE, 0, [1] * 200),
+        ValueError,
+        r"\[Split\] parts \((1, ){16}\.\.\.\), 200 in all, do not add up to axis 0 of x",
+    ),
+    Row(
         "reshape",
         lambda: autograd.reshape(CUBE, (5, 5)),
         ValueError,

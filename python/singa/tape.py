@@ -17,7 +17,7 @@ import copy
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
@@ -281,14 +281,21 @@ class Operator:
         """
         if not self._saved:
             raise RuntimeError(self._released_message() if self._released else self._eval_message())
-        self._check(self._saved)
+        self._check()
         return self._saved
 
-    def _check(self, tensors: Sequence[Raw | None]) -> None:
-        given = [t for t in tensors if t is not None]
-        if [t.version() for t in given] != list(self._versions):
+    def _held(self) -> list[Raw]:
+        """The raw tensors that it keeps for backward."""
+        held = [t for t in self._saved or () if t is not None]
+        for name in self._kept:
+            held += _raws(self.__dict__.get(name))
+        return held
+
+    def _check(self) -> None:
+        held = self._held()
+        if [t.version() for t in held] != list(self._versions):
             changed = next(
-                t for t, then in zip(given, self._versions, strict=True) if t.version() != then
+                t for t, then in zip(held, self._versions, strict=True) if t.version() != then
             )
             raise RuntimeError(
                 f"[{self.name}] backward needs a tensor that was changed in place after it was "
@@ -296,14 +303,14 @@ class Operator:
             )
 
     def _adopt(self, before: set[str]) -> None:
-        """Finds what the forward of an operator that does not call `save` has kept."""
+        """Finds what the forward of an operator of the user's has kept as attributes."""
         held = {
             name: value
             for name, value in vars(self).items()
             if name not in before and not name.startswith("_") and _raws(value)
         }
         self._kept = tuple(held)
-        self._versions = tuple(t.version() for value in held.values() for t in _raws(value))
+        self._versions += tuple(t.version() for value in held.values() for t in _raws(value))
 
     def _released_message(self) -> str:
         return (
@@ -324,7 +331,7 @@ class Operator:
         if self._released:
             raise RuntimeError(self._released_message())
         if self._kept:
-            self._check([t for name in self._kept for t in _raws(getattr(self, name, None))])
+            self._check()
         if self._outputs:
             dys = [
                 sums[i].raw if i in sums else _c.Full(shape, 0.0, device, dtype)
@@ -351,6 +358,19 @@ class Operator:
                 f"[{self.name}] backward returned {len(dxs)} gradients for {len(needs)} inputs"
             )
         return dxs
+
+    def _keep_values(self, blocks: Set[int]) -> None:
+        """Copies what it keeps that lies in these blocks, to which others will write."""
+        before = self._held()
+        if len(before) != len(self._versions) or not any([t.block_id() in blocks for t in before]):
+            return
+        for name in ("_saved", *self._kept):
+            if name in self.__dict__:
+                setattr(self, name, _with_copies(self.__dict__[name], blocks))
+        self._versions = tuple(
+            then if t is old else t.version()
+            for t, old, then in zip(self._held(), before, self._versions, strict=True)
+        )
 
     def _release(self) -> None:
         """Lets go of the inputs and of what was saved."""
@@ -387,6 +407,21 @@ def _raws(value: object) -> list[Raw]:
     if isinstance(value, (list, tuple)):
         return [t for item in value for t in _raws(item)]
     return []
+
+
+def _with_copies(value: Any, blocks: Set[int]) -> Any:
+    """A value as in `_raws`, in which raw tensors in these blocks are copies."""
+    if isinstance(value, _c.Tensor):
+        return value.Clone() if value.block_id() in blocks else value
+    if isinstance(value, Tensor):
+        raw = _with_copies(value.data, blocks)
+        return value if raw is value.data else wrap(raw, value.requires_grad)
+    if isinstance(value, dict):
+        return {name: _with_copies(item, blocks) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        copies = [_with_copies(item, blocks) for item in value]
+        return copies if isinstance(value, list) else tuple(copies)
+    return value
 
 
 class Dummy(Operator):

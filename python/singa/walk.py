@@ -72,6 +72,9 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
     root = y.creator
     operators, waiting, storing = _reachable(root)
     arrived: dict[Operator, dict[int, Gradient]] = {root: {y._index: Gradient(dy, False)}}
+    changing: set[int] = set()  # memory that the user may write to between two walks
+    if retain_graph:
+        changing = {x.data.block_id() for x in storing.values()}
     if y.stores_grad:
         storing[root, y._index] = y
         if not root._tracked:
@@ -87,6 +90,8 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
                     gradient.owned = False  # the walk goes on with it, so the user gets a copy
                     yield storing[op, index], gradient.give(storing[op, index])
             dxs = op._do_backward(sums)
+            if changing:
+                op._keep_values(changing)
         if not (retain_graph or op._users):
             op._release()
         complete = []
@@ -132,7 +137,9 @@ def backward(
     `dy` is the gradient of y (tensor, array or number; default 1, for a y of one element). What the
     operators saved is let go on the way, so a second walk raises RuntimeError unless the first had
     `retain_graph`; operators that something outside this walk was computed from are kept for it.
-    Raises ValueError when dy is missing or does not have y's shape.
+    With `retain_graph` the values of parameters are copied: a second walk gives the gradients of
+    the same y, whatever has become of the parameters. Raises ValueError when dy is missing or does
+    not have y's shape.
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y has to be a Tensor, got {type(y).__name__}")

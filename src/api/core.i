@@ -171,4 +171,6 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   bool SharesMemory(const singa::Tensor& other) const {
     return !$self->empty() && $self->block() == other.block();
   }
+  /// A number that views of one block have in common, as long as it lives; 0 where it is empty.
+  uintptr_t block_id() const { return reinterpret_cast<uintptr_t>($self->block().get()); }
 }

@@ -435,6 +435,82 @@ def test_no_second_walk_unless_retained() -> None:
         y.creator.backward(y.data)
 
 
+class Keeping(Operator):
+    """x², of which it keeps what backward needs as `kept` says."""
+
+    def __init__(self, kept: str) -> None:
+        super().__init__()
+        self.how = kept
+
+    def forward(self, x: Any) -> Any:
+        if self.how == "save":
+            self.save(x)
+        elif self.how == "attribute":
+            self.x = x
+        elif self.how == "inside":
+            self.parts = {"x": [x, (x, 2.0)]}
+        else:
+            self.wrapped = tensor.from_raw_tensor(x)
+            self.save(None, x)
+        return wrap.Binary(wrap.BinaryOp_kMul, x, x)
+
+    def backward(self, dy: Any) -> Any:
+        if self.how == "save":
+            (x,) = self.load()
+        elif self.how == "attribute":
+            x = self.x
+        elif self.how == "inside":
+            x = self.parts["x"][1][0]
+        else:
+            x = self.wrapped.data
+            assert self.load()[1].shape() == x.shape()
+        return wrap.Unary(wrap.UnaryOp_kMulScalar, wrap.Binary(wrap.BinaryOp_kMul, dy, x), 2.0)
+
+
+@pytest.mark.parametrize("kept", ["save", "attribute", "inside", "wrapped"])
+def test_what_a_users_operator_keeps(kept: str) -> None:
+    w = parameter([3.0])
+    y = Keeping(kept)(w)[0]
+    assert values(autograd.gradients(y, retain_graph=True), w) == [[6.0]]
+    w += 1.0  # after a walk that retains; it kept the values
+    assert values(autograd.gradients(y), w) == [[6.0]]
+    y = Keeping(kept)(w)[0]
+    w += 1.0
+    with pytest.raises(RuntimeError, match="changed in place"):
+        autograd.gradients(y)
+
+
+def test_a_retained_walk_keeps_the_values_of_parameters() -> None:
+    """Parameters are updated while it goes on and after it; the gradients stay those of y."""
+    w, v = parameter([[1.0, 2.0], [3.0, 4.0]]), parameter([[1.0], [-2.0]])
+    x = constant([[1.0, 1.0]])
+    y = autograd.matmul(autograd.matmul(x, w.transpose()), v)  # a view of w is kept
+    y = y * autograd.mul(v, v)
+    dy = np.ones((2, 1), np.float32)
+    expected = None
+    for _ in range(3):
+        found = {}
+        for p, g in autograd.backward(y, dy, retain_graph=True):
+            found[id(p)] = g.numpy().tolist()
+            p -= g
+        expected = expected or found
+        assert found == expected
+    assert len(expected) == 2
+    assert expected[id(w)] == [[5.0, 5.0], [-10.0, -10.0]]
+    assert {id(p): g.numpy().tolist() for p, g in autograd.backward(y, dy)} == expected
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        autograd.gradients(y, dy)
+
+
+def test_a_retained_walk_does_not_hide_other_changes() -> None:
+    w, x = parameter([1.0, 2.0]), constant([3.0, 4.0])
+    y = autograd.mul(w, x)
+    autograd.gradients(y, [1.0, 1.0], retain_graph=True)
+    x += 1.0
+    with pytest.raises(RuntimeError, match="changed in place"):
+        autograd.gradients(y, [1.0, 1.0])
+
+
 def test_two_losses_share_a_trunk() -> None:
     w = parameter([2.0])
     trunk = (w * w) * 3.0

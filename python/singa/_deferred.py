@@ -7,6 +7,14 @@ from types import ModuleType
 
 
 @functools.cache
+def graph() -> ModuleType:
+    """`singa.graph`."""
+    from . import graph
+
+    return graph
+
+
+@functools.cache
 def tape() -> ModuleType:
     """`singa.tape`."""
     from . import tape

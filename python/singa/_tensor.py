@@ -10,6 +10,7 @@ import numpy as np
 from . import singa_wrap as _c
 from ._arrays import as_shape, converted, narrowed
 from ._check import integer, number
+from ._deferred import graph as _graph
 from ._deferred import ops as _ops
 from ._deferred import tape as _tape
 from ._deferred import walk as _walk
@@ -267,17 +268,20 @@ class Tensor(Operators):
 
     def to_type(self, dtype: int | str) -> Self:
         """Changes its own type."""
-        self.data = self.data.AsType(int(as_dtype(dtype)))
-        return self
+        return self._move(self.data.AsType(int(as_dtype(dtype))))
 
     def to_device(self, device: Device) -> Self:
         """Moves itself to a device."""
-        self.data = self.data.ToDevice(device)
-        return self
+        return self._move(self.data.ToDevice(device))
 
     def to_host(self) -> Self:
         """Moves itself to the CPU."""
-        self.data = self.data.ToHost()
+        return self._move(self.data.ToHost())
+
+    def _move(self, raw: _c.Tensor) -> Self:
+        """Takes over `raw` if that is other memory: recorded steps know a state by `data`."""
+        if raw.block_id() != self.data.block_id():
+            self.data = raw
         return self
 
     def numpy(self) -> NDArray[Any]:
@@ -414,12 +418,13 @@ class Tensor(Operators):
 
         While the tape records, the copy goes to new memory, which other tensors do not share: a
         recurrent network that keeps its state so in the middle of a step needs the old elements
-        for backward.
+        for backward. At the end of a step that is recorded it moves back to the old memory.
         """
         if t.size() != self.size():
             raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
         source = t.data if t.shape == self.shape else t.data.Reshape(self.shape)
         if _tape().is_recording():
+            _graph().move_back(self)
             self.data = source.AsType(int(self.dtype)).ToDevice(self.device).Clone()
         else:
             self.data.CopyFrom(source)

@@ -89,6 +89,14 @@ def record_update(ready: Callable[[], bool], renew: Callable[[], object]) -> Non
     recorder.updates.append((len(recorder.calls), ready, renew))
 
 
+def move_back(t: Tensor) -> None:
+    """Has `t`, which is about to get new memory in the middle of a step, be in its old one at the
+    end of the step if that is recorded: a replay starts from there."""
+    recorder = _state.recorder
+    if recorder is not None:
+        recorder.moved.setdefault(id(t), (t, t.data))
+
+
 def is_recording() -> bool:
     """Whether this thread records a step."""
     return _state.recorder is not None
@@ -101,6 +109,7 @@ class _Recorder:
         self.recording = _c.Recording(device, arena)
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[_Update] = []
+        self.moved: dict[int, tuple[Tensor, _c.Tensor]] = {}  # and what they were before the step
 
     def run(self, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
         try:
@@ -113,8 +122,15 @@ class _Recorder:
             except _UnknownError as kind:
                 self.recording.SetObstacle(f"it returns a {kind}")
                 outputs = []
+            for t in outputs:
+                t.creator = None  # as after a replay: no tape behind it, nor what that keeps
+            for t, before in self.moved.values():
+                before.CopyFrom(t.data)
+                t.data = before
             self.recording.Finish([t.data for t in outputs])
         except BaseException:
+            for t, before in self.moved.values():
+                t.data = before
             self.recording.Abandon()
             raise
         finally:

@@ -5,11 +5,14 @@ A device is the C++ object itself (`singa_wrap.Device`); the functions here find
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import os
+from typing import TYPE_CHECKING
 
 from . import singa_wrap as _c
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .singa_wrap import Device
 
 __all__ = [
@@ -87,24 +90,49 @@ def device_query(id: int, verbose: bool = False) -> str:
     return _c.Platform.DeviceQuery(id, verbose)
 
 
+def _is_cpu_wanted(function: str) -> bool:
+    """Whether SINGA_DEVICE asks for the CPU in place of GPUs."""
+    wanted = os.environ.get("SINGA_DEVICE", "")
+    if wanted not in ("", "cpu"):
+        raise ValueError(f"[{function}] SINGA_DEVICE has to be cpu or unset, got {wanted!r}")
+    return wanted == "cpu"
+
+
+def _gpus(function: str, device_ids: Sequence[int]) -> list[Device]:
+    if _is_cpu_wanted(function):
+        return [create_cpu_device() for _ in device_ids]
+    try:
+        return _c.Platform.CreateCudaGPUsOn(device_ids)
+    except RuntimeError as error:
+        if get_num_gpus():
+            raise
+        raise RuntimeError(
+            f"{error}. With SINGA_DEVICE=cpu in the environment {function}() gives the CPU"
+        ) from None
+
+
 def create_cuda_gpus(num: int) -> list[Device]:
-    """The first `num` GPUs. Raises RuntimeError where there are none."""
-    return _c.Platform.CreateCudaGPUs(num)
+    """The first `num` GPUs. Raises RuntimeError where there are none.
+
+    This function and the three below give the CPU in place of each GPU where the environment
+    variable SINGA_DEVICE is "cpu".
+    """
+    return _gpus("create_cuda_gpus", range(num))
 
 
 def create_cuda_gpu() -> Device:
     """The first GPU. Raises RuntimeError where there is none."""
-    return create_cuda_gpus(1)[0]
+    return _gpus("create_cuda_gpu", [0])[0]
 
 
 def create_cuda_gpus_on(device_ids: list[int]) -> list[Device]:
     """The GPUs of these identifiers. Raises RuntimeError where there are none."""
-    return _c.Platform.CreateCudaGPUsOn(device_ids)
+    return _gpus("create_cuda_gpus_on", device_ids)
 
 
 def create_cuda_gpu_on(device_id: int) -> Device:
     """The GPU of this identifier. Raises RuntimeError where there is none."""
-    return create_cuda_gpus_on([device_id])[0]
+    return _gpus("create_cuda_gpu_on", [device_id])[0]
 
 
 def get_num_opencl_platforms() -> int:
@@ -117,9 +145,14 @@ def get_num_opencl_devices() -> int:
     return 0
 
 
-def create_opencl_device() -> NoReturn:
-    """Raises RuntimeError: singa has no OpenCL backend."""
-    raise RuntimeError("[create_opencl_device] singa has no OpenCL backend; use the CPU")
+def create_opencl_device() -> Device:
+    """The CPU with SINGA_DEVICE=cpu. Raises RuntimeError otherwise: there is no OpenCL backend."""
+    if _is_cpu_wanted("create_opencl_device"):
+        return create_cpu_device()
+    raise RuntimeError(
+        "[create_opencl_device] singa has no OpenCL backend; use the CPU, which "
+        "create_opencl_device() gives with SINGA_DEVICE=cpu in the environment"
+    )
 
 
 def enable_lazy_alloc(enable: bool) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -59,6 +61,32 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _run(own: Sequence[str], script_arguments: Sequence[str]) -> NoReturn:
+    """Becomes `python SCRIPT ...`, so that everything is as it is there."""
+    from . import compat
+
+    parsed = parser().parse_args(["run", *own])
+    if parsed.device:
+        os.environ["SINGA_DEVICE"] = parsed.device
+    compat.enable()
+    home = str(Path(__file__).parents[1])
+    if home == sys.path[0] and home not in sys.path[1:]:  # the working folder, by -m
+        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *flags, parsed.script, *script_arguments])
+
+
+def _after_script(arguments: Sequence[str]) -> int:
+    """Where the arguments of the script begin: `run` itself takes options before it only."""
+    end = 0
+    while end < len(arguments) and arguments[end].startswith("-"):
+        end += 2 if arguments[end] == "--device" else 1
+    return end + 1
+
+
 def _cmake_dir(arguments: argparse.Namespace) -> int:
     package = Path(__file__).resolve().parent
     for folder in sorted(package.glob("lib*/cmake/singa")):
@@ -95,6 +123,21 @@ def parser() -> argparse.ArgumentParser:
     )
     replay.add_argument("file", type=Path, help="written when OPCHECK found the mismatch")
     replay.set_defaults(run=_replay)
+
+    run = commands.add_parser(
+        "run",
+        help="run a script that was written for SINGA",
+        usage="python -m singa run [-h] [--device cpu] SCRIPT ...",
+        description="Runs a script as `python SCRIPT ...` does, with SINGA's way where it is not "
+        "singa's own (docs/singa_compat.md), as SINGA_COMPAT=1 in the environment has it.",
+        allow_abbrev=False,
+    )
+    run.add_argument(
+        "--device",
+        choices=("cpu",),
+        help="what create_cuda_gpu() and the like give, as SINGA_DEVICE in the environment has it",
+    )
+    run.add_argument("script", metavar="SCRIPT", help="a Python file; what follows is its own")
 
     cmake = commands.add_parser(
         "cmake-dir",
@@ -173,6 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["train"]:
         return _train(arguments[1:])
+    if arguments[:1] == ["run"]:
+        after = 1 + _after_script(arguments[1:])
+        _run(arguments[1:after], arguments[after:])
     parsed = parser().parse_args(arguments)
     return parsed.run(parsed)
 

@@ -80,11 +80,28 @@ def view(raw: _c.Tensor, entries: Sequence[Basic]) -> _c.Tensor:
                 raw = raw.SliceAxis(axis, start, stop, step)
             axis += 1
         else:
-            if not -length <= entry < length:
-                raise IndexError(
-                    f"[getitem] index {entry} is outside axis {source} of length {length}"
-                )
-            entry %= length
+            entry = _within(entry, source, length)
             raw = raw.SliceAxis(axis, entry, entry + 1).Squeeze((axis,))
         source += 1
     return raw
+
+
+def _within(entry: int, axis: int, length: int) -> int:
+    if not -length <= entry < length:
+        raise IndexError(f"[getitem] index {entry} is outside axis {axis} of length {length}")
+    return entry % length
+
+
+def keeping_axes(entries: Sequence[Any], shape: Sequence[int]) -> list[Any]:
+    """The entries with slices of length 1 for integers. Raises IndexError outside."""
+    result: list[Any] = []
+    source = 0  # of shape
+    for entry in entries:
+        if isinstance(entry, int):
+            start = _within(entry, source, shape[source])
+            result.append(slice(start, start + 1))
+        else:
+            result.append(entry)
+        mask = isinstance(entry, np.ndarray) and entry.dtype == np.bool_
+        source += entry.ndim if mask else int(entry is not None)
+    return result

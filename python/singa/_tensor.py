@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from . import compat
 from . import singa_wrap as _c
 from ._arrays import as_shape, converted, narrowed
 from ._check import integer, number
@@ -14,7 +15,7 @@ from ._deferred import graph as _graph
 from ._deferred import ops as _ops
 from ._deferred import tape as _tape
 from ._deferred import walk as _walk
-from ._indexing import bounds, normalize, view
+from ._indexing import bounds, keeping_axes, normalize, view
 from ._operators import Operators
 from .device import named_or_default
 from .dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
@@ -331,6 +332,8 @@ class Tensor(Operators):
         return int(self.data.Item())
 
     def __bool__(self) -> bool:
+        if compat.enabled:
+            return True  # a tensor that is there, whatever is in it
         if self.size() != 1:
             raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
         return bool(self.data.Item())
@@ -357,8 +360,16 @@ class Tensor(Operators):
     def __getitem__(self, key: Any) -> Tensor:
         """Integers, slices, None and ... give a view; an array of indices, or a boolean mask over
         the first axes, a copy. So may slices of what the tape has as computed, to which nobody
-        writes: images stay in the layout of their kernels then."""
+        writes: images stay in the layout of their kernels then. SINGA's way (`singa.compat`):
+        always a copy, in which integers leave an axis of length 1."""
         entries = normalize(_without_tensors(key), self.ndim())
+        if not compat.enabled:
+            return self._item(entries)
+        item = self._item(keeping_axes(entries, self.shape))
+        item.data = item.data.Clone()
+        return item
+
+    def _item(self, entries: list[Any]) -> Tensor:
         if any(isinstance(entry, np.ndarray) for entry in entries):
             return _ops().take(self, entries)
         slices = entries and all(isinstance(entry, slice) for entry in entries)

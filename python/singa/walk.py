@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from . import compat
 from . import singa_wrap as _c
 from ._tensor import Tensor, as_raw, wrap
 from .tape import Operator
@@ -73,7 +74,9 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
     operators, waiting, storing = _reachable(root)
     arrived: dict[Operator, dict[int, Gradient]] = {root: {y._index: Gradient(dy, False)}}
     changing: set[int] = set()  # memory that the user may write to between two walks
-    if retain_graph:
+    if compat.enabled:
+        retain_graph = True
+    elif retain_graph:
         changing = {x.data.block_id() for x in storing.values()}
     if y.stores_grad:
         storing[root, y._index] = y
@@ -138,8 +141,8 @@ def backward(
     operators saved is let go on the way, so a second walk raises RuntimeError unless the first had
     `retain_graph`; operators that something outside this walk was computed from are kept for it.
     With `retain_graph` the values of parameters are copied: a second walk gives the gradients of
-    the same y, whatever has become of the parameters. Raises ValueError when dy is missing or does
-    not have y's shape.
+    the same y, whatever has become of the parameters. Under `singa.compat` every walk retains, and
+    copies nothing. Raises ValueError when dy is missing or does not have y's shape.
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y has to be a Tensor, got {type(y).__name__}")

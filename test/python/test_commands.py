@@ -11,7 +11,7 @@ from singa import __main__ as command_line
 from singa import bench, device_memory, models
 from singa.training import read_log
 
-COMMANDS = ("doctor", "train", "bench", "replay", "cmake-dir")
+COMMANDS = ("doctor", "train", "bench", "replay", "run", "cmake-dir")
 
 
 def _run(*arguments: str) -> int:
@@ -50,6 +50,9 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("train --resume --out no/such/run", "--resume: "),
         ("train --data no/such/folder --out no/such/run", "no/such/folder does not exist"),
         ("replay no/such/file", "no/such/file"),
+        ("run", "the following arguments are required: SCRIPT"),
+        ("run --device gpu script.py", "argument --device: invalid choice: 'gpu'"),
+        ("run --dev cpu", "unrecognized arguments: --dev"),
     ],
 )
 def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

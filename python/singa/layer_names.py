@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -16,7 +17,8 @@ class LayerNames:
     """While one is there, operations know in which layer they run: forward from the layers' calls,
     backward from what the tape noted then."""
 
-    _users: ClassVar[set[int]] = set()  # the identities of who wants to know
+    #: Who wants to know; whoever was interrupted in the middle of stop() leaves as it dies.
+    _users: ClassVar[weakref.WeakSet[object]] = weakref.WeakSet()
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -35,14 +37,14 @@ class LayerNames:
     def start(cls, user: object) -> None:
         """`user` wants to know, until it calls stop."""
         with cls._lock:
-            cls._users.add(id(user))
+            cls._users.add(user)
             cls._follow()
 
     @classmethod
     def stop(cls, user: object) -> None:
         """Also right where start was interrupted, or never called."""
         with cls._lock:
-            cls._users.discard(id(user))
+            cls._users.discard(user)
             cls._follow()
 
     @classmethod

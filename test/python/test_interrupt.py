@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import singa
 from singa import autograd, layer, model, opt, tensor
+from singa.layer import base
+from singa.layer_names import LayerNames
 from singa.training import checkpoint
 
 
@@ -182,3 +184,16 @@ def test_in_the_middle_of_a_long_call(trained):
         signal.signal(signal.SIGINT, before)
     checkpoint.load(path, net, net.optimizer)
     assert steps(net, 2, 5) == expected
+
+
+def test_who_was_interrupted_in_stop_watches_layers_no_longer():
+    class Watcher:
+        pass
+
+    interrupted, other = Watcher(), Watcher()
+    LayerNames.start(interrupted)
+    assert base.observers
+    del interrupted  # without stop()
+    LayerNames.start(other)
+    LayerNames.stop(other)
+    assert base.observers == []

@@ -353,6 +353,7 @@ bool Graph::Start(const std::vector<Tensor>& inputs) {
     if (!Restore(kept)) return false;
   BindArena();
   if (!preparation_.empty() && !IsPrepared() && !Prepare()) return false;
+  is_started_ = false;
   bound_inputs_.clear();
   bound_outputs_.clear();
   for (const Tensor& input : inputs) bound_inputs_.push_back(input.Contiguous());
@@ -362,11 +363,17 @@ bool Graph::Start(const std::vector<Tensor>& inputs) {
   } else {
     BindEnds(bound_inputs_);
   }
+  is_started_ = true;
   return true;
 }
 
-void Graph::Run(int index) {
+void Graph::CheckSegment(int index) const {
   Check(index >= 0 && index < segments(), "graph", "segment ", index, " of ", segments());
+  Check(is_started_, "graph", "no replay has been started");
+}
+
+void Graph::Run(int index) {
+  CheckSegment(index);
   const size_t s = static_cast<size_t>(index);
   const size_t first_draw = s > 0 ? segments_[s - 1].draws : 0;
   for (size_t i = first_draw; i < segments_[s].draws; ++i) {
@@ -399,8 +406,9 @@ void Graph::Run(int index) {
 }
 
 bool Graph::TakeBack(int index) {
+  CheckSegment(index);
   bool all = true;
-  for (const Lent& lent : lent_.at(static_cast<size_t>(index))) {
+  for (const Lent& lent : lent_[static_cast<size_t>(index)]) {
     const BlockPtr& block = lent.kept.block;
     if (block.use_count() > lent.references) {
       block->OwnMemory();
@@ -414,6 +422,7 @@ bool Graph::TakeBack(int index) {
 }
 
 std::vector<Tensor> Graph::Finish() {
+  Check(is_started_, "graph", "no replay has been started");
   for (size_t i = 0; is_fixed_ && i < fresh_.size(); ++i) {
     const BlockPtr& block = fresh_[i].block;
     bound_outputs_.push_back(std::make_shared<Block>(device_, block->size()));
@@ -435,6 +444,7 @@ std::vector<Tensor> Graph::Finish() {
   }
   bound_inputs_.clear();
   bound_outputs_.clear();
+  is_started_ = false;
   return results;
 }
 

@@ -227,6 +227,7 @@ class SINGA_API Graph {
   /// outputs. False when a tensor that lives on no longer lies as recorded and cannot be moved:
   /// record again.
   bool Start(const std::vector<Tensor>& inputs);
+  /// Run, TakeBack and Finish raise std::invalid_argument without Start.
   void Run(int segment);
   /// False when the host has kept a lent tensor beyond its call; it then has memory of its own.
   bool TakeBack(int segment);
@@ -263,6 +264,7 @@ class SINGA_API Graph {
     uint64_t version = 0;
   };
   void PlanArena(const std::vector<BlockPtr>& internal);
+  void CheckSegment(int index) const;
   bool IsPrepared() const;
   bool Prepare();
   void BindArena();
@@ -295,6 +297,7 @@ class SINGA_API Graph {
   /// copied, in the device's memory: capturing anew costs more than queueing the nodes does.
   std::vector<BlockPtr> fixed_;
   // Of the present replay.
+  bool is_started_ = false;
   bool is_fixed_ = false;  // inputs and results lie in fixed_
   std::vector<Tensor> bound_inputs_;
   std::vector<BlockPtr> bound_outputs_;

@@ -206,11 +206,18 @@ Tensor UpdateNumbers::Table(double first, int64_t rows) const {
 
 bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                         const std::vector<Tensor>& states) {
+  const char* op = "UpdateMovesNothing";
   const size_t n = params.size();
+  Check(grads.size() == n, op, grads.size(), " gradients for ", n, " parameters");
+  Check(n > 0 ? states.size() % n == 0 : states.empty(), op, states.size(), " states for ", n,
+        " parameters");
+  for (const Tensor& p : params) CheckGiven(op, "parameter", p);
+  for (const Tensor& s : states) CheckGiven(op, "state", s);
   for (size_t i = 0; i < n; ++i) {
+    if (grads[i].empty()) continue;  // no update
     std::vector<Tensor> own;
     for (size_t s = i; s < states.size(); s += n) own.push_back(states[s]);
-    const LayoutPtr layout = SharedLayout(params[i], grads.at(i), own, true);
+    const LayoutPtr layout = SharedLayout(params[i], grads[i], own, true);
     own.push_back(params[i]);
     for (const Tensor& t : own)
       if (!SameLayout(t.layout(), layout)) return false;

@@ -115,7 +115,99 @@ def custom(operator):
     list(autograd.backward(loss))
 
 
+VECTOR = wrap.Full((3,), 1.0, MATRIX.data.device(), wrap.kFloat32)
+
+
+def recorded():
+    """A graph of one operation on a vector, which has not been started."""
+    device = VECTOR.device()
+    recording = wrap.Recording(device, wrap.Arena(device))
+    recording.Start([VECTOR])
+    recording.Finish([wrap.ReLU(VECTOR)])
+    return wrap.Graph(recording)
+
+
+def started(call):
+    graph = recorded()
+    graph.Start([VECTOR])
+    call(graph)
+
+
+def start_recording(*inputs):
+    device = VECTOR.device()
+    wrap.Recording(device, wrap.Arena(device)).Start(inputs)
+
+
+# Lists of raw tensors.
+LISTS = [
+    Row(
+        f"UpdateMovesNothing {name}",
+        lambda lists=lists: wrap.UpdateMovesNothing(*lists),
+        ValueError,
+        r"\[UpdateMovesNothing\] " + message,
+    )
+    for name, lists, message in [
+        ("no parameter", ([None], [VECTOR], []), "parameter is an empty tensor"),
+        ("no state", ([VECTOR], [VECTOR], [None]), "state is an empty tensor"),
+        ("few gradients", ([VECTOR], [], []), "0 gradients for 1 parameters"),
+        ("many gradients", ([], [VECTOR], []), "1 gradients for 0 parameters"),
+        ("few states", ([VECTOR] * 2, [VECTOR] * 2, [VECTOR]), "1 states for 2 parameters"),
+        ("many states", ([], [], [VECTOR]), "1 states for 0 parameters"),
+    ]
+] + [
+    Row(
+        "recording of nothing",
+        lambda: start_recording(None),
+        ValueError,
+        r"\[graph\] an input is an empty tensor \(None\)",
+    ),
+    Row(
+        "recording twice the same",
+        lambda: start_recording(VECTOR, VECTOR),
+        ValueError,
+        r"\[graph\] two inputs share memory",
+    ),
+    Row(
+        "replay of nothing",
+        lambda: recorded().Replay([None]),
+        ValueError,
+        r"\[graph\] input 0 was \(3,\) float32 .* when recorded, is empty",
+    ),
+    Row(
+        "replay of too little",
+        lambda: recorded().Replay([]),
+        ValueError,
+        r"\[graph\] 0 inputs, recorded with 1",
+    ),
+    *[
+        Row(
+            f"graph {name} before Start",
+            lambda call=call: call(recorded()),
+            ValueError,
+            r"\[graph\] no replay has been started",
+        )
+        for name, call in [
+            ("Run", lambda graph: graph.Run(0)),
+            ("TakeBack", lambda graph: graph.TakeBack(0)),
+            ("Finish", lambda graph: graph.Finish()),
+        ]
+    ],
+    *[
+        Row(
+            f"graph {name} of segment 7",
+            lambda call=call: started(call),
+            ValueError,
+            r"\[graph\] segment 7 of 1",
+        )
+        for name, call in [
+            ("Run", lambda graph: graph.Run(7)),
+            ("TakeBack", lambda graph: graph.TakeBack(7)),
+        ]
+    ],
+]
+
 ROWS = [
+    *LISTS,
     Row(
         "opt None",
         lambda: opt.SGD(0.1)(None),

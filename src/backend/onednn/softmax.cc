@@ -97,14 +97,34 @@ PlanPtr MakeForward(const SoftmaxSpec& spec) {
   });
 }
 
+SINGA_MULTI_ISA void KeepNan(const float* y, int64_t n, float* dx) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = y[i] != y[i] ? y[i] : dx[i];
+}
+
+/// oneDNN's exponential makes infinity of a NaN.
+class LogBackwardPlan final : public PrimitivePlan {
+ public:
+  using PrimitivePlan::PrimitivePlan;
+  void Run(const Execution& execution) const override {
+    PrimitivePlan::Run(execution);
+    const auto* y = execution.in<float>(1);
+    auto* dx = execution.out<float>(0);
+    ParallelFor(execution.outputs[0].size(), kParallelGrain,
+                [&](int64_t begin, int64_t end) { KeepNan(y + begin, end - begin, dx + begin); });
+  }
+};
+
 PlanPtr MakeBackward(const SoftmaxBackwardSpec& spec) {
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
     const auto pd = BackwardDesc(Rows(spec), spec.log);
-    return std::make_shared<PrimitivePlan>(
-        spec.op(), pd, Backward(pd),
-        std::vector<Argument>{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), nullptr},
-                              {DNNL_ARG_DST, pd.dst_desc(), nullptr}},
-        std::vector<Argument>{{DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), nullptr}});
+    std::vector<Argument> inputs = {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), nullptr},
+                                    {DNNL_ARG_DST, pd.dst_desc(), nullptr}};
+    std::vector<Argument> outputs = {{DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), nullptr}};
+    if (spec.log)
+      return std::make_shared<LogBackwardPlan>(spec.op(), pd, Backward(pd), std::move(inputs),
+                                               std::move(outputs));
+    return std::make_shared<PrimitivePlan>(spec.op(), pd, Backward(pd), std::move(inputs),
+                                           std::move(outputs));
   });
 }
 

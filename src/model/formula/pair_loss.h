@@ -30,10 +30,8 @@ constexpr double PairTerm(PairLoss kind, double x, double t, double margin) {
       return -(t * AtLeast(std::log(x), kLeastLog) + (1 - t) * AtLeast(std::log1p(-x), kLeastLog));
     case PairLoss::kMeanSquareError:
       return (x - t) * (x - t);
-    case PairLoss::kRanking: {
-      const double missing = margin - (x - t);
-      return 0 < missing ? missing : 0;
-    }
+    case PairLoss::kRanking:
+      return AtLeast(margin - (x - t), 0.0);
     case PairLoss::kCount:
       break;
   }

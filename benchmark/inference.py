@@ -5,6 +5,7 @@ processes.
     python benchmark/inference.py                                # resnet50, resnet20_cifar, lenet
     python benchmark/inference.py --graph --models resnet50 --batches 1
     python benchmark/inference.py --out results/                 # resumable, a file per case
+    python benchmark/inference.py --graph --sides singa singa-other --other OLD/build/release/python
 
 All sides get the same weights and images, which PyTorch makes; each process first compares its
 scores with PyTorch's and fails where they are not the same network's. Printed: milliseconds per
@@ -28,7 +29,7 @@ from pathlib import Path
 import harness
 import numpy as np
 
-SIDES = ("singa", "onnxruntime", "openvino", "torch", "torch-channels-last")
+SIDES = ("singa", "singa-other", "onnxruntime", "openvino", "torch", "torch-channels-last")
 #: Largest difference of scores from PyTorch's, of the largest score.
 TOLERANCE = 1e-3
 
@@ -120,6 +121,7 @@ def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np
 
 MAKERS = {
     "singa": singa_side,
+    "singa-other": singa_side,
     "onnxruntime": onnxruntime_side,
     "openvino": openvino_side,
     "torch": torch_side,
@@ -158,7 +160,8 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
         prepare(model, network.num_classes, network.image_shape, batch, folder)
         sides = {
             side: harness.Side(
-                [sys.executable, __file__, "--child", model, "--side", side, *common]
+                [sys.executable, __file__, "--child", model, "--side", side, *common],
+                {"PYTHONPATH": str(args.other)} if side == "singa-other" else None,
             )
             for side in args.sides
         }
@@ -209,6 +212,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, help="folder for JSON files; what is there is not run again"
     )
+    parser.add_argument(
+        "--other", type=Path, help="what singa-other imports: another build's folder python"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -218,7 +224,8 @@ def main() -> None:
         print(json.dumps(child(args)))
         return
     if not args.sides:
-        args.sides = [s for s in SIDES if importlib.util.find_spec(s.split("-")[0])]
+        sides = [s for s in SIDES if s != "singa-other" or args.other]
+        args.sides = [s for s in sides if importlib.util.find_spec(s.split("-")[0])]
     from singa import models
 
     if unknown := set(args.models) - set(models.names()):

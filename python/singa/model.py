@@ -117,8 +117,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
         batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
         memory, the same bits. With `fuse` they merge neighbouring operations where that saves a
-        pass over memory. On the CPU: the same results, but that a NaN which a convolution or Linear
-        gives may come out of the ReLU behind it as 0. On a GPU, in 16 bits: batch norms take their
+        pass over memory. On the CPU: the same results. On a GPU, in 16 bits: batch norms take their
         statistics from the convolution before them, where cuDNN can, which rounds them otherwise.
         Raises TypeError for other inputs, ValueError for another dtype.
         """

@@ -37,7 +37,6 @@ class SINGA_API ConvHandle {
 ///
 /// `add`, of y's shape and type, is added, and `relu` then cuts off what is negative: relu(conv(x)
 /// + b + add), the end of a residual block whose batch norm was folded into W and b, writes y once.
-/// This is for inference: with `relu` a NaN may come out as 0.
 SINGA_API Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b,
                              const ConvHandle& handle, const Tensor& add = Tensor(),
                              bool relu = false);

@@ -13,7 +13,7 @@ namespace singa {
 ///   pooling is not kept;
 /// - elementwise operations in a row become one.
 ///
-/// Results are the same, but that NaN may come out of such a ReLU as 0. On a GPU:
+/// Results are the same. On a GPU:
 ///
 /// - a convolution in a 16-bit type sums up what it writes for the training batch norm behind it,
 ///   where cuDNN has an engine for that. The statistics then come from sums in float32, and may be

@@ -25,8 +25,7 @@ SINGA_API std::vector<Tensor> GemmBackward(const Tensor& dy, const Tensor& a, co
                                            bool need_c);
 
 /// Fully connected: y (N, out) = x (N, in) · W + b, with W (in, out) as SINGA keeps it, or (out,
-/// in) with `weight_transposed`; b (out) may be empty. `relu`, for inference, cuts off what is
-/// negative; a NaN may then come out as 0.
+/// in) with `weight_transposed`; b (out) may be empty. `relu` cuts off what is negative.
 SINGA_API Tensor LinearForward(const Tensor& x, const Tensor& W, const Tensor& b,
                                bool weight_transposed = false, bool relu = false);
 /// {dx, dW, db}; empty where not needed.

@@ -1,6 +1,6 @@
 // Convolution and transposed convolution. Activations may keep the layout in which they come;
 // filters lie as the primitive likes them best. What is added to a convolution lies in y before:
-// the primitive sums into it.
+// the primitive sums into it. ReLU is a pass of our own (rectify.h).
 
 #include <algorithm>
 #include <array>
@@ -149,11 +149,10 @@ PrimitiveDesc Choose(std::initializer_list<Wish> wishes, const Make& make) {
   return second;
 }
 
-/// y of a convolution already holds what is added; then ReLU.
+/// y of a convolution already holds what is added.
 dnnl::primitive_attr ForwardAttr(const ConvSpec& spec) {
   dnnl::post_ops after;
   if (spec.has_add) after.append_sum();
-  if (spec.relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
   dnnl::primitive_attr attr = ScratchpadAttr();
   attr.set_post_ops(after);
   return attr;
@@ -296,11 +295,15 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
   if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
   std::vector<Argument> outputs = {Bind(DNNL_ARG_DST, pd.dst_desc(), g.y, g.dtype)};
   const typename Primitives<Spec>::Forward primitive(pd);
+  std::shared_ptr<PrimitivePlan> plan;
   if (spec.has_add)
-    return std::make_shared<SumPlan>(spec.add_input(), spec.op(), pd, primitive, std::move(inputs),
+    plan = std::make_shared<SumPlan>(spec.add_input(), spec.op(), pd, primitive, std::move(inputs),
                                      std::move(outputs));
-  return std::make_shared<PrimitivePlan>(spec.op(), pd, primitive, std::move(inputs),
-                                         std::move(outputs));
+  else
+    plan = std::make_shared<PrimitivePlan>(spec.op(), pd, primitive, std::move(inputs),
+                                           std::move(outputs));
+  if (spec.relu) plan->AddRelu();
+  return plan;
 }
 
 template <class Spec>

@@ -6,6 +6,7 @@
 #include <array>
 #include <mutex>
 
+#include "backend/onednn/rectify.h"
 #include "singa/core/plan_cache.h"
 #include "singa/core/tensor.h"
 #include "singa/core/threads.h"
@@ -211,6 +212,7 @@ void PrimitivePlan::Run(const Execution& execution) const {
   for (size_t i = 0; i < inputs_.size(); ++i) pointers[count++] = execution.inputs[i].raw_data();
   for (size_t i = 0; i < outputs_.size(); ++i) pointers[count++] = execution.outputs[i].raw_data();
   bound_.Run(op_, pointers.data(), execution.workspace);
+  if (relu_) Rectify(execution.outputs[0]);
 }
 
 }  // namespace singa::onednn

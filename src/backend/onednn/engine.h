@@ -206,6 +206,9 @@ class PrimitivePlan : public Plan {
   PrimitivePlan(const char* op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
                 std::vector<Argument> inputs, std::vector<Argument> outputs);
 
+  /// ReLU of the first output, float32 or bfloat16, follows the primitive.
+  void AddRelu() { relu_ = true; }
+
   void Run(const Execution& execution) const override;
   std::string Describe() const override { return "onednn " + implementation_; }
   size_t workspace_bytes() const override { return bound_.scratchpad_bytes(); }
@@ -227,6 +230,7 @@ class PrimitivePlan : public Plan {
   std::vector<Argument> outputs_;
   BoundPrimitive bound_;
   size_t bytes_;
+  bool relu_ = false;
 };
 
 }  // namespace singa::onednn

@@ -64,7 +64,6 @@ dnnl::primitive_attr Attributes(const MatMulSpec& s, const Descs& d, int* added)
   } else {
     scale(s.alpha);
   }
-  if (s.relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
   attr.set_post_ops(after);
   return attr;
 }
@@ -109,8 +108,11 @@ PlanPtr MakePlan(const MatMulSpec& s) {
       inputs.push_back({DNNL_ARG_BIAS, d.c, nullptr});
     else if (s.c_rows > 0)
       inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(added) | DNNL_ARG_SRC_1, d.c, nullptr});
-    return std::make_shared<PrimitivePlan>(s.op(), pd, dnnl::matmul(pd), std::move(inputs),
-                                           std::vector<Argument>{{DNNL_ARG_DST, d.y, nullptr}});
+    auto plan =
+        std::make_shared<PrimitivePlan>(s.op(), pd, dnnl::matmul(pd), std::move(inputs),
+                                        std::vector<Argument>{{DNNL_ARG_DST, d.y, nullptr}});
+    if (s.relu) plan->AddRelu();
+    return plan;
   });
 }
 

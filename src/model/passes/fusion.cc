@@ -30,7 +30,7 @@ class ReluFusion {
     const size_t count = nodes_.size();
     for (size_t n = 0; n < count; ++n) {
       const Node& node = nodes_[n];
-      if (const auto* conv = node.SpecAs<ConvSpec>(); conv && TakesRelu(*conv))
+      if (const auto* conv = node.SpecAs<ConvSpec>(); conv && conv->pass == ConvPass::kForward)
         Forward(n, *conv);
       else if (const auto* product = node.SpecAs<MatMulSpec>())
         Forward(n, *product);
@@ -53,14 +53,6 @@ class ReluFusion {
     const std::vector<size_t>& readers = uses_.readers(t);
     return uses_.writers(t) == std::vector<size_t>{n} && (t.layout() || t.is_contiguous()) &&
            (readers.empty() || readers.front() > n);
-  }
-
-  static bool TakesRelu(const ConvSpec& spec) {
-    // oneDNN's AVX2 kernel for few input channels takes half as long again with ReLU where the
-    // window is large: AlexNet's 11 x 11.
-    const Recorder& geometry = spec.geometry;
-    const bool large = geometry.kernel_h * geometry.kernel_w > 49 && geometry.in_channels < 8;
-    return spec.pass == ConvPass::kForward && !large;
   }
 
   /// Convolution or product `n`, with the ReLU behind it.

@@ -1,0 +1,226 @@
+"""NaN and infinities among the inputs of every operator of the table: results are PyTorch's, and
+those of `reference`, which OPCHECK compares."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from operator_table import CASES, Case
+from singa import autograd, singa_wrap, tensor
+
+pytestmark = pytest.mark.usefixtures("training")
+
+POISONS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+every_poison = pytest.mark.parametrize("poison", POISONS)
+_FLOAT = [case for case in CASES if case.differentiable]
+every_case = pytest.mark.parametrize("case", _FLOAT, ids=lambda case: case.name)
+
+# By case and, for some, poison: where PyTorch's result, or that of its functions of which the table
+# makes the operator, is no yardstick.
+OTHER_FORWARD = {
+    "gelu inf": "inf · 1 is infinite; PyTorch's kernel says NaN",
+    "cross_entropy -inf": "logarithms stop at 1e-10, as in SINGA",
+    "binary_cross_entropy": "PyTorch refuses what is no probability",
+    "batchnorm_2d inf": "an infinite scale: PyTorch takes its part for the mean apart, inf - inf",
+    "batchnorm_2d -inf": "likewise",
+    "batchnorm_2d and relu inf": "likewise",
+    "batchnorm_2d and relu -inf": "likewise",
+    "batchnorm_2d and a residual inf": "likewise",
+    "batchnorm_2d and a residual -inf": "likewise",
+    "batchnorm_2d, a residual and relu inf": "likewise",
+    "batchnorm_2d, a residual and relu -inf": "likewise",
+}
+OTHER_BACKWARD = {
+    **OTHER_FORWARD,
+    "acosh -inf": "the slope of NaN; PyTorch says 0",
+    "softplus inf": "the table's exp overflows",
+    "softsign inf": "the table's quotient is inf / inf",
+    "softsign -inf": "likewise",
+    "elu nan": "NaN; PyTorch's kernel passes dy",
+    "selu inf": "torch.where multiplies what was not chosen by 0",
+    "prelu nan": "likewise",
+    "prelu inf": "likewise",
+    "prelu -inf": "likewise",
+    "mod inf": "a quotient of infinities has no floor",
+    "mod -inf": "likewise",
+    "reduce_max nan": "the first NaN is the maximum; PyTorch divides by a count of 0",
+    "reduce_min nan": "likewise",
+    "reduce_l1 nan": "NaN; PyTorch says 0",
+}
+
+
+def _agrees(case: Case, poison: str, other: dict[str, str]) -> bool:
+    names = (case.name, case.name.split(" over ")[0])
+    return not any(f"{name}{end}" in other for name in names for end in ("", f" {poison}"))
+
+
+def _poisoned(case: Case, poison: str) -> list[list[Any]]:
+    """The inputs of a case, once for each one of floats, with two bad elements in that one. Filters
+    stay: whether what padding adds is multiplied by NaN is up to the implementation."""
+    found = []
+    for i, x in enumerate(case.inputs):
+        if i in case.constants or (i == 1 and case.name.startswith("conv")):
+            continue
+        bad = x.astype(np.float32)
+        bad.flat[[0, 2 * x.size // 3]] = POISONS[poison]
+        found.append([*case.inputs[:i], bad, *case.inputs[i + 1 :]])
+    return found
+
+
+def _ours(case: Case, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    xs = [
+        tensor.from_numpy(x)
+        if i in case.constants
+        else tensor.Tensor(data=x, dtype="float32", stores_grad=True)
+        for i, x in enumerate(arrays)
+    ]
+    ys = case.apply(*xs)
+    return xs, list(ys) if isinstance(ys, tuple) else [ys]
+
+
+def _theirs(torch: ModuleType, case: Case, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    xs = [
+        torch.tensor(x)
+        if i in case.constants
+        else torch.tensor(x.astype(np.float32)).requires_grad_()
+        for i, x in enumerate(arrays)
+    ]
+    ys = case.torch(torch, *xs)
+    return xs, list(ys) if isinstance(ys, (tuple, list)) else [ys]
+
+
+def _assert_close(ours: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@every_poison
+@every_case
+def test_forward_and_backward_are_pytorch(
+    case: Case, poison: str, torch: ModuleType, tmp_path: Path
+) -> None:
+    forward = _agrees(case, poison, OTHER_FORWARD)
+    backward = _agrees(case, poison, OTHER_BACKWARD)
+    for arrays in _poisoned(case, poison):
+        with singa.opcheck(every=1, directory=tmp_path):
+            xs, ys = _ours(case, arrays)
+            dys = [np.random.default_rng(3).standard_normal(y.shape) for y in ys]
+            got: dict[int, Any] = {}
+            for y, dy in zip(ys, dys, strict=True):
+                for x, dx in autograd.backward(y, dy.astype(np.float32), retain_graph=True):
+                    got[id(x)] = got.get(id(x), 0) + dx.numpy()
+        if not forward:
+            continue
+        their_xs, their_ys = _theirs(torch, case, arrays)
+        for y, dy, truth in zip(ys, dys, their_ys, strict=True):
+            _assert_close(y.numpy(), truth.detach().numpy())
+            truth.backward(torch.tensor(dy).to(truth.dtype), retain_graph=True)
+        for x, their_x in zip(xs, their_xs, strict=True):
+            if backward and their_x.grad is not None:
+                _assert_close(got[id(x)], their_x.grad.numpy())
+
+
+_IMAGES = [case for case in _FLOAT if case.inputs[0].ndim == 4]
+
+
+@every_poison
+@pytest.mark.parametrize("case", _IMAGES, ids=lambda case: case.name)
+def test_images_in_blocks_are_as_row_major_ones(case: Case, poison: str, tmp_path: Path) -> None:
+    for arrays in _poisoned(case, poison):
+        results = []
+        for blocked in (False, True):
+            xs = [tensor.Tensor(data=x, dtype="float32", stores_grad=True) for x in arrays]
+            if blocked:
+                for x in xs:
+                    if x.ndim() == 4:
+                        x.data = x.to_blocked().data
+            with singa.opcheck(every=1, directory=tmp_path):
+                y = case.apply(*xs)
+                dy = np.random.default_rng(3).standard_normal(y.shape).astype(np.float32)
+                gradients = autograd.gradients(y, dy)
+            # Whether padding adds something to a filter's gradient is up to the implementation.
+            kept = xs[:1] if case.name.startswith("conv") else xs
+            results.append([y.numpy(), *[gradients[x].numpy() for x in kept]])
+        for plain, other in zip(*results, strict=True):
+            _assert_close(other, plain)
+
+
+# ReLU as a part of the operation before it.
+
+TYPES = (tensor.float32, tensor.bfloat16)
+every_type = pytest.mark.parametrize("dtype", TYPES, ids=["float32", "bfloat16"])
+
+
+def _raw(array: np.ndarray, dtype: int) -> Any:
+    return tensor.from_numpy(array.astype(np.float32)).as_type(dtype).data
+
+
+def _read(raw: Any) -> np.ndarray:
+    return autograd.ctensor2numpy(raw.AsType(singa_wrap.kFloat32))
+
+
+def _rectified(x: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.where(x <= 0, np.float32(0), x)
+
+
+@every_type
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("channels", [(3, 16), (16, 32), (20, 5)])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "groups"),
+    [(1, 1, 1), (3, 1, 1), (3, 2, 1), (5, 1, 1), (11, 4, 1), (3, 1, 0)],
+)
+def test_relu_in_a_convolution(
+    kernel: int,
+    stride: int,
+    groups: int,
+    channels: tuple[int, int],
+    batch: int,
+    dtype: int,
+    tmp_path: Path,
+) -> None:
+    inside, outside = channels
+    if not groups:  # depthwise
+        groups = outside = inside
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((batch, inside, 19, 18))
+    x[0, 0, 3, 4], x[-1, -1, 9, 11], x[-1, 0, 17, 17] = np.nan, np.inf, -np.inf
+    geometry = [kernel] * 2, [stride] * 2, [kernel // 2] * 2
+    handle = singa_wrap.ConvHandle(_raw(x, dtype), *geometry, inside, outside, True, groups)
+    W = _raw(rng.standard_normal((outside, inside // groups, kernel, kernel)) / kernel, dtype)
+    b = _raw(rng.standard_normal(outside), dtype)
+    y = singa_wrap.ConvForward(_raw(x, dtype), W, b, handle)
+    add = rng.standard_normal(y.shape())
+    add[0, 0, 1, 1], add[0, -1, 0, 2], add[-1, 0, 2, 0] = np.nan, np.inf, -np.inf
+    for extra in (None, _raw(add, dtype)):
+        with singa.opcheck(every=1, directory=tmp_path):
+            got = singa_wrap.ConvForward(_raw(x, dtype), W, b, handle, extra, True)
+        plain = _read(singa_wrap.ConvForward(_raw(x, dtype), W, b, handle, extra, False))
+        assert np.isnan(plain).any()
+        assert np.isinf(plain).any()
+        np.testing.assert_array_equal(_read(got), _rectified(plain))
+
+
+@every_type
+@pytest.mark.parametrize(
+    ("rows", "inside", "outside"), [(1, 64, 40), (5, 1, 40), (3, 4, 5), (33, 64, 50)]
+)
+def test_relu_in_a_linear_layer(
+    rows: int, inside: int, outside: int, dtype: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    x, W = rng.standard_normal((rows, inside)), rng.standard_normal((inside, outside))
+    W[0, :3] = np.nan, np.inf, -np.inf
+    b = rng.standard_normal(outside)
+    b[3:5] = -np.inf, np.nan
+    for bias in (None, _raw(b, dtype)):
+        arguments = _raw(x, dtype), _raw(W, dtype), bias, False
+        with singa.opcheck(every=1, directory=tmp_path):
+            got = singa_wrap.LinearForward(*arguments, True)
+        plain = _read(singa_wrap.LinearForward(*arguments, False))
+        assert np.isnan(plain).any()
+        assert np.isinf(plain).any()
+        np.testing.assert_array_equal(_read(got), _rectified(plain))

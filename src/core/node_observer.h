@@ -6,8 +6,8 @@
 
 namespace singa {
 
-/// What the operation layer does with recorded nodes as they run. The core knows no operation, so it
-/// cannot call it by name.
+/// What the operation layer does with recorded nodes as they run. The core knows no operation, so
+/// it cannot call it by name.
 struct NodeObserver {
   /// Whether `run` may do more than nothing at present.
   bool (*watching)();

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <utility>
 
-
 namespace singa {
 namespace {
 

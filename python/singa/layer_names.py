@@ -17,8 +17,8 @@ class LayerNames:
     """While one is there, operations know in which layer they run: forward from the layers' calls,
     backward from what the tape noted then."""
 
-    #: Who wants to know; whoever was interrupted in the middle of stop() leaves as it dies.
-    _users: ClassVar[weakref.WeakSet[object]] = weakref.WeakSet()
+    #: Who wants to know, by id; whoever was interrupted in the middle of stop() leaves as it dies.
+    _users: ClassVar[weakref.WeakValueDictionary[int, object]] = weakref.WeakValueDictionary()
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class LayerNames:
     def start(cls, user: object) -> None:
         """`user` wants to know, until it calls stop."""
         with cls._lock:
-            cls._users.add(user)
+            cls._users[id(user)] = user
             cls._follow()
 
     @classmethod
     def stop(cls, user: object) -> None:
         """Also right where start was interrupted, or never called."""
         with cls._lock:
-            cls._users.discard(user)
+            cls._users.pop(id(user), None)
             cls._follow()
 
     @classmethod

@@ -419,7 +419,7 @@ ROWS = [
         "Embedding pretrained",
         lambda: layer.Embedding(5, 2).from_pretrained(make(4, 2)),
         ValueError,
-        r"\[set_params\] W: shape \(4, 2\) does not fit \(5, 2\)",
+        r"\[from_pretrained\] W: shape \(4, 2\) does not fit \(5, 2\)",
     ),
     Row(
         "RNN list",

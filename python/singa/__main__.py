@@ -51,11 +51,11 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from . import singa_wrap
+    from .replay_file import replay
 
     try:
-        print(singa_wrap.ReplayFile(str(arguments.file)))
-    except (RuntimeError, ValueError, MemoryError) as error:
+        print(replay(arguments.file))
+    except (RuntimeError, ValueError, MemoryError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

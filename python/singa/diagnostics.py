@@ -248,15 +248,15 @@ class opcheck:  # noqa: N801 (used as a function)
         LayerNames.stop(self)
         _c.ConfigureOpcheck(*opcheck._stack[-1])
         every, ops = self._options[:2]
-        never = [op for op in ops if op not in self.stats()]
+        stats = self.stats()
+        never = [op for op in ops if not stats.get(op, {}).get("checked")]
         if never and every == 1 and error is None and _c.OpcheckSeen():
             warnings.warn(f"[opcheck] nothing named {', '.join(never)} was checked", stacklevel=2)
 
     @staticmethod
     def stats() -> dict[str, dict[str, float]]:
-        """For each operation since the context was entered: checked, failed, and worst_ratio, the
-        largest difference in units of its tolerance."""
-        return {
-            op.op: {"checked": op.checked, "failed": op.failed, "worst_ratio": op.worst_ratio}
-            for op in _c.GetOpcheckStats()
-        }
+        """For each operation since the context was entered: checked (compared), failed, worst_ratio
+        (the largest difference in units of its tolerance) and uncompared (calls that gave nothing
+        to compare, such as results without elements)."""
+        fields = ("checked", "failed", "worst_ratio", "uncompared")
+        return {op.op: {name: getattr(op, name) for name in fields} for op in _c.GetOpcheckStats()}

@@ -183,10 +183,21 @@ def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, An
 
     Raises ValueError for a damaged file. What other programs wrote has no checksum, and loads.
     """
+    stored, bfloat16, metadata = read_safetensors(path)
+    return stored | {name: _widened(stored[name]) for name in bfloat16}, metadata
+
+
+def read_safetensors(
+    path: str | os.PathLike[str], kind: str = _LOAD_STATES
+) -> tuple[Arrays, list[str], dict[str, Any]]:
+    """As load_safetensors, but bfloat16 stays as its bits, uint16; the second result names it.
+
+    `kind` is what an error says of the file, whose name it takes.
+    """
     from safetensors import SafetensorError, deserialize
 
     stored, bfloat16 = {}, []
-    with _opened(path, _LOAD_STATES) as file, _damage(path, _LOAD_STATES, SafetensorError):
+    with _opened(path, kind) as file, _damage(path, kind, SafetensorError):
         data = file.read()
         for name, entry in deserialize(data):
             dtype = _SAFETENSORS_DTYPES.get(entry["dtype"])
@@ -204,7 +215,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, An
         metadata = json.loads(header.get(_METADATA, "{}"))
         if not isinstance(metadata, dict):
             raise ValueError("its metadata is no JSON object")
-    return stored | {name: _widened(stored[name]) for name in bfloat16}, metadata
+    return stored, bfloat16, metadata
 
 
 def _stored(array: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@
 namespace singa {
 
 /// Goes up when anything that the two libraries share changes.
-inline constexpr int kCudaInterface = 5;
+inline constexpr int kCudaInterface = 6;
 
 class CudaLibrary {
  public:

@@ -15,8 +15,6 @@
 namespace singa {
 namespace {
 
-constexpr int kMostThreads = 1024;
-
 /// CPUs that the cgroup's quota pays for, or a large number without one.
 int QuotaCpus() {
   double quota = -1, period = 100000;

@@ -6,6 +6,7 @@
 
 #include "singa/core/error.h"
 #include "singa/core/export.h"
+#include "singa/core/tensor.h"
 
 namespace singa {
 
@@ -28,8 +29,11 @@ struct OpcheckOptions {
 
 struct OpcheckOpStats {
   std::string op;
-  uint64_t checked = 0;
+  uint64_t checked = 0;  ///< compared with `reference`
   uint64_t failed = 0;
+  /// Ran under OPCHECK, but gave nothing to compare: no elements, results in a private form alone,
+  /// or a call that `reference` does not take.
+  uint64_t uncompared = 0;
   double worst_ratio = 0;  ///< largest |difference| / tolerance seen
 };
 
@@ -40,8 +44,13 @@ SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
 SINGA_API void ResetOpcheckStats();
 /// Operations that came along since then, wanted or not, while OPCHECK was on.
 SINGA_API uint64_t OpcheckSeen();
-/// Runs the operation of a saved mismatch again, compares, and returns the report.
-/// Raises OpcheckMismatch when it still disagrees, std::invalid_argument for a file that is none.
-SINGA_API std::string ReplayFile(const std::string& path);
+/// Runs the operation of a saved mismatch again, compares, and returns the report: what
+/// `python -m singa replay` does with a file once it is read. `names` and `values` are its
+/// metadata, `tensors` those in it, bfloat16 as itself. Raises OpcheckMismatch when the operation
+/// still disagrees, std::invalid_argument for a call that its operation would not have let through.
+SINGA_API std::string ReplayCall(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& values,
+                                 const std::vector<std::string>& tensor_names,
+                                 const std::vector<Tensor>& tensors);
 
 }  // namespace singa

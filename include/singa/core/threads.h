@@ -10,7 +10,10 @@ namespace singa {
 /// Threads that kernels may use: one number for OpenMP, oneDNN and BLAS. Default: OMP_NUM_THREADS
 /// if set, else the CPUs of this process within its cgroup's quota.
 SINGA_API int NumThreads();
-/// Raises std::invalid_argument unless 1 <= threads <= 1024.
+/// Raises std::invalid_argument unless 1 <= threads <= kMostThreads.
 SINGA_API void SetNumThreads(int threads);
+#ifndef SWIG
+inline constexpr int kMostThreads = 1024;
+#endif
 
 }  // namespace singa

@@ -3,11 +3,13 @@
 #include <cstring>
 #include <mutex>
 
+#include "backend/cudnn/channels_last.h"
 #include "backend/cudnn/device.h"
 #include "backend/cudnn/kernels/register.h"
 #include "backend/cudnn/library/register.h"
 #include "backend/cudnn/runtime.h"
 #include "core/cuda_library.h"
+#include "model/operation/opcheck.h"
 #include "singa/version.h"
 
 namespace singa::cuda {
@@ -21,6 +23,10 @@ class Library final : public CudaLibrary {
   DevicePtr Open(int id) override {
     static std::once_flag registered;
     std::call_once(registered, [] {  // best first
+      opcheck::AddLayoutMaker(
+          "cudnn", [](const std::string& name, const Shape& shape, DType dtype) {
+            return name == "nhwc" ? cudnn::ChannelsLastOf(shape, dtype) : nullptr;
+          });
       cudnn::RegisterLibraries();
       RegisterKernels();
       cudnn::RegisterAlternatives();

@@ -131,6 +131,9 @@ class DnnlLayout final : public OpaqueLayout {
   mutable LayoutPtr other_type_;
 };
 
+/// The layout of oneDNN's that has this name, or null: see opcheck::AddLayoutMaker. Filters of
+/// groups, whose number no name tells, are left out.
+LayoutPtr LayoutNamed(const std::string& name, const Shape& shape, DType dtype);
 /// The layout of a descriptor; null when that is plain (row-major up to axes of length 1).
 /// `letters` name the descriptor's axes in the tag; null: by their number, "nchw" for four.
 /// `plain`: see DnnlLayout; null: row-major in the descriptor's own axes.

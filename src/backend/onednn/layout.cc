@@ -164,6 +164,19 @@ LayoutPtr FromDesc(const memory::desc& desc, const Shape& shape, DType dtype, co
   return std::make_shared<DnnlLayout>(desc, row_major, shape, dtype, letters);
 }
 
+LayoutPtr LayoutNamed(const std::string& name, const Shape& shape, DType dtype) {
+  const memory::data_type type = DataTypeOf(dtype);
+  if (type == memory::data_type::undef || shape.rank() == 0 || shape.Count() == 0) return nullptr;
+  const bool filter = name.find_first_of("oO") != std::string::npos;
+  for (int i = static_cast<int>(memory::format_tag::any) + 1; i < dnnl_format_tag_last; ++i) {
+    const memory::desc desc(Dims(shape), type, static_cast<memory::format_tag>(i), true);
+    if (!desc || desc.get_size() == 0) continue;
+    const LayoutPtr layout = FromDesc(desc, shape, dtype, filter ? "oihw" : nullptr);
+    if (layout && layout->ToString() == name) return layout;
+  }
+  return nullptr;
+}
+
 const DnnlLayout* AsDnnl(const LayoutPtr& layout) {
   return dynamic_cast<const DnnlLayout*>(layout.get());
 }

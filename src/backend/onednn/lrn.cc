@@ -18,6 +18,8 @@ using Backward = dnnl::lrn_backward;
 
 constexpr auto kAlgorithm = dnnl::algorithm::lrn_across_channels;
 
+constexpr std::string_view kWorkspaceName = "workspace of ";
+
 /// Bytes that only backward of the same primitive reads. They follow x's layout in forward, which
 /// x may have lost since.
 class WorkspaceLayout final : public OpaqueLayout {
@@ -38,7 +40,9 @@ class WorkspaceLayout final : public OpaqueLayout {
     return workspace && shape() == other.shape() && x_shape_ == workspace->x_shape_ &&
            SameLayout(x_layout_, workspace->x_layout_);
   }
-  std::string ToString() const override { return "workspace"; }
+  std::string ToString() const override {
+    return std::string(kWorkspaceName) + x_shape_.ToString() + " " + x_layout_->ToString();
+  }
   void Pack(const void* plain, void* opaque) const override { std::memcpy(opaque, plain, bytes()); }
   void Unpack(const void* opaque, void* plain) const override {
     std::memcpy(plain, opaque, bytes());
@@ -51,6 +55,19 @@ class WorkspaceLayout final : public OpaqueLayout {
 
 const WorkspaceLayout* AsWorkspace(const LayoutPtr& layout) {
   return dynamic_cast<const WorkspaceLayout*>(layout.get());
+}
+
+/// A workspace from its name, or another layout.
+LayoutPtr MakeNamed(const std::string& name, const Shape& shape, DType dtype) {
+  if (!name.starts_with(kWorkspaceName)) return LayoutNamed(name, shape, dtype);
+  const size_t end = name.find(") ");
+  if (end == std::string::npos || dtype != kUInt8 || shape.rank() != 1) return nullptr;
+  const size_t begin = kWorkspaceName.size();
+  const Shape x_shape = opcheck::ShapeFromText("layout", name.substr(begin, end + 1 - begin));
+  CheckShape("replay", x_shape, SizeOf(kFloat32));
+  const LayoutPtr x_layout = LayoutNamed(name.substr(end + 2), x_shape, kFloat32);
+  if (!x_layout) return nullptr;
+  return std::make_shared<WorkspaceLayout>(static_cast<size_t>(shape[0]), x_shape, x_layout);
 }
 
 template <class Spec>
@@ -159,6 +176,7 @@ PlanPtr MakeBackward(const LrnBackwardSpec& spec) {
 }  // namespace
 
 void RegisterLrn() {
+  opcheck::AddLayoutMaker("onednn", MakeNamed);
   Register<LrnForwardSpec>("onednn", RefusesForward, MakeForward);
   Register<LrnBackwardSpec>("onednn", RefusesBackward, MakeBackward);
 }

@@ -10,6 +10,8 @@ void RunNothing(const PreferredLayoutSpec&, const Execution&) {}
 
 }  // namespace
 
-void RegisterLayout() { RegisterReference<PreferredLayoutSpec, RunNothing>(); }
+void RegisterLayout() {
+  RegisterFunction<kReference, PreferredLayoutSpec, RunNothing>(DeviceKind::kCpu);
+}
 
 }  // namespace singa::reference

@@ -64,6 +64,18 @@ TileArguments ArrangeTile(const char* op, const Shape& x_shape,
   return {shape, Repeats(op, "repeats", counts, shape, 0)};
 }
 
+void CheckPads(const char* op, const AxisMapFields& fields, int axis) {
+  const int64_t begin = fields.first[axis], end = fields.last[axis];
+  Check(std::max(begin, end) <= kMostPadding && std::min(begin, end) >= -kMostPadding, op, "pads ",
+        begin, " and ", end, " of axis ", axis, " are out of range");
+  const int64_t length = fields.OutLength(axis);
+  Check(length >= 0, op, "pads ", begin, " and ", end, " crop axis ", axis, " of shape ",
+        fields.x_shape, " to less than nothing");
+  Check(fields.x_shape[axis] > 0 || length == 0 || fields.kind == AxisMapKind::kPadConstant, op,
+        fields.kind == AxisMapKind::kPadReflect ? "reflect" : "edge",
+        " padding needs an element along axis ", axis, " of shape ", fields.x_shape);
+}
+
 AxisMapFields ArrangePad(const char* op, DType dtype, const Shape& x_shape, const std::string& mode,
                          const std::vector<int64_t>& pads) {
   AxisMapFields fields;
@@ -82,16 +94,9 @@ AxisMapFields ArrangePad(const char* op, DType dtype, const Shape& x_shape, cons
   Check(static_cast<int64_t>(pads.size()) == 2 * rank, op, "needs ", 2 * rank, " pads for shape ",
         x_shape, ", got ", pads.size());
   for (int axis = 0; axis < rank; ++axis) {
-    const int64_t begin = pads[axis], end = pads[axis + rank];
-    Check(std::max(begin, end) <= kMostPadding && std::min(begin, end) >= -kMostPadding, op,
-          "pads ", begin, " and ", end, " of axis ", axis, " are out of range");
-    fields.first.push_back(begin);
-    fields.last.push_back(end);
-    const int64_t length = fields.OutLength(axis);
-    Check(length >= 0, op, "pads ", begin, " and ", end, " crop axis ", axis, " of shape ", x_shape,
-          " to less than nothing");
-    Check(x_shape[axis] > 0 || length == 0 || fields.kind == AxisMapKind::kPadConstant, op, mode,
-          " padding needs an element along axis ", axis, " of shape ", x_shape);
+    fields.first.push_back(pads[axis]);
+    fields.last.push_back(pads[axis + rank]);
+    CheckPads(op, fields, axis);
   }
   return fields;
 }
@@ -180,6 +185,44 @@ Tensor UpsampleBackward(const Tensor& dy, const std::vector<int64_t>& scales) {
   return Backward({{AxisMapKind::kUpsample, dy.data_type(), x_shape,
                     Repeats(op, "scales", scales, x_shape, 1), NoLast(x_shape)}},
                   dy);
+}
+
+namespace {
+
+/// The shape of y.
+Shape CheckFields(const AxisMapFields& fields, const CallChecker& call) {
+  const Shape& x = fields.x_shape;
+  call.RequireShape(x);
+  call.Require(fields.first.rank() == x.rank() && fields.last.rank() == x.rank(),
+               "needs one number for each axis of x ", x, ", got ", fields.first, " and ",
+               fields.last);
+  if (IsPad(fields.kind)) {
+    for (int axis = 0; axis < x.rank(); ++axis) CheckPads(call.op(), fields, axis);
+  } else {
+    const int64_t least = fields.kind == AxisMapKind::kUpsample ? 1 : 0;
+    Repeats(call.op(), "repeats", fields.first.ToVector(), x, least);
+    call.Require(fields.last == NoLast(x), "only a padding has two numbers for an axis");
+  }
+  const Shape y = fields.OutShape();
+  call.RequireShape(y);
+  return y;
+}
+
+}  // namespace
+
+void AxisMapSpec::CheckCall(CallChecker& call) const {
+  const Shape y_shape = CheckFields(*this, call);
+  call.RequireLayout("layout", layout, x_shape, dtype);
+  call.StridedInput("x", x_shape, dtype);
+  call.Output("y", y_shape, dtype);
+}
+
+void AxisMapBackwardSpec::CheckCall(CallChecker& call) const {
+  const Shape y_shape = CheckFields(*this, call);
+  call.RequireFloat("dy", dtype);
+  call.RequireLayout("layout", layout, y_shape, dtype);
+  call.Input("dy", y_shape, dtype);
+  call.Output("dx", x_shape, dtype);
 }
 
 }  // namespace singa

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
@@ -18,6 +19,8 @@ enum class AxisMapKind : int {
   kPadReflect,
   kPadEdge,
 };
+template <>
+inline constexpr int kEnumSize<AxisMapKind> = 6;
 
 inline bool IsPad(AxisMapKind kind) { return kind >= AxisMapKind::kPadConstant; }
 
@@ -85,6 +88,7 @@ struct AxisMapSpec : AxisMapFields {
     if (kind == AxisMapKind::kTile) return "Tile";
     return kind == AxisMapKind::kRepeat ? "Repeat" : "Upsample";
   }
+  void CheckCall(CallChecker& call) const;
 };
 
 /// Input: dy, contiguous. Output: dx of x_shape, the sum of dy over everything that x was copied
@@ -94,6 +98,7 @@ struct AxisMapBackwardSpec : AxisMapFields {
     if (IsPad(kind)) return "PadBackward";
     return kind == AxisMapKind::kTile ? "TileBackward" : "UpsampleBackward";
   }
+  void CheckCall(CallChecker& call) const;
 };
 
 }  // namespace singa

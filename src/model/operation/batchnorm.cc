@@ -1,5 +1,6 @@
 #include "singa/operation/batchnorm.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -44,6 +45,15 @@ Tensor Affine(const char* op, const char* name, const Tensor& given, const Tenso
                    " has to be ", DTypeName(statistics), " or of x's type, got ", t);
   CheckSameDevice(op, name, t, "x", x);
   return t.AsType(statistics);
+}
+
+void CheckEpsilon(const char* op, double epsilon) {
+  Check(epsilon >= 0 && std::isfinite(epsilon), op,
+        "epsilon has to be finite and not negative, got ", epsilon);
+}
+
+void CheckMomentum(const char* op, double momentum) {
+  Check(momentum >= 0 && momentum <= 1, op, "momentum has to be within [0, 1], got ", momentum);
 }
 
 Tensor Statistics(const char* op, const char* name, const Tensor& given, const Tensor& x) {
@@ -186,9 +196,8 @@ BatchNormHandle::BatchNormHandle(double momentum, const Tensor& input, double ep
     : factor(momentum), epsilon(epsilon) {
   const char* op = "BatchNorm";
   CheckInput(op, input);
-  Check(momentum >= 0 && momentum <= 1, op, "momentum has to be within [0, 1], got ", momentum);
-  Check(epsilon >= 0 && std::isfinite(epsilon), op,
-        "epsilon has to be finite and not negative, got ", epsilon);
+  CheckMomentum(op, momentum);
+  CheckEpsilon(op, epsilon);
   channels = input.shape(1);
 }
 
@@ -257,6 +266,79 @@ std::vector<Tensor> BatchNormBackwardInference(const BatchNormHandle& handle, co
                                                const Tensor& y, bool need_add) {
   return Backward(handle, dy, x, scale, running_mean, running_var, bias, y,
                   {false, need_x, need_scale, relu, need_add});
+}
+
+namespace {
+
+template <class Spec>
+void CheckFields(const Spec& spec, const CallChecker& call) {
+  call.RequireFloat("x", spec.dtype);
+  call.RequireShape(spec.shape);
+  call.Require(spec.shape.rank() >= 2 && spec.shape.rank() <= 4,
+               "x has to have shape (N, C), (N, C, L) or (N, C, H, W), got ", spec.shape);
+  CheckEpsilon(call.op(), spec.epsilon);
+  call.RequireLayout("x_layout", spec.x_layout, spec.shape, spec.dtype);
+}
+
+void CheckForward(const BatchNormForwardSpec& spec, bool from_sums, CallChecker& call) {
+  CheckFields(spec, call);
+  const DType statistics = BatchNormStatisticsType(spec.dtype);
+  const Shape channels{spec.shape[1]};
+  call.Input("x", spec.shape, spec.dtype);
+  call.InputIf(spec.has_scale, "scale", channels, statistics);
+  call.InputIf(spec.has_bias, "bias", channels, statistics);
+  std::array<bool, 2> running{};
+  for (const int i : {0, 1}) {
+    const char* name = i == 0 ? "running_mean" : "running_var";
+    running[i] = !(spec.training ? call.OptionalInput(name, channels, statistics)
+                                 : call.Input(name, channels, statistics))
+                      .empty();
+  }
+  call.InputIf(spec.has_add, "add", spec.shape, spec.dtype);
+  if (from_sums) {
+    call.Require(spec.training, "sums are for training");
+    call.Input("sum", channels, statistics);
+    call.Input("sum of squares", channels, statistics);
+  }
+  call.Output("y", spec.shape, spec.dtype);
+  if (!spec.training) return;
+  CheckMomentum(call.op(), call.scalars().v[0]);
+  call.Output("mean", channels, statistics);
+  call.Output("var", channels, statistics);
+  for (const int i : {0, 1}) {
+    const char* name = i == 0 ? "running_mean" : "running_var";
+    if (running[i]) {
+      call.OutputIsInput(name, static_cast<size_t>(3 + i));
+    } else {
+      call.OutputIf(false, name, channels, statistics);
+    }
+  }
+}
+
+}  // namespace
+
+void BatchNormForwardSpec::CheckCall(CallChecker& call) const { CheckForward(*this, false, call); }
+void BatchNormFromSumsSpec::CheckCall(CallChecker& call) const { CheckForward(*this, true, call); }
+
+void BatchNormBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.Require((!has_y || relu) && (!has_bias || (relu && !has_y)) && (!need_add || has_y) &&
+                   (!has_dy2 || need_add) && (need_x || need_scale || need_add),
+               "no gradient has these flags");
+  const DType statistics = BatchNormStatisticsType(dtype);
+  const Shape channels{shape[1]};
+  call.Input("dy", shape, dtype);
+  call.Input("x", shape, dtype);
+  call.InputIf(has_scale, "scale", channels, statistics);
+  call.Input("mean", channels, statistics);
+  call.Input("var", channels, statistics);
+  call.InputIf(has_bias, "bias", channels, statistics);
+  call.InputIf(has_y, "y", shape, dtype);
+  if (has_dy2) call.Input("dy2", shape, dtype);
+  call.OutputIf(need_x, "dx", shape, dtype);
+  call.OutputIf(need_scale, "dscale", channels, statistics);
+  call.OutputIf(need_scale, "dbias", channels, statistics);
+  call.OutputIf(need_add, "dadd", shape, dtype);
 }
 
 }  // namespace singa

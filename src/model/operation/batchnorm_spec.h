@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/operation/measure.h"
+#include "model/operation/spec.h"
 #include "singa/core/device.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -83,6 +84,7 @@ struct BatchNormForwardSpec {
   const char* op() const {
     return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
   }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
   /// On GPUs, where cuDNN's kernels are an alternative to ours.
   static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
@@ -108,6 +110,7 @@ struct BatchNormForwardSpec {
 /// squares, of the statistics' type.
 struct BatchNormFromSumsSpec : BatchNormForwardSpec {
   const char* op() const { return "BatchNormForwardFromSums"; }
+  void CheckCall(CallChecker& call) const;
   MeasuredCall Measured() const;
 };
 
@@ -143,6 +146,7 @@ struct BatchNormBackwardSpec {
   static constexpr size_t kDy2 = 7;
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
   /// On GPUs, where cuDNN's kernels are an alternative to ours.
   static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
@@ -177,6 +181,7 @@ struct FoldBatchNormSpec {
   double epsilon = 1e-5;
 
   const char* op() const { return "FoldBatchNorm"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("filters", self.filters);

@@ -112,6 +112,11 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
 
 namespace {
 
+bool GradientKeepsZero(BinaryOp op) {
+  return op == BinaryOp::kMul || op == BinaryOp::kMin || op == BinaryOp::kMax ||
+         op == BinaryOp::kPRelu;
+}
+
 // Gradient for one argument, in the broadcast shape.
 Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a, const Tensor& b,
                     const Tensor& c, const Shape& wanted) {
@@ -120,9 +125,7 @@ Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a
   const bool from_result = op == BinaryOp::kPow && argument == 1;
   Tensor gradient = dy, left = a, right = b;
   if (from_result) right = c.empty() ? Binary(op, a, b) : c;
-  const bool keeps_zero = op == BinaryOp::kMul || op == BinaryOp::kMin || op == BinaryOp::kMax ||
-                          op == BinaryOp::kPRelu;
-  const LayoutPtr layout = UnifyLayouts(keeps_zero, {&gradient, &left, &right});
+  const LayoutPtr layout = UnifyLayouts(GradientKeepsZero(op), {&gradient, &left, &right});
   // What is still to be summed is not rounded to 16 bits first.
   const bool sums = wanted != dy.shape();
   const DType result = sums && SizeOf(dtype) == 2 ? kFloat32 : dtype;
@@ -161,6 +164,34 @@ std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& 
   if (need_a) gradients[0] = gradient(0);
   if (need_b) gradients[1] = gradient(1);
   return gradients;
+}
+
+void BinarySpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  const DType a = call.StridedInput("a", shape).data_type();
+  const DType b = call.StridedInput("b", shape).data_type();
+  call.Require(dtype == Promote(a, b), "is not computed in ", DTypeName(dtype), " for ",
+               DTypeName(a), " and ", DTypeName(b));
+  const DType out = call.TypeOfOutput(0);
+  call.Require(IsTruth(kind) || Kind(out) >= Kind(dtype), "a result of type ", DTypeName(dtype),
+               " does not fit into ", DTypeName(out));
+  call.StridedOutput("c", shape, out);
+  call.Elementwise(KeepsZero(kind));
+}
+
+void BinaryBackwardSpec::CheckCall(CallChecker& call) const {
+  const bool plus =
+      kind == BinaryOp::kAdd || kind == BinaryOp::kSub || (kind == BinaryOp::kMod && argument == 0);
+  call.Require(!IsTruth(kind) && !plus && (argument == 0 || argument == 1), BinaryName(kind),
+               " has no kernel for the gradient of argument ", argument);
+  call.RequireFloat("dy", dtype);
+  const Shape shape = call.ShapeOfInput(0);
+  for (const char* name : {"dy", "a", "b"}) call.StridedInput(name, shape);
+  const DType out = call.TypeOfOutput(0);
+  call.Require(out == dtype || (out == kFloat32 && SizeOf(dtype) == 2), "a gradient of type ",
+               DTypeName(out), " is not that of ", DTypeName(dtype));
+  call.StridedOutput("gradient", shape, out);
+  call.Elementwise(GradientKeepsZero(kind));
 }
 
 }  // namespace singa

@@ -1,5 +1,6 @@
 #include "singa/operation/conv.h"
 
+#include "model/operation/batchnorm_spec.h"
 #include "model/operation/check.h"
 #include "model/operation/conv_spec.h"
 #include "model/operation/dispatch.h"
@@ -214,6 +215,75 @@ std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor
     gradients[2] = RunBackwardB(dy, geometry, choice);
   }
   return gradients;
+}
+
+namespace {
+
+/// Fields that all convolutions have; `x` and `y` are the shapes of image and result.
+void CheckFields(const ConvSpec& spec, const Shape& x, const Shape& y, const CallChecker& call) {
+  const Recorder& g = spec.geometry;
+  Recorder made = WithInput(call.op(), g, g.input_shape());
+  if (spec.pass == ConvPass::kBackwardB) {  // the bias's gradient is a sum over any image
+    made.conv_height = g.conv_height;
+    made.conv_width = g.conv_width;
+    made.col_width = g.col_width;
+  }
+  call.Require(made == g && g.batchsize >= 1 && !g.ceil_mode,
+               "the geometry is not that of a convolution: ", g.ToString());
+  call.RequireShape(g.output_shape());
+  call.RequireFloat("x", spec.dtype);
+  call.Require(spec.pass == ConvPass::kForward || !(spec.has_add || spec.relu),
+               "only a forward pass adds and cuts off");
+  call.RequireLayout("x_layout", spec.x_layout, x, spec.dtype);
+  call.RequireLayout("dy_layout", spec.dy_layout, y, spec.dtype);
+  call.RequireThreads(spec.threads);
+  call.RequireAlignment(spec.alignment);
+}
+
+}  // namespace
+
+void CheckConvCall(const ConvSpec& spec, const Shape& x, const Shape& y, int64_t bias,
+                   CallChecker& call) {
+  CheckFields(spec, x, y, call);
+  const Recorder& g = spec.geometry;
+  switch (spec.pass) {
+    case ConvPass::kForward:
+      call.Input("x", x, spec.dtype);
+      call.Input("W", g.weight_shape(), spec.dtype);
+      if (g.bias) call.Input("b", {bias}, spec.dtype);
+      if (spec.has_add) call.Input("add", y, spec.dtype);
+      call.Output("y", y, spec.dtype);
+      return;
+    case ConvPass::kBackwardX:
+      call.Input("dy", y, spec.dtype);
+      call.Input("W", g.weight_shape(), spec.dtype);
+      call.Output("dx", x, spec.dtype);
+      return;
+    case ConvPass::kBackwardW:
+      call.Input("dy", y, spec.dtype);
+      call.Input("x", x, spec.dtype);
+      call.Output("dW", g.weight_shape(), spec.dtype);
+      if (g.bias) call.Output("db", {bias}, spec.dtype);
+      return;
+    case ConvPass::kBackwardB:
+      call.Input("dy", y, spec.dtype);
+      call.Output("db", {bias}, spec.dtype);
+      return;
+  }
+}
+
+void ConvSpec::CheckCall(CallChecker& call) const {
+  CheckConvCall(*this, geometry.input_shape(), geometry.output_shape(), geometry.out_channels,
+                call);
+}
+
+void ConvStatisticsSpec::CheckCall(CallChecker& call) const {
+  call.Require(pass == ConvPass::kForward && !has_add && !relu,
+               "sums are those of a forward pass without addition and ReLU");
+  ConvSpec::CheckCall(call);
+  const DType statistics = BatchNormStatisticsType(dtype);
+  call.Output("sum", {geometry.out_channels}, statistics);
+  call.Output("sum of squares", {geometry.out_channels}, statistics);
 }
 
 }  // namespace singa

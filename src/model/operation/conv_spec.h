@@ -5,6 +5,7 @@
 #include "model/operation/alignment.h"
 #include "model/operation/choice.h"
 #include "model/operation/measure.h"
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"
@@ -14,6 +15,8 @@
 namespace singa {
 
 enum class ConvPass : int { kForward = 0, kBackwardX = 1, kBackwardW = 2, kBackwardB = 3 };
+template <>
+inline constexpr int kEnumSize<ConvPass> = 4;
 
 /// One pass of a convolution. Arguments, in order:
 ///   kForward    x, W [, b] [, add]  → y
@@ -52,6 +55,7 @@ struct ConvSpec {
     }
     return "Conv";
   }
+  void CheckCall(CallChecker& call) const;
 
   /// Position of `add` among the inputs.
   size_t add_input() const { return geometry.bias ? 3 : 2; }
@@ -109,11 +113,16 @@ struct ConvSpec {
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
                       const Tensor& add);
 
+/// What CheckCall of every kind of convolution says, where x, y and the bias are of these shapes.
+void CheckConvCall(const ConvSpec& spec, const Shape& x, const Shape& y, int64_t bias,
+                   CallChecker& call);
+
 /// A forward convolution without addition or ReLU that also gives what the statistics of a batch
 /// norm behind it follow from (passes/conv_statistics.cc). Arguments: x, W [, b] → y, and for each
 /// channel the sum of y's values and that of their squares, of BatchNormStatisticsType.
 struct ConvStatisticsSpec : ConvSpec {
   const char* op() const { return "ConvForwardStatistics"; }
+  void CheckCall(CallChecker& call) const;
   MeasuredCall Measured() const;
   // For OPCHECK: sums are less certain than their type says (magnitudes.cc).
   static constexpr bool kLinear = false;
@@ -136,6 +145,7 @@ struct ConvTransposeSpec : ConvSpec {
     }
     return "ConvTranspose";
   }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const {
     switch (pass) {
       case ConvPass::kForward:

@@ -180,4 +180,9 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, con
   return gradients;
 }
 
+void ConvTransposeSpec::CheckCall(CallChecker& call) const {
+  call.Require(!has_add && !relu, "a transposed convolution adds nothing and cuts nothing off");
+  CheckConvCall(*this, geometry.output_shape(), geometry.input_shape(), geometry.in_channels, call);
+}
+
 }  // namespace singa

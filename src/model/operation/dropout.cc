@@ -45,4 +45,25 @@ Tensor DropoutBackward(const Tensor& dy, const Tensor& mask, double ratio) {
   return dx;
 }
 
+void DropoutSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  call.RequireFloat("x", dtype);
+  CheckRatio(call.op(), call.scalars().v[0]);
+  call.Require(skip >= 0, "cannot skip ", skip, " random words");
+  call.RequireLayout("x_layout", x_layout, shape, dtype);
+  call.Input("x", shape, dtype);
+  call.Output("y", shape, dtype);
+  call.Output("mask", shape, kUInt8);
+}
+
+void DropoutBackwardSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  call.RequireFloat("dy", dtype);
+  CheckRatio(call.op(), call.scalars().v[0]);
+  call.RequireLayout("mask_layout", mask_layout, shape, kUInt8);
+  call.Input("dy", shape, dtype);
+  call.Input("mask", shape, kUInt8);
+  call.Output("dx", shape, dtype);
+}
+
 }  // namespace singa

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/operation/elementwise.h"
 
@@ -33,6 +34,7 @@ struct UnarySpec {
   DType dtype;
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return UnaryName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -46,6 +48,7 @@ struct UnaryBackwardSpec {
   DType dtype;
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return UnaryBackwardName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -59,6 +62,7 @@ struct BinarySpec {
   DType dtype;
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -74,6 +78,7 @@ struct BinaryBackwardSpec {
   DType dtype;
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryBackwardName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -86,6 +91,7 @@ struct BinaryBackwardSpec {
 struct WhereSpec {
   DType dtype;
   const char* op() const { return "Where"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -96,6 +102,7 @@ struct WhereSpec {
 struct AxpySpec {
   DType dtype;
   const char* op() const { return "Axpy"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

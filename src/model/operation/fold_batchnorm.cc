@@ -44,4 +44,21 @@ std::vector<Tensor> FoldBatchNorm(const Tensor& W, const Tensor& b, const Tensor
   return {filter, shift};
 }
 
+void FoldBatchNormSpec::CheckCall(CallChecker& call) const {
+  const DType statistics = BatchNormStatisticsType(dtype);
+  const Shape matrix{filters, length}, channels{filters};
+  call.RequireFloat("W", dtype);
+  call.RequireShape(matrix);
+  call.Require(epsilon >= 0 && std::isfinite(epsilon),
+               "epsilon has to be finite and not negative, got ", epsilon);
+  call.FlatInput("W", matrix.Count(), dtype);
+  call.OptionalInput("b", channels, dtype);
+  call.OptionalInput("scale", channels, statistics);
+  call.OptionalInput("bias", channels, statistics);
+  call.Input("running_mean", channels, statistics);
+  call.Input("running_var", channels, statistics);
+  call.FlatOutput("W'", matrix.Count(), dtype);
+  call.Output("b'", channels, dtype);
+}
+
 }  // namespace singa

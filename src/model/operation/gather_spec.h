@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
 
@@ -8,6 +9,8 @@ namespace singa {
 /// Rows of x picked by number. Gather and Embedding are the same but for their names and for what a
 /// negative number means: counted from the end, and an error.
 enum class GatherKind : int { kGather, kEmbedding };
+template <>
+inline constexpr int kEnumSize<GatherKind> = 2;
 
 /// Inputs: x, plain with any strides; indices, contiguous. Output: contiguous, x's shape with
 /// `axis` replaced by `count` indices.
@@ -20,6 +23,7 @@ struct GatherSpec {
   int64_t count;
 
   const char* op() const { return kind == GatherKind::kGather ? "Gather" : "EmbeddingForward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -43,6 +47,7 @@ struct GatherBackwardSpec {
   const char* op() const {
     return kind == GatherKind::kGather ? "GatherBackward" : "EmbeddingBackward";
   }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);

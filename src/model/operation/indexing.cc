@@ -67,11 +67,10 @@ Shape Replaced(const char* op, const Shape& shape, int axis, const Shape& middle
 }
 
 // Shape of indices and updates in x: as long as x at most, but for `axis`.
-void CheckFitsInside(const char* op, const Tensor& indices, const Shape& x_shape, int axis) {
+void CheckFitsInside(const char* op, const Shape& indices, const Shape& x_shape, int axis) {
   bool fits = indices.rank() == x_shape.rank();
-  for (int i = 0; fits && i < x_shape.rank(); ++i)
-    fits = i == axis || indices.shape()[i] <= x_shape[i];
-  Check(fits, op, "indices ", indices.shape(), " has to be of the rank of x ", x_shape,
+  for (int i = 0; fits && i < x_shape.rank(); ++i) fits = i == axis || indices[i] <= x_shape[i];
+  Check(fits, op, "indices ", indices, " has to be of the rank of x ", x_shape,
         " and no longer than it, but for axis ", axis);
 }
 
@@ -85,19 +84,11 @@ struct Joining {
 
 Joining JoiningOf(const ConcatSpec& spec, const std::vector<Tensor>& xs) {
   const Device& device = *xs.front().device();
-  Joining joining{spec, FindPlan(device, spec), std::vector<LayoutPtr>(xs.size())};
-  const LayoutPtr layout = joining.plan->output_layout(0);
-  int64_t start = 0;
-  for (size_t i = 0; i < xs.size(); ++i) {
-    const int64_t length = xs[i].shape()[spec.axis];
-    LayoutPtr& wanted = joining.wanted[i];
-    if (layout)
-      wanted =
-          FindPlan(device, SplitSpec{spec.dtype, spec.y_shape, spec.axis, start, length, layout})
-              ->output_layout(0);
-    if (xs[i].is_blocked() && !SameLayout(xs[i].layout(), wanted)) joining.moved += xs[i].size();
-    start += length;
-  }
+  const PlanPtr plan = FindPlan(device, spec);
+  Joining joining{spec, plan, spec.InputLayouts(*plan, xs)};
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (xs[i].is_blocked() && !SameLayout(xs[i].layout(), joining.wanted[i]))
+      joining.moved += xs[i].size();
   return joining;
 }
 
@@ -250,7 +241,7 @@ Tensor ScatterElements(const Tensor& x, const Tensor& indices, const Tensor& upd
   CheckDType(op, "updates", updates, x.data_type());
   CheckSameDevice(op, "updates", updates, "x", x);
   const int a = NormalizeAxis(op, axis, x.rank());
-  CheckFitsInside(op, indices, x.shape(), a);
+  CheckFitsInside(op, indices.shape(), x.shape(), a);
   const ScatterElementsSpec spec{x.data_type(), indices.data_type(), x.shape(), indices.shape(), a};
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
@@ -264,7 +255,7 @@ std::vector<Tensor> ScatterElementsBackward(const Tensor& dy, const Tensor& indi
   CheckFloat(op, "dy", dy);
   CheckIndices(op, indices, dy);
   const int a = NormalizeAxis(op, axis, dy.rank());
-  CheckFitsInside(op, indices, dy.shape(), a);
+  CheckFitsInside(op, indices.shape(), dy.shape(), a);
   const ScatterElementsBackwardSpec spec{dy.data_type(), indices.data_type(), dy.shape(),
                                          indices.shape(), a};
   const DevicePtr device = dy.device();
@@ -320,6 +311,156 @@ Tensor NonZero(const Tensor& x) {
   const Tensor y = NewOutput(*plan, 0, {x.rank(), total}, device, kInt64);
   Run(spec, device, plan, {dense, starts}, {y});
   return y;
+}
+
+namespace {
+
+int64_t CheckPicks(const CallChecker& call, const Shape& x_shape, int axis, int64_t count,
+                   DType index_dtype) {
+  call.RequireShape(x_shape);
+  call.RequireAxis(axis, x_shape);
+  call.Require(index_dtype != kBool, "indices has to hold numbers");
+  Shape y_shape = x_shape;
+  y_shape[axis] = count;
+  call.RequireShape(y_shape);
+  return y_shape.Count();
+}
+
+template <class Spec>
+void CheckScatter(const Spec& spec, const CallChecker& call) {
+  CheckPicks(call, spec.x_shape, spec.axis, 1, spec.index_dtype);
+  call.RequireShape(spec.index_shape);
+  CheckFitsInside(call.op(), spec.index_shape, spec.x_shape, spec.axis);
+}
+
+}  // namespace
+
+std::vector<LayoutPtr> ConcatSpec::InputLayouts(const Plan& plan,
+                                                std::span<const Tensor> inputs) const {
+  std::vector<LayoutPtr> layouts(inputs.size());
+  const LayoutPtr layout = plan.output_layout(0);
+  if (!layout) return layouts;
+  const Device& device = *inputs.front().device();
+  int64_t start = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int64_t length = inputs[i].shape()[axis];
+    layouts[i] =
+        FindPlan(device, SplitSpec{dtype, y_shape, axis, start, length, layout})->output_layout(0);
+    start += length;
+  }
+  return layouts;
+}
+
+void ConcatSpec::CheckCall(CallChecker& call) const {
+  Shape shape = call.ShapeOfInput(0);
+  call.RequireAxis(axis, shape);
+  int64_t length = 0;
+  bool follows = !x_layout;
+  for (size_t i = 0; i < call.num_inputs(); ++i) {
+    shape[axis] = call.ShapeOfInput(i).rank() == shape.rank() ? call.ShapeOfInput(i)[axis] : 0;
+    call.StridedInput("a tensor", shape, dtype);
+    length += shape[axis];
+    follows = follows || (x_layout->shape() == shape && x_layout->dtype() == dtype);
+  }
+  shape[axis] = length;
+  call.Require(follows, "x_layout ", LayoutName(x_layout), " is that of no tensor");
+  call.Require(y_shape == (x_layout ? shape : Shape()), "y_shape is ", y_shape, " instead of ",
+               shape);
+  call.Output("y", shape, dtype);
+}
+
+void SplitSpec::CheckCall(CallChecker& call) const {
+  call.RequireShape(x_shape);
+  call.RequireAxis(axis, x_shape);
+  call.Require(
+      start >= 0 && length >= 0 && start <= x_shape[axis] && length <= x_shape[axis] - start,
+      "no piece of axis ", axis, " of x ", x_shape, " begins at ", start, " and has length ",
+      length);
+  call.RequireLayout("x_layout", x_layout, x_shape, dtype);
+  call.StridedInput("x", x_shape, dtype);
+  call.Output("y", OutShape(), dtype);
+}
+
+void SliceBackwardSpec::CheckCall(CallChecker& call) const {
+  call.RequireFloat("dy", dtype);
+  const Shape shape = call.ShapeOfInput(0);
+  call.StridedInput("dy", shape, dtype);
+  const Tensor& dx = call.Output("dx", call.ShapeOfOutput(0), dtype);
+  call.Require(strides.rank() == shape.rank(), "strides ", strides, " are not those of dy ", shape);
+  // No further from the first element than dx is long, so that nothing overflows.
+  int64_t first = offset, last = offset;
+  for (int axis = 0; axis < shape.rank() && shape.Count() > 0; ++axis) {
+    const int64_t steps = shape[axis] - 1, most = dx.size();
+    call.Require(steps == 0 || (strides[axis] >= -most && strides[axis] <= most && steps <= most),
+                 "strides ", strides, " leave dx ", dx);
+    if (steps > 0) (strides[axis] < 0 ? first : last) += steps * strides[axis];
+  }
+  call.Require(shape.Count() == 0 || (offset >= 0 && first >= 0 && last < dx.size()), "offset ",
+               offset, " and strides ", strides, " leave dx ", dx);
+}
+
+void ScatterElementsSpec::CheckCall(CallChecker& call) const {
+  CheckScatter(*this, call);
+  call.StridedInput("x", x_shape, dtype);
+  call.Input("indices", index_shape, index_dtype);
+  call.Input("updates", index_shape, dtype);
+  call.Output("y", x_shape, dtype);
+}
+
+void ScatterElementsBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckScatter(*this, call);
+  call.RequireFloat("dy", dtype);
+  call.Input("dy", x_shape, dtype);
+  call.Input("indices", index_shape, index_dtype);
+  call.Output("dx", x_shape, dtype);
+  call.Output("dupdates", index_shape, dtype);
+}
+
+void OneHotSpec::CheckCall(CallChecker& call) const {
+  const Shape shape{outer, depth, inner}, indices{outer, inner};
+  call.RequireShape(shape);
+  call.RequireShape(indices);
+  call.Require(index_dtype != kBool, "indices has to hold numbers");
+  call.FlatInput("indices", indices.Count(), index_dtype);
+  call.FlatOutput("y", shape.Count(), dtype);
+}
+
+void CountNonZeroSpec::CheckCall(CallChecker& call) const {
+  const Tensor& x = call.Input("x", call.ShapeOfInput(0), dtype);
+  call.Output("counts", {(x.size() + kNonZeroPiece - 1) / kNonZeroPiece}, kInt64);
+}
+
+void NonZeroSpec::CheckCall(CallChecker& call) const {
+  const Tensor& x = call.Input("x", call.ShapeOfInput(0), dtype);
+  const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
+  const Tensor& before = call.Input("counts before", {pieces}, kInt64);
+  // The kernel writes where they say.
+  const Tensor truth = x.AsType(kBool);
+  const std::span<const uint8_t> values = call.Values<uint8_t>(truth);
+  const std::span<const int64_t> counts = call.Values<int64_t>(before);
+  int64_t total = 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (i % kNonZeroPiece == 0)
+      call.Require(counts[static_cast<size_t>(i / kNonZeroPiece)] == total,
+                   "the counts are not those of x");
+    total += values[static_cast<size_t>(i)];
+  }
+  call.Output("y", {x.rank(), total}, kInt64);
+}
+
+void GatherSpec::CheckCall(CallChecker& call) const {
+  const int64_t size = CheckPicks(call, x_shape, axis, count, index_dtype);
+  call.StridedInput("x", x_shape, dtype);
+  call.FlatInput("indices", count, index_dtype);
+  call.FlatOutput("y", size, dtype);
+}
+
+void GatherBackwardSpec::CheckCall(CallChecker& call) const {
+  const int64_t size = CheckPicks(call, x_shape, axis, count, index_dtype);
+  call.RequireFloat("dy", dtype);
+  call.FlatInput("dy", size, dtype);
+  call.FlatInput("indices", count, index_dtype);
+  call.Output("dx", x_shape, dtype);
 }
 
 }  // namespace singa

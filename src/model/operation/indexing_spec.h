@@ -1,7 +1,12 @@
 #pragma once
 
+#include <span>
+#include <vector>
+
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
+#include "singa/core/plan.h"
 #include "singa/core/shape.h"
 
 namespace singa {
@@ -17,6 +22,9 @@ struct ConcatSpec {
   Shape y_shape = {};
 
   const char* op() const { return "Concat"; }
+  /// Those in which Split would give the inputs back.
+  std::vector<LayoutPtr> InputLayouts(const Plan& plan, std::span<const Tensor> inputs) const;
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -37,6 +45,7 @@ struct SplitSpec {
   LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "Split"; }
+  void CheckCall(CallChecker& call) const;
   Shape OutShape() const {
     Shape shape = x_shape;
     shape[axis] = length;
@@ -61,6 +70,7 @@ struct SliceBackwardSpec {
   Strides strides;
 
   const char* op() const { return "SliceBackward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -78,6 +88,7 @@ struct ScatterElementsSpec {
   int axis;
 
   const char* op() const { return "ScatterElements"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -97,6 +108,7 @@ struct ScatterElementsBackwardSpec {
   int axis;
 
   const char* op() const { return "ScatterElementsBackward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -116,6 +128,7 @@ struct OneHotSpec {
   int64_t inner;
 
   const char* op() const { return "OneHot"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -136,6 +149,7 @@ struct CountNonZeroSpec {
   DType dtype;
 
   const char* op() const { return "CountNonZero"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -148,6 +162,7 @@ struct NonZeroSpec {
   DType dtype;
 
   const char* op() const { return "NonZero"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

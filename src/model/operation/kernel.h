@@ -2,12 +2,14 @@
 
 // What a backend implements.
 //
-// An operation family describes one call by a Spec: a plain struct with
+// An operation family describes one call by a Spec, a plain struct with
 //
-//   const char* op() const;                       // "ConvForward": the name in statistics and
-//   messages template <class Self, class V> static void VisitFields(Self& self, V& v);    //
-//   v("name", self.field) for each field that changes the plan LayoutPtr members for the arguments
-//   whose layout the plan follows; everything else is asked for by the plan
+// - `const char* op() const`: the name in statistics and messages, such as "ConvForward".
+// - `template <class Self, class V> static void VisitFields(Self& self, V& v)`: calls
+//   v("name", self.field) for each field that changes the plan.
+// - LayoutPtr members for the arguments whose layout the plan follows; everything else is asked for
+//   by the plan.
+// - `void CheckCall(CallChecker& call) const`: what a call of it may be (call_check.h).
 //
 // VisitFields is the one list of fields: the signature, the replay file of OPCHECK and explain()
 // all come from it. A backend registers a Kernel<Spec>; the registry keeps them, for each kind of

@@ -298,4 +298,25 @@ std::vector<Tensor> LinearBackward(const Tensor& dy, const Tensor& x, const Tens
   return gradients;
 }
 
+void MatMulSpec::CheckCall(CallChecker& call) const {
+  call.RequireFloat("a", dtype);
+  call.Require(a_batch.rank() == b_batch.rank(), "batches ", a_batch, " and ", b_batch,
+               " differ in rank");
+  const Shape batches = BroadcastShapes(call.op(), a_batch, b_batch);
+  const Shape a = StackShape(a_batch, m, k), b = StackShape(b_batch, k, n);
+  const Shape y = StackShape(batches, m, n);
+  for (const Shape& shape : {a, b, y}) call.RequireShape(shape);
+  call.RequireThreads(threads);
+  call.RequireAlignment(alignment);
+  call.FlatInput("a", a.Count(), dtype);
+  call.FlatInput("b", b.Count(), dtype);
+  if (c_rows != 0 || c_cols != 0) {
+    call.Require(
+        (c_rows == 1 || c_rows == m) && (c_cols == 1 || c_cols == n) && c_rows > 0 && c_cols > 0,
+        "c (", c_rows, ", ", c_cols, ") does not broadcast to (", m, ", ", n, ")");
+    call.FlatInput("c", c_rows * c_cols, dtype);
+  }
+  call.FlatOutput("y", y.Count(), dtype);
+}
+
 }  // namespace singa

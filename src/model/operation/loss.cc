@@ -164,4 +164,55 @@ std::vector<Tensor> RankingLossBackward(const Tensor& dy, const Tensor& positive
   return {dpositive, Unary(UnaryOp::kNegative, dpositive).AsType(negative.data_type())};
 }
 
+namespace {
+
+void CheckTargetCall(const char* name, TargetKind target, const Shape& shape, DType dtype,
+                     CallChecker& call) {
+  const Tensor& x = call.Input(name, shape, dtype);
+  const Tensor& t = call.AnyInput("t");
+  call.Require(call.input_place(call.num_inputs() - 1).is_plain(), "t has to be contiguous");
+  call.Require(CheckTargets(call.op(), name, x, t, call.scalars().v[0]) == target &&
+                   (target == TargetKind::kClasses || t.data_type() == LossType(dtype)),
+               "t is of another kind than the one named, or of another type: ", t);
+}
+
+void CheckSlopeCall(CallChecker& call) {
+  const Tensor& dy = call.AnyInput("dy");
+  call.Require(IsFloat(dy.data_type()) && dy.size() == 1,
+               "dy has to have one element of a float type, got ", dy);
+}
+
+}  // namespace
+
+void SoftmaxCrossEntropySpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  CheckTargetCall("x", target, shape, dtype, call);
+  call.FlatOutput("loss", 1, LossType(dtype));
+  call.Output("p", shape, dtype);
+}
+
+void SoftmaxCrossEntropyBackwardSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(1);
+  CheckSlopeCall(call);
+  CheckTargetCall("p", target, shape, dtype, call);
+  call.Output("dx", shape, dtype);
+}
+
+void PairLossSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  call.RequireFloat("x", dtype);
+  call.Input("x", shape, dtype);
+  call.Input("t", shape, LossType(dtype));
+  call.FlatOutput("loss", 1, LossType(dtype));
+}
+
+void PairLossBackwardSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(1);
+  call.RequireFloat("x", dtype);
+  CheckSlopeCall(call);
+  call.Input("x", shape, dtype);
+  call.Input("t", shape, call.TypeOfInput(2));
+  call.Output("dx", shape, dtype);
+}
+
 }  // namespace singa

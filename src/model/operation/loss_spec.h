@@ -1,11 +1,14 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 
 namespace singa {
 
 /// What the targets of a softmax cross-entropy are.
 enum class TargetKind : int { kClasses, kProbabilities };
+template <>
+inline constexpr int kEnumSize<TargetKind> = 2;
 
 /// Inputs x (N, C) and t (N of any type, or (N, C) of x's compute type); outputs loss, p.
 /// Scalars: v[0] = smoothing.
@@ -13,6 +16,7 @@ struct SoftmaxCrossEntropySpec {
   TargetKind target;
   DType dtype;
   const char* op() const { return "SoftmaxCrossEntropyForward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("target", self.target);
@@ -25,6 +29,7 @@ struct SoftmaxCrossEntropyBackwardSpec {
   TargetKind target;
   DType dtype;
   const char* op() const { return "SoftmaxCrossEntropyBackward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("target", self.target);
@@ -49,6 +54,7 @@ struct PairLossSpec {
   PairLoss kind;
   DType dtype;
   const char* op() const { return PairLossName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -61,6 +67,7 @@ struct PairLossBackwardSpec {
   PairLoss kind;
   DType dtype;
   const char* op() const { return PairLossBackwardName(kind); }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);

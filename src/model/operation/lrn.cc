@@ -9,13 +9,17 @@
 namespace singa {
 namespace {
 
+void CheckNumbers(const char* op, int64_t size, double alpha, double beta, double k) {
+  Check(size >= 1, op, "size has to be at least 1, got ", size);
+  Check(std::isfinite(alpha) && std::isfinite(beta) && std::isfinite(k), op,
+        "alpha, beta and k have to be finite, got ", alpha, ", ", beta, ", ", k);
+}
+
 void CheckArguments(const char* op, const Tensor& x, int64_t size, double alpha, double beta,
                     double k) {
   CheckFloat(op, "x", x);
   Check(x.rank() >= 2, op, "x has to have shape (N, C, ...), got ", x);
-  Check(size >= 1, op, "size has to be at least 1, got ", size);
-  Check(std::isfinite(alpha) && std::isfinite(beta) && std::isfinite(k), op,
-        "alpha, beta and k have to be finite, got ", alpha, ", ", beta, ", ", k);
+  CheckNumbers(op, size, alpha, beta, k);
 }
 
 DType BaseType(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
@@ -68,6 +72,41 @@ Tensor LrnBackward(const Tensor& dy, const Tensor& x, const Tensor& y, const Ten
   Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, x), Wanted(*plan, 2, saved)},
       {dx});
   return dx;
+}
+
+namespace {
+
+template <class Spec>
+void CheckFields(const Spec& spec, const CallChecker& call) {
+  call.RequireFloat("x", spec.dtype);
+  call.RequireShape(spec.shape);
+  call.Require(spec.shape.rank() >= 2, "x has to have shape (N, C, ...), got ", spec.shape);
+  CheckNumbers(call.op(), spec.size, spec.alpha, spec.beta, spec.k);
+  call.RequireLayout("x_layout", spec.x_layout, spec.shape, spec.dtype);
+}
+
+}  // namespace
+
+void LrnForwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.Input("x", shape, dtype);
+  call.Output("y", shape, dtype);
+  call.SavedOutputIf(save, "saved", shape, BaseType(dtype));
+}
+
+void LrnBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.Input("dy", shape, dtype);
+  call.Input("x", shape, dtype);
+  const Tensor& kept = call.NextInput("saved");
+  call.Require(FormOf(kept) == saved, "saved is in another form than the one named: ", kept);
+  if (saved == SavedForm::kCommon) {
+    CheckShapeIs(call.op(), "saved", kept, shape);
+    call.Require(kept.data_type() == BaseType(dtype), "saved has to be ",
+                 DTypeName(BaseType(dtype)), ", got ", kept);
+  }
+  call.RequireLayout("saved_layout", saved_layout, kept.shape(), kept.data_type());
+  call.Output("dx", shape, dtype);
 }
 
 }  // namespace singa

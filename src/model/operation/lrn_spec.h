@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/operation/saved_form.h"
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
@@ -31,6 +32,7 @@ struct LrnForwardSpec {
   LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "LrnForward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return size; }
   bool comparable(size_t output) const { return output == 0; }
   template <class Self, class Visitor>
@@ -59,6 +61,7 @@ struct LrnBackwardSpec {
   LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "LrnBackward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return size; }
   /// Of the terms of each output (magnitudes.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;

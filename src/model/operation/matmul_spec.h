@@ -4,6 +4,7 @@
 
 #include "model/operation/alignment.h"
 #include "model/operation/measure.h"
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
 #include "singa/core/threads.h"
@@ -19,6 +20,8 @@ enum class MatMulKind : int {
   kLinearForward,
   kLinearBackward,
 };
+template <>
+inline constexpr int kEnumSize<MatMulKind> = 6;
 
 /// y (batch, m, n) = alpha · op(a) · op(b) + beta · c, and then ReLU where `relu` says so. a is
 /// (a_batch, m, k), or (a_batch, k, m) with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with
@@ -59,6 +62,7 @@ struct MatMulSpec {
     }
     return "MatMul";
   }
+  void CheckCall(CallChecker& call) const;
 
   int64_t batch(int i) const { return a_batch[i] > b_batch[i] ? a_batch[i] : b_batch[i]; }
   int64_t batch_count() const {

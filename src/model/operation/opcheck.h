@@ -2,7 +2,8 @@
 
 // OPCHECK: runs an operation on its chosen implementation and on `reference`, and compares.
 //
-// A Spec may help; every one of these is optional.
+// A Spec that is compared has `CheckCall` (call_check.h). It may help further; every one of these
+// is optional.
 //
 // - `int64_t sum_length() const`: length K of the sums behind one result; the tolerance grows with
 //   √K.
@@ -16,18 +17,24 @@
 // - `void ReferenceInputs(std::vector<Tensor>*) const`: replaces inputs in an implementation's
 //   private form by the reference's own.
 // - `bool comparable(size_t output) const`: false for outputs in a private form.
+// - `std::vector<LayoutPtr> InputLayouts(const Plan&, std::span<const Tensor> inputs) const`: the
+//   layouts in which a plan wants its inputs, where it does not say so itself.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "model/operation/call_check.h"
 #include "model/operation/kernel.h"
 #include "singa/core/device.h"
 #include "singa/core/opcheck.h"
@@ -38,25 +45,14 @@ namespace singa::opcheck {
 /// True when this call is to be compared with `reference`.
 bool Wanted(const char* op, const Plan& plan);
 
-/// One operation with all that is needed to run it again.
-struct Call {
-  const char* op = "";
-  std::string family;          ///< key of the replayer: the Spec's type
-  std::string implementation;  ///< of the plan
-  std::string description;
-  std::string layer;
-  std::vector<std::pair<std::string, std::string>> fields;  ///< of the Spec, in order
-  std::vector<Tensor> inputs;                               ///< plain, as they were before
-  std::vector<Tensor> outputs;                              ///< only type and shape matter
-  std::vector<int> aliases;  ///< input that the output shares memory with, or -1
-  Scalars scalars;
-};
-
 /// Compares outputs (plain); `bound` holds the magnitude that multiplies the tolerance,
-/// elementwise, or is empty. Counts; a difference saves the call and raises or warns, as the
-/// options say.
+/// elementwise, or is empty. Integers have to be equal. Counts; a difference saves the call and
+/// raises or warns, as the options say.
 void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const Tensor> reference,
              std::span<const Tensor> bound, int64_t sum_length);
+
+/// Counts a call of which nothing could be compared.
+void CountUncompared(const char* op);
 
 /// Every value of a plane (last two axes) becomes the largest there.
 void SpreadOverPlanes(std::span<Tensor> bound);
@@ -74,6 +70,47 @@ inline Tensor HostCopy(const Tensor& t) {
   return t.device()->kind() == DeviceKind::kCpu ? t.Clone() : t.ToDevice(DefaultDevice());
 }
 
+/// Whether both are the same view of one block.
+bool IsSame(const Tensor& a, const Tensor& b);
+
+/// Where a saved call runs. Raises std::invalid_argument where there is no such device.
+DevicePtr DeviceOf(const Call& call);
+/// The places of a strided tensor's elements, counted from its first one.
+struct StridedSpan {
+  int64_t low = 0, high = 0;
+};
+/// None where it has so many gaps that a file does not keep the strides.
+std::optional<StridedSpan> SpanOf(const Shape& shape, const Strides& strides);
+/// A copy of `t` that lies so.
+Tensor Placed(const Tensor& t, const Placement& place, const DevicePtr& device);
+
+/// Says so where a saved call had an argument in another layout than the plan wants here.
+std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
+                         const LayoutPtr& wanted);
+
+/// "plain", or a text from which LayoutFromText makes the same layout in another process.
+std::string LayoutText(const LayoutPtr& layout);
+/// Raises std::invalid_argument for what is no such text, and where nobody makes such a layout.
+LayoutPtr LayoutFromText(const std::string& text);
+/// None where nobody does.
+std::optional<LayoutPtr> FindLayout(const std::string& text);
+/// The layout of this name, for tensors of this shape and type; null if there is none. A backend
+/// leaves one here for its layouts. Shape and type come from a file.
+using LayoutMaker = LayoutPtr (*)(const std::string& name, const Shape& shape, DType dtype);
+SINGA_API void AddLayoutMaker(const char* backend, LayoutMaker make);
+
+/// "(2, 3)", "(5,)", "()"; raises std::invalid_argument, with the name, for anything else.
+Shape ShapeFromText(const char* name, std::string_view text);
+/// All of `text`, as a number; raises likewise.
+template <class T>
+T NumberFromText(const char* name, std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  Check(error == std::errc() && end == text.data() + text.size(), "replay", name, " is '", text,
+        "', no number that it can be");
+  return value;
+}
+
 /// While one lives, no operation of this thread is checked: the checking itself runs operations.
 class Pause {
  public:
@@ -84,7 +121,8 @@ class Pause {
 /// What OPCHECK does with operations of one Spec whose type it does not know.
 struct Family {
   std::function<std::string(const Call&)> replay;  ///< what it was, when it agrees
-  /// As RunNodeChecked.
+  /// Runs a recorded operation, and compares; false where that is not wanted, and then nothing was
+  /// done.
   std::function<bool(const Node&, const std::function<void()>&)> run_node;
 };
 /// `spec` is the Spec's type.
@@ -112,22 +150,48 @@ struct FieldWriter {
   }
 };
 
-/// Reads them back; layouts become plain.
-struct FieldReader {
-  const std::vector<std::pair<std::string, std::string>>* fields;
-  size_t next = 0;
-  const std::string& Take(const char* name);
-  void operator()(const char* name, LayoutPtr& layout) { Take(name), layout = nullptr; }
-  void operator()(const char* name, Shape& shape);
+/// Likewise, with layouts from which LayoutFromText makes the same ones.
+struct CallWriter {
+  std::vector<std::pair<std::string, std::string>>* fields;
+  void operator()(const char* name, const LayoutPtr& layout) {
+    fields->emplace_back(name, LayoutText(layout));
+  }
+  void operator()(const char*, const Recorder& recorder) { recorder.Visit(*this); }
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    FieldWriter{fields}(name, value);
+  }
+};
+
+/// Reads what a CallWriter wrote. Raises std::invalid_argument for a field that is missing, and for
+/// a value that its type does not have.
+class FieldReader {
+ public:
+  explicit FieldReader(const std::vector<std::pair<std::string, std::string>>& fields)
+      : fields_(fields) {}
+  void operator()(const char* name, LayoutPtr& layout) { layout = LayoutFromText(Take(name)); }
+  void operator()(const char* name, Shape& shape) { shape = ShapeFromText(name, Take(name)); }
   void operator()(const char*, Recorder& recorder) { recorder.Visit(*this); }
   template <class T>
   void operator()(const char* name, T& value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      value = std::strtod(Take(name).c_str(), nullptr);
+    if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(Integer(name, 0, kEnumSize<T> - 1));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      value = NumberFromText<T>(name, Take(name));
     } else {
-      value = static_cast<T>(std::strtoll(Take(name).c_str(), nullptr, 10));
+      value = static_cast<T>(
+          Integer(name, std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()));
     }
   }
+  /// Every field was asked for.
+  void Done() const;
+
+ private:
+  const std::string& Take(const char* name);
+  int64_t Integer(const char* name, int64_t low, int64_t high);
+
+  const std::vector<std::pair<std::string, std::string>>& fields_;
+  size_t taken_ = 0;
 };
 
 /// Makes every layout of a Spec plain.
@@ -169,6 +233,16 @@ std::vector<Tensor> RunReference(Spec spec, const DevicePtr& device, std::vector
   return results;
 }
 
+/// Raises std::invalid_argument where the call is not what the Spec says.
+template <class Spec>
+CallChecker CheckCall(const char* op, const Spec& spec, const Call& call) {
+  static_assert(ChecksCalls<Spec>, "a Spec needs its own CheckCall: call_check.h");
+  CallChecker checker(op, call);
+  spec.CheckCall(checker);
+  checker.Done();
+  return checker;
+}
+
 /// Runs `plan` by `execute`, then compares. What the program sees is what `plan` computed, bit for
 /// bit.
 template <class Spec>
@@ -182,17 +256,23 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   call.implementation = plan->implementation();
   call.description = plan->Describe();
   call.layer = CurrentLayer();
+  call.device = device->kind();
   call.scalars = scalars;
-  FieldWriter writer{&call.fields};
+  CallWriter writer{&call.fields};
   Spec::VisitFields(spec, writer);
-  for (const Tensor& input : inputs) call.inputs.push_back(HostCopy(input));
+  for (const Tensor& input : inputs) {
+    call.inputs.push_back(HostCopy(input));
+    call.input_places.push_back(Placement::Of(input));
+  }
   for (const Tensor& output : outputs) {
     call.outputs.push_back(output);
+    call.output_places.push_back(Placement::Of(output));
     int alias = -1;
-    for (size_t j = 0; j < inputs.size() && !output.empty(); ++j)
-      if (!inputs[j].empty() && inputs[j].block() == output.block()) alias = static_cast<int>(j);
+    for (size_t j = 0; j < inputs.size(); ++j)
+      if (IsSame(inputs[j], output)) alias = static_cast<int>(j);
     call.aliases.push_back(alias);
   }
+  CheckCall(spec.op(), spec, call);
   execute();
 
   std::vector<Tensor> copies;  // the reference may write to its inputs
@@ -200,7 +280,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   const DevicePtr host = HostOf(device);
   const std::vector<Tensor> reference =
       RunReference(spec, host, copies, outputs, call.aliases, scalars);
-  if (reference.empty()) return;
+  if (reference.empty()) return CountUncompared(call.op);
   std::vector<Tensor> bound;
   if constexpr (requires { requires Spec::kLinear; }) {
     std::vector<Tensor> magnitudes;
@@ -221,23 +301,45 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
   Compare(call, chosen, reference, bound, length);
 }
 
+/// The plan that a saved call had, or the one nearest to it that this build makes.
+template <class Spec>
+PlanPtr FindPlanOf(const Spec& spec, const Call& call) {
+  const Kernel<Spec>* kernel = Registry<Spec>::Get(call.device).Find(call.implementation);
+  Check(kernel != nullptr, "replay", "this build has no ", call.implementation, " for ", spec.op());
+  const std::string reason = kernel->Refuses(spec);
+  Check(reason.empty(), "replay", call.implementation, " refuses: ", reason);
+  const PlanPtr first = kernel->MakePlan(spec);
+  if (first->Describe() == call.description) return first;
+  for (const Candidate& candidate : kernel->Candidates(spec))
+    if (const PlanPtr plan = candidate.make(); plan->Describe() == call.description) return plan;
+  return first;
+}
+
 /// A saved call of this Spec, run again.
 template <class Spec>
 std::string Replay(const Call& call) {
   Spec spec{};
-  FieldReader reader{&call.fields};
+  FieldReader reader(call.fields);
   Spec::VisitFields(spec, reader);
-  const DevicePtr device = DefaultDevice();
-  const Kernel<Spec>* kernel = Registry<Spec>::Get().Find(call.implementation);
-  Check(kernel != nullptr, "replay", "this build has no ", call.implementation, " for ", spec.op());
-  const std::string reason = kernel->Refuses(spec);
-  Check(reason.empty(), "replay", call.implementation, " refuses: ", reason);
-  const PlanPtr plan = kernel->MakePlan(spec);
+  reader.Done();
+  const CallChecker checked = CheckCall("replay", spec, call);
+  const DevicePtr device = DeviceOf(call);
+  const PlanPtr plan = FindPlanOf(spec, call);
+  std::vector<LayoutPtr> wanted;
+  if constexpr (requires { spec.InputLayouts(*plan, call.inputs); }) {
+    wanted = spec.InputLayouts(*plan, call.inputs);
+  } else {
+    for (size_t i = 0; i < call.inputs.size(); ++i) wanted.push_back(plan->input_layout(i));
+  }
+  std::string changed;
   std::vector<Tensor> inputs, outputs;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const Tensor& t = call.inputs[i];
-    const LayoutPtr layout = t.empty() ? nullptr : plan->input_layout(i);
-    inputs.push_back(layout ? t.ToLayout(layout) : t);
+    Placement place = call.input_places[i];
+    if (!checked.keeps_places() && (wanted[i] || place.layout || !place.unmade.empty())) {
+      changed += ChangedPlace("input", i, place, wanted[i]);
+      place = {.layout = wanted[i]};
+    }
+    inputs.push_back(Placed(call.inputs[i], place, device));
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const Tensor& t = call.outputs[i];
@@ -245,15 +347,21 @@ std::string Replay(const Call& call) {
       outputs.emplace_back();
     } else if (call.aliases[i] >= 0) {
       outputs.push_back(inputs[static_cast<size_t>(call.aliases[i])]);
-    } else if (const LayoutPtr layout = plan->output_layout(i)) {
-      outputs.emplace_back(device, layout);
     } else {
-      outputs.emplace_back(t.shape(), device, t.data_type());
+      Placement place = call.output_places[i];
+      if (!checked.keeps_places()) {
+        changed += ChangedPlace("output", i, place, plan->output_layout(i));
+        place = {.layout = plan->output_layout(i)};
+      }
+      const auto bytes = static_cast<int64_t>(plan->private_bytes(i));
+      Check(checked.is_private(i) ? t.size() == bytes : bytes == 0, "replay", "output ", i, " ", t,
+            " is not what ", plan->Describe(), " writes");
+      outputs.push_back(Placed(t, place, device));
     }
   }
   RunChecked(spec, device, plan, inputs, outputs, call.scalars,
              [&] { device->Exec(spec.op(), plan, inputs, outputs, call.scalars); });
-  return std::string(spec.op()) + " on " + plan->Describe();
+  return std::string(spec.op()) + " on " + plan->Describe() + changed;
 }
 
 /// A recorded operation of this Spec, compared as it runs.
@@ -268,9 +376,10 @@ bool RunNode(const Node& node, const std::function<void()>& run) {
   return true;
 }
 
-/// Lets RunNodeChecked and ReplayFile do theirs with this Spec.
+/// Lets recorded operations of this Spec be compared, and saved ones run again.
 template <class Spec>
 void RegisterSpec() {
+  static_assert(ChecksCalls<Spec>, "a Spec needs its own CheckCall: call_check.h");
   AddFamily(typeid(Spec).name(), {Replay<Spec>, RunNode<Spec>});
 }
 

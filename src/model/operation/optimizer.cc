@@ -342,4 +342,75 @@ void ScaleAll(const std::vector<Tensor>& tensors, double factor) {
     if (!t.empty()) UnaryInto(UnaryOp::kMulScalar, t, t, factor);
 }
 
+namespace {
+
+/// How a parameter lies, and with it gradient and states: contiguous, or in one opaque layout but
+/// for its type.
+void CheckAlike(const CallChecker& call, const LayoutPtr& layout, DType dtype,
+                const LayoutPtr& wanted) {
+  const LayoutPtr same = wanted && wanted->dtype() != dtype ? wanted->WithType(dtype) : wanted;
+  call.Require((same || !wanted) && SameLayout(layout, same),
+               "parameter, gradient and states lie in different layouts");
+}
+
+}  // namespace
+
+void OptimizerSpec::CheckCall(CallChecker& call) const {
+  call.RequireFloat("parameter", dtype);
+  const int least = kind == OptimizerKind::kSgd ? 0 : kind == OptimizerKind::kAdam ? 2 : 1;
+  call.Require(states == least || (kind == OptimizerKind::kSgd && states == 1), "cannot have ",
+               states, " states");
+  call.Require((!scheduled || scaled) && clipped == (call.scalars().v[kClipNorm] > 0),
+               "no update has these conditions");
+  const size_t per_parameter = static_cast<size_t>(2 + states), all = call.num_inputs();
+  call.Require(all > conditions() && (all - conditions()) % per_parameter == 0,
+               "parameters, gradients and states differ in number: ", all, " inputs");
+  const size_t n = count(all);
+  const auto shape = [&](size_t i) { return call.ShapeOfInput(i); };
+  for (size_t i = 0; i < n; ++i) call.Input("parameter", shape(i), dtype);
+  for (size_t i = 0; i < n; ++i) {
+    const DType gradient = call.TypeOfInput(n + i);
+    call.RequireFloat("gradient", gradient);
+    call.Input("gradient", shape(i), gradient);
+    CheckAlike(call, call.input_place(n + i).layout, gradient, call.input_place(i).layout);
+  }
+  for (size_t s = 2; s < per_parameter; ++s)
+    for (size_t i = 0; i < n; ++i) {
+      call.Input("state", shape(i), ComputeDType(dtype));
+      CheckAlike(call, call.input_place(s * n + i).layout, ComputeDType(dtype),
+                 call.input_place(i).layout);
+    }
+  if (scaled || clipped)
+    call.Input("squares", {call.ShapeOfInput(all - conditions()).Count()}, kFloat64);
+  const Tensor* loss_scale = scaled ? &call.Input("loss_scale", {4}, kFloat64) : nullptr;
+  if (scheduled) {
+    const Shape table = shape(all - 1);
+    call.Require(table.rank() == 2 && table[0] > 1 && table[1] == kNumbers,
+                 "numbers has to be a table of rows of ", kNumbers, ", got ", table);
+    const Tensor& numbers = call.Input("numbers", table, kFloat64);
+    const double row = call.Values<double>(*loss_scale)[2] - call.Values<double>(numbers)[0];
+    call.Require(row >= 0, "numbers has no row ", row);
+  }
+  for (size_t i = 0; i < n; ++i) call.OutputIsInput("parameter", i);
+  for (size_t i = 2 * n; i < per_parameter * n; ++i) call.OutputIsInput("state", i);
+  call.KeepsPlaces();
+}
+
+void LossScaleSpec::CheckCall(CallChecker& call) const {
+  call.Input("squares", {call.ShapeOfInput(0).Count()}, kFloat64);
+  call.Input("loss_scale", {4}, kFloat64);
+  call.OutputIsInput("loss_scale", 1);
+}
+
+void SumSquareSpec::CheckCall(CallChecker& call) const {
+  call.RequireFloat("tensor", dtype);
+  call.Require(call.num_inputs() > 0, "needs a tensor");
+  for (size_t i = 0; i < call.num_inputs(); ++i) {
+    call.RequireFloat("tensor", call.TypeOfInput(i));
+    call.Input("tensor", call.ShapeOfInput(i), call.TypeOfInput(i));
+  }
+  call.FlatOutput("sum", 1, kFloat64);
+  call.KeepsPlaces();
+}
+
 }  // namespace singa

@@ -1,10 +1,13 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 
 namespace singa {
 
 enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
+template <>
+inline constexpr int kEnumSize<OptimizerKind> = 4;
 
 /// One update of n parameters. Inputs: n parameters, n gradients, n of each state, and then what
 /// decides on the device, of UpdateConditions (singa/operation/optimizer.h): `squares`, where the
@@ -45,6 +48,7 @@ struct OptimizerSpec {
     }
     return "Optimizer";
   }
+  void CheckCall(CallChecker& call) const;
 
   /// How many inputs decide about the update.
   size_t conditions() const { return (scaled || clipped) + size_t{scaled} + size_t{scheduled}; }
@@ -71,6 +75,7 @@ struct OptimizerSpec {
 /// written in place. Scalars: v[0] growth factor, v[1] backoff factor, v[2] growth interval.
 struct LossScaleSpec {
   const char* op() const { return "UpdateLossScale"; }
+  void CheckCall(CallChecker& call) const;
 
   template <class Self, class Visitor>
   static void VisitFields(Self&, Visitor&) {}
@@ -83,6 +88,7 @@ struct SumSquareSpec {
   DType dtype = kFloat32;
 
   const char* op() const { return "GlobalNorm"; }
+  void CheckCall(CallChecker& call) const;
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {

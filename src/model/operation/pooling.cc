@@ -19,6 +19,11 @@ void CheckMode(const char* op, PoolMode mode) {
         static_cast<int>(mode));
 }
 
+void CheckPositions(const char* op, const Recorder& geometry) {
+  Check(geometry.height * geometry.width <= std::numeric_limits<int32_t>::max(), op,
+        "positions in an image of ", geometry.height, " x ", geometry.width, " exceed int32");
+}
+
 /// The pooling whose window is the whole image.
 Recorder GlobalRecorder(const char* op, const Shape& x) {
   Check(x.rank() == 4, op, "x has to have shape (N, C, H, W), got ", x);
@@ -74,8 +79,7 @@ std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x,
   CheckMode(op, handle.mode);
   const Recorder geometry = WithInput(op, handle.recorder, InputShape(op, x));
   const bool save = training && handle.mode == PoolMode::kMax;
-  Check(!save || geometry.height * geometry.width <= std::numeric_limits<int32_t>::max(), op,
-        "positions in an image of ", geometry.height, " x ", geometry.width, " exceed int32");
+  if (save) CheckPositions(op, geometry);
   return Forward(geometry, handle.mode, x, save);
 }
 
@@ -124,6 +128,52 @@ Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape, const T
     CheckSameDevice(op, "x", x, "dy", dy);
   }
   return Backward(geometry, PoolMode::kAverageExcludePad, dy, x, {});
+}
+
+namespace {
+
+/// A geometry that PoolRecorder makes.
+void CheckGeometry(const Recorder& g, const CallChecker& call) {
+  call.Require(
+      PoolRecorder(call.op(), g.input_shape(), {g.kernel_h, g.kernel_w}, {g.stride_h, g.stride_w},
+                   {g.pad_top, g.pad_left, g.pad_bottom, g.pad_right}, {g.dilation_h, g.dilation_w},
+                   g.ceil_mode) == g,
+      "the geometry is not that of a pooling: ", g.ToString());
+}
+
+}  // namespace
+
+void PoolingForwardSpec::CheckCall(CallChecker& call) const {
+  CheckGeometry(geometry, call);
+  call.RequireFloat("x", dtype);
+  call.Require(!save || mode == PoolMode::kMax, "only a maximum saves positions");
+  if (save) CheckPositions(call.op(), geometry);
+  call.RequireLayout("x_layout", x_layout, geometry.input_shape(), dtype);
+  call.Input("x", geometry.input_shape(), dtype);
+  call.Output("y", geometry.output_shape(), dtype);
+  call.OutputIf(save, "saved", geometry.output_shape(), kInt32);
+}
+
+void PoolingBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckGeometry(geometry, call);
+  call.RequireFloat("dy", dtype);
+  call.Require(!saved || mode == PoolMode::kMax, "only a maximum saves positions");
+  if (saved) CheckPositions(call.op(), geometry);
+  call.RequireLayout("x_layout", x_layout, geometry.input_shape(), dtype);
+  call.RequireLayout("dy_layout", dy_layout, geometry.output_shape(), dtype);
+  call.Input("dy", geometry.output_shape(), dtype);
+  if (saved) {  // recorded steps do not keep x then
+    call.OptionalInput("x", geometry.input_shape(), dtype);
+  } else {
+    call.InputIf(mode == PoolMode::kMax, "x", geometry.input_shape(), dtype);
+  }
+  const Tensor& positions = call.InputIf(saved, "saved", geometry.output_shape(), kInt32);
+  if (saved)
+    for (const int32_t position : call.Values<int32_t>(positions))
+      call.Require(position >= -1 && position < geometry.height * geometry.width, "saved has ",
+                   position, ", no position in an image of ", geometry.height, " x ",
+                   geometry.width);
+  call.Output("dx", geometry.input_shape(), dtype);
 }
 
 }  // namespace singa

@@ -1,11 +1,15 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/operation/pooling.h"
 #include "singa/operation/recorder.h"
 
 namespace singa {
+
+template <>
+inline constexpr int kEnumSize<PoolMode> = 3;
 
 /// Input: x. Outputs: y, and for a maximum in training where it was found: int32 in y's shape, the
 /// position h · width + w (of the first one; of the first NaN where there are NaNs), or -1 for a
@@ -18,6 +22,7 @@ struct PoolingForwardSpec {
   LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "PoolingForward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return geometry.kernel_h * geometry.kernel_w; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
@@ -29,8 +34,8 @@ struct PoolingForwardSpec {
   }
 };
 
-/// Inputs: dy, and for a maximum x and what forward saved (or empty: found again from x). Output:
-/// dx, in x's layout where x is given.
+/// Inputs: dy, and for a maximum x and what forward saved (or empty: found again from x); where
+/// that is given, recorded steps leave x out. Output: dx, in x's layout where x is given.
 struct PoolingBackwardSpec {
   Recorder geometry;
   PoolMode mode = PoolMode::kMax;
@@ -40,6 +45,7 @@ struct PoolingBackwardSpec {
   LayoutPtr dy_layout = nullptr;
 
   const char* op() const { return "PoolingBackward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return geometry.kernel_h * geometry.kernel_w; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {

@@ -10,6 +10,20 @@ namespace singa {
 
 namespace {
 
+void CheckNumbers(RandomKind kind, double a, double b) {
+  const char* op = RandomSpec{kind, kFloat32}.op();
+  switch (kind) {
+    case RandomKind::kUniform:
+      return Check(std::isfinite(a) && std::isfinite(b) && a <= b, op, "low ", a, " and high ", b,
+                   " have to be finite, low not above high");
+    case RandomKind::kGaussian:
+      return Check(std::isfinite(a) && std::isfinite(b) && b >= 0, op, "mean ", a, " and std ", b,
+                   " have to be finite, std not negative");
+    case RandomKind::kBernoulli:
+      return Check(a >= 0 && a <= 1, op, "p ", a, " is not in [0, 1]");
+  }
+}
+
 void Fill(RandomKind kind, const Tensor& out, double a, double b) {
   const RandomSpec spec{kind, out.data_type()};
   const DevicePtr device = out.device();
@@ -27,22 +41,28 @@ void Fill(RandomKind kind, const Tensor& out, double a, double b) {
 
 void Uniform(double low, double high, const Tensor& out) {
   CheckFloat("Uniform", "out", out);
-  Check(std::isfinite(low) && std::isfinite(high) && low <= high, "Uniform", "low ", low,
-        " and high ", high, " have to be finite, low not above high");
+  CheckNumbers(RandomKind::kUniform, low, high);
   Fill(RandomKind::kUniform, out, low, high);
 }
 
 void Gaussian(double mean, double std, const Tensor& out) {
   CheckFloat("Gaussian", "out", out);
-  Check(std::isfinite(mean) && std::isfinite(std) && std >= 0, "Gaussian", "mean ", mean,
-        " and std ", std, " have to be finite, std not negative");
+  CheckNumbers(RandomKind::kGaussian, mean, std);
   Fill(RandomKind::kGaussian, out, mean, std);
 }
 
 void Bernoulli(double p, const Tensor& out) {
   CheckFloat("Bernoulli", "out", out);
-  Check(p >= 0 && p <= 1, "Bernoulli", "p ", p, " is not in [0, 1]");
+  CheckNumbers(RandomKind::kBernoulli, p, 0);
   Fill(RandomKind::kBernoulli, out, p, 0);
+}
+
+void RandomSpec::CheckCall(CallChecker& call) const {
+  call.RequireFloat("out", dtype);
+  CheckNumbers(kind, call.scalars().v[0], call.scalars().v[1]);
+  const Tensor& out = call.AnyOutput("out");
+  call.Require(out.data_type() == dtype && call.output_place(0).strides.rank() == 0,
+               "out has to be ", DTypeName(dtype), " and contiguous, got ", out);
 }
 
 }  // namespace singa

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 
 namespace singa {
 
 enum class RandomKind : int { kUniform, kGaussian, kBernoulli };
+template <>
+inline constexpr int kEnumSize<RandomKind> = 3;
 
 /// Words of the random sequence that one element takes: 53 bits need two.
 inline uint64_t WordsPerElement(DType dtype) { return dtype == kFloat64 ? 2 : 1; }
@@ -21,6 +24,7 @@ struct RandomSpec {
            : kind == RandomKind::kGaussian ? "Gaussian"
                                            : "Bernoulli";
   }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -35,6 +39,7 @@ struct DropoutSpec {
   LayoutPtr x_layout = nullptr;
   int64_t skip = 0;  ///< words of the sequence that come before its own
   const char* op() const { return "Dropout"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -48,6 +53,7 @@ struct DropoutBackwardSpec {
   DType dtype;
   LayoutPtr mask_layout = nullptr;
   const char* op() const { return "DropoutBackward"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

@@ -68,6 +68,19 @@ Tensor Widened(ReduceOp op, const Tensor& x) {
   return x.AsType(IsExtremum(op) ? kInt32 : kInt64);
 }
 
+void CheckNumber(DType dtype, const CallChecker& call) {
+  call.Require(IsFloat(dtype) || dtype == kInt32 || dtype == kInt64,
+               "x has to be widened to int32 or int64, got ", DTypeName(dtype));
+}
+
+template <class Spec>
+void CheckFields(const Spec& spec, const CallChecker& call) {
+  call.RequireShape(spec.shape);
+  CheckNumber(spec.dtype, call);
+  call.Require(spec.axes >> spec.shape.rank() == 0, "axes ", spec.axes, " are not those of shape ",
+               spec.shape);
+}
+
 Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& out_shape) {
   const DType result = ResultType(op, given.data_type());
   const Tensor x = Widened(op, given);
@@ -177,6 +190,47 @@ int64_t CountTopK(const Tensor& scores, const Tensor& labels, int64_t k) {
   int64_t value = 0;
   count.CopyToHost(&value, sizeof(value));
   return value;
+}
+
+void ReduceSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.Require(IsFloat(dtype) || (reduce != ReduceOp::kMean && reduce != ReduceOp::kL2),
+               "needs a float type, got ", DTypeName(dtype));
+  const Shape result = ReducedShape(shape, axes, false);
+  call.Require(!IsExtremum(reduce) || shape.Count() > 0 || result.Count() == 0, "x ", shape,
+               " has no elements along the reduced axes");
+  call.Require(out_dtype == (IsExtremum(reduce) ? dtype : ResultType(reduce, dtype)),
+               "a result of type ", DTypeName(out_dtype), " is not that of ", DTypeName(dtype));
+  call.StridedInput("x", shape, dtype);
+  call.FlatOutput("y", result.Count(), out_dtype);
+}
+
+void ReduceBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.RequireFloat("x", dtype);
+  for (const char* name : {"dy", "x", "y"}) call.StridedInput(name, shape, dtype);
+  call.Output("dx", shape, dtype);
+}
+
+void ArgReduceSpec::CheckCall(CallChecker& call) const {
+  call.RequireShape(shape);
+  call.RequireAxis(axis, shape);
+  CheckNumber(dtype, call);
+  call.Require(shape[axis] > 0, "axis ", axis, " of x ", shape, " has no elements");
+  call.StridedInput("x", shape, dtype);
+  call.FlatOutput("y", ReducedShape(shape, uint32_t{1} << axis, false).Count(), kInt64);
+}
+
+void CountTopKSpec::CheckCall(CallChecker& call) const {
+  const Shape scores{rows, classes};
+  call.RequireFloat("scores", dtype);
+  call.RequireShape(scores);
+  call.Require(label_dtype == kInt32 || label_dtype == kInt64,
+               "labels has to be int32 or int64, got ", DTypeName(label_dtype));
+  call.Require(k >= 1, "k has to be at least 1, got ", k);
+  call.Input("scores", scores, dtype);
+  call.Input("labels", {rows}, label_dtype);
+  call.FlatOutput("count", 1, kInt64);
 }
 
 }  // namespace singa

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/export.h"
 #include "singa/core/shape.h"
@@ -16,6 +17,7 @@ struct ReduceSpec {
   uint32_t axes;  ///< bit i: axis i is reduced
 
   SINGA_API const char* op() const;
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);
@@ -36,6 +38,7 @@ struct ReduceBackwardSpec {
   uint32_t axes;
 
   SINGA_API const char* op() const;
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);
@@ -53,6 +56,7 @@ struct ArgReduceSpec {
   int axis;
 
   const char* op() const { return largest ? "ArgMax" : "ArgMin"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("largest", self.largest);
@@ -71,6 +75,7 @@ struct CountTopKSpec {
   int64_t k;
 
   const char* op() const { return "CountTopK"; }
+  void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

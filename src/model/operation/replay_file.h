@@ -1,26 +1,32 @@
 #pragma once
 
-// The file in which OPCHECK keeps a call that came out wrong: a text head (one item a line), the
-// inputs' elements in row-major order, and a checksum over both.
+// The file in which OPCHECK keeps a call that came out wrong: a safetensors file. Its tensors are
+// the inputs as they were before, "input.0" and so on, and the outputs that were computed,
+// "output.0" and so on; arguments that the call left out are missing. They are row-major. The
+// metadata "singa" is a JSON object of strings, which names the operation, the implementation and
+// the layer, and holds the Spec's fields and where each argument lay. "singa_crc32" is a checksum
+// as in singa's checkpoints.
+//
+// C++ writes it, wherever the mismatch was found. Python reads it, with the safetensors library
+// (python/singa/replay_file.py), and hands what it holds to ReplayCall.
 
-#include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "model/operation/opcheck.h"
+#include "model/operation/call_check.h"
 
 namespace singa::opcheck {
 
-/// Writes the call to a new file in `directory` (empty: SINGA_OPCHECK_DIR, or the working
-/// directory). Returns its path, or a sentence saying that it could not be written.
-std::string WriteReplayFile(const Call& call, const std::string& directory);
+/// Writes the call, with what it computed, to a new file in `directory` (empty: SINGA_OPCHECK_DIR,
+/// or the working directory), which is there as a whole or not at all. Follows no symbolic link.
+/// Returns its path, or a sentence saying that it could not be written.
+std::string WriteReplayFile(const Call& call, std::span<const Tensor> outputs,
+                            const std::string& directory);
 
-/// Reads it back, all but `op` and `description`. Raises std::invalid_argument, naming the file, if
-/// it is damaged; the sizes that it announces are compared with its own before memory is taken for
-/// them. That finds accidents, not malice.
-Call ReadReplayFile(const std::string& path);
-
-/// FNV-1a of `bytes`, going on from `hash`.
-uint64_t ReplayChecksum(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325);
+/// The call that a file holds, but for `op`. Raises std::invalid_argument for what no
+/// WriteReplayFile wrote. The Spec's fields are left as text.
+Call ReadCall(const std::vector<std::string>& names, const std::vector<std::string>& values,
+              const std::vector<std::string>& tensor_names, const std::vector<Tensor>& tensors);
 
 }  // namespace singa::opcheck

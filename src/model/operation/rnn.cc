@@ -28,6 +28,15 @@ RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x, const Tensor& W = T
           AlignmentOf({&W})};
 }
 
+void CheckSizes(const char* op, int64_t input, int64_t hidden, int64_t layers, double dropout) {
+  Check(input > 0 && input <= kMostUnits, op, "x has to have between 1 and ", kMostUnits,
+        " features, got ", input);
+  Check(hidden > 0 && hidden <= kMostUnits, op, "hidden_size has to be between 1 and ", kMostUnits,
+        ", got ", hidden);
+  Check(layers > 0 && layers <= 1024, op, "num_layers has to be between 1 and 1024, got ", layers);
+  Check(dropout >= 0 && dropout < 1, op, "dropout has to be in [0, 1), got ", dropout);
+}
+
 void CheckSequence(const char* op, const RnnHandle& handle, const Tensor& x) {
   CheckFloat(op, "x", x);
   Check(x.rank() == 3 && x.shape()[0] > 0 && x.shape()[2] == handle.input_size, op,
@@ -104,15 +113,9 @@ RnnHandle::RnnHandle(const Tensor& x, int64_t hidden_size, RnnMode mode, int64_t
   CheckGiven(op, "x", x);
   Check(x.rank() == 3, op, "x has to be (seq, batch, input), got ", x);
   input_size = x.shape()[2];
-  Check(input_size > 0 && input_size <= kMostUnits, op, "x has to have between 1 and ", kMostUnits,
-        " features, got ", x);
-  Check(hidden_size > 0 && hidden_size <= kMostUnits, op, "hidden_size has to be between 1 and ",
-        kMostUnits, ", got ", hidden_size);
-  Check(num_layers > 0 && num_layers <= 1024, op, "num_layers has to be between 1 and 1024, got ",
-        num_layers);
+  CheckSizes(op, input_size, hidden_size, num_layers, dropout);
   Check(mode >= RnnMode::kRelu && mode <= RnnMode::kGru, op, "unknown mode ",
         static_cast<int>(mode));
-  Check(dropout >= 0 && dropout < 1, op, "dropout has to be in [0, 1), got ", dropout);
   weights_size = FieldsOf(*this, x).weights_size();
 }
 
@@ -178,6 +181,71 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
        Wanted(*plan, 7, Lengths(seq_lengths, device)), Wanted(*plan, 8, saved)},
       {dx, dhx, dcx, dw});
   return {dx, dhx, dcx, dw};
+}
+
+namespace {
+
+void CheckFields(const RnnFields& f, const CallChecker& call) {
+  call.RequireFloat("x", f.dtype);
+  call.Require(f.steps > 0 && f.batch >= 0, "cannot have ", f.steps, " steps and ", f.batch,
+               " sequences");
+  call.RequireShape({f.steps, f.batch, std::max(f.input, f.hidden)});
+  CheckSizes(call.op(), f.input, f.hidden, f.layers, f.dropout);
+  call.Require(f.directions == 1 || f.directions == 2, "cannot have ", f.directions, " directions");
+  call.Require(f.dropout == 0 || (f.layers > 1 && f.training),
+               "dropout is between layers, and for training");
+  call.RequireAlignment(f.alignment);
+}
+
+Shape StateShape(const RnnFields& f) { return {f.layers * f.directions, f.batch, f.hidden}; }
+Shape OutputShape(const RnnFields& f) { return {f.steps, f.batch, f.width()}; }
+
+}  // namespace
+
+void RnnForwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.Input("x", {steps, batch, input}, dtype);
+  call.OptionalInput("hx", StateShape(*this), dtype);
+  if (has_cells()) {
+    call.OptionalInput("cx", StateShape(*this), dtype);
+  } else {
+    call.NoInput("cx");
+  }
+  call.Input("W", {weights_size()}, dtype);
+  call.OptionalInput("seq_lengths", {batch}, kInt32);
+  call.Output("y", OutputShape(*this), dtype);
+  call.Output("hy", StateShape(*this), dtype);
+  call.OutputIf(has_cells(), "cy", StateShape(*this), dtype);
+  call.SavedOutputIf(training, "saved", {saved_size()}, saved_dtype());
+}
+
+void RnnBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call);
+  call.OptionalInput("dy", OutputShape(*this), dtype);
+  call.OptionalInput("dhy", StateShape(*this), dtype);
+  if (has_cells()) {
+    call.OptionalInput("dcy", StateShape(*this), dtype);
+  } else {
+    call.NoInput("dcy");
+  }
+  call.Input("x", {steps, batch, input}, dtype);
+  call.OptionalInput("hx", StateShape(*this), dtype);
+  if (has_cells()) {
+    call.OptionalInput("cx", StateShape(*this), dtype);
+  } else {
+    call.NoInput("cx");
+  }
+  call.Input("W", {weights_size()}, dtype);
+  call.OptionalInput("seq_lengths", {batch}, kInt32);
+  const Tensor& kept = call.AnyInput("saved");
+  call.Require(FormOf(kept) == saved, "saved is in another form than the one named: ", kept);
+  call.Output("dx", {steps, batch, input}, dtype);
+  call.Output("dhx", StateShape(*this), dtype);
+  call.OutputIf(has_cells(), "dcx", StateShape(*this), dtype);
+  call.Output("dW", {weights_size()}, dtype);
+  call.Require(saved != SavedForm::kCommon ||
+                   (kept.shape() == Shape{saved_size()} && kept.data_type() == saved_dtype()),
+               "saved has to be (", saved_size(), ",) ", DTypeName(saved_dtype()), ", got ", kept);
 }
 
 }  // namespace singa

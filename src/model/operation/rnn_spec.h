@@ -6,11 +6,15 @@
 
 #include "model/operation/alignment.h"
 #include "model/operation/saved_form.h"
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"
 #include "singa/operation/rnn.h"
 
 namespace singa {
+
+template <>
+inline constexpr int kEnumSize<RnnMode> = 4;
 
 /// Geometry of a recurrent network, and where its parts lie in the two flat tensors: weights (see
 /// RnnHandle) and what forward saves for backward.
@@ -132,6 +136,7 @@ inline void CheckLengths(const char* op, const RnnFields& fields,
 /// the dropout, whose random words are the layers' one after the other.
 struct RnnForwardSpec : RnnFields {
   const char* op() const { return "RnnForward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t multiply_adds() const { return products(); }  ///< for the profile
   int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }
   // `saved` may be in a private form, whose place is none for the reference's.
@@ -145,6 +150,7 @@ struct RnnBackwardSpec : RnnFields {
   SavedForm saved = SavedForm::kCommon;
 
   const char* op() const { return "RnnBackward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t multiply_adds() const { return 2 * products(); }  ///< for the profile
   int64_t sum_length() const { return rows() * (hidden + std::max(input, width())); }
   /// The common form can be had from the arguments, unless random numbers are in it.

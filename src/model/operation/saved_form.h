@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/operation/spec.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
@@ -10,6 +11,8 @@ enum class SavedForm : int {
   kCommon = 1,   ///< the form that the operation's specification describes
   kPrivate = 2,  ///< bytes that only the implementation which wrote them reads
 };
+template <>
+inline constexpr int kEnumSize<SavedForm> = 3;
 
 /// Private forms are flat tensors of uint8; no common form is. Where such bytes depend on more than
 /// the call's parameters, their layout says on what.

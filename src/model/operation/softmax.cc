@@ -54,4 +54,30 @@ Tensor LogSoftmaxBackward(const Tensor& dy, const Tensor& y, int64_t axis) {
   return Backward(dy, y, axis, true);
 }
 
+namespace {
+
+/// Elements of each tensor: (outer, axis, inner), in any shape.
+template <class Spec>
+int64_t CheckSizes(const Spec& spec, const CallChecker& call) {
+  call.RequireFloat("x", spec.dtype);
+  const Shape shape{spec.outer, spec.axis, spec.inner};
+  call.RequireShape(shape);
+  return shape.Count();
+}
+
+}  // namespace
+
+void SoftmaxSpec::CheckCall(CallChecker& call) const {
+  const int64_t size = CheckSizes(*this, call);
+  call.FlatInput("x", size, dtype);
+  call.FlatOutput("y", size, dtype);
+}
+
+void SoftmaxBackwardSpec::CheckCall(CallChecker& call) const {
+  const int64_t size = CheckSizes(*this, call);
+  call.FlatInput("dy", size, dtype);
+  call.FlatInput("y", size, dtype);
+  call.FlatOutput("dx", size, dtype);
+}
+
 }  // namespace singa

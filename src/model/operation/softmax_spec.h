@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/operation/measure.h"
+#include "model/operation/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/tensor.h"
 
@@ -18,6 +19,7 @@ struct SoftmaxSpec {
   bool log = false;
 
   const char* op() const { return log ? "LogSoftmax" : "Softmax"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return axis; }
   MeasuredCall Measured() const {
     const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};
@@ -42,6 +44,7 @@ struct SoftmaxBackwardSpec {
   bool log = false;
 
   const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
+  void CheckCall(CallChecker& call) const;
   int64_t sum_length() const { return axis; }
   MeasuredCall Measured() const {
     const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};

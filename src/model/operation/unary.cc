@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "core/copy.h"
 #include "model/formula/unary.h"
@@ -225,6 +226,24 @@ Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor
   const UnaryBackwardSpec spec{op, dy.data_type()};
   Run(spec, dy.device(), FindPlan(*dy.device(), spec), {gradient, saved}, {dx}, Constants(a, b));
   return dx;
+}
+
+void UnarySpec::CheckCall(CallChecker& call) const {
+  const auto [a, b] = std::pair(call.scalars().v[0], call.scalars().v[1]);
+  const Shape shape = call.ShapeOfInput(0);
+  CheckArgument(kind, call.StridedInput("x", shape, dtype), a, b);
+  call.StridedOutput("y", shape, dtype);
+  call.Elementwise(KeepsZero(kind, a, b));
+}
+
+void UnaryBackwardSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  call.RequireFloat("dy", dtype);
+  call.Require(NeededByBackward(kind) != Saved::kNothing, UnaryName(kind), " needs no kernel");
+  call.StridedInput("dy", shape, dtype);
+  call.StridedInput("saved", shape, dtype);
+  call.StridedOutput("dx", shape, dtype);
+  call.Elementwise(BackwardKeepsZero(kind));
 }
 
 }  // namespace singa

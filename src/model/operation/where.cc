@@ -9,6 +9,16 @@
 
 namespace singa {
 
+namespace {
+
+void CheckAlpha(double alpha, const Tensor& x, const Tensor& y) {
+  Check<TypeError>(
+      IsFloat(y.data_type()) || (!IsFloat(x.data_type()) && alpha == std::trunc(alpha)), "Axpy",
+      "alpha ", alpha, " times x ", x, " does not fit into y ", y);
+}
+
+}  // namespace
+
 Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y) {
   CheckGiven("Where", "condition", condition);
   CheckGiven("Where", "x", x);
@@ -42,9 +52,7 @@ void Axpy(double alpha, const Tensor& x, const Tensor& y) {
   Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
   CheckSameDevice("Axpy", "x", x, "y", y);
   CheckDistinct("Axpy", "y", y);
-  Check<TypeError>(
-      IsFloat(y.data_type()) || (!IsFloat(x.data_type()) && alpha == std::trunc(alpha)), "Axpy",
-      "alpha ", alpha, " times x ", x, " does not fit into y ", y);
+  CheckAlpha(alpha, x, y);
   Tensor in = x;
   if (x.layout() || y.layout()) {
     const bool together = x.data_type() == y.data_type() && std::isfinite(alpha);
@@ -66,6 +74,28 @@ void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y) {
   CheckGiven("Axpy", "y", y);
   Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
   BinaryInto(BinaryOp::kAdd, y, Binary(BinaryOp::kMul, x, alpha.Reshape({})), y);
+}
+
+void WhereSpec::CheckCall(CallChecker& call) const {
+  const Shape shape = call.ShapeOfInput(0);
+  call.StridedInput("condition", shape);
+  const DType x = call.StridedInput("x", shape).data_type();
+  const DType y = call.StridedInput("y", shape).data_type();
+  call.Require(dtype == Promote(x, y), "is not computed in ", DTypeName(dtype), " for ",
+               DTypeName(x), " and ", DTypeName(y));
+  call.Output("result", shape, dtype);
+}
+
+void AxpySpec::CheckCall(CallChecker& call) const {
+  const double alpha = call.scalars().v[0];
+  const Shape shape = call.ShapeOfInput(0);
+  const Tensor& x = call.StridedInput("x", shape);
+  const Tensor& y = call.StridedInput("y", shape);
+  call.Require(dtype == Promote(x.data_type(), y.data_type()), "is not computed in ",
+               DTypeName(dtype), " for ", x, " and ", y);
+  CheckAlpha(alpha, x, y);
+  call.OutputIsInput("y", 1);
+  call.Elementwise(std::isfinite(alpha));
 }
 
 }  // namespace singa

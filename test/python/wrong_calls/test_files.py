@@ -9,8 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from singa import data, layer, model, opt, snapshot
-from singa import singa_wrap as wrap
+from singa import data, layer, model, opt, replay_file, snapshot
 from singa.training import checkpoint
 from wrong_call import NAN, Row, check, make, parametrize
 
@@ -172,8 +171,8 @@ def other_model(folder):
 
 def replay(content):
     def run(folder):
-        (folder / "call.replay").write_bytes(content)
-        wrap.ReplayFile(str(folder / "call.replay"))
+        (folder / "call.safetensors").write_bytes(content)
+        replay_file.replay(folder / "call.safetensors")
 
     return run
 
@@ -646,21 +645,27 @@ ROWS = [
     ),
     Row(
         "replay: no file",
-        lambda f: wrap.ReplayFile(str(f / "no")),
-        ValueError,
-        r"\[replay\] cannot read",
+        lambda f: replay_file.replay(f / "no"),
+        FileNotFoundError,
+        r"No such file or directory: .*no",
     ),
     Row(
         "replay: other bytes",
         replay(b"hello\n"),
         ValueError,
-        r"\[replay\] .*call.replay is no replay file of this version",
+        r"\[replay\] .*call.safetensors is no replay file: ",
     ),
     Row(
         "replay: damaged head",
-        replay(b"singa-replay 2\na\nb\nc\n99999999\n"),
+        replay(b"\xff\xff\xff\xff\xff\xff\xff\x7f{}"),
         ValueError,
-        r"\[replay\] .*call.replay is damaged",
+        r"\[replay\] .*call.safetensors is no replay file: ",
+    ),
+    Row(
+        "replay: another safetensors file",
+        replay(b"\x02\0\0\0\0\0\0\0{}"),
+        ValueError,
+        r"\[replay\] the file is no replay file of this version .*call.safetensors",
     ),
 ]
 

@@ -262,10 +262,10 @@ ROWS = [
         r"No constructor defined - class is abstract",
     ),
     Row(
-        "ReplayFile",
-        lambda: wrap.ReplayFile("/nonexistent"),
+        "ReplayCall",
+        lambda: wrap.ReplayCall([], [], [], []),
         ValueError,
-        r"\[replay\] cannot read /nonexistent",
+        r"\[replay\] the file is no replay file of this version",
     ),
     Row(
         "threads 0",

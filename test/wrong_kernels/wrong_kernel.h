@@ -1,0 +1,137 @@
+#pragma once
+
+// Kernels that are wrong on purpose, to see that OPCHECK finds them. Each runs the kernel that
+// would have been chosen without it, and then changes the first element of the first result.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/operation/kernel.h"
+#include "singa/core/half.h"
+#include "singa/core/plan_cache.h"
+
+namespace singa::test {
+
+enum class Wrong : int {
+  kAlways = 0,
+  kWhereOpaque = 1,  ///< only where an argument lies in an opaque layout
+  kNever = 2,        ///< a kernel that is right, and that OPCHECK compares
+};
+
+inline constexpr char kWrong[] = "wrong";
+
+inline void Spoil(const Tensor& t) {
+  void* first = t.raw_data();
+  const auto change = [&]<class T>(T) {
+    T value;
+    std::memcpy(&value, first, sizeof(T));
+    const auto right = static_cast<float>(value);
+    value = static_cast<T>(2 * right + (right < 0 ? -1.f : 1.f));
+    std::memcpy(first, &value, sizeof(T));
+  };
+  switch (t.data_type()) {
+    case kFloat32:
+      return change(float{});
+    case kFloat64:
+      return change(double{});
+    case kFloat16:
+      return change(Float16{});
+    case kBFloat16:
+      return change(BFloat16{});
+    default:
+      *static_cast<uint8_t*>(first) ^= 1;
+  }
+}
+
+/// Another plan, spoilt.
+class WrongPlan final : public Plan {
+ public:
+  WrongPlan(PlanPtr right, Wrong wrong) : Plan(kWrong), right_(std::move(right)), wrong_(wrong) {}
+  std::string Describe() const override { return "wrong " + right_->Describe(); }
+  size_t workspace_bytes() const override { return right_->workspace_bytes(); }
+  LayoutPtr input_layout(size_t i) const override { return right_->input_layout(i); }
+  LayoutPtr output_layout(size_t i) const override { return right_->output_layout(i); }
+  int inplace_input(size_t i) const override { return right_->inplace_input(i); }
+  size_t private_bytes(size_t i) const override { return right_->private_bytes(i); }
+  bool spreads_error() const override { return right_->spreads_error(); }
+
+  void Run(const Execution& execution) const override {
+    right_->Run(execution);
+    const auto opaque = [](const Tensor& t) { return t.layout() != nullptr; };
+    if (wrong_ == Wrong::kNever ||
+        (wrong_ == Wrong::kWhereOpaque &&
+         std::none_of(execution.inputs.begin(), execution.inputs.end(), opaque) &&
+         std::none_of(execution.outputs.begin(), execution.outputs.end(), opaque)))
+      return;
+    for (const Tensor& t : execution.outputs)
+      if (!t.empty() && t.size() > 0) return Spoil(t);
+  }
+
+ private:
+  PlanPtr right_;
+  Wrong wrong_;
+};
+
+/// Takes what one of the kernels behind it takes.
+template <class Spec>
+class WrongKernel final : public Kernel<Spec> {
+ public:
+  explicit WrongKernel(Wrong wrong) : wrong_(wrong) {}
+  const char* implementation() const override { return kWrong; }
+  std::string Refuses(const Spec& spec) const override {
+    return Behind(spec) ? "" : "no kernel takes this";
+  }
+  PlanPtr MakePlan(const Spec& spec) const override {
+    return std::make_shared<WrongPlan>(Behind(spec)->MakePlan(spec), wrong_);
+  }
+
+ private:
+  const Kernel<Spec>* Behind(const Spec& spec) const {
+    for (const Kernel<Spec>* kernel : Registry<Spec>::Get().kernels())
+      if (std::string_view(kernel->implementation()) != kWrong && kernel->Refuses(spec).empty() &&
+          kernel->Declines(spec).empty())
+        return kernel;
+    return nullptr;
+  }
+
+  Wrong wrong_;
+};
+
+inline KernelList& KernelsToChange(const char* spec) {
+  return const_cast<KernelList&>(KernelsOf(spec, DeviceKind::kCpu));
+}
+
+/// Makes it the first kernel that is asked, in place of another wrong one. Plans that were made
+/// before stay.
+template <class Spec>
+void AddWrongKernel(Wrong wrong) {
+  KernelList& kernels = KernelsToChange(typeid(Spec).name());
+  std::erase_if(kernels, [](const auto& kernel) {
+    return std::string_view(kernel->implementation()) == kWrong;
+  });
+  kernels.insert(kernels.begin(), std::make_unique<WrongKernel<Spec>>(wrong));
+}
+
+/// One that is there as long as this.
+template <class Spec>
+class WrongKernelScope {
+ public:
+  explicit WrongKernelScope(Wrong wrong = Wrong::kAlways) {
+    ClearPlanCache();
+    AddWrongKernel<Spec>(wrong);
+  }
+  ~WrongKernelScope() {
+    ClearPlanCache();
+    KernelList& kernels = KernelsToChange(typeid(Spec).name());
+    kernels.erase(kernels.begin());
+  }
+  WrongKernelScope(const WrongKernelScope&) = delete;
+  WrongKernelScope& operator=(const WrongKernelScope&) = delete;
+};
+
+}  // namespace singa::test

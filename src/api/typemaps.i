@@ -54,6 +54,20 @@
   $1 = &temp;
 }
 
+// --- enumerations: any int; which numbers there are is for the function to check.
+%typemap(in) enum SWIGTYPE (int number = 0) {
+  if (!singa::python::ToInteger($input, "$symname", "$1_name", &number)) SWIG_fail;
+  $1 = static_cast<$1_ltype>(number);
+}
+
+// --- None has no methods. SWIG takes it for a null pointer where a method is called by its class.
+%typemap(check) SWIGTYPE *self {
+  if (!$1) {
+    singa::python::SetTypeError("$symname", "self", "an object", Py_None);
+    SWIG_fail;
+  }
+}
+
 // --- handles
 %define SINGA_HANDLE(Name)
 %typemap(in) const singa::Name& (void* pointer = nullptr) {
@@ -83,6 +97,8 @@ SINGA_HANDLE(RnnHandle)
     $1 = static_cast<singa::Tensor*>(pointer);
   }
 }
+// Members of UpdateConditions, when they are set.
+%apply const singa::Tensor& { singa::Tensor *squares, singa::Tensor *loss_scale, singa::Tensor *numbers };
 %typemap(typecheck, precedence=SWIG_TYPECHECK_POINTER) const singa::Tensor& {
   void* pointer = nullptr;
   $1 = $input == Py_None || SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Tensor*), 0));

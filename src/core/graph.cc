@@ -135,7 +135,7 @@ std::string Graph::Difference(const Recording& first, const Recording& second) {
 }
 
 Graph::Graph(const RecordingPtr& recording)
-    : device_(recording->device()),
+    : device_((Check(recording != nullptr, "graph", "there is no recording"), recording->device())),
       arena_(recording->arena()),
       nodes_(recording->nodes()),
       segments_(recording->segments()),

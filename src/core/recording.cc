@@ -30,6 +30,8 @@ Executing::~Executing() {
   SetCurrentLayer(layer_);
 }
 
+Arena::Arena(DevicePtr device) : device_(device ? std::move(device) : DefaultDevice()) {}
+
 Arena::~Arena() {
   if (data_ && !device_->closed()) device_->Free(data_, bytes_);
 }

@@ -20,7 +20,7 @@ class CapturedNodes;
 /// tensors that live on. One at a time runs.
 class SINGA_API Arena {
  public:
-  explicit Arena(DevicePtr device) : device_(std::move(device)) {}
+  explicit Arena(DevicePtr device);  ///< null: the default one
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -43,6 +43,36 @@ def checked(**options):
 
 ROWS = [
     Row(
+        "method of None",
+        lambda: wrap.Tensor.Size(None),
+        TypeError,
+        r"\[Tensor_Size\] self has to be an object, got NoneType",
+    ),
+    Row(
+        "method of None, of a class that is shared",
+        lambda: wrap.Device.name(None),
+        TypeError,
+        r"\[Device_name\] self has to be an object, got NoneType",
+    ),
+    Row(
+        "graph of None",
+        lambda: wrap.Graph(None),
+        ValueError,
+        r"\[graph\] there is no recording",
+    ),
+    Row(
+        "type beyond int",
+        lambda: wrap.IsFloat(1 << 40),
+        ValueError,
+        r"\[IsFloat\] dtype does not fit 32 bits",
+    ),
+    Row(
+        "member of a wrong class",
+        lambda: setattr(wrap.UpdateConditions(), "squares", 3),
+        TypeError,
+        r"squares has to be a Tensor, got int",
+    ),
+    Row(
         "opcheck ops unknown",
         lambda: checked(ops=["NoSuchOperation"]),
         UserWarning,
@@ -454,3 +484,12 @@ ROWS = [
 @parametrize(ROWS)
 def test_wrong_call(row):
     check(row)
+
+
+def test_none_for_what_has_a_default():
+    conditions = wrap.UpdateConditions()
+    conditions.squares = None
+    assert conditions.squares.empty()
+    arena = wrap.Arena(None)
+    arena.Reserve(64)
+    assert arena.bytes() == 64

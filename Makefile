@@ -3,6 +3,8 @@
 #
 #   make train          install singa into .venv and train on the built-in images
 #   make test           build with tests, run ctest and pytest
+#   make fuzz           hostile files, calls and programs, for FUZZ_SECONDS (CONTRIBUTING.md)
+#   make soak           train, kill, resume and infer, for SOAK_SECONDS
 #   make lint format    check, or put right, the formatting and the types
 #   make wheel          dist/*.whl
 #   make clean          remove build/ and dist/ (.venv stays)
@@ -14,12 +16,14 @@ PYTHON ?= python3
 PRESET ?= release
 TRAIN_FLAGS ?= --quick --overwrite
 PYTEST_FLAGS ?=
+FUZZ_SECONDS ?= 120
+SOAK_SECONDS ?= 1800
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS
 
-.PHONY: help train test test-cpp test-python lint format wheel clean
+.PHONY: help train test test-cpp test-python fuzz soak lint format wheel clean
 help:
-	@sed -n '4,8s/^# *//p' Makefile
+	@sed -n '4,10s/^# *//p' Makefile
 
 train:
 	@scripts/install.sh train
@@ -30,6 +34,11 @@ test-cpp:
 	@scripts/test.sh cpp
 test-python: test-cpp
 	@scripts/test.sh python
+
+fuzz:
+	@scripts/fuzz.sh test/fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_FLAGS)
+soak:
+	@scripts/fuzz.sh scripts/soak.py --seconds $(SOAK_SECONDS)
 
 lint:
 	@scripts/lint.sh check

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs a program of this repository on what the preset in PRESET built, and builds it first.
+#
+#   scripts/fuzz.sh PROGRAM [ARGUMENT...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=${PRESET:-release}
+
+scripts/venv.sh .venv build run test
+if [[ -f build/$preset/CMakeCache.txt ]]; then
+  PATH="$PWD/.venv/bin:$PATH" cmake --build --preset "$preset" --target singa_wrap -- -j "${JOBS:-2}"
+else
+  scripts/test.sh cpp
+fi
+preload=
+if [[ $preset == asan ]]; then # as scripts/test.sh does
+  for library in libasan libubsan libstdc++; do
+    preload+=$(g++ -print-file-name=$library.so):
+  done
+  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+  export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:allocator_may_return_null=1
+fi
+PYTHONPATH=$PWD/build/$preset/python LD_PRELOAD=$preload exec .venv/bin/python "$@"

@@ -1,0 +1,240 @@
+"""Calls of everything that singa_wrap has, one to three in a row, with arguments that mostly fit.
+
+What a call gives is computed a second time by the reference implementation and compared; and after
+each input a training step gives the bits that it gave before.
+"""
+
+from __future__ import annotations
+
+import bisect
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from arguments import Arguments
+from draw import Draw
+from signatures import Function, constructors, functions, methods
+from singa import singa_wrap as wrap
+from singa import tensor
+from targets import Finding, Target
+
+# What they return says how it was computed; new memory holds anything.
+_NOT_COMPARED = frozenset(["ToBlocked", "EmptyLike", "Tensor.strides", "Tensor.version"])
+# Only the first result is a value; the others are for backward, in a form of the implementation.
+_FIRST_ALONE = frozenset(["PoolingForward", "LrnForward", "RnnForward", "CpuPoolingForward"])
+# Results that are what an implementation kept are read by the same one.
+_FED_BY_FORWARD = frozenset(["PoolingBackward", "LrnBackward", "RnnBackward", "CpuPoolingBackward"])
+
+
+class RawCalls(Target):
+    format = "draws"
+    declared = (ValueError, TypeError, IndexError, RuntimeError, NotImplementedError, MemoryError)
+
+    def __init__(self) -> None:
+        self._functions = functions() + methods(wrap.Tensor)
+        self._functions.sort(key=_number)
+        self._numbers = [_number(function) for function in self._functions]
+        self._others = constructors()
+        for kind in (wrap.Device, wrap.Recording, wrap.Graph, wrap.Arena, wrap.Recorder):
+            self._others += methods(kind)
+        self._canary = _canary()
+
+    def run(self, data: bytes) -> str:
+        self.tell("")
+        small = True
+        try:
+            outcome, small, values = self._called(data, reference=False)
+        finally:
+            _reset()
+            if _canary() != self._canary:
+                self._canary = _canary()
+                raise Finding(f"a later training step gives something else after {self.note}")
+        if isinstance(outcome, MemoryError) and small:
+            raise Finding(f"MemoryError of a small call: {outcome}")
+        if values:
+            self._compare(data, values)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _called(self, data: bytes, reference: bool) -> tuple[Any, bool, list[Any]]:
+        """(the exception, or what was called; whether all was small; values and arguments)."""
+        wrap.DefaultDevice().SetRandSeed(5)
+        wrap.SetStrict(True)  # transforms spread NaN and rounding over their tiles
+        if reference:
+            wrap.SetPreference(wrap.Preference_kReference)
+        draw, said, values, names = Draw(data), [], [], []
+        arguments = Arguments(draw)
+        try:
+            for _ in range(draw.pick((1, 1, 2, 3))):
+                function = self._pick(draw)
+                before, arguments.said = len(arguments.tensors), []
+                try:
+                    made = self._arguments(function, arguments)
+                finally:
+                    said.append(f"{function.name}({', '.join(arguments.said)})")
+                    self.tell("; ".join(said))
+                result = function.call(*made)
+                names.append(function.name)
+                values += self._values(function, result, arguments.tensors[before:])
+                found = [r for r in _flat(result) if isinstance(r, wrap.Tensor)]
+                arguments.tensors += [r for r in found if r.size() < 1 << 18]
+        except Exception as error:
+            error.__traceback__ = None if reference else error.__traceback__
+            return error, arguments.small, values
+        return " ".join(names), arguments.small, values
+
+    def _pick(self, draw: Draw) -> Function:
+        if draw.chance(20):
+            return draw.pick(self._others)
+        # By a number that goes with the name, so that inputs keep their meaning when others come.
+        place = bisect.bisect_left(self._numbers, draw.byte() << 8 | draw.byte())
+        return self._functions[place % len(self._functions)]
+
+    def _arguments(self, function: Function, arguments: Arguments) -> list[Any]:
+        draw = arguments.draw
+        kind = function.name.partition(".")[0] if "." in function.name else ""
+        first = [arguments.object_of(kind)] if kind else []
+        if function.takes[:1] == ("any",):
+            count = draw.below(5)
+        else:
+            count = draw.between(function.needed, len(function.takes))
+        # Handles first: the tensors are then of their shapes.
+        types = function.takes[:count]
+        made: dict[int, Any] = {}
+        for at in sorted(range(count), key=lambda at: not types[at].endswith(("Handle", "r"))):
+            made[at] = arguments.make(types[at])
+        if draw.chance(100):
+            return [*first, *made.values(), None]
+        return [*first, *(made[at] for at in range(count))]
+
+    def _values(self, function: Function, result: Any, given: list[Any]) -> list[Any]:
+        """Arrays and numbers to be compared. Reading all of them is part of the test."""
+        flat = _flat(result)
+        values = [_host(item) for item in flat]
+        name = function.name
+        if name in _FIRST_ALONE:
+            values = values[:1]
+        about_tensors = given or any(isinstance(item, wrap.Tensor) for item in flat)
+        if name in _NOT_COMPARED or name in _FED_BY_FORWARD or not about_tensors:
+            values = []
+        return [(name, value) for value in (*values, *map(_host, given)) if value is not None]
+
+    def _compare(self, data: bytes, values: list[Any]) -> None:
+        note = self.note
+        try:
+            _, _, others = self._called(data, reference=True)
+        finally:
+            self.note = note
+            _reset()
+        # A call that only one of the two refuses ends its list there.
+        for (name, ours), (_, theirs) in zip(values, others, strict=False):
+            if difference := differ(ours, theirs):
+                raise Finding(f"{name} differs from reference: {difference}")
+
+
+def differ(ours: Any, theirs: Any, loose: float = 1.0) -> str:
+    """How two results differ beyond rounding; "" if they do not."""
+    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+        same = ours == theirs or (ours != ours and theirs != theirs)
+        close = isinstance(ours, float) and abs(ours - theirs) <= 1e-4 * max(abs(ours), 1e-30)
+        return "" if same or close else f"{ours!r:.40} and {theirs!r:.40}"
+    if ours.shape != theirs.shape:
+        return f"shapes {ours.shape} and {theirs.shape}"
+    if not ours.size:
+        return ""
+    if ours.dtype.kind not in "f":
+        return (
+            "" if (ours == theirs).all() else f"of {ours.dtype}: {ours.flat[:4]}, {theirs.flat[:4]}"
+        )
+    nans = np.isnan(theirs)
+    if (np.isnan(ours) != nans).any():
+        at = tuple(int(i) for i in np.argwhere(np.isnan(ours) != nans)[0])
+        return f"NaN in one of them at {at}: {ours[at]} and {theirs[at]}"
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(theirs) & np.isfinite(ours)
+        largest = float(np.abs(theirs[finite]).max(initial=0.0))
+        # Sums that overflow in one order and not in another.
+        wild = (np.isfinite(ours) != np.isfinite(theirs)) & ~nans
+        if wild.any() and largest < 1e30:
+            at = tuple(int(i) for i in np.argwhere(wild)[0])
+            return f"infinite in one of them at {at}: {ours[at]} and {theirs[at]}"
+        wrong = np.abs(ours - theirs) > loose * _TOLERANCE * max(largest, 1e-3)
+        wrong &= finite
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        return f"at {at}: {ours[at]} and {theirs[at]}, largest {largest:.3g}"
+    return ""
+
+
+_TOLERANCE = 2e-3
+
+
+def _number(function: Function) -> int:
+    return zlib.crc32(f"{function.name} {function.takes}".encode()) & 0xFFFF
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, list | tuple):
+        return [item for part in result for item in _flat(part)]
+    return [result]
+
+
+def _host(value: Any) -> Any:
+    if isinstance(value, wrap.Tensor):
+        if value.empty() or value.size() > 1 << 20:
+            return None
+        rounds = value.data_type() in (wrap.kBFloat16, wrap.kFloat16)
+        array = tensor.from_raw_tensor(value).numpy().astype(np.float64 if rounds else None)
+        if not rounds:
+            return array.copy()
+        # To eight bits, as far as they may differ at all.
+        with np.errstate(all="ignore"):
+            top = np.abs(array[np.isfinite(array)]).max(initial=0.0) or 1.0
+            return np.where(np.isfinite(array), np.round(array / top * 16) / 16 * top * 1e-3, array)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return value if isinstance(value, bool | int | float) else None
+
+
+def _reset() -> None:
+    """Settings of the process as they were."""
+    for setting, value in _DEFAULTS:
+        setting(value)
+    wrap.ClearTuningChoices()
+    wrap.ForgetMeasurements()
+    wrap.TakeReorders()
+    wrap.TakeProfile()
+    wrap.TakeExplanations()
+    wrap.DefaultDevice().SetRandSeed(5)
+    if wrap.DefaultDevice().memory().reserved > 256 << 20:
+        wrap.DefaultDevice().EmptyCache()
+
+
+_DEFAULTS: tuple[tuple[Callable[[Any], Any], Any], ...] = (
+    (wrap.SetPreference, wrap.GetPreference()),
+    (wrap.SetStrict, wrap.IsStrict()),
+    (wrap.SetTf32, wrap.IsTf32()),
+    (wrap.SetDeterministic, wrap.IsDeterministic()),
+    (wrap.SetPlainLayouts, wrap.PlainLayouts()),
+    (wrap.EnablePlanCache, wrap.PlanCacheEnabled()),
+    (wrap.SetProfiling, False),
+    (wrap.SetExplaining, False),
+    (wrap.RecordReorders, False),
+    (wrap.SetCurrentLayer, ""),
+)
+
+
+def _canary() -> bytes:
+    """A step of what keeps something: plans, statistics, random positions."""
+    device = wrap.DefaultDevice()
+    device.SetRandSeed(9)
+    x = wrap.Full((2, 3, 6, 6), 0.25, device)
+    w = wrap.Full((4, 3, 3, 3), 0.5, device)
+    wrap.Gaussian(0.0, 1.0, x)
+    handle = wrap.ConvHandle(x, [3, 3], [1, 1], [1, 1], 3, 4, False)
+    y = wrap.ReLU(wrap.ConvForward(x, w, None, handle))
+    dx = wrap.ConvBackwardX(y, w, handle)
+    product = wrap.Mult(y.Reshape((2, 144)), y.Reshape((2, 144)).Transpose())
+    return b"".join(tensor.from_raw_tensor(t).numpy().tobytes() for t in (y, dx, product))

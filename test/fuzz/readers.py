@@ -1,0 +1,295 @@
+"""Files that singa reads."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import singa
+from singa import autograd, data, layer, model, opt, singa_wrap, snapshot, tensor, tuning
+from singa.training import checkpoint
+from targets import Finding, Target
+
+#: A file of the sizes that are tried here takes a fraction of this.
+_MEMORY = 256 << 20
+
+
+class _Net(model.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = layer.Conv2d(2, 3, padding=1)
+        self.norm = layer.BatchNorm2d()
+        self.fc = layer.Linear(2)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.fc(autograd.flatten(self.norm(self.conv(x))))
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> Any:
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def _net() -> _Net:
+    singa.seed(3)
+    net = _Net()
+    net.set_optimizer(opt.SGD(0.1, momentum=0.9))
+    x = tensor.from_numpy(np.ones((2, 1, 2, 2), np.float32))
+    net.compile([x], is_train=True)
+    net(x, tensor.from_numpy(np.int32([0, 1])))
+    return net
+
+
+def _everything(net: _Net) -> dict[str, Any]:
+    """What a load may change, as bytes and numbers."""
+    kept: dict[str, Any] = {k: v.numpy().tobytes() for k, v in net.get_states().items()}
+    for key, value in net.optimizer.get_states().items():
+        if isinstance(value, dict):
+            kept |= {f"{key}/{name}": moment.numpy().tobytes() for name, moment in value.items()}
+        else:
+            kept[key] = value
+    return kept
+
+
+class _File(Target):
+    memory = _MEMORY
+    name = "input"
+    names_file = True  # whether errors have to name the file
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=os.getcwd()))
+        self.path = self.folder / self.name
+
+    def run(self, data: bytes) -> str:
+        self.write(data)
+        before = set(os.listdir(self.folder))
+        try:
+            return self.read() or "read"
+        finally:
+            if left := set(os.listdir(self.folder)) - before:
+                raise Finding(f"reading left files behind: {sorted(left)}")
+
+    def write(self, data: bytes) -> None:
+        self.path.write_bytes(data)
+
+    def read(self) -> str | None:
+        raise NotImplementedError
+
+    def complaint(self, error: BaseException) -> str:
+        if said := super().complaint(error):
+            return said
+        if self.names_file and type(error) is TypeError:
+            return "a TypeError for a damaged file"
+        if self.names_file and self.path.name not in str(error):
+            return "an exception that does not name the file"
+        return ""
+
+
+class _States(_File):
+    """A model with an optimizer, which are as before where a load has failed."""
+
+    suffix = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"input{self.suffix}"
+        self.path = self.folder / self.name
+        self.net = _net()
+        self.before = _everything(self.net)
+
+    def seeds(self) -> list[bytes]:
+        self.net.save_states(str(self.path), {"step": np.arange(3), "rate": np.float64(0.5)})
+        return [self.path.read_bytes()]
+
+    def read(self) -> str | None:
+        return self.loaded(self.net.load_states)
+
+    def loaded(self, load: Any) -> str | None:
+        try:
+            load(str(self.path))
+        except BaseException as error:
+            now = _everything(self.net)
+            if changed := [name for name, value in now.items() if self.before.get(name) != value]:
+                self.reset()
+                kind = type(error).__name__
+                raise Finding(
+                    f"a load that failed ({kind}) changed the model: {changed[:4]}"
+                ) from error
+            raise
+        self.check()
+        self.reset()
+        return None
+
+    def check(self) -> None:
+        """A model that was loaded can train."""
+        x = tensor.from_numpy(np.ones((2, 1, 2, 2), np.float32))
+        try:
+            self.net(x, tensor.from_numpy(np.int32([0, 1])))
+        except Exception as error:
+            self.reset()
+            raise Finding(f"after a load the next step fails: {error!r:.200}") from error
+
+    def reset(self) -> None:
+        self.net = _net()
+
+
+class Safetensors(_States):
+    format = "safetensors"
+    suffix = ".safetensors"
+
+
+class Npz(_States):
+    format = "zip"
+    suffix = ".npz"
+
+
+class Zip(_States):
+    format = "zip"
+    suffix = ".zip"
+
+
+class Checkpoint(_States):
+    format = "safetensors"
+    suffix = ".safetensors"
+
+    def seeds(self) -> list[bytes]:
+        checkpoint.save(self.path, self.net, self.net.optimizer, epoch=1, loader={"batch": 2})
+        return [self.path.read_bytes()]
+
+    def read(self) -> str | None:
+        def load(path: str) -> None:
+            checkpoint.load(path, self.net, self.net.optimizer)
+
+        return self.loaded(load)
+
+    def reset(self) -> None:
+        tuning.clear()
+        super().reset()
+
+
+class SnapshotFile(_File):
+    format = "zip"
+    name = "input.npz"
+    declared = (ValueError, TypeError)
+
+    def seeds(self) -> list[bytes]:
+        with snapshot.Snapshot(str(self.path), True) as saved:
+            saved.write("conv.W", np.ones((2, 3), np.float32))
+            saved.write("step", np.arange(4))
+        return [self.path.read_bytes()]
+
+    def read(self) -> str | None:
+        self.names_file = True
+        values = snapshot.Snapshot(str(self.path), False)
+        self.names_file = False  # a sound file may hold what no tensor is
+        return str(len(values.read()))
+
+
+class Tuning(_File):
+    format = "json"
+    name = "choices.json"
+
+    def seeds(self) -> list[bytes]:
+        choice = {"signature": "Conv|1|2", "candidate": "jit", "machine": "x", "measured": ""}
+        tuning.add([choice, choice | {"signature": "b", "measured": "jit 1.0 ms"}])
+        tuning.save(self.path)
+        tuning.clear()
+        return [self.path.read_bytes()]
+
+    def read(self) -> str | None:
+        before = tuning.choices()
+        try:
+            tuning.load(self.path)
+        except Exception:
+            if tuning.choices() != before:
+                raise Finding("a load that failed changed the table of choices") from None
+            raise
+        try:
+            tuning.save(self.folder / "again.json")
+        except Exception as error:
+            raise Finding(f"what was loaded cannot be saved: {error!r:.200}") from error
+        finally:
+            tuning.clear()
+            (self.folder / "again.json").unlink(missing_ok=True)
+        return None
+
+
+class Replay(_File):
+    """`python -m singa replay FILE`."""
+
+    format = "safetensors"
+    name = "call.replay"
+    memory = 1 << 30  # an operation that a file describes has results and workspace
+    # The results differ: RuntimeError. A large call is one that the file may well describe.
+    declared = (ValueError, RuntimeError, MemoryError)
+    names_file = False
+
+    def read(self) -> str | None:
+        text = singa_wrap.ReplayFile(str(self.path))
+        return str(text)[:40]
+
+
+class _Cifar(_File):
+    def read(self) -> str | None:
+        images = data.load_cifar10(self.folder)
+        if len(images.labels) != len(images.images):
+            raise Finding("a set with other numbers of labels and images")
+        return None
+
+
+class CifarPickle(_Cifar):
+    format = "pickle"
+    name = "data_batch_1"
+
+    def seeds(self) -> list[bytes]:
+        images = np.zeros((2, 3072), np.uint8)
+        values = {b"data": images, b"labels": [0, 1], b"batch_label": b"x", "more": (None, 1.5)}
+        made = [pickle.dumps(values, protocol) for protocol in (2, 3, 4, 5)]
+        return [*made, pickle.dumps({b"data": images[:1], b"labels": [3]}, 0)]
+
+
+class CifarBinary(_Cifar):
+    name = "data_batch_1.bin"
+
+    def seeds(self) -> list[bytes]:
+        return [bytes([label]) + bytes(3072) for label in (0, 9, 10)]
+
+
+class Mnist(_File):
+    """An IDX file of images, or of labels where its fourth byte is 1, gzipped or not."""
+
+    format = "gzip"
+    images = bytes((0, 0, 8, 3)) + struct.pack(">III", 2, 3, 4) + bytes(24)
+    labels = bytes((0, 0, 8, 1)) + struct.pack(">I", 2) + b"\3\4"
+    name = "idx"
+
+    def seeds(self) -> list[bytes]:
+        return [self.images, self.labels, gzip.compress(self.images, mtime=0)]
+
+    def write(self, data: bytes) -> None:
+        for path in self.folder.iterdir():
+            path.unlink()
+        packed = data[:2] == b"\x1f\x8b"
+        labels = (gzip_head(data) if packed else data)[3:4] == b"\1"
+        names = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+        self.path = self.folder / f"{names[labels]}{'.gz' if packed else ''}"
+        self.path.write_bytes(data)
+        (self.folder / names[not labels]).write_bytes(self.images if labels else self.labels)
+
+    def read(self) -> str | None:
+        return str(data.load_mnist(self.folder).images.ndim)
+
+
+def gzip_head(content: bytes) -> bytes:
+    try:
+        return gzip.GzipFile(fileobj=io.BytesIO(content)).read(4)
+    except Exception:  # damaged: the reader will say so
+        return b""

@@ -8,7 +8,7 @@ preset=${PRESET:-release}
 
 scripts/venv.sh .venv build run test
 if [[ -f build/$preset/CMakeCache.txt ]]; then
-  PATH="$PWD/.venv/bin:$PATH" cmake --build --preset "$preset" --target singa_wrap -- -j "${JOBS:-2}"
+  PATH="$PWD/.venv/bin:$PATH" cmake --build --preset "$preset" --target python_tree -- -j "${JOBS:-2}"
 else
   scripts/test.sh cpp
 fi

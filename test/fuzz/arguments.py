@@ -9,7 +9,8 @@ from draw import Draw
 from singa import singa_wrap as wrap
 
 DTYPES = (
-    *(wrap.kFloat32, wrap.kFloat32, wrap.kFloat32, wrap.kFloat64, wrap.kInt32, wrap.kInt64),
+    *(wrap.kFloat32,) * 12,
+    *(wrap.kFloat64, wrap.kFloat64, wrap.kInt32, wrap.kInt64),
     *(wrap.kBFloat16, wrap.kFloat16, wrap.kUInt8, wrap.kInt8, wrap.kBool),
 )
 # Either small, or so large that a request for as much is refused at once.
@@ -68,9 +69,12 @@ class Arguments:
         self._base = [draw.pick((2, 3, 1, 4, 5, 8, 16, 0, 17)) for _ in range(rank)]
         self._usual = draw.pick(DTYPES)
         self._varies = draw.chance(8)
-        self._hostile = draw.pick((12, 40, 250, 250))  # one argument in so many is of no use
+        # One argument in so many is of no use, and one in so many does not fit.
+        self._hostile, self._odd = draw.pick(((200, 12), (16, 8), (60, 3), (250, 40)))
+        self._known: dict[str, Any] = {}  # shapes by the names of tensors, once there is a handle
 
-    def make(self, kind: str) -> Any:
+    def make(self, kind: str, name: str = "") -> Any:
+        self._name = name
         if self.draw.chance(self._hostile):
             wrong = self.draw.pick(_WRONG)
             self.said.append(repr(wrong)[:30])
@@ -131,30 +135,46 @@ class Arguments:
         return base
 
     def _tensor(self) -> Any:
-        draw = self.draw
-        way = draw.below(16)
-        if way == 15 and self.tensors:
-            return draw.pick(self.tensors)
-        if way == 14:
-            return draw.pick((None, wrap.Tensor()))
-        shape = draw.pick(self._known)() if way in (9, 10, 11, 12) and self._known else self.shape()
-        tensor = self.filled(shape)
-        if way == 13:
+        draw, name = self.draw, self._name
+        if draw.chance(self._odd):
+            way = draw.below(4)
+            if way == 0:
+                return draw.pick((None, wrap.Tensor()))
+            if way == 1 and self.tensors:
+                return draw.pick(self.tensors)
+            tensor = self.filled(self.shape())
+        else:
+            tensor = self.filled(self._fitting(name), _whole(name))
+        if draw.chance(6):
             tensor = self._view(tensor)
         self.tensors.append(tensor)
         return tensor
 
-    #: Shapes that fit the handles made so far.
-    _known: list[Any] = []  # noqa: RUF012 - replaced, never changed
+    def _fitting(self, name: str) -> Any:
+        """The shape of a tensor of that name, among those that came before."""
+        if name in self._known:
+            return self._known[name]()
+        base = self._base
+        if name in ("W", "w", "B"):
+            return [base[-1] if base else 1, 4]
+        if name in ("indices", "t", "labels", "target") and self.draw.chance(2):
+            return base[:1]
+        if name in ("b", "bias", "scale") and base and self.draw.chance(2):
+            return base[-1:]
+        return base
 
-    def filled(self, shape: Any) -> Any:
+    def filled(self, shape: Any, whole: bool = False) -> Any:
         draw = self.draw
         dtype = draw.pick(DTYPES) if self._varies else self._usual
+        if whole and not draw.chance(8):
+            dtype = draw.pick((wrap.kInt32, wrap.kInt64))
         count = int(np.prod([int(n) for n in shape]))
         if count > 1 << 20:
             self.small = False
         tensor = wrap.Tensor(tuple(shape), None, dtype)
         values = (np.arange(count) * 7 % 11 - draw.below(6)) * draw.pick((1.0, 0.25, 0.0, 30.0))
+        if whole and not draw.chance(8):
+            values = np.abs(values) % 2
         if count and draw.chance(6):
             values[draw.below(count)] = draw.pick(_SPECIAL)
         if dtype in (wrap.kInt32, wrap.kInt64, wrap.kUInt8, wrap.kInt8, wrap.kBool):
@@ -182,6 +202,9 @@ class Arguments:
     # Everything else, by the names of C++ types.
 
     def _int64_t(self) -> int:
+        if not self.draw.chance(4):
+            small = self._name in ("axis", "start", "step", "dim") and len(self._base) > 0
+            return self.draw.below(len(self._base)) if small else self.draw.below(4)
         number = self.draw.pick(_INTEGERS[:13] if not self.draw.chance(5) else _INTEGERS)
         self.small &= abs(number) <= 4096
         return number
@@ -222,6 +245,8 @@ class Arguments:
         return self.shape() if self.draw.chance(2) else [self.draw.below(3)]
 
     def _shape(self) -> list[int]:
+        if not self.draw.chance(4):
+            return list(self._fitting(self._name))
         if self.tensors and self.draw.chance(2):
             tensor = self.draw.pick(self.tensors)
             return list(tensor.shape()) if tensor is not None else []
@@ -293,10 +318,10 @@ class Arguments:
     _cudnnconvhandle = _cudnnconvhandles = _convhandle
 
     def _knows(self, recorder: Any) -> None:
-        bias = (recorder.out_channels,)
-        self._known = [
-            *(recorder.input_shape, recorder.weight_shape, recorder.output_shape, lambda: bias)
-        ]
+        x, w, y = recorder.input_shape, recorder.weight_shape, recorder.output_shape
+        channels = (recorder.out_channels,)
+        self._known = {"x": x, "x_shape": x, "W": w, "y": y, "dy": y, "add": y, "saved": y}
+        self._known["b"] = self._known["bias"] = lambda: channels
 
     def _recorder(self) -> Any:
         return self._convhandle().recorder
@@ -322,7 +347,9 @@ class Arguments:
         image = self._image() if self.draw.chance(2) else self.filled(self._base)
         shape = image.shape()
         channels = shape[1:2] or (1,)
-        self._known = [lambda: shape, lambda: channels, lambda: channels]
+        self._known = dict.fromkeys(("x", "y", "dy", "add"), lambda: shape)
+        names = ("scale", "bias", "mean", "var", "running_mean", "running_var")
+        self._known |= dict.fromkeys(names, lambda: channels)
         return wrap.BatchNormHandle(self._double(), image, abs(self.draw.pick(_DOUBLES[:8])))
 
     _cudnnbatchnormhandle = _batchnormhandle
@@ -337,9 +364,17 @@ class Arguments:
         shape = x.shape()
         hidden = (handle.num_layers * handle.directions, shape[1], handle.hidden_size)
         output = (shape[0], shape[1], handle.hidden_size * handle.directions)
-        self._known = [lambda: shape, lambda: hidden, lambda: output]
+        weights = (handle.weights_size,)
+        self._known = {"x": lambda: shape, "W": lambda: weights, "w": lambda: weights}
+        self._known |= dict.fromkeys(("hx", "cx", "dhy", "dcy", "h0", "c0"), lambda: hidden)
+        self._known |= dict.fromkeys(("y", "dy"), lambda: output)
         return handle
 
 
 def _from_numpy(array: Any) -> Any:
     return wrap.from_buffer(array, True)
+
+
+def _whole(name: str) -> bool:
+    """Whether tensors of that name hold numbers of classes or places."""
+    return name in ("indices", "labels", "t", "target", "index")

@@ -12,7 +12,9 @@ from typing import Any
 from singa import singa_wrap
 
 _INCLUDE = Path(__file__).resolve().parents[2] / "include" / "singa"
-_FUNCTION = re.compile(r"^SINGA_API\s+[\w:<>&,\s]*?\b(\w+)\(((?:[^()]|\([^()]*\))*)\)", re.M)
+_PARAMETERS = r"\(((?:[^()]|\([^()]*\))*)\)"
+_FUNCTION = re.compile(r"^SINGA_API\s+[\w:<>&,\s]*?\b(\w+)" + _PARAMETERS, re.M)
+_MEMBER = re.compile(r"^  (?:[\w:<>&]+\s+)*?(\w+)" + _PARAMETERS, re.M)
 
 #: By name, for functions that Python defines: what arguments of this name are.
 _BY_NAME = {
@@ -33,13 +35,16 @@ _LEFT_OUT = frozenset(
 class Function:
     name: str
     call: Callable[..., Any]
-    takes: tuple[str, ...]  # types, without const, & and namespaces
+    takes: tuple[tuple[str, str], ...]  # types, without const, & and namespaces, and names
     needed: int  # how many have no default
 
 
-def _parameters(text: str) -> tuple[tuple[str, ...], int]:
-    """Types of the parameters of a declaration, and how many are needed."""
-    types, needed, depth, piece = [], 0, 0, ""
+_Declared = tuple[tuple[tuple[str, str], ...], int]
+
+
+def _parameters(text: str) -> _Declared:
+    """The parameters of a declaration, and how many are needed."""
+    takes, needed, depth, piece = [], 0, 0, ""
     for letter in [*text, ","]:
         depth += letter in "<({"
         depth -= letter in ">)}"
@@ -53,18 +58,23 @@ def _parameters(text: str) -> tuple[tuple[str, ...], int]:
         if not words:
             continue
         kind = re.sub(r"\s+", "", re.sub(r"\s*\*?\s*\w+$", "", words)) or words
-        types.append(kind)
+        takes.append((kind, words.split()[-1].lstrip("*")))
         needed += not default
-    return tuple(types), needed
+    return tuple(takes), needed
+
+
+def _declared(pattern: re.Pattern[str]) -> dict[str, list[_Declared]]:
+    found: dict[str, list[_Declared]] = {}
+    for header in sorted(_INCLUDE.rglob("*.h")):
+        text = re.sub(r"//[^\n]*", "", header.read_text())
+        for match in pattern.finditer(text):
+            found.setdefault(match[1], []).append(_parameters(match[2]))
+    return found
 
 
 def functions() -> list[Function]:
     """All of singa_wrap's, overloads one by one, in the order of their names."""
-    declared: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-    for header in sorted(_INCLUDE.rglob("*.h")):
-        text = re.sub(r"//[^\n]*", "", header.read_text())
-        for match in _FUNCTION.finditer(text):
-            declared.setdefault(match[1], []).append(_parameters(match[2]))
+    declared = _declared(_FUNCTION)
     found = []
     for name in sorted(vars(singa_wrap)):
         call = getattr(singa_wrap, name)
@@ -75,30 +85,48 @@ def functions() -> list[Function]:
     return found
 
 
-def _from_python(call: Callable[..., Any]) -> tuple[tuple[str, ...], int]:
-    parameters = list(inspect.signature(call).parameters.values())
-    takes = tuple(
-        "any" if p.kind is p.VAR_POSITIONAL else _BY_NAME.get(p.name, "any") for p in parameters
-    )
-    return takes, sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters)
+def _from_python(call: Callable[..., Any], bound: int = 0) -> _Declared:
+    """Of a function that no header declares; its first `bound` parameters are not counted."""
+    parameters = list(inspect.signature(call).parameters.values())[bound:]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        count = _count(call) - bound
+        return (("any", ""),) * count, count
+    takes = tuple((_BY_NAME.get(p.name, "any"), p.name) for p in parameters)
+    return takes, sum(p.default is p.empty for p in parameters)
+
+
+def _count(call: Callable[..., Any]) -> int:
+    """How many arguments a wrapper says that it wants, when it is given too many."""
+    try:
+        call(*[object()] * 30)
+    except TypeError as error:
+        said = re.search(r"(?:at most|expected) (\d+) arg|exactly (one) arg", str(error))
+        return int(said[1] or 1) if said else 0
+    except Exception:  # a function of Python's, which takes any number
+        return 3
+    return 0
 
 
 def constructors() -> list[Function]:
-    """Of all classes that have one, with arguments of any kind."""
-    return [
-        Function(name, kind, ("any",) * 4, 0)
-        for name, kind in sorted(vars(singa_wrap).items())
-        if inspect.isclass(kind)
-        and hasattr(kind, "__swig_destroy__")
-        and "kwargs"
-        not in inspect.signature(kind.__init__).parameters  # SWIG's mark of no public one
-    ]
+    """Of all classes that have one."""
+    found, declared = [], _declared(_MEMBER)
+    for name, kind in sorted(vars(singa_wrap).items()):
+        if not inspect.isclass(kind) or not hasattr(kind, "__swig_destroy__"):
+            continue
+        if "kwargs" in inspect.signature(kind.__init__).parameters:
+            continue  # SWIG's mark of a class that has none
+        anything = [((("any", ""),) * 3, 0)]
+        for takes, needed in declared.get(name) or anything:
+            found.append(Function(name, kind, takes, needed))
+    return found
 
 
 def methods(kind: type) -> list[Function]:
-    """Of a class: those that singa_wrap gives it, with arguments of any kind."""
-    return [
-        Function(f"{kind.__name__}.{name}", getattr(kind, name), ("any",) * 3, 0)
-        for name in sorted(vars(kind))
-        if inspect.isfunction(getattr(kind, name)) and not name.startswith("_")
-    ]
+    """Of a class: those that singa_wrap gives it."""
+    found, declared = [], _declared(_MEMBER)
+    for name in sorted(vars(kind)):
+        call = getattr(kind, name)
+        if inspect.isfunction(call) and not name.startswith("_"):
+            for takes, needed in declared.get(name) or [_from_python(call, bound=1)]:
+                found.append(Function(f"{kind.__name__}.{name}", call, takes, needed))
+    return found

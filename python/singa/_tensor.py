@@ -502,12 +502,13 @@ class Tensor(Operators):
     # Norms: SINGA divides them by the number of elements.
 
     def l1(self) -> float:
-        """Sum of absolute values, divided by the number of elements."""
-        return _c.Reduce(_c.ReduceOp_kL1, self.data).Item() / self.size()
+        """Sum of absolute values, divided by the number of elements; NaN where there is none."""
+        return self.data.L1()
 
     def l2(self) -> float:
-        """Root of the sum of squares, divided by the number of elements."""
-        return _c.Reduce(_c.ReduceOp_kL2, self.data).Item() / self.size()
+        """Root of the sum of squares, divided by the number of elements; NaN where there is
+        none."""
+        return self.data.L2()
 
     # A matrix with a vector, in place.
 

@@ -1,5 +1,6 @@
 # Names that scripts written for Apache SINGA call on raw tensors. Part of the module singa_wrap.
 
+import functools as _functools
 import math as _math
 import operator as _operator
 
@@ -19,7 +20,10 @@ def _unary(op, doc):
 def _operands(a, b):
     if isinstance(a, Tensor):
         return a, b if isinstance(b, Tensor) else _scalar_like(b, a)
-    return _scalar_like(a, b), b
+    if isinstance(b, Tensor):
+        return _scalar_like(a, b), b
+    kinds = f"{type(a).__name__} and {type(b).__name__}"
+    raise TypeError(f"[Binary] one of the operands has to be a Tensor, got {kinds}")
 
 
 def _binary(op, doc):
@@ -376,6 +380,29 @@ def Product(shape, start=0, len=0):
     return _math.prod(shape[start : start + len] if len else shape[start:])
 
 
+_missing = object()  # the call itself will say so
+# Parameters of these names are tensors.
+_TENSORS = frozenset(("dst", "dy", "m", "p", "src", "t", "v", "y"))
+
+
+def _checked(name, function):
+    """`function`, where a tensor that is none raises a TypeError that names it."""
+    code = function.__code__
+    needed = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
+    places = [(place, word) for place, word in enumerate(needed) if word in _TENSORS]
+
+    @_functools.wraps(function)
+    def checked(*args, **kwargs):
+        for place, word in places:
+            given = args[place] if place < len(args) else kwargs.get(word, _missing)
+            if given is not _missing and not isinstance(given, Tensor):
+                kind = type(given).__name__
+                raise TypeError(f"[{name}] {word} has to be a Tensor, got {kind}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
 def _range(function, t, size, offset=0):
     """The end of `size` elements from `offset` on. Raises ValueError outside t."""
     end = _operator.index(offset) + _operator.index(size)
@@ -391,6 +418,17 @@ def CopyDataToFrom(dst, src, size, dst_offset=0, src_offset=0):
     dst.Reshape((-1,)).SliceAxis(0, dst_offset, dst_offset + size).CopyFrom(
         src.Reshape((-1,)).SliceAxis(0, src_offset, src_offset + size)
     )
+
+
+for _name in (
+    *("AddRow", "SubRow", "MultRow", "DivRow", "AddColumn", "SubColumn", "MultColumn", "DivColumn"),
+    *("AddRowWithScale", "AddColumnWithScale", "SoftMax", "SoftMaxBackward", "CrossEntropyFwd"),
+    *("SoftmaxCrossEntropyBwd", "SliceOn", "SliceRows", "CopyRows", "SliceColumns", "CopyColumns"),
+    *("Reshape", "Transpose", "DefaultTranspose", "Contiguous", "CopyDataToFrom"),
+):
+    globals()[_name] = _checked(_name, globals()[_name])
+
+del _name
 
 
 def _values(t, dtype):
@@ -430,6 +468,15 @@ def _copy_from_array(dtype):
     return function
 
 
+def _per_element(op):
+    def function(self):
+        total = Reduce(op, self).Item()
+        return total / self.size() if self.size() else _math.nan
+
+    function.__doc__ = "A norm of all elements, divided by their number; NaN where there is none."
+    return function
+
+
 def _in_place(op):
     def function(self, other):
         other = other if isinstance(other, Tensor) else _scalar_like(other, self)
@@ -448,8 +495,8 @@ Tensor.GetFloatValue = _get_value("GetFloatValue", kFloat32)
 Tensor.GetHalfFloatValue = _get_value("GetHalfFloatValue", kFloat16)
 Tensor.GetIntValue = _get_value("GetIntValue", kInt)
 Tensor.Repeat = _repeat
-Tensor.L1 = lambda self: Reduce(ReduceOp_kL1, self).Item() / self.size()
-Tensor.L2 = lambda self: Reduce(ReduceOp_kL2, self).Item() / self.size()
+Tensor.L1 = _per_element(ReduceOp_kL1)
+Tensor.L2 = _per_element(ReduceOp_kL2)
 Tensor.CopyFloatDataFromHostPtr = _copy_from_array("float32")
 Tensor.CopyHalfFloatDataFromHostPtr = _copy_from_array("float16")
 Tensor.CopyIntDataFromHostPtr = _copy_from_array("int32")

@@ -54,11 +54,39 @@ ROWS = [
         TypeError,
         r"\[Device_name\] self has to be an object, got NoneType",
     ),
+    *(
+        Row(
+            f"{name} of what is no tensor",
+            lambda name=name, rest=rest: getattr(wrap, name)(None, *rest),
+            TypeError,
+            rf"\[{name}\] {word} has to be a Tensor, got NoneType",
+        )
+        for name, word, rest in [
+            ("AddRow", "v", (MATRIX.data,)),
+            ("MultColumn", "v", (MATRIX.data,)),
+            ("SoftMax", "t", ()),
+            ("SliceOn", "t", (0, 1, 0)),
+            ("Transpose", "t", ()),
+            ("CopyDataToFrom", "dst", (MATRIX.data, 1)),
+        ]
+    ),
+    Row(
+        "operands without a tensor",
+        lambda: wrap.Pow(None, 0.5),
+        TypeError,
+        r"\[Binary\] one of the operands has to be a Tensor, got NoneType and float",
+    ),
     Row(
         "graph of None",
         lambda: wrap.Graph(None),
         ValueError,
         r"\[graph\] there is no recording",
+    ),
+    Row(
+        "graph that lends nothing",
+        lambda: wrap.Graph(wrap.Recording(None, None)).TakeBack(0),
+        ValueError,
+        r"\[graph\] segment 0 of 0",
     ),
     Row(
         "type beyond int",
@@ -484,6 +512,11 @@ ROWS = [
 @parametrize(ROWS)
 def test_wrong_call(row):
     check(row)
+
+
+def test_norms_of_no_elements():
+    nothing = tensor.Tensor((0, 3))
+    assert np.isnan([nothing.l1(), nothing.l2(), nothing.data.L1(), nothing.data.L2()]).all()
 
 
 def test_none_for_what_has_a_default():

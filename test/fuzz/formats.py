@@ -165,7 +165,8 @@ def _change_entry(random: Random, entry: dict[str, Any]) -> None:
         random.shuffle(entry["shape"])
     elif way < 0.6:
         # As many elements, arranged in another way.
-        entry["shape"] = [*(entry.get("shape") or []), 1]
+        shape = entry.get("shape")
+        entry["shape"] = [*(shape if isinstance(shape, list) else []), 1]
     elif way < 0.7:
         entry["shape"] = [0]
         entry["data_offsets"] = [0, 0]

@@ -19,7 +19,7 @@ struct TuningChoice {
 /// and kFastest follow it on the machine of the entry; kAutotune measures what it lacks.
 SINGA_API std::vector<TuningChoice> GetTuningChoices();
 /// Adds to the table, in place of entries of the same signature and machine. Plans made so far are
-/// dropped.
+/// dropped if any entry chooses otherwise now.
 SINGA_API void AddTuningChoices(const std::vector<TuningChoice>& choices);
 SINGA_API void ClearTuningChoices();
 /// Goes up whenever the table changes: plans that somebody keeps may be others now.

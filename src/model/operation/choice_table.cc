@@ -67,7 +67,13 @@ std::string CpuName() {
 #endif
 }
 
-void Add(const TuningChoice& choice) { Choices()[{choice.machine, choice.signature}] = choice; }
+/// Whether another candidate is chosen now.
+bool Add(const TuningChoice& choice) {
+  TuningChoice& entry = Choices()[{choice.machine, choice.signature}];
+  const bool changes = entry.candidate != choice.candidate;
+  entry = choice;
+  return changes;
+}
 
 }  // namespace
 
@@ -121,8 +127,11 @@ void AddTuningChoices(const std::vector<TuningChoice>& choices) {
     Check(!choice.signature.empty() && !choice.candidate.empty(), "tuning",
           "a choice needs a signature and a candidate");
   {
+    // A checkpoint is loaded with its choices: those that hold already cost no graph.
     std::lock_guard<std::mutex> lock(g_mutex);
-    for (const TuningChoice& choice : choices) Add(choice);
+    bool changes = false;
+    for (const TuningChoice& choice : choices) changes |= Add(choice);
+    if (!changes) return;
     ++g_version;
   }
   DropPlans();

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import singa
-from singa import autograd, layer, model, opt, state_files, tensor
+from singa import autograd, layer, model, opt, singa_wrap, state_files, tensor, tuning
 from singa.training import checkpoint
 
 
@@ -430,3 +430,27 @@ def test_read_progress_needs_no_model(saved):
     assert checkpoint.read_progress(saved[1]) == {"epoch": 1}
     header = json.loads(saved[2][8 : 8 + struct.unpack("<Q", saved[2][:8])[0]])
     assert "__metadata__" in header
+
+
+def test_loading_costs_other_models_no_graph(tmp_path):
+    """A process that serves one network and loads checkpoints of another goes on replaying."""
+    path = tmp_path / "last.safetensors"
+    served, net = new(opt.SGD(0.1)), new(opt.SGD(0.1))
+    choice = {"signature": "none", "candidate": "reference", "machine": "none", "measured": ""}
+    tuning.add([choice])
+    try:
+        checkpoint.save(path, net, net.optimizer)
+        served.eval()
+        served.graph(True)
+        x = batch(0)[0]
+        for _ in range(20):  # more often than a model may find its settings changed
+            checkpoint.load(path, net, net.optimizer)
+            served(x)
+        assert len(served._graphs().graphs()) == 1
+        before = singa_wrap.TuningVersion()
+        tuning.add([choice | {"measured": "again"}])
+        assert singa_wrap.TuningVersion() == before
+        tuning.add([choice | {"candidate": "other"}])
+        assert singa_wrap.TuningVersion() > before
+    finally:
+        tuning.clear()

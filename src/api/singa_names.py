@@ -406,7 +406,7 @@ def _checked(name, function):
 def _range(function, t, size, offset=0):
     """The end of `size` elements from `offset` on. Raises ValueError outside t."""
     end = _operator.index(offset) + _operator.index(size)
-    if size < 0 or offset < 0 or end > t.size():
+    if size < 0 or offset < 0 or end > Tensor.size(t):  # t may be None
         raise ValueError(f"[{function}] {size} elements at {offset} of {t.ToString()}")
     return end
 

@@ -71,6 +71,12 @@ ROWS = [
         ]
     ),
     Row(
+        "values of None",
+        lambda: wrap.Tensor.GetFloatValue(None, 1),
+        TypeError,
+        r"\[Tensor_size\] self has to be an object, got NoneType",
+    ),
+    Row(
         "operands without a tensor",
         lambda: wrap.Pow(None, 0.5),
         TypeError,

@@ -7,16 +7,19 @@ import io
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import singa
-from singa import autograd, data, layer, model, opt, singa_wrap, snapshot, tensor, tuning
+from singa import autograd, data, layer, model, opt, snapshot, tensor, tuning
 from singa.training import checkpoint
 from targets import Finding, Target
 
+_TESTS = Path(__file__).resolve().parents[1] / "python"
 #: A file of the sizes that are tried here takes a fraction of this.
 _MEMORY = 256 << 20
 
@@ -223,18 +226,39 @@ class Tuning(_File):
 
 
 class Replay(_File):
-    """`python -m singa replay FILE`."""
+    """`python -m singa replay FILE`. Seeds are calls of each family of operations, where the build
+    has the wrong kernels with which OPCHECK is tried."""
 
     format = "safetensors"
-    name = "call.replay"
+    name = "call.safetensors"
     memory = 1 << 30  # an operation that a file describes has results and workspace
     # The results differ: RuntimeError. A large call is one that the file may well describe.
     declared = (ValueError, RuntimeError, MemoryError)
     names_file = False
 
+    def seeds(self) -> list[bytes]:
+        sys.path.append(str(_TESTS))
+        import replay_calls
+        import replay_mutations
+
+        folder = Path("replays")
+        if not replay_calls.LIBRARY.exists():
+            return []
+        if not folder.exists():  # by an earlier worker; here kernels stay right
+            folder.mkdir()
+            command = [sys.executable, str(_TESTS / "replay_calls.py"), str(folder)]
+            subprocess.run(command, check=True, capture_output=True)
+        seeds = []
+        for path in sorted(folder.iterdir()):
+            for _, file in replay_mutations.variants(path):
+                replay_mutations.save(self.path, file)
+                seeds.append(self.path.read_bytes())
+        return seeds
+
     def read(self) -> str | None:
-        text = singa_wrap.ReplayFile(str(self.path))
-        return str(text)[:40]
+        from singa.replay_file import replay
+
+        return replay(self.path)[:40]
 
 
 class _Cifar(_File):

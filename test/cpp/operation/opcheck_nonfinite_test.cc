@@ -30,6 +30,7 @@ bool Differ(const std::vector<float>& chosen, const std::vector<float>& referenc
   opcheck::Call call;
   call.op = "Test";
   call.inputs = call.outputs = {Of(chosen)};
+  call.input_places = call.output_places = {opcheck::Placement{}};
   call.aliases = {-1};
   bool differ = false;
   try {

@@ -89,7 +89,7 @@ PYTHON
 }
 
 on_gpu() { # on_gpu COMMAND...
-  PYTHONPATH=$out/python:$site SINGA_TEST_DEVICE=cuda "$@"
+  PYTHONPATH=$out/python:$site SINGA_TEST_DEVICE=cuda SINGA_REQUIRE_GPU=1 "$@"
 }
 
 run_tests() {

@@ -23,6 +23,7 @@ _ABOUT_THE_HOST = {
     "test_image_tool.py": "images of the host",
     "test_package.py": "the package and its settings",
     "test_readme.py": "documents",
+    "test_required_gpu.py": "the tests themselves",
     "test_singa_surface.py": "names and arguments",
     "test_snapshot.py": "files",
     "test_soak.py": "programs of their own, and files",
@@ -61,6 +62,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Comparisons with PyTorch skip where it is not installed; CI must not pass that way."""
     if os.environ.get("SINGA_REQUIRE_TORCH") == "1" and importlib.util.find_spec("torch") is None:
         pytest.exit("SINGA_REQUIRE_TORCH=1, but PyTorch is not installed", returncode=1)
+    if missing := device_under_test.missing_gpu():  # likewise
+        pytest.exit(missing, returncode=1)
+
+
+def pytest_report_header() -> list[str]:
+    """Which tests prove less than their names say."""
+    if "emulated" not in Path(os.environ.get("SINGA_CUDA_LIBRARY", "")).name:
+        return []
+    return ["the GPU is emulated: what tests marked cudnn confirm is our own emulation of cuDNN"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,4 +1,8 @@
-"""The device that the tests run on: the CPU, or with SINGA_TEST_DEVICE=cuda the first GPU."""
+"""The device that the tests run on: the CPU, or with SINGA_TEST_DEVICE=cuda the first GPU.
+
+SINGA_REQUIRE_GPU=1 makes it an error that there is none, instead of a reason to skip;
+SINGA_REQUIRE_GPU=emulated takes the emulated GPU for one, which proves less.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import os
 _NAME = os.environ.get("SINGA_TEST_DEVICE", "cpu")
 if _NAME not in ("cpu", "cuda"):
     raise ValueError(f"SINGA_TEST_DEVICE has to be cpu or cuda, got {_NAME!r}")
+
+_REQUIRED = os.environ.get("SINGA_REQUIRE_GPU", "0")
+if _REQUIRED not in ("0", "1", "emulated"):
+    raise ValueError(f"SINGA_REQUIRE_GPU has to be 0, 1 or emulated, got {_REQUIRED!r}")
 
 ON_GPU = _NAME == "cuda"
 # Bytes that a step may take to keep apart what its branches use (docs/cuda.md).
@@ -22,4 +30,21 @@ def make_default() -> str:
     if device.get_num_gpus() == 0:
         return f"there is no GPU: {singa_wrap.GpuProblem()}"
     device.set_default_device(device.create_cuda_gpu())
+    return ""
+
+
+def missing_gpu() -> str:
+    """What SINGA_REQUIRE_GPU asks for and is not there, or nothing."""
+    if _REQUIRED == "0":
+        return ""
+    from singa import device, singa_wrap
+
+    if device.get_num_gpus() == 0:
+        return f"SINGA_REQUIRE_GPU={_REQUIRED}, but there is no GPU: {singa_wrap.GpuProblem()}"
+    found = device.device_query(0)
+    if _REQUIRED == "1" and "emulated" in found:
+        return (
+            f"SINGA_REQUIRE_GPU=1, but the GPU is emulated ({found}); "
+            "SINGA_REQUIRE_GPU=emulated takes it for one"
+        )
     return ""

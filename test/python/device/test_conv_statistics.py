@@ -10,6 +10,8 @@ from singa import autograd, layer, model, opt, tensor
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
 
+pytestmark = pytest.mark.cudnn
+
 WITH_SUMS = " ConvForwardStatistics "
 FROM_SUMS = " BatchNormForwardFromSums "
 

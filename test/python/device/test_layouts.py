@@ -10,6 +10,8 @@ from singa import autograd, device, layer, model, opt, tensor
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
 
+pytestmark = pytest.mark.cudnn
+
 
 class Block(layer.Layer):
     """A residual block; what it adds and cuts off is part of its batch norm, or not."""

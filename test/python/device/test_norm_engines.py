@@ -13,6 +13,8 @@ from singa import singa_wrap as wrap
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
 
+pytestmark = pytest.mark.cudnn
+
 Choices = list[dict[str, str]]
 
 

@@ -33,7 +33,7 @@ constexpr const char* kConvWithSums = "ConvForwardStatistics";
 constexpr const char* kNorm = "BatchNormForwardTraining";
 constexpr const char* kNormFromSums = "BatchNormForwardFromSums";
 
-class ConvStatisticsTest : public ::testing::Test {
+class EmulatedCudnnStatisticsTest : public ::testing::Test {
  protected:
   void SetUp() override { Clear(); }
   void TearDown() override { Clear(); }
@@ -78,7 +78,7 @@ std::vector<Tensor> RunOn(const DevicePtr& device, const ConvStatisticsSpec& spe
   return results;
 }
 
-TEST_F(ConvStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
+TEST_F(EmulatedCudnnStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
   SetTf32(true);  // float32 has no engine otherwise
   for (const DType dtype : {kBFloat16, kFloat16, kFloat32})
     for (const bool bias : {false, true})
@@ -116,7 +116,7 @@ TEST_F(ConvStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
         }
 }
 
-TEST_F(ConvStatisticsTest, RefusesWhatCudnnHasNoEngineFor) {
+TEST_F(EmulatedCudnnStatisticsTest, RefusesWhatCudnnHasNoEngineFor) {
   const auto refuses = [](const ConvStatisticsSpec& spec) {
     const auto registry = Registry<ConvStatisticsSpec>::Get(DeviceKind::kCuda);
     return registry.Find("cudnn")->Refuses(spec);
@@ -198,7 +198,7 @@ void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want
   }
 }
 
-TEST_F(ConvStatisticsTest, BatchNormStartsFromTheSumsOfTheConvolution) {
+TEST_F(EmulatedCudnnStatisticsTest, BatchNormStartsFromTheSumsOfTheConvolution) {
   for (const DType dtype : {kBFloat16, kFloat16}) {
     SCOPED_TRACE(DTypeName(dtype));
     const Net plain(gpu_, dtype), fused(gpu_, dtype);
@@ -215,7 +215,7 @@ TEST_F(ConvStatisticsTest, BatchNormStartsFromTheSumsOfTheConvolution) {
   }
 }
 
-TEST_F(ConvStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
+TEST_F(EmulatedCudnnStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
   const Net net(gpu_);
   std::vector<Tensor> results;
   const RecordingPtr recording = test::Recorded(net, {net.x}, FuseTraining, &results);
@@ -235,7 +235,7 @@ TEST_F(ConvStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
     EXPECT_NEAR(after[c], batch[c] + (before[c] - batch[c]) * std::pow(0.9, 5), 1e-5);
 }
 
-TEST_F(ConvStatisticsTest, OthersMayReadTheConvolutionToo) {
+TEST_F(EmulatedCudnnStatisticsTest, OthersMayReadTheConvolutionToo) {
   const auto step = [](const Net& net) -> test::Step {
     return [&net](const std::vector<Tensor>& in) {
       const Tensor h = ConvForward(in[0], net.W, net.b, net.conv());
@@ -254,7 +254,7 @@ TEST_F(ConvStatisticsTest, OthersMayReadTheConvolutionToo) {
   ExpectClose(got, want);
 }
 
-TEST_F(ConvStatisticsTest, AutotuneMeasuresTheEngines) {
+TEST_F(EmulatedCudnnStatisticsTest, AutotuneMeasuresTheEngines) {
   const PreferenceScope autotune(Preference::kAutotune);
   emulated::Dnn().engines.push_back({.name = "eng8", .tensor_cores = true});
   const Net net(gpu_);
@@ -281,7 +281,7 @@ void ExpectLeftAlone(const std::function<test::Step(const Net&)>& step, DType dt
   test::ExpectSame(OnHost(got), OnHost(want), "left alone");
 }
 
-TEST_F(ConvStatisticsTest, WhatIsNotACaseOfItIsLeftAlone) {
+TEST_F(EmulatedCudnnStatisticsTest, WhatIsNotACaseOfItIsLeftAlone) {
   const auto whole = [](const Net& net) -> test::Step { return net; };
   SetTf32(true);
   ExpectLeftAlone(whole, kFloat32);  // which has engines then, and digits to lose

@@ -21,7 +21,7 @@ using test::Random;
 using test::RandomTensor;
 using test::Values;
 
-class LibraryTest : public ::testing::Test {
+class EmulatedCudnnTest : public ::testing::Test {
  protected:
   void SetUp() override {
     gpu_ = test::Gpu();
@@ -76,7 +76,7 @@ const Case kCases[] = {
     {{4, 6, 3, 3}, {7, 6, 3, 3}, {1, 1}, {0, 0}, {1, 1}, 1},   // one pixel
 };
 
-TEST_F(LibraryTest, ConvolutionsEqualTheReference) {
+TEST_F(EmulatedCudnnTest, ConvolutionsEqualTheReference) {
   for (const LayoutMode mode : {LayoutMode::kAuto, LayoutMode::kPlain})
     for (const DType dtype : {kFloat32, kBFloat16})
       for (size_t i = 0; i < std::size(kCases); ++i) {
@@ -109,14 +109,14 @@ TEST_F(LibraryTest, ConvolutionsEqualTheReference) {
       }
 }
 
-TEST_F(LibraryTest, ImagesLeaveWithChannelsLast) {
+TEST_F(EmulatedCudnnTest, ImagesLeaveWithChannelsLast) {
   const Tensor y = Convolve("fastest");
   EXPECT_EQ(LayoutName(y.layout()), "nhwc");
   SetLayoutMode(LayoutMode::kPlain);
   EXPECT_EQ(Convolve("fastest").layout(), nullptr);
 }
 
-TEST_F(LibraryTest, FastestIsTheFirstEngineThatCanBeBuilt) {
+TEST_F(EmulatedCudnnTest, FastestIsTheFirstEngineThatCanBeBuilt) {
   Convolve("fastest");
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=1"}));
   Clear();
@@ -125,7 +125,7 @@ TEST_F(LibraryTest, FastestIsTheFirstEngineThatCanBeBuilt) {
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng4"}));
 }
 
-TEST_F(LibraryTest, WhereNothingCanBeBuiltTheErrorSaysWhy) {
+TEST_F(EmulatedCudnnTest, WhereNothingCanBeBuiltTheErrorSaysWhy) {
   for (const Engine& engine : emulated::Dnn().engines)
     emulated::Dnn().broken.push_back(engine.name);
   ExpectError<std::runtime_error>([&] { Convolve("fastest"); }, "eng0: engine eng0 is broken");
@@ -137,7 +137,7 @@ TEST_F(LibraryTest, WhereNothingCanBeBuiltTheErrorSaysWhy) {
   EXPECT_TRUE(kernel->Refuses(spec).starts_with("cuDNN has no engine for this"));
 }
 
-TEST_F(LibraryTest, LimitsAreKeptInBytes) {
+TEST_F(EmulatedCudnnTest, LimitsAreKeptInBytes) {
   Convolve("limited_workspace", 2048);
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=3"}));
   Clear();
@@ -148,7 +148,7 @@ TEST_F(LibraryTest, LimitsAreKeptInBytes) {
   EXPECT_EQ(emulated::Dnn().built.back(), "eng0");
 }
 
-TEST_F(LibraryTest, NoWorkspaceTakesTheLeastWhereAllWantSome) {
+TEST_F(EmulatedCudnnTest, NoWorkspaceTakesTheLeastWhereAllWantSome) {
   std::vector<Engine>& engines = emulated::Dnn().engines;
   engines.pop_back();
   const Tensor y = Convolve("no_workspace");
@@ -156,7 +156,7 @@ TEST_F(LibraryTest, NoWorkspaceTakesTheLeastWhereAllWantSome) {
   EXPECT_EQ(y.shape(), (Shape{2, 4, 6, 5}));
 }
 
-TEST_F(LibraryTest, AutotuneMeasuresAllWithinTheLimitAndOthersFollow) {
+TEST_F(EmulatedCudnnTest, AutotuneMeasuresAllWithinTheLimitAndOthersFollow) {
   Convolve("autotune", 4096);
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=3", "eng4", "eng0"}));
   const std::vector<TuningChoice> choices = GetTuningChoices();
@@ -178,7 +178,7 @@ TEST_F(LibraryTest, AutotuneMeasuresAllWithinTheLimitAndOthersFollow) {
   EXPECT_EQ(Values(first.ToDevice(DefaultDevice())), Values(second.ToDevice(DefaultDevice())));
 }
 
-TEST_F(LibraryTest, ChoicesOfAnotherCudnnAreNotFollowed) {
+TEST_F(EmulatedCudnnTest, ChoicesOfAnotherCudnnAreNotFollowed) {
   Convolve("autotune");
   TuningChoice old = GetTuningChoices().at(0);
   Clear();
@@ -188,7 +188,7 @@ TEST_F(LibraryTest, ChoicesOfAnotherCudnnAreNotFollowed) {
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=1"}));
 }
 
-TEST_F(LibraryTest, ChoicesOfAnotherGpuAreNotFollowed) {
+TEST_F(EmulatedCudnnTest, ChoicesOfAnotherGpuAreNotFollowed) {
   Convolve("autotune");
   TuningChoice choice = GetTuningChoices().at(0);
   EXPECT_TRUE(choice.signature.ends_with("8.0, 1 multiprocessors")) << choice.signature;
@@ -206,7 +206,7 @@ TEST_F(LibraryTest, ChoicesOfAnotherGpuAreNotFollowed) {
   EXPECT_EQ(built.back(), "eng0");
 }
 
-TEST_F(LibraryTest, PlansAreMadeOnTheirGpu) {
+TEST_F(EmulatedCudnnTest, PlansAreMadeOnTheirGpu) {
   const DevicePtr other = cuda::NewDevice(1);
   ConvSpec spec;
   spec.geometry = ConvRecorder("test", {2, 8, 6, 5}, {3, 3}, {1, 1}, {1, 1}, 4, false, {1, 1}, 1);
@@ -217,7 +217,7 @@ TEST_F(LibraryTest, PlansAreMadeOnTheirGpu) {
   EXPECT_EQ(emulated::Dnn().built_on, (std::vector<int>{1, 0}));
 }
 
-TEST_F(LibraryTest, SettingsAreInTheKey) {
+TEST_F(EmulatedCudnnTest, SettingsAreInTheKey) {
   ConvSpec spec;
   spec.geometry = ConvRecorder("test", {2, 8, 6, 5}, {3, 3}, {1, 1}, {1, 1}, 4, false, {1, 1}, 1);
   const auto key = [&] { return SignatureOf(*gpu_, spec, {}); };
@@ -240,7 +240,7 @@ TEST_F(LibraryTest, SettingsAreInTheKey) {
   EXPECT_EQ(text(), before_text);
 }
 
-TEST_F(LibraryTest, Tf32IsAnotherEngine) {
+TEST_F(EmulatedCudnnTest, Tf32IsAnotherEngine) {
   const std::vector<double> exact = Values(Convolve("fastest").ToDevice(DefaultDevice()));
   SetTf32(true);
   const std::vector<double> rounded = Values(Convolve("fastest").ToDevice(DefaultDevice()));
@@ -249,7 +249,7 @@ TEST_F(LibraryTest, Tf32IsAnotherEngine) {
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 72 * 0x1p-10);
 }
 
-TEST_F(LibraryTest, ArgumentsInTheMiddleOfABlockAreKnownToBe) {
+TEST_F(EmulatedCudnnTest, ArgumentsInTheMiddleOfABlockAreKnownToBe) {
   Random random(3);
   const Tensor x = OnGpu(RandomTensor(random, {2, 4, 6, 5}));
   const Tensor w = OnGpu(RandomTensor(random, {4, 4, 3, 3}));
@@ -263,7 +263,7 @@ TEST_F(LibraryTest, ArgumentsInTheMiddleOfABlockAreKnownToBe) {
   EXPECT_EQ(Values(y.ToDevice(DefaultDevice())), Values(same.ToDevice(DefaultDevice())));
 }
 
-TEST_F(LibraryTest, PlansAreMadeOnceForEachSize) {
+TEST_F(EmulatedCudnnTest, PlansAreMadeOnceForEachSize) {
   Random random(5);
   const Tensor w = OnGpu(RandomTensor(random, {4, 8, 3, 3}));
   const Tensor x = OnGpu(RandomTensor(random, {4, 8, 6, 6}));
@@ -274,7 +274,7 @@ TEST_F(LibraryTest, PlansAreMadeOnceForEachSize) {
   EXPECT_EQ(emulated::Dnn().built.size(), 2u);
 }
 
-TEST_F(LibraryTest, ProductsEqualTheReference) {
+TEST_F(EmulatedCudnnTest, ProductsEqualTheReference) {
   struct Factors {
     Shape a, b;
   };
@@ -296,7 +296,7 @@ TEST_F(LibraryTest, ProductsEqualTheReference) {
     }
 }
 
-TEST_F(LibraryTest, WhatIsAddedIsABiasOrComesFirst) {
+TEST_F(EmulatedCudnnTest, WhatIsAddedIsABiasOrComesFirst) {
   Random random(13);
   const Tensor a = RandomTensor(random, {5, 7}), b = RandomTensor(random, {3, 7});
   for (const Shape& shape : {Shape{3}, Shape{1, 3}, Shape{5, 1}, Shape{5, 3}, Shape{1}})

@@ -44,7 +44,7 @@ BatchNormBackwardSpec BackwardSpec(const Shape& shape = kShape, DType dtype = kF
   return spec;
 }
 
-class NormTest : public ::testing::Test {
+class EmulatedCudnnNormTest : public ::testing::Test {
  protected:
   void SetUp() override { Clear(); }
   void TearDown() override { Clear(); }
@@ -123,7 +123,7 @@ void ExpectSame(const std::vector<Tensor>& got, const std::vector<Tensor>& want)
   }
 }
 
-TEST_F(NormTest, EqualsTheReference) {
+TEST_F(EmulatedCudnnNormTest, EqualsTheReference) {
   for (const DType dtype : {kFloat32, kBFloat16, kFloat16})
     for (const Shape& shape : {kShape, Shape{2, 24, 3, 3}, Shape{1, 8, 9, 4}})
       for (const auto& [add, relu] : {std::pair(false, false), {false, true}, {true, true}}) {
@@ -141,7 +141,7 @@ TEST_F(NormTest, EqualsTheReference) {
       }
 }
 
-TEST_F(NormTest, OnlyTheGradientOfWhatIsWanted) {
+TEST_F(EmulatedCudnnNormTest, OnlyTheGradientOfWhatIsWanted) {
   BatchNormBackwardSpec spec = BackwardSpec();
   spec.need_scale = false;
   Choose(spec, "eng4");
@@ -158,7 +158,7 @@ TEST_F(NormTest, OnlyTheGradientOfWhatIsWanted) {
   ExpectSame({got[0]}, {run([](const Tensor& t) { return t; })[0]});
 }
 
-TEST_F(NormTest, StatisticsOfAConstantAreExact) {
+TEST_F(EmulatedCudnnNormTest, StatisticsOfAConstantAreExact) {
   // The inverse deviation says next to nothing of a variance that is far below epsilon.
   Choose(ForwardSpec(), "eng0");
   const BatchNormHandle handle(0.5, Tensor(kShape, DefaultDevice()), kEpsilon);
@@ -174,7 +174,7 @@ TEST_F(NormTest, StatisticsOfAConstantAreExact) {
   for (const double v : Values(var.ToDevice(DefaultDevice()))) EXPECT_NEAR(v, 0.5, 1e-9);
 }
 
-TEST_F(NormTest, ScaleAndBiasMayBeginAnywhere) {
+TEST_F(EmulatedCudnnNormTest, ScaleAndBiasMayBeginAnywhere) {
   Choose(ForwardSpec(), "eng0");
   Choose(BackwardSpec(), "eng0");
   Call call(3, kShape, kFloat32, false, false);
@@ -190,7 +190,7 @@ TEST_F(NormTest, ScaleAndBiasMayBeginAnywhere) {
   EXPECT_EQ(emulated::Dnn().built.size(), 2u);
 }
 
-TEST_F(NormTest, OurKernelsAreTheDefault) {
+TEST_F(EmulatedCudnnNormTest, OurKernelsAreTheDefault) {
   const Call call(4, kShape, kFloat32, true, true);
   ExpectSame(call.Run([&](const Tensor& t) { return OnGpu(t); }), call.Reference());
   EXPECT_TRUE(emulated::Dnn().norms.empty());  // it is not even asked
@@ -198,7 +198,7 @@ TEST_F(NormTest, OurKernelsAreTheDefault) {
   EXPECT_STREQ(FindPlan(*gpu_, ForwardSpec())->implementation(), "cuda");
 }
 
-TEST_F(NormTest, AutotuneMeasuresBoth) {
+TEST_F(EmulatedCudnnNormTest, AutotuneMeasuresBoth) {
   const PreferenceScope autotune(Preference::kAutotune);
   FindPlan(*gpu_, ForwardSpec(kShape, kBFloat16, true, true), {Preference::kAutotune, 1 << 12});
   FindPlan(*gpu_, BackwardSpec(kShape, kFloat32, true, true));
@@ -217,7 +217,7 @@ TEST_F(NormTest, AutotuneMeasuresBoth) {
   }
 }
 
-TEST_F(NormTest, WhatCannotBeBuiltIsLeftToOurKernels) {
+TEST_F(EmulatedCudnnNormTest, WhatCannotBeBuiltIsLeftToOurKernels) {
   for (const Engine& engine : emulated::Dnn().engines)
     emulated::Dnn().broken.push_back(engine.name);
   Choose(ForwardSpec(), "eng0");
@@ -227,7 +227,7 @@ TEST_F(NormTest, WhatCannotBeBuiltIsLeftToOurKernels) {
   EXPECT_STREQ(FindPlan(*gpu_, BackwardSpec(), autotune)->implementation(), "cuda");
 }
 
-TEST_F(NormTest, RefusalsSayWhy) {
+TEST_F(EmulatedCudnnNormTest, RefusalsSayWhy) {
   EXPECT_EQ(Refusal(ForwardSpec(kShape, kFloat16, true, true)), "");
   EXPECT_EQ(Refusal(BackwardSpec(kShape, kBFloat16, true, true)), "");
   const auto forward = [](const auto& change) {
@@ -259,7 +259,7 @@ TEST_F(NormTest, RefusalsSayWhy) {
   says(Refusal(ForwardSpec()), "libcudnn.so.9 is missing");
 }
 
-TEST_F(NormTest, IsCapturedAsPartOfAStep) {
+TEST_F(EmulatedCudnnNormTest, IsCapturedAsPartOfAStep) {
   Choose(ForwardSpec(kShape, kFloat32, true, true), "eng0");
   Choose(BackwardSpec(kShape, kFloat32, true, true), "eng4");
   const Call call(5, kShape, kFloat32, true, true);

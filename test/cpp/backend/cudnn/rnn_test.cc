@@ -96,7 +96,7 @@ void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want
   }
 }
 
-class RnnTest : public ::testing::Test {
+class EmulatedCudnnRnnTest : public ::testing::Test {
  protected:
   void SetUp() override {
     gpu_ = test::Gpu();
@@ -114,7 +114,7 @@ class RnnTest : public ::testing::Test {
   DevicePtr gpu_;
 };
 
-TEST_F(RnnTest, RandomNetworksEqualTheReference) {
+TEST_F(EmulatedCudnnRnnTest, RandomNetworksEqualTheReference) {
   Random random(1);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
@@ -128,7 +128,7 @@ TEST_F(RnnTest, RandomNetworksEqualTheReference) {
   }
 }
 
-TEST_F(RnnTest, DropoutTakesTheNumbersThatTheCpuTakes) {
+TEST_F(EmulatedCudnnRnnTest, DropoutTakesTheNumbersThatTheCpuTakes) {
   Random random(2);
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
@@ -149,7 +149,7 @@ TEST_F(RnnTest, DropoutTakesTheNumbersThatTheCpuTakes) {
   }
 }
 
-TEST_F(RnnTest, BackwardMayRunAgain) {
+TEST_F(EmulatedCudnnRnnTest, BackwardMayRunAgain) {
   Random random(3);
   for (const double dropout : {0.0, 0.3}) {
     const Network gpu =
@@ -161,7 +161,7 @@ TEST_F(RnnTest, BackwardMayRunAgain) {
   }
 }
 
-TEST_F(RnnTest, WeightsAreCopiedWhereTheyDoNotLieAsCudnnWantsThem) {
+TEST_F(EmulatedCudnnRnnTest, WeightsAreCopiedWhereTheyDoNotLieAsCudnnWantsThem) {
   Random random(4);
   const auto queued = [&](int64_t input, int64_t offset) {
     const Network gpu =
@@ -194,7 +194,7 @@ TEST_F(RnnTest, WeightsAreCopiedWhereTheyDoNotLieAsCudnnWantsThem) {
   EXPECT_GT(cuda::emulated::Queued() - before, 2u);
 }
 
-TEST_F(RnnTest, SettingsReachCudnn) {
+TEST_F(EmulatedCudnnRnnTest, SettingsReachCudnn) {
   Random random(6);
   const Network gpu =
       Network(random, {RnnMode::kTanh, 3, 2, 4, 6, 2, 1, false, false, false}, kFloat32).On(gpu_);
@@ -211,7 +211,7 @@ TEST_F(RnnTest, SettingsReachCudnn) {
   EXPECT_EQ(emulated::Dnn().networks.size(), 2u);  // plans are kept
 }
 
-TEST_F(RnnTest, SixteenBitTypesAreRoundedAtEachStep) {
+TEST_F(EmulatedCudnnRnnTest, SixteenBitTypesAreRoundedAtEachStep) {
   Random random(7);
   for (const DType dtype : {kBFloat16, kFloat16})
     for (const double dropout : {0.0, 0.4})
@@ -227,7 +227,7 @@ TEST_F(RnnTest, SixteenBitTypesAreRoundedAtEachStep) {
       }
 }
 
-TEST_F(RnnTest, NobodyWaitsForLengthsOnTheHost) {
+TEST_F(EmulatedCudnnRnnTest, NobodyWaitsForLengthsOnTheHost) {
   Random random(9);
   const Network host(random, {RnnMode::kLstm, 4, 3, 2, 5, 2, 2, true, true, true}, kFloat32);
   Network gpu = host.On(gpu_);
@@ -245,7 +245,7 @@ TEST_F(RnnTest, NobodyWaitsForLengthsOnTheHost) {
   EXPECT_EQ(values, expected);
 }
 
-TEST_F(RnnTest, NoSequences) {
+TEST_F(EmulatedCudnnRnnTest, NoSequences) {
   const Tensor x({3, 0, 2}, gpu_);
   const RnnHandle handle(x, 4, RnnMode::kGru, 2, true, 0.5);
   const Tensor w = Full({handle.weights_size}, 1, gpu_), none;
@@ -256,7 +256,7 @@ TEST_F(RnnTest, NoSequences) {
   EXPECT_EQ(Values(gradients[3]), std::vector<double>(static_cast<size_t>(handle.weights_size), 0));
 }
 
-TEST_F(RnnTest, Errors) {
+TEST_F(EmulatedCudnnRnnTest, Errors) {
   Random random(8);
   Network host(random, {RnnMode::kGru, 3, 2, 5, 4, 1, 1, true, false, true}, kFloat32);
   host.seq_lengths = Full({2}, 4, nullptr, kInt32);
@@ -277,7 +277,7 @@ TEST_F(RnnTest, Errors) {
   ExpectError<Unavailable>([&] { gpu.Forward(); }, "libcudnn.so.9 is missing");
 }
 
-TEST_F(RnnTest, OpcheckComparesBothPasses) {
+TEST_F(EmulatedCudnnRnnTest, OpcheckComparesBothPasses) {
   Random random(9);
   for (const auto& [dtype, dropout] :
        {std::pair(kFloat32, 0.0), {kFloat32, 0.5}, {kBFloat16, 0.0}, {kFloat16, 0.0}}) {
@@ -302,7 +302,7 @@ TEST_F(RnnTest, OpcheckComparesBothPasses) {
   ResetOpcheckStats();
 }
 
-TEST_F(RnnTest, RecordedStepsAreCapturedUnlessThereAreLengths) {
+TEST_F(EmulatedCudnnRnnTest, RecordedStepsAreCapturedUnlessThereAreLengths) {
   struct Case {
     const char* name;
     bool lengths;

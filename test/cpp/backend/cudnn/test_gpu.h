@@ -11,8 +11,9 @@
 
 namespace singa::test {
 
-/// The emulated GPU, with the libraries' kernels and those that these need or are an alternative
-/// to.
+/// The emulated GPU: what cuDNN and cuBLASLt compute there are loops of our own, so tests of it
+/// confirm our emulation, and what we do around it. With the libraries' kernels and those that
+/// these need or are an alternative to.
 inline DevicePtr Gpu() {
   static const DevicePtr& gpu = *[] {
     cudnn::RegisterLibraries();

@@ -24,7 +24,8 @@ def replay(path: str | os.PathLike[str]) -> str:
     arrays, bfloat16, metadata = read_safetensors(path, "[replay] {} is no replay file")
     if not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError(f"[replay] {os.fspath(path)} is no replay file: not all of it is text")
-    tensors = [_tensor(array, name in bfloat16) for name, array in arrays.items()]
+    aligned = {name: np.require(array, requirements="A") for name, array in arrays.items()}
+    tensors = [_tensor(array, name in bfloat16) for name, array in aligned.items()]
     try:
         return _c.ReplayCall(list(metadata), list(metadata.values()), list(arrays), tensors)
     except (ValueError, TypeError, IndexError) as error:

@@ -750,3 +750,9 @@ def test_functions_name_an_argument_of_another_type(function, wrong, recording):
             assert re.match(expected, str(caught.value)), (value, str(caught.value))
     finally:
         autograd.training = False
+
+
+def test_an_empty_array_may_lie_anywhere():
+    array = np.frombuffer(bytearray(9), np.float32, 0, 1)
+    assert array.ctypes.data % 4
+    assert tensor.from_numpy(array).shape == (0,)

@@ -39,7 +39,7 @@ def change_npy(random: Random, data: bytes) -> bytes:
         head = ast.literal_eval(text.strip())
         way = random.random()
         if way < 0.4:
-            shape = list(head["shape"])
+            shape = list(head.get("shape", ()))
             for _ in range(random.choice((1, 1, 2))):
                 at = random.randrange(len(shape) + 1)
                 shape[at : at + random.randrange(2)] = [random.choice((*NUMBERS, True, 1.0, "3"))]
@@ -48,7 +48,7 @@ def change_npy(random: Random, data: bytes) -> bytes:
             head["descr"] = random.choice(_TYPES)
         elif way < 0.8:
             head["fortran_order"] = random.choice((True, 1, None, "x"))
-        else:
+        elif head:
             head.pop(random.choice(list(head)))
         text = repr(head)
     except (ValueError, SyntaxError, KeyError, TypeError, AttributeError, RecursionError):

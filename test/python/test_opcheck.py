@@ -432,6 +432,17 @@ def test_what_the_operation_would_not_take(
     assert str(path) in str(error.value)
 
 
+def test_another_plan_than_the_one_of_the_file_is_named(
+    sound: tuple[Path, dict[str, np.ndarray], dict[str, str]], tmp_path: Path
+) -> None:
+    _, arrays, metadata = sound
+    path = tmp_path / "call.safetensors"
+    save(path, (arrays, metadata | {"description": "reference of old"}))
+    assert replay(path) == (
+        "LinearForward on reference (the file is of reference of old) agrees with reference"
+    )
+
+
 def test_every_damaged_byte_is_noticed(
     sound: tuple[Path, dict[str, np.ndarray], dict[str, str]], tmp_path: Path
 ) -> None:

@@ -332,6 +332,7 @@ std::string Replay(const Call& call) {
     for (size_t i = 0; i < call.inputs.size(); ++i) wanted.push_back(plan->input_layout(i));
   }
   std::string changed;
+  if (plan->Describe() != call.description) changed = " (the file is of " + call.description + ")";
   std::vector<Tensor> inputs, outputs;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     Placement place = call.input_places[i];

@@ -200,17 +200,22 @@ void CheckFields(const RnnFields& f, const CallChecker& call) {
 Shape StateShape(const RnnFields& f) { return {f.layers * f.directions, f.batch, f.hidden}; }
 Shape OutputShape(const RnnFields& f) { return {f.steps, f.batch, f.width()}; }
 
+/// States of cells, which only some networks have.
+void CheckCells(const RnnFields& f, CallChecker& call, const char* name) {
+  if (f.has_cells()) {
+    call.OptionalInput(name, StateShape(f), f.dtype);
+  } else {
+    call.NoInput(name);
+  }
+}
+
 }  // namespace
 
 void RnnForwardSpec::CheckCall(CallChecker& call) const {
   CheckFields(*this, call);
   call.Input("x", {steps, batch, input}, dtype);
   call.OptionalInput("hx", StateShape(*this), dtype);
-  if (has_cells()) {
-    call.OptionalInput("cx", StateShape(*this), dtype);
-  } else {
-    call.NoInput("cx");
-  }
+  CheckCells(*this, call, "cx");
   call.Input("W", {weights_size()}, dtype);
   call.OptionalInput("seq_lengths", {batch}, kInt32);
   call.Output("y", OutputShape(*this), dtype);
@@ -223,18 +228,10 @@ void RnnBackwardSpec::CheckCall(CallChecker& call) const {
   CheckFields(*this, call);
   call.OptionalInput("dy", OutputShape(*this), dtype);
   call.OptionalInput("dhy", StateShape(*this), dtype);
-  if (has_cells()) {
-    call.OptionalInput("dcy", StateShape(*this), dtype);
-  } else {
-    call.NoInput("dcy");
-  }
+  CheckCells(*this, call, "dcy");
   call.Input("x", {steps, batch, input}, dtype);
   call.OptionalInput("hx", StateShape(*this), dtype);
-  if (has_cells()) {
-    call.OptionalInput("cx", StateShape(*this), dtype);
-  } else {
-    call.NoInput("cx");
-  }
+  CheckCells(*this, call, "cx");
   call.Input("W", {weights_size()}, dtype);
   call.OptionalInput("seq_lengths", {batch}, kInt32);
   const Tensor& kept = call.AnyInput("saved");

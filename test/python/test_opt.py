@@ -492,6 +492,10 @@ def test_groups_that_are_assigned_hold_from_then_on():
     assert trained(none, none)["w"] == start()["w"].tobytes()
     with pytest.raises(TypeError, match=r"\[SGD\] groups have to be ParamGroups"):
         opt.SGD().groups = ["w"]
+    optimizer = opt.SGD(groups=twice)
+    with pytest.raises(TypeError, match="ParamGroups"):
+        optimizer.groups = ["w"]
+    assert optimizer.groups == tuple(twice)  # what was refused is not kept
 
 
 def test_other_settings_that_are_assigned_are_checked():

@@ -213,11 +213,12 @@ class Optimizer:
 
     @groups.setter
     def groups(self, groups: Iterable[ParamGroup]) -> None:
-        self._groups = tuple(groups)
-        for group in self._groups:
+        given = tuple(groups)
+        for group in given:
             if not isinstance(group, ParamGroup):
                 kind = type(self).__name__
                 raise TypeError(f"[{kind}] groups have to be ParamGroups, got {group!r:.80}")
+        self._groups = given
         self._group_of: dict[str, ParamGroup] = {}
 
     @property

@@ -1,16 +1,17 @@
-# The two commands of the README, and the few around them. Everything longer than a line is in
-# scripts/. Needs g++, make and Python >= 3.11; the rest comes from package indexes into .venv.
+# The README's two commands and related ones; scripts/ has everything longer than a line. Needs g++,
+# make and Python >= 3.11. Everything else is installed from package indexes into .venv.
 #
 #   make train          install singa into .venv and train on the built-in images
 #   make test           build with tests, run ctest and pytest
-#   make fuzz           hostile files, calls and programs, for FUZZ_SECONDS (CONTRIBUTING.md)
+#   make fuzz           try hostile files, calls and programs, for FUZZ_SECONDS (CONTRIBUTING.md)
 #   make soak           train, kill, resume and infer, for SOAK_SECONDS
-#   make lint format    check, or put right, the formatting and the types
-#   make wheel          dist/*.whl
+#   make faults         jobs of several ranks in which one fails, FAULTS times
+#   make lint           check formatting, lint and types; make format fixes what tools can fix
+#   make wheel          build and check dist/*.whl
 #   make clean          remove build/ and dist/ (.venv stays)
 #
-# PYTHON=python3.12 chooses the interpreter; PRESET=debug|asan|… what `make test` builds;
-# TRAIN_FLAGS and PYTEST_FLAGS are handed on.
+# PYTHON=python3.12 chooses the interpreter, and PRESET=debug|asan|… the preset that `make test`
+# builds. TRAIN_FLAGS and PYTEST_FLAGS are passed to train.py and pytest.
 
 PYTHON ?= python3
 PRESET ?= release
@@ -18,12 +19,13 @@ TRAIN_FLAGS ?= --quick --overwrite
 PYTEST_FLAGS ?=
 FUZZ_SECONDS ?= 120
 SOAK_SECONDS ?= 1800
+FAULTS ?= 100
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS
 
-.PHONY: help train test test-cpp test-python fuzz soak lint format wheel clean
+.PHONY: help train test test-cpp test-python fuzz soak faults lint format wheel clean
 help:
-	@sed -n '4,10s/^# *//p' Makefile
+	@sed -n '4,11s/^# *//p' Makefile
 
 train:
 	@scripts/install.sh train
@@ -39,6 +41,8 @@ fuzz:
 	@scripts/fuzz.sh test/fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_FLAGS)
 soak:
 	@scripts/fuzz.sh scripts/soak.py --seconds $(SOAK_SECONDS)
+faults:
+	@scripts/fuzz.sh scripts/faults.py --count $(FAULTS)
 
 lint:
 	@scripts/lint.sh check

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How far a training step is from the sum of its convolutions, each alone and at its best.
+"""Compares a training step with the sum of its convolutions, each run alone at its best.
 
     python benchmark/convolutions.py                            # resnet50, batch 32
     python benchmark/convolutions.py --model vgg16_cifar --batch 128
 
-Each pass of each distinct convolution is timed in every implementation that the kernels offer, on
-images that lie row-major, channels-last and in blocks, on warm memory of random values, without the
-reorders that a network would need in between; the fastest counts, as often as the network has it.
-Once among the direct methods (oneDNN's), once among all (Winograd's too). Then the network's
-recorded training step is timed in the same process, with the choices that are made by default.
-Printed: milliseconds of the sums by pass, of the step, and the step as a multiple of each sum.
+Times each pass of each distinct convolution with all available implementations, on row-major,
+channels-last and blocked images, in warm memory with random values, without reorders. The best time
+is multiplied by the number of these convolutions in the network. There are two sums: with direct
+methods only (oneDNN's), and with Winograd's, too. Then times the network's recorded training step
+with the default choices in the same process. Prints milliseconds of the sums by pass, milliseconds
+of the step, and the step divided by each sum.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from singa import bench, tensor, tuning
 from singa import singa_wrap as raw
 
 PASSES = ("y", "dx", "dW")
-LAYOUTS = ("", "nhwc", tuning._blocked())  # row-major, channels-last, blocks
+BLOCKED = raw.ToBlocked(raw.Tensor((1, 32, 2, 2))).layout_name()
+LAYOUTS = ("", "nhwc", BLOCKED)  # row-major, channels-last, blocks
 
 
 class Geometry(NamedTuple):
-    """A convolution of the network, as the handle of a layer describes it."""
+    """The geometry of a convolution, from the handle of its layer."""
 
     image: tuple[int, ...]
     weights: tuple[int, ...]
@@ -44,7 +45,7 @@ class Geometry(NamedTuple):
 
 @contextlib.contextmanager
 def noted(found: collections.Counter[Geometry]) -> Iterator[None]:
-    """Counts the convolutions whose backward is called meanwhile."""
+    """Counts the convolutions whose backward is called in this context."""
     before = raw.ConvBackward
 
     def note(dy: Any, x: Any, w: Any, handle: Any, *needs: bool) -> Any:
@@ -76,7 +77,7 @@ def handle_of(g: Geometry, image: Any) -> Any:
 
 
 def laid_out(plain: Any, tag: str) -> Any:
-    """`plain` in a layout: the result of a convolution by the identity, asked for there."""
+    """Converts `plain` to a layout, as the result of a convolution by the identity."""
     if not tag:
         return plain
     channels = plain.shape()[1]
@@ -91,14 +92,14 @@ def laid_out(plain: Any, tag: str) -> Any:
 
 
 def fastest() -> float:
-    """Milliseconds of the fastest measurement behind the table of choices, which is emptied."""
+    """Milliseconds of the fastest measurement in the table of choices. Clears the table."""
     times = [float(choice["measured"].split(" ms ")[0]) for choice in tuning.choices()]
     tuning.clear()
     return min(times)
 
 
 def best_times(g: Geometry) -> tuple[float, float, float]:
-    """Milliseconds of the passes, each alone."""
+    """The best time of each pass, in milliseconds."""
     random = np.random.default_rng(0)
 
     def values(shape: tuple[int, ...]) -> Any:
@@ -109,8 +110,8 @@ def best_times(g: Geometry) -> tuple[float, float, float]:
     r = handle.recorder
     result = values((g.image[0], g.weights[0], r.conv_height, r.conv_width))
     pairs = [(laid_out(image, tag), laid_out(result, tag)) for tag in LAYOUTS]
-    # The weights' gradient first: after the others, the layouts in which they want the weights
-    # would be counted too.
+    # The gradient of the weights comes first. After the other passes it would also be measured with
+    # their layouts of the weights.
     for x, dy in pairs:
         raw.ConvBackwardW(dy, x, handle)
     dw = fastest()
@@ -125,7 +126,7 @@ def best_times(g: Geometry) -> tuple[float, float, float]:
 
 
 def sums(found: collections.Counter[Geometry], strict: bool) -> np.ndarray:
-    """Milliseconds of each pass over all convolutions of the network."""
+    """Milliseconds of each pass, summed over all convolutions of the network."""
     singa.set_strict(strict)
     try:
         return np.sum([np.multiply(n, best_times(g)) for g, n in found.items()], axis=0)
@@ -137,8 +138,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="resnet50", help="a name of singa.models [%(default)s]")
-    parser.add_argument("--batch", type=int, default=0, help="0: 32 large or 128 small images [0]")
+    parser.add_argument("--model", default="resnet50", help="network of singa.models [%(default)s]")
+    parser.add_argument(
+        "--batch", type=int, default=0, help="batch size; 0: 32 large or 128 small images [0]"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
     args = parser.parse_args()

@@ -1,11 +1,11 @@
-// What executing an operation costs in C++ where there is nothing to compute: finding its plan in
-// the cache, memory for the result, and calling the kernel. Beside it the same operations replayed
-// by a Graph, which has done all but the last of these in advance, so the difference is what the
-// first two cost.
+// Measures the overhead of an operation in C++, on tensors of a few elements: finding its plan in
+// the cache, allocating the result, and calling the kernel. A Graph that replays the same
+// operations only calls the kernel, so the difference is the cost of the first two.
 //
 //   dispatch_benchmark [REPEATS [OPERATION]]
 //
-// Prints nanoseconds for one operation, or for each, the minimum over repetitions of a chain of it.
+// Prints nanoseconds per call of OPERATION, or of each operation: the minimum over repetitions of a
+// chain of calls.
 
 #include <singa/singa.h>
 
@@ -83,12 +83,12 @@ int main(int argc, char** argv) {
       [&](const Tensor& y) { return singa::MatMul(y, weights); }, options);
   const Tensor image = singa::Full({1, 8, 2, 2}, 0);
   const singa::ConvHandle handle(image, {1, 1}, {1, 1}, {0, 0}, 8, 8, false);
-  // In the layout of their gradient, as a network's parameters are.
+  // In the layout of their gradient, like a network's parameters.
   const Tensor filters = singa::ConvBackwardW(image, image, handle);
   Measure(
       "convolution", image,
       [&](const Tensor& y) { return singa::ConvForward(y, filters, Tensor(), handle); }, options);
-  // This one reorders the filters.
+  // This operation reorders the filters.
   Measure(
       "convolution's dx", image,
       [&](const Tensor& dy) { return singa::ConvBackwardX(dy, filters, handle); }, options);

@@ -1,36 +1,35 @@
 #!/usr/bin/env python3
-"""Times training and inference on one NVIDIA GPU beside PyTorch, alternating in child processes.
+"""Compares training and inference on an NVIDIA GPU with PyTorch, alternating in child processes.
 
     python benchmark/gpu.py                                     # everything: one to two hours
     python benchmark/gpu.py --models resnet50 --modes training --arithmetic bfloat16
-    python benchmark/gpu.py --out results/                      # resumable: each run is kept
-    scripts/gpu.sh                                              # builds, tests, and then this
+    python benchmark/gpu.py --out results/                      # resumable: keeps each run
+    scripts/gpu.sh                                              # builds, tests, and runs this
 
 Models: resnet50 (bs 256), vgg16 (bs 128), googlenet (bs 32), resnet20_cifar and lenet (bs 128).
 Arithmetic: float32 (no TF32 anywhere), tf32, bfloat16 (autocast over float32 parameters). Training
-steps are forward, backward and SGD (momentum 0.9, weight decay 5e-4) on random images that are on
-the GPU already.
+steps are forward, backward and SGD (momentum 0.9, weight decay 5e-4) on random images in the GPU's
+memory.
 
 Sides:
 
-    singa           the step recorded and replayed, choices of implementations measured (autotune)
-                    by the first process and, with --out, followed by the others
-    singa-eager     each operation executed
-    singa-branches  recorded and replayed, what does not wait for each other side by side:
-                    SINGA_CUDA_BRANCHES=4
-    singa-fused     compile(fuse=True): in bfloat16 convolutions take the statistics of batch norm
+    singa           records and replays steps; the first process measures implementations
+                    (autotune), and with --out the others use its choices
+    singa-eager     executes each operation
+    singa-branches  like singa, with independent operations in parallel: SINGA_CUDA_BRANCHES=4
+    singa-fused     compile(fuse=True): bfloat16 convolutions compute the statistics of batch norm
     torch           eager: channels_last, cudnn.benchmark, autocast, fused SGD
-    torch-graph     the same, the whole step captured as one CUDA graph
-    torch-compile   torch.compile(mode="max-autotune"), which uses CUDA graphs too
+    torch-graph     like torch, with the whole step captured as one CUDA graph
+    torch-compile   torch.compile(mode="max-autotune"), which also uses CUDA graphs
 
-Printed: milliseconds a step (median over blocks of steps, the GPU waited for after each block;
-minimum over the processes), images/s, how many times as long the other side takes, the GPU memory
-that the process held at the end, and the share of what a large matrix product reaches on the same
-GPU in the same arithmetic (float operations of convolutions and Linear layers alone count).
+Prints milliseconds per step (median over blocks of steps, with a wait for the GPU after each block;
+minimum over the processes), images/s, the other side's time divided by singa's, the GPU memory of
+the process at the end, and float operations per second (convolutions and Linear layers only) as a
+fraction of those of a large matrix product on the same GPU in the same arithmetic.
 
-With --profile the slowest kernels of each side, as CUPTI times them in a step that is not captured,
-are kept in the files too. Of singa's operations a table follows: how long each takes, and how much
-of that the GPU would need at the speed of the large product and of a large copy (its roofline).
+--profile also stores the slowest kernels of each side, timed by CUPTI in a step that is not
+captured. It prints a table of singa's operations with their times, and the fraction of each that
+the GPU would need at the speed of the large product and of a large copy (its roofline).
 """
 
 from __future__ import annotations
@@ -56,20 +55,18 @@ MOST_PROFILED = 25
 
 
 class Step(NamedTuple):
-    """What one side measures."""
+    """The functions with which a side is measured."""
 
     run: Callable[[], object]
     wait: Callable[[], object]  # for the GPU
-    used_mib: Callable[[], float]  # of the GPU's memory, by everybody
+    used_mib: Callable[[], float]  # GPU memory used by all processes
     profile: Callable[[], dict[str, Any]]
     version: str
-    facts: Callable[
-        [], dict[str, Any]
-    ]  # about the GPU and the step, which take memory of their own
+    facts: Callable[[], dict[str, Any]]  # about the GPU and the step; computing them uses memory
 
 
 def gpu_problem() -> str:
-    """Why nothing can be measured here; empty where it can."""
+    """Why this machine cannot run the benchmark; empty if it can."""
     try:
         import torch
     except ImportError as error:
@@ -119,7 +116,7 @@ def singa_step(args: argparse.Namespace) -> Step:
     run = (lambda: net(x, y)) if training else infer
 
     def profile() -> dict[str, Any]:
-        # Meanwhile operations are queued one by one, so nothing is captured.
+        # Profiling queues operations one by one, so nothing is captured.
         report = singa.profile()
         with report:
             kernels = kernels_of(run, gpu.Sync)
@@ -201,7 +198,7 @@ def torch_step(args: argparse.Namespace) -> Step:
         return (total - free) / 2**20
 
     def facts() -> dict[str, Any]:
-        # Compiled code is not looked into; the model itself does the same work.
+        # The counter does not see compiled code, so count the model itself.
         with FlopCounterMode(display=False) as counter, torch.no_grad(), mixed:
             model(x)
         return {
@@ -215,7 +212,7 @@ def torch_step(args: argparse.Namespace) -> Step:
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """The step as one CUDA graph, recorded after a few steps on a stream of its own."""
+    """The step as one CUDA graph, captured after a few steps on a separate stream."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -231,7 +228,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def kernels_of(run: Callable[[], object], wait: Callable[[], object]) -> list[dict[str, Any]]:
-    """What the GPU ran in one step, by whomever, the longest first."""
+    """All kernels that the GPU ran in one step, longest first."""
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -247,7 +244,7 @@ def kernels_of(run: Callable[[], object], wait: Callable[[], object]) -> list[di
 
 
 def seconds_of(run: Callable[[], object], repeats: int = 10) -> float:
-    """Of one of several runs in a row, after a few that do not count."""
+    """Seconds of one run, averaged over several after a warm-up."""
     import torch
 
     for _ in range(3):
@@ -261,7 +258,7 @@ def seconds_of(run: Callable[[], object], repeats: int = 10) -> float:
 
 
 def product_tflops(arithmetic: str, size: int = 8192) -> float:
-    """What a large matrix product of random numbers reaches: the roof that shares refer to."""
+    """TFLOPS of a large matrix product of random numbers, the reference for fractions."""
     import torch
 
     dtype = torch.bfloat16 if arithmetic == "bfloat16" else torch.float32
@@ -270,7 +267,7 @@ def product_tflops(arithmetic: str, size: int = 8192) -> float:
 
 
 def copy_gbs(size: int = 2**29) -> float:
-    """GB/s, read and written, of a copy that no cache holds: the other roof."""
+    """GB/s, read and written, of a copy that is larger than the caches."""
     import torch
 
     source = torch.zeros(size, device="cuda", dtype=torch.uint8)
@@ -279,9 +276,9 @@ def copy_gbs(size: int = 2**29) -> float:
 
 
 def roofline(ours: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]]:
-    """A row for each of our slowest operations. Nothing can be quicker than the product of its
-    float operations, nor than a copy of its bytes: `needed` is the longer one of the two, as a
-    share of what it took."""
+    """A row for each of singa's slowest operations. Lower bounds of its time are its float
+    operations at the speed of a large product, and its bytes at that of a large copy. `needed` is
+    the larger bound as a fraction of its time."""
     rows = []
     for operation in ours["operations"]:
         product_ms = operation["flops"] / other["product_tflops"] / 1e9
@@ -299,7 +296,7 @@ def roofline(ours: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """One side's figures, in this process."""
+    """Measures one side in this process."""
     step = (singa_step if args.side in SINGA else torch_step)(args)
     before = time.perf_counter()
     step.run()
@@ -308,7 +305,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.warmup - 1):
         step.run()
     step.wait()
-    # Launching ahead is part of what is measured, so the GPU is waited for once a block.
+    # Waits for the GPU only after each block, so that steps are launched ahead as in training.
     blocks = []
     for _ in range(args.blocks):
         start = time.perf_counter()
@@ -401,15 +398,17 @@ def main() -> None:
     parser.add_argument(
         "--beside", nargs="+", choices=(*TORCH, *SINGA[1:]), default=[*TORCH, *SINGA[1:]]
     )
-    parser.add_argument("--batch", type=int, default=0, help="images a step [see above]")
-    parser.add_argument("--steps", type=int, default=20, help="of a block")
+    parser.add_argument("--batch", type=int, default=0, help="images per step [see above]")
+    parser.add_argument("--steps", type=int, default=20, help="steps per block [%(default)s]")
     parser.add_argument("--blocks", type=int, default=7)
-    parser.add_argument("--warmup", type=int, default=5, help="steps before, at least 1")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
-    parser.add_argument("--limit", type=float, default=900, help="seconds of a process")
-    parser.add_argument("--profile", action="store_true", help="keep what the time goes to")
     parser.add_argument(
-        "--out", type=Path, help="folder for a JSON file of each pair; runs in it are not repeated"
+        "--warmup", type=int, default=5, help="unmeasured steps at the beginning, at least 1"
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="processes per side")
+    parser.add_argument("--limit", type=float, default=900, help="seconds that a process may run")
+    parser.add_argument("--profile", action="store_true", help="also store the slowest kernels")
+    parser.add_argument(
+        "--out", type=Path, help="folder for a JSON file per pair; runs in it are not repeated"
     )
     for name in ("--model", "--mode", "--side"):
         parser.add_argument(name, help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
 """Alternating measurements in child processes.
 
-A side is a command line that prints one JSON object as its last line of output. Sides are run
-A B A B ..., each in a process of its own, so that neither inherits the other's memory, threads or
-clock; the figures of a side are the minimum over its processes of the median over its steps. What a
-process measures is in `singa.bench`.
+A side is a command that prints a JSON object as its last line of output. Sides run in turn
+(A B A B ...), each in a new process, so that none inherits memory, threads or clock speed from
+another. The result of a side is the minimum over its processes of the median over their steps.
+`singa.bench` measures inside a process.
 
-A comparison takes minutes to hours, so each run is kept in a file as soon as it is there.
+A comparison takes minutes to hours, so each run is written to a file when it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 
 def cpu_name() -> str:
-    """Model name of the processor, and which wide instructions it has."""
+    """Model name of the processor and its vector instruction sets."""
     name, flags = platform.processor() or "unknown", set()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -40,21 +40,21 @@ def cpu_name() -> str:
 
 
 class FailedError(RuntimeError):
-    """A side that gave no figures."""
+    """A side failed."""
 
 
 def run_child(
     command: list[str], environment: dict[str, str] | None = None, limit: float | None = None
 ) -> dict:
-    """Runs one side once. Raises FailedError, with the end of its output, when it fails or takes
-    longer than `limit` seconds; what it started has then ended too."""
+    """Runs one side once. Raises FailedError, with the end of its output, if it fails or takes
+    longer than `limit` seconds. Kills all of its processes in that case."""
     with subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a group of its own, with the compilers that it starts
+        start_new_session=True,  # a process group that includes compilers that it starts
     ) as child:
         try:
             output, errors = child.communicate(timeout=limit)
@@ -70,7 +70,7 @@ def run_child(
 
 
 def save(file: Path, content: object) -> None:
-    """Writes JSON; the old file is there until the new one is whole."""
+    """Writes a JSON file, atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".tmp")
     partial.write_text(json.dumps(content, indent=1))
@@ -78,8 +78,7 @@ def save(file: Path, content: object) -> None:
 
 
 class Side(NamedTuple):
-    """What runs for one side: a command, what it finds in the environment, and for how many
-    seconds at most."""
+    """A command, its environment variables, and its time limit in seconds."""
 
     command: list[str]
     environment: dict[str, str] | None = None
@@ -92,10 +91,10 @@ def alternate(
     note: Callable[[str], None] = lambda text: None,
     kept: Path | None = None,
 ) -> dict[str, dict]:
-    """Runs the sides in turn, `rounds` times; returns the run with the smallest median of each.
+    """Runs the sides in turn, `rounds` times. Returns each side's run with the smallest median.
 
-    kept: a file with all runs, {side: [run, ...]}; those that are in it are not run again. A side
-    with a limit may fail: that is kept as {"failed": why}, and the result is without it.
+    kept: a file for all runs, {side: [run, ...]}; runs that are in it are not repeated. A side with
+    a limit may fail: it is stored as {"failed": reason} and missing in the result.
     """
     runs: dict[str, list[dict]] = {}
     if kept and kept.exists():
@@ -120,7 +119,7 @@ def alternate(
 
 
 def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
-    """Of each side that did not fail the run with the smallest median, and all medians."""
+    """The run with the smallest median, and all medians, of each side that did not fail."""
     return {
         name: {**min(results, key=lambda run: run["ms"]), "runs_ms": [r["ms"] for r in results]}
         for name, results in runs.items()
@@ -129,7 +128,7 @@ def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
 
 
 def steps_parser(description: str, models: Sequence[str], warmup: int) -> argparse.ArgumentParser:
-    """What benchmarks of training steps are told: which networks, how often, where to keep it."""
+    """A parser with the options that benchmarks of training steps have in common."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -146,14 +145,14 @@ def steps_parser(description: str, models: Sequence[str], warmup: int) -> argpar
         type=int,
         default=[0],
         metavar="N",
-        help="images a step; 0: 32 large or 128 small ones [0]",
+        help="batch sizes; 0: 32 large or 128 small images [0]",
     )
     number("--threads", 2)
-    number("--steps", 5, "measured steps of each process")
+    number("--steps", 5, "measured steps per process")
     number("--warmup", warmup, "steps before them, at least 1")
     number("--rounds", 2, "processes of each side")
     parser.add_argument(
-        "--out", type=Path, help="folder for a JSON file of each case; runs in it are not repeated"
+        "--out", type=Path, help="folder for a JSON file per case; runs in it are not repeated"
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
@@ -163,8 +162,8 @@ def steps_parser(description: str, models: Sequence[str], warmup: int) -> argpar
 def known_models(
     parser: argparse.ArgumentParser, given: Sequence[str], groups: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """The networks that are meant, `groups` standing for several; ends the program where singa has
-    no such network."""
+    """The given networks, with names of `groups` expanded. Exits with an error for a network that
+    singa does not have."""
     from singa import models
 
     names = [name for one in given for name in groups.get(one, (one,))]
@@ -175,7 +174,7 @@ def known_models(
 
 
 def find_library(name: str) -> str | None:
-    """Path of a shared library that the system's linker knows, such as libtcmalloc_minimal.so.4."""
+    """Path of a shared library in the linker's cache, such as libtcmalloc_minimal.so.4."""
     try:
         listing = subprocess.run(
             ["ldconfig", "-p"], capture_output=True, text=True, check=False

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Times inference of the networks beside ONNX Runtime, OpenVINO and PyTorch, alternating in child
-processes.
+"""Compares inference with ONNX Runtime, OpenVINO and PyTorch, alternating in child processes.
 
     python benchmark/inference.py                                # resnet50, resnet20_cifar, lenet
     python benchmark/inference.py --graph --models resnet50 --batches 1
-    python benchmark/inference.py --out results/                 # resumable, a file per case
+    python benchmark/inference.py --out results/                 # resumable: a file per case
     python benchmark/inference.py --graph --sides singa singa-other --other OLD/build/release/python
 
-All sides get the same weights and images, which PyTorch makes; each process first compares its
-scores with PyTorch's and fails where they are not the same network's. Printed: milliseconds per
-batch (median of the batches of a process, minimum over the processes), images/s, and how many times
-singa's time that is. `onnx` (to export), `onnxruntime` and `openvino` are needed beside PyTorch;
-sides that are not installed are left out.
+All sides use the same weights and images, made by PyTorch. Each process first compares its scores
+with PyTorch's and fails if they differ. Prints milliseconds per batch (median over the batches of a
+process, minimum over the processes), images/s, and the time divided by singa's. Needs PyTorch, and
+`onnx` for the export, `onnxruntime` and `openvino`; skips sides that are not installed.
 """
 
 from __future__ import annotations
@@ -30,18 +28,20 @@ import harness
 import numpy as np
 
 SIDES = ("singa", "singa-other", "onnxruntime", "openvino", "torch", "torch-channels-last")
-#: Largest difference of scores from PyTorch's, of the largest score.
+#: Largest allowed difference from PyTorch's scores, relative to the largest score.
 TOLERANCE = 1e-3
 
 
-def prepare(model: str, classes: int, image: tuple[int, ...], batch: int, folder: Path) -> None:
-    """Writes weights, images, PyTorch's scores and the ONNX file."""
+def prepare(
+    model: str, classes: int, image: tuple[int, ...], batch: int, folder: Path, export: bool
+) -> None:
+    """Writes weights, images, PyTorch's scores and, with `export`, the ONNX file."""
     import torch
     import torch_models
 
     torch.manual_seed(0)
     network = torch_models.create(model, classes)
-    with torch.no_grad():  # statistics as training leaves them: of the network's own images
+    with torch.no_grad():  # running statistics of real activations, as after training
         for _ in range(3):
             network(torch.randn(max(8, min(batch, 32)), *image))
     network.eval()
@@ -50,7 +50,8 @@ def prepare(model: str, classes: int, image: tuple[int, ...], batch: int, folder
         scores = network(x)
     np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in network.state_dict().items()})
     np.savez(folder / "images.npz", x=x.numpy(), scores=scores.numpy())
-    torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
+    if export:
+        torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
 
 
 def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
@@ -157,7 +158,8 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
         common = ["--folder", str(folder), "--threads", str(args.threads)]
         common += ["--seconds", str(args.seconds), "--classes", str(network.num_classes)]
         common += ["--graph"] if args.graph else []
-        prepare(model, network.num_classes, network.image_shape, batch, folder)
+        export = bool({"onnxruntime", "openvino"}.intersection(args.sides))
+        prepare(model, network.num_classes, network.image_shape, batch, folder, export)
         sides = {
             side: harness.Side(
                 [sys.executable, __file__, "--child", model, "--side", side, *common],
@@ -202,18 +204,18 @@ def main() -> None:
         "--models", nargs="+", default=["resnet50", "resnet20_cifar", "lenet"], metavar="NAME"
     )
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
-    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that are installed")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all installed ones")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=2.0, help="measured in each process")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds measured per process")
+    parser.add_argument("--rounds", type=int, default=2, help="processes per side")
     parser.add_argument(
         "--graph", action="store_true", help="compile singa's model with use_graph=True"
     )
     parser.add_argument(
-        "--out", type=Path, help="folder for JSON files; what is there is not run again"
+        "--out", type=Path, help="folder for JSON files; runs in it are not repeated"
     )
     parser.add_argument(
-        "--other", type=Path, help="what singa-other imports: another build's folder python"
+        "--other", type=Path, help="folder `python` of another build, for singa-other"
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)

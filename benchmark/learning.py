@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Trains a network with singa and with PyTorch on the same images and compares what they learn.
+"""Trains a network with singa and PyTorch on the same images, and compares losses and accuracies.
 
     python benchmark/learning.py --data DIR                           # resnet20_cifar, 5 seeds
     python benchmark/learning.py --data DIR --model vgg16_cifar --epochs 8
     python benchmark/learning.py --data DIR --first 20 --dtype float64 --seeds 0
 
-DIR holds CIFAR-10 in a published format, or a part of it. For each seed both sides start from the
-same weights and see the same batches with the same augmentation (crop by 4, flip), with one-cycle
-SGD (momentum 0.9, Nesterov off, weight decay 5e-4). Printed: the largest relative difference of the
-first 20 losses, and the final test accuracies with the two standard errors of their difference.
-Status 1: with --first, losses that differ by more than 1e-3; else accuracies that differ by more
-than two standard errors. Needs torch in the same interpreter. Each run is kept in --out and not
-repeated.
+DIR has CIFAR-10, or a part of it, in a published format. For each seed both sides start with the
+same weights and get the same batches with the same augmentation (crop by 4, flip), with one-cycle
+SGD (momentum 0.9, no Nesterov, weight decay 5e-4). Prints the largest relative difference of the
+first 20 losses, and the final test accuracies with two standard errors of their difference. Exit
+status 1: with --first, if losses differ by more than 1e-3; else if accuracies differ by more than
+two standard errors. Needs torch in the same interpreter. Runs stored in --out are not repeated.
 
-Training amplifies rounding: at usual rates the float32 losses of one program and the float64 losses
-of the same program part by more than 1e-3 within 20 steps. So the comparison of single losses is
-meant for --dtype float64, or for float32 at a small rate (--lr 0.002).
+Training amplifies rounding: at usual rates the float32 and float64 losses of one program differ by
+more than 1e-3 within 20 steps. Compare single losses with --dtype float64, or in float32 at a small
+rate (--lr 0.002).
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ def normalised(images: np.ndarray) -> np.ndarray:
 def batches(
     images: np.ndarray, labels: np.ndarray, batch: int, seed: int, epoch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The epoch's batches: shuffled, each image moved by up to 4 pixels and flipped in half of all
-    cases. The same for both sides: all is drawn from (seed, epoch)."""
+    """The batches of an epoch: shuffled, with images shifted by up to 4 pixels and flipped with
+    probability 1/2. They depend only on (seed, epoch), so both sides get the same ones."""
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(images))
     for start in range(0, len(order), batch):
@@ -60,7 +59,7 @@ def batches(
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
-    """One cycle: linearly up from peak/25 over 30 % of the steps, then a cosine down to 0."""
+    """One-cycle schedule: a linear rise from peak/25 over 30 % of the steps, then a cosine to 0."""
     up = 0.3 * steps
     if step < up:
         return peak * (1 / 25 + (1 - 1 / 25) * step / up)
@@ -183,7 +182,9 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.2, help="peak of the cycle")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--first", type=int, default=0, help="stop after so many steps")
+    parser.add_argument(
+        "--first", type=int, default=0, help="stop after this many steps; 0: train all epochs"
+    )
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
     parser.add_argument("--child", choices=("singa", "torch"), help=argparse.SUPPRESS)

@@ -1,7 +1,7 @@
-"""ResNet-50 in MXNet 1.9's Gluon: the other side of a comparison (step.py --beside mxnet).
+"""ResNet-50 in MXNet 1.9's Gluon, for `step.py --beside mxnet`.
 
-The network of singa.models and torch_models.py, weight for weight. MXNet's own resnet50_v1 has its
-strides elsewhere and biases in front of batch norm, so it is another network.
+It has the same weights as the network in singa.models and torch_models.py. MXNet's resnet50_v1 has
+other strides, and biases before batch norm.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""What an operation costs where there is nothing to compute: tensors of a few elements, beside
-PyTorch.
+"""Measures the overhead of operations, on tensors with a few elements, and compares with PyTorch.
 
     python benchmark/overhead.py
     python benchmark/overhead.py --rounds 5 --out results/
 
-Printed: microseconds for one call, the median over repetitions, of the process whose calls took
-least in all, and how many times as long PyTorch takes. "forward" is outside of the tape, "recorded"
-on it, "and backward" with the gradients of all operands. One thread. How much of it is C++ shows
-`benchmark/dispatch.cc`, a program that is built with the tests.
+Prints microseconds per call (median over repetitions, of the process with the smallest total), and
+PyTorch's time divided by singa's. "forward" runs without the tape, "recorded" with the tape, and
+"and backward" also computes the gradients of all operands. Uses one thread. The C++ program
+`benchmark/dispatch.cc`, built with the tests, measures only the C++ part.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from typing import Any, NamedTuple
 import harness
 import numpy as np
 
-#: Arrays of the cases: two numbers, an image of two channels, a row and weights.
+#: Arrays for the cases: two numbers, an image with two channels, a row and weights.
 SHAPES = {"a": (1,), "b": (1,), "x": (1, 2, 4, 4), "r": (1, 4), "v": (4, 4)}
 WAYS = ("forward", "recorded", "and backward")
-#: Calls that are timed together.
+#: Number of calls that are timed together.
 CALLS = 200
 
 
 class Framework(NamedTuple):
-    """The cases in one framework, and how it leaves the tape and walks back."""
+    """The cases in one framework, and its functions for no_grad and backward."""
 
     version: str
     cases: dict[str, Callable[[], Any]]
@@ -91,7 +90,7 @@ def torch_side() -> Framework:
 
     def backward(y: Any, dy: Any) -> None:
         for operand in operands:
-            operand.grad = None  # as in singa: new gradients, not sums
+            operand.grad = None  # new gradients instead of sums, as in singa
         y.backward(dy)
 
     return Framework(torch.__version__, cases, torch.no_grad, backward)
@@ -101,7 +100,7 @@ SIDES = {"singa": singa_side, "torch": torch_side}
 
 
 def microseconds(run: Callable[[], object], repeats: int) -> float:
-    """Of one call: the median over `repeats` of the mean over CALLS."""
+    """Microseconds of one call: the median over `repeats` of the mean over CALLS."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -116,7 +115,7 @@ def forward_and_backward(side: Framework, case: Callable[[], Any], dy: Any) -> N
 
 
 def measure(side: Framework, repeats: int) -> dict[str, Any]:
-    """What a child prints: microseconds for each case and way."""
+    """The output of a child: microseconds for each case and way."""
     found: dict[str, dict[str, float]] = {}
     for name, case in side.cases.items():
         with side.no_grad():
@@ -134,9 +133,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
-    parser.add_argument("--repeats", type=int, default=30, help=f"times {CALLS} calls are timed")
-    parser.add_argument("--out", type=Path, help="folder for a JSON file; runs in it are kept")
+    parser.add_argument("--rounds", type=int, default=3, help="processes per side")
+    parser.add_argument(
+        "--repeats", type=int, default=30, help=f"measurements of {CALLS} calls each"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for a JSON file; runs in it are not repeated"
+    )
     parser.add_argument("--child", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""What keeping compiled operations is worth: training steps of the networks with and without plans.
+"""Compares training steps of the networks with and without cached plans.
 
     python benchmark/plans.py --models alexnet --out results/
-    python benchmark/plans.py --models all --batches 0 1 --out results/     # resumable, for hours
-    python benchmark/report.py results/                                     # tables of them
+    python benchmark/plans.py --models all --batches 0 1 --out results/     # resumable; takes hours
+    python benchmark/report.py results/                                     # tables of the results
     python benchmark/plans.py --models nine --batches 32 --pairs 5          # for a noisy machine
 
 Four variants alternate in child processes, in eager mode:
 
-    none      no plans, and oneDNN's own cache of primitives off
-    onednn    no plans, oneDNN's own cache as it comes
-    forward   plans in the forward pass and the optimizer, none in backward; oneDNN's own cache off
-    all       plans everywhere (oneDNN's own cache is off then)
+    none      no plan cache; oneDNN's primitive cache is off
+    onednn    no plan cache; oneDNN's primitive cache has its default size
+    forward   plans are cached in forward and the optimizer; oneDNN's primitive cache is off
+    all       plans are cached everywhere; oneDNN's primitive cache is off
 
-Printed: milliseconds per step (median of the steps, minimum over the processes) and as multiples of
-"all"; then, for each kind of operator, its milliseconds per step, forward and backward, in further
-steps that time each of them, with all that belongs to its call: Python, making plans, computing.
+Prints milliseconds per step (median over the steps, minimum over the processes), and the same
+divided by those of "all". Then prints milliseconds per step for each kind of operator, forward and
+backward. These come from further steps that time whole calls of operators: Python, plans and
+computation.
 
-With --pairs, steps of "none" and of "all" alternate in one process instead, so that a machine whose
-speed changes from minute to minute is as fast for both. Printed: the quotient of each pair.
+With --pairs, steps of "none" and "all" alternate in one process, for machines whose speed changes
+from minute to minute. Prints the ratio of each pair.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from typing import Any
 
 import harness
 
-#: The nine of the published comparison, whose step with plans forward only took so many times the
-#: one with all (batch 32, another library and processor).
+#: The nine networks of a published comparison, with the published ratios of steps with "forward" to
+#: steps with "all" (batch 32, another library and processor).
 PUBLISHED = {
     "alexnet": 1.13, "googlenet": 1.47, "vgg16": 1.03, "vgg19": 1.04, "inception_bn": 1.45,
     "inception_v3": 1.34, "inception_v4": 1.23, "resnet50": 1.24, "resnet152": 1.30,
@@ -55,7 +56,7 @@ VARIANTS = {
 
 @contextlib.contextmanager
 def wrapped(method: str, around: Any) -> Iterator[None]:
-    """Operators' `method` runs inside `around(operator)`."""
+    """Runs `method` of all operators inside `around(operator)`."""
     from singa.autograd import Operator
 
     before = getattr(Operator, method)
@@ -84,7 +85,7 @@ def without_plans(_: Any) -> Iterator[None]:
 
 
 def times_of_operators(step: Any, steps: int) -> dict[str, float]:
-    """Milliseconds per step, median, of each kind of operator and direction."""
+    """Milliseconds per step (median) of each kind of operator and direction."""
     now: dict[str, float] = defaultdict(float)
 
     def timed(direction: str) -> Any:
@@ -109,7 +110,7 @@ def times_of_operators(step: Any, steps: int) -> dict[str, float]:
 
 
 def new_step(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """The case that a child measures, and what its figures are of."""
+    """The training step that a child measures, and a description of it."""
     import singa
     from singa import bench
 
@@ -152,7 +153,7 @@ def child(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def paired_child(args: argparse.Namespace) -> dict[str, Any]:
-    """Steps without plans and with all of them in turn, after `warmup` of each."""
+    """Times steps without and with cached plans in turn, after `warmup` steps of each."""
     step, case = new_step(args)
     step.compile()
 
@@ -176,7 +177,7 @@ def paired_child(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def compare_pairs(model: str, batch: int, args: argparse.Namespace) -> dict[str, str]:
-    """A row: the step with all plans, and how many times that one without takes."""
+    """A row: the time of a step with all plans, and the ratio of steps without plans to it."""
     command = [sys.executable, __file__, "--child", model, "--child-batch", str(batch)]
     for name in ("threads", "warmup", "pairs"):
         command += [f"--{name}", str(getattr(args, name))]
@@ -214,7 +215,7 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict[str, dict]
 
 
 def row(best: dict[str, dict]) -> dict[str, str]:
-    """Milliseconds of each variant, and of the others how many times "all"."""
+    """A row: milliseconds of each variant, and their ratios to "all"."""
     run = next(iter(best.values()))
     cells = {"model": run["model"], "batch": str(run["batch"])}
     for variant in VARIANTS:
@@ -229,7 +230,7 @@ def row(best: dict[str, dict]) -> dict[str, str]:
 
 
 def operator_rows(best: dict[str, dict], most: int) -> list[dict[str, str]]:
-    """The `most` dearest operators of any variant."""
+    """The `most` operators that take the longest in any variant."""
     run = next(iter(best.values()))
     keys = {key for b in best.values() for key in b["operators"]}
     dearest = sorted(
@@ -249,7 +250,7 @@ def operator_rows(best: dict[str, dict], most: int) -> list[dict[str, str]]:
 def main() -> None:
     parser = harness.steps_parser(__doc__, models=["lenet"], warmup=3)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--operators", type=int, default=8, help="how many of them to print")
+    parser.add_argument("--operators", type=int, default=8, help="operators to print")
     parser.add_argument(
         "--pairs", type=int, default=0, metavar="N", help="alternate N steps of each in one process"
     )

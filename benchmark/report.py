@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Turns the result files of step.py and plans.py into tables (Markdown) and a picture.
+"""Makes Markdown tables and a picture from the result files of step.py and plans.py.
 
     python benchmark/report.py results/
-    python benchmark/report.py results/ --picture docs/performance.svg
+    python benchmark/report.py results/ --picture results.svg
+    python benchmark/report.py docs/performance.md --picture docs/performance.svg
 
-What has not been run is left out, column by column. In the table of steps the figure in brackets
-says how many times singa's step, of the processes that alternated with it, a step took.
+Omits columns without results. In the table of steps, the number in brackets is the step's time
+divided by that of the singa processes that alternated with it.
+
+If the argument is a Markdown page instead of a folder, the picture shows the columns
+"PyTorch / singa" of its tables.
 """
 
 from __future__ import annotations
@@ -30,16 +34,18 @@ NAMES = {
     "singa-fused": "fused, ms",
 }
 
-#: Beside PyTorch's and singa's own sides.
+#: Sides other than PyTorch's and singa's.
 PROGRAMS = {"mxnet": "MXNet"}
 
 Best = dict[str, dict[str, Any]]
-#: (model, batch, dtype) → {side beside singa: (singa's best run, its own or None where it failed)}.
+#: (model, batch, dtype) → {other side: (singa's best run, its own or None if it failed)}.
 Cases = dict[tuple[str, int, str], dict[str, tuple[dict, dict | None]]]
+#: Network → {series: length of the bar}.
+Panel = dict[str, dict[str, float]]
 
 
 def read(folder: Path, kind: str) -> list[Best]:
-    """The best run of each side, file by file; files without one of singa's are left out."""
+    """The best runs of all sides for each file. Skips files without completed runs."""
     every = [json.loads(file.read_text()) for file in sorted(folder.glob(f"{kind}-*.json"))]
     return [best for best in map(harness.best_runs, every) if best]
 
@@ -56,7 +62,7 @@ def cases_of(results: list[Best]) -> Cases:
 
 
 def number(value: float) -> str:
-    """Three digits or more: 1,234  56.7  0.0891."""
+    """The number with at least three digits: 1,234  56.7  0.0891."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
@@ -66,7 +72,7 @@ def ratio(pair: tuple[dict, dict | None]) -> float | None:
 
 
 def best_of_torch(pairs: dict[str, tuple[dict, dict | None]]) -> tuple[float, dict] | None:
-    """(times singa's step, run) of PyTorch's quickest variant."""
+    """(time relative to singa's, run) of PyTorch's fastest variant."""
     found = [
         (other["ms"] / ours["ms"], other)
         for side, (ours, other) in pairs.items()
@@ -108,7 +114,7 @@ def filled(rows: list[dict[str, str]], column: str) -> bool:
 
 
 def said_once(results: list[Best]) -> str:
-    """What the runs have in common: processor, threads, versions, how many processes."""
+    """A sentence with processor, threads, versions and number of processes of the runs."""
     runs = [run for best in results for run in best.values()]
     versions = {
         f"{'PyTorch' if side in step.TORCH else PROGRAMS.get(side, 'singa')} {run['version']}"
@@ -126,22 +132,35 @@ def said_once(results: list[Best]) -> str:
     return f"{'; '.join(facts)}; processes of each side: {counts}."
 
 
-def picture(cases: Cases, variants: list[Best], file: Path) -> None:
-    """Bars: how many times singa's step the others' take."""
-    import matplotlib as mpl
+def page_panel(page: Path) -> Panel:
+    """The ratios in the tables of a page, for networks that occur in several sections."""
+    panel: Panel = defaultdict(dict)
+    section, ratios = "", []
+    for line in page.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("#"):
+            section, ratios = line.strip("# "), []
+        elif cells[0] == "network, batch":
+            columns = [i for i, cell in enumerate(cells) if cell == "PyTorch / singa"]
+            # The second column of a table is bfloat16's.
+            ratios = list(zip(columns, (section, f"{section}, bfloat16"), strict=False))
+        elif len(cells) > 1 and not cells[0].startswith("-"):
+            panel[cells[0]] |= {series: float(cells[i]) for i, series in ratios}
+    return {
+        network: bars
+        for network, bars in panel.items()
+        if len({series.removesuffix(", bfloat16") for series in bars}) > 1
+    }
 
-    mpl.use("Agg")
-    mpl.rcParams["svg.fonttype"] = "none"  # text as text
-    mpl.rcParams["svg.hashsalt"] = "singa"  # the same figures give the same file
-    import matplotlib.pyplot as plt
 
-    panels: list[tuple[str, dict[str, dict[str, float]]]] = []
+def panels_of(cases: Cases, variants: list[Best]) -> list[tuple[str, Panel]]:
+    panels: list[tuple[str, Panel]] = []
     compared = {
         title(key): {s: r for s in NAMES if s in pairs and (r := ratio(pairs[s]))}
         for key, pairs in sorted(cases.items())
     }
     if any(compared.values()):
-        panels.append(("a step, times singa's", compared))
+        panels.append(("step time / singa's", compared))
     without = {
         f"{best['all']['model']}, {best['all']['batch']}": {
             v: best[v]["ms"] / best["all"]["ms"] for v in plans.VARIANTS if v in best and v != "all"
@@ -150,7 +169,19 @@ def picture(cases: Cases, variants: list[Best], file: Path) -> None:
         if "all" in best
     }
     if any(without.values()):
-        panels.append(("a step by plans kept, times that with all", without))
+        panels.append(("step time by plans kept / with all plans", without))
+    return panels
+
+
+def picture(panels: list[tuple[str, Panel]], file: Path) -> None:
+    """Draws bars in panels, one below the other."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.fonttype"] = "none"  # text instead of outlines
+    mpl.rcParams["svg.hashsalt"] = "singa"  # equal data gives equal files
+    import matplotlib.pyplot as plt
+
     if not panels:
         raise SystemExit("there is nothing to draw: no two sides have been run")
     heights = [sum(len(bars) + 1 for bars in panel.values()) for _, panel in panels]
@@ -167,7 +198,7 @@ def picture(cases: Cases, variants: list[Best], file: Path) -> None:
     plt.close(figure)
 
 
-def draw(axis: Any, label: str, panel: dict[str, dict[str, float]]) -> None:
+def draw(axis: Any, label: str, panel: Panel) -> None:
     series = list(dict.fromkeys(name for bars in panel.values() for name in bars))
     place, ticks = 0.0, []
     for bars in panel.values():
@@ -191,10 +222,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="what --out of step.py and plans.py named")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="an .svg or .png")
-    parser.add_argument("--operators", type=int, default=6, help="how many of each network")
+    parser.add_argument("folder", type=Path, help="--out of step.py and plans.py, or a page")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="writes an .svg or .png")
+    parser.add_argument(
+        "--operators", type=int, default=6, help="operators listed per network [%(default)s]"
+    )
     args = parser.parse_args()
+    if args.folder.suffix == ".md":
+        if not args.picture:
+            parser.error("a page needs --picture")
+        label = "training step: PyTorch's time / singa's"
+        picture([(label, page_panel(args.folder))], args.picture)
+        return
     compared, variants = read(args.folder, "step"), read(args.folder, "plans")
     if not compared and not variants:
         parser.error(f"no results of step.py or plans.py in {args.folder}")
@@ -207,7 +246,7 @@ def main() -> None:
         rows = [row for best in variants for row in plans.operator_rows(best, args.operators)]
         print(harness.table(rows))
     if args.picture:
-        picture(cases, variants, args.picture)
+        picture(panels_of(cases, variants), args.picture)
 
 
 if __name__ == "__main__":

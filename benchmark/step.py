@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
-"""Times training steps of the networks beside PyTorch, in pairs that alternate in child processes.
+"""Compares training steps of the networks with PyTorch, in pairs of alternating child processes.
 
     python benchmark/step.py                                   # resnet20_cifar, lenet
     python benchmark/step.py --models resnet50 --rounds 3 --batches 1 32
-    python benchmark/step.py --models all --out results/       # resumable: each run is kept
-    python benchmark/report.py results/                        # tables and a picture of them
+    python benchmark/step.py --models all --out results/       # resumable: keeps each run
+    python benchmark/report.py results/                        # tables and a picture of the results
 
 Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after four warm-up
-steps. Printed: milliseconds per step (median of the steps, minimum over the processes), peak
+steps. Prints milliseconds per step (median over the steps, minimum over the processes), peak
 resident memory above the level before the model was made, minor page faults of the median step, and
-singa's reorders. A ratio is always one of two sides that alternated.
+singa's reorders. A ratio always compares two sides that alternated. "pairs" is the median, smallest
+and largest ratio of two processes that ran one after the other. Use it for differences of a few per
+cent.
 
-Beside singa runs PyTorch where it is installed (`--python` names another interpreter that has it):
-eager as installed, eager with channels_last, and channels_last with torch.compile; or MXNet 1.9,
-hybridized with static memory and shapes, of an interpreter that has it (--mxnet; resnet50 only); or
-singa itself, executing each step (singa-eager), or with compile(recompute=True) (singa-recompute)
-or compile(fuse=True) (singa-fused), or with all images row-major between operations (singa-plain).
-Singa's steps are recorded and replayed otherwise.
+The side singa records and replays its steps. The others are:
+
+    torch                 PyTorch, eager, as installed (--python: another interpreter with PyTorch)
+    torch-channels-last   eager with channels_last
+    torch-compile         channels_last with torch.compile
+    mxnet                 MXNet 1.9, hybridized with static memory and shapes (--mxnet); resnet50
+    singa-eager           executes each step
+    singa-recompute       compile(recompute=True)
+    singa-fused           compile(fuse=True)
+    singa-plain           all images are row-major between operations
+    singa-other           another build of singa (--other OLD/build/release/python)
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ import argparse
 import importlib.util
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -35,13 +43,14 @@ import harness
 import numpy as np
 
 TORCH = ("torch", "torch-channels-last", "torch-compile")
-#: What singa's sides compile the model with.
+#: Arguments of `compile` for singa's sides.
 SINGA = {
     "singa": {"use_graph": True},
     "singa-eager": {"use_graph": False},
     "singa-recompute": {"use_graph": True, "recompute": True},
     "singa-fused": {"use_graph": True, "fuse": True},
     "singa-plain": {"use_graph": True},
+    "singa-other": {"use_graph": True},
 }
 BESIDE = (*TORCH, "mxnet", *list(SINGA)[1:])
 
@@ -66,7 +75,7 @@ def singa_side(args: argparse.Namespace) -> dict:
 
 
 def bench_module(args: argparse.Namespace) -> ModuleType:
-    """singa.bench, in what may be another interpreter than singa's; its own packages come first."""
+    """Imports singa.bench, possibly in another interpreter, whose own packages have priority."""
     sys.path.append(args.package)
     from singa import bench
 
@@ -74,13 +83,16 @@ def bench_module(args: argparse.Namespace) -> ModuleType:
 
 
 def random_batch(args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """Images and class indices, or for inputs of one axis tokens and the next ones."""
     random = np.random.default_rng(0)
-    images = random.standard_normal((args.batch, *args.image), dtype=np.float32)
-    return images, random.integers(0, args.classes, args.batch)
+    labels = random.integers(0, args.classes, (args.batch, *args.label))
+    if len(args.image) == 1:
+        return random.integers(0, args.classes, (args.batch, *args.image)), labels
+    return random.standard_normal((args.batch, *args.image), dtype=np.float32), labels
 
 
 def measured(bench: ModuleType, step: Callable[[], object], args: argparse.Namespace) -> dict:
-    """Warms a step up and measures it."""
+    """Runs a step several times without measuring, then measures it."""
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
@@ -131,7 +143,8 @@ def torch_side(args: argparse.Namespace) -> dict:
     base = bench.resident_mib("VmRSS")
     bench.reset_high_water()
     model = torch_models.create(args.child, args.classes)
-    if args.side != "torch":
+    tokens = x.ndim == 2
+    if args.side != "torch" and not tokens:
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     if args.side == "torch-compile":
@@ -144,7 +157,9 @@ def torch_side(args: argparse.Namespace) -> dict:
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
-            loss = loss_of(model(x), y)
+            out = model(x)
+            # The classes of tokens are the last axis of the scores, those of images axis 1.
+            loss = loss_of(out.flatten(0, 1), y.flatten()) if tokens else loss_of(out, y)
         loss.backward()
         optimizer.step()
 
@@ -154,22 +169,25 @@ def torch_side(args: argparse.Namespace) -> dict:
 
 
 def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace) -> dict:
-    """The best run of singa and, unless it failed, of the side beside it."""
+    """The best run of singa and, unless it failed, of the other side."""
     from singa import bench, models
 
     network = models.create(model)
-    batch = batch or bench.default_batch(network.image_shape)
+    batch = batch or bench.default_batch(network)
     sides = {}
     for side in ("singa", beside) if beside else ("singa",):
         interpreter = {"mxnet": args.mxnet, **dict.fromkeys(TORCH, args.python)}
         command = [interpreter.get(side, sys.executable), __file__]
         command += ["--child", model, "--side", side, "--child-batch", str(batch)]
         command += ["--image", *map(str, network.image_shape)]
+        command += ["--label", *map(str, network.label_shape)]
         command += ["--classes", str(network.num_classes)]
         command += ["--package", str(Path(bench.__file__).parents[1])]
         for name in ("dtype", "threads", "steps", "warmup"):
             command += [f"--{name}", str(getattr(args, name))]
         environment = {"LD_PRELOAD": args.preload} if args.preload and side in TORCH else {}
+        if side == "singa-other":
+            environment["PYTHONPATH"] = str(args.other)
         sides[side] = harness.Side(
             command, environment, args.limit if side == "torch-compile" else None
         )
@@ -180,6 +198,11 @@ def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace
         lambda text: print(f"  {model} {batch} {text}", file=sys.stderr),
         args.out and args.out / name,
     )
+
+
+def pairs(ours: list[float], others: list[float]) -> str:
+    ratios = [other / own for own, other in zip(ours, others, strict=False)]
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
 def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
@@ -194,6 +217,7 @@ def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
         "beside": f"{beside} {other['version']}" if other else f"{beside or 'nothing'}",
         "ms/step": both("{:.2f}", "ms"),
         "times singa's": f"{other['ms'] / ours['ms']:.2f}" if other else "",
+        "pairs": pairs(ours["runs_ms"], other["runs_ms"]) if other else "",
         "peak MiB": both("{:.0f}", "peak_mib"),
         "faults/step": both("{:.0f}", "faults"),
         "reorders": f"{ours['reorders']}, {ours['reorder_ms']:.2f} ms",
@@ -203,7 +227,10 @@ def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
 def main() -> None:
     parser = harness.steps_parser(__doc__, models=["resnet20_cifar", "lenet"], warmup=4)
     parser.add_argument(
-        "--beside", nargs="*", choices=BESIDE, help="default: PyTorch's where it is installed"
+        "--beside",
+        nargs="*",
+        choices=BESIDE,
+        help="other sides; default: PyTorch's if it is installed",
     )
     parser.add_argument("--tcmalloc", action="store_true", help="preload tcmalloc for PyTorch")
     parser.add_argument(
@@ -211,15 +238,19 @@ def main() -> None:
         type=float,
         default=1200,
         metavar="S",
-        help="seconds that a process with torch.compile may take [%(default)s]",
+        help="time limit of a process with torch.compile, in seconds [%(default)s]",
     )
     parser.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="bfloat16: autocast"
     )
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
-    parser.add_argument("--mxnet", metavar="PYTHON", help="an interpreter that has MXNet")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with PyTorch")
+    parser.add_argument("--mxnet", metavar="PYTHON", help="an interpreter with MXNet")
+    parser.add_argument(
+        "--other", type=Path, help="folder `python` of another build, for singa-other"
+    )
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--image", nargs="+", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--label", nargs="*", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -234,6 +265,8 @@ def main() -> None:
     if args.beside is None:
         has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
         args.beside = list(TORCH) if has_torch else []
+    if "singa-other" in args.beside and not args.other:
+        parser.error("singa-other: where is the other build? (--other OLD/build/release/python)")
     if "mxnet" in args.beside and not args.mxnet:
         parser.error("mxnet: which interpreter has it? (--mxnet PYTHON)")
     args.preload = harness.find_library("libtcmalloc_minimal.so") if args.tcmalloc else None

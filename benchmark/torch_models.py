@@ -1,14 +1,16 @@
-"""The networks of singa.models in PyTorch: the other side of the comparisons.
+"""The networks of singa.models in PyTorch, for comparisons.
 
-Parameter names are torchvision's (timm's for inception_v4), so that singa's `model.load_torch`
-takes the state dict; inception_bn and the CIFAR networks have the names of singa.models.
+Parameters have torchvision's names (timm's for inception_v4), so singa's `model.load_torch` can
+load the state dict. Those of inception_bn and the CIFAR networks have the names of singa.models.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812 - the field's name for it
+from torch.nn import functional as F  # noqa: N812 - the common name
 
 
 class BasicBlock(nn.Module):
@@ -79,7 +81,7 @@ class ResNet(nn.Module):
 
 
 class PadShortcut(nn.Module):
-    """Every second pixel, and zeros for the new channels (option A of He et al. 2016)."""
+    """Takes every second pixel and zeros for the new channels (option A of He et al. 2016)."""
 
     def __init__(self, new_channels: int) -> None:
         super().__init__()
@@ -132,7 +134,7 @@ def vgg_features(widths: tuple[int, ...], norm: bool) -> nn.Sequential:
 
 
 class Features(nn.Module):
-    """`features`, flattened, then `classifier`: VGG and AlexNet."""
+    """`features`, flatten, `classifier`: VGG and AlexNet."""
 
     def __init__(self, features: nn.Sequential, classifier: nn.Module) -> None:
         super().__init__()
@@ -182,7 +184,7 @@ class LeNet(nn.Module):
         return self.fc2(F.relu(self.fc1(x.flatten(1))))
 
 
-# --- the inceptions: blocks of branches over the same input, joined along the channels
+# --- Inception networks: branches over the same input, concatenated along the channels
 
 
 class ConvBN(nn.Module):
@@ -196,7 +198,8 @@ class ConvBN(nn.Module):
 
 
 class Branches(nn.Module):
-    """A chain is a list of stages; a stage is a module's name, or a tuple of names side by side."""
+    """Concatenated chains. A chain is a list of stages; a stage is the name of a module, or a tuple
+    of names of parallel modules."""
 
     def __init__(self, chains: list[list], modules: dict[str, nn.Module]) -> None:
         super().__init__()
@@ -216,7 +219,7 @@ class Branches(nn.Module):
 
 
 class Net(nn.Module):
-    """Named stages one after the other, global average, dropout, fully connected."""
+    """Named stages in sequence, then global average pooling, dropout and a linear layer."""
 
     def __init__(self, stages: dict[str, nn.Module], channels: int, classes: int, dropout: float,
                  head: str = "fc") -> None:  # fmt: skip
@@ -504,9 +507,15 @@ BUILDERS = {
     "resnet18_cifar": lambda classes: ResNet(BasicBlock, (2, 2, 2, 2), classes, cifar=True),
     "resnet50_cifar": lambda classes: ResNet(Bottleneck, (3, 4, 6, 3), classes, cifar=True),
     "resnet20_cifar": lambda classes: SmallResNet(3, classes),
+    "resnet110_cifar": lambda classes: SmallResNet(18, classes),
 }
 
 
-def create(name: str, classes: int) -> nn.Module:
-    """The network `name` with PyTorch's own start values, in training mode."""
-    return BUILDERS[name](classes)
+def create(name: str, classes: int, **options: Any) -> nn.Module:
+    """The network `name` with PyTorch's initial weights, in training mode. `options` are further
+    arguments, for the networks of torch_networks."""
+    if name in BUILDERS:
+        return BUILDERS[name](classes, **options)
+    import torch_networks  # imports torchvision and timm
+
+    return torch_networks.create(name, classes, **options)

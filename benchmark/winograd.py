@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Winograd's convolution beside oneDNN's direct one, pass by pass, on networks' layers.
+"""Compares Winograd convolution with oneDNN's direct one, for each pass of networks' layers.
 
-    python benchmark/winograd.py                        # all that are listed
+    python benchmark/winograd.py                        # all layers
     python benchmark/winograd.py --threads 2 resnet50
 
-Printed for each layer: milliseconds of forward, gradient of the input and gradient of the weights,
-in strict mode (direct) and not, and their ratio. Where Winograd's method does not pay both are
-direct. Beside them the error against float64, as a multiple of the direct method's (root mean
-square). The minimum of several runs; nothing else should be running.
+Prints for each layer: milliseconds of forward, gradient of the input and gradient of the weights in
+strict mode (direct) and normal mode, their ratio, and the root mean square error against float64
+relative to that of the direct method. If Winograd's method does not pay off, both are direct. Times
+are the minimum of several runs; nothing else should run on the machine.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import singa
 from singa import singa_wrap as raw
 from singa import tensor
 
-# (batch, channels in, height and width, channels out[, kernel, or its height and width, if not 3]);
-# as large out as in
+# (batch, input channels, height and width, output channels[, kernel, or its height and width, if
+# not 3]). Outputs have the size of the inputs.
 LAYERS: dict[str, list[tuple[int, ...]]] = {
     "resnet50": [(32, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256), (32, 512, 7, 512)],
     "vgg16_cifar": [
@@ -67,7 +67,7 @@ def milliseconds(run: Callable[[], object], repeats: int) -> float:
 
 
 def blocked(t: raw.Tensor) -> raw.Tensor:
-    """The same values in the layout of a convolution's result, which layers in a network see."""
+    """Converts t to the layout of a convolution's result, which layers in a network get."""
     channels = t.shape()[1]
     handle = raw.ConvHandle(t, [1, 1], [1, 1], [0, 0], channels, channels, False)
     identity = np.eye(channels, dtype=np.float32).reshape(channels, channels, 1, 1)
@@ -79,7 +79,7 @@ def numpy(t: raw.Tensor) -> np.ndarray:
 
 
 def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """In float64, as large as the images."""
+    """The convolution in float64, with results of the images' size."""
     height, width = images.shape[2:]
     down, across = weights.shape[2:]
     pads = [(side // 2, side // 2) for side in (down, across)]

@@ -1,7 +1,7 @@
 # Finds a CBLAS as target singa_blas, which also provides the private header "singa_blas.h":
-#   SINGA_BLAS(cblas_sgemm)(...)   the function, whatever prefix this library's symbols carry
-#   SINGA_BLAS_OPENBLAS            1 when it is OpenBLAS (openblas_set_num_threads and so on exist)
-# pip's scipy-openblas32 is preferred; else OpenBLAS or any CBLAS of the system.
+#   SINGA_BLAS(cblas_sgemm)(...)   the function, with the prefix of this library's symbols
+#   SINGA_BLAS_OPENBLAS            1 if it is OpenBLAS, which has openblas_set_num_threads and so on
+# Prefers pip's scipy-openblas32, then the system's OpenBLAS, then any CBLAS.
 
 add_library(singa_blas INTERFACE)
 set(SINGA_BLAS_MAPPING "name")
@@ -17,7 +17,8 @@ endif()
 if(SINGA_BLAS_LIBRARY)
   set(SINGA_BLAS_MAPPING "scipy_##name")
   set(SINGA_BLAS_PACKAGED ON)
-  # By its path: in a build that pip isolates that changes each time, and so would every command.
+  # Include the header by its path instead of adding a folder to all compile commands: in pip's
+  # isolated builds the path differs each time.
   set(SINGA_BLAS_HEADER "\"${_root}/include/cblas.h\"")
   target_link_libraries(singa_blas INTERFACE "${SINGA_BLAS_LIBRARY}")
 else()

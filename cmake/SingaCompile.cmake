@@ -1,5 +1,5 @@
-# How every C++ source of singa is compiled. No -march: kernels for newer processors choose
-# themselves at run time, so that one binary runs everywhere.
+# Compile options of all C++ sources of singa. No -march: kernels for newer processors are selected
+# at run time, so one binary runs everywhere.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -9,20 +9,20 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 find_package(Threads REQUIRED)
-# One OpenMP runtime in the process: GCC's, whose SONAME is libgomp.so.1, which is also what oneDNN
-# asks for. scripts/check_wheel.py verifies it on the finished package.
+# A process must have one OpenMP runtime. It is GCC's, with SONAME libgomp.so.1, which oneDNN needs,
+# too. scripts/check_wheel.py verifies this for the finished package.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
-# Flags of our own code; never seen by users of the library, nor by generated code.
+# Flags for our own code only, not for users of the library or generated code.
 add_library(singa_flags INTERFACE)
-# Nobody reads errno or the floating-point exception flags; without them square roots, comparisons
-# and divisions vectorise. Values stay those of IEEE 754.
+# No code reads errno or the floating-point exception flags. Without them, square roots, comparisons
+# and divisions vectorise. Values are still those of IEEE 754.
 target_compile_options(
   singa_flags
   INTERFACE -Wall -Wextra -fno-math-errno -fno-trapping-math $<$<BOOL:${SINGA_WERROR}>:-Werror>
 )
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 sees overlaps in std::string's own code (its bug 105651).
+  # GCC 12 wrongly reports overlaps in std::string (GCC bug 105651).
   target_compile_options(singa_flags INTERFACE -Wno-restrict)
 endif()
 target_link_libraries(singa_flags INTERFACE OpenMP::OpenMP_CXX Threads::Threads)

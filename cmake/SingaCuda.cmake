@@ -1,5 +1,5 @@
-# Finds the CUDA compiler and enables the language. SINGA_CUDA_FOUND says whether the backend is built;
-# it is a library of its own (src/backend/cudnn), so nothing else is compiled differently.
+# Finds the CUDA compiler and enables the language. SINGA_CUDA_FOUND says whether the backend is
+# built. The backend is a separate library (src/backend/cuda); nothing else is compiled differently.
 
 set(SINGA_CUDA_FOUND OFF)
 if(SINGA_CUDA STREQUAL "off")
@@ -25,13 +25,29 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 
 set(CMAKE_CUDA_ARCHITECTURES "${SINGA_CUDA_ARCHITECTURES}")
+if(SINGA_CUDA_ARCHITECTURES STREQUAL "auto")
+  execute_process(
+    COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    RESULT_VARIABLE _no_gpu
+    OUTPUT_QUIET
+    ERROR_QUIET
+  )
+  if(_no_gpu)
+    set(CMAKE_CUDA_ARCHITECTURES 80)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  endif()
+elseif(SINGA_CUDA_ARCHITECTURES STREQUAL "all")
+  # Ampere and Ada, Hopper, both kinds of Blackwell, and later GPUs.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
+endif()
 if(SINGA_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${SINGA_CCACHE}")
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13 REQUIRED) # CUDA::cudart_static
 
-# Their libraries are opened when they are used first; to compile, headers are enough.
+# cuDNN and cuBLAS are opened at their first use, so compiling needs only their headers.
 singa_package(cudnn_include _cudnn)
 singa_package(cublas_include _cublas)
 find_path(SINGA_CUDNN_INCLUDE cudnn_graph.h HINTS "${_cudnn}" PATHS ${CUDAToolkit_INCLUDE_DIRS})

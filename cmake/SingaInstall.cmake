@@ -1,5 +1,5 @@
-# `cmake --install`: headers, library and package config, so that find_package(singa) works. The
-# wheel is the same layout with the Python files beside it and the prefix <site-packages>/singa.
+# `cmake --install` installs headers, library and package config for find_package(singa). The wheel
+# has the same layout below the prefix <site-packages>/singa, together with the Python files.
 
 include(CMakePackageConfigHelpers)
 
@@ -33,8 +33,8 @@ install(
   COMPONENT headers
 )
 
-# Libraries that came from pip's packages are carried along beside libsinga, with their licences:
-# where pip puts them is not where a loader looks. Those of the system stay where they are.
+# Libraries from pip's packages are copied next to libsinga, with their licences, because the loader
+# does not search pip's folders. The system's libraries are not copied.
 function(singa_vendor library soname licence)
   set(copy "${PROJECT_BINARY_DIR}/vendored/${soname}")
   if("${library}" IS_NEWER_THAN "${copy}") # also when there is no copy yet

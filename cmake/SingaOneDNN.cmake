@@ -1,13 +1,13 @@
-# Finds oneDNN (3.2 or newer, OpenMP build) as DNNL::dnnl: the package that pip installed for this
-# interpreter, unless dnnl_DIR names another; else whatever find_package knows.
+# Finds oneDNN (3.2 or newer, OpenMP build) as DNNL::dnnl: in dnnl_DIR if it is set, else in pip's
+# package for this interpreter, else wherever find_package finds it.
 
 singa_package(dnnl_DIR _packaged)
-if(_packaged AND NOT EXISTS "${dnnl_DIR}") # also when a cached path has gone
+if(_packaged AND NOT EXISTS "${dnnl_DIR}") # also if a cached path no longer exists
   set(dnnl_DIR "${_packaged}" CACHE PATH "Folder of dnnl-config.cmake" FORCE)
 endif()
 find_package(dnnl 3.2 CONFIG QUIET)
 
-set(SINGA_ONEDNN_PACKAGED OFF) # whether singa's own packages carry the library along
+set(SINGA_ONEDNN_PACKAGED OFF) # ON: singa's packages include the library
 if(TARGET DNNL::dnnl)
   if(dnnl_DIR STREQUAL _packaged)
     set(SINGA_ONEDNN_PACKAGED ON)

@@ -1,4 +1,4 @@
-# What a user may choose, and defaults that hold for every target.
+# Options for users, and defaults for all targets.
 
 option(SINGA_PYTHON "Build the Python extension and lay out the Python package" ON)
 option(SINGA_TESTS "Build the C++ tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
@@ -6,19 +6,20 @@ option(SINGA_WERROR "Treat compiler warnings as errors" OFF)
 option(SINGA_COVERAGE "Instrument for coverage" OFF)
 set(SINGA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 
-# Optional backends: auto builds one when what it needs is found, on insists, off leaves it out.
+# Optional backends. auto: built if their dependencies are found; on: required; off: not built.
 set(SINGA_ONEDNN "auto" CACHE STRING "oneDNN backend: auto, on or off")
 set_property(CACHE SINGA_ONEDNN PROPERTY STRINGS auto on off)
 set(SINGA_CUDA "auto" CACHE STRING "CUDA backend, as a library of its own: auto, on or off")
 set_property(CACHE SINGA_CUDA PROPERTY STRINGS auto on off)
 set(
   SINGA_CUDA_ARCHITECTURES
-  "80-real;90-real;100-real;120"
+  "auto"
   CACHE STRING
-  "GPUs to compile for, in CMake's words: Ampere and Ada, Hopper, both kinds of Blackwell, and what comes after"
+  "GPUs to compile for: auto (this machine's; without one Ampere, from which drivers compile for later ones), all, or in CMake's words"
 )
 
-# scikit-build-core sets SKBUILD while it builds the wheel; tests have no place there.
+# scikit-build-core sets SKBUILD while it builds the wheel, which has no tests. The presets reset it,
+# because scripts/install.sh builds the wheel in their folder.
 if(SKBUILD)
   set(SINGA_WHEEL ON)
   set(SINGA_TESTS OFF)
@@ -41,7 +42,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
-# The same folders in a system prefix and inside the wheel; "lib64" or a multi-arch folder would
-# make the two differ.
+# The folders must be the same in a system prefix and in the wheel, so not "lib64" or a multi-arch
+# folder.
 set(CMAKE_INSTALL_LIBDIR "lib" CACHE STRING "Where libraries go, below the prefix")
 include(GNUInstallDirs)

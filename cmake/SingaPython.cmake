@@ -1,7 +1,6 @@
-# Finds the Python interpreter and asks it where the build packages are that pip put beside it:
-# SWIG, oneDNN and OpenBLAS all come from the package index, and where pip lays them differs between
-# a virtual environment, a user install and the overlay of an isolated build. Only the interpreter
-# knows, so it is asked instead of guessed at.
+# Finds the Python interpreter and asks it for the locations of the build packages that pip
+# installed: SWIG, oneDNN and OpenBLAS. They differ between a virtual environment, a user install
+# and the overlay of an isolated build, and only the interpreter knows them.
 
 option(
   SINGA_BOOTSTRAP
@@ -20,8 +19,8 @@ function(singa_package key variable)
   set(${variable} "${value}" PARENT_SCOPE)
 endfunction()
 
-# The interpreter: the one that was asked for, that of the active environment, or .venv beside the
-# sources, which `make` and the bootstrap fill with the packages that pyproject.toml lists.
+# The interpreter is the chosen one, that of the active environment, or that of .venv in the source
+# folder. `make` and the bootstrap install the packages listed in pyproject.toml into .venv.
 set(_venv "${PROJECT_SOURCE_DIR}/.venv")
 if(NOT SINGA_WHEEL AND NOT DEFINED Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV})
   if(SINGA_BOOTSTRAP AND SINGA_PYTHON)

@@ -1,4 +1,4 @@
-# One screen that says what will be built.
+# Prints a summary of the configuration.
 
 if(SINGA_PYTHON)
   set(_python "${Python_VERSION} (${Python_EXECUTABLE}), SWIG ${SWIG_VERSION}")

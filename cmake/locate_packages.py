@@ -1,4 +1,4 @@
-"""Prints, as JSON, where this interpreter's build packages lie. Used by SingaPython.cmake."""
+"""Prints the locations of this interpreter's build packages as JSON. Used by SingaPython.cmake."""
 
 import importlib.metadata
 import json
@@ -33,7 +33,8 @@ if cblas := file_of("scipy-openblas32", "cblas.h"):
 if licence := file_of("scipy-openblas32", "LICENSE*"):
     found["openblas_licence"] = str(licence)
 
-# Headers of CUDA's libraries: whole packages, or what scripts/cuda_headers.py kept of them.
+# Headers of CUDA's libraries: in the whole packages, or copied from them by
+# scripts/cuda_headers.py.
 kept = Path(sys.prefix, "include", "nvidia")
 for key, distribution, header in (
     ("cudnn_include", "nvidia-cudnn-cu13", "cudnn_graph.h"),
@@ -44,7 +45,7 @@ for key, distribution, header in (
     elif path := file_of(distribution, header):
         found[key] = str(path.parent)
 
-# An isolated build has its programs on PATH instead of beside the interpreter.
+# In an isolated build, programs are on PATH instead of next to the interpreter.
 if swig := shutil.which("swig", path=sysconfig.get_path("scripts")) or shutil.which("swig"):
     found["swig"] = swig
 

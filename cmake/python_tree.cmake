@@ -1,5 +1,5 @@
-# Lays out <build>/python/singa: links to what lies in python/singa (SOURCE), to the generated files,
-# and to the library. Links whose target is gone are removed.
+# Fills <build>/python/singa with links to the files of python/singa (SOURCE), the generated files
+# and the library. Removes links whose target no longer exists.
 
 file(MAKE_DIRECTORY "${TREE}/lib")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks a wheel of singa: its files, its size, and what its libraries ask of a system.
+"""Checks a wheel of singa: its files, its size, and the libraries that it needs from the system.
 
-One OpenMP runtime must serve the whole process, so the libraries may ask for `libgomp.so.1` by that
-name only, and for no symbol of it newer than 5.0 (PyTorch ships an older one). Needs binutils.
+A process must have only one OpenMP runtime, so the libraries may depend only on `libgomp.so.1`, and
+not on symbols newer than version 5.0, because PyTorch ships an older one. Needs binutils.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# Installed, NumPy apart: what a CPU needs; and the library for GPUs on top, where it is built.
+# Limits of the installed size without NumPy: for the CPU, and additionally for the CUDA library.
 LIMIT_MB = 100
 CUDA = "singa/lib/libsinga_cuda.so"
 LIMIT_CUDA_MB = 30
@@ -35,7 +35,7 @@ REQUIRED = [
     "singa/singa_wrap.py",
 ]
 
-# The system's share: the C and C++ runtimes and OpenMP.
+# Libraries of the system: the C and C++ runtimes and OpenMP.
 SYSTEM = {
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -55,7 +55,7 @@ def output_of(*command: str) -> str:
 
 
 def check_library(path: Path, carried: set[str]) -> list[str]:
-    """What is wrong with one shared library, as a list of sentences."""
+    """The problems of a shared library, one sentence each."""
     problems = []
     dynamic = output_of("readelf", "-dW", str(path))
     for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Line coverage of the C++ library by the C++ and the Python tests: build/coverage/report/index.html.
+# Measures line coverage of the C++ library by the C++ and Python tests. The report is
+# build/coverage/report/index.html.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

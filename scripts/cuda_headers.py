@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts the headers of cuDNN and cuBLAS into this environment, <prefix>/include/nvidia.
+"""Installs the headers of cuDNN and cuBLAS into <prefix>/include/nvidia of this environment.
 
-PyPI has them only together with the libraries, a gigabyte that building does not need: pip says
-where the packages are, and only the headers are read out of them, where the index serves parts of
-files. Does nothing when they are there.
+PyPI has them only in packages with the libraries, a gigabyte that a build does not need. pip finds
+the packages. If the index serves parts of files, only the headers are downloaded. Does nothing if
+the headers are already installed.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 @contextlib.contextmanager
 def opened(url: str) -> Iterator[zipfile.ZipFile]:
-    """The wheel at `url`: read in parts, or where that is not possible, all of it."""
+    """Opens the wheel at `url`. Reads parts of it if the index allows that, else downloads it."""
     with contextlib.ExitStack() as stack:
         try:
-            # pip's own reader of remote archives; it has no public name, and may change.
+            # pip's reader of remote archives. It is not public, so it may change.
             from pip._internal.network.lazy_wheel import LazyZipOverHTTP
             from pip._internal.network.session import PipSession
 

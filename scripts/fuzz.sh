@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a program of this repository on what the preset in PRESET built, and builds it first.
+# Builds the preset PRESET and runs a Python program of this repository with it.
 #
 #   scripts/fuzz.sh PROGRAM [ARGUMENT...]
 set -euo pipefail

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Builds singa with its CUDA backend, runs the tests on the GPU and compares with PyTorch. Needs no
-# network: nvcc, cmake, ninja, g++ and a Python with PyTorch have to be there, and for the rest a
-# folder of wheels that scripts/gpu.sh fetch made where there is a network.
+# Builds singa with CUDA, runs the tests on the GPU and compares speed with PyTorch. Needs nvcc,
+# cmake, ninja, g++, a Python with PyTorch, and a folder of wheels, but no network: `fetch` fills
+# the folder on a machine that has one. Without nvcc, add a CUDA wheel of singa (make wheel).
 #
-#   scripts/gpu.sh fetch              puts the wheels that a build needs into .wheels (50 MiB)
+#   scripts/gpu.sh fetch              downloads the wheels that a build needs into .wheels (50 MiB)
 #   scripts/gpu.sh [build] [test] [sanitize] [bench] [-- OPTIONS]     all by default
 #
-# sanitize needs compute-sanitizer on PATH, which comes with the CUDA toolkit. OPTIONS are gpu.py's.
-# PYTHON=python3 is the interpreter that has PyTorch, WHEELS=.wheels the folder of wheels,
-# BUILD=build/gpu where it is built, and RESULTS=build/gpu/results where the figures go: what is in
-# there is not measured again. TARGET=3.12 is the Python that fetch fetches for. Without nvcc, a
-# wheel of singa with its CUDA backend does, put beside the others (make wheel, where nvcc is).
+# sanitize needs the CUDA toolkit's compute-sanitizer on PATH. OPTIONS are passed to gpu.py.
+# PYTHON=python3            an interpreter with PyTorch
+# TARGET=3.12               the Python version that fetch downloads wheels for
+# WHEELS=.wheels            the folder of wheels
+# BUILD=build/gpu           the build folder
+# RESULTS=build/gpu/results the results; existing ones are not measured again
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -27,7 +28,7 @@ fetch() {
   mapfile -t needed < <("$python" scripts/requirements.py build)
   local without=()
   for line in "${needed[@]}"; do
-    # These are there, with PyTorch or without.
+    # The target machine has these.
     [[ $line == cmake* || $line == ninja* || $line == scikit-build-core* || $line == nvidia-* ]] ||
       without+=("${line%%;*}")
   done
@@ -48,7 +49,7 @@ prepare() {
       --no-compile --target "$site" "$wheels"/*.whl
   fi
   export PYTHONPATH=$site PATH=$site/bin:$PATH
-  # cuDNN and cuBLAS are those that came with PyTorch.
+  # Use PyTorch's cuDNN and cuBLAS.
   SINGA_NVIDIA_PATH=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   export SINGA_NVIDIA_PATH
 }
@@ -106,8 +107,8 @@ sanitize() {
     return
   fi
   local failed=0
-  # Each launch is watched, so it is the tests of many kernels and small shapes. Races are looked for
-  # where blocks share memory: reductions, products, batch norm, which a network has.
+  # The tool slows down each launch, so these are tests of many kernels with small shapes. Races are
+  # possible in kernels with shared memory: reductions, products and batch normalisation.
   echo "== compute-sanitizer: memory"
   on_gpu compute-sanitizer --tool memcheck --error-exitcode 1 "$python" -m pytest -q \
     test/python/device test/python/ops/test_operators.py test/python/ops/test_stateful.py || failed=1
@@ -128,7 +129,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
     fetch) fetch && exit ;;
     build | test | sanitize | bench) steps+=("$1") ;;
     *)
-      sed -n '2,13s/^# \{0,1\}//p' "$0"
+      sed -n '2,14s/^# \{0,1\}//p' "$0"
       exit 2
       ;;
   esac
@@ -142,7 +143,7 @@ failed=0
 for step in "${steps[@]}"; do
   case $step in
     build) build ;;
-    test) { gpu && run_tests; } || failed=1 ;; # the figures are of interest all the same
+    test) { gpu && run_tests; } || failed=1 ;; # the benchmark runs even if tests fail
     sanitize) { gpu && sanitize; } || failed=1 ;;
     bench) { gpu && bench "$@"; } || failed=1 ;;
   esac

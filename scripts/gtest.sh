@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees to it that CMake finds GoogleTest, and prints the prefix to add to CMAKE_PREFIX_PATH ("" when
-# the system has it). Installs libgtest-dev as root; without root unpacks that package into DIR.
+# Makes GoogleTest available to CMake and prints the prefix for CMAKE_PREFIX_PATH, or nothing if
+# CMake finds it anyway. As root, installs libgtest-dev; otherwise unpacks that package into DIR.
 #
 #   scripts/gtest.sh DIR
 set -euo pipefail

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Installs singa and its extras into .venv, as `pip install .[EXTRA...]` does, but with the build
-# packages kept in .venv and the objects in build/, so that a second time is quick.
+# Installs singa and its extras into .venv like `pip install .[EXTRA...]`, but keeps the build
+# packages in .venv and the objects in build/, so that the next run is fast. The tests' presets
+# release and ci use the same objects.
 #
 #   scripts/install.sh [EXTRA...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/venv.sh .venv build run "$@"
+build=build/release
+[[ ${PRESET-} != ci ]] || build=build/ci
 
-# Nothing to do when no source is newer than what was installed last.
+# Nothing to do if no source is newer than the installed package.
 stamp=.venv/.singa-installed
 if [[ -e $stamp ]] && [[ -z $(find CMakeLists.txt pyproject.toml cmake include src python \
   -newer "$stamp" -type f -not -name '*.pyc' -print -quit) ]]; then
@@ -20,7 +23,7 @@ echo "== building and installing singa into .venv (C++ on ${JOBS:-$(nproc)} core
 start=$(mktemp)
 mkdir -p build
 : >build/install.log
-# pip is silent for minutes: where somebody watches, show which step the compiler is at.
+# pip is silent for minutes, so show the number of the build step on a terminal.
 watcher=
 stop_watching() {
   [[ -n $watcher ]] || return 0
@@ -37,7 +40,7 @@ if [[ -t 1 ]]; then
 fi
 if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
   .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps \
-  --force-reinstall --verbose --config-settings=build-dir=build/install . >>build/install.log 2>&1; then
+  --force-reinstall --verbose --config-settings=build-dir="$build" . >>build/install.log 2>&1; then
   stop_watching
   grep -E -A5 'error|Error|FAILED' build/install.log | head -60 >&2
   echo "error: the build failed; all of its output is in build/install.log" >&2

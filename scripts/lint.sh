@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, lint and types of everything that git knows. `check` says what is wrong; `fix` puts
-# right what can be put right by a tool; `hook` is check without the slow part, for pre-commit.
+# Checks formatting, lint and types of all files in git. `check` reports problems. `fix` fixes those
+# that tools can fix. `hook`, for pre-commit, is `check` without its slow part.
 #
 #   scripts/lint.sh check|fix|hook
 set -euo pipefail
@@ -26,7 +26,7 @@ run() {
 }
 
 # shellcheck disable=SC2317  # called through run
-# Names the files; the tool's own complaints are a page for each.
+# Prints only the names of the files, since clang-format's own output is a page for each.
 format_cpp() {
   local file bad=0
   for file in "${cpp[@]}"; do
@@ -50,5 +50,6 @@ run "clang-format" format_cpp
 run "gersemi" gersemi --no-warn-about-unknown-commands "${gersemi[@]}" "${cmake[@]}"
 if [[ $mode != hook ]]; then
   run "mypy" env MYPYPATH=python mypy
+  run "import-linter" env PYTHONPATH=python lint-imports --no-cache --no-logo
 fi
 exit $failed

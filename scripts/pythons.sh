@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the CPython interpreters, 3.11 and up, that this machine has, one of each minor version,
-# oldest first: on PATH, in /usr/local, and pyenv's.
+# Prints this machine's CPython interpreters of version 3.11 and newer, one for each minor version,
+# oldest first. Looks on PATH and among pyenv's versions.
 set -euo pipefail
 shopt -s nullglob
 
@@ -12,7 +12,7 @@ candidates+=("${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3)
 
 declare -A found
 for python in "${candidates[@]}"; do
-  # A pyenv shim may be there for a version that is not switched on, so each one is asked.
+  # A pyenv shim may belong to a version that is not active, so run each one.
   version=$("$python" -c 'import sys, ensurepip
 if sys.implementation.name == "cpython" and sys.version_info >= (3, 11):
     print("%d.%02d" % sys.version_info[:2])' 2>/dev/null) || continue

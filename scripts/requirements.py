@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Prints requirements from pyproject.toml, one a line: the only place where they are written.
+"""Prints requirements from pyproject.toml, one per line.
 
-Groups: `build` (what a build without isolation needs), `run` (what singa imports), and the extras
-`train`, `test`, `dev`; `torch` is the version of PyTorch that the tests compare with.
+Groups: `build` (for a build without isolation), `run` (packages that singa imports), the extras
+`train`, `test` and `dev`, and `torch` (the versions of PyTorch, torchvision and timm that the tests
+compare with).
 """
 
 import sys
 import tomllib
 from pathlib import Path
 
-# Pinned, and no extra: a plain `torch` brings several gigabytes of CUDA along.
-TORCH = ["torch==2.13.0"]
+# Pinned, and not an extra, because plain `torch` installs several gigabytes of CUDA.
+TORCH = ["torch==2.13.0", "torchvision==0.28.0", "timm==1.0.31"]
 
 
 def main(groups: list[str]) -> int:

@@ -1,14 +1,13 @@
-"""A soak: train, save, be killed, resume, and infer from several threads at once, for SECONDS.
+"""Soak test: trains, saves, is killed, resumes, and infers in several threads, for SECONDS.
 
-One process (`serve`) lives all the time: it trains, saves and loads while threads infer with a
-network of their own; its answers may not change by a bit, and its memory has to stay flat. Beside
-it others (`train`) are killed again and again, at any moment, and resumed by the next one. The
-losses of every step, and all that the last checkpoint holds, have to be those of an uninterrupted
-run, and no file may be left behind but the checkpoint.
+One process (`serve`) runs for the whole test. It trains, saves and loads while threads infer with
+another network. The results must stay bit-identical, and memory must not grow. Other processes
+(`train`) are killed at random moments, and the next one resumes. All losses and the contents of the
+last checkpoint must be those of an uninterrupted run, and no other file may be left.
 
     python scripts/soak.py --seconds 1800
 
-PYTHONPATH says which build of singa is tried. Exit status 1 if anything of that does not hold.
+PYTHONPATH chooses the build of singa. Exit status 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 STEPS, SAVE_EVERY = 60, 4
-#: What the process that lives on may grow by after its first rounds.
+#: Bytes by which `serve` may grow after its first rounds.
 _ROOM = 24 << 20
 _THREADS = 3
 
 
 def new_net() -> Any:
-    """Everything that a checkpoint has to keep: statistics, moments, random numbers, a schedule."""
+    """A network with all kinds of state: statistics, moments, random numbers, a schedule."""
     import singa
     from singa import autograd, layer, model, opt
 
@@ -74,18 +73,18 @@ def batch(number: int) -> tuple[Any, Any]:
 
 
 def trained(net: Any, path: Path, start: int) -> Iterator[str]:
-    """A line for each step: its number and the bits of its loss. Saves after every few."""
+    """Trains, saves every SAVE_EVERY steps, and yields the number and exact loss of each step."""
     from singa.training import checkpoint
 
     for step in range(start, STEPS):
         loss = float(net(*batch(step))[1].numpy().reshape(-1)[0])
-        yield f"{step} {loss.hex()}"  # told before it is saved: what was saved has been told
+        yield f"{step} {loss.hex()}"  # before the save, so that saved steps have been printed
         if (step + 1) % SAVE_EVERY == 0:
             checkpoint.save(path, net, net.optimizer, step=step + 1)
 
 
 def digest(net: Any) -> str:
-    """Of all that training goes on from."""
+    """A hash of all state from which training resumes."""
     total = hashlib.sha256()
     for name, value in sorted(net.get_states().items()):
         total.update(name.encode() + value.numpy().tobytes())
@@ -98,7 +97,7 @@ def digest(net: Any) -> str:
 
 
 def train(folder: Path) -> None:
-    """Resumes where the checkpoint in the folder ends, and prints each step."""
+    """Resumes from the checkpoint in the folder, if there is one, and prints each step."""
     from singa.training import checkpoint
 
     net, path, start = new_net(), folder / "last.safetensors", 0
@@ -110,7 +109,7 @@ def train(folder: Path) -> None:
 
 
 def serve(folder: Path, seconds: float) -> None:
-    """Trains, saves and loads, while threads infer; raises where something is not as before."""
+    """Trains, saves and loads while threads infer. Exits with an error if a result changes."""
     from singa.training import checkpoint
 
     end = time.monotonic() + seconds
@@ -118,7 +117,7 @@ def serve(folder: Path, seconds: float) -> None:
     served = new_net()
     served.eval()
     x = batch(1000)[0]
-    # Replayed inference rounds otherwise than what is executed until it was recorded.
+    # Replayed and fused inference rounds differently from the eager calls before recording.
     expected = {served(x).numpy().tobytes() for _ in range(6)}
     problems: list[str] = []
     done = threading.Event()
@@ -171,7 +170,7 @@ def serve(folder: Path, seconds: float) -> None:
 
 
 def soak(seconds: float, seed: int) -> list[str]:
-    """Everything; what did not hold."""
+    """Runs the whole test and returns the problems that it found."""
     end = time.monotonic() + seconds
     folder = Path(tempfile.mkdtemp(prefix="singa-soak-"))
     draw = random.Random(seed)
@@ -191,7 +190,7 @@ def soak(seconds: float, seed: int) -> list[str]:
             while not finished and not problems:
                 child = _child(now)
                 assert child.stdout is not None
-                # By lines, or in the middle of a step, of a save, of starting.
+                # Kills after a number of steps, or at any time during start, step or save.
                 steps = draw.randrange(1, STEPS)
                 killed = draw.random() < 0.9
                 timer = threading.Timer(draw.uniform(0.0, 3.0), child.kill)
@@ -231,9 +230,9 @@ def soak(seconds: float, seed: int) -> list[str]:
 
 
 def _left_behind(folder: Path) -> list[str]:
-    """Files beside the checkpoint that the next save does not take away."""
+    """Files that the next save does not remove, apart from the checkpoint."""
     path = folder / "last.safetensors"
-    # A save sweeps what killed ones left a minute ago or longer.
+    # A save removes files that killed saves left at least a minute ago.
     for left in folder.iterdir():
         if left != path:
             os.utime(left, (time.time() - 3600,) * 2)
@@ -256,7 +255,7 @@ def _resident() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=1800.0, help="[%(default)s]")
-    parser.add_argument("--seed", type=int, default=1, help="of the kills [%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the kills [%(default)s]")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()

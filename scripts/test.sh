@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests: `cpp` builds the preset in PRESET and runs ctest; `python` runs pytest on what was built,
-# under the default Python and, when there is another CPython of 3.11 or newer, under the newest such
-# one too: the extension is one binary for all of them.
+# Runs tests. `cpp` builds the preset PRESET and runs ctest. `python` runs pytest on that build with
+# the default Python and with the newest other CPython from 3.11 on, if there is one, because the
+# extension is one binary for all versions.
 #
 #   scripts/test.sh cpp|python
 set -euo pipefail
@@ -17,7 +17,7 @@ case "${1-}" in
     scripts/venv.sh .venv build run test
     gtest=$(CMAKE=.venv/bin/cmake scripts/gtest.sh build/gtest)
     cuda=auto
-    # Sanitizers see the backend on an emulated GPU only.
+    # Sanitizers need the emulated GPU.
     if command -v nvcc >/dev/null && [[ $preset != *san ]]; then
       "$venv/bin/python" scripts/cuda_headers.py
       cuda=on
@@ -36,10 +36,10 @@ case "${1-}" in
     ctest --preset "$preset" -j "$jobs"
     ;;
   python)
-    # Sanitizers live in libraries that have to be in the process before the interpreter is, and
-    # before them the C++ runtime, whose `throw` they watch. The interpreter's own memory, which it
-    # keeps until the end, would count as leaks; the C++ tests look for ours. Blocks come one by one
-    # from the system, so that each has its own bounds.
+    # The sanitizers' libraries must be loaded before the interpreter, together with the C++
+    # runtime, whose `throw` they intercept. Leaks are not checked, because the interpreter keeps
+    # memory until it exits; the C++ tests check them. The system allocates each block, so that
+    # accesses out of its bounds are found.
     preload=
     read -ra flags <<<"${PYTEST_FLAGS-}"
     if [[ $preset == asan ]]; then
@@ -64,11 +64,11 @@ case "${1-}" in
       [[ -n ${other-} ]] || echo "== no other CPython found: the extension was tried under this one"
       exit
     fi
-    # Most of the time pytest keeps one core busy, so the two run at once, and their threads sleep
-    # where they wait for each other. The output of one comes after that of the other.
+    # pytest mostly keeps one core busy, so both run at the same time, with threads that sleep while
+    # they wait. The outputs are printed one after the other.
     PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
     export OMP_WAIT_POLICY=passive
-    # The oracle has wheels for the default Python alone.
+    # PyTorch may have no wheels for the other Python.
     SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python" >"$build/pytest.log" 2>&1 &
     failed=0
     run "$venv/bin/python" || failed=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy, with the checks of .clang-tidy, over the sources of the library or over FILE...
+# Runs clang-tidy with the checks of .clang-tidy on the sources of the library, or on FILE...
 #
 #   scripts/tidy.sh [FILE...]        needs a configured build folder: PRESET=debug by default
 set -euo pipefail
@@ -9,8 +9,8 @@ build=build/${PRESET:-debug}
 scripts/venv.sh .venv build run
 .venv/bin/python -m pip install --quiet --disable-pip-version-check clang-tidy
 [[ -e $build/compile_commands.json ]] || .venv/bin/cmake --preset "${PRESET:-debug}" >/dev/null
-# The sources are compiled with GCC, so its OpenMP header is the one that is surely there; only that
-# file, since clang brings the others itself.
+# GCC's omp.h is always present, since GCC compiles the sources. Link only this header, because
+# clang has its own versions of the others.
 mkdir -p build/tidy
 ln -sf "$(g++ -print-file-name=include/omp.h)" build/tidy/omp.h
 

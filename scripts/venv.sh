@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a virtual environment, or brings it up to date, with groups of requirements of
-# pyproject.toml (see requirements.py). Does nothing when it has them already.
+# Creates or updates a virtual environment with groups of requirements from pyproject.toml (see
+# requirements.py). Does nothing if they are already installed.
 #
 #   scripts/venv.sh DIR GROUP...        PYTHON=python3.12 chooses the interpreter of a new one
 set -euo pipefail
@@ -16,7 +16,7 @@ dir=$1
 shift
 python=${PYTHON:-python3}
 
-# Another build that needs the same environment waits here.
+# Serialise builds that use the same environment.
 exec 9>"${TMPDIR:-/tmp}/singa-venv-$(printf %s "$dir" | cksum | cut -d' ' -f1).lock"
 flock 9
 
@@ -45,7 +45,7 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
   "$python" -m venv "$dir"
 fi
 
-# What was asked for before stays: a directory serves several commands.
+# Requirements from earlier calls stay installed: several commands share an environment.
 mapfile -t wanted < <("$dir/bin/python" "$here/requirements.py" "$@")
 stamp="$dir/.singa-requirements"
 touch "$stamp"

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Builds dist/*.whl with pip's isolated build, as a user's `pip install .` would, and checks it:
-# what is in it, what it asks of the system, how large it is, and that it works in a fresh
-# environment, from Python and from C++ (examples/cpp through find_package). BUILD=build/… is the
-# build folder, where the objects of an earlier build of the same flags are taken over.
+# Builds dist/*.whl with pip's isolated build, like a user's `pip install .`. Checks the wheel's
+# files, size and system requirements, and tries it in a fresh environment from Python and C++
+# (examples/cpp with find_package). BUILD=build/… is the build folder; objects of an earlier build
+# with the same flags are reused.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/venv.sh .venv build run dev
+# A release supports all GPUs; CMAKE_ARGS may override this.
+export CMAKE_ARGS="-DSINGA_CUDA_ARCHITECTURES=all ${CMAKE_ARGS:-}"
 echo "== building the wheel"
 rm -rf dist
 mkdir -p build

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""An operator of one's own: ten lines of Python, checked by gradcheck, then used in a network.
+"""Defines an operator in Python, checks its gradient with gradcheck, and trains a network with it.
 
-Snake, x + sin²(a·x) / a, is an activation with which a network learns what is periodic and carries
-it on beyond where it was trained (Ziyin, Hartwig and Ueda 2020). This one sees two waves of a sine,
-on [-1, 1], and is then asked for the next one, on [1, 2]. With --relu it cannot know.
+The operator is Snake, x + sin²(a·x) / a, an activation with which networks learn and extrapolate
+periodic functions (Ziyin, Hartwig and Ueda 2020). The network is trained on two periods of a sine,
+on [-1, 1], and tested on the next one, on [1, 2]. With --relu it does not extrapolate.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from singa import singa_wrap as raw
 
 
 class Snake(autograd.Operator):
+    """x + sin²(a·x) / a."""
+
     def __init__(self, a: float) -> None:
         super().__init__()
         self.a = a
 
     def forward(self, x: raw.Tensor) -> raw.Tensor:
-        self.x = x  # backward needs it; it is let go after that
+        self.x = x  # for backward, after which it is released
         return raw.__add__(x, raw.DivFloat(raw.Square(raw.Sin(raw.MultFloat(x, self.a))), self.a))
 
     def backward(self, dy: raw.Tensor) -> raw.Tensor:
@@ -64,16 +66,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--relu", action="store_true", help="ReLU in place of Snake")
-    parser.add_argument("--steps", type=int, default=400, metavar="N", help="[%(default)s]")
+    parser.add_argument("--relu", action="store_true", help="use ReLU instead of Snake")
+    parser.add_argument(
+        "--steps", type=int, default=400, metavar="N", help="training steps [%(default)s]"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="[%(default)s]")
     args = parser.parse_args()
     if args.steps < 1:
         parser.error("--steps must be 1 or more")
 
-    # Raises GradientError, with both numbers, where backward is not the derivative of forward.
+    # Raises GradientError if backward is not the derivative of forward.
     autograd.gradcheck(snake, tensor.from_numpy(np.linspace(-2, 2, 12)))
-    print("gradcheck: the gradient of Snake is right")
+    print("gradcheck: the gradient of Snake is correct")
 
     singa.seed(args.seed)
     net = Net(autograd.relu if args.relu else snake)
@@ -87,7 +91,7 @@ def main() -> None:
     net.eval()
     beyond, expected = wave(1, 2)
     error = float(autograd.mse_loss(net(beyond), expected))
-    print(f"beyond what it was trained on: mean squared error {error:.3f}; of a zero 0.500")
+    print(f"on [1, 2]: mean squared error {error:.3f} (0.500 for a constant 0)")
 
 
 if __name__ == "__main__":

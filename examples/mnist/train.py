@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a small convolutional network on handwritten digits: the shortest whole training script.
+"""Trains a small convolutional network on handwritten digits. This is the shortest complete script.
 
-    python train.py                 on generated digits, which need no files
-    python train.py --data MNIST    on the IDX files in that folder, gzipped or not
+    python train.py                 trains on generated digits, which need no files
+    python train.py --data MNIST    trains on the IDX files in folder MNIST, gzipped or not
 
-The network is written out here; `singa.models.create("lenet")` is one such, ready-made.
+The script defines the network itself. `singa.models.create("lenet")` gives the same architecture.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LeNet(model.Model):
     ) -> tuple[tensor.Tensor, tensor.Tensor]:
         out = self.forward(x)
         loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)  # backward, and a step
+        self.optimizer(loss)  # backward, and an update of the parameters
         return out, loss
 
 
@@ -47,13 +47,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", metavar="DIR", help="folder of MNIST's files [generated digits]")
     parser.add_argument(
-        "--images", type=int, default=sys.maxsize, metavar="N", help="only the first N [all]"
+        "--data", metavar="DIR", help="folder with the files of MNIST [generated digits]"
+    )
+    parser.add_argument(
+        "--images",
+        type=int,
+        default=sys.maxsize,
+        metavar="N",
+        help="use only the first N training images [all]",
     )
     parser.add_argument("--epochs", type=int, default=3, metavar="N", help="[%(default)s]")
     parser.add_argument("--batch-size", type=int, default=64, metavar="N", help="[%(default)s]")
-    parser.add_argument("--lr", type=float, default=0.01, metavar="X", help="[%(default)s]")
+    parser.add_argument(
+        "--lr", type=float, default=0.01, metavar="X", help="learning rate [%(default)s]"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="[%(default)s]")
     args = parser.parse_args()
     if min(args.images, args.epochs, args.batch_size) < 1:

@@ -1,8 +1,8 @@
 #pragma once
 
-// Names of Apache SINGA's functional operations, as thin calls of ours, in its argument orders. The
-// Cpu functions take tensors of any device; the Gpu functions and the Cudnn handles insist on one
-// that CUDA computes on, and raise Unavailable otherwise. No bias is an empty tensor.
+// Apache SINGA's functional operations, with its names and argument orders, as thin wrappers of
+// singa's own. Cpu functions accept tensors on any device. Gpu functions and Cudnn handles require
+// a CUDA device and raise Unavailable otherwise. An empty tensor means no bias.
 
 #include <cstddef>
 #include <string>
@@ -31,7 +31,7 @@ class SINGA_API CudnnConvHandle : public ConvHandle {
                   size_t workspace_byte_limit, const std::string& prefer);
 };
 
-/// What InitCudnnConvHandles returns: the older form, where the geometry is a Recorder of its own.
+/// The handle of SINGA's older interface, where the geometry is a separate Recorder.
 class SINGA_API CudnnConvHandles : public CudnnConvHandle {
  public:
   CudnnConvHandles(const Tensor& input, const Recorder& recorder, size_t workspace_byte_limit,
@@ -102,7 +102,7 @@ class SINGA_API CudnnBatchNormHandle : public BatchNormHandle {
   CudnnBatchNormHandle(double momentum, const Tensor& input);
 };
 
-/// {y, mean, var}; updates the running tensors.
+/// Returns {y, mean, var} and updates the running tensors.
 SINGA_API std::vector<Tensor> CpuBatchNormForwardTraining(const BatchNormHandle& handle,
                                                           const Tensor& x, const Tensor& scale,
                                                           const Tensor& bias,
@@ -112,7 +112,7 @@ SINGA_API Tensor CpuBatchNormForwardInference(const BatchNormHandle& handle, con
                                               const Tensor& scale, const Tensor& bias,
                                               const Tensor& running_mean,
                                               const Tensor& running_var);
-/// {dx, dscale, dbias}; y and bias are not needed and may be empty.
+/// Returns {dx, dscale, dbias}. y and bias are not used and may be empty.
 SINGA_API std::vector<Tensor> CpuBatchNormBackwardx(const BatchNormHandle& handle, const Tensor& y,
                                                     const Tensor& dy, const Tensor& x,
                                                     const Tensor& scale, const Tensor& bias,
@@ -126,7 +126,7 @@ SINGA_API Tensor GpuBatchNormForwardInference(const CudnnBatchNormHandle& handle
                                               const Tensor& scale, const Tensor& bias,
                                               const Tensor& running_mean,
                                               const Tensor& running_var);
-/// {dx, dscale, dbias}, in cuDNN's argument order.
+/// Returns {dx, dscale, dbias}. The arguments are in cuDNN's order.
 SINGA_API std::vector<Tensor> GpuBatchNormBackward(const CudnnBatchNormHandle& handle,
                                                    const Tensor& dy, const Tensor& x,
                                                    const Tensor& scale, const Tensor& mean,

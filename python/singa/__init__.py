@@ -1,7 +1,8 @@
 """singa: a small autograd framework that trains convolutional networks.
 
-The parts are modules, imported as they are used: `tensor`, `autograd`, `layer`, `model`, `opt`,
-`device`, `data`, `models`, ...; see each for what it holds. Here is what concerns the process:
+Import the submodules that you need: `tensor`, `autograd`, `layer`, `model`, `opt`, `device`,
+`data`, `models` and others. The package itself holds settings, reports and tools that concern the
+whole process. All of them are imported on first use.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import plan_cache, tuning
-    from .diagnostics import device_memory, doctor, layout_report, opcheck
-    from .explanation import explain
-    from .process import (
+    from .raw.process import (
         get_num_threads,
         is_deterministic,
         is_strict,
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
         set_strict,
         set_tf32,
     )
-    from .profiling import profile
+    from .report.diagnostics import device_memory, doctor, layout_report, opcheck
+    from .report.explanation import explain
+    from .report.profiling import profile
 
 __all__ = [
     "__version__",
@@ -52,22 +53,22 @@ __all__ = [
 ]
 
 _FUNCTIONS = {
-    "device_memory": "diagnostics",
-    "doctor": "diagnostics",
-    "explain": "explanation",
-    "layout_report": "diagnostics",
-    "opcheck": "diagnostics",
-    "profile": "profiling",
-    "get_num_threads": "process",
-    "is_deterministic": "process",
-    "is_strict": "process",
-    "is_tf32": "process",
-    "seed": "process",
-    "set_deterministic": "process",
-    "set_layout": "process",
-    "set_num_threads": "process",
-    "set_strict": "process",
-    "set_tf32": "process",
+    "device_memory": "report.diagnostics",
+    "doctor": "report.diagnostics",
+    "explain": "report.explanation",
+    "layout_report": "report.diagnostics",
+    "opcheck": "report.diagnostics",
+    "profile": "report.profiling",
+    "get_num_threads": "raw.process",
+    "is_deterministic": "raw.process",
+    "is_strict": "raw.process",
+    "is_tf32": "raw.process",
+    "seed": "raw.process",
+    "set_deterministic": "raw.process",
+    "set_layout": "raw.process",
+    "set_num_threads": "raw.process",
+    "set_strict": "raw.process",
+    "set_tf32": "raw.process",
 }
 
 

@@ -1,11 +1,10 @@
-"""Command line: python -m singa <command>; --help says what each does."""
+"""Command line: python -m singa COMMAND. `--help` describes the commands."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +12,18 @@ from typing import Any, NoReturn
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from .diagnostics import doctor
+    from .report.diagnostics import doctor
 
     report = doctor()
     print(report)
     return 1 if arguments.strict and report["problems"] else 0
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    from .report.diagnostics import environment_table
+
+    print(environment_table())
+    return 0
 
 
 def _train(arguments: Sequence[str]) -> int:
@@ -26,9 +32,15 @@ def _train(arguments: Sequence[str]) -> int:
     return cifar10.main(arguments, prog="python -m singa train")
 
 
+def _launch(arguments: Sequence[str]) -> int:
+    from .launcher import command
+
+    return command.main(arguments)
+
+
 def _bench(arguments: argparse.Namespace) -> int:
-    from . import bench
-    from .process import set_num_threads
+    from .raw.process import set_num_threads
+    from .report import bench
 
     try:
         if arguments.threads is not None:
@@ -51,7 +63,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from .replay_file import replay
+    from .files.replay_file import replay
 
     try:
         print(replay(arguments.file))
@@ -61,26 +73,45 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _onnx(arguments: argparse.Namespace) -> int:
+    from .onnx import inspect, operators
+
+    if arguments.operators:
+        print(operators.table())
+        return 0
+    if arguments.file is None:
+        print("python -m singa onnx: error: FILE or --operators is required", file=sys.stderr)
+        return 2
+    try:
+        report = inspect.inspect(arguments.file, arguments.allow_symlinks)
+        print(report)
+        if arguments.check and not report.problems:
+            differences = inspect.compare(arguments.file, arguments.allow_symlinks)
+            print("\nbeside ONNX Runtime:", *differences, sep="\n  ")
+            return 1 if any(d.difference > arguments.tolerance for d in differences) else 0
+    except (ImportError, ValueError, OSError, MemoryError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 1 if report.problems else 0
+
+
 def _run(own: Sequence[str], script_arguments: Sequence[str]) -> NoReturn:
-    """Becomes `python SCRIPT ...`, so that everything is as it is there."""
-    from . import compat
+    """Replaces this process by `python SCRIPT ...`, so that the script sees a normal start."""
+    from .launcher.interpreter import finding_singa, interpreter
+    from .raw import compat_mode
 
     parsed = parser().parse_args(["run", *own])
     if parsed.device:
         os.environ["SINGA_DEVICE"] = parsed.device
-    compat.enable()
-    home = str(Path(__file__).parents[1])
-    if home == sys.path[0] and home not in sys.path[1:]:  # the working folder, by -m
-        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    compat_mode.enable()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *flags, parsed.script, *script_arguments])
+    command = [*interpreter(), parsed.script, *script_arguments]
+    os.execve(command[0], command, finding_singa(os.environ))
 
 
 def _after_script(arguments: Sequence[str]) -> int:
-    """Where the arguments of the script begin: `run` itself takes options before it only."""
+    """The place of the first argument after the script: options before it are those of `run`."""
     end = 0
     while end < len(arguments) and arguments[end].startswith("-"):
         end += 2 if arguments[end] == "--device" else 1
@@ -93,7 +124,7 @@ def _cmake_dir(arguments: argparse.Namespace) -> int:
         print(folder)
         return 0
     print(
-        f"no CMake files in {package}: this singa runs from a build folder; use an installed one, "
+        f"no CMake files in {package}: this singa runs from a build folder; install it with pip "
         "or `cmake --install`",
         file=sys.stderr,
     )
@@ -102,46 +133,85 @@ def _cmake_dir(arguments: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their arguments."""
-    top = argparse.ArgumentParser(prog="python -m singa", description="singa's tools.")
+    top = argparse.ArgumentParser(prog="python -m singa", description="Tools of singa.")
     commands = top.add_subparsers(required=True, metavar="command")
 
-    doctor = commands.add_parser("doctor", help="what singa was built with and runs on")
-    doctor.add_argument("--strict", action="store_true", help="exit with 1 if there are problems")
+    doctor = commands.add_parser(
+        "doctor", help="show what singa was built with and what it runs on"
+    )
+    doctor.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if there are problems"
+    )
     doctor.set_defaults(run=_doctor)
 
-    # Its options are the script's own: main() hands them on as they are.
+    env = commands.add_parser("env", help="list the environment variables that singa reads")
+    env.set_defaults(run=_env)
+
+    # main() passes the options of these two on; they have their own --help.
     commands.add_parser(
-        "train", help="train a ResNet, VGG or LeNet on CIFAR-10 or a generated set", add_help=False
+        "train", help="train a ResNet, VGG or LeNet on CIFAR-10 or generated images", add_help=False
+    )
+    commands.add_parser(
+        "launch", help="train on several processes, here or on several machines", add_help=False
     )
     _add_bench(commands)
 
     replay = commands.add_parser(
         "replay",
-        help="run the operation of a saved OPCHECK mismatch again",
-        description="Runs the operation of a saved mismatch on its implementation and on the "
-        "reference one, and says how they differ. Exit status 1 if they still do.",
+        help="repeat an operation that OPCHECK saved",
+        description="Repeats a saved operation with its kernel and with the reference kernel, and "
+        "compares the results. The exit status is 1 if they differ.",
     )
-    replay.add_argument("file", type=Path, help="written when OPCHECK found the mismatch")
+    replay.add_argument("file", type=Path, help="a file that OPCHECK wrote")
     replay.set_defaults(run=_replay)
+
+    onnx = commands.add_parser(
+        "onnx",
+        help="show what is in an ONNX file, and what singa cannot compute",
+        description="Lists inputs, outputs, parameters and operators of an ONNX file. The exit "
+        "status is 1 if singa cannot compute it.",
+    )
+    onnx.add_argument("file", type=Path, nargs="?", metavar="FILE", help="an ONNX file")
+    onnx.add_argument(
+        "--operators", action="store_true", help="list the operators that singa reads, and stop"
+    )
+    onnx.add_argument(
+        "--check", action="store_true", help="compare the outputs with those of ONNX Runtime"
+    )
+    onnx.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        metavar="X",
+        help="with --check, the largest difference relative to the largest value [%(default)s]",
+    )
+    onnx.add_argument(
+        "--allow-symlinks",
+        action="store_true",
+        help="external data may lie behind symbolic links",
+    )
+    onnx.set_defaults(run=_onnx)
 
     run = commands.add_parser(
         "run",
-        help="run a script that was written for SINGA",
+        help="run a script that was written for Apache SINGA",
         usage="python -m singa run [-h] [--device cpu] SCRIPT ...",
-        description="Runs a script as `python SCRIPT ...` does, with SINGA's way where it is not "
-        "singa's own (docs/singa_compat.md), as SINGA_COMPAT=1 in the environment has it.",
+        description="Runs `python SCRIPT ...` in compatibility mode: where Apache SINGA and singa "
+        "differ, SINGA's behaviour holds (docs/singa_compat.md). The same as SINGA_COMPAT=1.",
         allow_abbrev=False,
     )
     run.add_argument(
         "--device",
         choices=("cpu",),
-        help="what create_cuda_gpu() and the like give, as SINGA_DEVICE in the environment has it",
+        help="what create_cuda_gpu() and similar functions return; the same as SINGA_DEVICE",
     )
-    run.add_argument("script", metavar="SCRIPT", help="a Python file; what follows is its own")
+    run.add_argument(
+        "script", metavar="SCRIPT", help="a Python file; the arguments after it are the script's"
+    )
 
     cmake = commands.add_parser(
         "cmake-dir",
-        help="where find_package(singa) finds this installation",
+        help="print the folder of this installation's CMake files",
         description='For C++ programs: cmake -Dsinga_DIR="$(python -m singa cmake-dir)" ...',
     )
     cmake.set_defaults(run=_cmake_dir)
@@ -153,9 +223,9 @@ def _add_bench(commands: Any) -> None:
 
     bench = commands.add_parser(
         "bench",
-        help="time steps of a network, and count their memory, page faults and plans",
-        description="Times steps of a network on random images. Memory is the peak above the level "
-        "before the network was compiled; counts of the plan cache are those of the timed steps.",
+        help="measure time, memory, page faults and plans of a network's steps",
+        description="Times steps of a network on random images. Memory is the peak, minus what was "
+        "in use before the network was compiled. Plans are counted during the timed steps.",
         epilog=f"Networks: {', '.join(models.names())}.",
     )
     bench.add_argument(
@@ -163,14 +233,14 @@ def _add_bench(commands: Any) -> None:
         choices=models.names(),
         default="resnet20_cifar",
         metavar="NAME",
-        help="[%(default)s]",
+        help="network, see below [%(default)s]",
     )
     bench.add_argument(
         "--batch",
         type=_positive,
         default=0,
         metavar="N",
-        help="images [128 small or 32 large ones]",
+        help="images per step [128, or 32 large ones]",
     )
     mode = bench.add_mutually_exclusive_group()
     mode.add_argument(
@@ -178,29 +248,35 @@ def _add_bench(commands: Any) -> None:
         action="store_true",
         dest="training",
         default=True,
-        help="forward, backward and the optimizer [this]",
+        help="time forward, backward and update [default]",
     )
-    mode.add_argument("--inference", action="store_false", dest="training", help="forward alone")
-    bench.add_argument(
-        "--steps", type=_positive, default=20, metavar="N", help="timed [%(default)s]"
-    )
-    bench.add_argument(
-        "--warmup", type=int, default=3, metavar="N", help="before them [%(default)s]"
+    mode.add_argument(
+        "--inference", action="store_false", dest="training", help="time forward alone"
     )
     bench.add_argument(
-        "--threads", type=_positive, metavar="N", help="[all cores that may be used]"
+        "--steps", type=_positive, default=20, metavar="N", help="timed steps [%(default)s]"
+    )
+    bench.add_argument(
+        "--warmup",
+        type=int,
+        default=3,
+        metavar="N",
+        help="steps before the timed ones [%(default)s]",
+    )
+    bench.add_argument(
+        "--threads", type=_positive, metavar="N", help="threads [all cores of the process]"
     )
     bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
     bench.add_argument(
-        "--recompute", action="store_true", help="compile with recompute=True: less memory"
+        "--recompute", action="store_true", help="compile with recompute=True, which saves memory"
     )
     bench.add_argument(
         "--dtype",
         choices=("float32", "bfloat16"),
         default="float32",
-        help="bfloat16: under autocast [%(default)s]",
+        help="bfloat16 runs under autocast [%(default)s]",
     )
-    bench.add_argument("--json", action="store_true", help="print a JSON object")
+    bench.add_argument("--json", action="store_true", help="print a JSON object, not a table")
     bench.set_defaults(run=_bench)
 
 
@@ -212,10 +288,15 @@ def _positive(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status."""
+    """Runs a command and returns its exit status.
+
+    `arguments` defaults to sys.argv[1:]. Raises SystemExit for --help and for wrong arguments.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["train"]:
         return _train(arguments[1:])
+    if arguments[:1] == ["launch"]:
+        return _launch(arguments[1:])
     if arguments[:1] == ["run"]:
         after = 1 + _after_script(arguments[1:])
         _run(arguments[1:after], arguments[after:])

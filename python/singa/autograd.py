@@ -5,8 +5,8 @@
     for parameter, gradient in autograd.backward(loss):
         parameter -= 0.1 * gradient
 
-`training` is a flag of the calling thread: batch norm and dropout follow it, and so does recording,
-unless `no_grad()` or `enable_grad()` say otherwise.
+`training` is a flag of the calling thread, False at first. Batch norm and dropout read it. It also
+turns recording on the tape on and off; `no_grad()` and `enable_grad()` override that.
 """
 
 from __future__ import annotations
@@ -15,55 +15,64 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from . import ops, tape
+from . import ops
 from . import singa_wrap as _c
-from ._tensor import Tensor, wrap
-from .autocast import autocast
-from .gradcheck import GradientError, gradcheck
 from .ops import *  # noqa: F403
-from .tape import (
-    Dummy,
-    Operator,
-    enable_grad,
-    infer_dependency,
-    is_recording,
-    no_grad,
-)
-from .walk import Gradients, backward, gradients
+from .tape import grad_mode
+from .tape.autocast import autocast
+from .tape.backward import Gradients, backward, gradients
+from .tape.grad_mode import enable_grad, is_recording, no_grad
+from .tape.gradcheck import GradientError, gradcheck
+from .tape.operator import Dummy, Operator, infer_dependency
+from .tape.tensor import Tensor, wrap
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # mypy's `*` leaves out SINGA's names with an underscore
     import numpy as np
+
+    from .ops import _RNN as _RNN
+    from .ops import _and as _and
+    from .ops import _BatchNorm2d as _BatchNorm2d
+    from .ops import _Conv as _Conv
+    from .ops import _Conv2d as _Conv2d
+    from .ops import _ConvTranspose as _ConvTranspose
+    from .ops import _ConvTranspose2d as _ConvTranspose2d
+    from .ops import _not as _not
+    from .ops import _or as _or
+    from .ops import _Pooling as _Pooling
+    from .ops import _Pooling2d as _Pooling2d
+    from .ops import _xor as _xor
 
 CTensor = _c.Tensor
 
 #: This thread's training flag; assign to it.
 training: bool
 
-__all__ = [
-    *ops.__all__,
-    "CTensor",
-    "Dummy",
-    "GradientError",
-    "Gradients",
-    "Operator",
-    "Tensor",
-    "autocast",
-    "axis_helper",
-    "back_broadcast",
-    "backward",
-    "ctensor2numpy",
-    "enable_grad",
-    "gradcheck",
-    "gradients",
-    "infer_dependency",
-    "is_recording",
-    "no_grad",
-    "training",
-]
+if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
+    __all__ = [
+        *ops.__all__,
+        "CTensor",
+        "Dummy",
+        "GradientError",
+        "Gradients",
+        "Operator",
+        "Tensor",
+        "autocast",
+        "axis_helper",
+        "back_broadcast",
+        "backward",
+        "ctensor2numpy",
+        "enable_grad",
+        "gradcheck",
+        "gradients",
+        "infer_dependency",
+        "is_recording",
+        "no_grad",
+        "training",
+    ]
 
 
 def axis_helper(y_shape: tuple[int, ...], x_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of y along which x was broadcast to y's shape."""
+    """The axes of a tensor of shape `y_shape` along which one of `x_shape` was broadcast to it."""
     missing = len(y_shape) - len(x_shape)
     return tuple(
         axis
@@ -73,28 +82,29 @@ def axis_helper(y_shape: tuple[int, ...], x_shape: tuple[int, ...]) -> tuple[int
 
 
 def back_broadcast(y_shape: tuple[int, ...], x_shape: tuple[int, ...], x: Any) -> Any:
-    """The raw tensor x, of shape y_shape, summed to x_shape, which was broadcast to y_shape."""
+    """Sums the raw tensor x of shape `y_shape` to `x_shape`: the gradient of a broadcast from
+    `x_shape` to `y_shape`."""
     return x if tuple(y_shape) == tuple(x_shape) else _c.SumTo(x, x_shape)
 
 
 def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
-    """A copy of a raw tensor as an array."""
+    """Copies a raw tensor to a NumPy array; bfloat16 becomes float32."""
     return wrap(x, False).numpy()
 
 
-Operation = Operator  # its older name
+Operation = Operator  # SINGA's older name
 
 
 class _Autograd(types.ModuleType):
-    """The module's class, which makes `training` a flag of each thread."""
+    """Class of this module. It makes `training` a property, with one value per thread."""
 
     @property
     def training(self) -> bool:
-        return tape.training()
+        return grad_mode.training()
 
     @training.setter
     def training(self, flag: bool) -> None:
-        tape.set_training(flag)
+        grad_mode.set_training(flag)
 
 
 sys.modules[__name__].__class__ = _Autograd

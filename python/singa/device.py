@@ -1,11 +1,10 @@
-"""Devices: where tensors lie and operations run.
+"""Devices, which hold tensors and run operations.
 
-A device is the C++ object itself (`singa_wrap.Device`); the functions here find or make one.
+A device is an object of the C++ class `singa_wrap.Device`. The functions here find or create one.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from . import singa_wrap as _c
@@ -37,17 +36,18 @@ _default: Device | None = None  # None: the CPU
 
 
 def get_default_device() -> Device:
-    """Where tensors lie that are made without naming a device: the CPU, which is never closed, or
-    what `set_default_device` has named."""
+    """The device of tensors that are created without one: the CPU, or the device that was passed
+    to `set_default_device`."""
     return _c.DefaultDevice() if _default is None else _default
 
 
 def set_default_device(dev: Device | None) -> None:
-    """Names the device of tensors that are made without one, and the one that `singa.seed` starts,
-    for all threads from now on; None is the CPU again.
+    """Sets the device of tensors that are created without one, for all threads. None sets the CPU.
 
-    Results of operations lie where their operands do, so a script that names no devices runs as it
-    is on a GPU: `device.set_default_device(device.create_cuda_gpu())` before its first tensor.
+    `singa.seed` seeds this device. An operation runs on the device of its operands, so a script
+    that names no device runs on a GPU after
+    `device.set_default_device(device.create_cuda_gpu())`. Call it before the first tensor is
+    created. Raises TypeError if `dev` is neither a Device nor None.
     """
     global _default
     if dev is not None and not isinstance(dev, _c.Device):
@@ -56,22 +56,23 @@ def set_default_device(dev: Device | None) -> None:
 
 
 def named_or_default(dev: Device | None) -> Device | None:
-    """`dev`, or the default device where it is None; None is the CPU then."""
+    """`dev`, or the default device if it is None. Returns None if that is the CPU."""
     return _default if dev is None else dev
 
 
 def create_cpu_device(separate: bool = False) -> Device:
-    """The CPU. As in SINGA this is the device of all tensors that were made without one (unless
-    `set_default_device` names another), so they mix.
+    """The CPU device.
 
-    `separate` gives a new device with memory and a random sequence of its own, which `Close()`
-    frees as a whole; its tensors do not mix with those of other devices.
+    Each call returns the same device, as in SINGA, so its tensors can be combined. It is never
+    closed. With `separate` the call creates a new device, with its own memory and random generator.
+    `Close()` frees all memory of a separate device. Its tensors cannot be combined with those of
+    other devices.
     """
     return _c.CreateCpuDevice() if separate else _c.DefaultDevice()
 
 
 def get_num_gpus() -> int:
-    """CUDA GPUs that this build can use."""
+    """Number of CUDA GPUs that this build can use; 0 without the CUDA backend."""
     return _c.Platform.GetNumGPUs()
 
 
@@ -81,21 +82,24 @@ def get_gpu_ids() -> tuple[int, ...]:
 
 
 def get_gpu_mem_size(id: int) -> tuple[int, int]:
-    """Free and total bytes of a GPU. Raises RuntimeError where there is none."""
+    """Free and total memory of GPU `id`, in bytes.
+
+    Raises RuntimeError if there is no GPU, ValueError for another `id`.
+    """
     return _c.Platform.GetGPUMemSize(id)
 
 
 def device_query(id: int, verbose: bool = False) -> str:
-    """Description of a GPU. Raises RuntimeError where there is none."""
+    """Description of GPU `id`; with `verbose` it includes free memory and compute capability.
+
+    Raises RuntimeError if there is no GPU, ValueError for another `id`.
+    """
     return _c.Platform.DeviceQuery(id, verbose)
 
 
 def _is_cpu_wanted(function: str) -> bool:
-    """Whether SINGA_DEVICE asks for the CPU in place of GPUs."""
-    wanted = os.environ.get("SINGA_DEVICE", "")
-    if wanted not in ("", "cpu"):
-        raise ValueError(f"[{function}] SINGA_DEVICE has to be cpu or unset, got {wanted!r}")
-    return wanted == "cpu"
+    """Whether SINGA_DEVICE replaces GPUs by the CPU."""
+    return _c.EnvironmentValue("SINGA_DEVICE", function) == "cpu"
 
 
 def _gpus(function: str, device_ids: Sequence[int]) -> list[Device]:
@@ -107,31 +111,36 @@ def _gpus(function: str, device_ids: Sequence[int]) -> list[Device]:
         if get_num_gpus():
             raise
         raise RuntimeError(
-            f"{error}. With SINGA_DEVICE=cpu in the environment {function}() gives the CPU"
+            f"{error}. With SINGA_DEVICE=cpu in the environment, {function}() returns the CPU"
         ) from None
 
 
 def create_cuda_gpus(num: int) -> list[Device]:
-    """The first `num` GPUs. Raises RuntimeError where there are none.
+    """The first `num` GPUs. Raises RuntimeError if there is no GPU, ValueError if there are fewer.
 
-    This function and the three below give the CPU in place of each GPU where the environment
-    variable SINGA_DEVICE is "cpu".
+    With SINGA_DEVICE=cpu in the environment, all functions that create GPUs return the CPU instead.
     """
     return _gpus("create_cuda_gpus", range(num))
 
 
 def create_cuda_gpu() -> Device:
-    """The first GPU. Raises RuntimeError where there is none."""
+    """The first GPU, or the CPU with SINGA_DEVICE=cpu. Raises RuntimeError if there is no GPU."""
     return _gpus("create_cuda_gpu", [0])[0]
 
 
 def create_cuda_gpus_on(device_ids: list[int]) -> list[Device]:
-    """The GPUs of these identifiers. Raises RuntimeError where there are none."""
+    """The GPUs with these identifiers, or the CPU for each with SINGA_DEVICE=cpu.
+
+    Raises RuntimeError if there is no GPU, ValueError if one of them does not exist.
+    """
     return _gpus("create_cuda_gpus_on", device_ids)
 
 
 def create_cuda_gpu_on(device_id: int) -> Device:
-    """The GPU of this identifier. Raises RuntimeError where there is none."""
+    """The GPU with this identifier, or the CPU with SINGA_DEVICE=cpu.
+
+    Raises RuntimeError if there is no GPU, ValueError for another identifier.
+    """
     return _gpus("create_cuda_gpu_on", [device_id])[0]
 
 
@@ -146,14 +155,13 @@ def get_num_opencl_devices() -> int:
 
 
 def create_opencl_device() -> Device:
-    """The CPU with SINGA_DEVICE=cpu. Raises RuntimeError otherwise: there is no OpenCL backend."""
+    """The CPU with SINGA_DEVICE=cpu. Otherwise raises RuntimeError: there is no OpenCL backend."""
     if _is_cpu_wanted("create_opencl_device"):
         return create_cpu_device()
     raise RuntimeError(
-        "[create_opencl_device] singa has no OpenCL backend; use the CPU, which "
-        "create_opencl_device() gives with SINGA_DEVICE=cpu in the environment"
+        "[create_opencl_device] singa has no OpenCL backend. With SINGA_DEVICE=cpu in the "
+        "environment, create_opencl_device() returns the CPU"
     )
 
 
-def enable_lazy_alloc(enable: bool) -> None:
-    """Accepted and ignored: memory comes from a cache, so allocating late has nothing to save."""
+enable_lazy_alloc = _c.Device.EnableLazyAlloc  # SINGA's name; it changes nothing

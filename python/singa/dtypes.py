@@ -1,4 +1,4 @@
-"""Element types: the names that users write, and their NumPy counterparts."""
+"""Element types of tensors, and their NumPy counterparts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import singa_wrap as _c
 
 
 class DType(enum.IntEnum):
-    """An element type. Equal to the integer that SINGA's scripts and files use for it."""
+    """An element type. Its value is the integer that SINGA's scripts and files use for the type."""
 
     float32 = _c.kFloat32
     float16 = _c.kFloat16
@@ -43,7 +43,7 @@ int64 = DType.int64
 uint8 = DType.uint8
 bool_ = DType.bool
 
-# By value, for the way from C++ to Python.
+# Types by value, for conversion from C++.
 BY_VALUE: tuple[DType, ...] = tuple(DType(value) for value in range(len(DType)))
 
 # bfloat16 is left out: NumPy has no such type.
@@ -53,10 +53,16 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
 _FROM_NUMPY = {numpy: dtype for dtype, numpy in _NUMPY.items()}
 
 
-def as_dtype(value: object) -> DType:
-    """The element type meant by a DType, an integer, a name or a NumPy type.
+def wide_type(dtype: DType) -> DType:
+    """The type in which numbers of `dtype` are computed and summed where its own is too narrow:
+    float64 for float64, float32 for all others."""
+    return float64 if dtype == float64 else float32
 
-    Raises TypeError for anything else.
+
+def as_dtype(value: object) -> DType:
+    """Converts a DType, an integer, a name or a NumPy type to a DType.
+
+    Raises TypeError for anything else, and for types that singa does not have.
     """
     if isinstance(value, DType):
         return value
@@ -74,7 +80,7 @@ def as_dtype(value: object) -> DType:
 
 
 def is_known(dtype: np.dtype[Any]) -> bool:
-    """Whether singa has NumPy's type, in its byte order."""
+    """Whether singa has this NumPy type, in native byte order."""
     return dtype in _FROM_NUMPY
 
 
@@ -84,5 +90,5 @@ def is_float(dtype: int) -> bool:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """NumPy's type of the same values; float32, which holds them exactly, for bfloat16."""
+    """The NumPy type for `dtype`; float32 for bfloat16, whose values it holds exactly."""
     return _NUMPY.get(dtype) or _NUMPY[DType.float32]

@@ -1,9 +1,10 @@
-"""Start values of weights. Each function fills a tensor in place.
+"""Initial values of weights. Each function fills a tensor in place.
 
-The random numbers come from the tensor's device, so `singa.seed` (or `device.SetRandSeed`) fixes
-them for any number of threads. Fans are counted as Keras and SINGA do it: a matrix (in, out) has
-fan_in = in and fan_out = out; a convolution's (out, in / group, kh, kw) has fan_in = in / group ·
-kh · kw and fan_out = out · kh · kw.
+Random numbers come from the generator of the tensor's device. With the same seed (`singa.seed` or
+`device.SetRandSeed`) the values are the same for any number of threads. Fans are counted as in
+Keras and SINGA. A matrix of shape (in, out) has fan_in = in and fan_out = out. A convolution's
+weight of shape (out, in / group, kh, kw) has fan_in = in / group · kh · kw and
+fan_out = out · kh · kw.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._check import number
+from .raw.check import number
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from .tape.tensor import Tensor
 
 _NORMAL, _UNIFORM = "normal", "uniform"
 
 
 def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
-    """(fan_in, fan_out) of a weight of that shape.
+    """(fan_in, fan_out) of a weight with `shape`.
 
-    Vectors and scalars have no in and out: both fans are then the root of the size.
+    For shapes that are neither a matrix nor a convolution's weight, such as vectors, both are the
+    square root of the number of elements.
     """
     if len(shape) == 2:
         return float(shape[0]), float(shape[1])
@@ -44,10 +46,11 @@ def _shape(function: str, t: Tensor) -> tuple[int, ...]:
 
 
 def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> None:
-    """Values with mean 0 and variance scale / n, where n is chosen by `mode`.
+    """Fills `t` with random values of mean 0 and variance scale / n.
 
-    `mode` is "fan_in", "fan_out" or "fan_avg"; `distribution` is "normal" or "uniform" (over
-    ±sqrt(3 · scale / n)). Raises ValueError for others and for a scale that is not positive.
+    `mode` chooses n: "fan_in", "fan_out", or "fan_avg" for their mean. `distribution` is "normal"
+    or "uniform", which is uniform over ±sqrt(3 · scale / n). Raises ValueError for other modes and
+    distributions, and if `scale` is not positive.
     """
     if not scale > 0:
         raise ValueError(f"[variance_scaling] scale must be positive, got {scale}")
@@ -68,17 +71,19 @@ def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> N
 
 
 def eye(t: Tensor) -> None:
-    """Ones on the main diagonal, zeros elsewhere. Raises ValueError unless t is a matrix."""
+    """Ones on the main diagonal, zeros elsewhere. Raises ValueError if `t` is not a matrix."""
     if len(_shape("eye", t)) != 2:
         raise ValueError(f"[eye] expected a matrix, got shape {tuple(t.shape)}")
     t.copy_from_numpy(np.eye(*t.shape, dtype=np.float32))
 
 
 def orthogonal(t: Tensor, gain: float = 1.0) -> None:
-    """Orthogonal rows or columns (whichever are fewer), times `gain`, of t seen as a matrix with
-    t.shape[0] rows. Saxe et al. 2014; uniform over such matrices (Mezzadri 2007, section 5).
+    """A random orthogonal matrix, times `gain`. Saxe et al. 2014.
 
-    Raises ValueError for fewer than two dimensions.
+    `t` is treated as a matrix with t.shape[0] rows. Its rows or its columns, whichever are fewer,
+    are orthonormal before they are scaled. The distribution is uniform (Haar): the QR
+    factorisation of a normal matrix, with the signs of Mezzadri 2007, section 5. Raises ValueError
+    for fewer than two dimensions, for dimensions of 0 and for a `gain` that is not finite.
     """
     if len(_shape("orthogonal", t)) < 2 or 0 in t.shape:
         raise ValueError(
@@ -128,50 +133,57 @@ def he_normal(t: Tensor) -> None:
 
 
 def he_normal_fan_out(t: Tensor) -> None:
-    """Normal with standard deviation sqrt(2 / fan_out): He et al. 2015, for the backward pass.
-    What torchvision's ResNet and VGG use."""
+    """Normal with standard deviation sqrt(2 / fan_out), which keeps the variance of gradients.
+
+    He et al. 2015. torchvision's ResNet and VGG use it.
+    """
     variance_scaling(t, 2.0, "fan_out", _NORMAL)
 
 
 def fan_in_uniform(t: Tensor) -> None:
-    """Uniform over ±1 / sqrt(fan_in): PyTorch's default for convolutions and linear layers."""
+    """Uniform over ±1 / sqrt(fan_in). PyTorch's default for convolutions and linear layers."""
     variance_scaling(t, 1.0 / 3.0, "fan_in", _UNIFORM)
 
 
 def normal(t: Tensor, std: float) -> None:
-    """Normal with mean 0 and standard deviation `std`, whatever the shape."""
+    """Normal with mean 0 and standard deviation `std`."""
     t.gaussian(0.0, std)
 
 
 def gaussian(t: Tensor, fan_in: float = 0, fan_out: float = 0) -> None:
-    """Normal with standard deviation sqrt(2 / fan), fan being the mean of those given (not 0).
+    """Normal with standard deviation sqrt(2 / fan).
 
-    With neither, the fans follow from the shape. He et al. 2015 (one fan), Glorot & Bengio (both).
+    `fan` is the mean of the arguments that are not 0. If both are 0, the fans are computed from
+    the shape. With one fan this is He et al. 2015, with both Glorot & Bengio 2010. Raises
+    ValueError for negative or infinite fans, and if all fans are 0.
     """
     t.gaussian(0.0, math.sqrt(2.0 / _mean_fan(t, fan_in, fan_out)))
 
 
 def uniform(t: Tensor, fan_in: float = 0, fan_out: float = 0) -> None:
-    """Uniform over ±sqrt(3 / fan), fan as in `gaussian`."""
+    """Uniform over ±sqrt(3 / fan), with `fan` as in `gaussian`."""
     limit = math.sqrt(3.0 / _mean_fan(t, fan_in, fan_out))
     t.uniform(-limit, limit)
 
 
 def xavier(t: Tensor) -> None:
-    """Of a matrix: uniform over ±sqrt(6 / (rows + columns)). Old name of `glorot_uniform`."""
+    """Fills a matrix uniformly over ±sqrt(6 / (rows + columns)). SINGA's older name of
+    `glorot_uniform`."""
     rows, columns = _matrix("xavier", t)
     limit = math.sqrt(6.0 / (rows + columns))
     t.uniform(-limit, limit)
 
 
 def glorot(t: Tensor) -> None:
-    """Of a matrix: normal, deviation sqrt(2 / (rows + columns)). Old name of `glorot_normal`."""
+    """Fills a matrix normally with standard deviation sqrt(2 / (rows + columns)). SINGA's older
+    name of `glorot_normal`."""
     rows, columns = _matrix("glorot", t)
     t.gaussian(0.0, math.sqrt(2.0 / (rows + columns)))
 
 
 def msra(t: Tensor) -> None:
-    """Of a matrix: normal, deviation sqrt(2 / rows). Old name of `he_normal`."""
+    """Fills a matrix normally with standard deviation sqrt(2 / rows). SINGA's older name of
+    `he_normal`."""
     rows, _ = _matrix("msra", t)
     t.gaussian(0.0, math.sqrt(2.0 / rows))
 
@@ -182,8 +194,8 @@ def _mean_fan(t: Tensor, fan_in: float, fan_out: float) -> float:
     given = [fan for fan in (fan_in, fan_out) if fan]
     if not given or not 0 < sum(given) < math.inf or min(given) < 0:
         raise ValueError(
-            f"[initializer] fans must be finite, not negative, and need a size: fan_in {fan_in}, "
-            f"fan_out {fan_out}, shape {tuple(t.shape)}"
+            "[initializer] fans must be finite and not negative, and one must be positive, got "
+            f"fan_in {fan_in}, fan_out {fan_out} for shape {tuple(t.shape)}"
         )
     return sum(given) / len(given)
 

@@ -1,24 +1,26 @@
 """Model: a layer that can be trained, saved and loaded as a whole.
 
-class Net(model.Model):
-    def __init__(self):
-        super().__init__()
-        self.fc = layer.Linear(10)
-        self.loss = layer.SoftMaxCrossEntropy()
+    class Net(model.Model):
+        def __init__(self):
+            super().__init__()
+            self.fc = layer.Linear(10)
+            self.loss = layer.SoftMaxCrossEntropy()
 
-    def forward(self, x):
-        return self.fc(x)
+        def forward(self, x):
+            return self.fc(x)
 
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
+        def train_one_batch(self, x, y):
+            out = self.forward(x)
+            loss = self.loss(out, y)
+            self.optimizer(loss)
+            return out, loss
 
-net = Net()
-net.set_optimizer(opt.SGD(lr=0.1))
-net.compile([x], is_train=True)
-out, loss = net(x, y)
+    net = Net()
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.compile([x], is_train=True)
+    out, loss = net(x, y)
+
+Calls after `net.eval()` infer: `out = net(x)`.
 """
 
 from __future__ import annotations
@@ -29,32 +31,33 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from . import autocast, autograd, layer, tensor
+from . import autograd, layer, tensor
 from . import singa_wrap as _c
-from ._assignment import checked
-from .graph import Rewriting, StepGraphs
-from .tape import grad_mode
+from .graph.memory_plan import MemoryPlan, memory_plan
+from .graph.step_graphs import Rewriting, StepGraphs
+from .layer.summary import Summary, summarize
+from .tape import autocast
+from .tape.assignment import checked
+from .tape.grad_mode import grad_mode
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from .graph import MemoryPlan
     from .opt import Optimizer
-    from .summary import Summary
 
-# state_files and summary are imported where they are used: a program that only computes should not
-# wait for zipfile, json and what they bring along.
+# state_files and torch_weights are imported in functions, so that a program that only computes does
+# not load zipfile, json and their dependencies.
 
 
 class ModelMeta(layer.LayerMeta):
-    """Wraps `train_one_batch` so that it records on the tape whenever the model is in training."""
+    """Wraps `train_one_batch` so that it records on the tape if the model is in training mode."""
 
     @staticmethod
     def buffer_operation(func: Callable[..., Any]) -> Callable[..., Any]:
-        """`func`, a train_one_batch, run in the mode that its model is in."""
+        """Wraps `func`, a train_one_batch, so that it runs in the mode of its model."""
 
         @functools.wraps(func)
         def train_one_batch(self: Model, *args: Any, **kwargs: Any) -> Any:
@@ -72,19 +75,19 @@ class ModelMeta(layer.LayerMeta):
 
 
 class Model(layer.Layer, metaclass=ModelMeta):
-    """A network with the step that trains it. Called, it trains one batch or, after eval(), infers.
+    """A network and its training step.
 
-    A subclass implements `forward` and `train_one_batch`. Whether the model trains is a setting of
-    each thread: one that has called neither train() nor eval() follows the thread that made the
-    model.
+    A subclass implements `forward` and `train_one_batch`. A call of the model runs
+    `train_one_batch`, or `forward` after eval(). Each thread has its own training mode. A thread
+    that has called neither train() nor eval() uses the mode of the thread that created the model.
     """
 
     optimizer: Optimizer
-    transient = ("_threads", "_step_graphs")
-    # By the last ones steps are told apart.
-    not_settings = (
+    transient: ClassVar[tuple[str, ...]] = ("_threads", "_step_graphs")
+    # Names of the last line are not settings, because they are in the key of a recorded step.
+    not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
-        *("_lowered", "_fuse", "_recompute"),
+        *("_autocast_dtype", "_fuse", "_recompute"),
     )
 
     def __init__(self) -> None:
@@ -92,7 +95,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self._start_modes(training=True)
         self.graph_mode = False
         self._step_graphs: StepGraphs | None = None
-        self._lowered: Any = None  # what float32 operands of products become
+        self._autocast_dtype: Any = None  # type of float32 operands of matrix products
         self._recompute, self._fuse = False, False
         self.sequential = False
         self._inputs: list[_Like] = []
@@ -109,27 +112,33 @@ class Model(layer.Layer, metaclass=ModelMeta):
         recompute: bool = False,
         fuse: bool = False,
     ) -> None:
-        """Makes all parameters by one forward without training over `inputs`, and sets the mode.
+        """Creates all parameters by one forward pass in inference mode, and sets the modes.
 
-        `inputs` are the arguments of forward, tensors or lists of tensors, of which only types,
-        shapes and devices count. With dtype="bfloat16" or "float16" every call runs under
-        `autograd.autocast`: convolutions and matrix products in 16 bits, parameters, statistics
-        and losses in 32. With `recompute`, recorded training steps (use_graph) do not keep what
-        batch norm with ReLU wrote, but compute it again in backward: a few percent slower, less
-        memory, the same bits. With `fuse` they merge neighbouring operations where that saves a
-        pass over memory. On the CPU: the same results. On a GPU, in 16 bits: batch norms take their
-        statistics from the convolution before them, where cuDNN can, which rounds them otherwise.
-        Raises TypeError for other inputs, ValueError for another dtype.
+        inputs      arguments of `forward`: tensors, or lists of tensors. Their types, shapes and
+                    devices matter, their values do not.
+        is_train    mode of the following calls: training, or inference
+        use_graph   record steps and replay them; see `graph`
+        sequential  accepted for SINGA's scripts; recorded steps always run in order
+        dtype       "float32" (the default), "bfloat16" or "float16". With a 16-bit type every call
+                    runs under `autograd.autocast`: convolutions and matrix products compute in
+                    16 bits; parameters, statistics and losses stay float32.
+        recompute   recorded training steps do not keep the outputs of batch norm with ReLU, but
+                    compute them again in backward. This saves memory, costs a few percent of time,
+                    and gives the same bits.
+        fuse        recorded training steps merge neighbouring operations where that saves a pass
+                    over memory. Results on the CPU are the same. On a GPU with a 16-bit type, the
+                    convolution computes the statistics of the batch norm after it where cuDNN
+                    supports that, with different rounding.
+
+        Raises TypeError if `inputs` are not tensors, ValueError for another dtype.
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
         self._inputs = [_like(x) for x in inputs]
         wanted = None if dtype is None else tensor.as_dtype(dtype)
         if wanted not in (None, tensor.float32, tensor.bfloat16, tensor.float16):
-            raise ValueError(
-                f"[compile] dtype has to be float32, bfloat16 or float16, got {dtype!r}"
-            )
-        self._lowered = None if wanted == tensor.float32 else wanted
+            raise ValueError(f"[compile] dtype must be float32, bfloat16 or float16, got {dtype!r}")
+        self._autocast_dtype = None if wanted == tensor.float32 else wanted
         self._recompute, self._fuse = bool(recompute), bool(fuse)
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
@@ -137,15 +146,22 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.train(is_train)
 
     def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
-        """One step of training: forward, loss, `self.optimizer(loss)`."""
+        """One training step: forward, loss, and `self.optimizer(loss)`. Subclasses implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define train_one_batch()")
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
+        around = getattr(self.__dict__.get("optimizer"), "training_step", None)
+        if around is None or not self.training:
+            return self._call(*input, **kwargs)
+        with around(self):
+            return self._call(*input, **kwargs)
+
+    def _call(self, *input: Any, **kwargs: Any) -> Any:
         step = self._train if self.training else self._infer
         mode = grad_mode()
         if not self.graph_mode or mode is (not self.training):
             return step(*input, **kwargs)
-        kind = (self.training, mode, self._lowered, autocast.dtype(), _c.Selection())
+        kind = (self.training, mode, self._autocast_dtype, autocast.dtype(), _c.Selection())
         rewriting = Rewriting(self.training, self._fuse, self._recompute)
         return self._graphs().call(step, kind, input, kwargs, rewriting)
 
@@ -167,30 +183,35 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise
 
     def _precision(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._lowered is None else autograd.autocast(self._lowered)
+        dtype = self._autocast_dtype
+        return nullcontext() if dtype is None else autograd.autocast(dtype)
 
     def train(self, mode: bool = True) -> None:
-        """From now on, calls in this thread train (or, with False, infer)."""
+        """Sets this thread's mode: calls of the model train, or infer with `mode` False.
+
+        It also sets `autograd.training` of this thread.
+        """
         self.training = mode
         autograd.training = mode
 
     def eval(self) -> None:
-        """From now on, calls in this thread infer."""
+        """Sets this thread's mode to inference, as `train(False)`."""
         self.train(False)
 
     def graph(self, mode: bool = True, sequential: bool = False) -> None:
-        """Chooses between replaying recorded steps (see `singa.graph`) and executing each.
+        """Turns recording and replaying of steps (see `singa.graph`) on, or off with `mode` False.
 
-        The results are the same; those of inference up to rounding, because batch norm becomes
-        part of the convolution before it. Steps that cannot be replayed are executed, with a
-        GraphWarning that says why.
+        Replayed training steps give the same results as executed ones. Inference differs by
+        rounding, because batch norm is folded into the convolution before it. A step that cannot
+        be replayed is executed, with a GraphWarning that gives the reason. `sequential` is
+        accepted for SINGA's scripts and has no effect.
         """
         self.graph_mode = mode
         self.sequential = sequential
 
     @contextmanager
     def executed(self) -> Iterator[None]:
-        """Context: calls are executed, whatever `graph` says."""
+        """Context manager: calls are executed and not replayed, whatever `graph` was set to."""
         before, self.graph_mode = self.graph_mode, False
         try:
             yield
@@ -198,13 +219,15 @@ class Model(layer.Layer, metaclass=ModelMeta):
             self.graph_mode = before
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Sets what `train_one_batch` calls as `self.optimizer(loss)`."""
+        """Sets `self.optimizer`, which `train_one_batch` calls with the loss.
+
+        Raises TypeError if it cannot be called.
+        """
         if not callable(optimizer):
             raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
         self.optimizer = optimizer
 
     def __getattr__(self, name: str) -> Any:
-        # Only what is not there comes here.
         if name == "optimizer":
             raise AttributeError(
                 f"[{type(self).__name__}] has no optimizer: call set_optimizer() before training"
@@ -213,7 +236,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     @property
     def training(self) -> bool:
-        """Whether a call in this thread trains."""
+        """Whether calls in this thread train."""
         return getattr(self._threads, "training", self._training_at_home)
 
     @training.setter
@@ -230,15 +253,14 @@ class Model(layer.Layer, metaclass=ModelMeta):
         super().__setstate__(state)
         self._start_modes(state["_training_at_home"])
 
-    # Looking at it.
+    # Reports.
 
     def summary(self, file: IO[str] | None = None) -> Summary:
-        """Prints a table of the layers with output shapes and numbers of parameters.
+        """Prints a table of the layers, their output shapes and numbers of parameters.
 
-        `file` defaults to standard output. Raises RuntimeError before compile().
+        It also returns the table. `file` defaults to standard output. Raises RuntimeError before
+        compile().
         """
-        from .summary import summarize
-
         zeros = self._zeros("summary")
         with _mode(False), autograd.no_grad():
             summary = summarize(self, zeros)
@@ -251,24 +273,23 @@ class Model(layer.Layer, metaclass=ModelMeta):
             layer.Layer.__call__(self, *zeros)
 
     def _zeros(self, function: str) -> list[Any]:
-        """Inputs as compile() was given."""
+        """Zeros of the shapes and types that compile() was given."""
         if not self._inputs:
             raise RuntimeError(
-                f"[{function}] compile the model first: shapes follow from the inputs"
+                f"[{function}] call compile() first: output shapes depend on its inputs"
             )
         device = next((p.device for p in self.get_params().values()), None)
         return [_zeros(x, device) for x in self._inputs]
 
     def memory_plan(self) -> MemoryPlan:
-        """Bytes that recorded steps use, by what they are for: a dict that prints as a table.
+        """Memory that recorded steps use, by purpose, in bytes: a dict that prints as a table.
 
-        "planned_bytes" is the sum of "by_kind": parameters, statistics and other tensors that live
-        on, the optimizer's state, the arena of all temporaries, results, and the plans themselves
-        (an estimate). "graphs" has a dict for each recorded step. Raises RuntimeError where nothing
-        was recorded yet: compile with use_graph=True, then run a few steps.
+        "by_kind" has the bytes of parameters, of statistics and other tensors that outlive a step,
+        of the optimizer's state, of the arena that holds all temporaries, of results, and of the
+        plans (an estimate). "planned_bytes" is their sum. "graphs" has a dict for each recorded
+        step. Raises RuntimeError if no step has been recorded: compile with use_graph=True and run
+        a few steps first.
         """
-        from .graph import memory_plan
-
         states = self.get_states()
         optimizer = self.optimizer.get_states() if "optimizer" in self.__dict__ else {}
         return memory_plan(self._graphs(), self.get_params(), states, optimizer)
@@ -278,18 +299,20 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def save_states(
         self, fpath: str | os.PathLike[str], aux_states: Mapping[str, Any] | None = None
     ) -> None:
-        """Saves parameters and running statistics, in plain layout.
+        """Saves parameters and running statistics.
 
-        The suffix chooses the format: .npz, .safetensors, else SINGA's zip. `aux_states` are other
-        tensors, arrays or numbers to keep with them. The file is replaced as a whole or not at all.
-        Raises RuntimeError if the model has no parameters yet.
+        The suffix of `fpath` chooses the format: .npz, .safetensors, or SINGA's zip for any other.
+        `aux_states` are further tensors, arrays or numbers to save, by name. The write is atomic:
+        a failure leaves the old file. Raises RuntimeError if the model has no parameters yet,
+        ValueError if `aux_states` has a name of the model's states, and TypeError for a value that
+        is not numeric.
         """
-        from . import state_files
+        from .files import state_files
 
         states = self._compiled_states("save_states")
         aux = {name: _as_array(name, value) for name, value in (aux_states or {}).items()}
         if common := states.keys() & aux.keys():
-            raise ValueError(f"[save_states] aux_states has names of the model's: {sorted(common)}")
+            raise ValueError(f"[save_states] aux_states has names of the model: {sorted(common)}")
         dtypes = {name: int(value.dtype) for name, value in states.items()}
         for name, value in aux.items():
             dtypes[name] = int(tensor.as_dtype(value.dtype))
@@ -297,13 +320,14 @@ class Model(layer.Layer, metaclass=ModelMeta):
         state_files.save_states(fpath, arrays, aux, dtypes)
 
     def load_states(self, fpath: str | os.PathLike[str]) -> dict[str, Tensor]:
-        """Loads what save_states, of this version or of SINGA's, wrote; returns the aux_states.
+        """Loads a file of `save_states`, or of SINGA's, and returns its aux_states by name.
 
-        Raises ValueError if the file is damaged, or if names or shapes are not the model's (the
-        message lists them); the model is then unchanged. FileNotFoundError if there is none.
-        Neither time nor memory goes far beyond the size of the file and of the model.
+        Raises FileNotFoundError if there is no such file, RuntimeError if the model has no
+        parameters yet, and ValueError if the file is damaged or its names or shapes differ from
+        the model's; the message lists them. The model is unchanged after an error. Time and memory
+        are bounded by the sizes of the file and of the model, even for a malicious file.
         """
-        from . import state_files
+        from .files import state_files
 
         own = self._compiled_states("load_states")
         where = os.fspath(fpath)
@@ -318,21 +342,22 @@ class Model(layer.Layer, metaclass=ModelMeta):
         return others
 
     def load_torch(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-        """Loads PyTorch's weights of the same architecture: a .safetensors file or a state dict.
+        """Loads weights that PyTorch saved for the same architecture.
 
-        Raises ValueError listing what is missing, unexpected or of another shape, TypeError for
-        what is no number; the model is then unchanged.
+        `source` is a .safetensors file or a state dict. Raises ValueError that lists missing and
+        unexpected names and wrong shapes, TypeError for values that are not numeric, and
+        RuntimeError if the model has no parameters yet. The model is unchanged after an error.
         """
-        from .torch_weights import load_torch
+        from .layer.torch_weights import load_torch
 
         self._compiled_states("load_torch")
         load_torch(self, source)
 
-    #: For load_torch: patterns of names in PyTorch's state dict that have no place here.
+    #: Patterns of names in PyTorch's state dict that load_torch ignores.
     torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
 
     def torch_name(self, name: str) -> str:
-        """PyTorch's name of the layer that is called `name` here."""
+        """PyTorch's name of layer `name`. Models whose names differ from PyTorch's override it."""
         return name
 
     def _compiled_states(self, function: str) -> dict[str, Tensor]:
@@ -364,7 +389,7 @@ def _zeros(like: _Like, device: Any) -> Any:
 
 
 class _Threads(threading.local):
-    """What each thread has chosen, and which thread is followed by those that chose nothing."""
+    """The training mode of each thread, and the thread whose mode is the default of the others."""
 
     def __init__(self, home: int) -> None:
         self.home = home
@@ -372,7 +397,7 @@ class _Threads(threading.local):
 
 @contextmanager
 def _mode(training: bool) -> Iterator[None]:
-    """This thread's training flag, set for a while."""
+    """Context manager that sets this thread's training flag and restores it at the end."""
     before = autograd.training
     autograd.training = training
     try:
@@ -382,7 +407,7 @@ def _mode(training: bool) -> Iterator[None]:
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
-    """As SINGA reads arrays; int64 where int32 does not have the values."""
+    """Converts an array as `from_numpy` does; int64 stays where values do not fit int32."""
     try:
         return tensor.from_numpy(array)
     except ValueError:

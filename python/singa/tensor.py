@@ -1,7 +1,7 @@
-"""Tensors, and functions on them as SINGA has them.
+"""Tensors, and SINGA's functions on them.
 
-The functions here calculate, fill and copy. Those that calculate are recorded on the tape, as
-operators such as `a + b` are, where an argument leads to a tensor that stores its gradient.
+Functions that compute a result are recorded on the tape, as `a + b` is, if a gradient can flow to
+one of their arguments. Functions that fill or copy in place are not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import ops
 from . import singa_wrap as _c
-from ._arguments import names_arguments
-from ._arrays import as_shape, narrowed
-from ._check import integer
-from ._deferred import ops as _ops
-from ._deferred import tape as _tape
-from ._tensor import Tensor, _flat, as_raw, wrap
-from .contraction import einsum, tensordot
 from .device import named_or_default
 from .dtypes import (
     DType,
@@ -36,6 +30,12 @@ from .dtypes import (
     int64,
     uint8,
 )
+from .ops.contraction import einsum, tensordot
+from .raw.arrays import as_shape, narrowed
+from .raw.check import integer
+from .tape.arguments import names_arguments
+from .tape.operator import apply
+from .tape.tensor import Tensor, as_raw, flattened, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,27 +114,31 @@ __all__ = [
     "zeros_like",
 ]
 
-# Making tensors.
+# Creation.
 
 
 def from_raw_tensor(t: _c.Tensor) -> Tensor:
-    """A Tensor over a raw tensor, which it shares."""
+    """Wraps a raw tensor (`singa_wrap.Tensor`) without a copy."""
     return Tensor(data=t)
 
 
 def from_raw_tensors(tt: Sequence[_c.Tensor]) -> list[Tensor]:
-    """A Tensor over each raw tensor."""
+    """Wraps each raw tensor without a copy."""
     return [from_raw_tensor(t) for t in tt]
 
 
 def _call_singa_func(_singa_func: Callable[..., _c.Tensor], *args: Any) -> Tensor:
-    """A Tensor over what a function of singa_wrap returns for these arguments."""
+    """Calls a function of singa_wrap and wraps its result."""
     return from_raw_tensor(_singa_func(*args))
 
 
 def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object = None) -> Tensor:
-    """A copy of an array. As in SINGA, float64 becomes float32 and int64 becomes int32 (ValueError
-    where that does not fit); `dtype` says otherwise."""
+    """Copies an array to a tensor on `dev` (default: the default device).
+
+    Without `dtype`, float64 becomes float32, and integers other than int8 and uint8 become int32,
+    as in SINGA. Raises ValueError if a value does not fit the type, TypeError for element types
+    that singa does not have.
+    """
     array = np.asarray(np_array)
     if dtype is None:
         return Tensor(data=as_raw(narrowed(array), device=dev))
@@ -142,9 +146,10 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
 
 
 def from_dlpack(t: Any) -> Tensor:
-    """A Tensor over the memory of another library's tensor (PyTorch, NumPy, ...), on the CPU.
+    """A tensor that shares memory with a CPU tensor of another library (PyTorch, NumPy, ...).
 
-    `t` has `__dlpack__`, or is a capsule. Raises TypeError for element types that singa lacks.
+    `t` is a DLPack capsule, or an object with `__dlpack__`. Raises TypeError for element types that
+    singa does not have.
     """
     capsule = t.__dlpack__() if hasattr(t, "__dlpack__") else t
     return wrap(_c.from_dlpack(capsule), True)
@@ -162,30 +167,30 @@ def ones(shape: Sequence[int], device: Device | None = None, dtype: object = flo
 
 
 def random(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """Uniform numbers in [0, 1), from the device's sequence."""
+    """Random numbers, uniform in [0, 1), from the generator of the device."""
     return Tensor(shape, device, as_dtype(dtype)).uniform(0.0, 1.0)
 
 
 def zeros_like(t: Tensor) -> Tensor:
-    """Zeros of t's shape, type and device."""
+    """Zeros with the shape, type and device of `t`."""
     return Tensor(t.shape, t.device, t.dtype)
 
 
 def ones_like(t: Tensor) -> Tensor:
-    """Ones of t's shape, type and device."""
+    """Ones with the shape, type and device of `t`."""
     return ones(t.shape, t.device, t.dtype)
 
 
-# Facts.
+# Sizes.
 
 
 def product(shape: Sequence[int]) -> int:
-    """Number of elements of a shape."""
+    """The product of a shape's entries, which is the number of elements."""
     return functools.reduce(operator.mul, as_shape(shape), 1)
 
 
 def sizeof(dtype: object) -> int:
-    """Bytes of one element."""
+    """Bytes of one element of type `dtype`."""
     return _c.SizeOf(int(as_dtype(dtype)))
 
 
@@ -193,24 +198,31 @@ def sizeof(dtype: object) -> int:
 
 
 def to_host(t: Tensor) -> Tensor:
-    """The tensor, or a copy of it, on the CPU."""
+    """`t` on the CPU; a copy only if it is on another device."""
     return wrap(t.data.ToHost(), t.requires_grad)
 
 
 def to_numpy(t: Tensor) -> NDArray[Any]:
-    """A copy as an array; bfloat16 as float32."""
+    """Copies a tensor to an array; bfloat16 becomes float32."""
     return t.numpy()
 
 
 def copy_from_numpy(data: _c.Tensor | Tensor, np_array: NDArray[Any]) -> None:
-    """Copies an array's elements, in order, to a tensor of the same size."""
+    """Copies the elements of an array to `data` in row-major order.
+
+    Sizes must be equal, shapes may differ. Raises ValueError for another size.
+    """
     (data if isinstance(data, Tensor) else from_raw_tensor(data)).copy_from_numpy(np_array)
 
 
 def copy_data_to_from(
     dst: Tensor, src: Tensor, size: int, dst_offset: int = 0, src_offset: int = 0
 ) -> None:
-    """Copies `size` elements, counted in row-major order. Raises ValueError outside either."""
+    """Copies `size` elements from `src` to `dst`, starting at the offsets.
+
+    Both tensors are treated as flattened in row-major order, and all numbers are in elements.
+    Raises ValueError if the range lies outside one of the tensors.
+    """
     for name, value in (("size", size), ("dst_offset", dst_offset), ("src_offset", src_offset)):
         integer("copy_data_to_from", name, value)
     for what, t, offset in (("dst", dst, dst_offset), ("src", src, src_offset)):
@@ -220,11 +232,11 @@ def copy_data_to_from(
                 f"{t.size()}"
             )
     source = src.data.Reshape((-1,)).SliceAxis(0, src_offset, src_offset + size)
-    _flat(dst, "copy_data_to_from").SliceAxis(0, dst_offset, dst_offset + size).CopyFrom(source)
+    flattened(dst, "copy_data_to_from").SliceAxis(0, dst_offset, dst_offset + size).CopyFrom(source)
 
 
 def contiguous(tensor: Tensor) -> Tensor:
-    """Itself when its elements lie in row-major order, else a copy that does."""
+    """`tensor` if its elements lie in row-major order, otherwise a copy in that order."""
     return tensor.contiguous()
 
 
@@ -232,82 +244,88 @@ def contiguous(tensor: Tensor) -> Tensor:
 
 
 def reshape(tensor: Tensor, shape: Sequence[int] | int) -> Tensor:
-    """The elements in another shape, of which one entry may be -1; a view where possible."""
+    """The same elements with another shape; a view where possible.
+
+    One entry of `shape` may be -1; it follows from the others. Raises ValueError for another number
+    of elements.
+    """
     return tensor.reshape(shape)
 
 
 def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """A view with permuted axes (default: reversed)."""
+    """A view with permuted axes. By default the order of the axes is reversed."""
     return t.transpose(axes)
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Joins tensors along an axis."""
-    return _tape().apply(_ops().Concat(axis), *tensors)
+    """Joins tensors along an existing axis. Their other dimensions must be equal."""
+    return apply(ops.Concat(axis), *tensors)
 
 
 def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """Each element several times: `repeats` of each, or one number for each along `axis`; without
-    an axis, of the flattened tensor."""
-    return _tape().apply(_ops().Repeat(repeats, axis), t)
+    """Repeats elements along `axis`, as numpy.repeat; without an axis, of the flattened tensor.
+
+    `repeats` is one count for all elements, or one for each along the axis.
+    """
+    return apply(ops.Repeat(repeats, axis), t)
 
 
 # Elementwise.
 
 
 def abs(t: Tensor) -> Tensor:
-    """|t|."""
-    return _tape().apply(_ops().Abs(), t)
+    """Absolute value."""
+    return apply(ops.Abs(), t)
 
 
 def exp(t: Tensor) -> Tensor:
-    """e^t."""
-    return _tape().apply(_ops().Exp(), t)
+    """Exponential function."""
+    return apply(ops.Exp(), t)
 
 
 def ceil(t: Tensor) -> Tensor:
-    """The next whole number upwards."""
-    return _tape().apply(_ops().Ceil(), t)
+    """Smallest integer that is not less than t."""
+    return apply(ops.Ceil(), t)
 
 
 def log(t: Tensor) -> Tensor:
     """Natural logarithm."""
-    return _tape().apply(_ops().Log(), t)
+    return apply(ops.Log(), t)
 
 
 def sigmoid(t: Tensor) -> Tensor:
     """1 / (1 + e^-t)."""
-    return _tape().apply(_ops().Sigmoid(), t)
+    return apply(ops.Sigmoid(), t)
 
 
 def sign(t: Tensor) -> Tensor:
-    """-1, 0 or 1."""
-    return _tape().apply(_ops().Sign(), t)
+    """Sign of each element: -1, 0 or 1."""
+    return apply(ops.Sign(), t)
 
 
 def sqrt(t: Tensor) -> Tensor:
     """Square root."""
-    return _tape().apply(_ops().Sqrt(), t)
+    return apply(ops.Sqrt(), t)
 
 
 def square(t: Tensor) -> Tensor:
     """t²."""
-    return _tape().apply(_ops().Square(), t)
+    return apply(ops.Square(), t)
 
 
 def tanh(t: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    return _tape().apply(_ops().Tanh(), t)
+    return apply(ops.Tanh(), t)
 
 
 def pow(t: Tensor, x: Any, out: Tensor | None = None) -> Tensor:
-    """t to the power of a number or a tensor."""
+    """t ** x elementwise, where x is a number or a tensor; written to `out` if that is given."""
     return _into(t**x, out)
 
 
 def softmax(t: Tensor, out: Tensor | None = None) -> Tensor:
-    """Softmax along the last axis."""
-    return _into(_tape().apply(_ops().SoftMax(-1), t), out)
+    """Softmax along the last axis; written to `out` if that is given."""
+    return _into(apply(ops.SoftMax(-1), t), out)
 
 
 def lt(t: Tensor, x: Any) -> Tensor:
@@ -331,27 +349,30 @@ def ge(t: Tensor, x: Any) -> Tensor:
 
 
 def eq(t: Tensor, x: Any) -> Tensor:
-    """1 where t equals x, else 0."""
+    """1 where t == x, else 0."""
     return t == x
 
 
 def add(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs + rhs, of which one may be a number; written into `ret` where that is given."""
+    """lhs + rhs with broadcasting. One of them may be a number.
+
+    The result is written to `ret` if that is given, and must broadcast to its shape.
+    """
     return _into(lhs + rhs, ret)
 
 
 def sub(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs - rhs, as `add`."""
+    """lhs - rhs; see `add`."""
     return _into(lhs - rhs, ret)
 
 
 def eltwise_mult(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs * rhs elementwise, as `add`."""
+    """lhs * rhs elementwise; see `add`."""
     return _into(lhs * rhs, ret)
 
 
 def div(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs / rhs, as `add`."""
+    """lhs / rhs; see `add`."""
     return _into(lhs / rhs, ret)
 
 
@@ -363,7 +384,7 @@ def _into(result: Tensor, out: Tensor | None) -> Tensor:
 
 
 def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """y += alpha·x, in place; alpha is a number or a tensor of one element."""
+    """y += alpha * x in place, where alpha is a number or a tensor of one element. Returns y."""
     _c.Axpy(alpha.data if isinstance(alpha, Tensor) else float(alpha), x.data, y.data)
     return y
 
@@ -372,26 +393,28 @@ def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None = None) -> Tensor:
-    """Sum along an axis or axes, which are removed; without, of all elements, of shape (1,)."""
+    """Sum over one or more axes, which are removed. Without `axis`, the sum of all elements, with
+    shape (1,). It is written to `out` if that is given."""
     if axis is None:
-        return _into(_tape().apply(_ops().ReduceSum(None, False), t).reshape((1,)), out)
-    return _into(_tape().apply(_ops().ReduceSum(axis, False), t), out)
+        return _into(apply(ops.ReduceSum(None, False), t).reshape((1,)), out)
+    return _into(apply(ops.ReduceSum(axis, False), t), out)
 
 
 def average(t: Tensor, axis: int | None = None) -> Any:
-    """Mean along an axis, which is removed; without, of all elements, as a number."""
+    """Mean over an axis, which is removed. Without `axis`, the mean of all elements as a Python
+    float, which is not recorded on the tape."""
     if axis is None:
         return _c.Reduce(_c.ReduceOp_kMean, t.data).Item()
-    return _tape().apply(_ops().ReduceMean(axis, False), t)
+    return apply(ops.ReduceMean(axis, False), t)
 
 
 def sum_columns(M: Tensor) -> Tensor:
-    """Sum over the columns of a matrix: one value for each row."""
+    """Sum of the columns of a matrix (R, C), with shape (R,)."""
     return sum(M, 1)
 
 
 def sum_rows(M: Tensor) -> Tensor:
-    """Sum over the rows of a matrix: one value for each column."""
+    """Sum of the rows of a matrix (R, C), with shape (C,)."""
     return sum(M, 0)
 
 
@@ -401,7 +424,11 @@ def sum_rows(M: Tensor) -> Tensor:
 def mult(
     A: Tensor, B: Tensor, C: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0
 ) -> Tensor:
-    """A·B (matrices or vectors); with C, writes alpha·A·B + beta·C into it and returns it."""
+    """alpha · A @ B for matrices or vectors.
+
+    With C, it writes alpha · A @ B + beta · C to C and returns C; this is not recorded on the tape.
+    `beta` is ignored without C.
+    """
     if C is None:
         product = A @ B
         return product if alpha == 1.0 else product * alpha
@@ -410,12 +437,12 @@ def mult(
 
 
 def add_column(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
-    """M = alpha·v + beta·M in place, v added to each column."""
+    """Adds alpha · v to each column of beta · M, in place. v has one element per row. Returns M."""
     return _add_vector(alpha, v.data.Reshape((-1, 1)), beta, M)
 
 
 def add_row(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
-    """M = alpha·v + beta·M in place, v added to each row."""
+    """Adds alpha · v to each row of beta · M, in place. v has one element per column. Returns M."""
     return _add_vector(alpha, v.data.Reshape((1, -1)), beta, M)
 
 
@@ -430,17 +457,17 @@ def _add_vector(alpha: float, v: _c.Tensor, beta: float, M: Tensor) -> Tensor:
 
 
 def bernoulli(p: float, t: Tensor) -> Tensor:
-    """1 with probability p, else 0."""
+    """Fills t with 1 with probability p, else 0. Returns t."""
     return t.bernoulli(p)
 
 
 def gaussian(mean: float, std: float, t: Tensor) -> Tensor:
-    """Normally distributed."""
+    """Fills t with normally distributed numbers. Returns t."""
     return t.gaussian(mean, std)
 
 
 def uniform(low: float, high: float, t: Tensor) -> Tensor:
-    """Uniform in [low, high)."""
+    """Fills t with numbers that are uniform in [low, high). Returns t."""
     return t.uniform(low, high)
 
 

@@ -1,13 +1,14 @@
-"""Choices of implementations by timing: made once, kept in a file, taken over by later runs.
+"""Choice of implementations by timing. Choices can be saved and used by later runs.
 
-    singa.tuning.tune(net, x, y)           # once, for the network as a whole
+    singa.tuning.tune(net, x, y)           # once, for the whole network
     singa.tuning.save("choices.json")
     ...
     singa.tuning.load("choices.json")      # in a later run: the same implementations, the same bits
 
-Choices are one table for the process: operation and parameters → implementation and layouts. It is
-followed by default. With the preference `autotune` (SINGA_PREFER=autotune) an operation that it
-lacks is measured when it comes first, by itself: `tune` looks at whole steps, and finds more.
+The process has one table of choices. An entry maps an operation with its parameters to an
+implementation and its layouts, and operations use it by default. With SINGA_PREFER=autotune, an
+operation without an entry is timed on its own at its first call. `tune` times whole steps, and
+therefore also accounts for reorders between operations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import singa_wrap as _c
-from ._check import number
+from .raw.check import number
 
 if TYPE_CHECKING:
     from .model import Model
@@ -37,21 +38,27 @@ _FIELDS = ("signature", "candidate", "machine", "measured")
 
 
 def choices() -> list[dict[str, str]]:
-    """The table: signature (operation and parameters), candidate (what was chosen), machine (CPU,
-    libraries and threads: a choice holds only there), and what was measured."""
+    """The entries of the table, as dicts of text.
+
+    signature  operation and parameters
+    candidate  the implementation and layouts that were chosen
+    machine    CPU, libraries and threads; the entry is used only if they are the same
+    measured   the measured times; may be empty
+    """
     return [{field: getattr(c, field) for field in _FIELDS} for c in _c.GetTuningChoices()]
 
 
 def clear() -> None:
-    """Empties the table, and forgets what was measured."""
+    """Removes all entries and all measurements."""
     _c.ClearTuningChoices()
     _c.ForgetMeasurements()
 
 
 def add(entries: Sequence[dict[str, str]]) -> None:
-    """Adds entries as `choices` returns them, in place of those for the same signature and machine.
+    """Adds entries in the form that `choices` returns. They replace entries of the same signature
+    and machine.
 
-    Raises ValueError, and adds none, if one is no choice.
+    Raises ValueError, and adds nothing, if an entry is malformed.
     """
     vector = _c.TuningChoiceVector()
     for entry in checked(entries):
@@ -63,7 +70,7 @@ def add(entries: Sequence[dict[str, str]]) -> None:
 
 
 def checked(entries: Any) -> list[dict[str, str]]:
-    """`entries`, if each of them can be a choice. Raises ValueError otherwise."""
+    """Returns `entries`. Raises ValueError if one is malformed."""
     if not isinstance(entries, list | tuple):
         raise ValueError(f"[tuning] expected a list of choices, got {type(entries).__name__}")
     for entry in entries:
@@ -71,33 +78,33 @@ def checked(entries: Any) -> list[dict[str, str]]:
             raise ValueError(f"[tuning] a choice has {', '.join(_FIELDS)}, got {entry!r:.80}")
         for field, value in entry.items():
             if not isinstance(value, str) or not (value or field == "measured"):
-                raise ValueError(f"[tuning] {field} of a choice has to be text, got {value!r:.80}")
+                raise ValueError(f"[tuning] {field} of a choice must be text, got {value!r:.80}")
             if not value.isprintable():
                 raise ValueError(f"[tuning] {field} of a choice is not printable: {value!r:.80}")
     return list(entries)
 
 
 def save(path: str | os.PathLike[str]) -> None:
-    """Writes the table as JSON; the file is replaced as a whole or not at all."""
-    from .training.files import atomic_write
+    """Writes the table as JSON. The write is atomic: a failure leaves the old file."""
+    from .files.atomic import atomic_write
 
     with atomic_write(path, "w") as file:
         json.dump({"format": _FORMAT, "version": _VERSION, "choices": choices()}, file, indent=1)
 
 
 def load(path: str | os.PathLike[str]) -> None:
-    """Adds the choices in a file that `save` wrote to the table. Choices of other machines are
-    kept, and followed there.
+    """Adds the entries of a file that `save` wrote.
 
-    Raises ValueError, naming the file, if it is damaged or something else; nothing is changed then.
-    FileNotFoundError if there is none.
+    Entries of other machines are kept but not used. Raises FileNotFoundError if there is no such
+    file, and ValueError that names the file if it is damaged or in another format. The table is
+    unchanged after an error.
     """
     where = os.fspath(path)
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise ValueError("no file of tuning.save")
+            raise ValueError("not written by tuning.save")
         if content.get("version") != _VERSION:
             raise ValueError(f"version {content.get('version')!r:.20}, expected {_VERSION}")
         entries = checked(content.get("choices"))
@@ -107,18 +114,21 @@ def load(path: str | os.PathLike[str]) -> None:
 
 
 def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
-    """Chooses implementations and layouts for a model as a whole, by timing its steps.
+    """Chooses implementations and layouts for a whole model by timing its steps.
 
-    `batch`: the arguments of a call of the model, which trains or infers as the model does now.
-    Convolutions are measured one by one, reorders included, under one rule for the layouts of
-    images after the other: each as it is fastest by itself; all blocked; all channels-last. Then
-    the whole step is timed, also with the choices that are made by default, and those of the
-    fastest step are added to the table. Parameters, statistics, optimizer and random states are
-    afterwards as before.
+    batch  arguments of a call of the model, which trains or infers according to its mode
+    limit  time limit in seconds (default 120). At least three steps run in any case. An operation
+           that is not timed before the limit keeps its default implementation.
 
-    limit: seconds that this may take. What cannot be measured in time keeps its default; three
-    steps are made in any case.
-    Returns seconds (that it took), steps (milliseconds of a step by rule) and chosen (the rule).
+    Three rules for the layouts of images are tried: each convolution in its own fastest layout,
+    all blocked, and all channels-last. Under each rule, convolutions are timed one by one,
+    including reorders, and then the whole step is timed. The step with default choices is timed,
+    too. The choices of the fastest step are added to the table. Parameters, statistics, optimizer
+    state and random generators are restored at the end.
+
+    Returns a dict: "seconds" (duration), "steps" (milliseconds of a step by rule) and "chosen"
+    (the fastest rule). Raises RuntimeError if the model has no parameters yet, ValueError if
+    `limit` is NaN.
     """
     limit = number("tuning.tune", "limit", limit)
     start = time.monotonic()
@@ -127,7 +137,7 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
     found: dict[str, list[dict[str, str]]] = {}
 
     def left(share: float) -> float:
-        """Seconds of a share of the limit, less what three steps take, which everything needs."""
+        """Seconds left of a share of the limit, less the time of three steps."""
         reserve = 3e-3 * steps.get("default", 0.0)
         return share * limit - (time.monotonic() - start) - reserve
 
@@ -141,7 +151,7 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
             name = rule or "each by itself"
             steps[name] = _settled_step(model, batch)
             found[name] = choices()
-        # Other work of the machine comes and goes: those that may win, and the default, in turn.
+        # Load on the machine varies, so the default and the fastest rules are timed in turn.
         for _ in range(3):
             fastest = min(steps.values())
             for name in [n for n in steps if n == "default" or steps[n] < 1.2 * fastest]:
@@ -150,7 +160,7 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
                     add(found[name])
                     steps[name] = min(steps[name], _settled_step(model, batch))
     chosen = min(steps, key=lambda rule: steps[rule])
-    if steps[chosen] > 0.98 * steps["default"]:  # no more than measurements scatter
+    if steps[chosen] > 0.98 * steps["default"]:  # the gain is within the noise of measurements
         chosen = "default"
     _c.ClearTuningChoices()
     add(before)
@@ -160,15 +170,18 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
 
 
 def _blocked(model: Model) -> str:
-    """The tag of blocks that suit the model's CPU; "nhwc" on a GPU, which has none."""
+    """Name of the blocked layout for the model's CPU; "nhwc" on a GPU, which has none."""
     device = next(iter(model.get_states().values())).device
     image = _c.Full((1, 32, 2, 2), 0.0, device, _c.kFloat32)
     return str(_c.ToBlocked(image).layout_name())
 
 
 def _settled_step(model: Model, batch: tuple[Tensor, ...]) -> float:
-    """Milliseconds of the fastest of a few steps. One before them measures what is new, and lets
-    parameters move into the layouts of their gradients."""
+    """Milliseconds of the fastest of a few steps.
+
+    A first step is not timed: it measures new operations, and parameters change to the layouts of
+    their gradients.
+    """
     model(*batch)
     times: list[float] = []
     while not times or (sum(times) < 0.5 and len(times) < 10):
@@ -192,7 +205,7 @@ def _autotune() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_before(model: Model) -> Iterator[None]:
-    """Undoes what steps do to a model."""
+    """Context manager that restores a model's states, optimizer and random generators."""
     states = {name: value.clone() for name, value in model.get_states().items()}
     if not states:
         raise RuntimeError("[tuning.tune] the model has no parameters yet: call compile() first")

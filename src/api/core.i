@@ -1,6 +1,6 @@
 // The core: types, tensors, devices, statistics.
 
-// Too short to be worth giving the interpreter away for.
+// These calls are too short for releasing the interpreter lock to pay off.
 %feature("nothread") singa::Tensor::Tensor;
 %feature("nothread") singa::Tensor::empty;
 %feature("nothread") singa::Tensor::shape;
@@ -25,9 +25,23 @@
 %feature("nothread") singa::SetCurrentLayer;
 %feature("nothread") singa::CurrentLayer;
 
+// Their Python functions name their arguments, which is faster than to pass *args on.
+%feature("compactdefaultargs", "0") singa::Tensor::data_type;
+%feature("compactdefaultargs", "0") singa::Tensor::rank;
+%feature("compactdefaultargs", "0") singa::Tensor::size;
+%feature("compactdefaultargs", "0") singa::Tensor::device;
+%feature("compactdefaultargs", "0") singa::Tensor::version;
+%feature("compactdefaultargs", "0") singa::Tensor::is_blocked;
+%feature("compactdefaultargs", "0") singa::Tensor::Clone;
+%feature("compactdefaultargs", "0") singa::Tensor::same_shape;
+%feature("compactdefaultargs", "0") singa::Tensor::alike;
+%feature("compactdefaultargs", "0") singa::Tensor::type_and_place;
+%feature("compactdefaultargs", "0") singa::Tensor::matches;
+%feature("compactdefaultargs", "0") singa::Tensor::block_id;
+
 #pragma SWIG nowarn=314,329,401
 
-// Types that only C++ sees.
+// Members for C++ only.
 %ignore singa::Tensor::Tensor(DevicePtr, const LayoutPtr&);
 %ignore singa::Tensor::Tensor(BlockPtr, const Shape&, const Strides&, int64_t, DataType);
 %ignore singa::Tensor::block;
@@ -51,10 +65,8 @@
 %ignore singa::Device::TakeRandom;
 %ignore singa::Device::CheckOpen;
 %ignore singa::Device::Run;
-%ignore singa::SegmentMemory;
-%ignore singa::Recording::Slot;
-%ignore singa::Recording::Segment;
-%ignore singa::Recording::Draw;
+%ignore singa::Arena::memory;
+%ignore singa::Recording::step;
 %ignore singa::BlockPointers;
 %ignore singa::OpcheckMismatch;
 %ignore singa::CurrentOp;
@@ -72,6 +84,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %include "singa/core/export.h"
 %include "singa/core/dtype.h"
 %include "singa/core/threads.h"
+%include "singa/core/environment.h"
 %ignore singa::Block;
 %include "singa/core/tensor.h"
 %include "singa/core/device.h"
@@ -81,6 +94,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %rename(from_layout) singa::ReorderRecord::from;
 %rename(to_layout) singa::ReorderRecord::to;
 %include <std_vector.i>
+%template(EnvironmentVariableVector) std::vector<singa::EnvironmentVariable>;
 %template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
 %template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
 %template(ProfileRecordVector) std::vector<singa::ProfileRecord>;
@@ -92,49 +106,55 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
 %include "singa/core/gpu.h"
 %include "singa/core/stats.h"
-%include "singa/core/plan_cache.h"
-%include "singa/core/opcheck.h"
-%include "singa/core/explain.h"
-%include "singa/core/tuning.h"
+%include "singa/dispatch/plan_cache.h"
+%include "singa/dispatch/opcheck.h"
+%include "singa/dispatch/explain.h"
+%include "singa/dispatch/tuning.h"
 %immutable;
 %include "singa/core/graph.h"
 %mutable;
 
 %inline %{
-/// OpcheckOptions, flat. See singa/core/opcheck.h.
+/// Calls SetOpcheck with the fields of OpcheckOptions (singa/dispatch/opcheck.h).
 void ConfigureOpcheck(int64_t every, const std::vector<std::string>& ops, bool raise_error,
                       const std::string& replay_directory) {
   singa::SetOpcheck({every, ops, raise_error, replay_directory});
 }
-/// Whether operations leave their results row-major. See LayoutMode in singa/core/layout.h.
+/// Chooses LayoutMode::kPlain (true) or kAuto (singa/core/layout.h).
 void SetPlainLayouts(bool plain) {
   singa::SetLayoutMode(plain ? singa::LayoutMode::kPlain : singa::LayoutMode::kAuto);
 }
 bool PlainLayouts() { return singa::GetLayoutMode() == singa::LayoutMode::kPlain; }
-/// Settings of the process that change which plan an operation gets.
+/// The settings of the process on which the choice of a plan depends.
 std::vector<int64_t> Selection() {
   return {PlainLayouts(),    static_cast<int64_t>(singa::GetPreference()),
           singa::IsStrict(), singa::IsTf32(),
           singa::NumThreads(), singa::IsDeterministic(),
           singa::TuningVersion()};
 }
-/// The present `every` of OPCHECK; 0 is off.
+/// OPCHECK's current `every`; 0 means off.
 int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
 %}
 
+%extend singa::Device {
+  // Settings of Apache SINGA's devices, which its scripts call. They change nothing.
+  void SetVerbosity(int verbosity) { (void)verbosity; }
+  void SetSkipIteration(int iterations) { (void)iterations; }
+}
+
 %extend singa::Tensor {
-  // The names that scripts written for Apache SINGA call.
+  // Names from Apache SINGA.
   int64_t Size() const { return $self->size(); }
   int64_t MemSize() const { return $self->bytes(); }
   int nDim() const { return $self->rank(); }
   bool initailized() const { return !$self->empty(); }
-  bool transpose() const { return !$self->is_contiguous(); }
+  bool transpose() const { return !$self->is_contiguous() && !$self->is_blocked(); }
   singa::Tensor ToType(singa::DataType dtype) const { return $self->AsType(dtype); }
   singa::Tensor ToHost() const { return $self->ToDevice(singa::DefaultDevice()); }
   void SetFloatValue(double value) { $self->Fill(value); }
   void SetIntValue(int value) { $self->Fill(value); }
   void CopyData(const singa::Tensor& source) { $self->CopyFrom(source); }
-  /// Becomes zeros of t's shape and type, where t lies.
+  /// Becomes a tensor of zeros with t's shape, type and device.
   void ResetLike(const singa::Tensor& t) {
     if (t.empty()) throw std::invalid_argument("[ResetLike] t is an empty tensor (None)");
     *$self = singa::Full(t.shape(), 0, t.device(), t.data_type());
@@ -143,34 +163,34 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   bool alike(const singa::Tensor& other) const {
     return $self->shape() == other.shape() && $self->data_type() == other.data_type();
   }
-  /// The type of the elements, then the lengths of the axes, in one call.
+  /// The element type, then the shape, in one call.
   std::vector<int64_t> type_and_shape() const {
     std::vector<int64_t> all{$self->data_type()};
     all.insert(all.end(), $self->shape().begin(), $self->shape().end());
     return all;
   }
-  /// A number that tensors of one type on one device have in common.
+  /// A number that identifies the element type and the device.
   int64_t type_and_place() const {
     return ($self->empty() ? -1 : $self->device()->id()) * int64_t{256} + $self->data_type();
   }
-  /// Of the same shape and type, in the same place.
+  /// True if shape, type and device are equal.
   bool matches(const singa::Tensor& other) const {
     return $self->shape() == other.shape() && $self->data_type() == other.data_type() &&
            $self->device() == other.device();
   }
-  /// Name of the physical layout: "plain", "nChw16c" ...
+  /// Name of the memory layout, such as "plain" or "nChw16c".
   std::string layout_name() const { return singa::LayoutName($self->layout()); }
-  /// Reorders the block in place to row-major, for all its views.
+  /// Converts the block to row-major, for all its views.
   void MakePlain() { if (!$self->empty()) $self->block()->MakePlain(); }
-  /// True when it is plain, dense, and all that its block holds.
+  /// True if the tensor is plain, contiguous, and the whole of its block.
   bool FillsBlock() const {
     return $self->is_contiguous() && $self->offset() == 0 &&
            $self->block()->size() == static_cast<size_t>($self->bytes());
   }
-  /// True when both are views of one block.
+  /// True if both are views of the same block.
   bool SharesMemory(const singa::Tensor& other) const {
     return !$self->empty() && $self->block() == other.block();
   }
-  /// A number that views of one block have in common, as long as it lives; 0 where it is empty.
+  /// A number that identifies the block as long as it lives; 0 for an empty tensor.
   uintptr_t block_id() const { return reinterpret_cast<uintptr_t>($self->block().get()); }
 }

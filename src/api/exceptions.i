@@ -1,4 +1,4 @@
-// Every C++ exception becomes the Python exception that its type stands for (singa/core/error.h).
+// C++ exceptions become Python exceptions; singa/core/error.h has the list.
 
 %exception {
   try {

@@ -9,8 +9,8 @@
 namespace singa::python {
 namespace {
 
-// DLPack's C interface, version 0.8 (github.com/dmlc/dlpack): the layout of these structs is the
-// protocol.
+// DLPack's C interface, version 0.8 (github.com/dmlc/dlpack). The protocol defines the layout of
+// these structs.
 struct DLDevice {
   int32_t device_type;
   int32_t device_id;
@@ -40,8 +40,8 @@ constexpr uint8_t kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool 
 struct TypeRow {
   DType dtype;
   uint8_t dl_code;
-  const char* typestr;  // NumPy's; null: none
-  const char* formats;  // the buffer protocol's letters of this kind and size
+  const char* typestr;  // of NumPy's array interface; null if NumPy does not have the type
+  const char* formats;  // the buffer protocol's format letters for this kind and size
 };
 constexpr TypeRow kTypes[] = {
     {kFloat32, kDLFloat, "<f4", "f"}, {kDouble, kDLFloat, "<f8", "d"},
@@ -72,13 +72,14 @@ DType TypeOfFormat(const char* format, Py_ssize_t itemsize) {
 struct BufferView {
   Py_buffer view{};
   ~BufferView() {
-    const PyGILState_STATE state = PyGILState_Ensure();  // the last tensor may die in any thread
+    const PyGILState_STATE state =
+        PyGILState_Ensure();  // the last tensor may be freed by any thread
     PyBuffer_Release(&view);
     PyGILState_Release(state);
   }
 };
 
-/// Other threads run Python in its scope.
+/// Releases the interpreter lock for the duration of a scope.
 class LetGoOfInterpreter {
  public:
   LetGoOfInterpreter() : state_(PyEval_SaveThread()) {}
@@ -90,7 +91,8 @@ class LetGoOfInterpreter {
   PyThreadState* state_;
 };
 
-/// A tensor over foreign memory: `data` is the first element, strides in elements may be negative.
+/// A tensor over external memory. `data` is its first element; strides are in elements and may be
+/// negative.
 Tensor Wrap(void* data, const Shape& shape, const Strides& strides, DType dtype,
             std::shared_ptr<void> owner) {
   int64_t low = 0, high = 0;
@@ -126,7 +128,7 @@ Tensor FromBuffer(PyObject* object, bool copy) {
     divides &= view.strides[i] % view.itemsize == 0;
     strides[i] = view.strides[i] / view.itemsize;
   }
-  // An empty array may lie anywhere.
+  // An array without elements may have any address.
   Check(divides || shape.Count() == 0, "from_buffer",
         "elements are not aligned to their size; copy the array first");
   void* data = view.buf;

@@ -8,22 +8,22 @@
 
 namespace singa::python {
 
-/// A tensor over (copy false) or from (copy true) the memory of an object with the buffer protocol,
-/// strided or not. Shared memory stays alive with the tensor. Raises TypeError for element types
-/// that singa does not have, ValueError for a read-only buffer that is to be shared.
+/// Makes a tensor from an object with the buffer protocol, strided or not. With `copy` false the
+/// tensor shares the object's memory and keeps it alive. Raises TypeError for element types that
+/// singa does not have, and ValueError if a read-only buffer would be shared.
 Tensor FromBuffer(PyObject* object, bool copy = true);
 
-/// Copies a tensor's elements, row-major, into the memory of an object with the buffer protocol.
-/// Raises TypeError for elements of another type than the tensor's, ValueError for memory that is
-/// read-only, not row-major or of another size.
+/// Copies the elements of a tensor in row-major order to an object with the buffer protocol. Raises
+/// TypeError if the element types differ, and ValueError if the memory is read-only, not row-major
+/// or of another size.
 void ToBuffer(const Tensor& tensor, PyObject* object);
 
-/// A tensor over the memory of a DLPack capsule named "dltensor", which is consumed. CPU memory
-/// only.
+/// Makes a tensor that shares the memory of a DLPack capsule named "dltensor" and consumes the
+/// capsule. CPU memory only.
 Tensor FromDlpack(PyObject* capsule);
 
-/// Gives a tensor's memory away without a copy, and pins it for as long as this object or a capsule
-/// lives.
+/// Exports a tensor's memory without a copy. The memory stays pinned as long as this object or one
+/// of its capsules lives.
 class Exporter {
  public:
   explicit Exporter(const Tensor& tensor);
@@ -31,9 +31,10 @@ class Exporter {
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
-  /// NumPy's dict (version 3). Raises TypeError for bfloat16, which NumPy does not have.
+  /// The dict of NumPy's array interface, version 3. Raises TypeError for bfloat16, which NumPy
+  /// does not have.
   PyObject* array_interface() const;
-  /// A capsule "dltensor".
+  /// A new DLPack capsule, named "dltensor".
   PyObject* dlpack() const;
 
  private:

@@ -1,10 +1,10 @@
-// Tensors in and out without a copy: the buffer protocol, __array_interface__ and DLPack.
+// Exchange of tensors without a copy: the buffer protocol, __array_interface__ and DLPack.
 
 %{
 #include "exchange.h"
 %}
 
-// These touch Python objects, so they keep the interpreter.
+// These access Python objects, so they keep the interpreter lock.
 %feature("nothread") singa::python::FromBuffer;
 %feature("nothread") singa::python::ToBuffer;
 %feature("nothread") singa::python::FromDlpack;

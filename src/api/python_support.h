@@ -1,7 +1,7 @@
 #pragma once
 
-// Helpers of the SWIG typemaps: conversions between Python objects and C++ values, within the
-// stable ABI.
+// Helpers for the SWIG typemaps: conversions between Python objects and C++ values, with the stable
+// ABI.
 
 #include <Python.h>
 
@@ -13,12 +13,13 @@
 #include <vector>
 
 #include "singa/core/error.h"
-#include "singa/core/opcheck.h"
 #include "singa/core/tensor.h"
+#include "singa/dispatch/opcheck.h"
+#include "singa/operation/activation.h"
 
 namespace singa::python {
 
-/// SWIG calls the constructor of X "new_X".
+/// The public name of a wrapped function. SWIG calls the constructor of X "new_X".
 inline const char* PublicName(const char* function) {
   return std::strncmp(function, "new_", 4) == 0 ? function + 4 : function;
 }
@@ -28,8 +29,8 @@ inline const Tensor& EmptyTensor() {
   return empty;
 }
 
-/// Called in a catch block: sets the Python error that the C++ exception stands for. `function` is
-/// the one that was called; errors about memory, which come from below it, get its name.
+/// Sets the Python error for the current C++ exception; call it in a catch block. Errors about
+/// memory, which do not know the called `function`, get its name.
 inline void SetErrorFromException(const char* function) {
   try {
     throw;
@@ -67,13 +68,14 @@ inline std::string TypeName(PyObject* object) {
 
 inline void SetTypeError(const char* function, const char* argument, const char* wanted,
                          PyObject* got) {
-  PyErr_SetString(PyExc_TypeError, detail::Message(PublicName(function), argument, " has to be ",
+  PyErr_SetString(PyExc_TypeError, detail::Message(PublicName(function), argument, " must be ",
                                                    wanted, ", got ", TypeName(got))
                                        .c_str());
 }
 
-/// Any object with __index__ (NumPy integers too) that fits T, an integer type of up to 64 bits; a
-/// float is refused.
+/// Converts an object with __index__, such as an int or a NumPy integer, to the integer type T of
+/// up to 64 bits. Returns false with a Python error set for other objects, floats included, and for
+/// values that do not fit. The other conversions also return false with an error set.
 template <class T>
 bool ToInteger(PyObject* object, const char* function, const char* argument, T* value) {
   PyObject* index = PyNumber_Index(object);
@@ -103,7 +105,7 @@ bool ToInteger(PyObject* object, const char* function, const char* argument, T* 
   return fits;
 }
 
-/// Any number: what float() takes, except text.
+/// Converts a number: everything that float() accepts, except text.
 inline bool ToDouble(PyObject* object, const char* function, const char* argument, double* value) {
   *value = PyFloat_AsDouble(object);
   if (*value == -1.0 && PyErr_Occurred()) {
@@ -114,7 +116,7 @@ inline bool ToDouble(PyObject* object, const char* function, const char* argumen
   return true;
 }
 
-/// True, False, 0 or 1.
+/// Converts True, False, 0 or 1.
 inline bool ToBool(PyObject* object, const char* function, const char* argument, bool* value) {
   *value = object == Py_True;
   if (PyBool_Check(object)) return true;
@@ -129,8 +131,8 @@ inline bool ToBool(PyObject* object, const char* function, const char* argument,
   return true;
 }
 
-/// Calls `f(item)` until it returns false; false with a Python error set when that happens or
-/// `object` is no sequence.
+/// Calls `f(item)` for the items of a sequence. Returns false as soon as `f` does. Returns false
+/// with a Python error set if `object` is not a sequence.
 template <class F>
 bool ForEach(PyObject* object, const char* function, const char* argument, F&& f) {
   if (!PySequence_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object)) {
@@ -149,7 +151,7 @@ bool ForEach(PyObject* object, const char* function, const char* argument, F&& f
   return true;
 }
 
-/// A sequence of integers, or one integer.
+/// Converts a sequence of integers, or one integer.
 template <class T>
 bool ToIntegers(PyObject* object, const char* function, const char* argument,
                 std::vector<T>* values) {
@@ -217,6 +219,24 @@ PyObject* ToTuple(It begin, It end) {
     PyTuple_SetItem(tuple, i++, item);
   }
   return tuple;
+}
+
+/// Converts a bool, which says whether there is ReLU, or a tuple (kind, low, high).
+inline bool ToActivation(PyObject* object, const char* function, const char* argument,
+                         Activation* activation) {
+  if (!PyTuple_Check(object) || PyTuple_Size(object) != 3) {
+    bool relu = false;
+    if (!ToBool(object, function, argument, &relu)) return false;
+    *activation = relu;
+    return true;
+  }
+  int kind = 0;
+  if (!ToInteger(PyTuple_GetItem(object, 0), function, argument, &kind) ||
+      !ToDouble(PyTuple_GetItem(object, 1), function, argument, &activation->low) ||
+      !ToDouble(PyTuple_GetItem(object, 2), function, argument, &activation->high))
+    return false;
+  activation->kind = static_cast<ActivationKind>(kind);
+  return true;
 }
 
 }  // namespace singa::python

@@ -22,19 +22,20 @@ struct Reference {
   throw TypeError(detail::Message("SameObjects", "expected ", expected, ", got ", TypeName(got)));
 }
 
-/// The addresses, read in order.
+/// Reads `held` in order.
 class Held {
  public:
   Held(const char* bytes, Py_ssize_t size) : next_(bytes), end_(bytes + size - size % kSize) {}
 
-  /// Reads how many objects the next container held; whether it was that many.
+  /// Reads the next container's number of entries. True if it is `size`.
   bool Has(Py_ssize_t size) {
     Check(next_ < end_, "SameObjects", "held is too short");
     const int64_t then = Read();
     Check(then >= 0 && then <= (end_ - next_) / kSize, "SameObjects", "held is too short");
     return then == size;
   }
-  /// Only after Has(n), at most n times.
+  /// Reads the next address. True if it is that of `object`, or 0. Call it at most n times after
+  /// Has(n).
   bool Next(const PyObject* object) {
     const int64_t then = Read();
     return then == 0 || then == reinterpret_cast<int64_t>(object);
@@ -84,7 +85,7 @@ bool SameAttributes(PyObject* names, Held* held) {
     if (get == nullptr) Refuse("a descriptor", descriptor);
     PyObject* value = get(descriptor, object, reinterpret_cast<PyObject*>(Py_TYPE(object)));
     if (value == nullptr) {
-      PyErr_Clear();  // it had one
+      PyErr_Clear();  // the attribute is gone, so the object has changed
       return false;
     }
     const bool same = held->Next(value);
@@ -101,7 +102,7 @@ bool SameObjects(PyObject* containers, PyObject* held) {
   if (!PyBytes_Check(held)) Refuse("bytes", held);
   const Reference keep(held);
   Held objects(PyBytes_AsString(held), PyBytes_Size(held));
-  // A descriptor may run code that changes the list, so its size is asked for each time.
+  // A descriptor may run code that changes the list, so its size is read in each iteration.
   for (Py_ssize_t i = 0; i < PyList_Size(containers); ++i) {
     const Reference container(PyList_GetItem(containers, i));
     bool same = false;

@@ -6,13 +6,13 @@
 
 namespace singa::python {
 
-/// Whether containers still hold the objects that they held, by identity and in order.
+/// True if containers still contain the same objects as before, by identity and in order.
 ///
-/// `containers` is a list of dicts, lists, and tuples (object, descriptor, ...) that stand for
-/// attributes of one object. `held` is bytes of int64: for each container their number, then the
+/// `containers` is a list of dicts, lists, and tuples (object, descriptor, ...) for attributes of
+/// an object. `held` is a bytes object of int64: for each container its number of entries, then the
 /// addresses of a dict's keys and values in turn, of a list's items, or of the attributes' values;
-/// 0 stands for any object. Addresses are compared, never followed. Raises TypeError and ValueError
-/// for other arguments. No code of Python's runs but that of descriptors.
+/// 0 matches any object. Addresses are compared, never dereferenced. The only Python code that runs
+/// is that of descriptors. Raises TypeError and ValueError for other arguments.
 bool SameObjects(PyObject* containers, PyObject* held);
 
 }  // namespace singa::python

@@ -1,4 +1,4 @@
-// Compares what Python containers hold with what they held, faster than Python could.
+// Checks that Python containers still contain the same objects, faster than Python could.
 
 %{
 #include "same_objects.h"

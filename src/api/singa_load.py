@@ -1,6 +1,6 @@
-# Loads the extension. An OpenBLAS starts its threads when it is loaded, and they spin for a while.
-# NumPy's comes first, as it would without us; ours is only called with one thread, so it gets no
-# others.
+# Loads the extension. OpenBLAS starts its threads when it is loaded, and they spin for a while. Our
+# copy is only called with one thread, so OPENBLAS_NUM_THREADS keeps it from starting more. NumPy is
+# imported first, so that its own copy is not affected.
 
 import os as _os
 

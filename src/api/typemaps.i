@@ -7,8 +7,9 @@
 %shared_ptr(singa::Device)
 %shared_ptr(singa::Arena)
 %shared_ptr(singa::Recording)
+%shared_ptr(singa::Communicator)
 
-// --- integers: also NumPy's, by __index__.
+// --- integers, including NumPy's, by __index__
 %typemap(in) singa::Shape, std::vector<int64_t> {
   if (!singa::python::ToIntegers($input, "$symname", "$1_name", &$1)) SWIG_fail;
 }
@@ -16,11 +17,11 @@
   if (!singa::python::ToIntegers($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
-// Overloads differ in their tensors and handles. Numbers are converted after one has been chosen, so
-// that a wrong one is named and the message is not that nothing fits.
+// Overloads differ in their tensors and handles. Numbers always match and are converted after an
+// overload is chosen, so that an error names the wrong argument.
 %typemap(typecheck, precedence=SWIG_TYPECHECK_INT64)
     singa::Shape, const singa::Shape&, std::vector<int64_t>, const std::vector<int64_t>&, int64_t, uint64_t, size_t,
-    int, double, bool, const std::string& {
+    int, double, bool, const singa::Activation&, const std::string& {
   $1 = 1;
 }
 %typemap(out) singa::Shape, std::vector<int64_t>, std::vector<uint64_t> {
@@ -49,18 +50,22 @@
 %typemap(in) bool {
   if (!singa::python::ToBool($input, "$symname", "$1_name", &$1)) SWIG_fail;
 }
+%typemap(in) const singa::Activation& (singa::Activation temp) {
+  if (!singa::python::ToActivation($input, "$symname", "$1_name", &temp)) SWIG_fail;
+  $1 = &temp;
+}
 %typemap(in) const std::vector<std::string>& (std::vector<std::string> temp) {
   if (!singa::python::ToStrings($input, "$symname", "$1_name", &temp)) SWIG_fail;
   $1 = &temp;
 }
 
-// --- enumerations: any int; which numbers there are is for the function to check.
+// --- enumerations: any int; the function checks its range
 %typemap(in) enum SWIGTYPE (int number = 0) {
   if (!singa::python::ToInteger($input, "$symname", "$1_name", &number)) SWIG_fail;
   $1 = static_cast<$1_ltype>(number);
 }
 
-// --- None has no methods. SWIG takes it for a null pointer where a method is called by its class.
+// --- self: Class.method(None) would pass a null pointer
 %typemap(check) SWIGTYPE *self {
   if (!$1) {
     singa::python::SetTypeError("$symname", "self", "an object", Py_None);
@@ -84,6 +89,7 @@ SINGA_HANDLE(ConvTransposeHandle)
 SINGA_HANDLE(PoolingHandle)
 SINGA_HANDLE(BatchNormHandle)
 SINGA_HANDLE(RnnHandle)
+SINGA_HANDLE(InterpolationHandle)
 
 // --- tensors
 %typemap(in) const singa::Tensor& (void* pointer = nullptr) {
@@ -97,16 +103,18 @@ SINGA_HANDLE(RnnHandle)
     $1 = static_cast<singa::Tensor*>(pointer);
   }
 }
-// Members of UpdateConditions, when they are set.
+// For setting members of UpdateConditions.
 %apply const singa::Tensor& { singa::Tensor *squares, singa::Tensor *loss_scale, singa::Tensor *numbers };
 %typemap(typecheck, precedence=SWIG_TYPECHECK_POINTER) const singa::Tensor& {
   void* pointer = nullptr;
   $1 = $input == Py_None || SWIG_IsOK(SWIG_ConvertPtr($input, &pointer, $descriptor(singa::Tensor*), 0));
 }
-%typemap(out) singa::Tensor {
-  singa::Tensor& value = *(&$1);
-  $result = value.empty() ? SWIG_Py_INCREF(Py_None), Py_None
-                          : SWIG_NewPointerObj(new singa::Tensor(std::move(value)), $descriptor(singa::Tensor*), SWIG_POINTER_OWN);
+%typemap(out, fragment="NewTensor") singa::Tensor {
+  $result = NewTensor(std::move(*(&$1)));
+}
+%typemap(out, fragment="NewTensor") singa::Tensor * {
+  const std::unique_ptr<singa::Tensor> owned($owner ? $1 : nullptr);
+  $result = NewTensorObject(*$1);
 }
 %typemap(in) const std::vector<singa::Tensor>& (std::vector<singa::Tensor> temp) {
   if (!singa::python::ForEach($input, "$symname", "$1_name", [&](PyObject* item) {
@@ -125,19 +133,11 @@ SINGA_HANDLE(RnnHandle)
     SWIG_fail;
   $1 = &temp;
 }
-%fragment("TensorTuple", "header") %{
-// Takes over the tensors; empty ones become None.
+%fragment("TensorTuple", "header", fragment="NewTensor") %{
 static PyObject* TensorTuple(std::vector<singa::Tensor>& values) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
-  for (size_t i = 0; tuple && i < values.size(); ++i) {
-    PyObject* item = Py_None;
-    if (values[i].empty()) {
-      SWIG_Py_INCREF(item);
-    } else {
-      item = SWIG_NewPointerObj(new singa::Tensor(std::move(values[i])), SWIGTYPE_p_singa__Tensor, SWIG_POINTER_OWN);
-    }
-    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item);
-  }
+  for (size_t i = 0; tuple && i < values.size(); ++i)
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), NewTensor(std::move(values[i])));
   return tuple;
 }
 %}

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of operations share: tensors from values and back, random tensors and views with
-// fixed seeds, and loops over all positions of a shape, from which the naive results are built.
+// Helpers for tests of operations: tensors from values and back, random tensors and views with
+// fixed seeds, and loops over all positions of a shape for naive results.
 
 #include <gtest/gtest.h>
 
@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "singa/core/plan_cache.h"
 #include "singa/core/tensor.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::test {
 
 using Index = std::vector<int64_t>;
 
-/// A small generator (splitmix64), the same everywhere.
+/// A small random number generator (splitmix64), with the same sequence on all platforms.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -30,7 +30,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  /// In [low, high], both included.
+  /// A number in [low, high], both inclusive.
   int64_t Int(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
   }
@@ -38,7 +38,7 @@ class Random {
     return low + (high - low) * static_cast<double>(Bits() >> 11) * 0x1p-53;
   }
   bool Coin() { return Bits() >> 63; }
-  /// Lengths in [low, high].
+  /// A shape with lengths in [low, high].
   Shape Dims(int rank, int64_t low, int64_t high) {
     Shape shape;
     for (int i = 0; i < rank; ++i) shape.push_back(Int(low, high));
@@ -63,7 +63,7 @@ inline double Epsilon(DType dtype) {
   }
 }
 
-/// Distance between the smallest values of a float type: what rounding can cost near zero.
+/// Spacing of the smallest values of a float type: a bound of the rounding error near zero.
 inline double Smallest(DType dtype) {
   switch (dtype) {
     case kFloat64:
@@ -77,7 +77,7 @@ inline double Smallest(DType dtype) {
   }
 }
 
-/// Row-major values; rounded to `dtype`.
+/// A tensor with row-major `values`, rounded to `dtype`.
 inline Tensor FromValues(const Shape& shape, const std::vector<double>& values,
                          DType dtype = kFloat32) {
   Tensor wide(shape, nullptr, kFloat64);
@@ -99,7 +99,7 @@ inline Tensor RandomTensor(Random& random, const Shape& shape, DType dtype = kFl
   return FromValues(shape, values, dtype);
 }
 
-/// Random values of `shape` that lie in memory in some other way: permuted axes, steps of -2 to 2.
+/// A strided view with random values: permuted axes and steps of -2 to 2.
 inline Tensor RandomView(Random& random, const Shape& shape, DType dtype = kFloat32,
                          double low = -1, double high = 1) {
   std::vector<int64_t> order(shape.rank());
@@ -122,14 +122,14 @@ inline Tensor RandomView(Random& random, const Shape& shape, DType dtype = kFloa
   return shape.rank() == 0 ? t : t.Transpose(back);
 }
 
-/// Contiguous or not, by chance.
+/// A random tensor that is contiguous or a strided view, at random.
 inline Tensor AnyTensor(Random& random, const Shape& shape, DType dtype = kFloat32, double low = -1,
                         double high = 1) {
   return random.Coin() ? RandomTensor(random, shape, dtype, low, high)
                        : RandomView(random, shape, dtype, low, high);
 }
 
-/// Calls visit(index) for every position, in row-major order.
+/// Calls visit(index) for each position, in row-major order.
 inline void ForEachIndex(const Shape& shape, const std::function<void(const Index&)>& visit) {
   Index index(shape.rank(), 0);
   for (int64_t i = 0, n = shape.Count(); i < n; ++i) {
@@ -141,15 +141,15 @@ inline void ForEachIndex(const Shape& shape, const std::function<void(const Inde
   }
 }
 
-/// Row-major position.
+/// Row-major position of `index`.
 inline size_t Flat(const Shape& shape, const Index& index) {
   int64_t flat = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) flat = flat * shape[axis] + index[axis];
   return static_cast<size_t>(flat);
 }
 
-/// Each element within its tolerance of `want`, to which half a step of the tensor's own type is
-/// added; infinities and NaN have to be there too. Reports the worst element.
+/// Expects each element to be within its tolerance of `want`, plus half a step of the tensor's
+/// type. Infinities and NaN must match. Reports the worst element.
 inline void ExpectNear(const Tensor& got, const std::vector<double>& want,
                        const std::vector<double>& tolerance, const std::string& what) {
   ASSERT_EQ(static_cast<size_t>(got.size()), want.size()) << what;
@@ -189,10 +189,10 @@ class PreferenceScope {
   Preference before_;
 };
 
-/// The plain implementation, and the one that is used by default.
+/// The reference implementation and the default one.
 inline constexpr Preference kImplementations[] = {Preference::kReference, Preference::kFastest};
 
-/// fn() has to raise exactly `Error` with `part` in its message.
+/// Expects fn() to throw exactly `Error`, with `part` in its message.
 template <class Error, class Fn>
 void ExpectError(const Fn& fn, const std::string& part) {
   try {

@@ -1,15 +1,15 @@
 """Fuzzing: `make fuzz`, or `python test/fuzz [TARGET ...] --seconds 60 --seed 1`.
 
-Every input runs in a worker process. A crash, a hang, memory without bound, an exception that is
-not declared, and results that differ are findings. Each is cut down, written below --out, and
-printed with the command that runs it again. What lies in corpus/ runs first, each time; after a
-repair, the input moves there. Exit status 1 if anything was found.
+Each input runs in a worker process. Findings are crashes, hangs, unbounded memory, undeclared
+exceptions, and results that differ. Each finding is minimised, written below --out, and printed
+with the command that runs it again. Every run starts with the inputs in corpus/; add a finding
+there when its defect is fixed. Exit status 1 if anything was found.
 
-  python test/fuzz npz --input FILE      one input, such as a finding
-  python test/fuzz npz --keep FILE NAME  a finding becomes part of the corpus
+  python test/fuzz npz --input FILE      runs one input, such as a finding
+  python test/fuzz npz --keep FILE NAME  adds a finding to the corpus
 
-PYTHONPATH says which build of singa is tried. With equal seeds the first input of a target is the
-same; which follow depends on what was new about those before, not on time.
+PYTHONPATH chooses the build of singa. The inputs of a target depend on the seed and on the novelty
+of the inputs before them, not on time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import formats
 import mutate
+import protobuf
 from pool import Outcome, Worker
 from targets import TARGETS
 
@@ -38,9 +39,10 @@ FORMATS: dict[str, formats.Change] = {
     "json": formats.change_json_file,
     "pickle": formats.change_pickle,
     "gzip": formats.change_gzip,
+    "protobuf": protobuf.change_protobuf,
 }
 _POOL = 400
-#: Larger ones are kept packed.
+#: Larger inputs are stored compressed.
 _PLAIN = 2048
 
 
@@ -59,24 +61,24 @@ def write_input(folder: Path, name: str, data: bytes) -> Path:
 
 
 class Fuzzer:
-    """One target: its corpus, then new inputs for some seconds."""
+    """Runs one target: its corpus, then new inputs for some seconds."""
 
     def __init__(self, target: str, worker: Worker, seed: int, out: Path) -> None:
         self.target, self.worker, self.out = target, worker, out
         self.random = Random(f"{seed} {target}")
         self.found: dict[str, tuple[int, Outcome, Path]] = {}
         self.tried = 0
-        self._pool: list[bytes] = []
+        self.pool: list[bytes] = []
         self._seen: set[str] = set()
 
     def corpus(self) -> None:
         for path in sorted((CORPUS / self.target).glob("*")):
             data = read_input(path)
             if not self.attempt(data, path):
-                self._pool.append(data)
+                self.pool.append(data)
         for data in self.worker.seeds:
             if not self.attempt(data, None):
-                self._pool.append(data)
+                self.pool.append(data)
 
     def fuzz(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -85,25 +87,25 @@ class Fuzzer:
 
     def new_input(self) -> bytes:
         random = self.random
-        if self.worker.format == "draws" and (not self._pool or random.random() < 0.4):
+        if self.worker.format == "draws" and (not self.pool or random.random() < 0.4):
             return random.randbytes(random.choice((8, 24, 64, 160, 400)))
-        # Half of the time one of the newest: what was new before leads to what is new.
-        latest = self._pool[-20:] if random.random() < 0.5 else self._pool
+        # Half of the time one of the newest inputs, which more often lead to novel ones.
+        latest = self.pool[-20:] if random.random() < 0.5 else self.pool
         data = random.choice(latest) if latest else b""
         change = FORMATS.get(self.worker.format, mutate.change_bytes)
         for _ in range(random.choice((1, 1, 2))):
-            data = change(random, data, self._pool)
+            data = change(random, data, self.pool)
         return data[: 2 * formats.LONGEST]
 
     def attempt(self, data: bytes, path: Path | None) -> bool:
-        """Whether it is a finding; a new one is told."""
+        """Runs an input. Returns True for a finding, and reports it if it is a new one."""
         outcome = self.worker.run(data)
         self.tried += 1
         if not outcome.finding:
             if outcome.novelty not in self._seen:
                 self._seen.add(outcome.novelty)
-                self._pool.append(data)
-                del self._pool[:-_POOL]
+                self.pool.append(data)
+                del self.pool[:-_POOL]
             return False
         times, first, where = self.found.get(outcome.key, (0, outcome, Path()))
         if not times:
@@ -118,7 +120,7 @@ class Fuzzer:
         return True
 
     def _cut_down(self, data: bytes, outcome: Outcome) -> tuple[bytes, Outcome]:
-        """The smallest input with the same finding that was seen in half a minute."""
+        """The smallest input with the same finding, after searching for half a minute."""
         end = time.monotonic() + (5.0 if "hang" in outcome.finding else 30.0)
         for way in mutate.smaller(data):
             if time.monotonic() > end:
@@ -162,11 +164,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python test/fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of all targets [%(default)s]")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all targets [%(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="[%(default)s]")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="[%(default)s]")
-    parser.add_argument("--input", type=Path, help="run this one alone")
+    parser.add_argument("--input", type=Path, help="run only this input")
     parser.add_argument("--keep", nargs=2, metavar=("FILE", "NAME"), help="add it to the corpus")
     options = parser.parse_args()
     wanted = options.targets or list(TARGETS)

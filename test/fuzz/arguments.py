@@ -1,4 +1,4 @@
-"""Arguments of raw calls: mostly such that fit each other, and some that fit nothing."""
+"""Arguments for raw calls: most of them fit each other, and some fit nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DTYPES = (
     *(wrap.kFloat64, wrap.kFloat64, wrap.kInt32, wrap.kInt64),
     *(wrap.kBFloat16, wrap.kFloat16, wrap.kUInt8, wrap.kInt8, wrap.kBool),
 )
-# Either small, or so large that a request for as much is refused at once.
+# Either small, or so large that allocating that much fails at once.
 _INTEGERS = (
     *(0, 1, 2, 3, 0, 1, 2, -1, -2, 4, 5, 7, 8, 16, 12, 13, -3, -1000, 100, 257, 1000, 4096, 65536),
     *(
@@ -48,7 +48,7 @@ _TEXTS = (
     ),
     *("reference", "x" * 200, "\0", "ü", "%s%n", "nhwc"),
 )
-#: For any parameter: what is no argument of any function.
+#: Values for any parameter that hardly any function accepts.
 _WRONG = (None, "x", b"x", 1.5, 10**30, [], [None], ["x"], {}, object(), [[1]], (2, 3), True, 0, -1)
 
 UNARY = tuple(getattr(wrap, n) for n in dir(wrap) if n.startswith("UnaryOp_k"))
@@ -58,8 +58,8 @@ _POOL = (0, 1, 2, 3, -1)
 
 
 class Arguments:
-    """Makes arguments of one input. `small` is False once something large was asked for; `said`
-    tells what was made; `tensors` are those made so far."""
+    """Makes the arguments for one input. `small` becomes False with the first large number; `said`
+    describes the arguments so far; `tensors` has the tensors among them."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw, self.small = draw, True
@@ -69,9 +69,9 @@ class Arguments:
         self._base = [draw.pick((2, 3, 1, 4, 5, 8, 16, 0, 17)) for _ in range(rank)]
         self._usual = draw.pick(DTYPES)
         self._varies = draw.chance(8)
-        # One argument in so many is of no use, and one in so many does not fit.
+        # One in `_hostile` arguments is from _WRONG, and one in `_odd` does not fit the others.
         self._hostile, self._odd = draw.pick(((200, 12), (16, 8), (60, 3), (250, 40)))
-        self._known: dict[str, Any] = {}  # shapes by the names of tensors, once there is a handle
+        self._known: dict[str, Any] = {}  # shapes of tensors by name, as a handle needs them
 
     def make(self, kind: str, name: str = "") -> Any:
         self._name = name
@@ -87,7 +87,7 @@ class Arguments:
         return value
 
     def object_of(self, kind: str) -> Any:
-        """Whose method is called: mostly an object of its class, made for this input alone."""
+        """The object of a method call: mostly a new object of the right class."""
         if kind == "Tensor" or self.draw.chance(12):
             return self.make("Tensor")
         device = wrap.CreateCpuDevice()
@@ -151,7 +151,7 @@ class Arguments:
         return tensor
 
     def _fitting(self, name: str) -> Any:
-        """The shape of a tensor of that name, among those that came before."""
+        """A shape for a tensor with this name that fits the tensors made so far."""
         if name in self._known:
             return self._known[name]()
         base = self._base
@@ -199,7 +199,7 @@ class Arguments:
             return wrap.ToBlocked(tensor)
         return tensor.Unsqueeze([0]) if rank < 6 else tensor
 
-    # Everything else, by the names of C++ types.
+    # All other arguments, by the names of C++ types.
 
     def _int64_t(self) -> int:
         if not self.draw.chance(4):
@@ -216,6 +216,11 @@ class Arguments:
 
     def _bool(self) -> bool:
         return self.draw.chance(2)
+
+    def _activation(self) -> Any:
+        if self.draw.chance(2):
+            return self.draw.chance(2)
+        return self.draw.pick((0, 1, 2, 3, 4, 5, -1)), self._double(), self._double()
 
     def _string(self) -> str:
         return self.draw.pick(_TEXTS)
@@ -264,7 +269,7 @@ class Arguments:
         return self.draw.pick((None, wrap.DefaultDevice()))
 
     def _updatenumbers(self) -> Any:
-        return None if self.draw.chance(2) else wrap.UpdateNumbers()
+        return None if self.draw.chance(2) else wrap.UpdateScalars()
 
     def _updateconditions(self) -> Any:
         conditions = wrap.UpdateConditions()
@@ -289,7 +294,7 @@ class Arguments:
             return self._vector_int64_t()
         return self._int64_t() if way < 6 else self._double()
 
-    # Handles: geometries, and from then on tensors of their shapes.
+    # Handles. Later tensors get the shapes that fit a handle's geometry.
 
     def _pair(self, choices: tuple[int, ...]) -> list[int]:
         if self.draw.chance(30):
@@ -354,6 +359,13 @@ class Arguments:
 
     _cudnnbatchnormhandle = _batchnormhandle
 
+    def _interpolationhandle(self) -> Any:
+        draw = self.draw
+        return wrap.InterpolationHandle(
+            draw.below(4), draw.below(6), draw.below(5), draw.pick((-0.75, -0.5, 0.0, 3.0)),
+            self._bool(), self._bool(),
+        )  # fmt: skip
+
     def _rnnhandle(self) -> Any:
         draw = self.draw
         x = self.filled([draw.pick((3, 1, 0)), draw.pick((2, 1, 5)), draw.pick((4, 1))])
@@ -376,5 +388,5 @@ def _from_numpy(array: Any) -> Any:
 
 
 def _whole(name: str) -> bool:
-    """Whether tensors of that name hold numbers of classes or places."""
+    """True if tensors with this name hold class numbers or positions."""
     return name in ("indices", "labels", "t", "target", "index")

@@ -1,6 +1,6 @@
-"""Decisions read from bytes: equal bytes decide equally, and shorter ones give simpler cases.
+"""Decisions read from bytes: equal bytes give equal decisions, and shorter ones simpler cases.
 
-That makes calls and programs inputs like any other: they are mutated, cut down and kept as files.
+Calls and programs are thus inputs like files, which can be mutated, minimised and stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 class Draw:
-    """Reads `data` from its beginning; behind its end everything is 0."""
+    """Reads `data` from its beginning. After its end all bytes are 0."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -35,7 +35,7 @@ class Draw:
         return low + self.below(high - low + 1)
 
     def chance(self, one_in: int) -> bool:
-        """True once in so many; never behind the end of the bytes."""
+        """True for one in `one_in` bytes; False after the end of the bytes."""
         return self.byte() % one_in == one_in - 1
 
     def pick(self, items: Sequence[_Item]) -> _Item:

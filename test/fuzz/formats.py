@@ -1,4 +1,4 @@
-"""Changes inside known formats, so that lengths and checksums are right and readers go on."""
+"""Changes inside known formats that keep lengths and checksums right, so that readers go on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mutate import NUMBERS, change_bytes, change_json, change_text, to_json
 
 Change = Callable[[Random, bytes, list[bytes]], bytes]
 
-# Longer inputs say nothing that short ones do not.
+# Longer inputs find nothing more than short ones.
 LONGEST = 1 << 20
 _TYPES = (
     *("<f4", "<f8", "<f2", "<i4", "<i8", "|i1", "|u1", "|b1", ">f4", "<c8", "|O", "|S4", "<U3"),
@@ -28,7 +28,7 @@ _SAFE_TYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL", "U
 
 
 def change_npy(random: Random, data: bytes) -> bytes:
-    """The head is text: a dict literal that the reader evaluates."""
+    """Changes the head of an npy file, the text of a dict literal that the reader evaluates."""
     if not data.startswith(b"\x93NUMPY") or random.random() < 0.3:
         return change_bytes(random, data, [])
     wide = data[6:7] != b"\1"
@@ -70,7 +70,7 @@ def change_zip(random: Random, data: bytes, others: list[bytes]) -> bytes:
             if sum(info.file_size for info in infos) > LONGEST:
                 raise ValueError("large")
             members = [(info.filename, archive.read(info)) for info in infos]
-    except Exception:  # zipfile raises what it likes
+    except Exception:  # zipfile raises exceptions of many types
         return change_bytes(random, data, others)
     if not members:
         return change_bytes(random, data, others)
@@ -92,7 +92,7 @@ def change_zip(random: Random, data: bytes, others: list[bytes]) -> bytes:
     import warnings
 
     with warnings.catch_warnings(), zipfile.ZipFile(out, "w", method) as archive:
-        warnings.simplefilter("ignore")  # names that are there twice
+        warnings.simplefilter("ignore")  # about repeated names
         for name, content in members:
             archive.writestr(zipfile.ZipInfo(name or "x"), content, method)
     packed = out.getvalue()
@@ -164,7 +164,7 @@ def _change_entry(random: Random, entry: dict[str, Any]) -> None:
     elif way < 0.5 and isinstance(entry.get("shape"), list):
         random.shuffle(entry["shape"])
     elif way < 0.6:
-        # As many elements, arranged in another way.
+        # Another shape with the same number of elements.
         shape = entry.get("shape")
         entry["shape"] = [*(shape if isinstance(shape, list) else []), 1]
     elif way < 0.7:
@@ -177,7 +177,7 @@ def _change_entry(random: Random, entry: dict[str, Any]) -> None:
 
 
 def _safetensors_crc(head: dict[str, Any], payload: bytes) -> str:
-    """The checksum that singa adds, as state_files.py computes it; "" where nothing can be."""
+    """The checksum that singa adds (see state_files.py); "" if the file does not allow one."""
     letters = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
     letters |= {"I16": "<i2", "I8": "|i1", "U8": "|u1", "BOOL": "|b1"}
     try:
@@ -193,7 +193,7 @@ def _safetensors_crc(head: dict[str, Any], payload: bytes) -> str:
 
 
 def change_pickle(random: Random, data: bytes, others: list[bytes]) -> bytes:
-    """Takes whole opcodes away, doubles them, or brings them from elsewhere."""
+    """Removes or repeats whole opcodes, or inserts them from other inputs."""
     if random.random() < 0.3:
         return change_bytes(random, data, others)
 
@@ -204,7 +204,7 @@ def change_pickle(random: Random, data: bytes, others: list[bytes]) -> bytes:
     try:
         own = pieces(data)
         other = pieces(random.choice(others)) if others else own
-    except Exception:  # pickletools raises what it likes
+    except Exception:  # pickletools raises exceptions of many types
         return change_bytes(random, data, others)
     for _ in range(random.choice((1, 1, 2, 3))):
         at = random.randrange(len(own))

@@ -1,4 +1,4 @@
-"""New inputs from old ones: changes of bytes and of JSON, and the way back to a small input."""
+"""New inputs from old ones by changes of bytes and JSON, and ways to minimise an input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def change_bytes(random: Random, data: bytes, others: list[bytes]) -> bytes:
-    """One to four changes of bytes."""
+    """Makes one to four changes of bytes."""
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         data = random.choice(_CHANGES)(random, data, random.choice(others) if others else data)
     return data
@@ -97,7 +97,7 @@ _CHANGES: tuple[Callable[[Random, bytes, bytes], bytes], ...] = (
 
 
 def change_json(random: Random, value: Any) -> Any:
-    """`value` with one place in it changed, removed or added. Text that is JSON is looked into."""
+    """`value` with one entry changed, removed or added. Also changes JSON inside of strings."""
     if isinstance(value, str) and value[:1] in ("{", "[") and random.random() < 0.9:
         try:
             return to_json(change_json(random, json.loads(value))).decode()
@@ -141,16 +141,16 @@ def change_text(random: Random, text: str) -> str:
 
 
 class _Raw(str):
-    """Written into JSON as it is."""
+    """Text that to_json inserts as it is."""
 
 
 def _nested(depth: int) -> str:
-    # json.dumps would recurse as deeply as the reader that this is to try.
+    # As a list, json.dumps would hit the recursion limit itself.
     return _Raw("[" * depth + "]" * depth)
 
 
 def to_json(value: Any) -> bytes:
-    """JSON, with what `_nested` made as brackets."""
+    """JSON in which _Raw strings, such as those of `_nested`, appear as they are."""
     raws: list[str] = []
 
     def marked(item: Any) -> Any:
@@ -168,14 +168,14 @@ def to_json(value: Any) -> bytes:
 
 
 def smaller(data: bytes) -> Iterator[Callable[[bytes], bytes | None]]:
-    """Ways to make an input smaller or plainer; each is asked with the smallest that still fails,
-    and answers with None if it has nothing to offer."""
+    """Ways to make an input smaller or simpler. Each is called with the smallest input that still
+    fails, and returns None if it does not apply."""
     width = 1 << max(len(data) // 2, 1).bit_length()
     while width:
         for start in range(0, len(data), width):
 
             def cut(now: bytes, start: int = start, width: int = width) -> bytes | None:
-                # From the end, so that what is cut away moves nothing that comes later.
+                # Goes from the end to the beginning, so that a cut does not move later ones.
                 end = len(now) - start
                 return now[: max(end - width, 0)] + now[end:] if end > 0 else None
 

@@ -1,4 +1,4 @@
-"""Operators from which random programs are made: what each does to which values."""
+"""The operators of random programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from draw import Draw
 from singa import autograd, layer
 
-#: Results larger than this are not gone on with.
+#: Programs do not use results with more elements than this.
 LARGEST = 20_000
 
 SMOOTH = (
@@ -16,7 +16,7 @@ SMOOTH = (
     *("erf", "gelu", "silu", "elu", "selu", "leakyrelu", "hardsigmoid", "atan", "asinh", "square"),
     *("identity", "clip"),
 )
-#: Poles, jumps, and numbers where they are not defined.
+#: Functions with poles, jumps, or a limited domain.
 WILD = (
     *("log", "sqrt", "reciprocal", "acos", "acosh", "asin", "atanh", "tan", "sinh", "cosh"),
     *("ceil", "floor", "round", "rounde", "sign"),
@@ -28,7 +28,8 @@ Apply = Callable[..., Any]
 
 
 class Step:
-    """One operator of a program: `apply(*values)`, told as `name`; `layers` are its parameters."""
+    """One operator of a program: `apply(*values)`. `name` describes it, and `layers` have its
+    parameters."""
 
     def __init__(self, name: str, operands: list[int], apply: Apply, smooth: bool = True) -> None:
         self.name, self.operands, self.apply, self.smooth = name, operands, apply, smooth
@@ -36,7 +37,7 @@ class Step:
 
 
 def draw_step(draw: Draw, shapes: list[tuple[int, ...]]) -> Step:
-    """A step whose operands are values of these shapes; it may fit them or not."""
+    """A random step on values of these shapes, which it may reject."""
     latest = len(shapes) - 1
     first = latest if not draw.chance(3) else draw.below(len(shapes))
     shape = shapes[first]

@@ -1,4 +1,4 @@
-"""Defects of each kind, for the fuzzer's own tests: each is a letter in the input."""
+"""Planted defects of each kind, for tests of the fuzzer. A letter of the input triggers each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Planted(Target):
             if letter == "K":
                 raise KeyError("name")
             if letter == "U":
-                b"\xff".decode()  # a ValueError, but of Python's own
+                b"\xff".decode()  # a ValueError that Python raises, not singa
             if letter == "E":
                 raise ValueError
             if letter == "V":

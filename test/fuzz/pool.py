@@ -1,4 +1,4 @@
-"""A worker process seen from outside: what an input does to it, and how long it may take."""
+"""Controls a worker process: starts it, sends it inputs, and limits their time and memory."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Seconds of computing that one input may take, and of waiting.
+#: Seconds that an input may take: of CPU time, and of wall-clock time.
 COMPUTING, WAITING = 10.0, 90.0
-#: Seconds until a worker has imported what it needs.
+#: Seconds that a worker may take to start.
 _STARTING = 300.0
-#: A worker that has grown to this many bytes, or has run so many inputs, is replaced.
+#: A worker is replaced when it has this many resident bytes, or has run this many inputs.
 _RESIDENT, _INPUTS = 2 << 30, 3000
 
 
 @dataclass
 class Outcome:
-    finding: str  # "" if the input was dealt with
+    finding: str  # "" if nothing is wrong
     novelty: str
     note: str = ""
 
     @property
     def key(self) -> str:
-        """Equal for findings that are taken to be one."""
+        """Equal for findings that count as the same."""
         return re.sub(r"0x[0-9a-f]+|-?\d[\d.e+-]*|'[^']*'|/\S+", "#", self.finding)[:90]
 
 
 class Worker:
-    """Runs inputs of one target, in one process after the other."""
+    """Runs inputs of one target in a process, which it replaces when needed."""
 
     def __init__(self, target: str, computing: float = COMPUTING) -> None:
         self.target, self._computing = target, computing
@@ -80,7 +80,7 @@ class Worker:
 
     def _start(self) -> None:
         self._inputs = 0
-        # Workers of one machine share its cores; one that waits for another's thread yields.
+        # Workers share the cores of a machine, so waiting threads must not spin.
         environment = os.environ | {"OMP_WAIT_POLICY": "passive", "PYTHONFAULTHANDLER": "1"}
         environment.setdefault("OMP_NUM_THREADS", "2")
         if path := environment.get("PYTHONPATH"):  # the worker starts elsewhere
@@ -101,7 +101,7 @@ class Worker:
         self.seeds = [bytes.fromhex(seed) for seed in answer["seeds"]]
 
     def _answer(self, computing: float, waiting: float) -> dict[str, Any] | None:
-        """One line of the worker; None if it died or took too long (`_slow` says which)."""
+        """A line from the worker; None if it died or took too long, which `_slow` tells apart."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -124,7 +124,7 @@ class Worker:
                 return None
 
     def _spent(self) -> float:
-        """Seconds of computing of the process so far, per thread that may run."""
+        """CPU seconds that the process has used so far."""
         assert self._process is not None
         try:
             stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -133,7 +133,7 @@ class Worker:
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def _ending(self) -> str:
-        """How the process ended; ends it if it has not."""
+        """How the process ended. Ends it if it still runs."""
         process = self._process
         assert process is not None
         if self._slow:

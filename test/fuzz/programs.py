@@ -1,8 +1,8 @@
-"""Random programs of operators, trained and inferred by every way that singa has to run one.
+"""Random programs of operators, trained and inferred in all ways that singa has to run one.
 
-Recorded, fused and recomputed steps give the bits of executed ones. Plain layouts, the reference
-implementation and replayed inference agree with them within what a small change of the input does,
-and NaN comes out wherever executing it step by step gives NaN.
+Recorded, fused and recomputed steps must give the bits of eager ones. Results with plain layouts,
+the reference implementation or replayed inference may differ by the effect of a small change of the
+input. Wherever eager execution gives NaN, all others must give NaN, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRAINED, _INFERRED = 5, 3
 
 
 class Program(model.Model):
-    """A program drawn from bytes. What an operator refuses is left out."""
+    """A program drawn from bytes. Steps that raise are left out."""
 
     def __init__(self, draw: Draw) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Program(model.Model):
 
 @dataclass
 class _Way:
-    """How a program is run, and what its results have to be like."""
+    """A way to run a program, and how its results are compared."""
 
     name: str
     graph: bool = False
@@ -107,15 +107,14 @@ class _Way:
 
 @dataclass
 class _Results:
-    outputs: list[np.ndarray]  # of the training steps, losses and scores by turns
+    outputs: list[np.ndarray]  # of the training steps: scores and loss in turn
     scores: list[np.ndarray]
     states: dict[str, np.ndarray]
-    graphs: int
 
 
 class Programs(Target):
     format = "draws"
-    declared = ()  # what forward takes alone can be trained as well
+    declared = ()  # a program whose forward works must also train
 
     def run(self, data: bytes) -> str:
         self.tell("")
@@ -139,19 +138,20 @@ class Programs(Target):
         return told.partition(";")[0].partition("→")[2][:60]
 
     def _lowered(self, data: bytes) -> _Results | None:
-        """Executed in bfloat16; None where autocast lowers one of two operands that have to be of
-        one type, which is refused."""
+        """Eager results in bfloat16. None if autocast lowers only one of two operands that must
+        have the same type, which raises."""
         try:
             return self._results(data, _Way("bfloat16", dtype="bfloat16"))
         except TypeError:
             return None
 
     def _close(self, data: bytes, executed: _Results) -> None:
-        """Of other implementations: the first step's results, before rounding is multiplied."""
+        """Compares results of other implementations: only the first step's, because later steps
+        amplify rounding."""
         nudged = [self._results(data, _Way("", nudge=nudge)) for nudge in (3e-6, -3e-6)]
         swing = max(_distance(executed.outputs[:2], other.outputs[:2]) for other in nudged)
         if not swing < 1e-2:
-            return  # as sensitive as that, it tells nothing
+            return  # too sensitive to rounding for a comparison
         for way in (_Way("plain layouts", plain=True), _Way("reference", reference=True)):
             other = self._results(data, way)
             self._near(way.name, other.outputs[:2], executed.outputs[:2], 1.0 + swing * 1e5)
@@ -167,7 +167,7 @@ class Programs(Target):
             *((k, v, other.states[k]) for k, v in executed.states.items()),
         ]
         for where, one, two in pairs:
-            # NaN is NaN, whatever its other bits.
+            # The payloads of NaNs may differ.
             if not np.array_equal(one, two, equal_nan=True):
                 raise Finding(f"{name}, not as executed, in {where}: {_parting(one, two)}")
         for i, (one, two) in _paired(executed.scores, other.scores):
@@ -197,11 +197,10 @@ class Programs(Target):
             for batch in x:
                 out, loss = program(tensor.from_numpy(batch), tensor.from_numpy(wanted))
                 outputs += [_floats(out), _floats(loss)]
-            graphs = len(program._graphs().graphs()) if way.graph else 0
             states = {name: _floats(t) for name, t in program.get_states().items()}
             program.eval()
             scores = [_floats(program(tensor.from_numpy(x[-1]))) for _ in range(_INFERRED)]
-        return _Results(outputs, scores, states, graphs)
+        return _Results(outputs, scores, states)
 
     def _batches(self, program: Program, nudge: float) -> tuple[list[Any], Any]:
         random = np.random.default_rng(3)
@@ -211,7 +210,7 @@ class Programs(Target):
                 np.float32(batch * (1 + nudge * random.choice([-1, 1], batch.shape))) for batch in x
             ]
         if program.special:
-            # In the last batch alone: the parameters are sound until then.
+            # Only in the last batch, so that the parameters are finite before it.
             x[-1].flat[random.integers(0, x[-1].size, 2)] = program.special
         return x, random.integers(0, 3, program.rows).astype(np.int32)
 

@@ -1,7 +1,7 @@
-"""Calls of everything that singa_wrap has, one to three in a row, with arguments that mostly fit.
+"""Calls of all functions of singa_wrap, one to three in a row, with arguments that mostly fit.
 
-What a call gives is computed a second time by the reference implementation and compared; and after
-each input a training step gives the bits that it gave before.
+Each result is compared with that of the reference implementation. After each input, a training step
+must give the same bits as before.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from singa import singa_wrap as wrap
 from singa import tensor
 from targets import Finding, Target
 
-# What they return says how it was computed; new memory holds anything.
+# Their results depend on the implementation, or are uninitialised memory.
 _NOT_COMPARED = frozenset(
-    ["ToBlocked", "EmptyLike", "Tensor", "Tensor.strides", "Tensor.version", "Tensor.block_id"]
+    [
+        *("ToBlocked", "EmptyLike", "Tensor", "Tensor.version", "Tensor.block_id"),
+        # Questions about the layout, which is plain with reference kernels.
+        *("Tensor.strides", "Tensor.is_blocked", "Tensor.layout_name", "Tensor.FillsBlock"),
+    ]
 )
-# Implementations multiply the zeros around an image, or do not: NaN and infinity times 0 is NaN.
+# Some implementations multiply the padding of an image, where NaN or infinity times 0 is NaN.
 _PADDED = re.compile("Conv|Pool")
-# Only the first result is a value; the others are for backward, in a form of the implementation.
+# Only the first result is compared; the others are for backward, in the implementation's own form.
 _FIRST_ALONE = frozenset(["PoolingForward", "LrnForward", "RnnForward", "CpuPoolingForward"])
-# Results that are what an implementation kept are read by the same one.
+# These read what forward saved, so the same implementation must compute both.
 _FED_BY_FORWARD = frozenset(["PoolingBackward", "LrnBackward", "RnnBackward", "CpuPoolingBackward"])
 
 
@@ -64,9 +68,10 @@ class RawCalls(Target):
         return outcome
 
     def _called(self, data: bytes, reference: bool) -> tuple[Any, bool, list[Any]]:
-        """(the exception, or what was called; whether all was small; values and arguments)."""
+        """Returns (the exception, or the names called; True if all numbers were small; values and
+        arguments)."""
         wrap.DefaultDevice().SetRandSeed(5)
-        wrap.SetStrict(True)  # transforms spread NaN and rounding over their tiles
+        wrap.SetStrict(True)  # Winograd spreads NaN and rounding errors over its tiles
         if reference:
             wrap.SetPreference(wrap.Preference_kReference)
         draw, said, values, names = Draw(data), [], [], []
@@ -93,7 +98,7 @@ class RawCalls(Target):
     def _pick(self, draw: Draw) -> Function:
         if draw.chance(20):
             return draw.pick(self._others)
-        # By a number that goes with the name, so that inputs keep their meaning when others come.
+        # By a hash of the name, so that inputs keep their meaning when functions are added.
         place = bisect.bisect_left(self._numbers, draw.byte() << 8 | draw.byte())
         return self._functions[place % len(self._functions)]
 
@@ -105,14 +110,14 @@ class RawCalls(Target):
         takes = list(function.takes[:count])
         if draw.chance(60):
             takes.append(("any", ""))
-        # Handles first: the tensors are then of their shapes; then tensors, which give axes.
+        # First handles, which give shapes of tensors; then tensors, which give the range of axes.
         made: dict[int, Any] = {}
         for at in sorted(range(len(takes)), key=lambda at: _order(takes[at][0])):
             made[at] = arguments.make(*takes[at])
         return [*first, *(made[at] for at in range(len(takes)))]
 
     def _values(self, function: Function, result: Any, given: list[Any]) -> list[Any]:
-        """Arrays and numbers to be compared. Reading all of them is part of the test."""
+        """Arrays and numbers to compare. Reading all results is part of the test."""
         flat = _flat(result)
         values = [_host(item) for item in flat]
         name = function.name
@@ -130,15 +135,15 @@ class RawCalls(Target):
         finally:
             self.note = note
             _reset()
-        # A call that only one of the two refuses ends its list there.
+        # If only one of the two refuses a call, its list ends there.
         for (name, ours), (_, theirs) in zip(values, others, strict=False):
             if difference := differ(ours, theirs, spreads=bool(_PADDED.search(name))):
                 raise Finding(f"{name} differs from reference: {difference}")
 
 
 def differ(ours: Any, theirs: Any, loose: float = 1.0, spreads: bool = False) -> str:
-    """How two results differ beyond rounding; "" if they do not. With `spreads`, more or fewer of
-    their elements may be NaN, but not all of one's elements sound and not the other's."""
+    """How two results differ beyond rounding; "" if they do not. With `spreads`, elements that are
+    not finite may be at different positions, but both results must have some, or neither."""
     if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
         same = ours == theirs or (ours != ours and theirs != theirs)
         close = isinstance(ours, float) and abs(ours - theirs) <= 1e-4 * max(abs(ours), 1e-30)
@@ -163,7 +168,7 @@ def differ(ours: Any, theirs: Any, loose: float = 1.0, spreads: bool = False) ->
     with np.errstate(all="ignore"):
         finite = np.isfinite(theirs) & np.isfinite(ours)
         largest = float(np.abs(theirs[finite]).max(initial=0.0))
-        # Sums that overflow in one order and not in another.
+        # Whether a sum overflows may depend on its order.
         wild = (np.isfinite(ours) != np.isfinite(theirs)) & ~nans
         if wild.any() and largest < 1e30:
             at = tuple(int(i) for i in np.argwhere(wild)[0])
@@ -201,7 +206,7 @@ def _host(value: Any) -> Any:
         array = tensor.from_raw_tensor(value).numpy().astype(np.float64 if rounds else None)
         if not rounds:
             return array.copy()
-        # To eight bits, as far as they may differ at all.
+        # Rounded to a few bits, because results may differ by rounding errors.
         with np.errstate(all="ignore"):
             top = np.abs(array[np.isfinite(array)]).max(initial=0.0) or 1.0
             return np.where(np.isfinite(array), np.round(array / top * 16) / 16 * top * 1e-3, array)
@@ -211,7 +216,7 @@ def _host(value: Any) -> Any:
 
 
 def _reset() -> None:
-    """Settings of the process as they were."""
+    """Resets the settings of the process."""
     for setting, value in _DEFAULTS:
         setting(value)
     wrap.ClearTuningChoices()
@@ -239,7 +244,7 @@ _DEFAULTS: tuple[tuple[Callable[[Any], Any], Any], ...] = (
 
 
 def _canary() -> bytes:
-    """A step of what keeps something: plans, statistics, random positions."""
+    """A training step that uses global state: plans, statistics, random positions."""
     device = wrap.DefaultDevice()
     device.SetRandSeed(9)
     x = wrap.Full((2, 3, 6, 6), 0.25, device)

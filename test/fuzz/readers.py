@@ -1,4 +1,4 @@
-"""Files that singa reads."""
+"""Targets for all kinds of files that singa reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from singa import autograd, data, layer, model, opt, snapshot, tensor, tuning
 from singa.training import checkpoint
 from targets import Finding, Target
 
-_TESTS = Path(__file__).resolve().parents[1] / "python"
+_SUPPORT = Path(__file__).resolve().parents[1] / "python" / "support"
 #: A file of the sizes that are tried here takes a fraction of this.
 _MEMORY = 256 << 20
 
@@ -52,7 +52,7 @@ def _net() -> _Net:
 
 
 def _everything(net: _Net) -> dict[str, Any]:
-    """What a load may change, as bytes and numbers."""
+    """The state that a load may change, as bytes and numbers."""
     kept: dict[str, Any] = {k: v.numpy().tobytes() for k, v in net.get_states().items()}
     for key, value in net.optimizer.get_states().items():
         if isinstance(value, dict):
@@ -65,7 +65,7 @@ def _everything(net: _Net) -> dict[str, Any]:
 class _File(Target):
     memory = _MEMORY
     name = "input"
-    names_file = True  # whether errors have to name the file
+    names_file = True  # errors must name the file
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=os.getcwd()))
@@ -97,7 +97,7 @@ class _File(Target):
 
 
 class _States(_File):
-    """A model with an optimizer, which are as before where a load has failed."""
+    """Loads into a model with an optimizer. A load that fails must not change them."""
 
     suffix = ""
 
@@ -132,7 +132,7 @@ class _States(_File):
         return None
 
     def check(self) -> None:
-        """A model that was loaded can train."""
+        """Checks that a loaded model can train."""
         x = tensor.from_numpy(np.ones((2, 1, 2, 2), np.float32))
         try:
             self.net(x, tensor.from_numpy(np.int32([0, 1])))
@@ -192,7 +192,7 @@ class SnapshotFile(_File):
     def read(self) -> str | None:
         self.names_file = True
         values = snapshot.Snapshot(str(self.path), False)
-        self.names_file = False  # a sound file may hold what no tensor is
+        self.names_file = False  # a sound file may hold values that tensors do not support
         return str(len(values.read()))
 
 
@@ -226,27 +226,27 @@ class Tuning(_File):
 
 
 class Replay(_File):
-    """`python -m singa replay FILE`. Seeds are calls of each family of operations, where the build
-    has the wrong kernels with which OPCHECK is tried."""
+    """`python -m singa replay FILE`. Seeds are calls of each family of operations. They need a
+    build with the deliberately wrong kernels of OPCHECK's tests."""
 
     format = "safetensors"
     name = "call.safetensors"
-    memory = 1 << 30  # an operation that a file describes has results and workspace
-    # The results differ: RuntimeError. A large call is one that the file may well describe.
+    memory = 1 << 30  # includes results and workspace of the operation in the file
+    # RuntimeError: the results differ. MemoryError: a file may describe a large call.
     declared = (ValueError, RuntimeError, MemoryError)
     names_file = False
 
     def seeds(self) -> list[bytes]:
-        sys.path.append(str(_TESTS))
+        sys.path.append(str(_SUPPORT))
         import replay_calls
         import replay_mutations
 
         folder = Path("replays")
         if not replay_calls.LIBRARY.exists():
             return []
-        if not folder.exists():  # by an earlier worker; here kernels stay right
+        if not folder.exists():  # else an earlier worker made it; this process needs right kernels
             folder.mkdir()
-            command = [sys.executable, str(_TESTS / "replay_calls.py"), str(folder)]
+            command = [sys.executable, str(_SUPPORT / "replay_calls.py"), str(folder)]
             subprocess.run(command, check=True, capture_output=True)
         seeds = []
         for path in sorted(folder.iterdir()):
@@ -256,7 +256,7 @@ class Replay(_File):
         return seeds
 
     def read(self) -> str | None:
-        from singa.replay_file import replay
+        from singa.files.replay_file import replay
 
         return replay(self.path)[:40]
 
@@ -288,7 +288,7 @@ class CifarBinary(_Cifar):
 
 
 class Mnist(_File):
-    """An IDX file of images, or of labels where its fourth byte is 1, gzipped or not."""
+    """An IDX file of images, or of labels if its fourth byte is 1, gzipped or not."""
 
     format = "gzip"
     images = bytes((0, 0, 8, 3)) + struct.pack(">III", 2, 3, 4) + bytes(24)
@@ -315,5 +315,5 @@ class Mnist(_File):
 def gzip_head(content: bytes) -> bytes:
     try:
         return gzip.GzipFile(fileobj=io.BytesIO(content)).read(4)
-    except Exception:  # damaged: the reader will say so
+    except Exception:  # a damaged file, which the reader must reject
         return b""

@@ -1,4 +1,4 @@
-"""What the functions of singa_wrap take: read from the public headers that SWIG wraps."""
+"""Parameters of the functions of singa_wrap, read from the public headers that SWIG wraps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARAMETERS = r"\(((?:[^()]|\([^()]*\))*)\)"
 _FUNCTION = re.compile(r"^SINGA_API\s+[\w:<>&,\s]*?\b(\w+)" + _PARAMETERS, re.M)
 _MEMBER = re.compile(r"^  (?:[\w:<>&]+\s+)*?(\w+)" + _PARAMETERS, re.M)
 
-#: By name, for functions that Python defines: what arguments of this name are.
+#: Types of parameters by name, for functions that are defined in Python.
 _BY_NAME = {
     **dict.fromkeys(("t", "m", "v", "a", "dst", "src", "x", "y", "c"), "Tensor"),
     **dict.fromkeys(("b",), "Tensor or double"),
@@ -25,7 +25,7 @@ _BY_NAME = {
     **dict.fromkeys(("shape", "axes"), "Shape"),
     "tensors": "vector<Tensor>",
 }
-# They change the process for good, or run for as long as they are told to.
+# These change the process permanently, or run as long as an argument says.
 _LEFT_OUT = frozenset(
     ("ReplayFile", "CreateCudaDevice", "SetNumThreads", "ConfigureOpcheck", "SetTuningScope")
 )
@@ -35,15 +35,15 @@ _LEFT_OUT = frozenset(
 class Function:
     name: str
     call: Callable[..., Any]
-    takes: tuple[tuple[str, str], ...]  # types, without const, & and namespaces, and names
-    needed: int  # how many have no default
+    takes: tuple[tuple[str, str], ...]  # (type without const, & and namespace; name)
+    needed: int  # number of parameters without a default
 
 
 _Declared = tuple[tuple[tuple[str, str], ...], int]
 
 
 def _parameters(text: str) -> _Declared:
-    """The parameters of a declaration, and how many are needed."""
+    """The parameters of a declaration, and the number of those without a default."""
     takes, needed, depth, piece = [], 0, 0, ""
     for letter in [*text, ","]:
         depth += letter in "<({"
@@ -73,7 +73,7 @@ def _declared(pattern: re.Pattern[str]) -> dict[str, list[_Declared]]:
 
 
 def functions() -> list[Function]:
-    """All of singa_wrap's, overloads one by one, in the order of their names."""
+    """All functions of singa_wrap, sorted by name; overloads are separate entries."""
     declared = _declared(_FUNCTION)
     found = []
     for name in sorted(vars(singa_wrap)):
@@ -86,7 +86,7 @@ def functions() -> list[Function]:
 
 
 def _from_python(call: Callable[..., Any], bound: int = 0) -> _Declared:
-    """Of a function that no header declares; its first `bound` parameters are not counted."""
+    """The parameters of a function that no header declares, without the first `bound` ones."""
     parameters = list(inspect.signature(call).parameters.values())[bound:]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         count = _count(call) - bound
@@ -96,25 +96,25 @@ def _from_python(call: Callable[..., Any], bound: int = 0) -> _Declared:
 
 
 def _count(call: Callable[..., Any]) -> int:
-    """How many arguments a wrapper says that it wants, when it is given too many."""
+    """The number of arguments of a wrapper, from its error for too many of them."""
     try:
         call(*[object()] * 30)
     except TypeError as error:
         said = re.search(r"(?:at most|expected) (\d+) arg|exactly (one) arg", str(error))
         return int(said[1] or 1) if said else 0
-    except Exception:  # a function of Python's, which takes any number
+    except Exception:  # a Python function that takes any number of arguments
         return 3
     return 0
 
 
 def constructors() -> list[Function]:
-    """Of all classes that have one."""
+    """The constructors of all classes that have one."""
     found, declared = [], _declared(_MEMBER)
     for name, kind in sorted(vars(singa_wrap).items()):
         if not inspect.isclass(kind) or not hasattr(kind, "__swig_destroy__"):
             continue
         if "kwargs" in inspect.signature(kind.__init__).parameters:
-            continue  # SWIG's mark of a class that has none
+            continue  # SWIG marks a class without constructor in this way
         anything = [((("any", ""),) * 3, 0)]
         for takes, needed in declared.get(name) or anything:
             found.append(Function(name, kind, takes, needed))
@@ -122,7 +122,7 @@ def constructors() -> list[Function]:
 
 
 def methods(kind: type) -> list[Function]:
-    """Of a class: those that singa_wrap gives it."""
+    """The methods of a class that singa_wrap defines."""
     found, declared = [], _declared(_MEMBER)
     for name in sorted(vars(kind)):
         call = getattr(kind, name)

@@ -1,4 +1,4 @@
-"""What is fuzzed: for each target its seeds, what runs an input, and which errors are declared."""
+"""The fuzzing targets. Each has seeds, a function that runs an input, and declared exceptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-#: Target → (module, class). What is loaded is loaded in the worker alone.
+#: Target → (module, class). Only the worker process imports the module.
 TARGETS = {
     "safetensors": ("readers", "Safetensors"),
     "npz": ("readers", "Npz"),
@@ -19,29 +19,30 @@ TARGETS = {
     "cifar_pickle": ("readers", "CifarPickle"),
     "cifar_binary": ("readers", "CifarBinary"),
     "mnist": ("readers", "Mnist"),
+    "onnx": ("onnx_models", "OnnxModels"),
     "raw": ("raw_calls", "RawCalls"),
     "program": ("programs", "Programs"),
 }
 
 
-class Finding(Exception):  # noqa: N818 - a result that is wrong, not a call
-    """What a target found besides an exception that nobody declared."""
+class Finding(Exception):  # noqa: N818 - reports a wrong result, not a wrong call
+    """A finding of a target other than an undeclared exception."""
 
 
 class Target:
-    """`run` returns what was new about an input: equal texts are equally interesting."""
+    """`run` returns a text for the novelty of an input: equal texts mean nothing new."""
 
-    #: How inputs are changed; a key of `__main__.FORMATS`.
+    #: The way to change inputs, a key of `__main__.FORMATS`.
     format = "bytes"
-    #: Bytes of memory that an input may take; 0: any.
+    #: Bytes of memory that an input may use; 0: no limit.
     memory = 0
-    #: Exceptions that wrong input may raise, these or subclasses that singa itself defines.
+    #: Exceptions that wrong input may raise; subclasses count if singa defines them.
     declared: tuple[type[BaseException], ...] = (ValueError,)
-    #: Said of the input, for whoever reads of it.
+    #: Description of the input for reports.
     note = ""
 
     def tell(self, note: str) -> None:
-        """Says what the input is, in a file too: this process may not come to answer."""
+        """Describes the input. Also writes a file, because this process may crash."""
         self.note = note
         Path("note").write_text(note[:2000], encoding="utf-8", errors="replace")
 
@@ -52,7 +53,7 @@ class Target:
         raise NotImplementedError
 
     def complaint(self, error: BaseException) -> str:
-        """What is wrong with `error`; "" if it is declared and says something."""
+        """What is wrong with `error`; "" if it is declared and has a message."""
         kind = type(error)
         subclass = isinstance(error, self.declared) and (
             kind.__module__.startswith("singa") or isinstance(error, OSError)
@@ -67,6 +68,6 @@ class Target:
 
 
 def make(name: str) -> Any:
-    """The target of that name; "module:Class" is one that no run takes by itself."""
+    """The target with this name. "module:Class" names a target that is not in TARGETS."""
     module, kind = TARGETS.get(name) or name.split(":")
     return getattr(importlib.import_module(module), kind)()

@@ -1,7 +1,7 @@
 """The process in which inputs run, one after the other: `python worker.py TARGET`.
 
-Asked through stdin: a length, then as many bytes, an input. Answers with one line of JSON each. The
-process that asks looks after the time, and starts another one where this one has died.
+Reads inputs from stdin, each as its length and its bytes, and answers each with a line of JSON. The
+controlling process limits the time and starts a new worker if this one dies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-#: Address space that an input may add; what takes more gets a MemoryError.
+#: Address space in bytes that an input may add; larger allocations raise MemoryError.
 ADDRESSES = 6 << 30
 
 
 def main() -> None:
     faulthandler.enable()
-    # What tested code prints is not for the one who asks.
+    # Redirect stdout, so that output of the tested code does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     questions = os.fdopen(os.dup(0), "rb")
@@ -40,7 +40,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seeds = [seed.hex() for seed in target.seeds()]
     gc.collect()
-    gc.freeze()  # what stays need not be looked at after each input
+    gc.freeze()  # exclude permanent objects from the collection after each input
     print(json.dumps({"format": target.format, "seeds": seeds}), file=answers, flush=True)
     while head := questions.read(8):
         (length,) = struct.unpack("<q", head)
@@ -62,7 +62,7 @@ def _tried(target: Any, data: bytes) -> dict[str, Any]:
             finding = f"{complaint}: {_told(error)}"
     grown = _status("VmHWM") - before
     if not finding and target.memory and grown > target.memory:
-        # Rounded, so that runs that differ a little are one finding.
+        # Names the limit, not the amount, so that similar runs give the same finding.
         finding = f"memory: more than {target.memory >> 20} MiB for {len(data)} bytes"
     gc.collect()
     return {
@@ -80,7 +80,7 @@ def targets_finding() -> type[Exception]:
 
 
 def _told(error: BaseException) -> str:
-    """The exception and the place in singa that it came from."""
+    """The exception and the functions of singa that raised it."""
     places = [
         f"{Path(frame.filename).name}:{frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -90,7 +90,7 @@ def _told(error: BaseException) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what differs from input to input: numbers, and what is quoted."""
+    """The text without parts that differ from input to input, such as numbers and quotations."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)", "…", text[:400])
     return re.sub(r"-?\d[\d.e+-]*", "0", text)[:160]
 

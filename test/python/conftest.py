@@ -1,5 +1,6 @@
-"""Shared by all Python tests: which of them run, and on which device, and the PyTorch oracle."""
+"""Configuration of all Python tests: which tests run, on which device, and the PyTorch oracle."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -11,24 +12,28 @@ from typing import Any
 import device_under_test
 import pytest
 
-_NO_TORCH = "PyTorch is not installed"  # why a comparison with it is skipped
+_NO_TORCH = "PyTorch is not installed"  # reason for skipping a comparison
 
-# Files and folders that are not about operations and tensors. They run neither on a GPU nor with
-# --tensors-only. Single tests that are about the CPU alone say so by the marker `cpu`.
+# Files and folders that do not test operations or tensors. They run neither on a GPU nor with
+# --tensors-only. The marker `cpu` marks single tests of the CPU.
 _ABOUT_THE_HOST = {
+    "compat/test_image_batch_iter.py": "images of the host",
+    "compat/test_image_tool.py": "images of the host",
+    "compat/test_snapshot.py": "files",
     "data": "arrays and files of the host",
+    "distributed": "several processes, and files that they share",
     "examples": "programs of their own, their files and options",
+    "files/test_atomic.py": "files",
+    "launcher": "processes",
     "test_commands.py": "the command line",
+    "test_faults.py": "programs of their own",
     "test_fuzz.py": "programs of their own",
-    "test_image_tool.py": "images of the host",
     "test_package.py": "the package and its settings",
     "test_readme.py": "documents",
     "test_required_gpu.py": "the tests themselves",
     "test_singa_surface.py": "names and arguments",
-    "test_snapshot.py": "files",
     "test_soak.py": "programs of their own, and files",
     "training/test_curves.py": "pictures",
-    "training/test_files.py": "files",
     "training/test_log.py": "files",
     "training/test_progress.py": "what is printed",
     "wrong_calls/test_files.py": "files",
@@ -36,17 +41,17 @@ _ABOUT_THE_HOST = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """For runs in which only what C++ does can come out differently."""
+    """--tensors-only is for runs in which only results of C++ can differ."""
     parser.addoption(
         "--tensors-only",
         action="store_true",
-        help="leave out files, pictures, programs and names: what Python does by itself",
+        help="leave out tests of files, pictures, programs and names, which only Python affects",
     )
 
 
 def pytest_configure() -> None:
-    """Programs that tests start find the same singa from any folder. Where there is no GPU, tests
-    that want one get the emulated one of the build folder."""
+    """Makes programs that tests start find the same singa from any folder. Without a GPU, tests
+    that need one get the emulated GPU of the build folder."""
     if paths := os.environ.get("PYTHONPATH"):
         absolute = [os.path.abspath(path) for path in paths.split(os.pathsep) if path]
         os.environ["PYTHONPATH"] = os.pathsep.join(absolute)
@@ -59,23 +64,25 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Comparisons with PyTorch skip where it is not installed; CI must not pass that way."""
+    """Raises an error if PyTorch or a GPU is required and missing, because tests would be
+    skipped."""
     if os.environ.get("SINGA_REQUIRE_TORCH") == "1" and importlib.util.find_spec("torch") is None:
         pytest.exit("SINGA_REQUIRE_TORCH=1, but PyTorch is not installed", returncode=1)
-    if missing := device_under_test.missing_gpu():  # likewise
+    if missing := device_under_test.missing_gpu():
         pytest.exit(missing, returncode=1)
 
 
 def pytest_report_header() -> list[str]:
-    """Which tests prove less than their names say."""
+    """Prints that the GPU is emulated, if it is, because tests prove less then."""
     if "emulated" not in Path(os.environ.get("SINGA_CUDA_LIBRARY", "")).name:
         return []
-    return ["the GPU is emulated: what tests marked cudnn confirm is our own emulation of cuDNN"]
+    return ["the GPU is emulated: tests marked cudnn test the emulation of cuDNN"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """One line for all comparisons with PyTorch that were skipped, instead of one for each test."""
+    """Prints one line for all comparisons with PyTorch that were skipped, instead of one for
+    each."""
     stats = terminalreporter.stats
     skipped = stats.get("skipped", [])
     comparisons = [report for report in skipped if report.longrepr[2].endswith(_NO_TORCH)]
@@ -93,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Before the first tensor: some are made where tests are defined."""
+    """Sets the default device before tests are collected, because some modules create tensors."""
     _problem.append(device_under_test.make_default())
 
 
@@ -101,7 +108,7 @@ _problem: list[str] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out on a GPU what is about the CPU, and everything where there is none."""
+    """Removes tests of the CPU from runs on a GPU, and all tests if there is no GPU."""
     if config.getoption("--tensors-only"):
         left_out = [item for item in items if _about_the_host(item)]
         items[:] = [item for item in items if not _about_the_host(item)]
@@ -127,7 +134,7 @@ def _about_the_cpu(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """(the folder in which pytest was started, the empty one in which fixtures and tests run)."""
+    """(folder in which pytest was started, empty folder in which fixtures and tests run)."""
     start, elsewhere = Path.cwd(), tmp_path_factory.mktemp("elsewhere")
     os.chdir(elsewhere)
     yield start, elsewhere
@@ -136,7 +143,7 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
 
 @pytest.fixture(autouse=True)
 def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]:
-    """Each test starts in an empty folder; what it leaves there is not seen by the next one."""
+    """Starts each test in an empty folder, which is emptied after the test."""
     start, elsewhere = _elsewhere
     os.chdir(elsewhere)
     before = set(os.listdir(start))
@@ -148,9 +155,42 @@ def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]
     assert not gained, f"the test wrote to the folder in which pytest was started: {gained}"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _thread_count_is_left_alone() -> Iterator[None]:
+    """Restores the number of threads, which affects the bits of later training in this process."""
+    import singa
+
+    before = singa.get_num_threads()
+    yield
+    assert singa.get_num_threads() == before, "the module changed the number of threads"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _training_is_restored_after_a_module() -> Iterator[None]:
+    """Restores `autograd.training`, which fixtures that train a network set."""
+    with _training_restored():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _training_is_restored_after_a_test() -> Iterator[None]:
+    """Restores `autograd.training`, which a model's train() sets."""
+    with _training_restored():
+        yield
+
+
+@contextlib.contextmanager
+def _training_restored() -> Iterator[None]:
+    from singa import autograd
+
+    before = autograd.training
+    yield
+    autograd.training = before
+
+
 @pytest.fixture
 def training() -> Iterator[None]:
-    """Operations are recorded for backward, as they are while a model is trained."""
+    """Turns `autograd.training` on, so that operations are recorded for backward."""
     from singa import autograd
 
     before = autograd.training
@@ -161,5 +201,5 @@ def training() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def torch() -> ModuleType:
-    """PyTorch, the oracle. A test that takes this fixture is skipped where there is none."""
+    """PyTorch, the oracle. A test that uses this fixture is skipped if PyTorch is not installed."""
     return pytest.importorskip("torch", reason=_NO_TORCH)

@@ -1,4 +1,4 @@
-"""`python -m singa`: each command, its help, and what it says to wrong arguments."""
+"""`python -m singa`: each command, its help, and its messages on wrong arguments."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from singa import __main__ as command_line
 from singa import bench, device_memory, models
 from singa.training import read_log
 
-COMMANDS = ("doctor", "train", "bench", "replay", "run", "cmake-dir")
+COMMANDS = ("doctor", "env", "train", "launch", "bench", "replay", "run", "cmake-dir")
 
 
 def _run(*arguments: str) -> int:
-    """The exit status of the command, in this process."""
+    """Runs the command in this process; returns the exit status."""
     try:
         return command_line.main(arguments)
     except SystemExit as exit_:
@@ -42,8 +42,8 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("bench --batch many", "argument --batch: 'many' is not a number of 1 or more"),
         ("bench --steps -2", "argument --steps: '-2' is not a number of 1 or more"),
         ("bench --train --inference", "not allowed with argument --train"),
-        ("bench --warmup -1 --model lenet", "[bench] warmup has to be 0 or more, got -1"),
-        ("bench --threads 100000", "threads has to be in [1, 1024], got 100000"),
+        ("bench --warmup -1 --model lenet", "[bench] warmup must be at least 0, got -1"),
+        ("bench --threads 100000", "threads must be in [1, 1024], got 100000"),
         ("train --model alexnet", "invalid choice: 'alexnet'"),
         ("train --epochs 0", "argument --epochs: must be 1 or more, got 0"),
         ("train --flight", "unrecognized arguments: --flight"),
@@ -69,11 +69,11 @@ def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert {key: training[key] for key in ("model", "mode", "batch", "steps")} == {
         "model": "lenet", "mode": "training", "batch": 3, "steps": 4
     }  # fmt: skip
-    assert training["plan_misses"] == 0  # warm steps repeat
+    assert training["plan_misses"] == 0  # after the warm-up all plans are cached
     if os.environ.get("SINGA_ALLOCATOR") != "system":
         assert training["system_allocations"] == 0
     assert training["plan_hits"] > 0
-    assert training["plan_hits"] % 4 == 0  # each step is the same
+    assert training["plan_hits"] % 4 == 0  # all steps are equal
     assert 0 < training["fastest_ms"] <= training["ms"]
     assert training["images_per_s"] == pytest.approx(3e3 / training["ms"])
     assert (training["reorder_ms"] > 0) == (training["reorders"] > 0)
@@ -89,8 +89,10 @@ def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_default_batches() -> None:
-    assert bench.default_batch(models.create("lenet").image_shape) == 128
-    assert bench.default_batch(models.create("resnet50").image_shape) == 32
+    assert bench.default_batch(models.create("lenet")) == 128
+    assert bench.default_batch(models.create("resnet50")) == 32
+    assert bench.default_batch(models.create("unet")) == 8
+    assert bench.default_batch(models.create("gpt_small")) == 8
 
 
 def test_train_is_the_example(tmp_path: Path) -> None:

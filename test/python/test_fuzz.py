@@ -1,4 +1,4 @@
-"""The fuzzer finds what is planted, cuts it down, and goes on after it."""
+"""The fuzzer finds a planted defect, minimises it, and continues."""
 
 import importlib.util
 import subprocess
@@ -12,7 +12,7 @@ FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
 
 @pytest.fixture(scope="module")
 def fuzz():
-    """test/fuzz/__main__.py, as a module."""
+    """test/fuzz/__main__.py as a module."""
     before = list(sys.path)
     spec = importlib.util.spec_from_file_location("fuzz_main", FUZZ / "__main__.py")
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def test_what_is_found(worker, data, finding):
     assert outcome.finding.startswith(finding)
     assert bool(outcome.finding) == bool(finding)
     assert outcome.note == f"{len(data)} bytes"
-    assert not worker.run(b"seed").finding  # by a new process, where the old one died
+    assert not worker.run(b"seed").finding  # a new process runs it after the crash of the old one
 
 
 def test_a_finding_is_cut_down_and_can_be_run_again(fuzz, worker, tmp_path, capsys):
@@ -68,7 +68,7 @@ def test_a_finding_is_cut_down_and_can_be_run_again(fuzz, worker, tmp_path, caps
 def test_equal_seeds_begin_with_equal_inputs(fuzz, worker, tmp_path):
     def inputs(seed):
         fuzzer = fuzz.Fuzzer("planted:Planted", worker, seed, tmp_path)
-        fuzzer._pool = [b"0123456789" * 8]
+        fuzzer.pool = [b"0123456789" * 8]
         return [fuzzer.new_input() for _ in range(20)]
 
     assert inputs(1) == inputs(1) != inputs(2)
@@ -76,7 +76,7 @@ def test_equal_seeds_begin_with_equal_inputs(fuzz, worker, tmp_path):
 
 @pytest.mark.parametrize("name", ["zip", "safetensors", "json", "pickle", "gzip", "bytes"])
 def test_changes_of_formats_end_in_bytes(fuzz, name):
-    """Whatever they are given: what the fuzzer makes of it must not end the fuzzer."""
+    """Mutations give bytes for any input, so that the fuzzer itself does not fail."""
     random, change = fuzz.Random(name), fuzz.FORMATS[name]
     pool = [fuzz.read_input(path) for path in sorted(fuzz.CORPUS.glob("*/*"))][:12]
     pool = [data for data in pool if len(data) < 20000] + [b"", b"{}", b"[[1]]", b"PK\x03\x04"]

@@ -1,4 +1,4 @@
-"""Start values: deviations, limits and fans by formula."""
+"""Initial values of weights: standard deviations, limits and fans, compared with formulas."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_normal(name, shape):
     std = NORMAL[name](*initializer.compute_fans(shape))
     assert values.std() == pytest.approx(std, rel=0.02)
     assert values.mean() == pytest.approx(0, abs=0.02 * std)
-    assert np.abs(values).max() > 3 * std  # not cut off
+    assert np.abs(values).max() > 3 * std  # not truncated
 
 
 def test_given_fans():

@@ -1,4 +1,5 @@
-"""Memory stays where it is: over 1,000 steps, after errors, in evaluation, when a model goes."""
+"""Memory does not grow: over 1,000 steps, after errors, in evaluation, and after a model is
+deleted."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from singa import autograd, device, layer, model, models, opt, tensor
 KIB = 1 << 10
 _STATM = Path("/proc/self/statm")
 pytestmark = [
-    pytest.mark.skipif(not _STATM.exists(), reason="the system does not tell"),
-    # It keeps freed memory, to find late reads.
+    pytest.mark.skipif(not _STATM.exists(), reason="no /proc/self/statm"),
+    # Sanitizers keep freed memory, to detect late reads.
     pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="address sanitizer"),
 ]
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Resident memory of this process in bytes."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -36,8 +37,8 @@ def one_thread() -> Iterator[None]:
 
 
 class Net(model.Model):
-    """LeNet's shape, small. With `fails`, every tenth step raises in the middle: `where` says in
-    which part."""
+    """A small network like LeNet. With `fails`, every tenth step raises in the middle; `where` is
+    the part that raises."""
 
     def __init__(self, where: str = "") -> None:
         super().__init__()
@@ -86,7 +87,7 @@ def network(where: str = "") -> Net:
 
 
 def training(net: Net) -> Callable[[], None]:
-    """A step as a script makes it, which reads the batch and the loss."""
+    """A training step as in a script, which reads the batch and the loss."""
     images = np.random.default_rng(0).standard_normal((8, 1, 16, 16), np.float32)
     labels = np.arange(8, dtype=np.int32)
 
@@ -122,7 +123,7 @@ def evaluation(net: Net) -> Callable[[], None]:
 
 
 def alternating(net: Net) -> Callable[[], None]:
-    """A whole batch, a short one, an evaluation."""
+    """A whole batch, a shorter one, and an evaluation."""
     whole, short = batch(8), batch(3)
 
     def step() -> None:
@@ -136,7 +137,7 @@ def alternating(net: Net) -> Callable[[], None]:
 
 
 def unused(net: Net) -> Callable[[], None]:
-    """Forward while the tape records, and nobody walks back."""
+    """Forward with recording, but without backward."""
     x, _ = batch()
 
     def step() -> None:
@@ -168,13 +169,13 @@ def test_a_thousand_steps(make: Callable[[Net], Callable[[], None]], where: str)
         step()
     gc.collect()
     after = singa.device_memory()
-    # Heaps settle for a while yet; what is kept of 5 KiB in each step would show.
+    # The heap grows for some steps. A leak of 5 KiB in each step would exceed the limit.
     assert resident() - before < 4096 * KIB
     assert after["live"] == memory["live"]
     assert after["peak"] == memory["peak"]
     assert after["reserved"] == memory["reserved"]
     assert after["system_allocations"] == memory["system_allocations"]
-    assert after["allocations"] > memory["allocations"]  # it did work
+    assert after["allocations"] > memory["allocations"]  # the steps did allocate
     assert len(gc.get_objects()) - objects < 50
     assert net.where == "" or net.calls == 1000
 
@@ -191,14 +192,13 @@ def test_a_step_faults_no_page(use_graph: bool) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         net(x, y)
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    assert min(faults[10:]) <= 2, faults  # in the others the system may have taken pages away
+    assert min(faults[10:]) <= 2, faults  # in some steps the system may have reclaimed pages
 
 
 def living() -> int:
-    """Python tensors that are alive, raw ones included."""
+    """All live Python tensors, including raw ones."""
     kinds = (tensor.Tensor, tensor.CTensor)
-    # By type(): isinstance() asks objects for their __class__, which some of PyTorch's answer with
-    # a warning.
+    # type() is used because isinstance() reads __class__, which warns for some objects of PyTorch.
     return sum(1 for each in gc.get_objects() if issubclass(type(each), kinds))
 
 
@@ -212,7 +212,7 @@ def test_a_model_that_goes_takes_all_with_it(where: str) -> None:
         net.eval()
         net(batch()[0])
 
-    use()  # what is made once: plans, the default device
+    use()  # creates what exists once: plans, the default device
     gc.collect()
     memory, tensors = singa.device_memory(), living()
     use()
@@ -222,7 +222,7 @@ def test_a_model_that_goes_takes_all_with_it(where: str) -> None:
 
 
 def test_without_the_collector_a_step_leaves_nothing() -> None:
-    """Reference counts alone free a step: memory does not wait for the collector of cycles."""
+    """Reference counts alone free a step, without the garbage collector."""
     net = network()
     step = training(net)
     for _ in range(3):
@@ -243,10 +243,10 @@ def test_a_device_of_its_own_gives_all_back() -> None:
     before = resident()
     for _ in range(20):
         own = device.create_cpu_device(separate=True)
-        filled = tensor.ones((1024, 1024), device=own)  # 4 MiB that are touched
+        filled = tensor.ones((1024, 1024), device=own)  # 4 MiB that are written
         assert singa.device_memory(own)["live"] >= 4 << 20
         del filled
         assert singa.device_memory(own)["live"] == 0
         own.Close()
         assert singa.device_memory(own)["reserved"] == 0
-    assert resident() - before < 16 << 20  # 80 MiB went through
+    assert resident() - before < 16 << 20  # 80 MiB were allocated in total

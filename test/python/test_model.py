@@ -1,4 +1,5 @@
-"""Model: compile, modes, threads, summary, state files (sound, damaged and hostile), copies."""
+"""Model: compile, modes, threads, summary, copies, and state files: valid, damaged and
+malicious."""
 
 import copy
 import io
@@ -11,7 +12,8 @@ import zipfile
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, state_files, tensor, torch_weights
+from singa import autograd, layer, model, opt, tensor
+from singa.files import state_files
 
 RANDOM = np.random.default_rng(3)
 
@@ -86,7 +88,7 @@ def test_compile_makes_parameters_and_changes_nothing_else():
     again.compile([image(5, 2, 6, 6)])
     for ours, theirs in zip(net.get_params(), again.get_params(), strict=True):
         assert ours == theirs
-    assert device.random_state() != position  # weights were drawn, in both
+    assert device.random_state() != position  # both calls of compile drew weights
 
 
 def test_call_trains_or_infers():
@@ -115,7 +117,7 @@ def test_models_do_not_change_each_others_mode():
     other.eval()
     assert not autograd.training
     before = states_of(one)
-    one(image(5, 2, 6, 6), LABELS)  # it trains, whatever the flag was left at
+    one(image(5, 2, 6, 6), LABELS)  # it trains, although the flag was changed
     assert not np.array_equal(before["conv.W"], one.conv.W.numpy())
     assert not autograd.training
 
@@ -130,7 +132,7 @@ def test_modes_of_threads():
 
     def infer():
         try:
-            assert net.training  # follows the thread that made the model
+            assert net.training  # uses the mode of the thread that created the model
             net.eval()
             for _ in range(20):
                 results.append(net(x).numpy())
@@ -183,7 +185,7 @@ def test_batch_sizes_alternate():
         (lambda: Net().compile([np.zeros((1, 2, 6, 6))]), TypeError, "got ndarray"),
         (lambda: model.Model().compile([image(1)]), NotImplementedError, "forward"),
         (lambda: model.Model()(image(1)), NotImplementedError, "train_one_batch"),
-        (lambda: Net().summary(), RuntimeError, "compile the model first"),
+        (lambda: Net().summary(), RuntimeError, r"call compile\(\) first"),
         (lambda: compiled().memory_plan(), RuntimeError, "no step was recorded"),
     ],
 )
@@ -265,7 +267,7 @@ def test_saved_and_loaded(tmp_path, name):
     assert int(back["epoch"].numpy()) == 3
     np.testing.assert_array_equal(back["moments"].numpy(), np.arange(4))
     np.testing.assert_array_equal(back["table"].numpy(), np.eye(2))
-    net.save_states(tmp_path / name)  # replaces the old one
+    net.save_states(tmp_path / name)  # replaces the old file
     assert twin.load_states(str(tmp_path / name)) == {}
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -283,7 +285,7 @@ def test_zip_is_as_singa_writes_it(tmp_path):
 
 
 def test_zip_of_singa_is_read(tmp_path):
-    # As SINGA writes it: numpy.savez and json.dump of lists.
+    # As SINGA writes it: numpy.savez, and json.dump with lists.
     net = compiled()
     values = {
         name: np.full(v.shape, i, np.float32) for i, (name, v) in enumerate(states_of(net).items())
@@ -450,7 +452,7 @@ def test_truncated_and_flipped_files(tmp_path, name):
         (tmp_path / "broken").write_bytes(flipped)
         refused = ""
         try:
-            net.load_states(tmp_path / "broken")  # a flip in a value or in a comment is no damage
+            net.load_states(tmp_path / "broken")  # some flips do no harm
         except ValueError as error:
             refused = str(error)
         if refused:
@@ -465,7 +467,7 @@ def test_missing_file_and_wrong_aux(tmp_path):
         net.load_states(tmp_path / "nowhere.zip")
     with pytest.raises(TypeError, match="aux state a: expected numbers"):
         net.save_states(tmp_path / "a.zip", {"a": "text"})
-    with pytest.raises(ValueError, match=r"names of the model's: \['conv.W'\]"):
+    with pytest.raises(ValueError, match=r"names of the model: \['conv.W'\]"):
         net.save_states(tmp_path / "a.zip", {"conv.W": 3})
     assert list(tmp_path.iterdir()) == []
 
@@ -519,12 +521,14 @@ def test_load_torch_from_state_dict_and_file(torch, tmp_path):
 
 @pytest.mark.parametrize("dtype", [">f4", "u2", np.longdouble])
 def test_load_torch_of_any_type_and_byte_order(dtype):
-    net, state = compiled(), {}
-    for name, (own, turned) in torch_weights._places(net).items():
+    net, names = compiled(), {"W": "weight", "b": "bias", "scale": "weight"}
+    state = {}
+    for name, own in net.get_states().items():
+        place, _, last = name.rpartition(".")
         value = np.arange(own.size(), dtype=dtype).reshape(own.shape)
-        state[name] = value.T if turned else value
+        state[f"{place}.{names.get(last, last)}"] = value.T if name == "fc.W" else value
     net.load_torch(state)
-    for own, _ in torch_weights._places(net).values():
+    for own in net.get_states().values():
         np.testing.assert_array_equal(own.numpy().ravel(), np.arange(own.size()))
 
 

@@ -1,4 +1,4 @@
-"""The package as such: what importing costs, its command line, process-wide settings."""
+"""The package: cost of imports, the command line, and settings of the process."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def _python(code: str) -> str:
 
 
 def test_tests_and_their_programs_run_in_an_empty_folder() -> None:
-    """Not in the one in which pytest was started, where `make train` leaves its run."""
+    """The folder in which pytest was started may have files of `make train`."""
     assert os.listdir() == []
     assert _python("import os, singa; print(os.listdir())").split() == ["[]"]
 
@@ -33,8 +33,8 @@ def test_importing_singa_loads_nothing_else() -> None:
 
 
 def test_training_and_files_are_clean_in_development_mode(tmp_path: Path) -> None:
-    """Steps of a model, its files in all formats, the loader's threads: no warning, no file or
-    thread left open, nothing on the way out of the interpreter."""
+    """In development mode, steps of a model, files of all formats and the threads of the loader
+    give no warning, leave no file or thread open, and print nothing at exit."""
     code = f"""
 import sys
 from pathlib import Path
@@ -74,12 +74,12 @@ print(len(losses), sum(losses[-3:]) < sum(losses[:3]))
 
 
 def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
-    """What files, pictures, downloads and processes need is loaded by those who use it. NumPy's own
-    imports do not count."""
+    """Modules for files, pictures, downloads and processes are imported only by code that uses
+    them. NumPy's own imports do not count."""
     heavy = {"PIL", "asyncio", "concurrent", "html", "http", "json", "logging", "matplotlib"}
     heavy |= {"multiprocessing", "pathlib", "safetensors", "secrets", "shutil", "socket", "ssl"}
     heavy |= {"subprocess", "tempfile", "tqdm", "urllib", "zipfile"}
-    own = {f"singa.{name}" for name in ("data", "diagnostics", "models", "state_files", "training")}
+    own = {f"singa.{name}" for name in ("compat", "data", "files", "models", "report", "training")}
     code = (
         "import sys, numpy\n"
         "before = set(sys.modules)\n"
@@ -95,7 +95,8 @@ def test_a_script_that_only_computes_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("before", [None, "3"])
 def test_importing_starts_no_threads(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside those of NumPy's BLAS. For ours the environment says so, for a moment."""
+    """Counts threads beyond those of NumPy's BLAS. OpenBLAS gets its number of threads from the
+    environment during the import."""
     if before is None:
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     else:
@@ -119,12 +120,45 @@ def test_parts_are_there_without_an_import() -> None:
         assert getattr(singa, name) is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("utils", "compat.utils"),
+        ("image_tool", "compat.image_tool"),
+        ("snapshot", "compat.snapshot"),
+        ("sonnx", "compat.sonnx"),
+        ("proto.core_pb2", "compat.core_pb2"),
+        ("bench", "report.bench"),
+        ("plan_cache", "report.plan_cache"),
+    ],
+)
+def test_older_names_are_the_modules_themselves(name: str, module: str) -> None:
+    code = f"import singa.{name} as one, singa.{module} as other; print(one is other)"
+    assert _python(code).split() == ["True"]
+    code = f"import singa; print(singa.{name}.__name__)"
+    assert _python(code).split() == [f"singa.{module}"]
+
+
 def test_doctor_knows_the_process() -> None:
     report = singa.doctor()
     assert report["singa"] == singa.__version__
     assert report["threads"] == singa.get_num_threads()
     assert len(report["openmp"]) >= 1
     assert str(report).splitlines()[0].split() == ["singa", singa.__version__]
+
+
+def test_doctor_finds_two_openmp_runtimes_of_one_name(tmp_path: Path) -> None:
+    """Packages with their own libgomp cause this."""
+    code = f"""
+import ctypes, shutil, singa
+(first,) = singa.doctor()["openmp"]
+second = shutil.copy(first, {str(tmp_path)!r})
+ctypes.CDLL(second)
+report = singa.doctor()
+assert report["openmp"] == sorted([first, second]), report
+print(report["problems"])
+"""
+    assert "2 OpenMP runtimes are loaded" in _python(code)
 
 
 def test_threads() -> None:

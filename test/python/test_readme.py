@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands there, on fewer pictures."""
+"""The README's Python code runs on fewer images, and its figures are up to date."""
 
 import re
 from pathlib import Path
@@ -22,6 +22,16 @@ def test_the_examples(
     assert (tmp_path / "net.safetensors").stat().st_size > 4 * 16 * 3 * 9
     exec(opcheck, names)
     counts = eval(capsys.readouterr().out)
-    assert counts["checked"] == 2  # convolutions of the network
+    assert counts["checked"] == 2  # the convolutions of the network
     assert counts["failed"] == 0
     exec(gradcheck, names)
+
+
+def test_the_figures() -> None:
+    readme = README.read_text()
+    table = readme[readme.index("| network, batch") : readme.index("docs/performance.md")]
+    rows = re.findall(r"^\|.*\d.*\|$", table, re.MULTILINE)
+    assert len(rows) == 4
+    page = (README.parent / "docs" / "performance.md").read_text().replace("*", "")
+    for row in rows:
+        assert row in page, "docs/performance.md has the figures, and the README quotes them"

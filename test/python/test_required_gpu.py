@@ -1,4 +1,4 @@
-"""SINGA_REQUIRE_GPU: a run of tests cannot pass by skipping what needs a GPU."""
+"""SINGA_REQUIRE_GPU: tests that need a GPU fail if they would be skipped."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ NO_GPU = "/no/such/library.so"
 
 
 def run(required: str, library: str | os.PathLike[str]) -> tuple[int, str]:
-    """Status and output of one test on a GPU."""
+    """Exit status and output of one test on a GPU."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"),
@@ -56,4 +56,4 @@ def test_the_emulated_gpu_counts_where_it_is_named() -> None:
 def test_another_value_is_refused() -> None:
     status, output = run("yes", NO_GPU)
     assert status != 0
-    assert "SINGA_REQUIRE_GPU has to be 0, 1 or emulated, got 'yes'" in output
+    assert "SINGA_REQUIRE_GPU must be 0, 1 or emulated, got 'yes'" in output

@@ -1,4 +1,4 @@
-"""The soak, for a few seconds: what is killed and resumed comes to the same bits."""
+"""The soak for a few seconds: runs that are killed and resumed give the same bits."""
 
 import os
 import re

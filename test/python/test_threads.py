@@ -1,4 +1,4 @@
-"""Several threads at once: the bits of one alone, also while the plan cache is emptied."""
+"""Several threads at once give the bits of one thread, even while the plan cache is emptied."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def _images(batch: int, seed: int, size: int = 32) -> np.ndarray[Any, Any]:
 
 
 def _at_once(work: Callable[[int], Any], meanwhile: Callable[[int], None] | None = None) -> Any:
-    """work(0), work(1), … on a thread each; what one raises is raised here."""
+    """Runs work(0), work(1), … in one thread each, and raises their exceptions."""
     done = threading.Event()
 
     def disturb() -> None:
@@ -55,7 +55,8 @@ def _disturb(number: int) -> None:
 @pytest.mark.parametrize("meanwhile", [None, _disturb], ids=["calm", "cache emptied"])
 @pytest.mark.parametrize("code", IMPLEMENTATIONS, ids=wrap.PreferenceName)
 def test_threads_infer_as_one_alone(code: int, meanwhile: Callable[[int], None] | None) -> None:
-    """The same model; half of the calls with one shape, the others each with another."""
+    """Threads share a model. Half of the calls have one shape, the others have a different shape
+    each."""
     singa.seed(4)
     net = models.create("resnet20_cifar")
     xs = [tensor.from_numpy(_images(1 + i % 3, i, 8 + 4 * (i // 3))) for i in range(THREADS)]

@@ -1,29 +1,35 @@
-// libsinga_wrong_kernels.so, which Python's tests load: wrong kernels for the Specs of all
-// operations.
+// libsinga_wrong_kernels.so, for Python tests: wrong kernels for the Specs of all operations.
 
 #include <cstring>
 
-#include "model/operation/axis_map_spec.h"
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/elementwise_spec.h"
-#include "model/operation/gather_spec.h"
-#include "model/operation/indexing_spec.h"
-#include "model/operation/loss_spec.h"
-#include "model/operation/lrn_spec.h"
-#include "model/operation/matmul_spec.h"
-#include "model/operation/optimizer_spec.h"
-#include "model/operation/pooling_spec.h"
-#include "model/operation/random_spec.h"
-#include "model/operation/reduce_spec.h"
-#include "model/operation/rnn_spec.h"
-#include "model/operation/softmax_spec.h"
+#include "model/spec/attention.h"
+#include "model/spec/axis_map.h"
+#include "model/spec/elementwise.h"
+#include "model/spec/gather.h"
+#include "model/spec/indexing.h"
+#include "model/spec/loss.h"
+#include "model/spec/matmul.h"
+#include "model/spec/norm/batchnorm.h"
+#include "model/spec/norm/channel_scale.h"
+#include "model/spec/norm/lrn.h"
+#include "model/spec/norm/norm.h"
+#include "model/spec/optimizer.h"
+#include "model/spec/random.h"
+#include "model/spec/reduce.h"
+#include "model/spec/rnn.h"
+#include "model/spec/rotary.h"
+#include "model/spec/scatter.h"
+#include "model/spec/softmax.h"
+#include "model/spec/sort.h"
+#include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/interpolate.h"
+#include "model/spec/spatial/pooling.h"
 #include "wrong_kernel.h"
 
 namespace singa::test {
 namespace {
 
-/// Those whose type's name this is; "": all.
+/// Adds a wrong kernel for the Specs with this type name; "" means all.
 template <class... Specs>
 int AddTo(const char* spec, Wrong wrong) {
   int added = 0;
@@ -43,21 +49,23 @@ int AddTo(const char* spec, Wrong wrong) {
 }  // namespace
 }  // namespace singa::test
 
-/// Adds a wrong kernel for the Spec of this name, such as "ConvSpec" (""; all of them). `wrong` is
-/// a Wrong. Returns how many. Before the first plan is made.
+/// Adds a wrong kernel for the Spec with this name, such as "ConvSpec" ("" means all). `wrong` is a
+/// Wrong. Returns the number of kernels. Must be called before the first plan is made.
 extern "C" __attribute__((visibility("default"))) int singa_add_wrong_kernels(const char* spec,
                                                                               int wrong) {
   using namespace singa;
-  return test::AddTo<ArgReduceSpec, AxisMapBackwardSpec, AxisMapSpec, AxpySpec,
-                     BatchNormBackwardSpec, BatchNormForwardSpec, BinaryBackwardSpec, BinarySpec,
-                     ConcatSpec, ConvSpec, ConvTransposeSpec, CountNonZeroSpec, CountTopKSpec,
-                     DropoutBackwardSpec, DropoutSpec, FoldBatchNormSpec, GatherBackwardSpec,
-                     GatherSpec, LossScaleSpec, LrnBackwardSpec, LrnForwardSpec, MatMulSpec,
-                     NonZeroSpec, OneHotSpec, OptimizerSpec, PairLossBackwardSpec, PairLossSpec,
-                     PoolingBackwardSpec, PoolingForwardSpec, RandomSpec, ReduceBackwardSpec,
-                     ReduceSpec, RnnBackwardSpec, RnnForwardSpec, ScatterElementsBackwardSpec,
-                     ScatterElementsSpec, SliceBackwardSpec, SoftmaxBackwardSpec,
-                     SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec,
-                     SplitSpec, SumSquareSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
+  return test::AddTo<
+      ArgReduceSpec, AttentionBackwardSpec, AttentionForwardSpec, AxisMapBackwardSpec, AxisMapSpec,
+      AxpySpec, BatchNormBackwardSpec, BatchNormForwardSpec, BinaryBackwardSpec, BinarySpec,
+      ChannelScaleBackwardSpec, ChannelScaleSpec, ConcatSpec, ConvSpec, ConvTransposeSpec,
+      CountNonZeroSpec, CountTopKSpec, CumSumSpec, DropoutBackwardSpec, DropoutSpec,
+      FoldBatchNormSpec, GatherBackwardSpec, GatherSpec, InterpolateBackwardSpec, InterpolateSpec,
+      LossScaleSpec, LrnBackwardSpec, LrnForwardSpec, MatMulSpec, NonZeroSpec, NormBackwardSpec,
+      NormForwardSpec, OneHotSpec, OptimizerSpec, PairLossBackwardSpec, PairLossSpec,
+      PoolingBackwardSpec, PoolingForwardSpec, PositionsSpec, RandomSpec, ReduceBackwardSpec,
+      ReduceSpec, RnnBackwardSpec, RnnForwardSpec, RotaryBackwardSpec, RotarySpec,
+      ScatterBackwardSpec, ScatterSpec, SliceBackwardSpec, SoftmaxBackwardSpec,
+      SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec, SplitSpec,
+      SumSquareSpec, TopKSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
       spec, static_cast<test::Wrong>(wrong));
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Kernels that are wrong on purpose, to see that OPCHECK finds them. Each runs the kernel that
-// would have been chosen without it, and then changes the first element of the first result.
+// Deliberately wrong kernels, to test that OPCHECK finds them. Each runs the kernel that would
+// otherwise be chosen, and then changes the first element of the first result.
 
 #include <algorithm>
 #include <cstring>
@@ -11,16 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "model/operation/kernel.h"
+#include "model/dispatch/kernel.h"
 #include "singa/core/half.h"
-#include "singa/core/plan_cache.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::test {
 
 enum class Wrong : int {
   kAlways = 0,
-  kWhereOpaque = 1,  ///< only where an argument lies in an opaque layout
-  kNever = 2,        ///< a kernel that is right, and that OPCHECK compares
+  kWhereOpaque = 1,  ///< only if an argument has an opaque layout
+  kNever = 2,        ///< a correct kernel, which OPCHECK compares
 };
 
 inline constexpr char kWrong[] = "wrong";
@@ -48,7 +48,7 @@ inline void Spoil(const Tensor& t) {
   }
 }
 
-/// Another plan, spoilt.
+/// Another plan with a changed result.
 class WrongPlan final : public Plan {
  public:
   WrongPlan(PlanPtr right, Wrong wrong) : Plan(kWrong), right_(std::move(right)), wrong_(wrong) {}
@@ -77,28 +77,21 @@ class WrongPlan final : public Plan {
   Wrong wrong_;
 };
 
-/// Takes what one of the kernels behind it takes.
+/// Supports the Specs that one of the kernels behind it supports.
 template <class Spec>
 class WrongKernel final : public Kernel<Spec> {
  public:
   explicit WrongKernel(Wrong wrong) : wrong_(wrong) {}
   const char* implementation() const override { return kWrong; }
-  std::string Refuses(const Spec& spec) const override {
-    return Behind(spec) ? "" : "no kernel takes this";
-  }
-  PlanPtr MakePlan(const Spec& spec) const override {
-    return std::make_shared<WrongPlan>(Behind(spec)->MakePlan(spec), wrong_);
+  PlanOrReason Make(const Spec& spec) const override {
+    for (const Kernel<Spec>* kernel : Registry<Spec>::Get().kernels())
+      if (std::string_view(kernel->implementation()) != kWrong)
+        if (const PlanOrReason made = kernel->Make(spec))
+          return std::make_shared<WrongPlan>(made.plan(), wrong_);
+    return PlanOrReason::None("no kernel takes this");
   }
 
  private:
-  const Kernel<Spec>* Behind(const Spec& spec) const {
-    for (const Kernel<Spec>* kernel : Registry<Spec>::Get().kernels())
-      if (std::string_view(kernel->implementation()) != kWrong && kernel->Refuses(spec).empty() &&
-          kernel->Declines(spec).empty())
-        return kernel;
-    return nullptr;
-  }
-
   Wrong wrong_;
 };
 
@@ -106,8 +99,7 @@ inline KernelList& KernelsToChange(const char* spec) {
   return const_cast<KernelList&>(KernelsOf(spec, DeviceKind::kCpu));
 }
 
-/// Makes it the first kernel that is asked, in place of another wrong one. Plans that were made
-/// before stay.
+/// Makes it the first kernel to be asked, replacing an earlier wrong one. Existing plans are kept.
 template <class Spec>
 void AddWrongKernel(Wrong wrong) {
   KernelList& kernels = KernelsToChange(typeid(Spec).name());
@@ -117,7 +109,7 @@ void AddWrongKernel(Wrong wrong) {
   kernels.insert(kernels.begin(), std::make_unique<WrongKernel<Spec>>(wrong));
 }
 
-/// One that is there as long as this.
+/// Adds a wrong kernel during its lifetime.
 template <class Spec>
 class WrongKernelScope {
  public:

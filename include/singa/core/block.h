@@ -14,27 +14,28 @@ namespace singa {
 class Device;
 using DevicePtr = std::shared_ptr<singa::Device>;
 
-/// Bytes on a Device, shared by all tensors that are views of them. The physical layout belongs to
-/// the Block: every tensor on it sees the same one.
+/// Reference-counted memory on a Device, shared by all tensors that are views of it. The layout
+/// belongs to the Block, so it is the same for all of them.
 class SINGA_API Block : public std::enable_shared_from_this<Block> {
  public:
-  /// Takes `bytes` (64-byte aligned, not initialised) from the device's allocator; zero bytes are
-  /// allowed. While this thread records, memory is taken when it is known to be needed. Raises
-  /// OutOfMemory, or Unavailable when the device is closed.
+  /// Allocates `bytes` of uninitialised memory, aligned to the device's alignment(); 0 is allowed.
+  /// While this thread records on the device, the allocation is deferred until the memory is
+  /// needed. Raises OutOfMemory, or Unavailable if the device is closed.
   Block(DevicePtr device, size_t bytes);
-  /// Takes memory with a copy of the host's, which may travel while what was queued before runs.
-  /// Raises as above.
+  /// Allocates memory and copies `host_data` to it. The copy may overlap with work that the device
+  /// has queued before. Raises like the first constructor.
   Block(DevicePtr device, const void* host_data, size_t bytes);
-  /// Wraps memory that somebody else owns; `release` is called once when the last tensor lets go.
+  /// Wraps memory that is owned elsewhere. `release` is called once, when the block no longer uses
+  /// the memory.
   Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   const DevicePtr& device() const { return device_; }
-  /// Runs first what this thread has recorded about the block, and lets what is queued from now on
-  /// wait for the block's bytes where they are on their way. Raises Unavailable when the device was
-  /// closed meanwhile.
+  /// The memory. Runs recorded executions that use the block first, allocates deferred memory, and
+  /// makes work that is queued later wait for a copy from the host that is still in flight. Raises
+  /// Unavailable if the device is closed.
   void* data() const {
     if (waiting_.load(std::memory_order_relaxed) || arriving_.load(std::memory_order_acquire) ||
         !data_ || closed()) [[unlikely]]
@@ -43,33 +44,36 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   }
   size_t size() const { return size_; }
 
-  /// Null for plain.
+  /// Null if plain.
   const LayoutPtr& layout() const { return layout_; }
-  /// Declares that the bytes lie in `layout`; moves nothing. For whoever has just written them.
+  /// Declares that the contents are in `layout`; moves nothing. For code that has just written
+  /// them.
   void set_layout(LayoutPtr layout) { layout_ = std::move(layout); }
-  /// Reorders an opaque block to row-major for all its tensors, and counts that. No-op when plain.
-  /// Not safe against threads that read the block at the same time.
+  /// Reorders an opaque block to row-major for all its tensors and counts the reorder; does nothing
+  /// if the block is plain. No other thread may use the block during the call.
   void MakePlain();
-  /// Reorders to `layout` (null: plain) for all its tensors. The block may move to other memory;
-  /// raises std::invalid_argument when it is pinned or not the size of one whole tensor.
+  /// Reorders to `layout` (null: plain) for all its tensors, in new memory. Raises
+  /// std::invalid_argument if the block is pinned or its size is not that of one whole tensor.
   void MakeLayout(const LayoutPtr& layout);
 
-  /// While pinned (its address was given away: NumPy, DLPack) the block stays where it is and
-  /// plain.
+  /// Pins a block whose address was exported to NumPy or DLPack: converts it to plain, and keeps
+  /// its address and layout until Unpin. Pins are counted.
   void Pin();
   void Unpin() noexcept;
   bool pinned() const { return pins_.load() != 0; }
 
-  /// For recordings and graphs: whether executions that have not run yet use the block; whether it
-  /// has memory; memory that somebody else owns, instead of its own; memory of its own, with the
-  /// contents of what it was lent.
+  // For recordings and graphs.
+  /// True if recorded executions that have not run yet use the block.
   void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  /// False while the allocation is deferred.
   bool has_memory() const { return data_ != nullptr; }
+  /// Releases the block's memory and uses `data` instead, which the caller owns.
   void Bind(void* data) noexcept;
+  /// Replaces memory from Bind by memory of its own with the same contents.
   void OwnMemory();
 
-  /// Counts writes; a tape compares it to find tensors that were changed after they were saved.
+  /// Number of writes. The tape compares it to detect that a saved tensor was changed.
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void Touch() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -79,10 +83,10 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   bool closed() const;
 
   DevicePtr device_;
-  mutable void* data_ = nullptr;  // taken late while a recording defers it
-  bool lent_ = false;             // somebody else's
+  mutable void* data_ = nullptr;  // null while a recording defers the allocation
+  bool lent_ = false;             // data_ comes from Bind
   std::atomic<bool> waiting_{false};
-  mutable std::atomic<bool> arriving_{false};  // from the host, awaited by nobody yet
+  mutable std::atomic<bool> arriving_{false};  // a copy from the host that nothing waits for yet
   size_t size_ = 0;
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};

@@ -7,7 +7,7 @@
 
 namespace singa {
 
-/// Element types. The first six values are those that Apache SINGA scripts and files use.
+/// Element types. The first six have Apache SINGA's names and values, which scripts and files use.
 enum DataType : int {
   kFloat32 = 0,
   kFloat16 = 1,
@@ -19,7 +19,7 @@ enum DataType : int {
   kInt64 = 7,
   kBool = 8,
   kNumDataType = 9,
-  // The field's names for the same values.
+  // Common names for the same values.
   kInt32 = kInt,
   kInt8 = kChar,
   kFloat64 = kDouble,
@@ -30,17 +30,17 @@ using DType = DataType;
 /// Bytes per element. Raises std::invalid_argument for a value outside the enumeration.
 SINGA_API size_t SizeOf(DType dtype);
 
-/// Lower-case name as NumPy spells it: "float32", "bfloat16", "uint8", "bool" ...
+/// NumPy's name of the type: "float32", "uint8", "bool", ...; "bfloat16" is ml_dtypes' name.
 SINGA_API const char* DTypeName(DType dtype);
 
 /// True for float16, bfloat16, float32 and float64.
 SINGA_API bool IsFloat(DType dtype);
 
-/// True for int8, uint8, int32 and int64 (bool is neither integer nor float).
+/// True for int8, uint8, int32 and int64; bool is neither integer nor float.
 SINGA_API bool IsInteger(DType dtype);
 
-/// Result type of arithmetic between two types: the wider of the same kind, float over integer over
-/// bool; float16 with bfloat16 gives float32.
+/// Result type of arithmetic between two types: the wider of two types of the same kind; else float
+/// before integer before bool. float16 with bfloat16 gives float32.
 SINGA_API DType Promote(DType a, DType b);
 
 }  // namespace singa

@@ -8,17 +8,17 @@
 
 namespace singa {
 
-// What each exception becomes in Python:
+// C++ exceptions and the Python exceptions that they become:
 //   std::invalid_argument ValueError · TypeError TypeError · std::out_of_range IndexError ·
 //   std::bad_alloc MemoryError · NotImplemented NotImplementedError · any other RuntimeError.
 
-/// A wrong element type or a wrong kind of argument.
+/// An argument has the wrong element type or is of the wrong kind.
 class SINGA_API TypeError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
 
-/// Memory that could not be had; says how much was asked for and how much is held.
+/// An allocation failed. The message says how much was requested and how much there is.
 class SINGA_API OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(std::string what) : what_(std::move(what)) {}
@@ -28,13 +28,13 @@ class SINGA_API OutOfMemory : public std::bad_alloc {
   std::string what_;
 };
 
-/// A backend, device or feature that this build or machine does not have.
+/// This build or machine does not have the backend, device or feature.
 class SINGA_API Unavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Something that singa knows of and does not do yet.
+/// singa does not implement this yet.
 class SINGA_API NotImplemented : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -52,8 +52,8 @@ std::string Message(const char* op, const Parts&... parts) {
 
 }  // namespace detail
 
-/// Throws `Error` with the message "[op] parts..." unless `condition` holds.
-/// Parts are streamed only on failure, so a passing check costs one branch.
+/// Throws `Error` with the message "[op] parts..." unless `condition` holds. The message is built
+/// only on failure, so a passing check costs one branch.
 template <class Error = std::invalid_argument, class... Parts>
 inline void Check(bool condition, const char* op, const Parts&... parts) {
   if (!condition) [[unlikely]]

@@ -1,4 +1,4 @@
-// SINGA_API marks what libsinga.so shows to its users; everything else is hidden.
+// SINGA_API marks the symbols that libsinga.so exports; all others are hidden.
 #pragma once
 
 #if defined(SWIG) || !defined(__GNUC__)

@@ -9,13 +9,13 @@
 
 namespace singa {
 
-// CUDA GPUs are served by a library of their own, libsinga_cuda.so, which is opened when one of
-// these functions is called first: the file named by SINGA_CUDA_LIBRARY, else the one beside
-// libsinga.so. Without it, or without a driver, all else works.
+// CUDA support is in a separate library, libsinga_cuda.so. The first call of one of these functions
+// opens the file named by SINGA_CUDA_LIBRARY, else the one next to libsinga.so. Without it, or
+// without a driver, everything else works.
 
-/// What a GPU is.
+/// Properties of a GPU.
 struct GpuProperties {
-  std::string name;  ///< says "emulated" where it is the host that computes
+  std::string name;  ///< contains "emulated" if the host computes
   int major = 0;     ///< compute capability
   int minor = 0;
   int multiprocessors = 0;
@@ -23,16 +23,16 @@ struct GpuProperties {
   uint64_t free_memory = 0;
 };
 
-/// GPUs that can be used; 0 where GpuProblem says why not.
+/// Number of usable GPUs. If it is 0, GpuProblem() gives the reason.
 SINGA_API int NumGpus();
-/// Why no GPU can be used, in a sentence that says what to install; empty where one can be.
+/// Why no GPU is usable and what to install; empty if one is.
 SINGA_API std::string GpuProblem();
-/// Raises Unavailable (GpuProblem), or std::invalid_argument where there is no GPU of that number.
+/// Raises Unavailable with GpuProblem(), or std::invalid_argument if there is no GPU `id`.
 SINGA_API GpuProperties GetGpuProperties(int id);
-/// The GPU of that number as a device: the same one each time, until it is closed. Raises as
-/// GetGpuProperties does.
+/// The device for GPU `id`. Calls with the same `id` return the same device until it is closed.
+/// Raises like GetGpuProperties.
 SINGA_API DevicePtr CreateCudaDevice(int id = 0);
-/// What the backend found, for a report: its library, versions, and what is missing.
+/// Lines for a report: the library that was opened, its versions, and what is missing.
 SINGA_API std::vector<std::string> GpuReport();
 
 }  // namespace singa

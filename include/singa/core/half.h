@@ -5,15 +5,16 @@
 
 namespace singa {
 
-/// Storage types of 16 bits. Arithmetic is done in float; conversions round to nearest even.
-/// (constexpr lets other compilers, such as CUDA's, use them in their own kinds of functions.)
+/// 16-bit storage types. Arithmetic is done in float; conversions round to nearest, ties to even.
+/// constexpr lets nvcc call the conversions in device code.
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
   constexpr explicit BFloat16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
-    // Rounding would carry a NaN with a small payload into infinity. Both ways are one sum, which
-    // compilers vectorise in 32 bits, where a choice between two results of 16 bits is taken apart.
+    // Rounding would turn a NaN with a small payload into infinity, so NaNs are not rounded. Both
+    // cases share one 32-bit expression, which compilers vectorise; they do not vectorise a choice
+    // between two 16-bit results.
     const bool nan = value != value;
     const uint32_t carried = u + (nan ? 0u : 0x7fffu + ((u >> 16) & 1u));
     bits = static_cast<uint16_t>((carried | (nan ? 0x400000u : 0u)) >> 16);

@@ -10,10 +10,10 @@
 
 namespace singa {
 
-/// How the elements of one dense logical tensor lie in a Block when that is not row-major: blocked
-/// by 8 or 16 channels, channels-last ... Only the backend that made it reads it; everyone else can
-/// ask for its size, compare it, and turn it back into row-major order. Immutable and shared.
-/// Elements that pad the tensor up to the block size are zero after every operation.
+/// A memory layout of a whole dense tensor other than row-major, such as channels-last or blocks of
+/// 8 or 16 channels. Only the backend that made it accesses its elements directly. Other code can
+/// query its size, compare it, and convert it to row-major order. Immutable and shared. Elements
+/// that pad the tensor to a multiple of the block size are zero after every operation.
 class SINGA_API OpaqueLayout {
  public:
   OpaqueLayout(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {}
@@ -24,20 +24,21 @@ class SINGA_API OpaqueLayout {
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
 
-  /// Name of the backend that made it, such as "onednn".
+  /// Name of the backend that made the layout, such as "onednn".
   virtual const char* backend() const = 0;
-  /// Bytes that a Block needs, padding included.
+  /// Size of a Block in this layout, in bytes, including padding.
   virtual size_t bytes() const = 0;
   virtual size_t hash() const = 0;
   virtual bool Equals(const OpaqueLayout& other) const = 0;
-  /// The field's tag where there is one: "nChw16c", "nhwc" ...
+  /// The common tag if there is one, such as "nChw16c" or "nhwc".
   virtual std::string ToString() const = 0;
 
-  /// The same places for elements of another float type, as many of them; null where the backend
-  /// has no such layout.
+  /// The same layout for another float type: equal shape, positions and padding. Null if the
+  /// backend has none.
   virtual std::shared_ptr<const OpaqueLayout> WithType(DType) const { return nullptr; }
 
-  /// Copies row-major elements into this layout (writing zeros into the padding), and back.
+  /// Pack copies row-major elements into this layout and fills the padding with zeros; Unpack
+  /// copies them back.
   virtual void Pack(const void* plain, void* opaque) const = 0;
   virtual void Unpack(const void* opaque, void* plain) const = 0;
 
@@ -46,20 +47,20 @@ class SINGA_API OpaqueLayout {
   DType dtype_;
 };
 
-/// Null means plain: row-major with strides.
+/// Null means plain: row-major, or strided.
 using LayoutPtr = std::shared_ptr<const OpaqueLayout>;
 
 inline bool SameLayout(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a && b && a->Equals(*b));
 }
 
-/// Whether operations may leave their results in layouts of their own: kAuto, the default, or not
-/// at all: kPlain, for comparison. Environment: SINGA_LAYOUT=plain.
+/// Layouts of results. kAuto, the default: an operation may return its result in an opaque layout.
+/// kPlain: results are always plain, for comparison. Environment: SINGA_LAYOUT=plain.
 enum class LayoutMode : int { kAuto = 0, kPlain = 1 };
 SINGA_API void SetLayoutMode(LayoutMode mode);
 SINGA_API LayoutMode GetLayoutMode();
 
-/// "plain", or the opaque layout's tag.
+/// "plain" for null, else the layout's tag.
 SINGA_API std::string LayoutName(const LayoutPtr& layout);
 
 }  // namespace singa

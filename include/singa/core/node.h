@@ -11,13 +11,13 @@
 
 namespace singa {
 
-/// The Spec that an execution came from, of a type that the core does not know: a reference, which
-/// a recording copies.
+/// A reference to the Spec of an execution. The core does not know its type; a recording copies it.
 struct SpecRef {
   const void* spec = nullptr;
   const std::type_info* type = nullptr;
   std::shared_ptr<const void> (*copy)(const void*) = nullptr;
-  /// Products that its sums have, whatever the implementation computes; null where there are none.
+  /// Multiply-adds by the definition of the operation, whatever the implementation computes. Null
+  /// for an operation without any.
   int64_t (*multiply_adds)(const void*) = nullptr;
 
   SpecRef() = default;
@@ -37,27 +37,29 @@ struct SpecRef {
   }
 };
 
-/// A step of work: a plan with what it reads and writes. Holds its tensors, so nothing outlives
-/// what it uses.
+/// One recorded execution: a plan with the tensors that it reads and writes. It holds the tensors,
+/// so their memory lives as long as the node.
 struct Node {
-  const char* op = "";  ///< "ConvForward" ...; a string that lives for ever
+  const char* op = "";  ///< "ConvForward" ...; never freed
   PlanPtr plan;
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
   Scalars scalars;
 
-  // Known of recorded ones.
   std::shared_ptr<const void> spec;
   const std::type_info* spec_type = nullptr;
   int64_t multiply_adds = 0;
   std::string layer;
-  const char* wanted_by = "";  ///< a reorder: the operation that asked for it
-  int random = -1;             ///< which of the recording's random draws its scalars carry
-  int merged = 0;              ///< further operations that it stands for
-  /// Where a replay finds the scalars instead; whoever recorded them writes there between replays.
+  const char* wanted_by = "";  ///< of a reorder: the operation that asked for it
+  int random = -1;             ///< index of the random draw in its scalars; -1: none
+  int merged = 0;              ///< recorded operations that it replaces, less one
+  /// Its results depend on constant tensors alone. A Graph runs it again only when one of these has
+  /// changed.
+  bool prepares = false;
+  /// If set, a replay reads the scalars here. The optimizer writes them between replays.
   std::shared_ptr<const Scalars> live;
 
-  /// The Spec, or null where it is of another type.
+  /// The Spec, or null if it has another type.
   template <class Spec>
   const Spec* SpecAs() const {
     return spec_type && *spec_type == typeid(Spec) ? static_cast<const Spec*>(spec.get()) : nullptr;

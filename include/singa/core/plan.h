@@ -12,18 +12,17 @@
 
 namespace singa {
 
-/// Numbers of one execution that may differ from step to step while the plan stays: learning rates,
-/// scaling factors, positions in the random sequence. They are no part of the signature; a replay
-/// reads them afresh.
+/// Numbers of one execution that may change from step to step while the plan stays the same:
+/// learning rates, scaling factors, positions in the random sequence. The signature does not
+/// contain them.
 struct Scalars {
   std::array<double, 8> v{};
-  uint64_t seed = 0;    ///< random sequence ...
-  uint64_t offset = 0;  ///< ... and the first position in it
-  uint64_t draw = 0;    ///< which of the process's draws these two are; 0: none
+  uint64_t seed = 0;    ///< of the random sequence
+  uint64_t offset = 0;  ///< first position in the random sequence
+  uint64_t draw = 0;    ///< number of the draw that gave seed and offset; 0: none
 };
 
-/// Everything that one run of a Plan sees. Inputs and outputs are in the layouts that the plan
-/// asked for.
+/// The arguments of Plan::Run. Inputs and outputs lie in the layouts that the plan wants.
 struct Execution {
   Device& device;
   std::span<const Tensor> inputs;
@@ -39,10 +38,24 @@ struct Execution {
   T* out(size_t i) const {
     return static_cast<T*>(outputs[i].raw_data());
   }
+  /// Null where the argument is an empty tensor.
+  template <class T>
+  const T* in_or_null(size_t i) const {
+    return inputs[i].empty() ? nullptr : in<T>(i);
+  }
+  template <class T>
+  T* out_or_null(size_t i) const {
+    return outputs[i].empty() ? nullptr : out<T>(i);
+  }
+  /// Element k of input i, or `otherwise` where the input is an empty tensor.
+  template <class T>
+  T value_or(size_t i, int64_t k, T otherwise) const {
+    return inputs[i].empty() ? otherwise : in<T>(i)[k];
+  }
 };
 
-/// A backend's compiled object for one signature. Immutable and shared between threads: bindings
-/// and workspace belong to one execution.
+/// A backend's compiled object for one signature. It is immutable and shared between threads.
+/// Addresses and workspace belong to one execution.
 class SINGA_API Plan {
  public:
   explicit Plan(const char* implementation) : implementation_(implementation) {}
@@ -54,25 +67,25 @@ class SINGA_API Plan {
 
   /// The backend's name: "onednn", "reference", "cudnn".
   const char* implementation() const { return implementation_; }
-  /// One line saying what it is, such as "onednn brgconv:avx512_core".
+  /// The implementation in one line, such as "onednn brgconv:avx512_core".
   virtual std::string Describe() const { return implementation_; }
   virtual size_t workspace_bytes() const { return 0; }
-  /// The layout in which argument `i` is wanted; null is plain and contiguous unless the operation
+  /// The layout in which input `i` has to lie. Null: plain and contiguous, unless the operation
   /// says otherwise.
   virtual LayoutPtr input_layout(size_t i) const { return (void)i, nullptr; }
   virtual LayoutPtr output_layout(size_t i) const { return (void)i, nullptr; }
-  /// Index of the input whose memory output `i` may take over, or -1.
+  /// Index of the input whose memory output `i` may take over; -1: none.
   virtual int inplace_input(size_t i) const { return (void)i, -1; }
-  /// Bytes of output `i` where that is a flat uint8 tensor which only this implementation's own
-  /// backward reads (arg-max workspace ...); 0: the operation's common form.
+  /// Size of output `i`, if that is a flat uint8 tensor that only the backward of this
+  /// implementation reads, such as positions of maxima. 0: the form that all implementations share.
   virtual size_t private_bytes(size_t i) const { return (void)i, 0; }
-  /// The error of a result follows the largest terms in its plane (last two axes), not only its
-  /// own: the method mixes neighbouring pixels.
+  /// Rounding errors spread over a plane (the last two axes), because the method mixes neighbouring
+  /// pixels. OPCHECK then bounds an error by the largest terms of the plane.
   virtual bool spreads_error() const { return false; }
-  /// Whether it does what `other` does: two recordings of one step are compared by this. Plans of
-  /// operations come from the cache and are the same object.
+  /// Whether it computes the same as `other`. Two recordings of a step are compared by this. Plans
+  /// of operations come from the cache, so equal ones are the same object.
   virtual bool SameAs(const Plan& other) const { return this == &other; }
-  /// Bytes that the plan holds (an estimate for generated code).
+  /// Memory that the plan holds, in bytes. Generated code is estimated.
   virtual size_t bytes() const { return 256; }
 
  private:

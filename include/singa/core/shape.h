@@ -11,16 +11,16 @@
 
 namespace singa {
 
-/// Most dimensions that a tensor can have.
+/// Maximum number of dimensions of a tensor.
 inline constexpr int kMaxRank = 12;
 
-/// Up to kMaxRank integers held inline: copying a shape never allocates.
+/// Up to kMaxRank integers, stored inline: copying a shape never allocates.
 class SINGA_API Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims);
   explicit Shape(const std::vector<int64_t>& dims);
-  /// `rank` dimensions, all of them `value`. Raises std::invalid_argument beyond kMaxRank.
+  /// `rank` dimensions, all equal to `value`. Raises std::invalid_argument if rank > kMaxRank.
   static Shape Filled(int rank, int64_t value);
 
   int rank() const { return rank_; }
@@ -35,8 +35,7 @@ class SINGA_API Shape {
   void insert(int axis, int64_t dim);
   void erase(int axis);
 
-  /// Product of the dimensions (1 for rank 0). Shapes of tensors are checked for overflow when
-  /// made.
+  /// Product of the dimensions; 1 for rank 0. Does not check for overflow: creating a tensor does.
   int64_t Count() const;
   /// Product of dimensions [from, to).
   int64_t Count(int from, int to) const;
@@ -52,7 +51,7 @@ class SINGA_API Shape {
   int64_t dims_[kMaxRank] = {};
 };
 
-/// Distances between neighbours of each axis, in elements; zero along a broadcast axis.
+/// Distance between neighbouring elements along each axis, in elements; 0 along a broadcast axis.
 using Strides = Shape;
 
 #ifndef SWIG
@@ -61,19 +60,19 @@ SINGA_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 /// Row-major strides of a dense tensor.
 SINGA_API Strides ContiguousStrides(const Shape& shape);
 
-/// True when elements of (shape, strides) lie densely in row-major order (axes of length 1 do not
-/// matter).
+/// True if (shape, strides) is dense and row-major. Strides of axes of length 1 are ignored.
 SINGA_API bool IsContiguous(const Shape& shape, const Strides& strides);
 
-/// Turns a negative axis into a positive one. Raises std::invalid_argument, naming `op`, outside
-/// [-rank, rank).
+/// `axis`, or `axis + rank` if it is negative. Raises std::invalid_argument, naming `op`, if `axis`
+/// is outside [-rank, rank).
 SINGA_API int NormalizeAxis(const char* op, int64_t axis, int rank);
 
-/// NumPy's broadcast of two shapes. Raises std::invalid_argument, naming `op`, when they do not
-/// fit.
+/// The shape to which `a` and `b` broadcast, by NumPy's rules. Raises std::invalid_argument, naming
+/// `op`, if they do not broadcast.
 SINGA_API Shape BroadcastShapes(const char* op, const Shape& a, const Shape& b);
 
-/// Refuses negative dimensions and products (of elements times `element_size`) that overflow 2^62.
+/// Raises std::invalid_argument, naming `op`, if a dimension is negative or the size in bytes, with
+/// zeros counted as 1, exceeds 2^62.
 SINGA_API void CheckShape(const char* op, const Shape& shape, size_t element_size);
 #endif
 

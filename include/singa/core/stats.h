@@ -11,10 +11,10 @@ namespace singa {
 
 class Plan;
 
-/// One reorder between two layouts. `reason` says who asked for it.
+/// One reorder between two layouts.
 struct ReorderRecord {
-  std::string op;     ///< that wanted it, if one did
-  std::string layer;  ///< in which, where Python says
+  std::string op;     ///< the operation that needed it, else ""
+  std::string layer;  ///< CurrentLayer() at the time
   std::string from;
   std::string to;
   uint64_t bytes = 0;
@@ -27,41 +27,42 @@ struct ReorderStats {
   uint64_t bytes = 0;
 };
 
-/// Reorders since the process started, over all threads.
+/// Reorders by all threads since the process started.
 SINGA_API ReorderStats GetReorderStats();
-/// Keeps (true) a list of reorders, which TakeReorders returns and empties.
+/// Starts (true) or stops keeping a list of reorders, which TakeReorders returns and clears.
 SINGA_API void RecordReorders(bool enable);
 SINGA_API std::vector<ReorderRecord> TakeReorders();
 
-/// One execution of an operation, or a reorder, while profiling.
+/// One execution of an operation, one reorder, or one collective that ran beside operations,
+/// recorded while profiling.
 struct ProfileRecord {
   std::string op;
   std::string layer;
-  std::string implementation;  ///< what the plan says of itself
-  std::string shapes;          ///< of inputs and outputs: "(2, 3) (3, 4) -> (2, 4)"
-  double start = 0;            ///< milliseconds since some fixed time
+  std::string implementation;  ///< the plan's Describe(), the layouts of a reorder, "2 ranks"
+  std::string shapes;  ///< of inputs and outputs: "(2, 3) (3, 4) -> (2, 4)"; a collective's tensors
+  int thread = 0;      ///< number of the thread, in the order of their first records
+  double start = 0;    ///< milliseconds of a steady clock
   double milliseconds = 0;
-  uint64_t workspace = 0;            ///< bytes
-  uint64_t bytes = 0;                ///< of inputs and outputs, as they lie
-  int64_t multiply_adds = 0;         ///< products of a convolution, linear map or network; else 0
-  std::shared_ptr<const Plan> plan;  ///< null for a reorder
+  uint64_t workspace = 0;     ///< bytes
+  uint64_t bytes = 0;         ///< of inputs and outputs, in their layouts
+  int64_t multiply_adds = 0;  ///< of a convolution, matrix product or recurrent layer; else 0
+  std::shared_ptr<const Plan> plan;  ///< null for a reorder and a collective
   std::vector<std::string> inputs;   ///< shapes and layouts: "(2, 3, 4, 4):nhwc", "-"
   std::vector<std::string> outputs;
-  std::vector<int> takes;  ///< for each output: the input whose memory it has, or -1
+  std::vector<int> takes;  ///< for each output: index of the input whose memory it reuses, or -1
 };
 
-/// Times every operation of every thread, until it is switched off.
+/// Starts (true) or stops timing each operation of each thread.
 SINGA_API void SetProfiling(bool enable);
 SINGA_API bool IsProfiling();
-/// What was recorded so far, in the order in which it ended; the list is then empty.
+/// Returns the records so far, in the order in which they ended, and clears the list.
 SINGA_API std::vector<ProfileRecord> TakeProfile();
 
-/// Name of the operation that this thread looked up a plan for last; "" at the start.
+/// The operation for which this thread last looked up a plan; "" before the first one.
 SINGA_API const char* CurrentOp();
 SINGA_API void SetCurrentOp(const char* op);
 
-/// Name of the layer that the calling thread is in, for messages and reports; set by the Python
-/// layers.
+/// The layer that this thread executes, for messages and reports. Python's layers set it.
 SINGA_API const std::string& CurrentLayer();
 SINGA_API void SetCurrentLayer(const std::string& name);
 

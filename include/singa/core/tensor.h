@@ -14,19 +14,21 @@
 
 namespace singa {
 
-/// Block + shape + element type + strides + offset. Cheap to copy; copies and views share the
-/// Block. A tensor without a block is empty ("no bias", "gradient not asked for").
+/// A Block with a shape, element type, strides and offset. Cheap to copy; copies and views share
+/// the Block. A tensor without a Block is empty: it stands for "no bias" or "gradient not wanted".
 ///
-/// A Block in an opaque layout only ever carries whole tensors: taking a view first makes it plain.
+/// A Block in an opaque layout holds exactly one whole tensor. Taking a view of it first converts
+/// it to plain.
 class SINGA_API Tensor {
  public:
   Tensor() = default;
-  /// Not initialised. Device: the default CPU when null. Raises std::invalid_argument (negative or
-  /// overflowing shape) and OutOfMemory.
+  /// An uninitialised tensor; a null device means the default CPU. Raises std::invalid_argument if
+  /// a dimension is negative or the size overflows, and OutOfMemory.
   explicit Tensor(const Shape& shape, DevicePtr device = nullptr, DataType dtype = kFloat32);
-  /// In an opaque layout, whose shape and type it takes.
+  /// An uninitialised tensor in an opaque layout, with the layout's shape and type.
   Tensor(DevicePtr device, const LayoutPtr& layout);
-  /// A view of an existing block. `offset` in elements.
+  /// A view of an existing block; `offset` is in elements. Raises std::invalid_argument if an
+  /// element lies outside the block.
   Tensor(BlockPtr block, const Shape& shape, const Strides& strides, int64_t offset,
          DataType dtype);
 
@@ -39,66 +41,78 @@ class SINGA_API Tensor {
   int rank() const { return shape_.rank(); }
   /// Number of elements; 0 for an empty tensor.
   int64_t size() const { return block_ ? shape_.Count() : 0; }
-  /// Bytes of the elements in plain layout.
+  /// Size of the elements in bytes, without the padding of an opaque layout.
   int64_t bytes() const { return size() * static_cast<int64_t>(SizeOf(dtype_)); }
   /// Null for an empty tensor.
   DevicePtr device() const { return block_ ? block_->device() : nullptr; }
   const BlockPtr& block() const { return block_; }
   uint64_t version() const { return block_ ? block_->version() : 0; }
 
-  /// Null for plain.
+  /// Null if plain.
   const LayoutPtr& layout() const;
   bool is_blocked() const { return layout() != nullptr; }
   /// Row-major, dense and plain.
   bool is_contiguous() const;
 
-  /// First element (plain), or the block's start (opaque). For kernels, which know the layout.
+  /// Address of the first element (plain) or of the block (opaque). For kernels, which know the
+  /// layout.
   void* raw_data() const {
     return static_cast<char*>(block_->data()) + offset_ * static_cast<int64_t>(SizeOf(dtype_));
   }
 
-  // Views. They share the block; an opaque block is made plain first. Each raises
-  // std::invalid_argument.
-  Tensor Transpose(const std::vector<int64_t>& axes = {}) const;  ///< default: axes reversed
-  Tensor Broadcast(const Shape& shape) const;                     ///< NumPy's rules, stride 0
-  /// start:stop:step along one axis, as Python slices it (negative values and clipping included;
-  /// step != 0, negative steps walk backwards).
+  // Views. They share the block; an opaque block is first converted to plain. They raise
+  // std::invalid_argument for arguments that do not fit the shape.
+  /// Permutes the axes; by default reverses them.
+  Tensor Transpose(const std::vector<int64_t>& axes = {}) const;
+  /// Broadcasts to `shape` by NumPy's rules; new and repeated axes have stride 0.
+  Tensor Broadcast(const Shape& shape) const;
+  /// The slice start:stop:step along one axis, with Python's rules for negative and out-of-range
+  /// values. `step` may be negative, but not 0.
   Tensor SliceAxis(int64_t axis, int64_t start, int64_t stop, int64_t step = 1) const;
+  /// Removes `axes`, which must have length 1; by default all axes of length 1.
   Tensor Squeeze(const std::vector<int64_t>& axes = {}) const;
+  /// Inserts axes of length 1 at the positions `axes` of the result.
   Tensor Unsqueeze(const std::vector<int64_t>& axes) const;
-  /// One dimension may be -1. A view where strides allow it, else a copy.
+  /// One dimension may be -1, which stands for the rest. A view if the strides allow it, else a
+  /// copy.
   Tensor Reshape(const Shape& shape) const;
 
-  /// The same view of another block, which is as large and lies alike.
+  /// The same view of another block, which has the same size and layout.
   Tensor On(const BlockPtr& block) const {
     return Tensor(block, shape_, strides_, offset_, dtype_);
   }
 
   // Copies.
-  Tensor Clone() const;       ///< plain and contiguous, own block
-  Tensor Contiguous() const;  ///< itself when contiguous and plain, else Clone()
-  /// Itself when of that type; float to integer truncates. Float types keep an opaque layout where
-  /// its backend has it for both.
+  Tensor Clone() const;       ///< a plain, contiguous copy in its own block
+  Tensor Contiguous() const;  ///< this tensor if it is contiguous and plain, else Clone()
+  /// Converts to `dtype`; returns this tensor if it already has that type. Float to integer
+  /// truncates. A conversion between float types keeps an opaque layout if the backend has it for
+  /// both.
   Tensor AsType(DataType dtype) const;
-  Tensor ToDevice(DevicePtr device) const;  ///< itself when there already
-  /// Same values in plain layout (itself when plain); does not change the block.
+  Tensor ToDevice(DevicePtr device) const;  ///< this tensor if it is already on `device`
+  /// The same values in plain layout; this tensor if it is plain. Does not change the block.
   Tensor Plain() const;
-  /// Same values in `layout` (null: plain), as a new tensor unless it lies so already. Counted as a
-  /// reorder.
+  /// The same values in `layout` (null: plain); this tensor if it already has that layout, else a
+  /// new one. Counts as a reorder. Raises std::invalid_argument if the layout has another shape or
+  /// type.
   Tensor ToLayout(const LayoutPtr& layout) const;
 
-  // In place; an opaque block is made plain first where the write needs it; version goes up.
+  // Writes in place. They increment the version; an opaque block is converted to plain if the write
+  // needs it.
+  /// Raises std::invalid_argument if an integer type cannot hold the whole part of `value`.
   void Fill(double value);
-  /// Elementwise copy with broadcast and conversion of type, between devices too.
+  /// Copies elementwise, with broadcasting and type conversion, also between devices.
   void CopyFrom(const Tensor& source);
-  /// Copies `bytes` of plain data from or to host memory; the tensor has to be contiguous for the
-  /// first.
+  /// Copies `bytes` of row-major data from host memory to `byte_offset`. Raises
+  /// std::invalid_argument if this tensor is not contiguous or the data does not fit.
   void CopyFromHost(const void* data, size_t bytes, size_t byte_offset = 0);
+  /// Copies all elements to host memory in row-major order. Raises std::invalid_argument unless
+  /// `bytes` is bytes().
   void CopyToHost(void* data, size_t bytes) const;
 
-  /// The only element of a tensor of size 1.
+  /// The element of a tensor of size 1. Raises std::invalid_argument for other sizes.
   double Item() const;
-  /// "(2, 3) float32 on cpu" for messages.
+  /// For messages: "(2, 3) float32 on cpu".
   std::string ToString() const;
 
  private:
@@ -109,7 +123,7 @@ class SINGA_API Tensor {
   DataType dtype_ = kFloat32;
 };
 
-/// Uninitialised tensor like `t`: same shape, type and device, plain.
+/// An uninitialised plain tensor with the shape, type and device of `t`.
 SINGA_API Tensor EmptyLike(const Tensor& t);
 SINGA_API Tensor Full(const Shape& shape, double value, DevicePtr device = nullptr,
                       DataType dtype = kFloat32);

@@ -7,8 +7,8 @@
 
 namespace singa {
 
-/// Threads that kernels may use: one number for OpenMP, oneDNN and BLAS. Default: OMP_NUM_THREADS
-/// if set, else the CPUs of this process within its cgroup's quota.
+/// Number of threads that a kernel may use, with OpenMP, oneDNN or BLAS. Default: OMP_NUM_THREADS
+/// if set, else the number of CPUs available to this process, limited by its cgroup's quota.
 SINGA_API int NumThreads();
 /// Raises std::invalid_argument unless 1 <= threads <= kMostThreads.
 SINGA_API void SetNumThreads(int threads);

@@ -5,13 +5,12 @@
 
 #include "singa/core/tensor.h"
 
-// Elementwise operations. Inputs may be strided views; results are contiguous (or in the inputs'
-// common opaque layout, where the function keeps zero at zero). Floats of 16 bits are computed in
-// float32.
+// Elementwise operations. Inputs may be strided views. Results are contiguous, or in the inputs'
+// common opaque layout if the function maps zero to zero. 16-bit floats are computed in float32.
 
 namespace singa {
 
-/// y = f(x), with up to two constants a, b.
+/// Functions y = f(x) with up to two constants a and b.
 enum class UnaryOp : int {
   kAbs,
   kSign,
@@ -24,8 +23,8 @@ enum class UnaryOp : int {
   kErf,
   kCeil,
   kFloor,
-  kRound,   ///< halves away from zero
-  kRoundE,  ///< halves to even
+  kRound,   ///< ties away from zero
+  kRoundE,  ///< ties to even
   kSin,
   kCos,
   kTan,
@@ -46,9 +45,12 @@ enum class UnaryOp : int {
   kSelu,         ///< b·(x >= 0 ? x : a·(exp(x) − 1))
   kLeakyRelu,    ///< x >= 0 ? x : a·x
   kHardSigmoid,  ///< clip(a·x + b, 0, 1)
-  kClip,         ///< into [a, b]
-  kGelu,         ///< x·Φ(x), by erf
+  kClip,         ///< limited to [a, b]
+  kGelu,         ///< x·Φ(x), computed with erf
+  kGeluTanh,     ///< x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2
   kSilu,         ///< x·sigmoid(x)
+  kMish,         ///< x·tanh(log(1 + exp(x)))
+  kHardSwish,    ///< x·clip(x + 3, 0, 6) / 6
   kAddScalar,    ///< x + a
   kMulScalar,    ///< a·x
   kScalarSub,    ///< a − x
@@ -59,21 +61,22 @@ enum class UnaryOp : int {
   kCount
 };
 
-/// The result has x's type. Raises TypeError where the function needs a float and x is none, and
-/// where x is an integer and a or b is not whole. Integers wrap around; a / 0 is 0.
+/// The result has x's type. Integers wrap around; integer a / 0 is 0. Raises TypeError if the
+/// function needs a float type and x has another one, or if x has an integer type and a or b is not
+/// a whole number.
 SINGA_API Tensor Unary(UnaryOp op, const Tensor& x, double a = 0, double b = 0);
-/// dx = dy · f'(x); may be dy itself. y is enough for kReciprocal, kSqrt, kExp, kTan, kTanh,
-/// kSigmoid, kScalarPow, kRelu and (a >= 0) kLeakyRelu; neither x nor y is needed for steps (kSign,
-/// kRound ...) and sums, and x is enough for all. The derivative at a kink is PyTorch's
-/// (relu'(0) = 0, clip' = 1 on its bounds, sign' = round' = 0).
+/// Returns dx = dy · f'(x), which may be dy itself. All functions accept x with an empty y.
+/// kReciprocal, kSqrt, kExp, kTan, kTanh, kSigmoid, kScalarPow, kRelu, and kLeakyRelu with a >= 0
+/// also accept y with an empty x. Step functions (kSign, kRound, ...) and sums need neither. The
+/// derivative at a kink is PyTorch's: relu'(0) = 0, clip' = 1 at the bounds, sign' = round' = 0.
 SINGA_API Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor& y,
                                double a = 0, double b = 0);
-/// Writes f(x) into `out` (same shape and type; may be x itself, or overlap it).
+/// Writes f(x) to `out`, which has x's shape and type, and may be or overlap x.
 SINGA_API void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a = 0,
                          double b = 0);
 
-/// c = f(a, b) with NumPy's broadcasting; types are promoted. Comparisons and logic give 0 or 1 in
-/// `Promote(a, b)` (SINGA's convention).
+/// Functions c = f(a, b) with NumPy's broadcasting. c has the type Promote(a, b), also for
+/// comparisons and logic, which give 0 or 1 (SINGA's convention).
 enum class BinaryOp : int {
   kAdd,
   kSub,
@@ -82,7 +85,7 @@ enum class BinaryOp : int {
   kPow,
   kMin,
   kMax,
-  kMod,  ///< remainder with the sign of b, as Python's; integers: 0 where b is 0
+  kMod,  ///< Python's %: the remainder has the sign of b; integers: 0 where b is 0
   kLess,
   kLessEqual,
   kGreater,
@@ -97,29 +100,28 @@ enum class BinaryOp : int {
 };
 
 SINGA_API Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b);
-/// {da, db}, each in the shape and type of its argument; empty where not needed. May be dy itself.
-/// `c` is the forward's result; only kPow reads it, and computes it where it is empty. Ties of min
-/// and max share the gradient equally (PyTorch's rule). Comparisons have no gradient and raise
+/// Returns {da, db} with the shapes and types of a and b, empty where not needed. A result may be
+/// dy itself. `c` is Binary's result; only kPow uses it, and recomputes it if it is empty. Ties of
+/// min and max share the gradient equally, as in PyTorch. Comparisons have no gradient and raise
 /// TypeError.
 SINGA_API std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& a,
                                              const Tensor& b, const Tensor& c, bool need_a,
                                              bool need_b);
-/// Writes f(a, b) into `out`, whose shape has to be the broadcast one; `out` may be a or b, or
-/// overlap them. Its type may be narrower than the result's, but not an integer for a float
-/// (TypeError).
+/// Writes f(a, b) to `out`, which has the broadcast shape and may be or overlap a or b. Its type
+/// may be narrower than the result's; an integer type for a float result raises TypeError.
 SINGA_API void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out);
 
-/// condition ? x : y with broadcasting; condition is bool or any number (non-zero is true).
-/// Types of x and y are promoted.
+/// condition ? x : y with broadcasting and promotion of the types of x and y. `condition` has any
+/// type; non-zero is true.
 SINGA_API Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y);
-/// {dx, dy}, each summed to its shape; empty where not needed.
+/// Returns the gradients of x and y, summed to their shapes; empty where not needed.
 SINGA_API std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& condition,
                                             const Shape& x_shape, const Shape& y_shape, bool need_x,
                                             bool need_y);
 
-/// y += alpha·x, in place, same shapes. Used to accumulate gradients.
+/// y += alpha·x in place, for equal shapes. Accumulates gradients.
 SINGA_API void Axpy(double alpha, const Tensor& x, const Tensor& y);
-/// The same with the only element of a tensor, which is read on the device.
+/// Likewise, with `alpha` a tensor of one element, which is read on the device.
 SINGA_API void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y);
 
 }  // namespace singa

@@ -4,9 +4,9 @@
 
 namespace singa {
 
-/// x in the layout that its device's convolutions like images of this shape and type in, as a new
-/// tensor; x itself when it lies so already, and where there is none (other ranks, other types, no
-/// such backend). Counted as a reorder.
+/// Returns a copy of x in the layout that convolutions on its device prefer for images of this
+/// shape and type; counts as a reorder. Returns x itself if it is in an opaque layout or has no
+/// elements, or if there is no preferred layout (for other ranks, types or backends).
 SINGA_API Tensor ToBlocked(const Tensor& x);
 
 }  // namespace singa

@@ -4,32 +4,32 @@
 
 #include "singa/core/tensor.h"
 
-// A loss has shape (), and type float32 (float64 for float64): a mean keeps more digits than 16
-// bits have. Gradients have the type of what they are the gradient of; `dy` is one element of any
-// float type. Targets may be of another type than predictions, and have no gradient. Sums are in
-// float64.
+// A loss has shape () and type float32 (float64 for float64 predictions), since 16 bits would lose
+// digits of the mean. Sums are in float64. A gradient has the type of the input that it belongs to;
+// `dy` has one element of any float type. Targets may have another type than predictions, and have
+// no gradient.
 
 namespace singa {
 
-/// Mean over the batch of −Σ_c t·log softmax(x), x (N, C). `t` holds class numbers (N) int32/int64
-/// (also (N, 1), and other types with whole values), or probabilities (N, C). `smoothing` s mixes
-/// the target with the uniform one: (1 − s)·t + s/C. A class number outside [0, C) raises
-/// std::invalid_argument naming the first. {loss, probabilities (N, C)}; the second is what
-/// backward takes.
+/// Softmax cross-entropy of x (N, C): the mean over the batch of −Σ_c t·log softmax(x). `t` has
+/// class numbers (N) or (N, 1), as int32, int64 or whole values of another type, or probabilities
+/// (N, C). Label smoothing s replaces t by (1 − s)·t + s/C. Returns {loss, probabilities (N, C)};
+/// backward takes the probabilities. A class number outside [0, C) raises std::invalid_argument,
+/// naming the first one.
 SINGA_API std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t,
                                                          double smoothing = 0);
-/// dx = dy · (p·Σt − t) / N; the sum is 1 for probabilities.
+/// Returns dx = dy · (p·Σ_c t − t) / N, for the smoothed t. Σ_c t is 1 if t is a distribution.
 SINGA_API Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t,
                                              double smoothing = 0);
 
-/// Mean over the batch of −Σ t·log(p), with log clamped at log(1e-10): p are probabilities already
-/// (SINGA's cross_entropy). t has p's shape; N is its first axis. The gradient −t/p takes the same
-/// least p, and so stays finite and never vanishes.
+/// Mean over the batch (first axis) of −Σ t·log(max(p, 1e-10)) for probabilities p and targets t of
+/// the same shape (SINGA's cross_entropy). The gradient −t/p also uses max(p, 1e-10), so it is
+/// finite and not 0 for small p.
 SINGA_API Tensor CrossEntropyForward(const Tensor& p, const Tensor& t);
 SINGA_API Tensor CrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
 
-/// Mean over the batch (first axis) of −Σ (t·log p + (1 − t)·log(1 − p)), clamped like PyTorch at
-/// −100. The gradient is (p − t) / max(p·(1 − p), 1e-12), PyTorch's too.
+/// Mean over the batch (first axis) of −Σ (t·log p + (1 − t)·log(1 − p)). Logarithms are clamped at
+/// −100. The gradient is (p − t) / max(p·(1 − p), 1e-12). Both bounds are PyTorch's.
 SINGA_API Tensor BinaryCrossEntropyForward(const Tensor& p, const Tensor& t);
 SINGA_API Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
 
@@ -37,10 +37,10 @@ SINGA_API Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, c
 SINGA_API Tensor MeanSquareErrorForward(const Tensor& x, const Tensor& t);
 SINGA_API Tensor MeanSquareErrorBackward(const Tensor& dy, const Tensor& x, const Tensor& t);
 
-/// Mean of max(0, margin − (positive − negative)).
+/// Mean over all elements of max(0, margin − (positive − negative)).
 SINGA_API Tensor RankingLossForward(const Tensor& positive, const Tensor& negative,
                                     double margin = 0.2);
-/// {dpositive, dnegative}.
+/// Returns {dpositive, dnegative}.
 SINGA_API std::vector<Tensor> RankingLossBackward(const Tensor& dy, const Tensor& positive,
                                                   const Tensor& negative, double margin);
 

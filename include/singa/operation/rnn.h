@@ -6,12 +6,15 @@
 
 namespace singa {
 
-enum class RnnMode : int { kRelu = 0, kTanh = 1, kLstm = 2, kGru = 3 };
+/// kGruResetBefore is a GRU whose reset gate multiplies h before the product, as in the first
+/// version of its paper and ONNX's default: n = tanh(Win·x + bin + Whn·(r·h) + bhn). cuDNN has
+/// none.
+enum class RnnMode : int { kRelu = 0, kTanh = 1, kLstm = 2, kGru = 3, kGruResetBefore = 4 };
 
-/// Recurrent layers over x (seq, batch, input). Gates in PyTorch's (and cuDNN's) order: LSTM i, f,
-/// g, o; GRU r, z, n with the reset gate applied to (h·Whn + bhn). All weights lie in one flat
-/// tensor, as cuDNN does it: per layer, per direction W_ih (gates·hidden, in) then W_hh
-/// (gates·hidden, hidden); after all of those, in the same order, b_ih then b_hh (gates·hidden
+/// Recurrent layers over x (seq, batch, input). Gates are in the order of PyTorch and cuDNN: i, f,
+/// g, o for LSTM; r, z, n for GRU, with the reset gate applied to (Whn·h + bhn). All weights are in
+/// one flat tensor, as in cuDNN: for each layer and direction W_ih (gates·hidden, in), then W_hh
+/// (gates·hidden, hidden); after all of these, in the same order, b_ih and b_hh (gates·hidden
 /// each).
 class SINGA_API RnnHandle {
  public:
@@ -21,22 +24,26 @@ class SINGA_API RnnHandle {
   RnnMode mode;
   bool bias;
   double dropout;
-  /// Elements of the flat weight tensor.
+  /// Number of elements of the flat weight tensor.
   int64_t weights_size;
 };
 
-/// {y (seq, batch, directions·hidden), hy, cy (layers·directions, batch, hidden; empty unless
-/// LSTM), saved}. hx and cx may be empty (zeros). `seq_lengths` (batch) int32, or empty: steps
-/// beyond a sequence's length give zeros in y and leave its state. For a GPU they may lie on the
-/// CPU, where cuDNN reads them: nobody waits then. In training, layers above the
-/// first see their inputs after dropout (the device's next random numbers). Types of 16 bits are
-/// computed in float32; on a GPU the hidden states are rounded from step to step. What `saved`
-/// holds is the implementation's own affair.
+/// Returns {y (seq, batch, directions·hidden), hy, cy, saved}. States (hx, cx, hy, cy) are
+/// (layers·directions, batch, hidden); cy is empty unless the mode is LSTM. Empty hx and cx mean
+/// zeros.
+///
+/// `seq_lengths` (batch) is int32 or empty. Steps beyond the length of a sequence give zeros in y
+/// and do not change its state. For a GPU the lengths may be on the CPU, where cuDNN reads them;
+/// this saves a synchronisation.
+///
+/// In training, dropout from the device's random sequence is applied to the inputs of all layers
+/// but the first. 16-bit types are computed in float32; on a GPU the hidden state is rounded after
+/// each step. `saved` is private to the implementation.
 SINGA_API std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const Tensor& hx,
                                          const Tensor& cx, const Tensor& W,
                                          const Tensor& seq_lengths, bool training = true);
-/// {dx, dhx, dcx (empty unless LSTM), dW}. dy, dhy and dcy may be empty (zeros). `saved` is that of
-/// a forward with `training`.
+/// Returns {dx, dhx, dcx, dW}; dcx is empty unless the mode is LSTM. Empty dy, dhy and dcy mean
+/// zeros. `saved` comes from a forward with `training`.
 SINGA_API std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy,
                                           const Tensor& dhy, const Tensor& dcy, const Tensor& x,
                                           const Tensor& hx, const Tensor& cx, const Tensor& W,

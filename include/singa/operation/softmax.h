@@ -4,7 +4,7 @@
 
 namespace singa {
 
-/// Softmax along `axis`, shifted by the maximum so that nothing overflows.
+/// Softmax along `axis`. Subtracts the maximum first, so the exponentials do not overflow.
 SINGA_API Tensor Softmax(const Tensor& x, int64_t axis = 1);
 SINGA_API Tensor SoftmaxBackward(const Tensor& dy, const Tensor& y, int64_t axis = 1);
 SINGA_API Tensor LogSoftmax(const Tensor& x, int64_t axis = 1);

@@ -1,9 +1,9 @@
-"""CIFAR-10 and CIFAR-100 from the files that their authors publish.
+"""Reads CIFAR-10 and CIFAR-100 from the files that their authors publish.
 
-Both published formats are read: "binary" (`data_batch_1.bin` …: records of one or two label bytes
-and 3072 pixel bytes, planes of red, green and blue, each 32 rows of 32) and "python"
-(`data_batch_1` …: pickled dicts, read without executing anything in them, see `pickle_reader`).
-A folder may hold only some of the training batches, and a batch fewer records than published.
+There are two formats. "binary" (`data_batch_1.bin` …) has records of one or two label bytes and
+3072 pixel bytes: planes of red, green and blue, each with 32 rows of 32. "python" (`data_batch_1`
+…) has pickled dicts, which `pickle_reader` reads without executing code. A folder may have only
+some of the training files, and a file may have fewer records than the published one.
 
 Source: Alex Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
@@ -25,7 +25,7 @@ from .integrity import Archive, Published, find_folder, read_file, read_sums
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-# Per channel, over the 50,000 training images, pixels in units of 0 … 1.
+# Per channel, of the 50,000 training images, for pixels scaled to 0 … 1.
 CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CIFAR100_MEAN, CIFAR100_STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
@@ -36,34 +36,36 @@ _NAMES_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class _Labels:
-    """One way of labelling the images of a set."""
+    """One labelling of the images of a set."""
 
-    key: str  # of the dict in the Python format
-    byte: int  # its place in a binary record
+    key: str  # of the labels in the dict of the Python format
+    byte: int  # of the label in a binary record
     names_key: str
-    names_file: str  # in the binary format
-    classes: tuple[str, ...]  # used when the folder has no list of names
+    names_file: str  # of the binary format
+    classes: tuple[str, ...]  # used if the folder has no list of names
 
 
 @dataclass(frozen=True)
 class _Format:
-    """Where one of the two published formats keeps what. Digests: MD5 for the Python files;
-    SHA-1 for the binary ones, for which only other libraries publish any."""
+    """Files of one of the two formats.
+
+    Digests are MD5 for Python files, and SHA-1 for binary files, which other libraries publish.
+    """
 
     subfolder: str  # in the archive
     files: dict[str, dict[str, Published]]  # split → file name → published size and digest
-    names: Published | None  # of the Python format's file of class names
+    names: Published | None  # file of class names of the Python format
     archive: Archive
 
 
 @dataclass(frozen=True)
 class _Cifar:
     name: str
-    per_file: dict[str, int]  # published records of one file
-    published: dict[str, int]  # and of the split
+    per_file: dict[str, int]  # number of records in a published file, by split
+    published: dict[str, int]  # number of records in a split
     label_bytes: int
     labels: dict[str, _Labels]
-    names_file: str  # in the Python format
+    names_file: str  # of the Python format
     formats: dict[str, _Format]
 
 
@@ -185,19 +187,20 @@ def load_cifar10(
     verify: bool = True,
     download: bool = False,
 ) -> ImageSet:
-    """The "train" or "test" split of CIFAR-10 in `folder`: uint8 (N, 3, 32, 32), labels 0 … 9.
+    """Reads a split of CIFAR-10: uint8 images (N, 3, 32, 32) and labels 0 … 9.
 
-    Files are looked for in `folder` itself and in the subfolder that the published archives make
-    (`cifar-10-batches-bin`, `cifar-10-batches-py`), the binary format first unless `format` is
-    "python". `download=True` fetches the published archive into `folder` if the split is not
-    there (`download_cifar10` knows more); otherwise nothing is ever fetched.
+    folder    has the files, or the subfolder of a published archive (`cifar-10-batches-bin` or
+              `cifar-10-batches-py`)
+    split     "train" (the default) or "test"
+    format    "binary" or "python"; by default both are searched, the binary format first
+    verify    whether to verify checksums (default True): of files with the name and size of a
+              published one, and of files that are listed in a SHA256SUMS in their folder
+    download  whether to download the published archive to `folder` if the split is missing (default
+              False); see `download_cifar10`
 
-    `verify`: a file with the name and the size of a published one must have its checksum, and a
-    file listed in a SHA256SUMS beside it the one listed there.
-
-    Raises FileNotFoundError if no file of the split is there; ValueError, naming file, what was
-    found and what was expected, for damaged, truncated or oversized files, labels out of range
-    and hostile pickles.
+    Raises FileNotFoundError if the folder has no file of the split. Raises ValueError for damaged,
+    truncated or oversized files, labels out of range and malicious pickles; the message has the
+    found and the expected value.
     """
     return _load(_CIFAR10, folder, split, "fine", format, verify, download)
 
@@ -211,7 +214,10 @@ def load_cifar100(
     verify: bool = True,
     download: bool = False,
 ) -> ImageSet:
-    """As `load_cifar10`, for CIFAR-100: 100 classes, or its 20 superclasses with `coarse`."""
+    """Reads a split of CIFAR-100, with 100 classes, or 20 superclasses with `coarse`.
+
+    See `load_cifar10` for the other arguments and for errors.
+    """
     labelling = "coarse" if coarse else "fine"
     return _load(_CIFAR100, folder, split, labelling, format, verify, download)
 
@@ -224,15 +230,16 @@ def download_cifar10(
     digest: str | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Path:
-    """Fetches CIFAR-10 into `folder` and returns the subfolder with the unpacked files.
+    """Downloads CIFAR-10 to `folder` and returns the subfolder with the unpacked files.
 
-    `url` defaults to the authors' archive of that `format`; `digest` (MD5, SHA-1 or SHA-256, in
-    hexadecimal) to the published one, also for another `url`: a mirror serves the same file.
-    `progress(bytes so far, bytes in all or None)` is called as the data comes in. An interrupted
-    download goes on where it stopped; what is unpacked appears as a whole, with a SHA256SUMS.
+    format    "binary" (the default) or "python"
+    url       URL of the archive, such as that of a mirror (default: that of the authors)
+    digest    MD5, SHA-1 or SHA-256 of the archive in hexadecimal (default: the published one)
+    progress  called with the number of bytes so far and the total, which may be None
 
-    Raises ValueError if what came has another checksum or is no such archive, OSError if the
-    server or the network fails.
+    An interrupted download is resumed by the next call. The subfolder appears when it is complete,
+    and has a SHA256SUMS. Raises ValueError if the archive has another digest or content, OSError if
+    the server or the network fails.
     """
     return _download(_CIFAR10, folder, format, url, digest, progress)
 
@@ -245,7 +252,7 @@ def download_cifar100(
     digest: str | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Path:
-    """As `download_cifar10`, for CIFAR-100."""
+    """Downloads CIFAR-100. See `download_cifar10` for the arguments and for errors."""
     return _download(_CIFAR100, folder, format, url, digest, progress)
 
 
@@ -304,7 +311,7 @@ def _format(cifar: _Cifar, format: str) -> _Format:
 def _find(
     cifar: _Cifar, root: Path, split: str, format: str | None
 ) -> tuple[str, Path, list[str]] | None:
-    """(format, folder, names of the split's files in it), or None."""
+    """(format, folder, names of the files of the split in it), or None if there are none."""
     for kind in [format] if format else list(cifar.formats):
         form = _format(cifar, kind)
         for base in (root, root / form.subfolder):
@@ -342,7 +349,7 @@ def _read_python(
             f"expected (1 to {most}, {_PIXELS})"
         )
     if isinstance(numbers, list) and all(type(number) is int for number in numbers):
-        # Clipped, so that a huge number cannot overflow; the range check still finds it.
+        # Clipped, so that a large number does not overflow. It stays out of range.
         numbers = np.array([min(max(number, -1), 255) for number in numbers], np.int32)
     if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu":
         raise ValueError(f"[{cifar.name}] {path}: {labels.key!r} is not a list of integers")
@@ -357,7 +364,7 @@ def _read_python(
 
 
 def _read_dict(cifar: _Cifar, path: Path, content: bytes) -> dict[str, object]:
-    """The pickled dict with its keys as str, whichever Python wrote it."""
+    """The pickled dict, with keys as str for files of Python 2 and 3."""
     try:
         value = pickle_reader.loads(content)
     except ValueError as error:
@@ -373,7 +380,7 @@ def _read_dict(cifar: _Cifar, path: Path, content: bytes) -> dict[str, object]:
 def _class_names(
     cifar: _Cifar, labels: _Labels, kind: str, base: Path, verify: bool, sums: dict[str, str]
 ) -> tuple[str, ...]:
-    """The folder's own list of names, or the known one where it has none."""
+    """The class names from the folder's list, or the default names if there is none."""
     form = cifar.formats[kind]
     path = base / (labels.names_file if kind == "binary" else cifar.names_file)
     if not path.exists():
@@ -411,7 +418,7 @@ def _download(
     digest: str | None,
     progress: Callable[[int, int | None], None] | None,
 ) -> Path:
-    from .download import fetch_archive  # brings the network modules, which take long to import
+    from .download import fetch_archive  # imports network modules, which is slow
 
     form = _format(cifar, format)
     wanted = {

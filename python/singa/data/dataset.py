@@ -1,4 +1,4 @@
-"""A set of labelled images in memory."""
+"""ImageSet: labelled images in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """Labelled images: what every reader and generator of this package returns.
+    """Labelled images, which all readers and generators of this package return.
 
-    images   uint8 (N, C, H, W), 0 … 255
-    labels   int32 (N,), each in 0 … len(classes) - 1
-    classes  the classes' names
-    name     what it is, for a log: "cifar10 train (4000 of 50000)"
+    images   uint8 (N, C, H, W), values from 0 to 255
+    labels   int32 (N,), values from 0 to len(classes) - 1
+    classes  names of the classes
+    name     name of the set for logs, such as "cifar10 train (4000 of 50000)"
 
-    Raises TypeError or ValueError if the arrays do not fit together.
+    Raises TypeError for other element types, ValueError for other shapes and for a label outside
+    the range.
     """
 
     images: NDArray[np.uint8]
@@ -46,13 +47,16 @@ class ImageSet:
         return len(self.labels)
 
     def head(self, count: int) -> ImageSet:
-        """The first `count` images (all, if there are fewer), without copying."""
+        """The first `count` images, or all if there are fewer, without a copy.
+
+        Raises ValueError for a negative count.
+        """
         if count < 0:
             raise ValueError(f"[{self.name}] head: count must not be negative, got {count}")
         return ImageSet(self.images[:count], self.labels[:count], self.classes, self.name)
 
     def mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of each channel, pixels in units of 0 … 1.
+        """Mean and standard deviation of each channel, for pixels scaled to 0 … 1.
 
         Raises ValueError for an empty set.
         """
@@ -61,7 +65,7 @@ class ImageSet:
         means, deviations = [], []
         levels = np.arange(256) / 255.0
         for channel in range(self.images.shape[1]):
-            # Over the histogram: exact, and no float copy of the whole set.
+            # Computed from the histogram, which is exact and needs no float copy of the images.
             share = np.bincount(self.images[:, channel].ravel(), minlength=256)
             share = share / share.sum()
             mean = float(share @ levels)
@@ -71,7 +75,7 @@ class ImageSet:
 
 
 def check_labels(labels: NDArray[np.integer], classes: int, what: str) -> None:
-    """Raises ValueError, beginning with `what`, for the first label outside 0 … classes - 1."""
+    """Raises ValueError if a label is outside 0 … classes - 1. The message begins with `what`."""
     bad = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(bad):
         raise ValueError(

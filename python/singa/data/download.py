@@ -1,8 +1,9 @@
-"""Fetching a published archive: resumed after a failure, verified, and unpacked with suspicion."""
+"""Downloads published archives, with resuming after a failure, verification, and safe unpacking."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from ..training.files import atomic_write, fsync_folder
+from ..files.atomic import atomic_write, fsync_folder
 from .integrity import SUMS, Archive, new_hash
 
 Progress = Callable[[int, int | None], None]
@@ -35,11 +36,16 @@ def fetch_archive(
     digest: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Downloads a tar archive, verifies it, and unpacks the `wanted` files into `folder`.
+    """Downloads a tar archive, verifies it, unpacks the `wanted` files to `folder` and returns it.
 
-    `wanted` maps each file name to the largest size accepted, in bytes. The archive lies beside
-    `folder` while it is fetched, as `NAME.part`, which a later call resumes, and is removed at
-    the end. See `fetch` and `unpack` for what they raise.
+    archive   URL, size and digest of the archive
+    wanted    maximum size in bytes of each file, by name
+    url       another URL of the archive, such as a mirror
+    digest    another digest of the archive
+    progress  called with the number of bytes so far and the total, which may be None
+
+    During the download the archive is `NAME.part` in the parent of `folder`. It is removed at the
+    end, and a later call resumes an interrupted download. See `fetch` and `unpack` for errors.
     """
     source = url or archive.url
     name = Path(urlsplit(source).path).name or "archive"
@@ -62,16 +68,19 @@ def fetch(
     progress: Progress | None = None,
     timeout: float = 30.0,
 ) -> None:
-    """Downloads `url` (http or https) to `path` and checks it against `digest`.
+    """Downloads `url` (http or https) to `path` and verifies it with `digest`.
 
-    What `path` already holds is taken for the beginning of the file, and the server asked for the
-    rest; a server that cannot do that sends all of it. A broken connection is tried again three
-    times as long as it gets further, and what came stays for the next call. If all of it is there
-    and the digest is wrong, `path` is removed. At most `limit` bytes are accepted; `timeout` is in
-    seconds, for each answer of the server.
+    limit     maximum size in bytes
+    progress  called with the number of bytes so far and the total, which may be None
+    timeout   seconds to wait for each response of the server (default 30)
 
-    Raises ValueError for a wrong URL, digest or size; BlockingIOError if another process downloads
-    to `path`; ConnectionError or another OSError if the server or the network fails.
+    An existing `path` is taken as the beginning of the file, and only the rest is requested. If the
+    server does not support that, it sends the whole file. A broken connection is retried up to
+    three times, as long as each try receives data. The received part is kept for the next call. If
+    the complete file has another digest, `path` is removed.
+
+    Raises ValueError for a wrong URL, digest or size, BlockingIOError if another process downloads
+    to `path`, and ConnectionError or another OSError if the server or the network fails.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"[download] expected an http or https URL, got {url!r}")
@@ -81,11 +90,9 @@ def fetch(
         _receive_all(url, file, limit, progress, timeout)
         file.flush()
         os.fsync(file.fileno())
-        found = new_hash(digest)
         size = file.tell()
         file.seek(0)
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
+        found = hashlib.file_digest(file, lambda: new_hash(digest))
         if found.hexdigest() != digest.lower():
             path.unlink()
             raise ValueError(
@@ -108,7 +115,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
 def _receive_all(
     url: str, file: IO[bytes], limit: int, progress: Progress | None, timeout: float
 ) -> None:
-    """Fills `file` from its present end on; tries again while each try brings something."""
+    """Appends the rest of the file to `file`. Retries as long as each try receives data."""
     for attempt in range(_RETRIES + 1):
         before = file.seek(0, os.SEEK_END)
         try:
@@ -136,14 +143,14 @@ def _receive(
     try:
         response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
-        if start and error.code == 416:  # nothing beyond `start`: it was complete, or is junk
+        if start and error.code == 416:  # no bytes after `start`; the digest decides if it is right
             error.close()
             return
         raise
     with response:
         if not (start and response.status == 206 and _starts_at(response, start)):
             if response.status == 206:
-                raise ConnectionError("the server sent another range than asked for")
+                raise ConnectionError("the server sent another range than requested")
             start = 0
             file.truncate(0)
             file.seek(0)
@@ -169,13 +176,15 @@ def _starts_at(response: Any, start: int) -> bool:
 
 
 def unpack(archive: Path, folder: Path, wanted: Mapping[str, int]) -> None:
-    """Unpacks the regular files named in `wanted` from a tar archive into `folder`, flat.
+    """Unpacks the files named in `wanted` from a tar archive to `folder`, without subfolders.
 
-    Everything is written to a temporary folder first, together with a SHA256SUMS, and `folder`
-    appears as a whole; if it exists, its files of those names are replaced one by one. Other
-    members are left out. Nothing is taken from the archive but names and bytes: no links, owners
-    or modes. Raises ValueError, leaving `folder` alone, if the archive is damaged, tries to leave
-    its folder, holds a wanted file as a link, twice or larger than `wanted` says, or none at all.
+    `wanted` has the maximum size in bytes of each file. Other members are skipped. Only names and
+    contents are used, not owners, modes or links. Files are written to a temporary folder first,
+    with a SHA256SUMS, which is then renamed to `folder`. If `folder` exists, its files are replaced
+    one by one.
+
+    Raises ValueError if the archive is damaged, has a path that leaves the folder, has none of the
+    files, or has one of them as a link, twice, or with more bytes. `folder` is then unchanged.
     """
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -191,7 +200,7 @@ def unpack(archive: Path, folder: Path, wanted: Mapping[str, int]) -> None:
 def _unpack_into(archive: Path, folder: Path, wanted: Mapping[str, int]) -> dict[str, str]:
     sums: dict[str, str] = {}
     try:
-        # Read as a stream: one pass, and no seeking to where the archive says.
+        # Read as a stream, in one pass, so that the archive cannot make it seek.
         with tarfile.open(archive, "r|*") as tar:
             for member in tar:
                 parts = member.name.split("/")
@@ -203,7 +212,7 @@ def _unpack_into(archive: Path, folder: Path, wanted: Mapping[str, int]) -> dict
                 if not member.isreg():
                     raise ValueError(f"member {member.name!r} is not a regular file")
                 if name in sums:
-                    raise ValueError(f"{name!r} is there twice")
+                    raise ValueError(f"{name!r} occurs twice")
                 if member.size > wanted[name]:
                     raise ValueError(
                         f"{name!r} has {member.size} bytes, expected at most {wanted[name]}"
@@ -213,7 +222,7 @@ def _unpack_into(archive: Path, folder: Path, wanted: Mapping[str, int]) -> dict
                 sums[name] = _copy(source, folder / name)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of our own disk, not of the archive
+            raise  # an error of the file system, not of the archive
         raise ValueError(f"[download] {archive.name} cannot be unpacked: {error}") from error
     if not sums:
         raise ValueError(f"[download] {archive.name} holds none of {', '.join(sorted(wanted))}")
@@ -221,7 +230,7 @@ def _unpack_into(archive: Path, folder: Path, wanted: Mapping[str, int]) -> dict
 
 
 def _copy(source: IO[bytes], path: Path) -> str:
-    digest = new_hash("0" * 64)
+    digest = hashlib.sha256()
     with open(path, "xb") as file:
         while chunk := source.read(_CHUNK):
             digest.update(chunk)
@@ -234,11 +243,11 @@ def _copy(source: IO[bytes], path: Path) -> str:
 def _move_into_place(temporary: Path, folder: Path) -> None:
     fsync_folder(temporary)
     if not folder.exists():
-        with contextlib.suppress(OSError):  # somebody else made it meanwhile
+        with contextlib.suppress(OSError):  # another process has created it
             os.rename(temporary, folder)
             fsync_folder(folder.parent)
             return
-    # The list of sums last: until then it is the old one, and a mixture does not verify.
+    # SHA256SUMS is replaced last. Until then a mixture of old and new files does not verify.
     for path in sorted(temporary.iterdir(), key=lambda path: path.name == SUMS):
         os.replace(path, folder / path.name)
     fsync_folder(folder)

@@ -1,7 +1,7 @@
-"""Reading data files whole, with limits, and holding them against their checksums.
+"""Reads data files with a limit of their size, and verifies checksums.
 
-Two sources of checksums: those of a published data set (a file that has its name and its size
-claims to be it), and a SHA256SUMS file in the folder, in the format of the `sha256sum` command.
+Checksums come from two sources. Files with the name and size of a published data set must have its
+checksum. A folder may have a SHA256SUMS file, in the format of the `sha256sum` command.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 SUMS = "SHA256SUMS"
 _SUMS_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
 _SUMS_LIMIT = 1 << 20
-# By length of the hexadecimal digest. MD5 and SHA-1 are what the publishers of these data sets
-# give; they find damage, not forgery.
+# Algorithms by length of the hexadecimal digest. Publishers of these data sets give MD5 and SHA-1,
+# which detect damage but not forgery.
 _ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 
 
 @dataclass(frozen=True)
 class Published:
-    """Size in bytes and hexadecimal MD5, SHA-1 or SHA-256 of a published file."""
+    """Size in bytes and hexadecimal digest (MD5, SHA-1 or SHA-256) of a published file."""
 
     size: int
     digest: str
@@ -30,7 +30,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Archive:
-    """A published archive: where it is, its size in bytes, its hexadecimal digest."""
+    """URL, size in bytes and hexadecimal digest of a published archive."""
 
     url: str
     size: int
@@ -38,7 +38,10 @@ class Archive:
 
 
 def new_hash(digest: str) -> hashlib._Hash:
-    """A hash object of the algorithm that `digest` is of. Raises ValueError if none fits."""
+    """A hash object of the algorithm of `digest`, which follows from its length.
+
+    Raises ValueError if it is not a digest of MD5, SHA-1 or SHA-256.
+    """
     name = _ALGORITHMS.get(len(digest))
     if name is None or not re.fullmatch("[0-9a-fA-F]*", digest):
         raise ValueError(f"expected a hexadecimal MD5, SHA-1 or SHA-256 digest, got {digest!r}")
@@ -53,15 +56,20 @@ def read_file(
     published: Published | None = None,
     sums: dict[str, str] | None = None,
 ) -> bytes:
-    """The content of `path`, verified.
+    """Reads and verifies a file.
 
-    `limit` is the largest size that is read, in bytes. `published`: if the size is the published
-    one, the digest must be, too. `sums`: what `read_sums` found in the folder. Raises
-    FileNotFoundError, or ValueError naming file, what was found and what was expected.
+    path       the file
+    what       name of the data set, for messages
+    limit      maximum size in bytes
+    published  if the file has this size, it must have this digest
+    sums       result of `read_sums` for the folder
+
+    Raises FileNotFoundError if there is no such file. Raises ValueError if it is not a regular
+    file, is too large, or has another digest; the message has the found and the expected value.
     """
     if not path.exists():
         raise FileNotFoundError(f"[{what}] {path} does not exist")
-    if not path.is_file():  # a named pipe or a device would block or never end
+    if not path.is_file():  # a named pipe or a device could block or never end
         raise ValueError(f"[{what}] {path} is not a regular file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -82,15 +90,15 @@ def read_file(
             raise ValueError(
                 f"[{what}] {path} ({len(content)} bytes) is damaged: found {found.name} "
                 f"{found.hexdigest()}, expected {digest.lower()} of {source} "
-                "(verify=False reads it all the same)"
+                "(verify=False skips this check)"
             )
     return content
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """{file name: SHA-256} of `folder`'s SHA256SUMS; empty if it has none.
+    """{file name: SHA-256} from the SHA256SUMS of `folder`; empty if there is none.
 
-    Raises ValueError with the line number for a line that is not `digest  name`.
+    Raises ValueError with the line number for a malformed line.
     """
     path = folder / SUMS
     if not path.is_file():
@@ -108,7 +116,10 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def find_folder(folder: str | os.PathLike[str], what: str) -> Path:
-    """`folder` as a Path; FileNotFoundError or ValueError if it is none."""
+    """`folder` as a Path.
+
+    Raises FileNotFoundError if it does not exist, ValueError if it is not a folder.
+    """
     path = Path(folder)
     if not path.exists():
         raise FileNotFoundError(f"[{what}] the folder {path} does not exist")

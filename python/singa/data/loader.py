@@ -1,4 +1,4 @@
-"""Batches for training: shuffled, augmented in background threads, and resumable to the batch."""
+"""DataLoader: shuffled batches, augmented in background threads, which can resume at any batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
-from .._check import integer
+from ..raw.check import integer, integers
 from ..tensor import from_numpy
 from .dataset import ImageSet
+from .mixing import Mix
 from .transforms import Transform, to_float
 
 if TYPE_CHECKING:
@@ -28,32 +29,48 @@ _THREADS = "singa-loader"
 
 
 class DataLoader:
-    """Iterates over labelled images in batches, one pass ("epoch") for each `for` loop.
+    """Iterates over labelled images in batches. Each `for` loop is one epoch.
 
     data         an ImageSet, or a pair of arrays: images (N, C, H, W), integer labels (N,)
     batch_size   images a batch; the last batch of an epoch may be shorter
     shuffle      a new random order in each epoch
-    seed         of the order and of `transform`'s random generators
+    seed         of the order and of the random generators of `transform` and `mix`
     transform    called as `transform(images, rng)` with copies of the batch's images (see
                  `transforms`); without one, uint8 images are scaled to 0 … 1
     num_workers  background threads; 0 makes each batch when it is asked for
     prefetch     batches made ahead, at most (at least one a worker)
     drop_last    leave out a last batch that is short
     device       where batches are wanted as tensors; None: as arrays
+    mix          called as `mix(images, labels, rng)` after `transform`, for labels that change with
+                 the images (see `mixing`)
+    shard        (rank, world_size): this process gets its part of each batch (see below); the
+                 default is (0, 1), all of it
+    virtual_ranks  parts into which a batch is cut, a multiple of world_size (default: world_size)
 
-    Yields (images float32 (n, C, H, W), labels int32 (n,)), both C-contiguous and the caller's to
-    keep. Batches come in order, and the order and every random draw depend on `seed`, the epoch
-    and the number of the batch only: not on the number of workers or on what came before. With a
-    GPU as `device` the workers send them there: batches made ahead travel while the GPU computes,
-    and wait in its memory.
+    Yields (images float32 (n, C, H, W), labels int32 (n,)), or with `mix` labels float32 (n,
+    classes), both C-contiguous and the caller's to keep. Batches come in order, and the order and
+    every random draw depend on `seed`, the epoch and the number of the batch only: not on the
+    number of workers or on what came before. With a GPU as `device` the workers send them there:
+    batches made ahead travel while the GPU computes, and wait in its memory.
 
     A pass that is broken off does not count: the next one begins the same epoch again, so
     `next(iter(loader))` only looks. `state_dict` says which batch comes next, and a loader that
-    loads it continues there, in the middle of the epoch. An exception in `transform` is raised in
-    the loop, with the worker's traceback. Threads end with the loop, however it ends. They do not
-    survive a fork: a child process makes its own iterators.
+    loads it continues there, in the middle of the epoch. An exception in `transform` or `mix` is
+    raised in the loop, with the worker's traceback. Threads end with the loop, however it ends.
+    They do not survive a fork: a child process makes its own iterators.
 
-    Raises TypeError or ValueError for data or arguments that do not fit.
+    With `shard`, `batch_size` counts the images of all ranks. A batch holds the same images as in
+    one process. Rank r of W gets its images r, r + W, r + 2·W, ..., so each image goes to one rank,
+    and the position in `state_dict` is that of a job with another number of ranks, too. In a batch
+    that W does not divide, some ranks get one image less, or none: (0, C, H, W). `weight` says by
+    how much a rank's mean counts. Random draws are those of the part: images of one part are
+    augmented alike wherever it is computed.
+
+    With `virtual_ranks` V, batches are cut into V parts. Rank r yields its V / W parts r·V/W, ...
+    of each batch one after another, so that a job on any number of ranks sees the same parts. A
+    position within a batch counts as its beginning.
+
+    Raises TypeError or ValueError for wrong data or arguments.
     """
 
     def __init__(
@@ -67,6 +84,9 @@ class DataLoader:
         prefetch: int = 2,
         drop_last: bool = False,
         device: Device | None = None,
+        mix: Mix | None = None,
+        shard: tuple[int, int] = (0, 1),
+        virtual_ranks: int | None = None,
     ) -> None:
         self._images, self._labels = _arrays(data)
         for name, value, least in (
@@ -79,53 +99,77 @@ class DataLoader:
                 raise TypeError(f"[DataLoader] {name} must be an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
-        if transform is not None and not callable(transform):
-            raise TypeError(f"[DataLoader] transform cannot be called: {transform!r}")
+        for name, function in (("transform", transform), ("mix", mix)):
+            if function is not None and not callable(function):
+                raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
         if device is not None and not isinstance(device, singa_wrap.Device):
             raise TypeError(f"[DataLoader] device must be a Device or None, got {device!r}")
         self.batch_size = int(batch_size)
         self.shuffle = bool(shuffle)
         self.seed = int(seed)
         self.transform = transform
+        self.mix = mix
         self.num_workers = int(num_workers)
         self.prefetch = min(int(prefetch), 1 << 30)
         self.drop_last = bool(drop_last)
         self.device = device
         self._on_gpu = device is not None and device.kind() != singa_wrap.DeviceKind_kCpu
-        self._epoch = 0  # of the next pass
-        self._start = 0  # the batch it begins with
-        self._position = (0, 0)  # epoch and number of the batch that comes next
+        self.shard, self.virtual_ranks = _checked_shard(shard, virtual_ranks)
+        self._per_batch = self.virtual_ranks // self.shard[1]  # own parts of a batch
+        self._epoch = 0  # of the next loop
+        self._start = 0  # first batch of the next loop
+        self._position = (0, 0)  # epoch and number of the next batch
+        self._counts = (0, 0)  # images of the last part, and of the batch that it belongs to
 
     def __len__(self) -> int:
-        """Batches of a whole epoch."""
+        """Number of batches in an epoch. A loop yields as many for each of the rank's parts."""
         whole, rest = divmod(len(self._labels), self.batch_size)
         return whole + (1 if rest and not self.drop_last else 0)
 
     @property
+    def weight(self) -> float:
+        """By how much the mean over the images of the last part counts: a weighted average over all
+        parts is the mean over the batch.
+
+        n · V / N for n of its N images, in V parts; 1 if all parts are equal.
+        """
+        own, together = self._counts
+        return own * self.virtual_ranks / together if together else 1.0
+
+    @property
+    def batch_images(self) -> int:
+        """Number of images, on all ranks, of the batch that was yielded last."""
+        return self._counts[1]
+
+    @property
     def epoch(self) -> int:
-        """The epoch that the next pass belongs to, from 0; counts up when a pass ends."""
+        """Number of the next loop's epoch, from 0. It increases when a loop finishes."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes `epoch` the next pass's. Where it is already, a resumed position stays."""
+        """Sets the epoch of the next loop. If it is the current one, the position does not change.
+
+        Raises ValueError for a negative number.
+        """
         epoch = integer("DataLoader", "epoch", epoch, 0)
         if epoch != self._epoch:
             self._epoch, self._start = int(epoch), 0
             self._position = (self._epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the batch last yielded, and what it depends on; plain JSON values."""
+        """The position after the last batch, and the settings that determine the order, as JSON
+        values."""
         epoch, batch = self._position
         return {"epoch": epoch, "batch": batch, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues where `state_dict` was taken.
+        """Sets the position that `state_dict` returned.
 
-        A state taken after an epoch's last batch, inside the loop, gives one empty pass first:
-        what the script does at the end of an epoch is then done for it.
+        If the state was taken inside the loop after the last batch of an epoch, the next loop is
+        empty, so that a script runs its code for the end of the epoch.
 
-        Raises ValueError if `state` is incomplete or belongs to a loader with another order
-        (other seed, batch size, number of images, shuffling or last batch).
+        Raises ValueError if `state` is malformed, or if the loader's order differs: another seed,
+        batch size or number of images, other shuffle or drop_last.
         """
         try:
             epoch, batch = state["epoch"], state["batch"]
@@ -136,12 +180,14 @@ class DataLoader:
             if identity[key] != mine:
                 raise ValueError(
                     f"[DataLoader] the state is of a loader with {key} {identity[key]!r}, "
-                    f"this one has {mine!r}: the batches would not be the same"
+                    f"this one has {mine!r}: the batches would differ"
                 )
         if not (type(epoch) is int and type(batch) is int and epoch >= 0):
-            raise ValueError(f"[DataLoader] no place: epoch {epoch!r}, batch {batch!r}")
+            raise ValueError(f"[DataLoader] not a position: epoch {epoch!r}, batch {batch!r}")
         if not 0 <= batch <= len(self):
-            raise ValueError(f"[DataLoader] batch {batch} is not in an epoch of {len(self)}")
+            raise ValueError(
+                f"[DataLoader] batch {batch} is outside an epoch of {len(self)} batches"
+            )
         self._epoch, self._start = epoch, batch
         self._position = (epoch, batch)
 
@@ -158,11 +204,14 @@ class DataLoader:
         epoch, start, end = self._epoch, self._start, len(self)
         order = self._order(epoch)
         batches = self._in_background(epoch, order, start, end)
+        per_batch = self._per_batch
         try:
-            for number in range(start, end):
+            for part in range(start * per_batch, end * per_batch):
                 batch = next(batches)
-                self._position = (epoch, number + 1)
-                # On the CPU a worker's copy would take a core from the loop.
+                number = part // per_batch
+                self._counts = (len(batch[1]), len(self._indices(order, number)))
+                self._position = (epoch, (part + 1) // per_batch)
+                # For the CPU, the loop makes the tensors: a copy in a worker would use a core.
                 yield batch if self.device is None or self._on_gpu else self._tensors(batch)
         finally:
             batches.close()
@@ -173,24 +222,30 @@ class DataLoader:
     def _in_background(
         self, epoch: int, order: NDArray[np.intp], start: int, end: int
     ) -> Generator[Batch, None, None]:
-        """The batches from `start` to `end`, made ahead by threads that end with the generator.
+        """This rank's parts of the batches from `start` to `end`, prepared by threads that end with
+        the generator.
 
-        Workers never wait for anything but their own work: what limits them is that only so many
-        batches are asked for. So nothing can hang when the consumer stops listening, and at
-        interpreter exit the executor's own hook ends idle threads.
+        Workers never block: the number of submitted batches limits them. Nothing can hang when the
+        consumer stops, and the executor ends idle threads at interpreter exit.
         """
+        first = self.shard[0] * self._per_batch
+        places = [
+            (number, first + part)
+            for number in range(start, end)
+            for part in range(self._per_batch)
+        ]
         if not self.num_workers:
-            for number in range(start, end):
-                yield self._make(epoch, order, number)
+            for place in places:
+                yield self._make(epoch, order, *place)
             return
         process = os.getpid()
-        numbers = iter(range(start, end))
+        waiting = iter(places)
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix=_THREADS)
         pending: deque[Future[Batch]] = deque()
 
         def ask_for(count: int) -> None:
-            for number in islice(numbers, count):
-                pending.append(pool.submit(self._make, epoch, order, number))
+            for place in islice(waiting, count):
+                pending.append(pool.submit(self._make, epoch, order, *place))
 
         try:
             ask_for(max(self.prefetch, self.num_workers))
@@ -205,7 +260,7 @@ class DataLoader:
                 yield batch
         finally:
             if os.getpid() == process:
-                # A cycle that holds this generator may be collected inside one of its workers.
+                # The garbage collector may close this generator in one of its own workers.
                 inside = threading.current_thread().name.startswith(_THREADS)
                 pool.shutdown(wait=not inside, cancel_futures=True)
 
@@ -219,29 +274,65 @@ class DataLoader:
         stream = np.random.SeedSequence(self.seed, spawn_key=(epoch, *place))
         return np.random.Generator(np.random.PCG64(stream))
 
-    def _make(self, epoch: int, order: NDArray[np.intp], number: int) -> Batch:
-        indices = order[number * self.batch_size : (number + 1) * self.batch_size]
-        images = self._images[indices]
+    def _indices(self, order: NDArray[np.intp], number: int) -> NDArray[np.intp]:
+        """Positions of the images of a batch, on all ranks."""
+        return order[number * self.batch_size : (number + 1) * self.batch_size]
+
+    def _make(self, epoch: int, order: NDArray[np.intp], number: int, part: int) -> Batch:
+        indices = self._indices(order, number)[part :: self.virtual_ranks]
+        images, labels = self._images[indices], self._labels[indices]
+        place = (number, part, self.virtual_ranks) if self.virtual_ranks > 1 else (number,)
         try:
             if self.transform is None:
                 images = to_float(images)
             else:
-                images = self.transform(images, self._generator(epoch, 1, number))
+                images = self.transform(images, self._generator(epoch, 1, *place))
+            if self.mix is not None:
+                images, labels = self.mix(images, labels, self._generator(epoch, 2, *place))
+                labels = np.ascontiguousarray(labels, np.float32)
+                if labels.ndim != 2 or len(labels) != len(indices):
+                    raise ValueError(
+                        f"[DataLoader] mix returned labels of shape {labels.shape} for "
+                        f"{len(indices)} images; expected (n, classes)"
+                    )
             images = np.ascontiguousarray(images, np.float32)
             if images.ndim != 4 or len(images) != len(indices):
                 raise ValueError(
-                    f"[DataLoader] transform returned shape {images.shape} for {len(indices)} "
-                    "images (N, C, H, W)"
+                    f"[DataLoader] {'transform' if self.mix is None else 'mix'} returned shape "
+                    f"{images.shape} for {len(indices)} images (N, C, H, W)"
                 )
         except Exception as error:
             error.add_note(f"[DataLoader] in batch {number} of epoch {epoch}")
             raise
-        batch = images, self._labels[indices]
+        batch = images, labels
         return self._tensors(batch) if self._on_gpu else batch
 
     def _tensors(self, batch: Batch) -> Batch:
         images, labels = batch
         return from_numpy(images, self.device), from_numpy(labels, self.device)
+
+
+def _checked_shard(
+    shard: tuple[int, int], virtual_ranks: int | None
+) -> tuple[tuple[int, int], int]:
+    """(rank, world_size) and the number of parts of a batch."""
+    pair = integers("DataLoader", "shard", shard)
+    if len(pair) != 2:
+        raise ValueError(f"[DataLoader] shard must be (rank, world_size), got {shard!r}")
+    rank, world_size = pair
+    integer("DataLoader", "world_size of shard", world_size, 1)
+    if not 0 <= rank < world_size:
+        raise ValueError(
+            f"[DataLoader] the rank of shard must lie in [0, {world_size}), got {rank}"
+        )
+    if virtual_ranks is None:
+        return (rank, world_size), world_size
+    parts = integer("DataLoader", "virtual_ranks", virtual_ranks, 1)
+    if parts % world_size:
+        raise ValueError(
+            f"[DataLoader] virtual_ranks must be a multiple of the {world_size} ranks, got {parts}"
+        )
+    return (rank, world_size), parts
 
 
 def _arrays(

@@ -1,7 +1,8 @@
-"""MNIST, and sets in the same format such as Fashion-MNIST, from IDX files, plain or gzipped.
+"""Reads MNIST, and data sets in the same format such as Fashion-MNIST, from IDX files, which may be
+gzipped.
 
 An IDX file is a big-endian header (two zero bytes, a type code, the number of dimensions, and each
-extent in four bytes), then the elements in row-major order. Source: Y. LeCun, C. Cortes,
+dimension in four bytes), followed by the elements in row-major order. Source: Y. LeCun, C. Cortes,
 C. Burges, "The MNIST database of handwritten digits", section "File formats".
 """
 
@@ -24,15 +25,15 @@ from .integrity import Published, find_folder, read_file, read_sums
 MNIST_MEAN, MNIST_STD = (0.1307,), (0.3081,)
 
 _UINT8 = 0x08
-_MOST = 1_000_000  # records; EMNIST's largest split has 814,255
+_MOST = 1_000_000  # maximum number of records; the largest split of EMNIST has 814,255
 _LIMIT = _MOST * 28 * 28 + 16
 
 _FILES = {
     "train": ("train-images", "train-labels"),
     "test": ("t10k-images", "t10k-labels"),
 }
-# Only the gzipped files are held against published digests: Fashion-MNIST and others use MNIST's
-# names, and unpacked also its sizes.
+# Only gzipped files are compared with published digests. Fashion-MNIST and others have the names of
+# MNIST's files, and unpacked also their sizes.
 _PUBLISHED = {
     "train-images-idx3-ubyte.gz": Published(9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
     "train-labels-idx1-ubyte.gz": Published(28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
@@ -48,14 +49,19 @@ def load_mnist(
     classes: tuple[str, ...] = tuple("0123456789"),
     verify: bool = True,
 ) -> ImageSet:
-    """The "train" or "test" split in `folder`: uint8 (N, 1, H, W) and labels 0 … 9.
+    """Reads the "train" or "test" split: uint8 images (N, 1, H, W) and labels.
 
-    Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`, also with the last dash
-    as a dot and with `.gz`, in `folder` or its subfolders `MNIST/raw` and `raw`. Checksums as in
-    `load_cifar10`, the published ones for the gzipped files only.
+    folder   has the files, or a subfolder `MNIST/raw` or `raw` with them
+    split    "train" (the default) or "test"
+    classes  names of the classes (default: the digits)
+    verify   whether to verify checksums as `load_cifar10` does (default True); published ones are
+             known for the gzipped files of MNIST
 
-    Raises FileNotFoundError if a file is missing; ValueError, naming file, what was found and
-    what was expected, for anything damaged, truncated, oversized or out of range.
+    Files are named `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`
+    and `t10k-labels-idx1-ubyte`, also with a dot before `idx` or with the suffix `.gz`.
+
+    Raises FileNotFoundError if a file is missing. Raises ValueError for a damaged, truncated or
+    oversized file and for labels out of range; the message has the found and the expected value.
     """
     if split not in _FILES:
         raise ValueError(f"[mnist] split must be 'train' or 'test', got {split!r}")
@@ -80,9 +86,9 @@ def load_mnist(
 def read_idx(
     path: str | os.PathLike[str], dimensions: int, *, verify: bool = True
 ) -> NDArray[np.uint8]:
-    """The array of bytes in an IDX file with that many dimensions; gzipped if its name says so.
+    """Reads an IDX file of bytes with the given number of dimensions.
 
-    Errors as for `load_mnist`.
+    A file whose name ends in .gz is unpacked. See `load_mnist` for errors.
     """
     path = Path(path)
     content = read_file(
@@ -115,7 +121,7 @@ def read_idx(
                 f"[mnist] {path} has extents {shape}: found {size} bytes of data announced, "
                 f"expected at most {_LIMIT}"
             )
-        # One byte more than announced tells an oversized file, without unpacking all of a bomb.
+        # Reading one byte more detects an oversized file without unpacking all of a zip bomb.
         data = stream.read(size + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(

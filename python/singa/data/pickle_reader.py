@@ -1,13 +1,13 @@
-"""Reads plain data and NumPy arrays out of a pickle without executing anything in it.
+"""Reads plain data and NumPy arrays from a pickle without executing code.
 
-Python's own `pickle.load` imports modules and calls functions that the file names, so a hostile
-file is a program. Here nothing is imported or called: `pickletools.genops` of the standard library
-decodes the opcodes, a stack machine of a few lines builds dicts, lists, tuples, strings, bytes and
-numbers, and the few globals that stand for NumPy arrays are symbols with a meaning of our own
-(`_call`, `_build`). Any other global, and any other opcode, is refused.
+`pickle.load` imports modules and calls functions that a file names, so a malicious file can run any
+code. This reader imports and calls nothing from the file. `pickletools.genops` of the standard
+library decodes the opcodes. A small stack machine builds dicts, lists, tuples, strings, bytes and
+numbers. The few globals that pickles of NumPy arrays use are symbols, which `_call` and `_build`
+interpret. All other globals and opcodes raise ValueError.
 
-That covers protocols 0 to 5: Python 2's files (the published CIFAR ones, protocol 2, whose `str`
-comes out as bytes; in protocol 0 only if it is ASCII), and what Python 3 writes for the same data.
+It reads protocols 0 to 5, as written by Python 3 and by Python 2, such as the published files of
+CIFAR (protocol 2). Python 2's `str` becomes bytes; in protocol 0 it must be ASCII.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _RECONSTRUCT = frozenset((f"{core}.multiarray", "_reconstruct") for core in _COR
 _FROMBUFFER = frozenset((f"{core}.numeric", "_frombuffer") for core in _CORE)
 _NDARRAY = ("numpy", "ndarray")
 _DTYPE = ("numpy", "dtype")
-_ENCODE = ("_codecs", "encode")  # how Python 3 writes bytes in protocols 0 to 2
-_BYTES = frozenset((("__builtin__", "bytes"), ("builtins", "bytes")))  # the same for b""
+_ENCODE = ("_codecs", "encode")  # Python 3 writes bytes with it in protocols 0 to 2
+_BYTES = frozenset((("__builtin__", "bytes"), ("builtins", "bytes")))  # and b"" with these
 _GLOBALS = _RECONSTRUCT | _FROMBUFFER | _BYTES | {_NDARRAY, _DTYPE, _ENCODE}
 _CODES = frozenset(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
 
-# CIFAR-100's training file, the largest of them, has about 300,000.
+# The training file of CIFAR-100, the largest file, has about 300,000.
 _MAX_OPCODES = 4_000_000
-# Of dict keys, and of names in calls, which are compared, and copied, as often as they are used.
+# Length of dict keys and of names in calls. They are compared and copied at each use.
 _MAX_NAME = 1000
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -48,18 +48,18 @@ _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 
 
 def loads(data: bytes) -> Any:
-    """What the pickle `data` describes: dict, list, tuple, str, bytes, numbers, None, ndarray.
+    """Reads a pickle of dicts, lists, tuples, str, bytes, numbers, None and NumPy arrays.
 
-    Dict keys are strings or bytes. Arrays are of integer or floating type, in the machine's byte
-    order, and may be read-only. Time and memory are bounded by the length of `data`. Raises
-    ValueError for anything damaged, unfinished or not plain data.
+    Dict keys must be str or bytes. Arrays have an integer or float type, are in native byte order,
+    and may be read-only. Time and memory are bounded by the length of `data`. Raises ValueError for
+    damaged or incomplete pickles and for other objects.
     """
     try:
         return _resolve(_Machine(len(data)).run(data))
     except ValueError as error:
         raise ValueError(f"not a readable pickle: {error}") from None
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        # A stack that runs empty, a memo that was never written, an operand of the wrong kind.
+        # An empty stack, a missing memo, or an operand of a wrong type.
         raise ValueError(f"not a readable pickle: malformed ({type(error).__name__})") from None
 
 
@@ -72,7 +72,7 @@ _MARK = _Mark()
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A global: a name, never the thing."""
+    """A global, by name only."""
 
     module: str
     name: str
@@ -96,17 +96,17 @@ class _DType:
 
 @dataclass
 class _Array:
-    """An array under construction: `_reconstruct` makes it empty, BUILD fills it."""
+    """An array under construction. `_reconstruct` creates it, BUILD sets its value."""
 
     value: np.ndarray[Any, Any] | None = None
 
 
 class _Machine:
-    """The pickle virtual machine, less everything that calls or imports.
+    """The pickle virtual machine without imports and calls.
 
-    Calls may make copies of what the file holds, but a pickle can name the same string in as many
-    calls as it likes: `made` counts the bytes of the copies. A sound file asks for two at most, of
-    bytes that Python 3 wrote as text and of an array in the other byte order.
+    Some opcodes copy data of the file, and a malicious pickle can copy the same data any number of
+    times. `made` therefore counts the copied bytes. A valid file needs at most two copies: of bytes
+    that Python 3 wrote as text, and of an array in the other byte order.
     """
 
     def __init__(self, length: int) -> None:
@@ -158,8 +158,9 @@ class _Machine:
         self.stack.append(self.stack[-1])
 
     def op_put(self, index: int) -> None:
-        if not 0 <= index < 1 << 32:  # as in the binary opcodes; larger ones can be made to collide
-            raise ValueError("a memo of impossible number")
+        # The limit of the binary opcodes. Larger keys could be chosen to collide in the dict.
+        if not 0 <= index < 1 << 32:
+            raise ValueError("a memo index out of range")
         self.memo[index] = self.stack[-1]
 
     op_binput = op_long_binput = op_put
@@ -222,13 +223,13 @@ class _Machine:
         _build(self.stack[-1], state, self.make)
 
     def make(self, size: int) -> None:
-        """Called before a copy of so many bytes is made."""
+        """Counts a copy of `size` bytes. Called before the copy; raises ValueError at the limit."""
         self.made += size
         if self.made > self.most:
-            raise ValueError(f"it would take more than {self.most} bytes of copies")
+            raise ValueError(f"it would need more than {self.most} bytes of copies")
 
     def above_mark(self) -> list[Any]:
-        """Takes everything above the topmost mark, and the mark, off the stack."""
+        """Removes the topmost mark and everything above it from the stack; returns the items."""
         for index in range(len(self.stack) - 1, -1, -1):
             if self.stack[index] is _MARK:
                 items = self.stack[index + 1 :]
@@ -238,12 +239,12 @@ class _Machine:
 
     def top(self, count: int) -> list[Any]:
         if len(self.stack) < count:
-            raise ValueError("the stack runs empty")
+            raise ValueError("the stack is empty")
         return self.stack[-count:]
 
     def push_symbol(self, module: Any, name: Any) -> None:
         if not (isinstance(module, str) and isinstance(name, str)):
-            raise ValueError("a global whose name is no string")
+            raise ValueError("the name of a global is not a string")
         if (module, name) not in _GLOBALS:
             # Shortened: the text comes from the file.
             raise ValueError(f"the global {f'{module}.{name}'[:80]!r} is refused")
@@ -254,8 +255,7 @@ class _Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise ValueError("keys and values without a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # Only what hashes fast and unpredictably: nested tuples, or numbers chosen to
-            # collide, can take for ever.
+            # Hashes of other keys can be slow (nested tuples) or made to collide (numbers).
             if not isinstance(key, str | bytes):
                 raise ValueError(f"a dict key of type {type(key).__name__}")
             if len(key) > _MAX_NAME:
@@ -269,9 +269,9 @@ class _Machine:
 
 
 def _call(function: Any, arguments: Any, make: Callable[[int], None]) -> Any:
-    """The meaning of `function(*arguments)` for the few symbols that are let through."""
+    """The value of `function(*arguments)` for the symbols that are accepted."""
     if not (isinstance(function, _Symbol) and isinstance(arguments, tuple)):
-        raise ValueError("a call of something that is no function")
+        raise ValueError("a call of an object that is not a function")
     if function.key == _ENCODE:
         text, encoding = arguments
         make(len(text))
@@ -289,13 +289,13 @@ def _call(function: Any, arguments: Any, make: Callable[[int], None]) -> Any:
     if function.key in _FROMBUFFER:
         content, dtype, shape, order = arguments
         return _Array(_array(shape, dtype, content, _text(order) == "F", make))
-    raise ValueError(f"the class {function.name} is no function")
+    raise ValueError(f"{function.name} is not a function")
 
 
 def _build(target: Any, state: Any, make: Callable[[int], None]) -> None:
-    """The meaning of `target.__setstate__(state)` for a dtype or an array."""
+    """The effect of `target.__setstate__(state)` for a dtype or an array."""
     if not isinstance(state, tuple):
-        raise ValueError("a state that is no tuple")
+        raise ValueError("a state that is not a tuple")
     if isinstance(target, _DType):
         # (version, byte order, subarray, names, fields, item size, alignment, flags, ...)
         if any(part is not None for part in state[2:5]):
@@ -315,13 +315,13 @@ def _array(
     if not isinstance(shape, tuple):
         shape = (shape,)
     if len(shape) > 8 or not all(type(extent) is int and 0 <= extent < 2**40 for extent in shape):
-        raise ValueError("an array of impossible shape")
+        raise ValueError("an array with an invalid shape")
     if not isinstance(dtype, _DType) or not isinstance(content, bytes | bytearray):
         raise ValueError("an array without type or content")
     stored = dtype.numpy()
     if math.prod(shape) * stored.itemsize != len(content):
         raise ValueError(
-            f"an array of shape {shape} and type {stored} that holds {len(content)} bytes"
+            f"an array of shape {shape} and type {stored} with {len(content)} bytes of data"
         )
     array = np.frombuffer(content, stored).reshape(shape, order="F" if fortran else "C")
     if not stored.isnative:
@@ -335,14 +335,15 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("ascii")
     if not isinstance(value, str):
-        raise ValueError("a name that is no string")
+        raise ValueError("a name that is not a string")
     return value
 
 
 def _resolve(value: Any) -> Any:
-    """Turns the arrays in the top-level value, or one level below, into NumPy ones.
+    """Replaces the arrays in the top-level value, and one level below, by NumPy arrays.
 
-    That is where data sets keep them; symbols and half-made objects elsewhere stay unusable.
+    Data sets have them only there. Symbols and unfinished arrays at a deeper level stay as they are
+    and are of no use.
     """
     if isinstance(value, dict):
         return {key: _finished(item) for key, item in value.items()}
@@ -354,8 +355,8 @@ def _resolve(value: Any) -> Any:
 def _finished(value: Any) -> Any:
     if isinstance(value, _Array):
         if value.value is None:
-            raise ValueError("an array that is never filled")
+            raise ValueError("an array without data")
         return value.value
     if isinstance(value, _Symbol | _DType | _Mark):
-        raise ValueError(f"a {type(value).__name__.lstrip('_').lower()} where data belongs")
+        raise ValueError(f"a {type(value).__name__.lstrip('_').lower()} in place of data")
     return value

@@ -1,7 +1,8 @@
-"""A generated set of 28 x 28 grey digits, for when MNIST is not at hand.
+"""Generated images of digits, 28 x 28 grey pixels, in place of MNIST.
 
-Ten digits drawn as pen strokes, light on dark as in MNIST: each with bent strokes, its own slant,
-angle, size, place, pen width and ink, under noise. Much easier than `synthetic.shapes`.
+Digits are drawn as pen strokes, light on dark as in MNIST. Each image has random bends, slant,
+angle, size, position, pen width, brightness and noise. The set is much easier than
+`synthetic.shapes`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .dataset import ImageSet
 from .synthetic import Floats, generate, uniform
 
 DIGITS_CLASSES = tuple("0123456789")
-DIGITS_MEAN, DIGITS_STD = (0.11,), (0.24,)  # measured, pixels in units of 0 … 1
+DIGITS_MEAN, DIGITS_STD = (0.11,), (0.24,)  # measured, for pixels scaled to 0 … 1
 
 _SIDE = 28
 Points = list[tuple[float, float]]
@@ -24,7 +25,8 @@ Points = list[tuple[float, float]]
 def digits(split: str = "train", count: int | None = None, seed: int = 0) -> ImageSet:
     """The first `count` images (N, 1, 28, 28) of the generated "train" or "test" split.
 
-    As `synthetic.shapes`: 10,000 and 2,000 images by default, the same for the same seed.
+    `count` defaults to 10,000 for "train" and 2,000 for "test". The same seed gives the same
+    images; see `shapes`. Raises ValueError for another split, a negative count or a negative seed.
     """
     return generate(
         "digits", _draw_digits, (1, _SIDE, _SIDE), DIGITS_CLASSES, split, count, seed, 10_000
@@ -32,12 +34,12 @@ def digits(split: str = "train", count: int | None = None, seed: int = 0) -> Ima
 
 
 def _arc(x: float, y: float, rx: float, ry: float, start: float, end: float, steps: int) -> Points:
-    """Points on an ellipse around (x, y); angles in degrees, clockwise from the right."""
+    """Points on an ellipse with centre (x, y). Angles are in degrees, clockwise from the right."""
     angles = np.radians(np.linspace(start, end, steps + 1))
     return [(x + rx * float(np.cos(a)), y + ry * float(np.sin(a))) for a in angles]
 
 
-# Each digit is one stroke or two through points (x to the right, y down), in a box from -1 to 1.
+# Each digit is a few strokes through points (x to the right, y down) in the box from -1 to 1.
 _STROKES: tuple[tuple[Points, ...], ...] = (
     (_arc(0, 0, 0.62, 1, -90, 270, 12),),
     ([(-0.3, -0.65), (0.05, -1), (0.05, 1)],),
@@ -53,7 +55,7 @@ _STROKES: tuple[tuple[Points, ...], ...] = (
 
 
 def _draw_digits(labels: NDArray[np.int32], rng: np.random.Generator) -> Floats:
-    """Float images (n, 1, 28, 28) in units of 0 … 255, before rounding and clipping."""
+    """Float images (n, 1, 28, 28) for values 0 … 255, before rounding and clipping."""
     count = len(labels)
     pen = uniform(rng, count, 0.7, 1.7)  # half the width of the stroke, in pixels
     distance = np.empty((count, _SIDE, _SIDE), np.float32)
@@ -72,7 +74,7 @@ def _draw_digits(labels: NDArray[np.int32], rng: np.random.Generator) -> Floats:
 def _place(
     strokes: tuple[Points, ...], count: int, rng: np.random.Generator
 ) -> list[NDArray[np.float32]]:
-    """The strokes' points in pixels, (points, n, 2) each, bent and placed for each image."""
+    """The points of each stroke in pixels, (points, n, 2), with random bends and position."""
     angle = rng.uniform(-0.2, 0.2, count)
     slant = rng.uniform(-0.1, 0.35, count)
     height = rng.uniform(7.0, 10.5, count)
@@ -92,12 +94,12 @@ _AXIS = np.arange(_SIDE, dtype=np.float32)
 
 
 def _squared_distance(first: Floats, second: Floats) -> Floats:
-    """Of every pixel from one line segment an image, (n, 28, 28); the ends are (n, 2)."""
+    """Squared distance (n, 28, 28) of each pixel from a line segment, whose ends are (n, 2)."""
     along = second - first
     along_x, along_y = along[:, 0, None, None], along[:, 1, None, None]
     x = _AXIS[None, None, :] - first[:, 0, None, None]
     y = _AXIS[None, :, None] - first[:, 1, None, None]
-    # Where the foot of the perpendicular lies on the segment, as a part of its length.
+    # Position of the foot of the perpendicular on the segment, as a fraction of its length.
     part = (along_x * x + along_y * y) / (along_x**2 + along_y**2 + np.float32(1e-6))
     np.clip(part, 0.0, 1.0, out=part)
     return (x - part * along_x) ** 2 + (y - part * along_y) ** 2

@@ -1,8 +1,8 @@
-"""Augmentation of whole batches with NumPy.
+"""Augmentation of batches of images with NumPy.
 
-A transform is called with images (N, C, H, W) and a `numpy.random.Generator` and returns new
-images; it never changes its argument and draws from that generator only, so the same generator
-gives the same result. Any function of this form will do as one.
+A transform is a function of images (N, C, H, W) and a `numpy.random.Generator` that returns new
+images. It does not change its argument, and draws random numbers only from the generator, so the
+same generator gives the same result. Any such function can be used.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._check import fraction, integer, number
+from ..raw.check import fraction, integer, number
 
 Images = NDArray[Any]
 Transform = Callable[[Images, np.random.Generator], Images]
 
 
 def to_float(images: Images) -> NDArray[np.float32]:
-    """float32 images; uint8 ones are scaled from 0 … 255 to 0 … 1."""
+    """Converts images to float32. uint8 images are scaled from 0 … 255 to 0 … 1."""
     if images.dtype == np.uint8:
         return images * np.float32(1.0 / 255.0)
     return images.astype(np.float32, copy=False)
 
 
 class Compose:
-    """Applies transforms in order: `Compose(RandomCrop(4), RandomHorizontalFlip(), ...)`."""
+    """Applies transforms in order: `Compose(RandomCrop(4), RandomHorizontalFlip(), ...)`.
+
+    Raises TypeError if one of them is not callable.
+    """
 
     def __init__(self, *transforms: Transform) -> None:
         for transform in transforms:
@@ -47,8 +50,8 @@ class Compose:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Shifts each image by up to `padding` pixels each way, filling with zeros: the crop of its
-    own size from the image padded on all sides."""
+    """Pads each image with `padding` pixels of zeros on all sides (default 4), and cuts out a part
+    of the original size at a random position."""
 
     padding: int = 4
 
@@ -60,7 +63,7 @@ class RandomCrop:
         offsets = rng.integers(-self.padding, self.padding + 1, (len(images), 2)).tolist()
         height, width = images.shape[2:]
         out = np.zeros(images.shape, images.dtype)
-        # The padded images are never made: one strided copy an image, of what its crop shows.
+        # The visible part of each image is copied directly, without a padded image.
         for target, image, (down, right) in zip(out, images, offsets, strict=True):
             top, left = min(height, max(0, -down)), min(width, max(0, -right))
             bottom, end = max(top, min(height, height - down)), max(left, min(width, width - right))
@@ -72,7 +75,7 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip:
-    """Mirrors each image left to right with probability `p`."""
+    """Mirrors each image left to right with probability `p` (default 0.5)."""
 
     p: float = 0.5
 
@@ -89,9 +92,10 @@ class RandomHorizontalFlip:
 
 @dataclass(frozen=True)
 class Normalize:
-    """float32 images minus `mean`, over `std`, both per channel and for pixels of 0 … 1.
+    """Computes (images - mean) / std in float32, with one mean and std per channel.
 
-    uint8 images are scaled to 0 … 1 first; float ones are taken as they are.
+    uint8 images are scaled to 0 … 1 first; float images are not. Raises ValueError if numbers of
+    channels differ, or if a std is not positive.
     """
 
     mean: Sequence[float]
@@ -113,11 +117,11 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Sets a square of `size` pixels at a random place in each image to `fill`.
+    """Sets a square at a random position in each image to `fill`.
 
-    The square's centre is anywhere in the image, so that part of it may lie outside. After
-    `Normalize`, a `fill` of 0 is the mean colour. Source: T. DeVries, G. Taylor, "Improved
-    Regularization of Convolutional Neural Networks with Cutout", 2017.
+    `size` is its side in pixels (default 16). The centre of the square is inside the image, so part
+    of it may lie outside. After `Normalize`, a `fill` of 0 (the default) is the mean colour.
+    DeVries & Taylor 2017, "Improved Regularization of Convolutional Neural Networks with Cutout".
     """
 
     size: int = 16
@@ -145,8 +149,13 @@ def standard_augmentation(
     flip: float = 0.5,
     cutout: int = 0,
 ) -> Compose:
-    """What CIFAR networks are usually trained with: crop, flip, normalise and, if its size is not
-    0, cutout. Half a millisecond for 128 images of 32 x 32; fusing the steps gained nothing."""
+    """The usual augmentation for CIFAR: random crop, random flip, normalisation and cutout.
+
+    mean, std  of each channel, see `Normalize`
+    padding    of the random crop (default 4)
+    flip       probability of the random flip (default 0.5)
+    cutout     side of the square in pixels; 0, the default, leaves it out
+    """
     steps: list[Transform] = [RandomCrop(padding), RandomHorizontalFlip(flip), Normalize(mean, std)]
     return Compose(*steps, *([Cutout(cutout)] if cutout else []))
 
@@ -156,13 +165,13 @@ def _check_images(op: str, images: Images, channels: int | None = None) -> None:
         raise ValueError(f"[{op}] expected images (N, C, H, W), got shape {images.shape}")
     if channels is not None and images.shape[1] != channels:
         raise ValueError(
-            f"[{op}] has statistics of {channels} channels, got images of shape {images.shape}"
+            f"[{op}] has statistics for {channels} channels, got images of shape {images.shape}"
         )
 
 
 def _check_statistics(op: str, mean: Sequence[float], std: Sequence[float]) -> None:
     if not mean or len(mean) != len(std):
-        raise ValueError(f"[{op}] expected one mean and one std a channel, got {mean} and {std}")
+        raise ValueError(f"[{op}] expected one mean and std per channel, got {mean} and {std}")
     if not all(np.isfinite(value) for value in mean) or not all(
         np.isfinite(value) and value > 0.0 for value in std
     ):

@@ -1,2 +1,2 @@
-"""Examples that are commands, too. Each file is a link to one in the repository's folder `examples`
-that a user copies and changes: the command is that very file, not a second trainer."""
+"""Examples that are also commands. Each file is a link to an example in the repository's folder
+`examples`, so the command and the example are the same program."""

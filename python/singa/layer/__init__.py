@@ -1,72 +1,52 @@
-"""Layers: objects with parameters that are called like functions.
+"""Layers: functions of tensors with parameters.
 
     conv = layer.Conv2d(16, 3, padding=1, bias=False)
-    y = conv(x)  # makes conv.W for the channels of x, then convolves
+    y = conv(x)  # the first call creates conv.W for the channels of x
 
-A network is a Layer (or Model) with layers as attributes. See `Layer` for how to write one.
+A network is a Layer or a Model with layers as attributes. `Layer` describes how to write one.
 """
 
-from .base import Layer, LayerMeta
-from .conv import (
-    AvgPool1d,
-    AvgPool2d,
-    Conv2d,
-    MaxPool1d,
-    MaxPool2d,
-    Pooling2d,
-    SeparableConv2d,
-)
-from .layout import ToBlocked, ToPlain
-from .linear import Embedding, Gemm, Linear
-from .norm import BatchNorm2d
-from .rnn import LSTM, RNN, CudnnRNN, RNN_Base
-from .simple import (
-    Add,
-    BinaryCrossEntropy,
-    Cat,
-    CrossEntropy,
-    Dropout,
-    Flatten,
-    MeanSquareError,
-    ReLU,
-    Reshape,
-    Sequential,
-    Sigmoid,
-    SoftMax,
-    SoftMaxCrossEntropy,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "LSTM",
-    "RNN",
-    "Add",
-    "AvgPool1d",
-    "AvgPool2d",
-    "BatchNorm2d",
-    "BinaryCrossEntropy",
-    "Cat",
-    "Conv2d",
-    "CrossEntropy",
-    "CudnnRNN",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "Gemm",
-    "Layer",
-    "LayerMeta",
-    "Linear",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MeanSquareError",
-    "Pooling2d",
-    "RNN_Base",
-    "ReLU",
-    "Reshape",
-    "SeparableConv2d",
-    "Sequential",
-    "Sigmoid",
-    "SoftMax",
-    "SoftMaxCrossEntropy",
-    "ToBlocked",
-    "ToPlain",
-]
+from . import (
+    activation,
+    attention,
+    base,
+    conv,
+    layout,
+    linear,
+    norm,
+    pooling,
+    resampling,
+    rnn,
+    rotary,
+    simple,
+)
+from .activation import *
+from .attention import *
+from .base import *
+from .conv import *
+from .layout import *
+from .linear import *
+from .norm import *
+from .pooling import *
+from .resampling import *
+from .rnn import *
+from .rotary import *
+from .simple import *
+
+if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
+    __all__ = [
+        *activation.__all__,
+        *attention.__all__,
+        *base.__all__,
+        *conv.__all__,
+        *layout.__all__,
+        *linear.__all__,
+        *norm.__all__,
+        *pooling.__all__,
+        *resampling.__all__,
+        *rnn.__all__,
+        *rotary.__all__,
+        *simple.__all__,
+    ]

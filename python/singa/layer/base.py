@@ -1,4 +1,5 @@
-"""Layer: a named tree of layers that make their parameters when they first see their input."""
+"""Layer: base class of layers. Layers form a named tree and create their parameters at the first
+call."""
 
 from __future__ import annotations
 
@@ -8,37 +9,49 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
-from .. import autocast, autograd, tensor
-from .._assignment import checked, write
-from ..autocast import kept_type
-from ..settings import named_in_classes
+from .. import autograd, tensor
+from ..tape import autocast
+from ..tape.assignment import checked, write
+from ..tape.autocast import master_dtype
 from ..tensor import Tensor
+
+__all__ = [
+    "Layer",
+    "LayerMeta",
+]
 
 #: In `Layer._fits`: there is nothing to look at.
 _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
 
-# One thread at a time makes parameters; others that meet the same new layer wait for it.
+# One thread at a time creates parameters; others wait for it.
 _initializing = threading.RLock()
 
 
 class Observer(Protocol):
-    """Is told of every layer call while it is in `observers`."""
+    """An object in `observers`, which is notified before and after each call of a layer."""
 
     def enter(self, layer: Layer) -> None: ...
     def leave(self, layer: Layer, output: Any) -> None: ...
 
 
-#: Empty in normal running, so that a layer call costs one look at it.
+#: Usually empty, so that a call of a layer only tests for that.
 observers: list[Observer] = []
 
 
+def are_watched() -> bool:
+    """Whether an observer needs a call of each layer by itself. One that has a true `takes_fused`
+    does not."""
+    return any(not getattr(observer, "takes_fused", False) for observer in observers)
+
+
 class LayerMeta(type):
-    """Lets a layer be written as `initialize(x)` and `forward(x)`: the first call of forward runs
-    initialize once, with the tape off."""
+    """Metaclass that makes the first call of `forward` call `initialize`, with the tape off."""
 
     @staticmethod
     def init_wrapper(func: Callable[..., None]) -> Callable[..., None]:
+        """Wraps `initialize`: no tape, no recording of the device, and a check of the arguments."""
+
         @functools.wraps(func)
         def initialize(self: Layer, *args: Any, **kwargs: Any) -> None:
             first = next(iter(args or kwargs.values()), None)
@@ -65,6 +78,8 @@ class LayerMeta(type):
 
     @staticmethod
     def forward_wrapper(func: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps `forward` so that its first call initializes the layer."""
+
         @functools.wraps(func)
         def forward(self: Layer, *args: Any, **kwargs: Any) -> Any:
             if not self._initialized:
@@ -85,40 +100,46 @@ class LayerMeta(type):
 
 
 class Layer(metaclass=LayerMeta):
-    """Something with parameters, or with layers inside, that maps tensors to tensors.
+    """A function of tensors with parameters, sublayers, or both.
 
-    Layers and tensors assigned as attributes get the attribute's name, with the names of the
-    layers around it in front: "layer1.conv1.W". A subclass implements `forward`, and `initialize`
-    if it has parameters of its own: tensors made there with stores_grad=True are found by
-    `get_params`, tensors whose attribute is listed in `state_names` by `get_states`.
+    A subclass implements `forward`, and also `initialize` if it has parameters of its own.
+    `initialize` gets the arguments of the first call and creates the parameters as attributes:
+    tensors with stores_grad=True. `get_params` finds them. Attributes named in `state_names`, such
+    as running statistics, are found by `get_states`.
+
+    Layers and tensors that are assigned as attributes are named after the attribute, with the names
+    of the enclosing layers as a prefix: "layer1.conv1.W".
     """
 
     sep = "."
-    #: Attributes with tensors that are saved but not trained.
+    #: Names of attributes with tensors that are saved but not trained.
     state_names: ClassVar[tuple[str, ...]] = ()
-    #: Attributes that are made again when needed, and neither copied nor pickled.
+    #: Names of attributes that are created on demand, and neither copied nor pickled.
     transient: ClassVar[tuple[str, ...]] = ()
-    #: Attributes that no step computes with. Where others change, recorded steps are recorded anew.
+    #: Names of attributes that do not affect a step. A change of any other attribute makes captured
+    #: steps be captured again.
     not_settings: ClassVar[tuple[str, ...]] = ("_parent", "_fits")
-    #: Whether parameters take the float type of the input.
+    #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
+    has_parts: ClassVar[bool] = False
+    #: Whether parameters are converted to the float type of the input.
     follows_dtype: ClassVar[bool] = True
 
     name: str | None
     _initialized: bool
     _parent: Layer | None
     _layers: dict[str, Layer]
-    _registered: int  # layers that register_layers() has numbered
-    #: For which kind of input `_follow` has found the tensors here, with this data, to be right.
+    _registered: int  # number of layers that register_layers() has added
+    #: (kind of input, tensors, their data) for which `_follow` has nothing to convert.
     _fits: tuple[Any, list[Tensor], list[Any]] | None = None
 
     def __init__(self) -> None:
         self.__dict__.update(name=None, _initialized=False, _parent=None, _layers={}, _registered=0)
 
-    def initialize(self, *input: Any) -> None:
-        """Makes the parameters for inputs like these. Called by the first forward."""
+    def initialize(self, *input: Any, **options: Any) -> None:
+        """Creates the parameters for the given inputs. The first call of `forward` calls it."""
 
     def forward(self, *input: Any) -> Any:
-        """Computes the outputs."""
+        """Computes the outputs. Subclasses implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,18 +156,18 @@ class Layer(metaclass=LayerMeta):
     # Parameters and states.
 
     def get_params(self) -> dict[str, Tensor]:
-        """{name: tensor} of all trained tensors here and in the layers inside."""
+        """{name: tensor} of all parameters of this layer and its sublayers."""
         params = dict(self._own_params())
         for child in self._layers.values():
             params.update(child.get_params())
         return params
 
     def set_params(self, parameters: Mapping[str, Any]) -> None:
-        """Copies values (tensors or arrays) into the parameters of those names.
+        """Copies values (tensors or arrays) to the parameters of the same names.
 
-        Other names are ignored. Raises ValueError for a wrong shape, and where a layer that is in
-        no other one has none of the names, TypeError for what is no number; nothing is changed
-        then.
+        Unknown names are ignored. Raises ValueError for a wrong shape, and if the outermost layer
+        has none of the names; TypeError for values that are not numeric. Nothing is changed after
+        an error.
         """
         ready = self._checked("set_params", parameters, self.get_params)
         for name, own in self._own_params():
@@ -156,14 +177,15 @@ class Layer(metaclass=LayerMeta):
             child.set_params(ready)
 
     def get_states(self) -> dict[str, Tensor]:
-        """Parameters, and tensors that are kept but not trained, such as running means."""
+        """{name: tensor} of all parameters, and of tensors that are saved but not trained, such as
+        running means."""
         states = dict((*self._own_params(), *self._own_states()))
         for child in self._layers.values():
             states.update(child.get_states())
         return states
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """As set_params, for all that get_states returns."""
+        """As set_params, for all tensors that get_states returns."""
         ready = self._checked("set_states", states, self.get_states)
         for name, own in (*self._own_params(), *self._own_states()):
             if name in ready:
@@ -174,9 +196,12 @@ class Layer(metaclass=LayerMeta):
     def _checked(
         self, function: str, values: Mapping[str, Any], own: Callable[[], dict[str, Tensor]]
     ) -> dict[str, Any]:
-        """The values, those for tensors here and in the layers inside checked, so that writing them
-        does not fail. Refuses values of which none is for this layer; layers inside get those of
-        others too."""
+        """Checks the values for tensors of this layer and its sublayers, so that writing them
+        cannot fail, and returns all values.
+
+        Raises ValueError if the outermost layer has none of the names. Sublayers also get values
+        for other layers.
+        """
         if not isinstance(values, Mapping):
             raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
         tensors = own()
@@ -187,9 +212,10 @@ class Layer(metaclass=LayerMeta):
         return {**values, **checked("[set_params]", tensors, values)}
 
     def freeze(self, frozen: bool = True) -> None:
-        """Stops (or resumes) training of all parameters here: no gradient is computed for them.
+        """Stops training of all parameters of this layer and its sublayers, or resumes it with
+        frozen=False. No gradient is computed for frozen parameters.
 
-        Call it after the first forward or compile, when the parameters are there.
+        Call it after compile() or the first call, since parameters do not exist before.
         """
         for param in self.get_params().values():
             param.requires_grad = not frozen
@@ -213,8 +239,9 @@ class Layer(metaclass=LayerMeta):
     def _new_param(
         self, attribute: str, shape: tuple[int, ...], like: Tensor, fill: Callable[[Tensor], Any]
     ) -> None:
-        """Makes a parameter of `like`'s float type (else float32) on its device."""
-        dtype = kept_type(like.dtype) if like.dtype in _FLOATS else tensor.float32
+        """Creates a parameter on the device of `like`, with its float type, or float32 if it is
+        not a float tensor."""
+        dtype = master_dtype(like.dtype) if like.dtype in _FLOATS else tensor.float32
         param = Tensor(shape, like.device, dtype, requires_grad=True, stores_grad=True)
         fill(param)
         setattr(self, attribute, param)
@@ -222,34 +249,34 @@ class Layer(metaclass=LayerMeta):
     # Types and devices.
 
     def dtype_check(self, *inputs: Tensor) -> None:
-        """Converts all tensors to the first one's type."""
+        """Converts all tensors, in place, to the type of the first."""
         for other in inputs[1:]:
             if other.dtype != inputs[0].dtype:
                 other.to_type(inputs[0].dtype)
 
     def device_check(self, *inputs: Tensor) -> None:
-        """Moves all tensors to the first one's device."""
+        """Moves all tensors, in place, to the device of the first."""
         device = inputs[0].device
         for other in inputs[1:]:
             if other.device.id() != device.id():
                 other.to_device(device)
 
     def _follow(self, inputs: tuple[Any, ...]) -> None:
-        """Takes the type and device of the first input, where it has others."""
+        """Converts the tensors of this layer to the type and device of the first input."""
         x = _first_tensor(inputs)
         if x is None:
             return
-        lowered = autocast.dtype()
-        kind = x.data.type_and_place(), lowered
+        target = autocast.dtype()
+        kind = x.data.type_and_place(), target
         if self._fits is not None:
             fitting, tensors, raws = self._fits
             if kind == fitting and [t.data for t in tensors] == raws:
                 return
         own = [value for _, value in (*self._own_params(), *self._own_states())]
         if self.follows_dtype and x.dtype in _FLOATS:
-            # Products convert these operands, and parameters stay float32.
-            types = (x.dtype, tensor.float32, lowered)
-            fit = types if lowered is not None and x.dtype in types[1:] else types[:1]
+            # Under autocast, matrix products convert their operands and parameters stay float32.
+            types = (x.dtype, tensor.float32, target)
+            fit = types if target is not None and x.dtype in types[1:] else types[:1]
             self.dtype_check(x, *[mine for mine in own if mine.dtype not in fit])
         self.device_check(x, *own)
         empty = self._initialized and not any(
@@ -261,12 +288,15 @@ class Layer(metaclass=LayerMeta):
 
     @property
     def title(self) -> str:
-        """For messages: "Conv2d layer1.conv1"."""
+        """Class and name for messages, such as "Conv2d layer1.conv1"."""
         return f"{type(self).__name__} {self.name}" if self.name else type(self).__name__
 
     def register_layers(self, *args: Any) -> None:
-        """Adds layers that are no attributes: a few layers, which get the names "Class_index", or
-        one ordered dict of names and layers."""
+        """Adds sublayers that were not assigned as attributes, for example those in a list.
+
+        The arguments are layers, which are named "Class_index", or one OrderedDict of layers by
+        name.
+        """
         if len(args) == 1 and isinstance(args[0], OrderedDict):
             items = list(args[0].items())
         else:
@@ -278,7 +308,7 @@ class Layer(metaclass=LayerMeta):
                 self._adopt(name, value)
 
     def sublayers(self) -> Iterator[Layer]:
-        """All layers inside, in the order in which they were added, outer ones first."""
+        """All sublayers at any depth, in the order of their addition, each before its own."""
         for child in self._layers.values():
             yield child
             yield from child.sublayers()
@@ -324,14 +354,10 @@ class Layer(metaclass=LayerMeta):
             if isinstance(value, Tensor) and value.is_dummy():
                 value.name = prefix + attribute
 
-    def _unwatched(self) -> set[str]:
-        """Attributes that `singa.settings` leaves out."""
-        return named_in_classes(self, "not_settings")
-
     # Copies.
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without the parent: a copy of one layer must not copy the whole model.
+        # The parent is left out, so that a copy of a layer does not copy the whole model.
         return {
             name: value
             for name, value in self.__dict__.items()
@@ -344,7 +370,7 @@ class Layer(metaclass=LayerMeta):
         for child in self._layers.values():
             child.__dict__["_parent"] = self
 
-    # Calls with someone looking on.
+    # Observed calls.
 
     def _observed(self, *args: Any, **kwargs: Any) -> Any:
         present = list(observers)
@@ -370,7 +396,7 @@ class Layer(metaclass=LayerMeta):
 
 
 def _first_tensor(inputs: Any) -> Tensor | None:
-    """The first one among the inputs, or in lists of them."""
+    """The first tensor among the inputs or in lists among them."""
     for x in inputs:
         if isinstance(x, list | tuple):
             x = _first_tensor(x)

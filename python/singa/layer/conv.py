@@ -1,178 +1,43 @@
-"""Convolution and pooling over (batch, channels, height, width).
-
-A handle holds the parameters of the operation and no sizes, so one handle serves the training
-batch, the short last one and the evaluation batch.
-"""
+"""Convolution and transposed convolution of images (batch, channels, ...) with one to three spatial
+axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
-from .._check import integer
+from ..raw.check import integer
 from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
+from .window import Pair, Sizes, Window, numbers
 
-Pair = int | Sequence[int]
-_PAD_MODES = ("NOTSET", "SAME_UPPER", "SAME_LOWER")
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "SeparableConv2d",
+]
 
-
-def pair(layer: str, argument: str, value: Pair) -> tuple[int, int]:
-    """(height, width) of an int or of two. Raises TypeError for anything else."""
-    values: Any = (value, value) if _is_int(value) else value
-    if not _is_sequence(values) or len(values) != 2 or not all(map(_is_int, values)):
-        raise TypeError(f"[{layer}] {argument} must be an int or two, got {value!r}")
-    return int(values[0]), int(values[1])
-
-
-def edges(layer: str, value: Pair) -> tuple[int, ...]:
-    """Padding as the handles take it: (h, w), or (top, left, bottom, right).
-
-    From an int, from (h, w), or from SINGA's (top, bottom, left, right).
-    """
-    if _is_sequence(value) and len(value) == 4:  # type: ignore[arg-type]
-        top, bottom, left, right = value  # type: ignore[misc]
-        return (*pair(layer, "padding", (top, left)), *pair(layer, "padding", (bottom, right)))
-    return pair(layer, "padding", value)
+Initializer = Callable[[Tensor], Any]
 
 
-def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def same_padding(
-    mode: str, size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Pair
-) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) such that the output is ceil(size / stride). An odd rest goes to
-    the end for SAME_UPPER, to the beginning for SAME_LOWER (ONNX)."""
-    before, after = [], []
-    for n, k, s, d in zip(
-        size, kernel, stride, pair("pad_mode", "dilation", dilation), strict=True
-    ):
-        total = max((math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        less, more = total // 2, total - total // 2
-        before.append(less if mode == "SAME_UPPER" else more)
-        after.append(more if mode == "SAME_UPPER" else less)
-    return (before[0], before[1], after[0], after[1])
-
-
-class _Window(Layer):
-    """What convolution and pooling share: a window, and its handles."""
-
-    transient = ("handle", "_handles")
-
-    def __init__(self, kernel_size: Pair, stride: Pair, padding: Pair, pad_mode: str) -> None:
-        super().__init__()
-        kind = type(self).__name__
-        self.kernel_size = pair(kind, "kernel_size", kernel_size)
-        self.stride = pair(kind, "stride", stride)
-        if min(self.kernel_size) < 1 or min(self.stride) < 1:
-            raise ValueError(
-                f"[{kind}] kernel_size and stride have to be at least 1, got {self.kernel_size} "
-                f"and {self.stride}"
-            )
-        self.padding = edges(kind, padding)
-        self.dilation = (1, 1)
-        if pad_mode not in _PAD_MODES:
-            raise ValueError(f"[{kind}] pad_mode must be one of {_PAD_MODES}, got {pad_mode!r}")
-        self.pad_mode = pad_mode
-        self.odd_padding = (0, 0, 0, 0)  # the handles take uneven padding themselves
-        self.handle: Any = None
-        self._handles: dict[tuple[int, ...], Any] | None = None
-
-    def _handle_for(self, x: Tensor) -> Any:
-        if self.pad_mode != "NOTSET":  # the padding follows from the height and width of the input
-            self._check_rank(x)
-            self.padding = same_padding(
-                self.pad_mode, x.shape[2:], self.kernel_size, self.stride, self.dilation
-            )
-        if self._handles is None:
-            self._handles = {}
-        key = self._handle_key(x)
-        if key not in self._handles:
-            self._handles[key] = self._make_handle(x, self.padding)
-        self.handle = self._handles[key]
-        return self.handle
-
-    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
-        """What a handle is made for, besides the layer's own parameters."""
-        return self.padding
-
-    def _check_rank(self, x: Tensor) -> None:
-        if len(x.shape) != 4:
-            raise ValueError(
-                f"[{self.title}] expected (batch, channels, height, width), got {tuple(x.shape)}"
-            )
-
-    def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
-        raise NotImplementedError
-
-
-class Conv2d(_Window):
-    """Convolution of x (N, in, h, w) with W (nb_kernels, in / group, kh, kw).
-
-    Written `Conv2d(nb_kernels, kernel_size)`; the older form `Conv2d(in, nb_kernels, kernel_size[,
-    stride[, padding]])` still works. `padding` is an int, (h, w), or (top, bottom, left, right);
-    `pad_mode` SAME_UPPER or SAME_LOWER makes it follow from the input. `activation="RELU"` is
-    applied to the result. W starts as `initializer(W)` makes it: by default normal with variance
-    2 / (fan_in + nb_kernels), as in SINGA; b at 0.
-
-    Keyword arguments for the GPU: `cudnn_prefer` ("fastest", "limited_workspace", "no_workspace",
-    "autotune"; on the CPU it chooses likewise) and `workspace_MB_limit` (1024).
-    """
+class _Filters(Window):
+    """Base class of convolutions: a window with weights W (first, second / group, kernel) and a
+    bias b (nb_kernels)."""
 
     W: Tensor
     b: Tensor | None
-
-    def __init__(
-        self,
-        nb_kernels: int,
-        kernel_size: Pair,
-        *args: Any,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        group: int = 1,
-        bias: bool = True,
-        pad_mode: str = "NOTSET",
-        activation: str = "NOTSET",
-        initializer: Callable[[Tensor], Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        in_channels: int | None = None
-        if len(args) > 3:
-            raise TypeError(f"[Conv2d] too many positional arguments: {args}")
-        if args:  # in_channels, nb_kernels, kernel_size[, stride[, padding]]
-            in_channels, nb_kernels, kernel_size = nb_kernels, kernel_size, args[0]  # type: ignore
-            stride = args[1] if len(args) > 1 else stride
-            padding = args[2] if len(args) > 2 else padding
-        super().__init__(kernel_size, stride, padding, pad_mode)
-        self.dilation = pair("Conv2d", "dilation", dilation)
-        self.nb_kernels = integer("Conv2d", "nb_kernels", nb_kernels, 1)
-        self.in_channels = in_channels
-        self.group = integer("Conv2d", "group", group)
-        self.bias = bias
-        if activation not in ("NOTSET", "RELU"):
-            raise ValueError(f"[Conv2d] activation must be 'NOTSET' or 'RELU', got {activation!r}")
-        self.activation = activation
-        self.initializer = initializer
-        self.inner_params: dict[str, Any] = {"cudnn_prefer": "fastest", "workspace_MB_limit": 1024}
-        for name, value in kwargs.items():
-            if name not in self.inner_params:
-                raise TypeError(f"[Conv2d] unexpected keyword argument {name!r}")
-            self.inner_params[name] = value
-        limit = integer("Conv2d", "workspace_MB_limit", self.inner_params["workspace_MB_limit"], 0)
-        self._workspace_bytes = min(limit, 1 << 42) << 20
-        self._prefer = kwargs.get("cudnn_prefer", "")  # not given: SINGA_PREFER decides
-        if "cudnn_prefer" in kwargs:
-            singa_wrap.ParsePreference(str(self._prefer))  # raises ValueError for no preference
+    in_channels: int | None
+    nb_kernels: int
+    group: int
+    bias: bool
+    initializer: Initializer | None
 
     def initialize(self, x: Tensor) -> None:
         self._check_rank(x)
@@ -183,17 +48,30 @@ class Conv2d(_Window):
             )
         if self.group < 1 or channels % self.group or self.nb_kernels % self.group:
             raise ValueError(
-                f"[{self.title}] group {self.group} has to divide the channels: {channels} in, "
-                f"{self.nb_kernels} out"
+                f"[{self.title}] group {self.group} must divide the numbers of channels: "
+                f"{channels} in, {self.nb_kernels} out"
             )
         self.in_channels = channels
-        self._handle_for(x)  # refuses what is no convolution before there are weights
-        shape = (self.nb_kernels, channels // self.group, *self.kernel_size)
+        self._handle_for(x)  # raises for a wrong geometry before parameters are created
+        shape = (*self._filters(channels), *self.kernel_size)
         std = math.sqrt(2.0 / (math.prod(shape[1:]) + self.nb_kernels))
         self._new_param("W", shape, x, self.initializer or (lambda t: t.gaussian(0.0, std)))
         self.b = None
         if self.bias:
             self._new_param("b", (self.nb_kernels,), x, zeros)
+
+    def _filters(self, channels: int) -> tuple[int, int]:
+        """The first two lengths of W."""
+        return self.nb_kernels, channels // self.group
+
+
+class _Conv(_Filters):
+    """Base class of convolutions that are not transposed."""
+
+    _apply: ClassVar[Callable[..., Tensor]]
+    activation = "NOTSET"
+    _workspace_bytes = 1 << 30
+    _prefer = ""  # SINGA_PREFER decides
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
         return singa_wrap.ConvHandle(
@@ -211,15 +89,229 @@ class Conv2d(_Window):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = autograd.conv2d(self._handle_for(x), x, self.W, self.b)
+        y = self._apply(self._handle_for(x), x, self.W, self.b)
         return autograd.relu(y) if self.activation == "RELU" else y
 
 
-class SeparableConv2d(Layer):
-    """A convolution of each channel by itself, then a 1x1 convolution. Chollet 2017.
+class Conv2d(_Conv):
+    """Convolution of x (N, in, h, w) with W (nb_kernels, in / group, kh, kw), plus b (nb_kernels).
 
-    Written `SeparableConv2d(nb_kernels, kernel_size)`, or `(in, nb_kernels, kernel_size[, stride[,
-    padding]])`.
+    nb_kernels          number of output channels
+    kernel_size         int or (height, width)
+    stride              int or (height, width) (default 1)
+    padding             zeros around the image: int, (height, width), or (top, bottom, left, right)
+                        (default 0)
+    dilation            int or (height, width) (default 1)
+    group               number of groups of channels, which divides `in` and nb_kernels (default 1)
+    bias                whether to add b (default True)
+    pad_mode            "NOTSET" (the default), or "SAME_UPPER" or "SAME_LOWER", which compute the
+                        padding from the size of the input as ONNX does
+    activation          "NOTSET" (the default), or "RELU", which is applied to the result
+    initializer         function that fills W (default: normal with variance
+                        2 / (fan_in + nb_kernels), as in SINGA); b is initialized with 0
+    cudnn_prefer        how to choose an implementation, on the CPU, too: "fastest",
+                        "limited_workspace", "no_workspace" or "autotune" (default: SINGA_PREFER)
+    workspace_MB_limit  limit of temporary memory in MiB (default 1024)
+
+    SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too. Raises
+    TypeError or ValueError for wrong arguments. The first call raises ValueError if x does not have
+    the expected shape or number of channels.
+    """
+
+    _apply = staticmethod(autograd.conv2d)
+
+    def __init__(
+        self,
+        nb_kernels: int,
+        kernel_size: Pair,
+        *args: Any,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        group: int = 1,
+        bias: bool = True,
+        pad_mode: str = "NOTSET",
+        activation: str = "NOTSET",
+        initializer: Initializer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        in_channels: int | None = None
+        if len(args) > 3:
+            raise TypeError(f"[Conv2d] too many positional arguments: {args}")
+        if args:  # in_channels, nb_kernels, kernel_size[, stride[, padding]]
+            in_channels, nb_kernels, kernel_size = nb_kernels, kernel_size, args[0]  # type: ignore
+            stride = args[1] if len(args) > 1 else stride
+            padding = args[2] if len(args) > 2 else padding
+        super().__init__(kernel_size, stride, padding, pad_mode, dilation)
+        self.nb_kernels = integer("Conv2d", "nb_kernels", nb_kernels, 1)
+        self.in_channels = in_channels
+        self.group = integer("Conv2d", "group", group)
+        self.bias = bias
+        if activation not in ("NOTSET", "RELU"):
+            raise ValueError(f"[Conv2d] activation must be 'NOTSET' or 'RELU', got {activation!r}")
+        self.activation = activation
+        self.initializer = initializer
+        self.inner_params: dict[str, Any] = {"cudnn_prefer": "fastest", "workspace_MB_limit": 1024}
+        for name, value in kwargs.items():
+            if name not in self.inner_params:
+                raise TypeError(f"[Conv2d] unexpected keyword argument {name!r}")
+            self.inner_params[name] = value
+        limit = integer("Conv2d", "workspace_MB_limit", self.inner_params["workspace_MB_limit"], 0)
+        self._workspace_bytes = min(limit, 1 << 42) << 20
+        self._prefer = kwargs.get("cudnn_prefer", "")  # "": SINGA_PREFER decides
+        if "cudnn_prefer" in kwargs:
+            singa_wrap.ParsePreference(str(self._prefer))  # raises ValueError for another value
+
+    def initialize(self, x: Tensor) -> None:  # errors name Conv2d's
+        super().initialize(x)
+
+
+class _TorchConv(_Conv):
+    """A convolution with the arguments of PyTorch's."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        initializer: Initializer | None = None,
+    ) -> None:
+        kind = type(self).__name__
+        pad_mode = "NOTSET"
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"[{kind}] padding must be 'same' or 'valid', got {padding!r}")
+            pad_mode = "SAME_UPPER" if padding == "same" else "NOTSET"
+            padding = 0
+        super().__init__(kernel_size, stride, padding, pad_mode, dilation)
+        if pad_mode != "NOTSET" and max(self.stride) > 1:
+            raise ValueError(f"[{kind}] padding 'same' needs a stride of 1, got {self.stride}")
+        _set_channels(self, in_channels, out_channels, groups)
+        self.bias = bias
+        self.initializer = initializer
+
+
+def _set_channels(layer: _Filters, in_channels: int, out_channels: int, groups: int) -> None:
+    kind = type(layer).__name__
+    layer.in_channels = integer(kind, "in_channels", in_channels, 1)
+    layer.nb_kernels = integer(kind, "out_channels", out_channels, 1)
+    layer.group = integer(kind, "groups", groups, 1)
+
+
+class Conv1d(_TorchConv):
+    """Convolution of x (N, in_channels, l) with W (out_channels, in_channels / groups, k), plus b
+    (out_channels).
+
+    Arguments and defaults are those of torch.nn.Conv1d: `padding` may also be "same", for a stride
+    of 1, or "valid". `initializer` fills W, as in `Conv2d`. Raises TypeError or ValueError for
+    wrong arguments. The first call raises ValueError if x does not have the expected shape.
+    """
+
+    axes = 1
+    _apply = staticmethod(autograd.conv1d)
+
+
+class Conv3d(_TorchConv):
+    """Convolution of x (N, in_channels, d, h, w) with W (out_channels, in_channels / groups, kd,
+    kh, kw), plus b (out_channels).
+
+    Arguments and defaults are those of torch.nn.Conv3d; see `Conv1d`.
+    """
+
+    axes = 3
+    _apply = staticmethod(autograd.conv3d)
+
+
+class _ConvTranspose(_Filters):
+    """Base class of transposed convolutions."""
+
+    _apply: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        *,
+        initializer: Initializer | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, "NOTSET", dilation)
+        kind = type(self).__name__
+        self.output_padding = numbers(kind, "output_padding", output_padding, self.axes)
+        _set_channels(self, in_channels, out_channels, groups)
+        self.bias = bias
+        self.initializer = initializer
+
+    def _filters(self, channels: int) -> tuple[int, int]:
+        return channels, self.nb_kernels // self.group
+
+    def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
+        return singa_wrap.ConvTransposeHandle(
+            x.data,
+            self.kernel_size,
+            self.stride,
+            padding,
+            self.output_padding,
+            self.in_channels,
+            self.nb_kernels,
+            bool(self.bias),
+            self.group,
+            self.dilation,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._apply(self._handle_for(x), x, self.W, self.b)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of x (N, in_channels, l) with W (in_channels, out_channels / groups,
+    k), plus b (out_channels): the gradient of a convolution with respect to its input.
+
+    y has length (l - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1.
+
+    Arguments and defaults are those of torch.nn.ConvTranspose1d. `initializer` fills W, as in
+    `Conv2d`. Raises TypeError or ValueError for wrong arguments. The first call raises ValueError
+    if x does not have the expected shape.
+    """
+
+    axes = 1
+    _apply = staticmethod(autograd.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of x (N, in_channels, h, w). Arguments and defaults are those of
+    torch.nn.ConvTranspose2d; see `ConvTranspose1d`."""
+
+    axes = 2
+    _apply = staticmethod(autograd.conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of x (N, in_channels, d, h, w). Arguments and defaults are those of
+    torch.nn.ConvTranspose3d; see `ConvTranspose1d`."""
+
+    axes = 3
+    _apply = staticmethod(autograd.conv_transpose3d)
+
+
+class SeparableConv2d(Layer):
+    """Depthwise separable convolution: a convolution of each channel, then a 1x1 convolution.
+    Chollet 2017.
+
+    Arguments are those of `Conv2d`, except that `bias` is False by default. SINGA's older form
+    `SeparableConv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too.
     """
 
     def __init__(
@@ -260,111 +352,3 @@ class SeparableConv2d(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.point_conv(self.depthwise_conv(x))
-
-
-class Pooling2d(_Window):
-    """Largest element, or mean, of each window. `stride` None: the window's size.
-
-    `ceil_mode` lets the last window hang over the edge. Averages leave out the padding unless
-    `count_include_pad`.
-    """
-
-    def __init__(
-        self,
-        kernel_size: Pair,
-        stride: Pair | None = None,
-        padding: Pair = 0,
-        is_max: bool = True,
-        pad_mode: str = "NOTSET",
-        *,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-    ) -> None:
-        super().__init__(kernel_size, kernel_size if stride is None else stride, padding, pad_mode)
-        self.is_max = is_max
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
-        return singa_wrap.PoolingHandle(
-            x.data,
-            self.kernel_size,
-            self.stride,
-            padding,
-            self.is_max,
-            self.ceil_mode,
-            self.count_include_pad,
-        )
-
-    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
-        return (*self.padding, *x.shape[1:2])  # one layer may pool after different convolutions
-
-    def forward(self, x: Tensor) -> Tensor:
-        return autograd.pooling_2d(self._handle_for(x), x)
-
-
-class MaxPool2d(Pooling2d):
-    """Largest element of each window."""
-
-    def __init__(
-        self,
-        kernel_size: Pair,
-        stride: Pair | None = None,
-        padding: Pair = 0,
-        pad_mode: str = "NOTSET",
-        *,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, True, pad_mode, ceil_mode=ceil_mode)
-
-
-class AvgPool2d(Pooling2d):
-    """Mean of each window."""
-
-    def __init__(
-        self,
-        kernel_size: Pair,
-        stride: Pair | None = None,
-        padding: Pair = 0,
-        pad_mode: str = "NOTSET",
-        *,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-    ) -> None:
-        super().__init__(
-            kernel_size,
-            stride,
-            padding,
-            False,
-            pad_mode,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
-
-
-class _Pool1d(Pooling2d):
-    """Pooling whose windows lie along the width."""
-
-    _is_max: ClassVar[bool]
-
-    def __init__(
-        self,
-        kernel_size: int,
-        stride: int | None = None,
-        padding: int = 0,
-        pad_mode: str = "NOTSET",
-    ) -> None:
-        stride = kernel_size if stride is None else stride
-        super().__init__((1, kernel_size), (1, stride), (0, padding), self._is_max, pad_mode)
-
-
-class MaxPool1d(_Pool1d):
-    """Largest element of windows along the width."""
-
-    _is_max = True
-
-
-class AvgPool1d(_Pool1d):
-    """Mean of windows along the width."""
-
-    _is_max = False

@@ -1,6 +1,6 @@
-"""Layers that change how a tensor lies in memory, never its values.
+"""Layers that change the memory layout of a tensor, but not its values.
 
-The layout follows the operations by itself; these two are for those who want to say where.
+Operations choose layouts by themselves. These layers force a change at a certain place.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from .. import autograd
 from ..tensor import Tensor
 from .base import Layer
 
+__all__ = [
+    "ToBlocked",
+    "ToPlain",
+]
+
 
 class ToBlocked(Layer):
-    """x in the layout that the device's convolutions prefer."""
+    """Converts images to the layout that convolutions of the device prefer."""
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.to_blocked(x)
 
 
 class ToPlain(Layer):
-    """x in row-major order."""
+    """Converts to row-major order."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.contiguous()

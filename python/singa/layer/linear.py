@@ -1,4 +1,4 @@
-"""Layers around a matrix product, and the look-up table that is one in disguise."""
+"""Layers that compute a matrix product, and embeddings."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd, initializer
-from .._assignment import checked, write
-from .._check import integer
+from ..raw.check import integer
+from ..tape.assignment import checked, write
 from ..tensor import Tensor
 from .base import Layer
+
+__all__ = [
+    "Embedding",
+    "Gemm",
+    "Linear",
+]
 
 Fill = Callable[[Tensor], Any]
 
 
 def zeros(t: Tensor) -> None:
-    """The start value of a bias."""
+    """Fills t with 0, the initial value of biases."""
     t.set_value(0.0)
 
 
 class Linear(Layer):
-    """Fully connected: y (N, out) = x (N, in) · W + b, with W (in, out) and b (out).
+    """Fully connected layer: y (..., out) = x (..., in) · W + b, with W (in, out) and b (out).
 
-    Written `Linear(out)`; the older form `Linear(in, out[, bias])` still works, and `in` is then
-    checked. W starts as `initializer(W)` makes it, by default `initializer.glorot_normal`; b at 0.
-    Other keyword arguments are ignored with a warning: SINGA ignores them without.
+    out_features  number of outputs
+    bias          whether to add b (default True)
+    initializer   function that fills W (default `initializer.glorot_normal`); b is initialized
+                  with 0
+
+    SINGA's older form `Linear(in, out[, bias])` works, too; the first call then checks `in`. Other
+    keyword arguments are ignored with a warning, where SINGA ignores them silently. The first call
+    raises ValueError for a wrong number of input features.
     """
 
     W: Tensor
@@ -74,8 +85,18 @@ class Linear(Layer):
 
 
 class Gemm(Layer):
-    """y = alpha · op(x) · op(W) + beta · b (ONNX Gemm). W is (out, in) with `transB`, the default,
-    else (in, out); b is (1, out) unless `bias_shape` says otherwise."""
+    """y = alpha · op(x) · op(W) + beta · b, as ONNX's Gemm.
+
+    nb_kernels    number of outputs
+    alpha, beta   factors (default 1)
+    transA        whether to transpose x (default False)
+    transB        whether to transpose W, which then has shape (out, in) (default True); otherwise
+                  (in, out)
+    bias          whether to add b (default True)
+    bias_shape    shape of b, which broadcasts to y (default (1, out))
+
+    W is initialized normally with variance 2 / (in + out), b with 0.
+    """
 
     W: Tensor
     b: Tensor | None
@@ -112,34 +133,45 @@ class Gemm(Layer):
         return autograd.gemm(x, self.W, self.b, self.alpha, self.beta, self.transA, self.transB)
 
 
-class Embedding(Layer):
-    """Row i of W (input_dim, output_dim) for every number i of the input, whatever its shape.
+_FILLS: dict[str, Fill] = {
+    "gaussian": lambda t: t.gaussian(0.0, 1.0),
+    "uniform": lambda t: t.uniform(-1.0, 1.0),
+}
 
-    `initializer` is "gaussian" (0, 1) or "uniform" over ±1.
+
+class Embedding(Layer):
+    """Replaces each index i of the input by row i of W (input_dim, output_dim).
+
+    The input has any shape; the output has one more axis of length output_dim. `initializer` is
+    "gaussian" (mean 0, standard deviation 1; the default), "uniform" over ±1, or a function that
+    fills W.
     """
 
     W: Tensor
     follows_dtype = False
 
-    def __init__(self, input_dim: int, output_dim: int, initializer: str = "gaussian") -> None:
+    def __init__(
+        self, input_dim: int, output_dim: int, initializer: str | Fill = "gaussian"
+    ) -> None:
         super().__init__()
-        if initializer not in ("gaussian", "uniform"):
-            raise ValueError(f"[Embedding] initializer {initializer!r}: 'gaussian' or 'uniform'")
+        if not callable(initializer) and initializer not in tuple(_FILLS):
+            raise ValueError(
+                f"[Embedding] initializer must be 'gaussian' or 'uniform', got {initializer!r}"
+            )
         self.input_dim = integer("Embedding", "input_dim", input_dim, 1)
         self.output_dim = integer("Embedding", "output_dim", output_dim, 1)
         self.initializer = initializer
 
     def initialize(self, x: Tensor) -> None:
-        uniform = self.initializer == "uniform"
-        self._new_param(
-            "W",
-            (self.input_dim, self.output_dim),
-            x,
-            (lambda t: t.uniform(-1.0, 1.0)) if uniform else (lambda t: t.gaussian(0.0, 1.0)),
-        )
+        fill = self.initializer
+        fill = fill if callable(fill) else _FILLS[fill]
+        self._new_param("W", (self.input_dim, self.output_dim), x, fill)
 
     def from_pretrained(self, W: Tensor, freeze: bool = True) -> None:
-        """Takes the rows from W; `freeze` keeps them as they are in training."""
+        """Copies W (input_dim, output_dim) to the layer. With `freeze` it is not trained.
+
+        Raises ValueError for another shape.
+        """
         if not self._initialized:
             self.initialize(W)
         write(self.W, checked("[from_pretrained]", {"W": self.W}, {"W": W})["W"])

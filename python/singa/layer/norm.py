@@ -1,24 +1,45 @@
-"""Batch normalisation, and local response normalisation."""
+"""Batch normalisation."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from .. import autograd, singa_wrap, tensor
-from .._check import fraction, number
+from .. import autograd, distributed, singa_wrap
+from ..dtypes import wide_type
+from ..raw.check import fraction, integer, integers, number
 from ..tensor import Tensor
 from .base import Layer
 
+__all__ = [
+    "BatchNorm2d",
+    "GroupNorm",
+    "InstanceNorm2d",
+    "LayerNorm",
+    "LayerNorm2d",
+    "RMSNorm",
+    "SyncBatchNorm",
+    "SyncBatchNorm2d",
+]
+
 
 class BatchNorm2d(Layer):
-    """y = scale · (x - mean) / sqrt(var + eps) + bias over every axis but 1. Ioffe & Szegedy 2015.
+    """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.
 
-    Training normalises by the batch and updates the running values: running = (1 - momentum) ·
-    running + momentum · batch, so `momentum` weights the new batch, as in SINGA; networks in
-    `singa.models` use 0.1. Otherwise the running values are used. With `fix_scale` the scale stays
-    1. The older form `BatchNorm2d(channels[, momentum])` still works.
+    y = scale · (x - mean) / sqrt(var + eps) + bias, where scale and bias have shape (C).
 
-    Called as `bn(x, add=z, relu=True)` it gives `relu(bn(x) + z)` in one operation.
+    momentum   weight of the new batch in the running statistics (default 0.9, as in SINGA; PyTorch
+               and the networks of `singa.models` use 0.1)
+    eps        added to the variance (default 1e-5)
+    fix_scale  do not train the scale; it stays 1 (default False)
+
+    In training, mean and variance are those of the batch, and the running statistics are updated:
+    running = (1 - momentum) · running + momentum · batch. In inference the running statistics are
+    used. `bn(x, add=z, relu=True)` computes `relu(bn(x) + z)` in one operation, and
+    `bn(x, activation="silu")` `silu(bn(x))`; see `autograd.batchnorm_2d`.
+
+    SINGA's older form `BatchNorm2d(channels[, momentum])` works, too. Raises ValueError for values
+    outside their range, and if the input does not have the expected number of channels.
     """
 
     state_names = ("running_mean", "running_var")
@@ -27,7 +48,8 @@ class BatchNorm2d(Layer):
     bias: Tensor
     running_mean: Tensor
     running_var: Tensor
-    follows_dtype = False  # 16-bit floats are normalised by numbers of 32 bits
+    follows_dtype = False  # parameters stay float32 for 16-bit inputs
+    _apply: ClassVar[Callable[..., Tensor]] = staticmethod(autograd.batchnorm_2d)
 
     def __init__(
         self, *args: Any, momentum: float = 0.9, eps: float = 1e-5, fix_scale: bool = False
@@ -44,7 +66,13 @@ class BatchNorm2d(Layer):
         self.fix_scale = fix_scale
         self.handle: Any = None
 
-    def initialize(self, x: Tensor, add: Tensor | None = None, relu: bool = False) -> None:
+    def initialize(
+        self,
+        x: Tensor,
+        add: Tensor | None = None,
+        relu: bool = False,
+        activation: str | None = None,
+    ) -> None:
         channels = x.shape[1] if len(x.shape) > 1 else 0
         if not channels or (self.channels is not None and self.channels != channels):
             raise ValueError(
@@ -52,7 +80,7 @@ class BatchNorm2d(Layer):
                 f"{tuple(x.shape)}"
             )
         self.channels = channels
-        wide = tensor.float64 if x.dtype == tensor.float64 else tensor.float32
+        wide = wide_type(x.dtype)
         for attribute, value in (
             ("scale", 1.0),
             ("bias", 0.0),
@@ -64,16 +92,182 @@ class BatchNorm2d(Layer):
             setattr(self, attribute, values.set_value(value))
         self.scale.requires_grad = not self.fix_scale
 
-    def forward(self, x: Tensor, add: Tensor | None = None, relu: bool = False) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        add: Tensor | None = None,
+        relu: bool = False,
+        activation: str | None = None,
+    ) -> Tensor:
         if self.handle is None:
             self.handle = singa_wrap.BatchNormHandle(self.momentum, x.data, self.eps)
-        return autograd.batchnorm_2d(
+        return self._apply(
             self.handle,
             x,
             self.scale,
             self.bias,
             self.running_mean,
             self.running_var,
-            add,
-            relu,
+            add=add,
+            relu=relu,
+            activation=activation,
         )
+
+
+def _sync_batchnorm(handle: Any, x: Tensor, *states: Tensor, **options: Any) -> Tensor:
+    """The batch norm of all ranks together; that of this process in a job of one rank."""
+    scale, bias, mean, var = states
+    if distributed.world_size() == 1:
+        return autograd.batchnorm_2d(handle, x, scale, bias, mean, var, **options)
+    ranks = distributed.communicator()
+    return autograd.sync_batchnorm_2d(handle, x, scale, bias, mean, var, ranks, **options)
+
+
+class SyncBatchNorm(BatchNorm2d):
+    """BatchNorm2d with the statistics of the batches of all ranks together.
+
+    For small batches a rank. All ranks have to run the layer in the same order. Arguments are those
+    of BatchNorm2d, and so are the names of its states: checkpoints fit both. The communicator is
+    `singa.distributed`'s. In a job of one rank, and in inference, it is BatchNorm2d.
+    """
+
+    _apply = staticmethod(_sync_batchnorm)
+
+
+#: The name that says for which images it is.
+SyncBatchNorm2d = SyncBatchNorm
+
+
+class _Norm(Layer):
+    """Normalisation by statistics of each sample, with a weight and, if wanted, a bias."""
+
+    follows_dtype = False  # 16-bit floats are normalised by numbers of 32 bits
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(self, shape: tuple[int, ...], eps: float, affine: bool, bias: bool) -> None:
+        super().__init__()
+        self.shape = shape
+        self.eps = eps if eps is None else number(type(self).__name__, "eps", eps)
+        self.affine = bool(affine)
+        self.has_bias = bool(affine and bias)
+
+    def initialize(self, x: Tensor) -> None:
+        wide = wide_type(x.dtype)
+        for attribute, value, wanted in (
+            ("weight", 1.0, self.affine),
+            ("bias", 0.0, self.has_bias),
+        ):
+            if wanted:
+                made = Tensor(self.shape, x.device, wide, requires_grad=True, stores_grad=True)
+                setattr(self, attribute, made.set_value(value))
+            else:
+                setattr(self, attribute, None)
+
+
+class LayerNorm(_Norm):
+    """(x - mean) / sqrt(var + eps) · weight + bias over the last axes. Ba, Kiros & Hinton 2016.
+
+    normalized_shape: lengths of these axes, or of the last one. Names and defaults are those of
+    torch.nn.LayerNorm. Raises ValueError where x ends in other lengths.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+    ) -> None:
+        name = type(self).__name__
+        several = hasattr(normalized_shape, "__len__")
+        lengths = normalized_shape if several else (normalized_shape,)
+        shape = integers(name, "normalized_shape", lengths, 1)
+        if not shape:
+            raise ValueError(f"[{name}] normalized_shape must not be empty")
+        super().__init__(shape, eps, elementwise_affine, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return autograd.layer_norm(x, self.weight, self.bias, -len(self.shape), self.eps)
+
+    def _check(self, x: Tensor) -> None:
+        if tuple(x.shape[-len(self.shape) :]) != self.shape:
+            raise ValueError(
+                f"[{self.title}] expected (..., {str(self.shape)[1:-1].rstrip(',')}), "
+                f"got {tuple(x.shape)}"
+            )
+
+
+class RMSNorm(LayerNorm):
+    """x / sqrt(mean(x²) + eps) · weight over the last axes. Zhang & Sennrich 2019.
+
+    Names and defaults are those of torch.nn.RMSNorm: `eps` of None is the distance from 1 to the
+    next float32.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, False)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return autograd.rms_norm(x, self.weight, -len(self.shape), self.eps)
+
+
+class LayerNorm2d(_Norm):
+    """LayerNorm of images (N, C, H, W) over the channels, at each pixel by itself.
+
+    Channels-last images are not copied. The defaults are timm's, whose ConvNeXt uses it.
+    """
+
+    def __init__(self, num_channels: int, eps: float = 1e-6, affine: bool = True) -> None:
+        channels = integer("LayerNorm2d", "num_channels", num_channels, 1)
+        super().__init__((channels,), eps, affine, True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.channel_norm(x, self.weight, self.bias, self.eps)
+
+
+class GroupNorm(_Norm):
+    """Normalises (N, C, ...) by the statistics of groups of channels. Wu & He 2018.
+
+    Names and defaults are those of torch.nn.GroupNorm. Raises ValueError where num_groups does not
+    divide num_channels.
+    """
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        groups = integer("GroupNorm", "num_groups", num_groups, 1)
+        channels = integer("GroupNorm", "num_channels", num_channels, 1)
+        if channels % groups:
+            raise ValueError(
+                f"[GroupNorm] num_groups must divide num_channels, got {num_groups} and "
+                f"{num_channels}"
+            )
+        super().__init__((channels,), eps, affine, True)
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x.shape) < 2 or x.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"[{self.title}] expected (N, {self.shape[0]}, ...), got {tuple(x.shape)}"
+            )
+        return autograd.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+
+
+class InstanceNorm2d(GroupNorm):
+    """Normalises each channel of each image by its own statistics. Ulyanov, Vedaldi & Lempitsky
+    2016.
+
+    Names and defaults are those of torch.nn.InstanceNorm2d, which has no weight and bias unless
+    `affine`; running statistics are not kept.
+    """
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__(num_features, num_features, eps, affine)

@@ -1,5 +1,8 @@
-"""Recurrent layers. RNN and LSTM go step by step through a list of inputs, and their state is seen
-at each step; CudnnRNN takes whole sequences in one operation of the core."""
+"""Recurrent layers.
+
+RNN and LSTM run one step after the other over a list of inputs, and give the state of each step.
+CudnnRNN and GRU run whole sequences in one operation.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import autograd, singa_wrap
-from .._check import fraction, integer
+from ..raw.check import fraction, integer
+from ..tape.grad_mode import training
+from ..tape.tensor import wrap
 from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
 
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "CudnnRNN",
+    "RNN_Base",
+]
+
 
 class _Recurrent(Layer):
-    """What every recurrent layer is asked for."""
+    """Common arguments of recurrent layers, and their checks."""
 
     def __init__(
         self,
@@ -37,8 +50,11 @@ class _Recurrent(Layer):
 
 
 class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
-    """A layer that goes through a sequence step by step. Raises NotImplementedError for several
-    layers or directions, dropout, no bias, or a sequence in one tensor: CudnnRNN has those."""
+    """Base class of layers that run a sequence step by step.
+
+    Raises NotImplementedError for num_layers other than 1, bidirectional, dropout, batch_first and
+    bias=False. CudnnRNN has these.
+    """
 
     def __init__(self, input_size: int, *common: Any) -> None:
         super().__init__(*common)
@@ -61,19 +77,24 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
         Bh: Any = None,
         b: Any = None,
     ) -> Any:
-        """One step."""
+        """Computes one step. Subclasses implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step_forward()")
 
     def _check_steps(self, xs: Sequence[Tensor]) -> None:
         if not isinstance(xs, list | tuple) or not xs:
-            raise TypeError(f"[{self.title}] expected a list of inputs, one a step")
+            raise TypeError(f"[{self.title}] expected a list of inputs, one for each step")
 
 
 class RNN(RNN_Base):
-    """h' = f(x · Wx + h · Wh + b), f being tanh or ReLU.
+    """Elman network: h' = f(x · Wx + h · Wh + b), where f is tanh or ReLU.
 
-    Takes xs, a list of (batch, input_size), and h0 (batch, hidden_size); returns (list of all h,
-    last h).
+    input_size    number of input features
+    hidden_size   number of features of the state h
+    nonlinearity  "tanh" (the default) or "relu"
+
+    The other arguments accept only their defaults; see `RNN_Base`. The layer is called with xs, a
+    list of tensors (batch, input_size), and h0 (batch, hidden_size). It returns (list of all h,
+    last h). Weights are initialized normally with standard deviation 1, b with 0.
     """
 
     Wx: Tensor
@@ -95,7 +116,7 @@ class RNN(RNN_Base):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"[RNN] nonlinearity {nonlinearity!r}: 'tanh' or 'relu'")
+            raise ValueError(f"[RNN] nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
     def initialize(self, xs: Sequence[Tensor], h0: Tensor) -> None:
@@ -116,17 +137,25 @@ class RNN(RNN_Base):
     def step_forward(  # type: ignore[override]
         self, x: Tensor, h: Tensor, Wx: Tensor, Wh: Tensor, b: Tensor
     ) -> Tensor:
+        """The next state h' for the input x and the state h."""
         y = autograd.add(autograd.matmul(x, Wx), autograd.matmul(h, Wh))
         y = autograd.add_bias(y, b, axis=0)
         return autograd.tanh(y) if self.nonlinearity == "tanh" else autograd.relu(y)
 
 
 class LSTM(RNN_Base):
-    """Long short-term memory, with gates i, f, o and candidate g. Hochreiter & Schmidhuber 1997.
+    """Long short-term memory with gates i, f, o and candidate g. Hochreiter & Schmidhuber 1997.
 
-    c' = sigmoid(f) · c + sigmoid(i) · tanh(g);  h' = sigmoid(o) · tanh(c'), where each of the four
-    is x · Wx + Bx + h · Wh + Bh with weights of its own.
-    Takes xs, a list of (batch, input_size), and (h0, c0); returns (list of all h, last h, last c).
+    c' = sigmoid(f) · c + sigmoid(i) · tanh(g) and h' = sigmoid(o) · tanh(c'). Each of i, f, o and g
+    is x · Wx + Bx + h · Wh + Bh with its own weights.
+
+    input_size   number of input features
+    hidden_size  number of features of the states h and c
+
+    The other arguments accept only their defaults; see `RNN_Base`. The layer is called with xs, a
+    list of tensors (batch, input_size), and (h0, c0), each (batch, hidden_size). It returns (list
+    of all h, last h, last c). Weights are initialized normally with standard deviation 0.01, biases
+    with 0.
     """
 
     gates = ("i", "f", "o", "g")
@@ -146,7 +175,7 @@ class LSTM(RNN_Base):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         if nonlinearity != "tanh":
-            raise ValueError(f"[LSTM] nonlinearity {nonlinearity!r}: only 'tanh'")
+            raise ValueError(f"[LSTM] nonlinearity must be 'tanh', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
     def initialize(self, xs: Sequence[Tensor], h0_c0: tuple[Tensor, Tensor]) -> None:
@@ -175,6 +204,7 @@ class LSTM(RNN_Base):
     def step_forward(  # type: ignore[override]
         self, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """The next states (h', c') for the input x and the states h and c."""
         i, f, o, g = (self._gate(gate, x, h) for gate in self.gates)
         kept = autograd.mul(autograd.sigmoid(f), c)
         new = autograd.mul(autograd.sigmoid(i), autograd.tanh(g))
@@ -189,40 +219,19 @@ class LSTM(RNN_Base):
         )
 
 
-class CudnnRNN(_Recurrent):
-    """Recurrent network over whole sequences: x (batch, steps, features), or (steps, batch,
-    features) without `batch_first`. Runs on the CPU, too.
-
-    `rnn_mode` is "lstm", "gru", "tanh" ("vanilla") or "relu". Returns all outputs, axes as in x, or
-    with return_sequences=False the last ones (batch, directions · hidden). `use_mask` makes
-    forward take `seq_lengths` (batch): steps beyond them do not count. All weights lie in one
-    vector W, in cuDNN's order, and start uniform over ±1 / sqrt(hidden_size).
-    """
+class _Sequences(_Recurrent):
+    """Base class of layers that run whole sequences. All weights are in one vector W, in cuDNN's
+    order, which is initialized uniformly over ±1 / sqrt(hidden_size)."""
 
     W: Tensor
     transient = ("handle",)
+    rnn_mode: str
     _MODES = {"relu": 0, "tanh": 1, "vanilla": 1, "lstm": 2, "gru": 3}  # noqa: RUF012
+    _GATES = {"lstm": 4, "gru": 3}  # noqa: RUF012 - of other modes: 1
 
-    def __init__(
-        self,
-        hidden_size: int,
-        activation: str = "tanh",
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = True,
-        dropout: float = 0,
-        bidirectional: bool = False,
-        rnn_mode: str = "lstm",
-        use_mask: bool = False,
-        return_sequences: bool = True,
-    ) -> None:
-        super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if rnn_mode not in self._MODES:
-            raise ValueError(f"[CudnnRNN] rnn_mode {rnn_mode!r}: one of {sorted(self._MODES)}")
-        self.rnn_mode = rnn_mode
-        self.directions = 2 if bidirectional else 1
-        self.use_mask = use_mask
-        self.return_sequences = return_sequences
+    def __init__(self, *common: Any) -> None:
+        super().__init__(*common)
+        self.directions = 2 if self.bidirectional else 1
         self.handle: Any = None
 
     def initialize(
@@ -245,12 +254,107 @@ class CudnnRNN(_Recurrent):
         return singa_wrap.RnnHandle(
             data,
             self.hidden_size,
-            self._MODES[self.rnn_mode],
+            self._mode(),
             self.num_layers,
             bool(self.bias),
             float(self.dropout),
             bool(self.bidirectional),
         )
+
+    def _mode(self) -> int:
+        """The number of singa_wrap.RnnMode."""
+        return self._MODES[self.rnn_mode]
+
+    def _steps_first(self, x: Tensor) -> Tensor:
+        """x as (steps, batch, features)."""
+        if self.handle is None:
+            self.handle = self._make_handle(x)
+        return autograd.transpose(x, (1, 0, 2)) if self.batch_first else x
+
+    def _zero_state(self, x: Tensor) -> Tensor:
+        """A state of zeros for x (steps, batch, features)."""
+        shape = (self.num_layers * self.directions, x.shape[1], self.hidden_size)
+        return Tensor(shape, x.device, x.dtype, requires_grad=False)
+
+    def weight_places(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """{PyTorch's name of a weight: (its first element in W, its shape)}."""
+        rows = self._GATES.get(self.rnn_mode, 1) * self.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {}
+        ends = [
+            f"_l{layer}{end}"
+            for layer in range(self.num_layers)
+            for end in ("", "_reverse")[: self.directions]
+        ]
+        for end in ends:
+            shapes[f"weight_ih{end}"] = (rows, self.directions * self.hidden_size)
+            shapes[f"weight_hh{end}"] = (rows, self.hidden_size)
+        if self.bias:
+            for end in ends:
+                shapes[f"bias_ih{end}"] = shapes[f"bias_hh{end}"] = (rows,)
+        # Only the first layer's number of inputs is not known. It follows from the length of W.
+        first = [f"weight_ih{end}" for end in ends[: self.directions]]
+        rest = sum(math.prod(shape) for name, shape in shapes.items() if name not in first)
+        inputs = (self.W.size() - rest) // (rows * self.directions)
+        shapes.update({name: (rows, inputs) for name in first})
+        places, at = {}, 0
+        for name, shape in shapes.items():
+            places[name] = (at, shape)
+            at += math.prod(shape)
+        return places
+
+    def weight_views(self) -> dict[str, Tensor]:
+        """{PyTorch's name of a weight: its part of W}. The parts share W's memory."""
+        return {
+            name: wrap(self.W.data.SliceAxis(0, at, at + math.prod(shape)).Reshape(shape), False)
+            for name, (at, shape) in self.weight_places().items()
+        }
+
+
+class CudnnRNN(_Sequences):
+    """A recurrent network over whole sequences. It runs on the CPU, too.
+
+    hidden_size       number of features of a state
+    activation        accepted for SINGA's scripts; `rnn_mode` chooses the activation
+    num_layers        number of stacked layers (default 1)
+    bias              whether there are biases (default True)
+    batch_first       x is (batch, steps, features), the default, or (steps, batch, features)
+    dropout           probability of dropout between layers in training (default 0)
+    bidirectional     whether sequences also run backwards (default False)
+    rnn_mode          "lstm" (the default), "gru", "tanh" (or "vanilla") or "relu"
+    use_mask          whether a call needs `seq_lengths` (default False)
+    return_sequences  whether a call returns the outputs of all steps (default True), or those of
+                      the last step
+
+    The layer is called with x, optional states hx and cx (num_layers · directions, batch,
+    hidden_size), which are 0 by default, and with `use_mask` the lengths of the sequences (batch).
+    Steps beyond the length of a sequence are ignored. It returns outputs with the axes of x and
+    directions · hidden_size features, or with return_sequences=False those of the last step
+    (batch, directions · hidden_size). All weights are in one vector W, in cuDNN's order, which is
+    initialized uniformly over ±1 / sqrt(hidden_size). Raises ValueError for another `rnn_mode` and
+    for values outside their range.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        activation: str = "tanh",
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = True,
+        dropout: float = 0,
+        bidirectional: bool = False,
+        rnn_mode: str = "lstm",
+        use_mask: bool = False,
+        return_sequences: bool = True,
+    ) -> None:
+        super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        if rnn_mode not in self._MODES:
+            raise ValueError(
+                f"[CudnnRNN] rnn_mode must be one of {sorted(self._MODES)}, got {rnn_mode!r}"
+            )
+        self.rnn_mode = rnn_mode
+        self.use_mask = use_mask
+        self.return_sequences = return_sequences
 
     def forward(
         self,
@@ -259,15 +363,11 @@ class CudnnRNN(_Recurrent):
         cx: Tensor | None = None,
         seq_lengths: Tensor | None = None,
     ) -> Tensor:
-        if self.handle is None:
-            self.handle = self._make_handle(x)
         if self.use_mask and not isinstance(seq_lengths, Tensor):
             raise TypeError(f"[{self.title}] use_mask needs seq_lengths, a tensor (batch)")
-        if self.batch_first:
-            x = autograd.transpose(x, (1, 0, 2))
-        state = (self.num_layers * self.directions, x.shape[1], self.hidden_size)
-        hx = self._zero_state(state, x) if hx is None else hx
-        cx = self._zero_state(state, x) if cx is None else cx
+        x = self._steps_first(x)
+        hx = self._zero_state(x) if hx is None else hx
+        cx = self._zero_state(x) if cx is None else cx
         operator = autograd._RNN(
             self.handle,
             return_sequences=self.return_sequences,
@@ -279,5 +379,123 @@ class CudnnRNN(_Recurrent):
             y = autograd.transpose(y, (1, 0, 2))
         return y
 
-    def _zero_state(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        return Tensor(shape, like.device, like.dtype, requires_grad=False)
+
+class GRU(_Sequences):
+    """Gated recurrent units over whole sequences, with torch.nn.GRU's arguments and results. Cho et
+    al. 2014.
+
+    r = sigmoid(W_ir·x + b_ir + W_hr·h + b_hr), z likewise, n = tanh(W_in·x + b_in + r·(W_hn·h +
+    b_hn)), and h' = (1 - z)·n + z·h.
+
+    input_size           number of features of x
+    hidden_size          number of features of a state
+    num_layers           number of stacked layers (default 1)
+    bias                 whether there are biases (default True)
+    batch_first          x is (batch, steps, features), or (steps, batch, features), the default
+    dropout              probability of dropout between layers in training (default 0)
+    bidirectional        whether sequences also run backwards (default False)
+    linear_before_reset  False: n = tanh(W_in·x + b_in + W_hn·(r·h) + b_hn), as in the first version
+                         of the paper and ONNX's default. cuDNN has no such network, so a GPU runs
+                         it step by step and takes longer.
+
+    The layer is called with x and optionally the states hx (num_layers · directions, batch,
+    hidden_size), which are 0 by default. It returns (output with directions · hidden_size features,
+    the last states in the shape of hx). `load_torch` reads the weights of torch.nn.GRU.
+    """
+
+    rnn_mode = "gru"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        linear_before_reset: bool = True,
+    ) -> None:
+        super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.input_size = integer("GRU", "input_size", input_size, 1)
+        self.linear_before_reset = linear_before_reset
+
+    def _mode(self) -> int:
+        if self.linear_before_reset:
+            return super()._mode()
+        return singa_wrap.RnnMode_kGruResetBefore
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if len(x.shape) != 3 or x.shape[2] != self.input_size:
+            raise ValueError(
+                f"[{self.title}] expected three axes and {self.input_size} features, got {x.shape}"
+            )
+        x = self._steps_first(x)
+        hx = self._zero_state(x) if hx is None else hx
+        if self.linear_before_reset or x.device.kind() == singa_wrap.DeviceKind_kCpu:
+            y, h = autograd.rnn(self.handle, x, hx, hx, self.W)
+        else:
+            y, h = self._step_by_step(x, hx)
+        return (autograd.transpose(y, (1, 0, 2)) if self.batch_first else y), h
+
+    def _step_by_step(self, x: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
+        last = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout and training():
+                x = autograd.dropout(x, ratio=self.dropout)
+            outputs = []
+            for direction in range(self.directions):
+                h = _entry(hx, layer * self.directions + direction)
+                states = self._states(x, h, f"_l{layer}{'_reverse' * direction}", direction == 1)
+                last.append(states[0 if direction else -1])
+                outputs.append(_stacked(states))
+            x = outputs[0] if len(outputs) == 1 else autograd.cat(outputs, 2)
+        return x, _stacked(last)
+
+    def _states(self, x: Tensor, h: Tensor, end: str, backwards: bool) -> list[Tensor]:
+        """The states (batch, hidden_size) of all steps of one layer in one direction."""
+        places, size = self.weight_places(), self.hidden_size
+
+        def weight(name: str) -> Tensor:
+            at, shape = places[f"{name}{end}"]
+            return autograd.reshape(_part(self.W, 0, at, at + math.prod(shape)), shape)
+
+        def linear(value: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+            y = autograd.matmul(value, autograd.transpose(matrix, (1, 0)))
+            return y if bias is None else autograd.add(y, bias)
+
+        def halves(t: Tensor | None) -> tuple[Tensor, Tensor] | tuple[None, None]:
+            """The parts of r and z, and of n."""
+            if t is None:
+                return None, None
+            return _part(t, 0, 0, 2 * size), _part(t, 0, 2 * size, 3 * size)
+
+        inputs = linear(x, weight("weight_ih"), weight("bias_ih") if self.bias else None)
+        gate_weight, new_weight = halves(weight("weight_hh"))
+        gate_bias, new_bias = halves(weight("bias_hh") if self.bias else None)
+        assert gate_weight is not None
+        assert new_weight is not None
+        states: list[Tensor] = []
+        steps = range(x.shape[0])
+        for step in reversed(steps) if backwards else steps:
+            given = _entry(inputs, step)
+            kept = linear(h, gate_weight, gate_bias)
+            gates = autograd.sigmoid(autograd.add(_part(given, 1, 0, 2 * size), kept))
+            reset, update = autograd.split(gates, 1, (size, size))
+            kept = linear(autograd.mul(reset, h), new_weight, new_bias)
+            new = autograd.tanh(autograd.add(_part(given, 1, 2 * size, 3 * size), kept))
+            h = autograd.add(new, autograd.mul(update, autograd.sub(h, new)))
+            states.append(h)
+        return states[::-1] if backwards else states
+
+
+def _part(t: Tensor, axis: int, begin: int, end: int) -> Tensor:
+    return autograd.slice(t, (begin,), (end,), (axis,))
+
+
+def _entry(t: Tensor, i: int) -> Tensor:
+    return autograd.squeeze(_part(t, 0, i, i + 1), 0)
+
+
+def _stacked(ts: list[Tensor]) -> Tensor:
+    return autograd.cat([autograd.unsqueeze(t, 0) for t in ts], 0)

@@ -1,21 +1,40 @@
-"""Layers without parameters: one function of the tape each."""
+"""Layers without parameters, each of which applies one function of `singa.autograd`."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .. import autograd
-from .._check import fraction
+from ..raw.check import fraction
 from ..tensor import Tensor
-from .base import Layer, observers
+from .activation import ReLU6
+from .base import Layer, are_watched
 from .norm import BatchNorm2d
+
+__all__ = [
+    "Add",
+    "BinaryCrossEntropy",
+    "Cat",
+    "CrossEntropy",
+    "Dropout",
+    "Flatten",
+    "MeanSquareError",
+    "ReLU",
+    "Reshape",
+    "Sequential",
+    "Sigmoid",
+    "SoftMax",
+    "SoftMaxCrossEntropy",
+]
 
 
 class Sequential(Layer):
-    """Layers one after the other, named "0", "1", ... Indexed and counted like a list.
+    """A chain of layers, named "0", "1", ... It can be indexed and has a length, like a list.
 
-    A ReLU right after a BatchNorm2d is computed along with it, unless somebody watches the layers.
+    A BatchNorm2d and a ReLU or ReLU6 right after it run as one operation, except while an observer,
+    such as `Model.summary`, needs each layer by itself.
+    Raises TypeError if an argument is not a layer.
     """
 
     def __init__(self, *layers: Layer) -> None:
@@ -27,18 +46,22 @@ class Sequential(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         layers = list(self._layers.values())
-        done: Layer | None = None  # along with the one before
+        apart = are_watched()
+        done: Layer | None = None  # an activation that ran with the layer before it
         for each, after in itertools.zip_longest(layers, layers[1:]):
             if each is done:
                 done = None
-            elif type(each) is BatchNorm2d and type(after) is ReLU and not observers:
-                x, done = each(x, relu=True), after
+            elif type(each) is BatchNorm2d and type(after) in _BEHIND_NORM and not apart:
+                x, done = each(x, activation=_BEHIND_NORM[type(after)]), after
             else:
                 x = each(x)
         return x
 
     def __len__(self) -> int:
         return len(self._layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(list(self._layers.values()))
 
     def __getitem__(self, index: int) -> Layer:
         return list(self._layers.values())[index]
@@ -51,6 +74,11 @@ class ReLU(Layer):
         return autograd.relu(x)
 
 
+#: Activations that run with the batch norm before them. Hardswish and SiLU are computed twice in
+#: backward then, which takes as long as the passes over memory that it saves.
+_BEHIND_NORM: dict[type, str] = {ReLU: "relu", ReLU6: "relu6"}
+
+
 class Sigmoid(Layer):
     """1 / (1 + exp(-x))."""
 
@@ -59,14 +87,14 @@ class Sigmoid(Layer):
 
 
 class Add(Layer):
-    """a + b."""
+    """a + b, with broadcasting."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return autograd.add(a, b)
 
 
 class Flatten(Layer):
-    """All axes from `axis` on as one."""
+    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on."""
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()
@@ -84,46 +112,60 @@ class SoftMax(Layer):
 
 
 class SoftMaxCrossEntropy(Layer):
-    """Mean over the batch of the cross-entropy between targets t and softmax(x)."""
+    """Mean over the batch of the cross-entropy between targets t and softmax(x).
+
+    Targets are class numbers (N,) or soft labels (N, classes). `smoothing` (default 0) mixes them
+    with equal probabilities: (1 - smoothing) · t + smoothing / classes (Szegedy et al. 2016).
+    Raises ValueError for a smoothing outside [0, 1].
+    """
+
+    def __init__(self, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.smoothing = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        return autograd.softmax_cross_entropy(x, t)
+        return autograd.softmax_cross_entropy(x, t, self.smoothing)
 
 
 class MeanSquareError(Layer):
-    """Sum of (x - t)² over the batch size."""
+    """Mean of (x - t)² over all elements, with shape (1,)."""
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.mse_loss(x, t)
 
 
 class CrossEntropy(Layer):
-    """Cross-entropy between targets t and probabilities x."""
+    """Cross-entropy of probabilities x (N, C) for targets t, averaged over the batch, with shape
+    (1,)."""
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.cross_entropy(x, t)
 
 
 class BinaryCrossEntropy(Layer):
-    """Binary cross-entropy between targets t and probabilities x."""
+    """Binary cross-entropy of probabilities x for targets t, averaged over the batch, with shape
+    (1,)."""
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.binary_cross_entropy(x, t)
 
 
 class Dropout(Layer):
-    """In training, zeroes each element with probability `ratio` and scales the others up."""
+    """In training, sets each element to zero with probability `ratio` in [0, 1) (default 0.5) and
+    scales the others by 1 / (1 - ratio). The identity in inference."""
 
     def __init__(self, ratio: float = 0.5) -> None:
         super().__init__()
         self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.ratio == 0.0:
+            return x
         return autograd.dropout(x, ratio=self.ratio)
 
 
 class Cat(Layer):
-    """Tensors joined along `axis`."""
+    """Concatenates a list of tensors along `axis` (default 0)."""
 
     def __init__(self, axis: int = 0) -> None:
         super().__init__()
@@ -134,7 +176,7 @@ class Cat(Layer):
 
 
 class Reshape(Layer):
-    """The elements of x in another shape."""
+    """Reshapes x to `shape`, of which one entry may be -1."""
 
     def forward(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         return autograd.reshape(x, shape)

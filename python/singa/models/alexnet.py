@@ -1,4 +1,4 @@
-"""AlexNet in the one-tower form of Krizhevsky 2014 (arXiv 1404.5997), as torchvision has it."""
+"""AlexNet in the one-tower form of Krizhevsky 2014 (arXiv 1404.5997), as in torchvision."""
 
 from __future__ import annotations
 

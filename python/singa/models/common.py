@@ -1,4 +1,4 @@
-"""What the networks share: the step that trains them, and convolution + batch norm + ReLU."""
+"""Building blocks that the networks share, and their training step."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from .. import autograd, initializer, layer, model
 from ..layer.conv import Pair
 from ..tensor import Tensor
 
-#: Start values of weights, as torchvision chooses them.
+#: Initial values of weights, as in torchvision.
 he_fan_out = initializer.he_normal_fan_out
 normal_001 = functools.partial(initializer.normal, std=0.01)
+normal_002 = functools.partial(initializer.normal, std=0.02)
 normal_01 = functools.partial(initializer.normal, std=0.1)
 fan_in_uniform = initializer.fan_in_uniform
 
 
 class Classifier(model.Model):
-    """An image classifier: forward gives scores (batch, num_classes).
+    """An image classifier. `forward` maps images (N, C, H, W) to scores (N, num_classes).
 
-    `train_one_batch(x, y)` trains on class numbers y (batch) by the cross-entropy of softmax, with
-    `label_smoothing` mixed with the uniform distribution (Szegedy et al. 2016), and returns
-    (scores, loss).
+    num_classes      number of classes, at least 1
+    label_smoothing  weight in [0, 1) of the uniform distribution in the targets of the loss
+                     (Szegedy et al. 2016); default 0
+
+    `train_one_batch(x, y, weight=1.0)` trains on images x and class indices y (N), and returns
+    (scores, loss). `weight` is a factor of the gradients: that of `data.DataLoader.weight` where
+    ranks have different numbers of images.
+    Raises ValueError for other values of the arguments.
     """
 
-    #: (channels, height, width) of the images that it was designed for.
-    image_shape: tuple[int, int, int] = (3, 224, 224)
+    #: (channels, height, width) of the images for which the network was designed, or another shape
+    #: of one input.
+    image_shape: tuple[int, ...] = (3, 224, 224)
+    #: Shape of the class indices of one input.
+    label_shape: tuple[int, ...] = ()
 
     def __init__(self, num_classes: int, label_smoothing: float = 0.0) -> None:
         super().__init__()
@@ -40,18 +49,25 @@ class Classifier(model.Model):
         self.label_smoothing = label_smoothing
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """What is minimised: the mean over the batch."""
+        """Softmax cross-entropy of scores `out` (N, num_classes) for class indices y (N), averaged
+        over the batch. Of no images it is 0: a rank may have no part of a short batch."""
+        if not out.shape[0]:
+            return autograd.reduce_sum(out)
         return autograd.softmax_cross_entropy(out, y, self.label_smoothing)
 
-    def train_one_batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def train_one_batch(self, x: Tensor, y: Tensor, weight: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Trains on images x and class indices y; returns (scores, loss)."""
         out = self.forward(x)
         loss = self.loss(out, y)
-        self.optimizer(loss)
+        self.optimizer(loss if weight == 1.0 else loss * weight)
         return out, loss
 
 
 class ConvBN(layer.Layer):
-    """Convolution without bias, batch norm, ReLU. Named as in torchvision's BasicConv2d."""
+    """Convolution without bias, batch norm and ReLU. Names are those of torchvision's BasicConv2d.
+
+    `channels` is the number of output channels; `eps` (default 1e-3) is that of the batch norm.
+    """
 
     def __init__(
         self,
@@ -78,17 +94,18 @@ class ConvBN(layer.Layer):
         return self.bn(self.conv(x), relu=True)
 
 
-def batch_norm(eps: float = 1e-5) -> layer.BatchNorm2d:
-    """With PyTorch's momentum: a tenth of the new batch."""
-    return layer.BatchNorm2d(momentum=0.1, eps=eps)
+def batch_norm(eps: float = 1e-5, momentum: float = 0.1) -> layer.BatchNorm2d:
+    """Batch norm with PyTorch's defaults; `momentum` is the weight of the new batch."""
+    return layer.BatchNorm2d(momentum=momentum, eps=eps)
 
 
 class Branches(layer.Layer):
-    """Chains of layers over the same input, their outputs joined along the channels.
+    """Parallel chains of layers. Their outputs are concatenated along the channels.
 
-    Each keyword is a chain: a tuple of stages, the last of which may be a tuple of layers side by
-    side. The layers of chain "b" are named "b" if it has one stage besides pooling, else "b_1",
-    "b_2a", "b_2b" ..., counted from `first`, and its pooling "b_pooling": torchvision's names.
+    Each keyword argument is a chain: a tuple of stages. A stage is a layer; the last one may be a
+    tuple of parallel layers. Layers have torchvision's names. In chain "b", a single stage besides
+    pooling is called "b"; several are called "b_1", "b_2", ..., counted from `first`, with "a" and
+    "b" appended for parallel layers. Pooling is called "b_pooling", or "b" if it is the only stage.
     """
 
     def __init__(self, first: int = 1, **chains: tuple[layer.Layer | tuple, ...]) -> None:
@@ -122,5 +139,5 @@ class Branches(layer.Layer):
 
 
 def global_average(x: Tensor) -> Tensor:
-    """(N, C, H, W) → (N, C)."""
+    """Mean over height and width: (N, C, H, W) → (N, C)."""
     return autograd.flatten(autograd.globalaveragepool(x))

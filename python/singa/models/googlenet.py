@@ -1,5 +1,7 @@
-"""GoogLeNet (Szegedy et al. 2015) with batch norm and without the auxiliary classifiers, as in
-torchvision: the branch that the paper gives 5x5 convolutions has 3x3 ones there and here."""
+"""GoogLeNet (Szegedy et al. 2015) with batch norm and without auxiliary classifiers.
+
+As in torchvision, the third branch has 3x3 convolutions, where the paper has 5x5.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ..layer import Dropout, Linear, MaxPool2d, Sequential
 from ..tensor import Tensor
 from .common import Branches, Classifier, ConvBN, global_average, normal_001
 
-# Channels of: 1x1 | before 3x3, 3x3 | before the second 3x3, second 3x3 | after pooling.
+# Channels: 1x1 | 1x1 before 3x3, 3x3 | 1x1 before the second 3x3, second 3x3 | 1x1 after pooling.
 _BLOCKS = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),
@@ -22,7 +24,7 @@ _BLOCKS = {
     "5a": (256, 160, 320, 32, 128, 128),
     "5b": (384, 192, 384, 48, 128, 128),
 }
-_POOLED_AFTER = {"3b": 3, "4e": 2}  # window of the pooling that follows
+_POOLED_AFTER = {"3b": 3, "4e": 2}  # block: window of the pooling after it
 
 
 def _conv(channels: int, kernel: int = 1, stride: int = 1, padding: int = 0) -> ConvBN:

@@ -1,7 +1,7 @@
-"""Inception with batch norm (Ioffe & Szegedy 2015, figure 5): GoogLeNet's successor, "v2".
+"""Inception with batch norm ("v2"; Ioffe & Szegedy 2015, figure 5).
 
-Channels as MXNet's "inception-bn" has them. Convolutions have no bias, which the batch norm after
-each would cancel (section 3.2 of the paper).
+Numbers of channels are those of MXNet's "inception-bn". Convolutions have no bias, because the
+batch norm after them would cancel it (section 3.2 of the paper).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _conv = functools.partial(ConvBN, eps=1e-5, initializer=he_fan_out)
 def _block(
     c1: int, c3_before: int, c3: int, cd_before: int, cd: int, pool: type, projection: int
 ) -> Branches:
-    """1x1 | 3x3 | twice 3x3 | pooling and 1x1; same size."""
+    """Branches 1x1 | 3x3 | two 3x3 | pooling and 1x1, all with stride 1."""
     return Branches(
         conv1x1=(_conv(c1, 1),),
         conv3x3=(_conv(c3_before, 1), _conv(c3, 3, padding=1)),
@@ -30,7 +30,7 @@ def _block(
 
 
 def _halving_block(c3_before: int, c3: int, cd_before: int, cd: int) -> Branches:
-    """3x3 | twice 3x3 | pooling; half the size."""
+    """Branches 3x3 | two 3x3 | pooling, all with stride 2."""
     return Branches(
         conv3x3=(_conv(c3_before, 1), _conv(c3, 3, stride=2, padding=1)),
         double=(_conv(cd_before, 1), _conv(cd, 3, padding=1), _conv(cd, 3, stride=2, padding=1)),

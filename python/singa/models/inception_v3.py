@@ -1,4 +1,4 @@
-"""Inception v3 (Szegedy et al. 2016) without the auxiliary classifier; names as in torchvision."""
+"""Inception v3 (Szegedy et al. 2016) without auxiliary classifier. Names as in torchvision."""
 
 from __future__ import annotations
 

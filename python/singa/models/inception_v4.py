@@ -1,4 +1,4 @@
-"""Inception v4 (Szegedy et al. 2017), pure inception; names as in timm."""
+"""Inception v4 (Szegedy et al. 2017), without residual connections. Names as in timm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeNet (LeCun et al. 1998) in the form that Caffe, MXNet and SINGA train on MNIST."""
+"""LeNet (LeCun et al. 1998) as in the MNIST examples of Caffe, MXNet and SINGA."""
 
 from __future__ import annotations
 

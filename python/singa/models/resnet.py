@@ -1,6 +1,7 @@
-"""ResNet (He et al. 2016): for ImageNet as in torchvision, and for CIFAR.
+"""ResNet (He et al. 2016), ResNeXt (Xie et al. 2017) and wide ResNet (Zagoruyko & Komodakis 2016)
+for ImageNet, as in torchvision, and ResNet for CIFAR.
 
-Strides of bottlenecks lie in their 3x3 convolution ("ResNet v1.5"), as in torchvision.
+The 3x3 convolution of a bottleneck has the stride ("ResNet v1.5"), as in torchvision.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from ..tensor import Tensor
 from .common import Classifier, batch_norm, fan_in_uniform, global_average, he_fan_out
 
 
-def _conv(channels: int, kernel: int, stride: int = 1) -> Conv2d:
+def _conv(channels: int, kernel: int, stride: int = 1, group: int = 1) -> Conv2d:
     return Conv2d(
-        channels, kernel, stride=stride, padding=kernel // 2, bias=False, initializer=he_fan_out
+        channels,
+        kernel,
+        stride=stride,
+        padding=kernel // 2,
+        group=group,
+        bias=False,
+        initializer=he_fan_out,
     )
 
 
 class BasicBlock(layer.Layer):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions and a shortcut. `shortcut` None is the identity."""
 
     expansion = 1
 
@@ -39,15 +46,28 @@ class BasicBlock(layer.Layer):
 
 
 class Bottleneck(layer.Layer):
-    """1x1, 3x3 and 1x1 convolutions, the last one four times as wide, beside a shortcut."""
+    """1x1, 3x3 and 1x1 convolutions, of which the last has 4 · width channels, and a shortcut.
+
+    shortcut  None is the identity
+    group     groups of the 3x3 convolution (default 1)
+    inner     channels of the 3x3 convolution (default `width`)
+    """
 
     expansion = 4
 
-    def __init__(self, width: int, stride: int, shortcut: layer.Layer | None) -> None:
+    def __init__(
+        self,
+        width: int,
+        stride: int,
+        shortcut: layer.Layer | None,
+        group: int = 1,
+        inner: int | None = None,
+    ) -> None:
         super().__init__()
-        self.conv1 = _conv(width, 1)
+        inner = inner or width
+        self.conv1 = _conv(inner, 1)
         self.bn1 = batch_norm()
-        self.conv2 = _conv(width, 3, stride)
+        self.conv2 = _conv(inner, 3, stride, group)
         self.bn2 = batch_norm()
         self.conv3 = _conv(width * self.expansion, 1)
         self.bn3 = batch_norm()
@@ -61,8 +81,11 @@ class Bottleneck(layer.Layer):
 
 
 class PadShortcut(layer.Layer):
-    """Every second pixel, and zeros for the channels that are new: He et al.'s "option A", which
-    has no parameters."""
+    """Shortcut without parameters (He et al. 2016, option A).
+
+    It takes every second pixel, and adds `new_channels` channels of zeros, half of them before and
+    half after the others.
+    """
 
     def __init__(self, new_channels: int) -> None:
         super().__init__()
@@ -79,21 +102,26 @@ Block = type[BasicBlock] | type[Bottleneck]
 
 
 def _stage(
-    block: Block, width: int, depth: int, stride: int, project: bool = True
+    block: Block, width: int, depth: int, stride: int, project: bool = True, **inside: int
 ) -> layer.Sequential:
-    """`depth` blocks; the first has the stride and, if its shape differs, a projecting shortcut."""
+    """`depth` blocks. The first has the stride, and with `project` a shortcut that is a 1x1
+    convolution. `inside` are further arguments of the blocks."""
     shortcut = None
     if project:
         shortcut = layer.Sequential(_conv(width * block.expansion, 1, stride), batch_norm())
     return layer.Sequential(
-        block(width, stride, shortcut), *(block(width, 1, None) for _ in range(depth - 1))
+        block(width, stride, shortcut, **inside),
+        *(block(width, 1, None, **inside) for _ in range(depth - 1)),
     )
 
 
 class ResNet(Classifier):
-    """Four stages of 64, 128, 256 and 512 · expansion channels.
+    """Four stages of 64, 128, 256 and 512 channels, times the expansion of `block`.
 
-    `cifar` has a 3x3 stem without pooling, for images of 32 x 32; else a 7x7 one for 224 x 224.
+    `depths` are the numbers of blocks in the stages. With `cifar` the stem is a 3x3 convolution
+    without pooling, for images of 32 x 32; otherwise a 7x7 convolution with stride 2 and max
+    pooling, for 224 x 224. The 3x3 convolutions of bottlenecks have `group` groups, and in the
+    first stage `group` · `group_width` channels (default 64), in each later one twice as many.
     """
 
     def __init__(
@@ -102,6 +130,8 @@ class ResNet(Classifier):
         depths: tuple[int, int, int, int],
         num_classes: int = 1000,
         cifar: bool = False,
+        group: int = 1,
+        group_width: int = 64,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_classes, **kwargs)
@@ -109,10 +139,15 @@ class ResNet(Classifier):
         self.conv1 = _conv(64, 3) if cifar else _conv(64, 7, 2)
         self.bn1 = batch_norm()
         self.maxpool = None if cifar else layer.MaxPool2d(3, stride=2, padding=1)
-        self.layer1 = _stage(block, 64, depths[0], 1, project=block.expansion > 1)
-        self.layer2 = _stage(block, 128, depths[1], 2)
-        self.layer3 = _stage(block, 256, depths[2], 2)
-        self.layer4 = _stage(block, 512, depths[3], 2)
+        for number, depth in enumerate(depths):
+            scale = 1 << number
+            inside = {}
+            if (group, group_width) != (1, 64):
+                inside = {"group": group, "inner": group * group_width * scale}
+            stride = 1 if number == 0 else 2
+            project = number > 0 or block.expansion > 1
+            stage = _stage(block, 64 * scale, depth, stride, project, **inside)
+            setattr(self, f"layer{number + 1}", stage)
         self.fc = Linear(num_classes, initializer=fan_in_uniform)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,8 +159,11 @@ class ResNet(Classifier):
 
 
 class SmallResNet(Classifier):
-    """He et al.'s network for CIFAR: three stages of 16, 32 and 64 channels with `depth` basic
-    blocks each, 6 · depth + 2 layers. Shortcuts are identities, padded with zeros (option A)."""
+    """ResNet for CIFAR with 6 · depth + 2 layers (He et al. 2016, section 4.2).
+
+    Three stages of 16, 32 and 64 channels have `depth` basic blocks each. Shortcuts are identities
+    padded with zeros (option A).
+    """
 
     image_shape = (3, 32, 32)
 
@@ -159,16 +197,33 @@ def resnet152(num_classes: int = 1000, **kwargs: Any) -> ResNet:
     return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **kwargs)
 
 
+def resnext50_32x4d(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNeXt-50 with 32 groups of 4 channels for 3 x 224 x 224 images. Xie et al. 2017."""
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, group=32, group_width=4, **kwargs)
+
+
+def wide_resnet50_2(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-50 with twice the channels in its 3x3 convolutions, for 3 x 224 x 224 images.
+    Zagoruyko & Komodakis 2016."""
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, group_width=128, **kwargs)
+
+
 def resnet18_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
-    """ResNet-18 for 3 x 32 x 32 images: a 3x3 stem of stride 1, no pooling after it."""
+    """ResNet-18 for 3 x 32 x 32 images. The stem is a 3x3 convolution without pooling."""
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, cifar=True, **kwargs)
 
 
 def resnet50_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
-    """ResNet-50 for 3 x 32 x 32 images: a 3x3 stem of stride 1, no pooling after it."""
+    """ResNet-50 for 3 x 32 x 32 images. The stem is a 3x3 convolution without pooling."""
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, cifar=True, **kwargs)
 
 
 def resnet20_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
     """ResNet-20 for 3 x 32 x 32 images, with shortcuts of option A. He et al. 2016, section 4.2."""
     return SmallResNet(3, num_classes, **kwargs)
+
+
+def resnet110_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
+    """ResNet-110 for 3 x 32 x 32 images, with shortcuts of option A. He et al. 2016, section
+    4.2."""
+    return SmallResNet(18, num_classes, **kwargs)

@@ -1,4 +1,4 @@
-"""VGG (Simonyan & Zisserman 2015), and its form for CIFAR-10 with batch norm."""
+"""VGG (Simonyan & Zisserman 2015), and a variant with batch norm for CIFAR-10."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..layer import Conv2d, Dropout, Linear, MaxPool2d, ReLU
 from ..tensor import Tensor
 from .common import Classifier, batch_norm, fan_in_uniform, he_fan_out, normal_001
 
-# Channels of the 3x3 convolutions; 0 is a pooling of 2x2.
+# Channels of the 3x3 convolutions; 0 stands for 2x2 max pooling.
 _VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 _VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)
 
@@ -29,7 +29,7 @@ def _features(channels: tuple[int, ...], norm: bool) -> layer.Sequential:
 
 
 class VGG(Classifier):
-    """As published and as in torchvision, without batch norm. Input 3 x 224 x 224."""
+    """VGG without batch norm, as published and as in torchvision. Input 3 x 224 x 224."""
 
     def __init__(
         self,
@@ -55,8 +55,10 @@ class VGG(Classifier):
 
 
 class CifarVGG(Classifier):
-    """VGG-16's convolutions, each with batch norm, and one fully connected layer: the form that is
-    in common use for CIFAR. Input 3 x 32 x 32. Its convolutions have biases, as they have there.
+    """The convolutions of VGG-16, each with batch norm, and one fully connected layer.
+
+    This is the variant in common use for CIFAR, in which convolutions have biases. Input
+    3 x 32 x 32.
     """
 
     image_shape = (3, 32, 32)
@@ -81,5 +83,5 @@ def vgg19(num_classes: int = 1000, **kwargs: Any) -> VGG:
 
 
 def vgg16_cifar(num_classes: int = 10, **kwargs: Any) -> CifarVGG:
-    """VGG-16 for 3 x 32 x 32 images: batch norm, and one linear layer."""
+    """VGG-16 for 3 x 32 x 32 images, with batch norm and one linear layer."""
     return CifarVGG(num_classes, **kwargs)

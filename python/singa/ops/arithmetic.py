@@ -1,6 +1,6 @@
-"""Operators of two tensors with NumPy's broadcasting, and of lists of tensors.
+"""Elementwise operators of two tensors with NumPy's broadcasting, and of lists of tensors.
 
-`operate` is what `+`, `<` and the like on tensors stand on; it takes numbers and arrays too.
+It also defines Python's operators on tensors, such as `+` and `<`, which accept numbers and arrays.
 """
 
 from __future__ import annotations
@@ -8,20 +8,75 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor, as_raw, wrap
 from ..dtypes import float32, is_float
-from ..tape import Operator, apply
-from .base import Constant, Op, tensor_of
-from .elementwise import Scalar
+from ..tape.grad_mode import state
+from ..tape.operator import Operator, apply
+from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
+from .base import BuiltinOperator, Constant, tensor_of
+from .elementwise import Floor, Scalar
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "Add",
+    "And",
+    "Div",
+    "Equal",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Max",
+    "Mean",
+    "Min",
+    "Mod",
+    "Mul",
+    "NotEqual",
+    "Or",
+    "PRelu",
+    "Pow",
+    "Sub",
+    "Sum",
+    "Xor",
+    "_and",
+    "_or",
+    "_xor",
+    "add",
+    "add_all",
+    "div",
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "max",
+    "mean",
+    "min",
+    "mod",
+    "mul",
+    "not_equal",
+    "pow",
+    "prelu",
+    "sub",
+    "sum",
+]
 
 
-class BinaryOperator(Op):
-    """c = f(a, b). The gradients are summed to the shapes of a and b."""
+class Binary(BuiltinOperator):
+    """Base class of operators c = f(a, b).
+
+    `code` is the function. `with_number` and `of_number` are the functions for a tensor and a
+    number and for a number and a tensor, or None.
+    """
 
     code: int
+    with_number: int | None = None
+    of_number: int | None = None
+
+
+class BinaryOperator(Binary):
+    """c = f(a, b), where gradients are summed to the shapes of a and b."""
 
     def forward(self, a: Raw, b: Raw) -> Raw:
         c = _c.Binary(self.code, a, b)
@@ -33,15 +88,13 @@ class BinaryOperator(Op):
         return _c.BinaryBackward(self.code, dy, a, b, c, self._need(0), self._need(1))
 
 
-class _Sum(Op):
-    """a + b or a - b, whose gradients need shapes and types alone, so that neither operand is kept
-    alive."""
+class _Sum(Binary):
+    """a + b or a - b. Their gradients need only shapes and types, so operands are not kept."""
 
-    code: int
     _operands: tuple[tuple[tuple[int, ...], int], ...] | None = None  # None: like the result
 
     def forward(self, a: Raw, b: Raw) -> Raw:
-        if not a.alike(b):
+        if (self.requires_grad is not False or state.recording) and not a.alike(b):
             self._operands = (a.shape(), a.data_type()), (b.shape(), b.data_type())
         return _c.Binary(self.code, a, b)
 
@@ -58,15 +111,17 @@ class Add(_Sum):
     """a + b."""
 
     code = _c.BinaryOp_kAdd
+    with_number = of_number = _c.UnaryOp_kAddScalar
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
-        return self._to(0, dy), self._to(1, dy)
+        return (dy, dy) if self._operands is None else (self._to(0, dy), self._to(1, dy))
 
 
 class Sub(_Sum):
     """a - b."""
 
     code = _c.BinaryOp_kSub
+    of_number = _c.UnaryOp_kScalarSub  # a - 2 is computed as a + -2
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         db = self._to(1, dy)
@@ -74,38 +129,40 @@ class Sub(_Sum):
 
 
 class Mul(BinaryOperator):
-    """a·b, elementwise."""
+    """a * b, elementwise."""
 
     code = _c.BinaryOp_kMul
+    with_number = of_number = _c.UnaryOp_kMulScalar
 
 
 class Div(BinaryOperator):
     """a / b."""
 
     code = _c.BinaryOp_kDiv
+    of_number = _c.UnaryOp_kScalarDiv
 
 
 class Pow(BinaryOperator):
-    """a to the power of b."""
+    """a ** b, elementwise."""
 
     code = _c.BinaryOp_kPow
+    with_number = _c.UnaryOp_kPowScalar
+    of_number = _c.UnaryOp_kScalarPow
 
 
 class Mod(BinaryOperator):
-    """Remainder of a / b, with b's sign."""
+    """Remainder of a / b with the sign of b, as Python's %."""
 
     code = _c.BinaryOp_kMod
 
 
 class PRelu(BinaryOperator):
-    """x where x >= 0, else slope·x."""
+    """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015."""
 
     code = _c.BinaryOp_kPRelu
 
 
-class _Comparison(Constant):
-    code: int
-
+class _Comparison(Constant, Binary):
     def forward(self, a: Raw, b: Raw) -> Raw:
         return _c.Binary(self.code, a, b)
 
@@ -135,31 +192,31 @@ class GreaterEqual(_Comparison):
 
 
 class Equal(_Comparison):
-    """1 where a equals b, else 0."""
+    """1 where a == b, else 0."""
 
     code = _c.BinaryOp_kEqual
 
 
 class NotEqual(_Comparison):
-    """1 where a differs from b, else 0."""
+    """1 where a != b, else 0."""
 
     code = _c.BinaryOp_kNotEqual
 
 
 class And(_Comparison):
-    """1 where neither a nor b is 0, else 0."""
+    """Logical and: 1 where neither a nor b is 0, else 0."""
 
     code = _c.BinaryOp_kAnd
 
 
 class Or(_Comparison):
-    """1 where a or b is not 0, else 0."""
+    """Logical or: 1 where a or b is not 0, else 0."""
 
     code = _c.BinaryOp_kOr
 
 
 class Xor(_Comparison):
-    """1 where one of a and b is 0 and the other is not, else 0."""
+    """Logical exclusive or: 1 where exactly one of a and b is 0, else 0."""
 
     code = _c.BinaryOp_kXor
 
@@ -167,7 +224,7 @@ class Xor(_Comparison):
 # Lists of tensors.
 
 
-class Sum(Op):
+class Sum(BuiltinOperator):
     """xs[0] + xs[1] + ..."""
 
     _shapes: tuple[tuple[int, ...], ...] = ()
@@ -188,7 +245,7 @@ class Sum(Op):
 
 
 class Mean(Sum):
-    """(xs[0] + xs[1] + ...) / number of tensors."""
+    """(xs[0] + xs[1] + ...) / len(xs)."""
 
     def forward(self, *xs: Raw) -> Raw:
         return _c.Unary(_c.UnaryOp_kMulScalar, super().forward(*xs), 1.0 / len(xs))
@@ -197,8 +254,9 @@ class Mean(Sum):
         return super().backward(_c.Unary(_c.UnaryOp_kMulScalar, dy, 1.0 / len(self._shapes)))
 
 
-class _Extremum(Op):
-    """The extreme of a list of tensors, elementwise; equals share the gradient, two by two."""
+class _Extremum(BuiltinOperator):
+    """Elementwise maximum or minimum of a list of tensors, computed pair by pair. Equal elements of
+    a pair share the gradient."""
 
     code: int
 
@@ -223,93 +281,70 @@ class _Extremum(Op):
 
 
 class Max(_Extremum):
-    """The largest of xs, elementwise."""
+    """Elementwise maximum of a list of tensors."""
 
     code = _c.BinaryOp_kMax
 
 
 class Min(_Extremum):
-    """The smallest of xs, elementwise."""
+    """Elementwise minimum of a list of tensors."""
 
     code = _c.BinaryOp_kMin
 
 
-# What the signs on tensors do.
-
-_OPERATORS: dict[str, type[Op]] = {
-    "add": Add,
-    "sub": Sub,
-    "mul": Mul,
-    "div": Div,
-    "pow": Pow,
-    "mod": Mod,
-    "less": Less,
-    "less_equal": LessEqual,
-    "greater": Greater,
-    "greater_equal": GreaterEqual,
-    "equal": Equal,
-    "not_equal": NotEqual,
-}
-# tensor with number, and number with tensor, where one function does it
-_TENSOR_SCALAR = {
-    "add": _c.UnaryOp_kAddScalar,
-    "mul": _c.UnaryOp_kMulScalar,
-    "pow": _c.UnaryOp_kPowScalar,
-}
-_SCALAR_TENSOR = {
-    "add": _c.UnaryOp_kAddScalar,
-    "sub": _c.UnaryOp_kScalarSub,
-    "mul": _c.UnaryOp_kMulScalar,
-    "div": _c.UnaryOp_kScalarDiv,
-    "pow": _c.UnaryOp_kScalarPow,
-}
+# Python's operators.
 
 
-def operate(kind: str, a: Any, b: Any) -> Any:
-    """`a kind b`, of which one may be a number or an array. Recorded as by `tape.apply`."""
+def _operate(kind: type[Binary], a: Any, b: Any) -> Any:
+    """Applies an operator to a and b, one of which may be a number or an array. Recorded as by
+    `apply`."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
+        return apply(kind(), a, b)
     try:
         op, xs = _prepare(kind, a, b)
     except TypeError:
-        if kind in ("equal", "not_equal"):
-            return NotImplemented  # with None, a string ...: Python compares identities
+        if kind in (Equal, NotEqual):
+            return NotImplemented  # for None, a string and others, Python compares identities
         raise
     return apply(op, *xs)
 
 
-def _call(kind: str, a: Any, b: Any) -> Tensor:
-    """The same, recorded as by a call of the operator."""
+def _call(kind: type[Binary], a: Any, b: Any) -> Tensor:
+    """As `_operate`, but recorded as by a call of the operator."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
+        return kind()(a, b)[0]
     op, xs = _prepare(kind, a, b)
     return op(*xs)[0]
 
 
-def _prepare(kind: str, a: Any, b: Any) -> tuple[Operator, tuple[Tensor, ...]]:
+def _prepare(kind: type[Binary], a: Any, b: Any) -> tuple[Operator, tuple[Tensor, ...]]:
     number = (int, float)
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         pass
     elif isinstance(a, Tensor) and isinstance(b, number):
         a = _widened(kind, a, b)
-        if kind == "sub":
+        if kind is Sub:
             return Scalar(_c.UnaryOp_kAddScalar, -b), (a,)
-        if kind in _TENSOR_SCALAR:
-            return Scalar(_TENSOR_SCALAR[kind], b), (a,)
+        if kind.with_number is not None:
+            return Scalar(kind.with_number, b), (a,)
         b = _full(b, a)
     elif isinstance(b, Tensor) and isinstance(a, number):
         b = _widened(kind, b, a)
-        if kind in _SCALAR_TENSOR:
-            return Scalar(_SCALAR_TENSOR[kind], a), (b,)
+        if kind.of_number is not None:
+            return Scalar(kind.of_number, a), (b,)
         a = _full(a, b)
     elif isinstance(a, Tensor):
         b = _constant(b, a)
     else:
         a = _constant(a, b)
-    if kind == "div" and not is_float(a.dtype) and not is_float(b.dtype):
+    if kind is Div and not is_float(a.dtype) and not is_float(b.dtype):
         a = wrap(a.data.AsType(int(float32)), a.requires_grad)
-    return _OPERATORS[kind](), (a, b)
+    return kind(), (a, b)
 
 
-def _widened(kind: str, t: Tensor, number: float) -> Tensor:
-    """An integer tensor as float32 where it meets a number with a fraction, or is divided."""
-    if is_float(t.dtype) or (isinstance(number, int) and kind != "div"):
+def _widened(kind: type[Binary], t: Tensor, number: float) -> Tensor:
+    """Converts an integer tensor to float32 if `number` is a float, or if it is divided."""
+    if is_float(t.dtype) or (isinstance(number, int) and kind is not Div):
         return t
     return wrap(t.data.AsType(int(float32)), t.requires_grad)
 
@@ -320,23 +355,30 @@ def _full(number: float, like: Tensor) -> Tensor:
 
 def _constant(value: Any, like: Tensor) -> Tensor:
     if value is None or isinstance(value, str):
-        raise TypeError(f"[arithmetic] a Tensor with {type(value).__name__}")
+        raise TypeError(f"[arithmetic] a Tensor cannot be combined with {type(value).__name__}")
     return tensor_of(value, like)
 
 
-def operate_into(kind: str, t: Tensor, other: Any) -> Tensor:
-    """`t kind= other`, into t's memory.
+def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
+    """Augmented assignment, such as `t += other`.
 
-    Raises TypeError where an integer tensor cannot hold the result, ValueError where other does not
-    broadcast to t's shape.
+    It writes to the memory of t and is not recorded, so a parameter can be updated at any time. If
+    that would lose a gradient, because one side was computed on the tape, it returns the recorded
+    result, to which Python binds the name.
+
+    Raises TypeError if an integer tensor cannot hold the result, ValueError if `other` does not
+    broadcast to the shape of t.
     """
+    if is_computed(t) or (not t.stores_grad and isinstance(other, Tensor) and is_computed(other)):
+        return _operate(kind, t, other)
     number = other if isinstance(other, (int, float)) else None
-    if not is_float(t.dtype) and (kind == "div" or isinstance(number, float)):
-        raise TypeError(f"[{kind}] the result does not fit a tensor of {t.dtype}, in place")
+    if not is_float(t.dtype) and (kind is Div or isinstance(number, float)):
+        name = kind.__name__.lower()
+        raise TypeError(f"[{name}] a tensor of {t.dtype} cannot hold the result in place")
     raw = t.data
-    if number is not None and kind in ("add", "sub", "mul", "pow"):
-        code = _TENSOR_SCALAR["add" if kind == "sub" else kind]
-        _c.UnaryInto(code, raw, raw, float(-number if kind == "sub" else number))
+    if number is not None and (kind is Sub or kind.with_number is not None):
+        code = _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
+        _c.UnaryInto(code, raw, raw, float(-number if kind is Sub else number))
         return t
     if number is not None:
         operand = _full(number, t).data
@@ -344,90 +386,174 @@ def operate_into(kind: str, t: Tensor, other: Any) -> Tensor:
         operand = as_raw(other, device=t.device)
         if is_float(t.dtype):
             operand = operand.AsType(int(t.dtype))
-    _c.BinaryInto(_OPERATORS[kind].code, raw, operand, raw)  # type: ignore[attr-defined]
+    _c.BinaryInto(kind.code, raw, operand, raw)
     return t
+
+
+@installed
+class _Signs(Tensor):
+    # Recorded if the tape is on and a gradient can flow to an operand.
+
+    def __add__(self, other: Any) -> Tensor:
+        return _operate(Add, self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _operate(Add, other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _operate(Sub, self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _operate(Sub, other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _operate(Mul, self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _operate(Mul, other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _operate(Div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _operate(Div, other, self)
+
+    def __div__(self, other: Any) -> Tensor:  # SINGA's scripts call it by name
+        return _operate(Div, self, other)
+
+    def __rdiv__(self, other: Any) -> Tensor:
+        return _operate(Div, other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return apply(Floor(), self / other)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _operate(Mod, self, other)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _operate(Pow, self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _operate(Pow, other, self)
+
+    # As in SINGA, comparisons return 1 or 0 in the type of the operands.
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _operate(Less, self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _operate(LessEqual, self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _operate(Greater, self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _operate(GreaterEqual, self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return _operate(Equal, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _operate(NotEqual, self, other)
+
+    # In place.
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return _update(Add, self, other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return _update(Sub, self, other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return _update(Mul, self, other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return _update(Div, self, other)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return _update(Pow, self, other)
 
 
 # Functions.
 
 
 def add(a: Any, b: Any) -> Tensor:
-    """a + b."""
-    return _call("add", a, b)
+    """a + b, with broadcasting. One of them may be a number or an array, here and below."""
+    return _call(Add, a, b)
 
 
 def sub(a: Any, b: Any) -> Tensor:
-    """a - b."""
-    return _call("sub", a, b)
+    """a - b, with broadcasting."""
+    return _call(Sub, a, b)
 
 
 def mul(x: Any, y: Any) -> Tensor:
-    """x·y, elementwise."""
-    return _call("mul", x, y)
+    """x * y elementwise, with broadcasting."""
+    return _call(Mul, x, y)
 
 
 def div(a: Any, b: Any) -> Tensor:
-    """a / b."""
-    return _call("div", a, b)
+    """a / b, with broadcasting. Integers are divided as float32."""
+    return _call(Div, a, b)
 
 
 def pow(a: Any, b: Any) -> Tensor:
-    """a to the power of b."""
-    return _call("pow", a, b)
+    """a ** b elementwise, with broadcasting."""
+    return _call(Pow, a, b)
 
 
 def mod(a: Any, b: Any) -> Tensor:
-    """Remainder of a / b, with b's sign."""
-    return _call("mod", a, b)
+    """Remainder of a / b with the sign of b, as Python's %, with broadcasting."""
+    return _call(Mod, a, b)
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """x where x >= 0, else slope·x; slope broadcasts to x."""
+    """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015. slope broadcasts to x."""
     return PRelu()(x, tensor_of(slope, x))[0]
 
 
 def less(x: Any, y: Any) -> Tensor:
     """1 where x < y, else 0."""
-    return _call("less", x, y)
+    return _call(Less, x, y)
 
 
 def less_equal(x: Any, y: Any) -> Tensor:
     """1 where x <= y, else 0."""
-    return _call("less_equal", x, y)
+    return _call(LessEqual, x, y)
 
 
 def greater(x: Any, y: Any) -> Tensor:
     """1 where x > y, else 0."""
-    return _call("greater", x, y)
+    return _call(Greater, x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Tensor:
     """1 where x >= y, else 0."""
-    return _call("greater_equal", x, y)
+    return _call(GreaterEqual, x, y)
 
 
 def equal(x: Any, y: Any) -> Tensor:
-    """1 where x equals y, else 0."""
-    return _call("equal", x, y)
+    """1 where x == y, else 0."""
+    return _call(Equal, x, y)
 
 
 def not_equal(x: Any, y: Any) -> Tensor:
-    """1 where x differs from y, else 0."""
-    return _call("not_equal", x, y)
+    """1 where x != y, else 0."""
+    return _call(NotEqual, x, y)
 
 
 def _and(a: Tensor, b: Tensor) -> Tensor:
-    """1 where both are not 0, else 0."""
+    """Logical and: 1 where neither a nor b is 0, else 0."""
     return And()(a, b)[0]
 
 
 def _or(a: Tensor, b: Tensor) -> Tensor:
-    """1 where one is not 0, else 0."""
+    """Logical or: 1 where a or b is not 0, else 0."""
     return Or()(a, b)[0]
 
 
 def _xor(a: Tensor, b: Tensor) -> Tensor:
-    """1 where one and only one is not 0, else 0."""
+    """Logical exclusive or: 1 where exactly one of a and b is 0, else 0."""
     return Xor()(a, b)[0]
 
 
@@ -439,7 +565,10 @@ def _listed(xs: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def sum(*xs: Tensor) -> Tensor:
-    """Sum of a list of tensors, elementwise. (`reduce_sum` sums the elements of one.)"""
+    """Elementwise sum of tensors, given as arguments or as one list.
+
+    `reduce_sum` sums the elements of one tensor. Raises ValueError for an empty list.
+    """
     return Sum()(*_listed(xs))[0]
 
 
@@ -447,15 +576,24 @@ add_all = sum
 
 
 def mean(*xs: Tensor) -> Tensor:
-    """Mean of a list of tensors, elementwise. (`reduce_mean` is that of one tensor's elements.)"""
+    """Elementwise mean of tensors, given as arguments or as one list.
+
+    `reduce_mean` averages the elements of one tensor. Raises ValueError for an empty list.
+    """
     return Mean()(*_listed(xs))[0]
 
 
 def max(*xs: Tensor) -> Tensor:
-    """The largest of a list of tensors, elementwise."""
+    """Elementwise maximum of tensors, given as arguments or as one list.
+
+    `reduce_max` gives that of the elements of one tensor. Raises ValueError for an empty list.
+    """
     return Max()(*_listed(xs))[0]
 
 
 def min(*xs: Tensor) -> Tensor:
-    """The smallest of a list of tensors, elementwise."""
+    """Elementwise minimum of tensors, given as arguments or as one list.
+
+    `reduce_min` gives that of the elements of one tensor. Raises ValueError for an empty list.
+    """
     return Min()(*_listed(xs))[0]

@@ -1,4 +1,4 @@
-"""What the operator families share."""
+"""Base classes and helpers of the operators."""
 
 from __future__ import annotations
 
@@ -8,19 +8,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from .._check import integer, integers
-from .._tensor import Tensor, as_raw, wrap
-from ..tape import Operator
+from ..raw.check import integer, integers
+from ..tape.operator import Operator
+from ..tape.tensor import Tensor, as_raw, wrap
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
 
 
-class Op(Operator):
-    """An operator of singa's own: what it keeps for backward goes through `save`, never through
-    other attributes, so the tape need not look for it."""
+_PACKAGE = __name__.removesuffix("base")
 
-    _saved = ()
+
+class BuiltinOperator(Operator):
+    """Base class of singa's own operators.
+
+    They keep tensors for backward by `save` only, not in other attributes. Their gradients always
+    have the shapes of the inputs, so the tape does not check that.
+    """
+
+    _keeps_attributes = False
+    _is_builtin = True
+
+    def __init_subclass__(cls) -> None:
+        cls._is_builtin = cls.__module__.startswith(_PACKAGE)  # False for a user's subclass
+
+    if not TYPE_CHECKING:
+        __init__ = object.__init__  # Operator.__init__ has nothing to set here
 
     def forward(self, *xs: Any) -> Any:
         raise NotImplementedError
@@ -29,8 +42,8 @@ class Op(Operator):
         raise NotImplementedError
 
 
-class Constant(Op):
-    """An operator whose result has no gradient: comparisons, shapes, positions."""
+class Constant(BuiltinOperator):
+    """Base class of operators without gradient, such as comparisons, shapes and positions."""
 
     differentiable = False
 
@@ -39,8 +52,10 @@ class Constant(Op):
 
 
 def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
-    """A Tensor, or a constant one made of an array, list or number, with the type and device of
-    `like` where that is given and the value has no type of its own."""
+    """Converts an array, list or number to a constant Tensor; returns a Tensor unchanged.
+
+    The result is on the device of `like`. Lists and numbers also get its type.
+    """
     if isinstance(value, Tensor):
         return value
     if like is None:
@@ -50,7 +65,7 @@ def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
 
 
 def axes_of(op: str, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """An axis, several or none (empty) as a tuple."""
+    """Converts an axis or a sequence of axes to a tuple. None becomes the empty tuple."""
     if axis is None:
         return ()
     if isinstance(axis, int) or not hasattr(axis, "__len__"):
@@ -59,16 +74,18 @@ def axes_of(op: str, axis: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def indices_of(op: str, value: Any, like: Raw) -> Raw:
-    """Whole numbers as a raw integer tensor on the device of `like`. Raises ValueError for floats
-    with a fraction."""
+    """Converts indices to a raw integer tensor on the device of `like`.
+
+    Raises ValueError for floats that are not whole numbers.
+    """
     raw = as_raw(value, device=like.device())
     if not _c.IsFloat(raw.data_type()):
         return raw
     whole = raw.AsType(_c.kInt64)
-    # What has no integer (NaN, 1e30) becomes another number on the way there and back, too.
+    # NaN and numbers beyond int64 also change in the conversion and back.
     same = _c.Binary(_c.BinaryOp_kEqual, whole.AsType(raw.data_type()), raw)
     if raw.size() and not _c.Reduce(_c.ReduceOp_kMin, same).Item():
-        raise ValueError(f"[{op}] indices have to be whole numbers, got {numbers_of(raw)!s:.60}")
+        raise ValueError(f"[{op}] indices must be whole numbers, got {numbers_of(raw)!s:.60}")
     return whole
 
 
@@ -80,10 +97,10 @@ def numbers_of(value: Any) -> list[Any]:
 
 
 def integers_of(op: str, name: str, value: Any, least: int | None = None) -> tuple[int, ...]:
-    """The elements of a tensor, array, list or number as whole numbers."""
+    """The elements of a tensor, array, list or number as integers, each at least `least`."""
     return integers(op, name, numbers_of(value), least)
 
 
 def loss_like(loss: Raw) -> Raw:
-    """A loss has shape (1,), as SINGA's scripts read it: `to_numpy(loss)[0]`."""
+    """Gives a loss the shape (1,), because SINGA's scripts read `to_numpy(loss)[0]`."""
     return loss.Reshape((1,))

@@ -1,4 +1,4 @@
-"""Convolution and transposed convolution."""
+"""Convolution and transposed convolution of images with one to three spatial axes."""
 
 from __future__ import annotations
 
@@ -6,52 +6,61 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import singa_wrap as _c
-from .._check import integers
-from .._tensor import Tensor
-from ..autocast import lowered
-from .base import Op
+from ..raw.check import integers
+from ..tape.tensor import Tensor
+from .base import BuiltinOperator
+from .movement import autocast_operands
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "_Conv",
+    "_Conv2d",
+    "_ConvTranspose",
+    "_ConvTranspose2d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+]
 
 NO_PADDING = (0, 0, 0, 0)
 
 
 def odd_padding_of(op: str, odd_padding: Sequence[int]) -> tuple[int, ...]:
-    """SINGA's odd padding (top, bottom, left, right), checked."""
+    """Checks SINGA's odd padding (top, bottom, left, right) and returns it as a tuple."""
+    if type(odd_padding) is tuple and odd_padding == NO_PADDING:
+        return NO_PADDING
     values = integers(op, "odd_padding", odd_padding, 0)
     if len(values) != 4:
-        raise ValueError(f"[{op}] odd_padding has to be (top, bottom, left, right), got {values}")
+        raise ValueError(f"[{op}] odd_padding must be (top, bottom, left, right), got {values}")
     return values
 
 
 def odd_pads(odd_padding: Sequence[int]) -> tuple[int, ...]:
-    """SINGA's odd padding of height and width, in ONNX order."""
+    """Converts SINGA's odd padding to ONNX's pads of a tensor (N, C, H, W)."""
     top, bottom, left, right = odd_padding
     return (0, 0, top, left, 0, 0, bottom, right)
 
 
-class _Conv2d(Op):
-    """y (N, out, oh, ow) of x (N, in, h, w), W (out, in / group, kh, kw) and perhaps b (out).
+class _Conv(BuiltinOperator):
+    """Convolution of x (N, in, ...) with W (out, in / group, kernel), plus an optional b (out).
 
-    `handle` holds the geometry and serves any batch size. `odd_padding` (top, bottom, left, right)
-    pads x with zeros in addition to the handle's padding.
+    `handle` holds the geometry, also the number of spatial axes, and works for any batch size.
     """
 
     fresh_gradients = True
 
-    def __init__(self, handle: _c.ConvHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
+    def __init__(self, handle: _c.ConvHandle) -> None:
         super().__init__()
         self.handle = handle
-        self.odd_padding = odd_padding_of("_Conv2d", odd_padding)
-        self._shape: tuple[int, ...] = ()
         self._bias = False
 
     def forward(self, x: Raw, W: Raw, b: Raw | None = None) -> Raw:
         self._bias = b is not None
-        if self.odd_padding != NO_PADDING:
-            self._shape = x.shape()
-            x = _c.Pad(x, "constant", odd_pads(self.odd_padding), 0.0)
         self.save(x, W)
         return _c.ConvForward(x, W, b, self.handle)
 
@@ -59,14 +68,40 @@ class _Conv2d(Op):
         x, W = self.load()
         need_b = self._bias and self._need(2)
         dx, dW, db = _c.ConvBackward(dy, x, W, self.handle, self._need(0), self._need(1), need_b)
-        if dx is not None and self.odd_padding != NO_PADDING:
-            dx = _c.PadBackward(dx, self._shape, "constant", odd_pads(self.odd_padding))
         return (dx, dW, db) if self._bias else (dx, dW)
 
 
-class _ConvTranspose2d(Op):
-    """The gradient of a convolution for its input, as an operator: x (N, in, h, w), W (in,
-    out / group, kh, kw) and perhaps b (out)."""
+class _Conv2d(_Conv):
+    """Convolution of x (N, in, h, w) with W (out, in / group, kh, kw), plus an optional b (out).
+
+    `handle` holds the geometry and works for any batch size. `odd_padding` (top, bottom, left,
+    right) is zero padding in addition to that of the handle.
+    """
+
+    def __init__(self, handle: _c.ConvHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
+        super().__init__(handle)
+        self.odd_padding = odd_padding_of("_Conv2d", odd_padding)
+        self._shape: tuple[int, ...] = ()
+
+    def forward(self, x: Raw, W: Raw, b: Raw | None = None) -> Raw:
+        if self.odd_padding != NO_PADDING:
+            self._shape = x.shape()
+            x = _c.Pad(x, "constant", odd_pads(self.odd_padding), 0.0)
+        return super().forward(x, W, b)
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        dx, *others = super().backward(dy)
+        if dx is not None and self.odd_padding != NO_PADDING:
+            dx = _c.PadBackward(dx, self._shape, "constant", odd_pads(self.odd_padding))
+        return (dx, *others)
+
+
+class _ConvTranspose(BuiltinOperator):
+    """Transposed convolution, which is the gradient of a convolution with respect to its input.
+
+    x has shape (N, in, ...), W (in, out / group, kernel), and the optional b (out). `handle` holds
+    the geometry, also the number of spatial axes.
+    """
 
     fresh_gradients = True
 
@@ -89,6 +124,19 @@ class _ConvTranspose2d(Op):
         return gradients if self._bias else gradients[:2]
 
 
+class _ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of x (N, in, h, w)."""
+
+
+def conv1d(handle: _c.ConvHandle, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """Convolution of x (N, in, l) with W (out, in / group, k), plus an optional b (out).
+
+    `handle` is a singa_wrap.ConvHandle with kernel, stride, padding, dilation and groups. Under
+    `autocast` it computes in 16 bits.
+    """
+    return _apply(_Conv(handle), x, W, b)
+
+
 def conv2d(
     handle: _c.ConvHandle,
     x: Tensor,
@@ -96,16 +144,47 @@ def conv2d(
     b: Tensor | None = None,
     odd_padding: Sequence[int] = NO_PADDING,
 ) -> Tensor:
-    """Convolution of x (N, in, h, w) with W (out, in / group, kh, kw), plus b (out)."""
-    op = _Conv2d(handle, odd_padding)
-    x, W, b = lowered(x, W, b)
-    return (op(x, W) if b is None else op(x, W, b))[0]
+    """Convolution of x (N, in, h, w) with W (out, in / group, kh, kw), plus an optional b (out).
+
+    handle       singa_wrap.ConvHandle: kernel, stride, padding, dilation and groups
+    odd_padding  zero padding (top, bottom, left, right) in addition to that of the handle
+                 (default 0)
+
+    Returns y (N, out, oh, ow). Under `autocast` it computes in 16 bits.
+    """
+    return _apply(_Conv2d(handle, odd_padding), x, W, b)
+
+
+def conv3d(handle: _c.ConvHandle, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """Convolution of x (N, in, d, h, w) with W (out, in / group, kd, kh, kw), plus an optional
+    b (out). See `conv1d`."""
+    return _apply(_Conv(handle), x, W, b)
+
+
+def conv_transpose1d(
+    handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
+) -> Tensor:
+    """Transposed convolution of x (N, in, l) with W (in, out / group, k), plus an optional b (out).
+    `handle` is a singa_wrap.ConvTransposeHandle with the geometry."""
+    return _apply(_ConvTranspose(handle), x, W, b)
 
 
 def conv_transpose2d(
     handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
 ) -> Tensor:
-    """Transposed convolution of x (N, in, h, w) with W (in, out / group, kh, kw), plus b (out)."""
-    op = _ConvTranspose2d(handle)
-    x, W, b = lowered(x, W, b)
+    """Transposed convolution of x (N, in, h, w) with W (in, out / group, kh, kw), plus an optional
+    b (out). See `conv_transpose1d`."""
+    return _apply(_ConvTranspose2d(handle), x, W, b)
+
+
+def conv_transpose3d(
+    handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
+) -> Tensor:
+    """Transposed convolution of x (N, in, d, h, w) with W (in, out / group, kd, kh, kw), plus an
+    optional b (out). See `conv_transpose1d`."""
+    return _apply(_ConvTranspose(handle), x, W, b)
+
+
+def _apply(op: BuiltinOperator, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    x, W, b = autocast_operands(x, W, b)
     return (op(x, W) if b is None else op(x, W, b))[0]

@@ -1,20 +1,106 @@
-"""Functions of one element: y = f(x), with up to two constants."""
+"""Elementwise functions of one tensor, with up to two constants."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
-from .._check import number
-from .._tensor import Tensor
-from .base import Constant, Op
+from ..raw.check import number
+from ..tape.operator import apply
+from ..tape.tensor import Tensor, installed
+from .base import BuiltinOperator, Constant
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Ceil",
+    "Clip",
+    "Cos",
+    "Cosh",
+    "Elu",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Gelu",
+    "GeluTanh",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Log",
+    "Mish",
+    "Negative",
+    "Not",
+    "ReLU",
+    "Reciprocal",
+    "Round",
+    "Rounde",
+    "SeLU",
+    "Sigmoid",
+    "Sign",
+    "Silu",
+    "Sin",
+    "Sinh",
+    "SoftPlus",
+    "SoftSign",
+    "Sqrt",
+    "Square",
+    "Tan",
+    "Tanh",
+    "_not",
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "clip",
+    "cos",
+    "cosh",
+    "elu",
+    "erf",
+    "exp",
+    "floor",
+    "gelu",
+    "hardsigmoid",
+    "hardswish",
+    "leakyrelu",
+    "log",
+    "mish",
+    "negative",
+    "reciprocal",
+    "relu",
+    "round",
+    "rounde",
+    "selu",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "sinh",
+    "softplus",
+    "softsign",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+]
 
 
-class Elementwise(Op):
-    """y = f(x; a, b). A subclass names f and which of x and y its derivative is computed from."""
+class Elementwise(BuiltinOperator):
+    """Base class of elementwise functions y = f(x; a, b).
+
+    `code` is the function. `keep` names what the derivative is computed from: "x", "y" or "".
+    """
 
     code: int
     keep = "x"
@@ -36,43 +122,43 @@ class Elementwise(Op):
 
 
 class Abs(Elementwise):
-    """|x|."""
+    """Absolute value."""
 
     code = _c.UnaryOp_kAbs
 
 
 class Acos(Elementwise):
-    """The angle in [0, pi] whose cosine is x; NaN outside [-1, 1]."""
+    """Inverse cosine in radians, in [0, pi]; NaN outside [-1, 1]."""
 
     code = _c.UnaryOp_kAcos
 
 
 class Acosh(Elementwise):
-    """The number of 0 or more whose hyperbolic cosine is x; NaN below 1."""
+    """Inverse hyperbolic cosine, which is not negative; NaN below 1."""
 
     code = _c.UnaryOp_kAcosh
 
 
 class Asin(Elementwise):
-    """The angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1]."""
+    """Inverse sine in radians, in [-pi/2, pi/2]; NaN outside [-1, 1]."""
 
     code = _c.UnaryOp_kAsin
 
 
 class Asinh(Elementwise):
-    """The number whose hyperbolic sine is x."""
+    """Inverse hyperbolic sine."""
 
     code = _c.UnaryOp_kAsinh
 
 
 class Atan(Elementwise):
-    """The angle in (-pi/2, pi/2) whose tangent is x."""
+    """Inverse tangent in radians, in (-pi/2, pi/2)."""
 
     code = _c.UnaryOp_kAtan
 
 
 class Atanh(Elementwise):
-    """The number whose hyperbolic tangent is x; NaN outside [-1, 1]."""
+    """Inverse hyperbolic tangent; NaN outside [-1, 1]."""
 
     code = _c.UnaryOp_kAtanh
 
@@ -84,21 +170,40 @@ class Cos(Elementwise):
 
 
 class Cosh(Elementwise):
-    """(e^x + e^-x) / 2."""
+    """Hyperbolic cosine."""
 
     code = _c.UnaryOp_kCosh
 
 
 class Erf(Elementwise):
-    """2 / sqrt(pi) times the integral of e^-t² from 0 to x."""
+    """Error function: 2 / sqrt(pi) times the integral of e^(-t²) from 0 to x."""
 
     code = _c.UnaryOp_kErf
 
 
 class Gelu(Elementwise):
-    """x·Φ(x)."""
+    """GELU: x·Φ(x), with the standard normal distribution Φ. Hendrycks & Gimpel 2016."""
 
     code = _c.UnaryOp_kGelu
+
+
+class GeluTanh(Elementwise):
+    """x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2, which is within 5e-4 of Gelu. Hendrycks & Gimpel
+    2016."""
+
+    code = _c.UnaryOp_kGeluTanh
+
+
+class HardSwish(Elementwise):
+    """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019."""
+
+    code = _c.UnaryOp_kHardSwish
+
+
+class Mish(Elementwise):
+    """x·tanh(log(1 + e^x)). Misra 2019."""
+
+    code = _c.UnaryOp_kMish
 
 
 class Log(Elementwise):
@@ -108,7 +213,7 @@ class Log(Elementwise):
 
 
 class Silu(Elementwise):
-    """x·sigmoid(x)."""
+    """SiLU, also called swish: x·sigmoid(x)."""
 
     code = _c.UnaryOp_kSilu
 
@@ -120,19 +225,13 @@ class Sin(Elementwise):
 
 
 class Sinh(Elementwise):
-    """(e^x - e^-x) / 2."""
+    """Hyperbolic sine."""
 
     code = _c.UnaryOp_kSinh
 
 
-class SoftPlus(Elementwise):
-    """log(1 + e^x)."""
-
-    code = _c.UnaryOp_kSoftPlus
-
-
 class SoftSign(Elementwise):
-    """x / (1 + |x|)."""
+    """Softsign: x / (1 + |x|)."""
 
     code = _c.UnaryOp_kSoftSign
 
@@ -143,11 +242,11 @@ class Square(Elementwise):
     code = _c.UnaryOp_kSquare
 
 
-# Derivatives from y, which the next operator mostly keeps too.
+# Derivatives from y, which the next operator often keeps as well.
 
 
 class Exp(Elementwise):
-    """e^x."""
+    """Exponential function."""
 
     code = _c.UnaryOp_kExp
     keep = "y"
@@ -168,7 +267,7 @@ class Reciprocal(Elementwise):
 
 
 class Sigmoid(Elementwise):
-    """1 / (1 + e^-x)."""
+    """Logistic sigmoid: 1 / (1 + e^-x)."""
 
     code = _c.UnaryOp_kSigmoid
     keep = "y"
@@ -189,7 +288,7 @@ class Tan(Elementwise):
 
 
 class Tanh(Elementwise):
-    """(e^x - e^-x) / (e^x + e^-x)."""
+    """Hyperbolic tangent."""
 
     code = _c.UnaryOp_kTanh
     keep = "y"
@@ -206,35 +305,35 @@ class Negative(Elementwise):
 
 
 class Sign(Elementwise):
-    """-1, 0 or 1. No gradient flows."""
+    """Sign: -1, 0 or 1. The gradient is 0."""
 
     code = _c.UnaryOp_kSign
     keep = ""
 
 
 class Ceil(Elementwise):
-    """The next whole number upwards. No gradient flows."""
+    """Smallest integer that is not less than x. The gradient is 0."""
 
     code = _c.UnaryOp_kCeil
     keep = ""
 
 
 class Floor(Elementwise):
-    """The next whole number downwards. No gradient flows."""
+    """Largest integer that is not greater than x. The gradient is 0."""
 
     code = _c.UnaryOp_kFloor
     keep = ""
 
 
 class Round(Elementwise):
-    """To the nearest whole number, halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero. The gradient is 0."""
 
     code = _c.UnaryOp_kRound
     keep = ""
 
 
 class Rounde(Elementwise):
-    """To the nearest whole number, halves to even."""
+    """Rounds to the nearest integer, halves to even. The gradient is 0."""
 
     code = _c.UnaryOp_kRoundE
     keep = ""
@@ -244,7 +343,7 @@ class Rounde(Elementwise):
 
 
 class Clip(Elementwise):
-    """Into [min, max]; None is no bound."""
+    """Limits x to [min, max]; None means no limit."""
 
     code = _c.UnaryOp_kClip
 
@@ -255,7 +354,7 @@ class Clip(Elementwise):
 
 
 class Elu(Elementwise):
-    """x where x >= 0, else alpha·(e^x - 1)."""
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
 
     code = _c.UnaryOp_kElu
 
@@ -265,7 +364,7 @@ class Elu(Elementwise):
 
 
 class SeLU(Elementwise):
-    """gamma·x where x >= 0, else gamma·alpha·(e^x - 1)."""
+    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
 
     code = _c.UnaryOp_kSelu
 
@@ -276,18 +375,18 @@ class SeLU(Elementwise):
 
 
 class LeakyRelu(Elementwise):
-    """x where x >= 0, else a·x."""
+    """Leaky ReLU: x where x >= 0, else a·x."""
 
     code = _c.UnaryOp_kLeakyRelu
 
     def __init__(self, a: float = 0.01) -> None:
         super().__init__()
         self.a = number("LeakyRelu", "a", a)
-        self.keep = "y" if a >= 0 else "x"  # y has x's sign unless the slope turns it around
+        self.keep = "y" if a >= 0 else "x"  # y has the sign of x unless a is negative
 
 
 class HardSigmoid(Elementwise):
-    """alpha·x + gamma, clipped to [0, 1]."""
+    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
 
     code = _c.UnaryOp_kHardSigmoid
 
@@ -297,10 +396,42 @@ class HardSigmoid(Elementwise):
         self.a, self.b = number(op, "alpha", alpha), number(op, "gamma", gamma)
 
 
-class Scalar(Elementwise):
-    """x with a Python number: `code` is one of the scalar functions, `value` the number."""
+class SoftPlus(Elementwise):
+    """Softplus: log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is
+    one."""
 
-    fresh_gradients = False  # that of x + a is dy itself
+    code = _c.UnaryOp_kSoftPlus
+
+    def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
+        super().__init__()
+        self.beta = number("SoftPlus", "beta", beta)
+        if not 0 < self.beta < float("inf"):
+            raise ValueError(f"[SoftPlus] beta must be positive and finite, got {self.beta}")
+        self.threshold = None if threshold is None else number("SoftPlus", "threshold", threshold)
+
+    def forward(self, x: Raw) -> Raw:
+        scaled = x if self.beta == 1 else _c.Unary(_c.UnaryOp_kMulScalar, x, self.beta)
+        y = _c.Unary(self.code, scaled)
+        if self.beta != 1:
+            y = _c.Unary(_c.UnaryOp_kMulScalar, y, 1 / self.beta)
+        self.save(scaled)
+        return self._linear_above(scaled, x, y)
+
+    def backward(self, dy: Raw) -> Raw:
+        (scaled,) = self.load()
+        return self._linear_above(scaled, dy, _c.UnaryBackward(self.code, dy, scaled, None))
+
+    def _linear_above(self, scaled: Raw, x: Raw, y: Raw) -> Raw:
+        if self.threshold is None:
+            return y
+        limit = _c.Full((), self.threshold, x.device(), x.data_type())
+        return _c.Where(_c.Binary(_c.BinaryOp_kGreater, scaled, limit), x, y)
+
+
+class Scalar(Elementwise):
+    """A function of x and a Python number, such as x + 2. `code` is the function."""
+
+    fresh_gradients = False  # the gradient of x + a is dy itself
 
     def __init__(self, code: int, value: float) -> None:
         super().__init__()
@@ -317,10 +448,22 @@ _SCALAR_KEEPS = {
 
 
 class Not(Constant):
-    """1 where x is 0, else 0."""
+    """Logical not: 1 where x is 0, else 0."""
 
     def forward(self, x: Raw) -> Raw:
         return _c.Unary(_c.UnaryOp_kLogicalNot, x)
+
+
+@installed
+class _Signs(Tensor):
+    def __neg__(self) -> Tensor:
+        return apply(Negative(), self)
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return apply(Abs(), self)
 
 
 def _function(operator: type[Elementwise]) -> Any:
@@ -344,8 +487,9 @@ cos = _function(Cos)
 cosh = _function(Cosh)
 erf = _function(Erf)
 floor = _function(Floor)
-gelu = _function(Gelu)
+hardswish = _function(HardSwish)
 log = _function(Log)
+mish = _function(Mish)
 negative = _function(Negative)
 reciprocal = _function(Reciprocal)
 relu = _function(ReLU)
@@ -355,7 +499,6 @@ sigmoid = _function(Sigmoid)
 silu = _function(Silu)
 sin = _function(Sin)
 sinh = _function(Sinh)
-softplus = _function(SoftPlus)
 softsign = _function(SoftSign)
 sqrt = _function(Sqrt)
 square = _function(Square)
@@ -363,49 +506,66 @@ tan = _function(Tan)
 tanh = _function(Tanh)
 
 
-# SINGA calls the argument of these three `a`.
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x·Φ(x), with Φ the normal distribution, or with `approximate` of "tanh" its approximation.
+    Hendrycks & Gimpel 2016. Raises ValueError for another `approximate`."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"[Gelu] approximate must be 'none' or 'tanh', got {approximate!r}")
+    return (Gelu() if approximate == "none" else GeluTanh())(x)[0]
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
+    """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is one.
+
+    PyTorch's threshold is 20; SINGA needs none, because nothing overflows. Raises ValueError for a
+    beta that is not positive and finite.
+    """
+    return SoftPlus(beta, threshold)(x)[0]
+
+
+# As in SINGA, the argument of these three is called `a`.
 
 
 def abs(a: Tensor) -> Tensor:
-    """|a|."""
+    """Absolute value."""
     return Abs()(a)[0]
 
 
 def exp(a: Tensor) -> Tensor:
-    """e^a."""
+    """Exponential function."""
     return Exp()(a)[0]
 
 
 def sign(a: Tensor) -> Tensor:
-    """-1, 0 or 1."""
+    """Sign: -1, 0 or 1. The gradient is 0."""
     return Sign()(a)[0]
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """x limited to [min, max]; None is no bound."""
+    """Limits x to [min, max]; None means no limit."""
     return Clip(min, max)(x)[0]
 
 
 def elu(x: Tensor, alpha: float = 1) -> Tensor:
-    """x where x >= 0, else alpha·(e^x - 1)."""
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
     return Elu(alpha)(x)[0]
 
 
 def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
-    """gamma·x where x >= 0, else gamma·alpha·(e^x - 1)."""
+    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
     return SeLU(alpha, gamma)(x)[0]
 
 
 def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
-    """x where x >= 0, else a·x."""
+    """Leaky ReLU: x where x >= 0, else a·x."""
     return LeakyRelu(a)(x)[0]
 
 
 def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
-    """alpha·x + gamma, clipped to [0, 1]."""
+    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
     return HardSigmoid(alpha, gamma)(x)[0]
 
 
 def _not(x: Tensor) -> Tensor:
-    """1 where x is 0, else 0."""
+    """Logical not: 1 where x is 0, else 0."""
     return Not()(x)[0]

@@ -1,4 +1,4 @@
-"""Operators that choose elements by indices or conditions."""
+"""Operators that select elements by indices or conditions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,48 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from .._check import number
-from .._tensor import Tensor, as_raw
 from ..dtypes import as_dtype
-from ..tape import apply
-from .base import Constant, Op, indices_of, integers_of, numbers_of, tensor_of
-from .movement import Index
+from ..raw import compat_mode
+from ..raw.check import integer, number
+from ..raw.indexing import bounds, keeping_axes, normalize
+from ..tape.operator import apply
+from ..tape.tensor import Tensor, as_raw, installed, is_computed, without_tensors
+from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of, tensor_of
+from .movement import Index, Slice
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "Embedding",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "NonZero",
+    "OneHot",
+    "ScatterElements",
+    "ScatterND",
+    "Where",
+    "embedding",
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "nonzero",
+    "onehot",
+    "scatter_elements",
+    "scatter_nd",
+    "take_along_axis",
+    "where",
+]
 
 
-class Gather(Op):
-    """x[..., indices, ...] along an axis: indices (array, list or tensor of any shape) take the
-    place of the axis; negative ones count from the end. As in SINGA, those of a list may be below
-    -length: they are taken modulo the length. IndexError outside."""
+class Gather(BuiltinOperator):
+    """x[..., indices, ...] along an axis. The axes of `indices` replace the axis.
+
+    `indices` is an array, list or tensor of any shape. Negative indices count from the end. As in
+    SINGA, those in a list may be below -length, and are taken modulo the length. Raises IndexError
+    for other indices outside the axis.
+    """
 
     fresh_gradients = True
 
@@ -53,33 +80,147 @@ class Gather(Op):
         return _c.GatherBackward(dy, self._shape, self.axis, indices)
 
 
-class ScatterElements(Op):
-    """x with updates[i] written to position indices[i] along an axis, as in ONNX.
+class GatherElements(BuiltinOperator):
+    """The elements of x with the coordinate along an axis replaced by `indices`, as in ONNX.
 
-    `updates` is a constant of the operator, or its second input.
+    `indices` has the rank of x and is no longer than it, but for the axis. Negative indices count
+    from the end. The result has the shape of `indices`. Gradients of equal indices are summed in
+    their order. Raises IndexError for an index outside the axis, ValueError for another shape.
     """
 
-    def __init__(self, indices: Any, updates: Any = None, axis: int = 0) -> None:
+    fresh_gradients = True
+
+    def __init__(self, indices: Any, axis: int = 0) -> None:
         super().__init__()
-        self.indices, self.updates, self.axis = indices, updates, axis
+        self.indices = indices
+        self.axis = integer(type(self).__name__, "axis", axis)
+        self._shape: tuple[int, ...] = ()
+
+    def forward(self, x: Raw) -> Raw:
+        self._shape = x.shape()
+        indices = indices_of("GatherElements", self.indices, x)
+        self.save(indices)
+        return _c.GatherElements(x, indices, self.axis)
+
+    def backward(self, dy: Raw) -> Raw:
+        (indices,) = self.load()
+        return _c.GatherElementsBackward(dy, self._shape, indices, self.axis)
+
+
+class GatherND(BuiltinOperator):
+    """Slices of x named by the last axis of `indices`, as in ONNX.
+
+    The last axis holds coordinates in x, from its first axis on, or from the first one behind
+    `batch_dims` axes that x and `indices` share. The result has the shape of `indices` without the
+    last axis, then that of a slice. Negative indices count from the end. Raises IndexError for an
+    index outside its axis, ValueError for shapes that do not fit.
+    """
+
+    fresh_gradients = True
+
+    def __init__(self, indices: Any, batch_dims: int = 0) -> None:
+        super().__init__()
+        self.indices = indices
+        self.batch_dims = integer("GatherND", "batch_dims", batch_dims, 0)
+        self._shape: tuple[int, ...] = ()
+
+    def forward(self, x: Raw) -> Raw:
+        self._shape = x.shape()
+        indices = indices_of("GatherND", self.indices, x)
+        self.save(indices)
+        return _c.GatherND(x, indices, self.batch_dims)
+
+    def backward(self, dy: Raw) -> Raw:
+        (indices,) = self.load()
+        return _c.GatherNDBackward(dy, self._shape, indices, self.batch_dims)
+
+
+_REDUCTIONS = {
+    "none": _c.ScatterReduction_kNone,
+    "add": _c.ScatterReduction_kAdd,
+    "mul": _c.ScatterReduction_kMul,
+    "max": _c.ScatterReduction_kMax,
+    "min": _c.ScatterReduction_kMin,
+}
+
+
+class _Scatter(BuiltinOperator):
+    """Base class of scatters: `updates` are a constant of the operator, or its second input."""
+
+    fresh_gradients = True
+
+    def __init__(self, indices: Any, updates: Any, reduction: str) -> None:
+        super().__init__()
+        self.indices, self.updates = indices, updates
+        if reduction not in _REDUCTIONS:
+            raise ValueError(
+                f"[{type(self).__name__}] reduction must be one of {', '.join(_REDUCTIONS)}, got "
+                f"{reduction!r}"
+            )
+        self.reduction = _REDUCTIONS[reduction]
         self._one = True
 
     def forward(self, x: Raw, updates: Raw | None = None) -> Raw:
         self._one = updates is None
         if updates is None:
             updates = as_raw(self.updates, x.data_type(), x.device())
-        indices = indices_of("ScatterElements", self.indices, x)
-        self.save(indices)
-        return _c.ScatterElements(x, indices, updates, self.axis)
+        indices = indices_of(type(self).__name__, self.indices, x)
+        y = self._scatter(x, indices, updates)
+        adds = self.reduction in (_c.ScatterReduction_kNone, _c.ScatterReduction_kAdd)
+        self.save(indices, *((None, None, None) if adds else (x, updates, y)))
+        return y
 
     def backward(self, dy: Raw) -> Raw | tuple[Raw | None, ...]:
-        (indices,) = self.load()
-        dx, dupdates = _c.ScatterElementsBackward(dy, indices, self.axis)
+        dx, dupdates = self._gradients(dy, *self.load())
         return dx if self._one else (dx, dupdates)
 
+    def _scatter(self, x: Raw, indices: Raw, updates: Raw) -> Raw:
+        raise NotImplementedError
 
-class Embedding(Op):
-    """The rows of w (vocabulary, width) that x (whole numbers, any shape) names."""
+    def _gradients(self, dy: Raw, indices: Raw, *kept: Raw | None) -> tuple[Raw, Raw]:
+        raise NotImplementedError
+
+
+class ScatterElements(_Scatter):
+    """A copy of x with updates[i] at position indices[i] along an axis, as in ONNX.
+
+    `reduction` joins the updates with the elements there: "add", "mul", "max" or "min". With "none"
+    the last update of an element replaces it. `updates` is a constant of the operator, or its
+    second input. Updates are joined in row-major order, the same on every run.
+    """
+
+    def __init__(
+        self, indices: Any, updates: Any = None, axis: int = 0, reduction: str = "none"
+    ) -> None:
+        super().__init__(indices, updates, reduction)
+        self.axis = axis
+
+    def _scatter(self, x: Raw, indices: Raw, updates: Raw) -> Raw:
+        return _c.ScatterElements(x, indices, updates, self.axis, self.reduction)
+
+    def _gradients(self, dy: Raw, indices: Raw, *kept: Raw | None) -> tuple[Raw, Raw]:
+        return _c.ScatterElementsBackward(dy, indices, self.axis, self.reduction, *kept)
+
+
+class ScatterND(_Scatter):
+    """A copy of x with `updates` at the slices that GatherND would take, as in ONNX.
+
+    `reduction` is as for ScatterElements. `updates` is a constant of the operator, or its second
+    input.
+    """
+
+    def __init__(self, indices: Any, updates: Any = None, reduction: str = "none") -> None:
+        super().__init__(indices, updates, reduction)
+
+    def _scatter(self, x: Raw, indices: Raw, updates: Raw) -> Raw:
+        return _c.ScatterND(x, indices, updates, self.reduction)
+
+    def _gradients(self, dy: Raw, indices: Raw, *kept: Raw | None) -> tuple[Raw, Raw]:
+        return _c.ScatterNDBackward(dy, indices, self.reduction, *kept)
+
+
+class Embedding(BuiltinOperator):
+    """Rows of w (vocabulary, width) by the indices x, which have any shape."""
 
     fresh_gradients = True
 
@@ -94,13 +235,13 @@ class Embedding(Op):
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         (x,) = self.load()
-        # Positions have no slope; a caller who asks for one gets zeros, as from SINGA.
+        # Indices have no gradient. As in SINGA, it is zero if it is asked for.
         dx = _c.Full(x.shape(), 0.0, x.device(), dy.data_type()) if self._need(0) else None
         return dx, _c.EmbeddingBackward(dy, x, self._shape) if self._need(1) else None
 
 
-class Where(Op):
-    """x where the condition (bool, or not 0) holds, else y."""
+class Where(BuiltinOperator):
+    """x where `condition` is true or not 0, else y, with broadcasting."""
 
     fresh_gradients = True
 
@@ -121,8 +262,11 @@ class Where(Op):
 
 
 class OneHot(Constant):
-    """values[1] where the new axis' position equals the index, else values[0]. `depth` is the
-    length of the new axis; the result has the type of `values`."""
+    """One-hot encoding of indices along a new axis of length `depth`.
+
+    `values` are (off, on). The result has the type of `values` if they are a tensor or array,
+    otherwise float32.
+    """
 
     def __init__(self, axis: int, depth: Any, values: Any) -> None:
         super().__init__()
@@ -146,64 +290,155 @@ class OneHot(Constant):
 
 
 class NonZero(Constant):
-    """Positions of the elements that are not 0: int64, one row for each axis."""
+    """Indices (int64) of the elements that are not 0, with one row for each axis of x."""
 
     def forward(self, x: Raw) -> Raw:
         return _c.NonZero(x)
 
 
 def gather(x: Tensor, axis: int, indices: Any) -> Tensor:
-    """x[..., indices, ...] along an axis."""
+    """x[..., indices, ...] along an axis, as numpy.take. The axes of `indices` replace the axis.
+
+    Negative indices count from the end. Raises IndexError for indices outside the axis; see
+    `Gather` for an exception.
+    """
     return Gather(axis, indices)(x)[0]
 
 
-def scatter_elements(x: Tensor, indices: Any, updates: Any, axis: int = 0) -> Tensor:
-    """x with updates[i] written to position indices[i] along an axis. Gradients flow to a tensor of
-    updates that requires them by being a parameter or computed."""
+def gather_elements(x: Tensor, indices: Any, axis: int = 0) -> Tensor:
+    """The elements of x with the coordinate along an axis (default 0) replaced by `indices`, as in
+    ONNX's GatherElements and torch.gather.
+
+    `indices` has the rank of x and is no longer than it, but for the axis. Negative indices count
+    from the end. Raises IndexError for an index outside the axis.
+    """
+    return GatherElements(indices, axis)(x)[0]
+
+
+def take_along_axis(x: Tensor, indices: Any, axis: int = -1) -> Tensor:
+    """gather_elements with `indices` broadcast to x along the other axes, as numpy.take_along_axis.
+
+    The axis is the last one by default. Raises ValueError if the shapes do not broadcast.
+    """
+    picks = as_raw(indices, device=x.device)
+    place, rank = integer("take_along_axis", "axis", axis), len(x.shape)
+    if not -rank <= place < rank or picks.rank() != rank:
+        raise ValueError(
+            f"[take_along_axis] axis {place} of x {x.shape} and indices {picks.shape()} do not fit"
+        )
+    shape = list(x.shape)
+    shape[place] = picks.shape()[place]
+    return GatherElements(picks.Broadcast(shape), place)(x)[0]
+
+
+def gather_nd(x: Tensor, indices: Any, batch_dims: int = 0) -> Tensor:
+    """Slices of x named by the last axis of `indices`, as in ONNX: `indices` of shape (..., m) hold
+    coordinates along the first m axes of x, or along the first m behind `batch_dims` axes that x
+    and `indices` share. Raises IndexError for an index outside its axis."""
+    return GatherND(indices, batch_dims)(x)[0]
+
+
+def _scattered(operator: Any, x: Tensor, updates: Any, **named: Any) -> Tensor:
+    """Applies a scatter. Gradients flow to updates that are a parameter or computed on the tape."""
     if isinstance(updates, Tensor) and (updates.stores_grad or not updates.is_dummy()):
-        return ScatterElements(indices, None, axis)(x, updates)[0]
-    return ScatterElements(indices, updates, axis)(x)[0]
+        return operator(**named)(x, updates)[0]
+    return operator(updates=updates, **named)(x)[0]
+
+
+def scatter_elements(
+    x: Tensor, indices: Any, updates: Any, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    """A copy of x with updates[i] at position indices[i] along an axis (default 0), as in ONNX.
+
+    `reduction` is "none", with which the last update of an element replaces it, "add", "mul", "max"
+    or "min". Gradients also flow to `updates` if it is a parameter or was computed on the tape.
+    """
+    return _scattered(ScatterElements, x, updates, indices=indices, axis=axis, reduction=reduction)
+
+
+def scatter_nd(x: Tensor, indices: Any, updates: Any, reduction: str = "none") -> Tensor:
+    """A copy of x with `updates` at the slices that gather_nd would take, as in ONNX.
+
+    `updates` has the shape of gather_nd's result. `reduction` and gradients are as for
+    scatter_elements.
+    """
+    return _scattered(ScatterND, x, updates, indices=indices, reduction=reduction)
 
 
 def embedding(x: Tensor, w: Tensor) -> Tensor:
-    """The rows of w (vocabulary, width) that x (whole numbers, any shape) names."""
+    """Rows of w (vocabulary, width) by the indices x.
+
+    x has any shape; the result has one more axis, of length width. Raises IndexError for an index
+    outside the vocabulary, ValueError for floats that are not whole numbers.
+    """
     return Embedding()(tensor_of(x), w)[0]
 
 
 def where(x: Tensor, y: Tensor, condition: Any) -> Tensor:
-    """x where the condition (bool, or not 0) holds, else y."""
+    """x where `condition` is true or not 0, else y, with broadcasting."""
     if not isinstance(x, Tensor):
         x = tensor_of(x, y)
     return Where(condition)(x, tensor_of(y, x))[0]
 
 
 def onehot(axis: int, indices: Tensor, depth: Any, values: Any) -> Tensor:
-    """values[1] where the new axis' position equals the index, else values[0]."""
+    """One-hot encoding, as in ONNX: adds an axis of length `depth`, in which the element at the
+    index is values[1] and all others are values[0]."""
     return OneHot(axis, depth, values)(tensor_of(indices))[0]
 
 
 def nonzero(x: Tensor) -> Tensor:
-    """Positions of the elements that are not 0: int64, one row for each axis."""
+    """Indices (int64) of the elements that are not 0, with one row for each axis of x."""
     return NonZero()(x)[0]
 
 
-def take(x: Tensor, entries: Sequence[Any]) -> Tensor:
-    """What `x[key]` gives where the key has an array: rows by indices along one axis, or the
-    elements that a boolean mask over the first axes selects."""
+@installed
+class _Items(Tensor):
+    def __getitem__(self, key: Any) -> Tensor:
+        """Indexes as NumPy does. Integers, slices, None and ... give a view.
+
+        One array of indices, or a boolean mask of the first axes, gives a copy. Slices of a tensor
+        that was computed on the tape may give a copy, too, so that images keep the layout of their
+        kernels. With SINGA's behaviour (`singa.compat`), the result is always a copy, and integers
+        leave an axis of length 1. Raises IndexError for indices outside the tensor, TypeError for
+        other keys, NotImplementedError for several arrays.
+        """
+        entries = normalize(without_tensors(key), self.ndim())
+        if not compat_mode.enabled:
+            return _item(self, entries)
+        item = _item(self, keeping_axes(entries, self.shape))
+        item.data = item.data.Clone()
+        return item
+
+
+def _item(x: Tensor, entries: list[Any]) -> Tensor:
+    if any(isinstance(entry, np.ndarray) for entry in entries):
+        return _taken(x, entries)
+    slices = entries and all(isinstance(entry, slice) for entry in entries)
+    if slices and is_computed(x):
+        parts = [bounds(entry, n) for entry, n in zip(entries, x.shape, strict=False)]
+        starts, ends, steps = zip(*parts, strict=True)
+        return apply(Slice(starts, ends, None, steps), x)
+    return apply(Index(entries), x)
+
+
+def _taken(x: Tensor, entries: Sequence[Any]) -> Tensor:
+    """x[key] for a key with an array: indices along one axis, or a boolean mask of the first
+    axes."""
     arrays = [i for i, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
     if len(arrays) > 1:
-        raise NotImplementedError("[getitem] only one array of indices at a time is possible")
+        raise NotImplementedError("[getitem] an index can have only one array of indices")
     position = arrays[0]
     key = entries[position]
     before = list(entries[:position])
     if key.dtype == np.bool_:
         if before:
-            raise NotImplementedError("[getitem] a mask has to be the first index")
+            raise NotImplementedError("[getitem] a mask must be the first index")
         if key.shape != x.shape[: key.ndim]:
             raise IndexError(f"[getitem] a mask of shape {key.shape} for a tensor of {x.shape}")
         x = x.reshape((key.size, *x.shape[key.ndim :]))
         key = np.flatnonzero(key)
-    # The basic indices first, with the array's axis left whole; then the array.
+    # First the other entries, with the array's axis kept whole; then the array.
     axis = sum(1 for entry in before if entry is None or isinstance(entry, slice))
     rest = [*before, slice(None), *entries[position + 1 :]]
     x = apply(Index(rest), x)

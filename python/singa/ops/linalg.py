@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._check import InvalidInputError, number
-from .._tensor import Tensor
-from ..autocast import lowered
-from .base import Op
+from ..raw.check import InvalidInputError, number
+from ..tape.operator import apply
+from ..tape.tensor import Tensor, as_raw, installed, wrap
+from .base import BuiltinOperator
+from .movement import autocast_operands
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "AddBias",
+    "Gemm",
+    "Linear",
+    "Matmul",
+    "add_bias",
+    "gemm",
+    "linear",
+    "matmul",
+]
 
 
-class Matmul(Op):
-    """x·w with NumPy's rules for vectors and batches."""
+class Matmul(BuiltinOperator):
+    """Matrix product x @ w, with NumPy's rules for vectors and batches."""
 
     fresh_gradients = True
 
@@ -28,8 +40,9 @@ class Matmul(Op):
         return _c.MatMulBackward(dy, x, w, False, False, self._need(0), self._need(1))
 
 
-class Gemm(Op):
-    """alpha·A'·B' + beta·C, where ' transposes if asked for; C broadcasts and may be left out."""
+class Gemm(BuiltinOperator):
+    """alpha·A'·B' + beta·C, as ONNX's Gemm. A' and B' are transposed with `transA` and `transB`.
+    C is optional and broadcasts."""
 
     def __init__(
         self,
@@ -58,13 +71,13 @@ class Gemm(Op):
         return gradients if bias else gradients[:2]
 
 
-class AddBias(Op):
+class AddBias(BuiltinOperator):
     """Adds the vector b to each row (axis 0) or each column (axis 1) of the matrix x."""
 
     def __init__(self, axis: int = 0) -> None:
         super().__init__()
         if axis not in (0, 1):
-            raise InvalidInputError(f"[AddBias] axis has to be 0 (rows) or 1 (columns), got {axis}")
+            raise InvalidInputError(f"[AddBias] axis must be 0 (rows) or 1 (columns), got {axis}")
         self.axis = axis
         self._shape: tuple[int, ...] = ()
         self._types = 0, 0
@@ -82,8 +95,8 @@ class AddBias(Op):
         return dy.AsType(self._types[0]) if self._need(0) else None, db
 
 
-class Linear(Op):
-    """x·W + b, with W (in, out) as SINGA keeps it, or (out, in) if transposed; b is optional."""
+class Linear(BuiltinOperator):
+    """x·W + b, with W (in, out) as in SINGA, or (out, in) with `transposed`. b is optional."""
 
     fresh_gradients = True
 
@@ -106,9 +119,27 @@ class Linear(Op):
         return gradients if self._bias else gradients[:2]
 
 
+def _operand(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return wrap(as_raw(value, like.dtype, like.device), False)
+
+
+@installed
+class _Product(Tensor):
+    def __matmul__(self, other: Any) -> Tensor:
+        return apply(Matmul(), self, _operand(other, self))
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return apply(Matmul(), _operand(other, self), self)
+
+
 def matmul(x: Tensor, w: Tensor) -> Tensor:
-    """x·w with NumPy's rules for vectors and batches."""
-    return Matmul()(*lowered(x, w))[0]
+    """Matrix product x @ w, with NumPy's rules for vectors and batches.
+
+    Under `autocast` it computes in 16 bits.
+    """
+    return Matmul()(*autocast_operands(x, w))[0]
 
 
 def gemm(
@@ -120,19 +151,29 @@ def gemm(
     transA: bool | int = 0,
     transB: bool | int = 0,
 ) -> Tensor:
-    """alpha·A'·B' + beta·C, where ' transposes if asked for; C broadcasts to the result."""
+    """alpha·A'·B' + beta·C, as ONNX's Gemm.
+
+    A' and B' are the matrices A and B, transposed with `transA` and `transB`. C is optional and
+    broadcasts to the result. Under `autocast` it computes in 16 bits.
+    """
     op = Gemm(alpha, beta, transA, transB)
-    A, B, C = lowered(A, B, C)
+    A, B, C = autocast_operands(A, B, C)
     return (op(A, B) if C is None else op(A, B, C))[0]
 
 
 def add_bias(x: Tensor, b: Tensor, axis: int = 0) -> Tensor:
-    """Adds the vector b to each row (axis 0) or each column (axis 1) of the matrix x."""
+    """Adds the vector b to each row (axis 0) or each column (axis 1) of the matrix x.
+
+    Raises ValueError for another axis.
+    """
     return AddBias(axis)(x, b)[0]
 
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = False) -> Tensor:
-    """x·W + b in one step, with W (in, out), or (out, in) if transposed."""
+    """x·W + b in one operation, for x (..., in), W (in, out) and an optional b (out).
+
+    With `transposed`, W has shape (out, in). Under `autocast` it computes in 16 bits.
+    """
     op = Linear(transposed)
-    x, W, b = lowered(x, W, b)
+    x, W, b = autocast_operands(x, W, b)
     return (op(x, W) if b is None else op(x, W, b))[0]

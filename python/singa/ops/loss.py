@@ -1,7 +1,8 @@
-"""Losses. Each has shape (1,): SINGA's scripts read `to_numpy(loss)[0]`.
+"""Losses. Each has shape (1,), because SINGA's scripts read `to_numpy(loss)[0]`.
 
-The targets are constants of the operator. `backward` takes the gradient of the loss as a tensor or
-a number; 1 by default.
+Targets are constants without gradient. `backward` takes the gradient of the loss as a tensor or a
+number, 1 by default. Wrong shapes and labels raise InvalidInputError, which is a ValueError and an
+AssertionError.
 """
 
 from __future__ import annotations
@@ -10,27 +11,40 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._check import InvalidInputError, fraction, number
-from .._tensor import Tensor, as_raw
-from .base import Op, loss_like
+from ..raw.check import InvalidInputError, fraction, number
+from ..tape.tensor import Tensor, as_raw
+from .base import BuiltinOperator, loss_like
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "BinaryCrossEntropy",
+    "CrossEntropy",
+    "MeanSquareError",
+    "RankingLoss",
+    "SoftMaxCrossEntropy",
+    "binary_cross_entropy",
+    "cross_entropy",
+    "mse_loss",
+    "ranking_loss",
+    "softmax_cross_entropy",
+]
 
 
 def _checked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """function(*arguments). Its ValueError becomes an AssertionError, too: SINGA asserts here."""
+    """function(*arguments), with InvalidInputError for a ValueError, because SINGA asserts here."""
     try:
         return function(*arguments)
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
 
 
-class _Loss(Op):
+class _Loss(BuiltinOperator):
     fresh_gradients = True
 
     def _slope(self, dy: Raw | float) -> Raw:
-        """dy as a tensor like the saved x."""
+        """dy as a tensor, with the type and device of the saved x if it is a number."""
         if isinstance(dy, (int, float)):
             x = self.load()[0]
             assert x is not None
@@ -44,7 +58,7 @@ class _TargetLoss(_Loss):
         self.t = as_raw(t)
 
     def _target(self, x: Raw) -> Raw:
-        """Targets like x where they are of another float type or device."""
+        """The targets on the device of x. Float targets also get its type."""
         t = self.t.ToDevice(x.device())
         if _c.IsFloat(t.data_type()):
             t = t.AsType(x.data_type())
@@ -52,8 +66,11 @@ class _TargetLoss(_Loss):
 
 
 class SoftMaxCrossEntropy(_TargetLoss):
-    """Mean over the batch of -Σ t·log softmax(x). `t` holds class numbers (N), or one-hot or other
-    probabilities (N, C); smoothing s mixes them with the uniform ones: (1 - s)·t + s / C."""
+    """Softmax cross-entropy: mean over the batch of -Σ t·log softmax(x), with x (N, C).
+
+    `t` holds class indices (N), or probabilities (N, C), such as one-hot rows. Label smoothing s
+    replaces them by (1 - s)·t + s / C.
+    """
 
     def __init__(self, t: Any, smoothing: float = 0.0) -> None:
         super().__init__(t)
@@ -71,7 +88,7 @@ class SoftMaxCrossEntropy(_TargetLoss):
 
 
 class CrossEntropy(_TargetLoss):
-    """Mean over the batch of -Σ t·log x, where x are probabilities already."""
+    """Cross-entropy: mean over the batch of -Σ t·log x, where x and t are probabilities (N, C)."""
 
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
@@ -84,7 +101,8 @@ class CrossEntropy(_TargetLoss):
 
 
 class BinaryCrossEntropy(_TargetLoss):
-    """Mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x are probabilities."""
+    """Binary cross-entropy: mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x and t
+    are probabilities."""
 
     def forward(self, x: Raw) -> Raw:
         t = self._target(x)
@@ -97,7 +115,7 @@ class BinaryCrossEntropy(_TargetLoss):
 
 
 class MeanSquareError(_TargetLoss):
-    """Mean of (x - t)²."""
+    """Mean of (x - t)² over all elements."""
 
     def forward(self, x: Raw) -> Raw:
         t = self._target(x).AsType(x.data_type())
@@ -110,7 +128,7 @@ class MeanSquareError(_TargetLoss):
 
 
 class RankingLoss(_Loss):
-    """Mean of max(0, M - (pos - neg))."""
+    """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with margin M."""
 
     def __init__(self, M: float = 0.2) -> None:
         super().__init__()
@@ -126,26 +144,43 @@ class RankingLoss(_Loss):
 
 
 def softmax_cross_entropy(x: Tensor, t: Any, smoothing: float = 0.0) -> Tensor:
-    """Mean over the batch of -Σ t·log softmax(x); t holds class numbers (N) or probabilities
-    (N, C), mixed with the uniform ones by `smoothing`."""
+    """Softmax cross-entropy: mean over the batch of -Σ t·log softmax(x), with shape (1,).
+
+    x          scores (N, C)
+    t          class indices (N), or probabilities (N, C)
+    smoothing  label smoothing s in [0, 1] (default 0): targets become (1 - s)·t + s / C
+               (Szegedy et al. 2016)
+
+    Raises ValueError for other shapes, and for a class index outside [0, C).
+    """
     return SoftMaxCrossEntropy(t, smoothing)(x)[0]
 
 
 def cross_entropy(x: Tensor, t: Any) -> Tensor:
-    """Mean over the batch of -Σ t·log x, where x are probabilities already."""
+    """Cross-entropy: mean over the batch of -Σ t·log x, with shape (1,).
+
+    x and t are probabilities of the same shape, (N, C). Logarithms are clamped at log(1e-10).
+    """
     return CrossEntropy(t)(x)[0]
 
 
 def binary_cross_entropy(x: Tensor, t: Any) -> Tensor:
-    """Mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x are probabilities."""
+    """Binary cross-entropy: mean over the batch (first axis) of -Σ (t·log x + (1 - t)·log(1 - x)),
+    with shape (1,).
+
+    x and t are probabilities of the same shape. Logarithms are clamped at -100, as in PyTorch.
+    """
     return BinaryCrossEntropy(t)(x)[0]
 
 
 def mse_loss(x: Tensor, t: Any) -> Tensor:
-    """Mean of (x - t)²."""
+    """Mean of (x - t)² over all elements, with shape (1,)."""
     return MeanSquareError(t)(x)[0]
 
 
 def ranking_loss(pos: Tensor, neg: Tensor, M: float = 0.2) -> Tensor:
-    """Mean of max(0, M - (pos - neg))."""
+    """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with shape (1,).
+
+    `pos` and `neg` are scores of the same shape, M is the margin.
+    """
     return RankingLoss(M)(pos, neg)[0]

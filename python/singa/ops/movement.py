@@ -1,4 +1,4 @@
-"""Operators that move, repeat, join or convert elements without calculating."""
+"""Operators that move, repeat, join or convert elements."""
 
 from __future__ import annotations
 
@@ -9,18 +9,56 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from .._check import integer, integers, number
-from .._indexing import view
-from .._tensor import Tensor
-from ..dtypes import as_dtype, is_float
-from .base import Constant, Op, axes_of, integers_of, numbers_of
+from ..dtypes import as_dtype, float32, is_float
+from ..raw.check import integer, integers
+from ..raw.indexing import view
+from ..tape import autocast
+from ..tape.operator import apply
+from ..tape.tensor import Tensor, installed
+from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "Cast",
+    "Concat",
+    "ConstantOfShape",
+    "Expand",
+    "Flatten",
+    "Identity",
+    "Repeat",
+    "Reshape",
+    "Roll",
+    "Shape",
+    "Slice",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "ToBlocked",
+    "Transpose",
+    "Unsqueeze",
+    "cast",
+    "cat",
+    "constant_of_shape",
+    "expand",
+    "flatten",
+    "identity",
+    "reshape",
+    "roll",
+    "shape",
+    "slice",
+    "split",
+    "squeeze",
+    "tile",
+    "to_blocked",
+    "transpose",
+    "unsqueeze",
+]
 
 
-class Identity(Op):
-    """x itself."""
+class Identity(BuiltinOperator):
+    """Returns x."""
 
     def forward(self, x: Raw) -> Raw:
         return x
@@ -30,21 +68,21 @@ class Identity(Op):
 
 
 class Contiguous(Identity):
-    """x, as a copy in row-major order unless it lies so already."""
+    """x in row-major order; a copy only if it has another order."""
 
     def forward(self, x: Raw) -> Raw:
         return x.Contiguous()
 
 
 class ToBlocked(Identity):
-    """x in the layout that the device's convolutions like such images in."""
+    """x in the layout that convolutions of the device prefer for such images."""
 
     def forward(self, x: Raw) -> Raw:
         return _c.ToBlocked(x)
 
 
-class _Reshaping(Op):
-    """An operator that only gives the elements another shape."""
+class _Reshaping(BuiltinOperator):
+    """Base class of operators that only change the shape."""
 
     _shape: tuple[int, ...] = ()
 
@@ -53,7 +91,7 @@ class _Reshaping(Op):
 
 
 class Reshape(_Reshaping):
-    """Another shape; one entry may be -1, and a 0 stands for x's own length there, as in ONNX."""
+    """Changes the shape. One entry may be -1, and a 0 keeps the length of x's axis, as in ONNX."""
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
@@ -64,13 +102,13 @@ class Reshape(_Reshaping):
         shape = self.shape
         if 0 in shape and 0 not in self._shape:
             if any(n == 0 and i >= len(self._shape) for i, n in enumerate(shape)):
-                raise ValueError(f"[Reshape] no axis of {self._shape} for a 0 in {shape}")
+                raise ValueError(f"[Reshape] shape {self._shape} has no axis for a 0 in {shape}")
             shape = tuple(self._shape[i] if n == 0 else n for i, n in enumerate(shape))
         return x.Reshape(shape)
 
 
 class Flatten(_Reshaping):
-    """A matrix: the axes before `axis` and those from it on."""
+    """Reshapes to a matrix: the axes before `axis`, and the axes from it on."""
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()
@@ -85,7 +123,7 @@ class Flatten(_Reshaping):
 
 
 class Squeeze(_Reshaping):
-    """Without the axes of length 1 that are named (none: all of them)."""
+    """Removes the given axes, which have length 1, or all axes of length 1 if none is given."""
 
     def __init__(self, axis: int | Sequence[int] = ()) -> None:
         super().__init__()
@@ -97,11 +135,11 @@ class Squeeze(_Reshaping):
 
 
 class Unsqueeze(_Reshaping):
-    """With new axes of length 1. A single number is the position in the result (-1: the last).
+    """Inserts axes of length 1. A single number is the position in the result; -1 is the last.
 
-    A list is inserted one axis after the other, as in SINGA: each entry is the index that
-    `list.insert` takes for the shape so far. Rising entries are the positions in the result; -1
-    inserts before the last axis.
+    The axes of a list are inserted one after the other, as in SINGA: each entry is an argument of
+    `list.insert` on the shape so far. Ascending entries are therefore positions in the result, and
+    -1 inserts an axis before the last one.
     """
 
     def __init__(self, axis: int | Sequence[int]) -> None:
@@ -112,7 +150,7 @@ class Unsqueeze(_Reshaping):
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
         rising = self.axis == tuple(sorted(self.axis)) and min(self.axis, default=0) >= 0
-        twice = len(set(self.axis)) < len(self.axis)  # which Unsqueeze refuses
+        twice = len(set(self.axis)) < len(self.axis)  # x.Unsqueeze raises for these
         if rising or twice or not self._several:
             return x.Unsqueeze(self.axis)
         shape = list(self._shape)
@@ -123,8 +161,8 @@ class Unsqueeze(_Reshaping):
         return x.Reshape(tuple(shape))
 
 
-class Transpose(Op):
-    """The axes in another order (None: reversed)."""
+class Transpose(BuiltinOperator):
+    """Permutes the axes; reverses them by default."""
 
     def __init__(self, perm: Sequence[int] | None = None) -> None:
         super().__init__()
@@ -134,12 +172,12 @@ class Transpose(Op):
         return x.Transpose(self.perm)
 
     def backward(self, dy: Raw) -> Raw:
-        rank = len(self.perm)  # none: reversed, which is its own inverse
+        rank = len(self.perm)  # 0 if the axes are reversed, which is its own inverse
         return dy.Transpose(sorted(range(rank), key=lambda i: self.perm[i] % rank))
 
 
-class Expand(Op):
-    """x broadcast together with a shape, as a copy."""
+class Expand(BuiltinOperator):
+    """A copy of x, broadcast together with a shape, as ONNX's Expand."""
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
@@ -160,8 +198,8 @@ class Expand(Op):
         return _c.SumTo(dy, self._shape)
 
 
-class Index(Op):
-    """A view by integers, slices and new axes (see `_indexing.normalize`)."""
+class Index(BuiltinOperator):
+    """A view selected by integers, slices and new axes; see `raw.indexing.normalize`."""
 
     fresh_gradients = True
 
@@ -180,8 +218,8 @@ class Index(Op):
         return dx
 
 
-class Slice(Op):
-    """x[starts:ends:steps] along `axes` (None: the first ones), as in ONNX."""
+class Slice(BuiltinOperator):
+    """x[starts:ends:steps] along `axes` (default: the first ones), as in ONNX."""
 
     fresh_gradients = True
 
@@ -203,8 +241,8 @@ class Slice(Op):
         return _c.SliceBackward(dy, self._shape, *self._parts)
 
 
-class Split(Op):
-    """Pieces along an axis: of lengths `parts`, or `num_output` equal ones."""
+class Split(BuiltinOperator):
+    """Splits along an axis into pieces of lengths `parts`, or into `num_output` equal pieces."""
 
     def __init__(
         self, axis: int, parts: Sequence[int] | None = None, num_output: int | None = None
@@ -237,8 +275,8 @@ class Split(Op):
         return _c.Concat(dys, self.axis)
 
 
-class Concat(Op):
-    """Tensors joined along an axis."""
+class Concat(BuiltinOperator):
+    """Concatenates tensors along an axis."""
 
     def __init__(self, axis: int = 0) -> None:
         super().__init__()
@@ -254,10 +292,12 @@ class Concat(Op):
         return tuple(_c.Split(dy, self.axis, self._parts))
 
 
-class Tile(Op):
-    """The whole tensor repeated along each axis, from the first one on, as in SINGA: one number is
-    for axis 0. (numpy.tile takes fewer numbers than axes for the last ones.) More numbers than axes
-    make new axes in front."""
+class Tile(BuiltinOperator):
+    """Repeats the whole tensor along each axis.
+
+    As in SINGA, fewer counts than axes are for the first axes; in numpy.tile they are for the last.
+    More counts than axes add axes in front.
+    """
 
     fresh_gradients = True
 
@@ -279,9 +319,11 @@ class Tile(Op):
         return _c.TileBackward(dy, self._full_shape(), self._aligned).Reshape(self._shape)
 
 
-class Repeat(Op):
-    """Each element repeated, as numpy.repeat: one number, or one for each along the axis (None:
-    flattened)."""
+class Repeat(BuiltinOperator):
+    """Repeats elements along an axis, as numpy.repeat; without an axis, of the flattened tensor.
+
+    `repeats` is one count for all elements, or one for each along the axis.
+    """
 
     def __init__(self, repeats: int | Sequence[int], axis: int | None = None) -> None:
         super().__init__()
@@ -301,104 +343,40 @@ class Repeat(Op):
         return dx.Reshape(self._shape)
 
 
-_FLATTENED = -1000  # singa_wrap.Repeat's "no axis"
+_FLATTENED = -1000  # means no axis in singa_wrap.Repeat
 
 
-class Pad(Op):
-    """mode "constant", "reflect" or "edge"; pads are (begin of each axis ..., end of each axis
-    ...), as in ONNX; negative ones crop."""
-
-    fresh_gradients = True
-
-    def __init__(self, mode: str, pads: Any, constant: float = 0.0) -> None:
-        super().__init__()
-        self.mode = mode
-        self.pads = integers_of("Pad", "pads", pads)
-        self.constant = number("Pad", "constant", constant)
-        self._shape: tuple[int, ...] = ()
-
-    def forward(self, x: Raw) -> Raw:
-        self._shape = x.shape()
-        return _c.Pad(x, self.mode, self.pads, self.constant)
-
-    def backward(self, dy: Raw) -> Raw:
-        return _c.PadBackward(dy, self._shape, self.mode, self.pads)
-
-
-class UpSample(Op):
-    """Nearest-neighbour enlargement by whole factors, one for each axis."""
+class Roll(BuiltinOperator):
+    """Moves elements by `shifts` positions along `axis`, and those beyond the end to the beginning,
+    as numpy.roll. Without an axis, x is rolled as if it were flattened."""
 
     fresh_gradients = True
 
-    def __init__(self, mode: str, scales: Any) -> None:
+    def __init__(
+        self, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None
+    ) -> None:
         super().__init__()
-        if mode not in ("nearest", b"nearest"):
-            raise ValueError(f"[UpSample] mode has to be 'nearest', got {mode!r}")
-        self.scales = integers_of("UpSample", "scales", scales, 1)
+        many = not isinstance(shifts, int) and hasattr(shifts, "__len__")
+        self.shifts = integers("Roll", "shifts", shifts if many else (shifts,))
+        self.axes = axes_of("Roll", axis)
+        if axis is None and len(self.shifts) != 1:
+            raise ValueError(f"[Roll] without an axis, shifts must be one number, got {shifts}")
 
     def forward(self, x: Raw) -> Raw:
-        return _c.Upsample(x, self.scales)
+        return self._rolled(x, self.shifts)
 
     def backward(self, dy: Raw) -> Raw:
-        return _c.UpsampleBackward(dy, self.scales)
+        return self._rolled(dy, tuple([-shift for shift in self.shifts]))
+
+    def _rolled(self, x: Raw, shifts: tuple[int, ...]) -> Raw:
+        if self.axes:
+            many = shifts * len(self.axes) if len(shifts) == 1 else shifts
+            return _c.Roll(x, many, self.axes)
+        return _c.Roll(x.Reshape((-1,)), shifts, (0,)).Reshape(x.shape())
 
 
-def _depth_to_space(x: Raw, block: int, mode: str) -> Raw:
-    n, c, h, w = x.shape()
-    depth = c // (block * block)
-    if mode == "DCR":
-        x = x.Reshape((n, block, block, depth, h, w)).Transpose((0, 3, 4, 1, 5, 2))
-    else:
-        x = x.Reshape((n, depth, block, block, h, w)).Transpose((0, 1, 4, 2, 5, 3))
-    return x.Reshape((n, depth, h * block, w * block))
-
-
-def _space_to_depth(x: Raw, block: int, mode: str) -> Raw:
-    n, c, h, w = x.shape()
-    x = x.Reshape((n, c, h // block, block, w // block, block))
-    x = x.Transpose((0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
-    return x.Reshape((n, c * block * block, h // block, w // block))
-
-
-class _BlockShuffle(Op):
-    def __init__(self, blocksize: int, mode: str = "DCR") -> None:
-        super().__init__()
-        op = type(self).__name__
-        if mode not in ("DCR", "CRD"):
-            raise ValueError(f"[{op}] mode has to be 'DCR' or 'CRD', got {mode!r}")
-        self.blocksize, self.mode = integer(op, "blocksize", blocksize, 1), mode
-
-
-def _check_blocks(op: str, shape: tuple[int, ...], axes: Sequence[int], divisor: int) -> None:
-    if len(shape) != 4 or any(shape[axis] % divisor for axis in axes):
-        raise ValueError(f"[{op}] axes {tuple(axes)} of shape {shape} do not divide by {divisor}")
-
-
-class DepthToSpace(_BlockShuffle):
-    """(N, C, H, W) to (N, C / b², H·b, W·b): channels become blocks of b x b pixels, the block's
-    position first (DCR) or last (CRD) among them."""
-
-    def forward(self, x: Raw) -> Raw:
-        _check_blocks("DepthToSpace", x.shape(), (1,), self.blocksize**2)
-        return _depth_to_space(x, self.blocksize, self.mode)
-
-    def backward(self, dy: Raw) -> Raw:
-        return _space_to_depth(dy, self.blocksize, self.mode)
-
-
-class SpaceToDepth(_BlockShuffle):
-    """The inverse of DepthToSpace."""
-
-    def forward(self, x: Raw) -> Raw:
-        _check_blocks("SpaceToDepth", x.shape(), (2, 3), self.blocksize)
-        return _space_to_depth(x, self.blocksize, self.mode)
-
-    def backward(self, dy: Raw) -> Raw:
-        return _depth_to_space(dy, self.blocksize, self.mode)
-
-
-class Cast(Op):
-    """Another element type. Results of integer and bool types have no gradient."""
+class Cast(BuiltinOperator):
+    """Converts to another element type. Integer and bool results have no gradient."""
 
     def __init__(self, to: Any) -> None:
         super().__init__()
@@ -416,18 +394,18 @@ class Cast(Op):
 
 
 class Shape(Constant):
-    """The lengths of the axes, int32."""
+    """The shape of x as an int32 vector."""
 
     def forward(self, x: Raw) -> Raw:
         return _c.from_buffer(np.array(x.shape(), np.int32)).ToDevice(x.device())
 
     def backward(self, *dys: Raw) -> list[int]:
-        """The shape of dy, which is what SINGA's returns."""
+        """The shape of dy, as in SINGA."""
         return list(dys[0].shape())
 
 
 class ConstantOfShape(Constant):
-    """A tensor whose shape is x's elements, filled with a value."""
+    """A tensor filled with a value, whose shape is given by the elements of x."""
 
     def __init__(self, value: Any = 0.0) -> None:
         super().__init__()
@@ -439,101 +417,142 @@ class ConstantOfShape(Constant):
         return _c.Full(shape, float(self.value), x.device(), dtype)
 
 
+@installed
+class _Shape(Tensor):
+    def reshape(self, shape: Sequence[int] | int) -> Tensor:
+        """The same elements with another shape; a view where possible. One entry may be -1.
+
+        Raises ValueError for another number of elements.
+        """
+        return apply(Reshape(shape), self)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Tensor:
+        """A view with permuted axes. By default the order of the axes is reversed."""
+        return apply(Transpose(axes), self)
+
+    def contiguous(self) -> Tensor:
+        """This tensor if its elements lie in row-major order, otherwise a copy in that order."""
+        return apply(Contiguous(), self)
+
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+        """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat."""
+        return apply(Repeat(repeats, axis), self)
+
+    def as_type(self, dtype: int | str) -> Tensor:
+        """Converts to another element type. Floats are truncated to integers."""
+        return apply(Cast(dtype), self)
+
+
+def autocast_operands(*xs: Any) -> tuple[Any, ...]:
+    """Converts float32 operands of a matrix product to this thread's autocast type, if it has
+    one."""
+    target = autocast.dtype()
+    if target is None:
+        return xs
+    return tuple(
+        Cast(target)(x)[0] if isinstance(x, Tensor) and x.dtype == float32 else x for x in xs
+    )
+
+
 def identity(x: Tensor) -> Tensor:
-    """x, recorded."""
+    """Returns x by an operator that is recorded on the tape."""
     return Identity()(x)[0]
 
 
 def to_blocked(x: Tensor) -> Tensor:
-    """x in the layout that the device's convolutions like such images in; x itself for tensors that
-    are no images (N, C, H, W) of a float type that the backend has."""
+    """Converts images x (N, C, H, W) or (N, C, D, H, W) to the layout that convolutions of the
+    device prefer.
+
+    Returns x if it is not an image, or if the backend has no such layout for its type.
+    """
     return ToBlocked()(x)[0]
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:
-    """Another shape; one entry may be -1, and a 0 stands for x's own length there."""
+    """Changes the shape. One entry may be -1, and a 0 keeps the length of x's axis, as in ONNX.
+
+    Raises ValueError for another number of elements.
+    """
     return Reshape(shape)(x)[0]
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
-    """A matrix: the axes before `axis` and those from it on."""
+    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on."""
     return Flatten(axis)(x)[0]
 
 
 def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
-    """Without the axes of length 1 that are named (none: all of them)."""
+    """Removes one or more axes of length 1 (default: all of them).
+
+    Raises ValueError for an axis of another length.
+    """
     return Squeeze(axis)(x)[0]
 
 
 def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
-    """With new axes of length 1: at this position of the result, or those of a list one after the
-    other (see `Unsqueeze`)."""
+    """Inserts one or more axes of length 1. A single number is the position in the result (default:
+    the last); see `Unsqueeze` for lists."""
     return Unsqueeze(axis)(x)[0]
 
 
 def transpose(x: Tensor, shape: Sequence[int] | None = None) -> Tensor:
-    """The axes in the order that `shape` says (None: reversed)."""
+    """Permutes the axes to the order in `shape`, which is SINGA's name of the argument. By default
+    the order is reversed."""
     return Transpose(shape)(x)[0]
 
 
 def expand(x: Tensor, shape: Any) -> Tensor:
-    """x broadcast together with a shape, as a copy."""
+    """A copy of x, broadcast together with a shape, as ONNX's Expand."""
     return Expand(shape)(x)[0]
 
 
 def slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
-    """x[starts:ends:steps] along `axes` (None: the first ones)."""
+    """x[starts:ends:steps] along `axes` (default: the first ones), as in ONNX."""
     return Slice(starts, ends, axes, steps)(x)[0]
 
 
 def split(
     x: Tensor, axis: int, parts: Sequence[int] | None = None, num_output: int | None = None
 ) -> tuple[Tensor, ...]:
-    """Pieces along an axis: of lengths `parts`, or `num_output` equal ones."""
+    """Splits along an axis into pieces of lengths `parts`, or into `num_output` equal pieces.
+
+    Raises ValueError if the axis cannot be split so, or if neither is given.
+    """
     return Split(axis, parts, num_output)(x)
 
 
 def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors joined along an axis."""
+    """Concatenates tensors along an axis (default 0). Their other dimensions must be equal."""
     return Concat(axis)(*xs)[0]
 
 
 def tile(x: Tensor, repeats: Any) -> Tensor:
-    """The whole tensor repeated along each axis, from the first one on (see `Tile`)."""
+    """Repeats the whole tensor along each axis, beginning with the first; see `Tile`."""
     return Tile(repeats)(x)[0]
 
 
-def pad(x: Tensor, mode: str, pads: Any, constant: float = 0.0) -> Tensor:
-    """mode "constant", "reflect" or "edge"; pads are (begin of each axis ..., end of each axis
-    ...); negative ones crop."""
-    return Pad(mode, pads, constant)(x)[0]
+def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """Moves elements by `shifts` positions along one or more axes, and those beyond the end to the
+    beginning, as numpy.roll. Without an axis, x is rolled as if it were flattened.
 
-
-def upsample(x: Tensor, mode: str, scales: Any) -> Tensor:
-    """Nearest-neighbour enlargement by whole factors, one for each axis."""
-    return UpSample(mode, scales)(x)[0]
-
-
-def depth_to_space(x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
-    """(N, C, H, W) to (N, C / b², H·b, W·b)."""
-    return DepthToSpace(blocksize, mode)(x)[0]
-
-
-def space_to_depth(x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
-    """The inverse of depth_to_space."""
-    return SpaceToDepth(blocksize, mode)(x)[0]
+    Raises ValueError unless there is one shift, or one for each axis.
+    """
+    return Roll(shifts, axis)(x)[0]
 
 
 def cast(x: Tensor, to: Any) -> Tensor:
-    """Another element type."""
+    """Converts to the element type `to`. Integer and bool results have no gradient."""
     return Cast(to)(x)[0]
 
 
 def shape(x: Tensor) -> Tensor:
-    """The lengths of the axes, int32."""
+    """The shape of x as an int32 vector."""
     return Shape()(x)[0]
 
 
 def constant_of_shape(x: Tensor, value: Any = 0) -> Tensor:
-    """A tensor whose shape is x's elements, filled with a value."""
+    """A tensor filled with `value` (default 0), whose shape is given by the elements of x.
+
+    It is float32 if `value` is a float, otherwise int32.
+    """
     return ConstantOfShape(value)(x)[0]

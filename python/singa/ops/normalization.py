@@ -1,25 +1,67 @@
-"""Batch normalisation, local response normalisation, dropout."""
+"""Batch, layer, group, instance, RMS and local response normalisation; dropout."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .. import tape
-from .._check import fraction, integer, number
-from .._tensor import Tensor, as_raw
-from .base import Op
+from ..raw.check import fraction, integer, number
+from ..tape import batch_statistics
+from ..tape.grad_mode import training
+from ..tape.tensor import Tensor, as_raw
+from .base import BuiltinOperator
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "LRN",
+    "ChannelNorm",
+    "Dropout",
+    "GroupNorm",
+    "LayerNorm",
+    "_BatchNorm2d",
+    "_SyncBatchNorm2d",
+    "batchnorm_2d",
+    "channel_norm",
+    "dropout",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "lrn",
+    "rms_norm",
+    "sync_batchnorm_2d",
+]
 
 
-class _BatchNorm2d(Op):
-    """Batch normalisation over every axis of x but 1, with scale and bias (C); then, if given, a
-    residual of x's shape is added, and with `relu` what is negative is cut off.
+#: Activations of batch norm by name: kind, limits.
+_ACTIVATIONS = {
+    "relu": (_c.ActivationKind_kRelu, 0.0, 0.0),
+    "relu6": (_c.ActivationKind_kClip, 0.0, 6.0),
+    "hardswish": (_c.ActivationKind_kHardSwish, 0.0, 0.0),
+    "silu": (_c.ActivationKind_kSilu, 0.0, 0.0),
+}
+_NONE = (_c.ActivationKind_kNone, 0.0, 0.0)
 
-    While training it normalises by the batch and updates the running statistics in place;
-    otherwise, by those.
+
+def _chosen(relu: bool, activation: str | None) -> tuple[int, float, float]:
+    """The activation of a batch norm with these arguments."""
+    if activation is not None and (relu or activation not in _ACTIVATIONS):
+        raise ValueError(
+            "[BatchNorm2d] activation must be None with relu, else one of "
+            f"{sorted(_ACTIVATIONS)}, got {activation!r}"
+        )
+    name = "relu" if relu else activation
+    return _ACTIVATIONS[name] if name else _NONE
+
+
+class _BatchNorm2d(BuiltinOperator):
+    """Batch normalisation of x (N, C, ...) over all axes except 1, with scale and bias (C).
+
+    An optional residual `add` of x's shape is added to the result, and ReLU (`relu`) or another
+    activation is applied to that: "relu", "relu6", "hardswish" or "silu". With a residual it must
+    be ReLU or none. In training, mean and variance are those of the batch, and the running
+    statistics are updated in place. In inference the running statistics are used.
     """
 
     fresh_gradients = True
@@ -31,30 +73,33 @@ class _BatchNorm2d(Op):
         running_var: Any,
         name: str | None = None,
         relu: bool = False,
+        activation: str | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__()
+        self._name = name
         self.handle = handle
         self.running_mean = None if running_mean is None else as_raw(running_mean)
         self.running_var = None if running_var is None else as_raw(running_var)
-        self.relu = relu
+        self.activation = _chosen(relu, activation)
         self._batch = self._adds = False
 
     def forward(self, x: Raw, scale: Raw, bias: Raw, add: Raw | None = None) -> Raw:
-        self._batch = tape.training()
-        self._adds = add is not None
-        # Without relu the gradient of what was added is dy itself.
-        self.fresh_gradients = self.relu or not self._adds
+        self._batch = training()
+        self._expect(add)
         running = self.running_mean, self.running_var
-        arguments = self.handle, x, scale, bias, *running, add, self.relu
+        collector = batch_statistics.state.collector if self._batch else None
+        updated = running if collector is None else (None, None)
+        arguments = self.handle, x, scale, bias, *updated, add, self.activation
         if self._batch:
             y, mean, var = _c.BatchNormForwardTraining(*arguments)
             statistics = mean, var
+            if collector is not None and None not in running:
+                seen = *running, mean, var, x.size() // x.shape()[1], self.handle.factor
+                collector.append(batch_statistics.BatchStatistics(*seen))
         else:
             y = _c.BatchNormForwardInference(*arguments)
             statistics = running
-        # Where relu cut off can be told from y, or without a residual from bias and the others.
-        signs = (bias if not self._adds else None, y if self._adds else None)
-        self.save(x, scale, *statistics, *(signs if self.relu else (None, None)))
+        self.save(x, scale, *statistics, *self._of_activation(bias, y))
         return y
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
@@ -63,13 +108,217 @@ class _BatchNorm2d(Op):
         need_scale = self._need(1) or self._need(2)
         need_add = self._adds and self._need(3)
         gradients = backward(
-            self.handle, dy, *inputs, self._need(0), need_scale, self.relu, bias, y, need_add
+            self.handle, dy, *inputs, self._need(0), need_scale, self.activation, bias, y, need_add
         )
         return (*gradients, None) if self._adds and not need_add else gradients
 
+    def _expect(self, add: Raw | None) -> None:
+        """Notes whether there is a residual."""
+        self._adds = add is not None
+        # Without an activation the gradient of the residual is dy itself.
+        self.fresh_gradients = self.activation is not _NONE or not self._adds
 
-class LRN(Op):
-    """x / (k + alpha / size · Σ x²)^beta, the sum over `size` neighbouring channels."""
+    def _of_activation(self, bias: Raw, y: Raw) -> tuple[Raw | None, Raw | None]:
+        """The bias and the result, where backward of the activation needs them.
+
+        Backward computes the argument of the activation again from x, scale, bias and statistics.
+        With a residual, the sign of y is enough, since the activation is ReLU.
+        """
+        if self.activation is _NONE:
+            return None, None
+        return (None, y) if self._adds else (bias, None)
+
+
+class _SyncBatchNorm2d(_BatchNorm2d):
+    """`_BatchNorm2d` in training, with the statistics of the batches of all ranks.
+
+    Each rank contributes mean, variance and number of its own values, which are merged in the order
+    of the ranks (Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance"), so
+    all ranks have the same statistics, and no cancellation occurs. Backward adds the ranks' sums of
+    dy and of dy · x̂. The gradients of scale and bias are those of this rank's values.
+    """
+
+    def __init__(
+        self,
+        handle: _c.BatchNormHandle,
+        running_mean: Any,
+        running_var: Any,
+        communicator: Any,
+        relu: bool = False,
+        activation: str | None = None,
+    ) -> None:
+        super().__init__(handle, running_mean, running_var, relu=relu, activation=activation)
+        self.communicator = communicator
+
+    def forward(self, x: Raw, scale: Raw, bias: Raw, add: Raw | None = None) -> Raw:
+        self._expect(add)
+        mean, var, count = self._statistics(x)
+        self._update(self.running_mean, mean)
+        if self.running_var is not None:
+            others = _c.Binary(_c.BinaryOp_kMax, _add_number(count, -1.0), _full_like(count, 1.0))
+            unbiased = _c.Binary(_c.BinaryOp_kDiv, _product(var, count), others)
+            self._update(self.running_var, unbiased)
+        y = _c.BatchNormForwardInference(
+            self.handle, x, scale, bias, mean, var, add, self.activation
+        )
+        self.save(x, scale, mean, var, count, *self._of_activation(bias, y))
+        return y
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        x, scale, mean, var, count, bias, y = self.load()
+        need_add = self._adds and self._need(3)
+        # The gradients as if mean and variance were constants, and this rank's sums.
+        dx, dscale, dbias, *dadd = _c.BatchNormBackwardInference(
+            self.handle,
+            dy,
+            x,
+            scale,
+            mean,
+            var,
+            self._need(0),
+            True,
+            self.activation,
+            bias,
+            y,
+            need_add,
+        )
+        if self._need(0):
+            wide = mean.data_type()
+            flat = (self.handle.channels,)
+            sums = _c.Concat([part.Reshape(flat).AsType(wide) for part in (dscale, dbias)], 0)
+            self.communicator.all_reduce([sums])
+            # What the mean and the variance contribute: two numbers for each channel, which are
+            # applied as an affine normalisation with dx as its residual.
+            deviation = _c.Unary(_c.UnaryOp_kSqrt, _add_number(var, self.handle.epsilon))
+            deviation = _c.Unary(_c.UnaryOp_kNegative, deviation)
+            wide_scale = scale.Reshape(flat).AsType(wide)
+            factor = _c.Binary(_c.BinaryOp_kDiv, wide_scale, _product(deviation, count))
+            by_x, by_one = (_product(part, factor) for part in _c.Split(sums, 0, 2 * flat))
+            dx = _c.BatchNormForwardInference(self.handle, x, by_x, by_one, mean, var, dx)
+        gradients = (dx, dscale, dbias)
+        return (*gradients, dadd[0] if need_add else None) if self._adds else gradients
+
+    def _statistics(self, x: Raw) -> tuple[Raw, Raw, Raw]:
+        """Mean and biased variance (C) over all ranks, and the number (1) of values per channel."""
+        none = None
+        _, mean, var = _c.BatchNormForwardTraining(self.handle, x, none, none, none, none)
+        count = x.size() // max(self.handle.channels, 1)
+        if count == 0:  # of an empty batch the statistics are undefined
+            mean, var = _full_like(mean, 0.0), _full_like(var, 0.0)
+        own = _c.Concat([mean, var, _c.Full((1,), count, x.device(), mean.data_type())], 0)
+        of_ranks = self.communicator.all_gather(own)
+        channels = self.handle.channels
+        means, variances, counts = _c.Split(of_ranks, 1, [channels, channels, 1])
+        total = _c.Reduce(_c.ReduceOp_kSum, counts, (0,), False)
+        weights = _c.Binary(_c.BinaryOp_kDiv, counts, total)
+        mean = _c.Reduce(_c.ReduceOp_kSum, _product(weights, means), (0,), False)
+        away = _c.Unary(_c.UnaryOp_kSquare, _c.Binary(_c.BinaryOp_kSub, means, mean))
+        spread = _c.Binary(_c.BinaryOp_kAdd, variances, away)
+        var = _c.Reduce(_c.ReduceOp_kSum, _product(weights, spread), (0,), False)
+        return mean, var, total
+
+    def _update(self, running: Raw | None, batch: Raw) -> None:
+        if running is not None:
+            change = _c.Binary(_c.BinaryOp_kSub, batch.Reshape(running.shape()), running)
+            _c.Axpy(self.handle.factor, change, running)
+
+
+def _product(a: Raw, b: Raw) -> Raw:
+    return _c.Binary(_c.BinaryOp_kMul, a, b)
+
+
+def _add_number(x: Raw, number: float) -> Raw:
+    return _c.Unary(_c.UnaryOp_kAddScalar, x, number)
+
+
+def _full_like(x: Raw, number: float) -> Raw:
+    return _c.Full(x.shape(), number, x.device(), x.data_type())
+
+
+class LayerNorm(BuiltinOperator):
+    """(x - mean) / sqrt(var + eps) · weight + bias, with the statistics of the axes from `axis` to
+    the last. Ba, Kiros & Hinton 2016. Without `centered` it is RMS norm, x / sqrt(mean(x²) + eps) ·
+    weight. Zhang & Sennrich 2019.
+    """
+
+    fresh_gradients = True
+
+    def __init__(self, axis: int = -1, eps: float = 1e-5, centered: bool = True) -> None:
+        super().__init__()
+        self.axis = integer(type(self).__name__, "axis", axis)
+        self.eps = number(type(self).__name__, "eps", eps)
+        self.centered = bool(centered)
+
+    def forward(self, x: Raw, weight: Raw | None = None, bias: Raw | None = None) -> Raw:
+        y, mean, inv_std = self._forward(x, weight, bias)
+        self.save(x, weight, mean, inv_std)
+        return y
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        x, weight, mean, inv_std = self.load()
+        needs = [self._need(i) for i in range(len(self.src))]
+        return tuple(self._backward(dy, x, weight, mean, inv_std, needs)[: len(needs)])
+
+    def _forward(self, x: Raw, weight: Raw | None, bias: Raw | None) -> Any:
+        return _c.LayerNormForward(x, weight, bias, self.axis, self.eps, self.centered)
+
+    def _backward(
+        self, dy: Raw, x: Raw, weight: Raw, mean: Raw, inv_std: Raw, needs: list[bool]
+    ) -> Any:
+        return _c.LayerNormBackward(dy, x, weight, mean, inv_std, self.axis, *_three(needs))
+
+
+class ChannelNorm(LayerNorm):
+    """LayerNorm of (N, C, ...) over the channels, at each position by itself. Channels-last images
+    are not copied."""
+
+    def __init__(self, eps: float = 1e-5, centered: bool = True) -> None:
+        super().__init__(1, eps, centered)
+
+    def _forward(self, x: Raw, weight: Raw | None, bias: Raw | None) -> Any:
+        return _c.ChannelNormForward(x, weight, bias, self.eps, self.centered)
+
+    def _backward(
+        self, dy: Raw, x: Raw, weight: Raw, mean: Raw, inv_std: Raw, needs: list[bool]
+    ) -> Any:
+        return _c.ChannelNormBackward(dy, x, weight, mean, inv_std, *_three(needs))
+
+
+class GroupNorm(LayerNorm):
+    """As LayerNorm, with the statistics of each group of channels of (N, C, ...) over all
+    positions. Wu & He 2018.
+
+    `groups` of None means one for each channel: instance norm. Ulyanov, Vedaldi & Lempitsky 2016.
+    """
+
+    def __init__(self, groups: int | None, eps: float = 1e-5) -> None:
+        super().__init__(1, eps)
+        self.groups = None if groups is None else integer("GroupNorm", "groups", groups, 1)
+
+    def _groups(self, x: Raw) -> int:
+        if self.groups is not None:
+            return self.groups
+        shape = x.shape()
+        return max(shape[1], 1) if len(shape) > 1 else 1
+
+    def _forward(self, x: Raw, weight: Raw | None, bias: Raw | None) -> Any:
+        return _c.GroupNormForward(x, self._groups(x), weight, bias, self.eps)
+
+    def _backward(
+        self, dy: Raw, x: Raw, weight: Raw, mean: Raw, inv_std: Raw, needs: list[bool]
+    ) -> Any:
+        return _c.GroupNormBackward(dy, x, self._groups(x), weight, mean, inv_std, *_three(needs))
+
+
+def _three(needs: list[bool]) -> tuple[bool, bool, bool]:
+    """Whether the gradients of x, weight and bias are needed, where the last may not be there."""
+    x, weight, bias = (*needs, False, False)[:3]
+    return x, weight, bias
+
+
+class LRN(BuiltinOperator):
+    """Local response normalisation: x / (k + alpha / size · Σ x²)^beta, summed over `size`
+    neighbouring channels. Krizhevsky et al. 2012."""
 
     fresh_gradients = True
 
@@ -90,13 +339,15 @@ class LRN(Op):
         return _c.LrnBackward(dy, *self.load(), *self._constants)
 
 
-class Dropout(Op):
-    """While training, zeroes each element with probability `ratio` and scales the others by
-    1 / (1 - ratio); otherwise x itself.
+class Dropout(BuiltinOperator):
+    """Dropout. Srivastava et al. 2014.
 
-    A seed (a whole number, not 0) gives the same mask at each call; without one, the mask comes
-    from the device's sequence. A seed between 0 and 1 is ignored: scripts for SINGA call
-    `dropout(x, 0.5)`, where 0.5 is the seed, which SINGA ignores.
+    In training it sets each element to zero with probability `ratio` and scales the others by
+    1 / (1 - ratio). In inference it returns x.
+
+    With an integer `seed` other than 0, each call has the same mask. Otherwise masks come from the
+    random generator of the device. A seed between 0 and 1 is ignored, because SINGA's scripts call
+    `dropout(x, 0.5)`, where 0.5 is the seed, and SINGA ignores it.
     """
 
     fresh_gradients = True
@@ -109,7 +360,7 @@ class Dropout(Op):
         self._active = True
 
     def forward(self, x: Raw) -> Raw:
-        self._active = tape.training()
+        self._active = training()
         if not self._active:
             return x
         device = x.device()
@@ -140,22 +391,124 @@ def batchnorm_2d(
     running_var: Tensor,
     add: Tensor | None = None,
     relu: bool = False,
+    activation: str | None = None,
 ) -> Tensor:
-    """Batch normalisation over every axis of x but 1; training updates the running statistics.
+    """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.
 
-    `add`, of x's shape, is added to the result, and `relu` applied to that: `relu(bn(x) + add)` in
-    one operation, which reads and writes its tensors once.
+    handle                     singa_wrap.BatchNormHandle: momentum and eps
+    scale, bias                parameters (C)
+    running_mean, running_var  running statistics (C), which training updates in place
+    add                        optional residual of x's shape, added to the result
+    relu                       apply ReLU to the sum (default False)
+    activation                 instead of `relu`, a function to apply to the result: "relu",
+                               "relu6", "hardswish" or "silu" (default None). Behind a residual it
+                               must be "relu" or None.
+
+    `relu(bn(x) + add)` in one operation reads and writes each tensor once. `autograd.training`
+    chooses between the statistics of the batch and the running statistics.
     """
-    op = _BatchNorm2d(handle, running_mean, running_var, relu=relu)
+    op = _BatchNorm2d(handle, running_mean, running_var, relu=relu, activation=activation)
     return op(x, scale, bias)[0] if add is None else op(x, scale, bias, add)[0]
 
 
+def sync_batchnorm_2d(
+    handle: _c.BatchNormHandle,
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    communicator: Any,
+    add: Tensor | None = None,
+    relu: bool = False,
+    activation: str | None = None,
+) -> Tensor:
+    """`batchnorm_2d` with mean and variance over the batches of all ranks of `communicator`.
+
+    The batches may have different sizes, also 0 where another rank has images. All ranks update
+    their running statistics alike. In inference no rank waits for another.
+    """
+    if not training() or communicator.world_size == 1:
+        return batchnorm_2d(
+            handle, x, scale, bias, running_mean, running_var, add, relu, activation
+        )
+    op = _SyncBatchNorm2d(handle, running_mean, running_var, communicator, relu, activation)
+    return op(x, scale, bias)[0] if add is None else op(x, scale, bias, add)[0]
+
+
+def layer_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    axis: int = -1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) · weight + bias, with the mean and the biased variance over the
+    axes from `axis` to the last. Ba, Kiros & Hinton 2016.
+
+    weight, bias: of the shape of these axes, of x's type or float32; None: 1 and 0. Raises
+    ValueError for other shapes, TypeError for other types.
+    """
+    return _apply(LayerNorm(axis, eps), x, weight, bias)
+
+
+def rms_norm(
+    x: Tensor, weight: Tensor | None = None, axis: int = -1, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x²) + eps) · weight, with the mean over the axes from `axis` to the last. Zhang
+    & Sennrich 2019. `eps` of None is the distance from 1 to the next float32 (float64 for
+    float64)."""
+    if eps is None:
+        eps = 2.0**-52 if x.data.data_type() == _c.kFloat64 else 2.0**-23
+    return _apply(LayerNorm(axis, eps, centered=False), x, weight, None)
+
+
+def channel_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Layer norm of x (N, C, ...) over the channels, at each position by itself; weight and bias
+    are (C). Channels-last images are not copied."""
+    return _apply(ChannelNorm(eps), x, weight, bias)
+
+
+def group_norm(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises x (N, C, ...) by the mean and the biased variance of each group of C / groups
+    channels over all positions; weight and bias are (C). Wu & He 2018. Raises ValueError where
+    `groups` does not divide C."""
+    return _apply(GroupNorm(groups, eps), x, weight, bias)
+
+
+def instance_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Group norm with as many groups as channels. Ulyanov, Vedaldi & Lempitsky 2016."""
+    return _apply(GroupNorm(None, eps), x, weight, bias)
+
+
+def _apply(op: LayerNorm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return op(x)[0] if weight is None else op(x, weight)[0]
+    if weight is None:
+        raise ValueError(f"[{type(op).__name__}] bias needs a weight")
+    return op(x, weight, bias)[0]
+
+
 def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha / size · Σ x²)^beta, the sum over `size` neighbouring channels."""
+    """Local response normalisation: x / (k + alpha / size · Σ x²)^beta, summed over `size`
+    neighbouring channels. Krizhevsky et al. 2012."""
     return LRN(size, alpha, beta, k)(x)[0]
 
 
 def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
-    """While training, zeroes each element with probability `ratio` and scales the others. The
-    second argument is the seed, as in SINGA; see `Dropout`."""
+    """In training, sets each element to zero with probability `ratio` in [0, 1), and scales the
+    others by 1 / (1 - ratio). Returns x in inference.
+
+    The second argument is the seed, as in SINGA; see `Dropout`.
+    """
     return Dropout(seed, ratio)(x)[0]

@@ -1,31 +1,68 @@
-"""Pooling."""
+"""Pooling of images with one to three spatial axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor
-from .base import Op
+from ..raw.check import integer
+from ..tape.tensor import Tensor
+from .base import BuiltinOperator
 from .conv import NO_PADDING, odd_padding_of, odd_pads
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "LpPool",
+    "_Pooling",
+    "_Pooling2d",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "globalaveragepool",
+    "globalmaxpool",
+    "lp_pool",
+    "pooling_1d",
+    "pooling_2d",
+    "pooling_3d",
+]
+
+#: Sizes along the spatial axes; None is the size of the input.
+OutputSize = int | None | Sequence[int | None]
 
 
-class _Pooling2d(Op):
-    """Maximum or average over windows of x (N, C, H, W); the handle says which.
-
-    `odd_padding` (top, bottom, left, right) pads x in addition to the handle's padding: with minus
-    infinity for maxima, with zeros that count for averages.
-    """
+class _Pooling(BuiltinOperator):
+    """Maximum or mean of each window of x (N, C, ...), as `handle` specifies."""
 
     fresh_gradients = True
 
-    def __init__(self, handle: _c.PoolingHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
+    def __init__(self, handle: _c.PoolingHandle) -> None:
         super().__init__()
         self.handle = handle
+
+    def forward(self, x: Raw) -> Raw:
+        y, saved = _c.PoolingForward(self.handle, x, self.requires_grad is not False)
+        self.save(x, y, saved)
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        return _c.PoolingBackward(self.handle, dy, *self.load())
+
+
+class _Pooling2d(_Pooling):
+    """Maximum or mean of each window of x (N, C, H, W), as `handle` specifies.
+
+    `odd_padding` (top, bottom, left, right) is padding in addition to that of the handle. Maxima
+    pad with minus infinity, means with zeros, which they count.
+    """
+
+    def __init__(self, handle: _c.PoolingHandle, odd_padding: Sequence[int] = NO_PADDING) -> None:
+        super().__init__(handle)
         self.odd_padding = odd_padding_of("_Pooling2d", odd_padding)
         self._shape: tuple[int, ...] = ()
 
@@ -34,54 +71,212 @@ class _Pooling2d(Op):
             self._shape = x.shape()
             outside = float("-inf") if self.handle.mode == _c.PoolMode_kMax else 0.0
             x = _c.Pad(x, "constant", odd_pads(self.odd_padding), outside)
-        y, saved = _c.PoolingForward(self.handle, x, self.requires_grad is not False)
-        self.save(x, y, saved)
-        return y
+        return super().forward(x)
 
     def backward(self, dy: Raw) -> Raw:
-        dx = _c.PoolingBackward(self.handle, dy, *self.load())
+        dx = super().backward(dy)
         if self.odd_padding != NO_PADDING:
             dx = _c.PadBackward(dx, self._shape, "constant", odd_pads(self.odd_padding))
         return dx
 
 
-class GlobalAveragePool(Op):
-    """Mean over height and width, which stay as length 1; channels first (NCHW) or last (NHWC)."""
+class LpPool(BuiltinOperator):
+    """The p-norm of each window of x (N, C, ...); see `lp_pool`."""
+
+    fresh_gradients = True
+
+    def __init__(self, handle: _c.PoolingHandle, p: float) -> None:
+        super().__init__()
+        self.handle = handle
+        self.p = p
+
+    def forward(self, x: Raw) -> Raw:
+        y = _c.LpPoolForward(self.handle, x, self.p)
+        self.save(x, y)
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        return _c.LpPoolBackward(self.handle, dy, *self.load(), self.p)
+
+
+class _AdaptivePool(BuiltinOperator):
+    """Pooling of x (N, C, ...) into `output_size` windows along each spatial axis."""
+
+    fresh_gradients = True
+    _is_max = False
+
+    def __init__(self, output_size: OutputSize) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def _sizes(self, x: Raw) -> tuple[int, ...]:
+        name, spatial = type(self).__name__, x.shape()[2:]
+        given = self.output_size
+        sizes: Any = given if isinstance(given, (list, tuple)) else (given,) * len(spatial)
+        if len(sizes) != len(spatial):
+            raise ValueError(
+                f"[{name}] output_size must be one or {len(spatial)} for x {x.shape()}, "
+                f"got {given!r}"
+            )
+        return tuple(
+            [
+                size if wanted is None else integer(name, "output_size", wanted, 1)
+                for wanted, size in zip(sizes, spatial, strict=True)
+            ]
+        )
+
+    def forward(self, x: Raw) -> Raw:
+        training = self.requires_grad is not False
+        y, saved = _c.AdaptivePoolForward(x, self._sizes(x), self._is_max, training)
+        self.save(x, saved)
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        x, saved = self.load()
+        return _c.AdaptivePoolBackward(dy, x.shape(), self._is_max, x, saved)
+
+
+class AdaptiveAvgPool(_AdaptivePool):
+    """Means; see `adaptive_avg_pool`."""
+
+
+class AdaptiveMaxPool(_AdaptivePool):
+    """Maxima; see `adaptive_max_pool`."""
+
+    _is_max = True
+
+
+class _GlobalPool(BuiltinOperator):
+    """Pooling of whole images. All spatial axes stay as axes of length 1.
+
+    `data_format` is "channels_first" (N, C, ...) or "channels_last" (N, ..., C).
+    """
 
     fresh_gradients = True
 
     def __init__(self, data_format: str = "channels_first") -> None:
         super().__init__()
-        # SINGA takes every other name, such as its tests' channel_last, for channels last.
+        # SINGA's tests write channel_last.
         if data_format not in ("channels_first", "channels_last", "channel_last"):
             raise ValueError(
-                "[GlobalAveragePool] data_format has to be 'channels_first' or 'channels_last', "
+                f"[{type(self).__name__}] data_format must be 'channels_first' or 'channels_last', "
                 f"got {data_format!r}"
             )
         self._first = data_format == "channels_first"
 
+    def _to_first(self, x: Raw) -> Raw:
+        """x with the channels first."""
+        rank = len(x.shape())
+        return x if self._first else x.Transpose((0, rank - 1, *range(1, rank - 1)))
+
+    def _from_first(self, x: Raw) -> Raw:
+        rank = len(x.shape())
+        return x if self._first else x.Transpose((0, *range(2, rank), 1))
+
+    def _image(self, x: Raw) -> Raw:
+        if not 3 <= len(x.shape()) <= 5:
+            raise ValueError(
+                f"[{type(self).__name__}] x must have three to five axes, got {x.shape()}"
+            )
+        return self._to_first(x)
+
+
+class GlobalAveragePool(_GlobalPool):
+    """Mean over all spatial axes, which stay as axes of length 1.
+
+    `data_format` is "channels_first" (N, C, ...) or "channels_last" (N, ..., C).
+    """
+
     def forward(self, x: Raw) -> Raw:
-        if len(x.shape()) != 4:
-            raise ValueError(f"[GlobalAveragePool] x has to have four axes, got {x.shape()}")
-        x = x if self._first else x.Transpose((0, 3, 1, 2))
+        x = self._image(x)
         self.save(x)
-        y = _c.GlobalAveragePoolForward(x)
-        return y if self._first else y.Transpose((0, 2, 3, 1))
+        return self._from_first(_c.GlobalAveragePoolForward(x))
 
     def backward(self, dy: Raw) -> Raw:
-        dy = dy if self._first else dy.Transpose((0, 3, 1, 2))
         (x,) = self.load()
-        dx = _c.GlobalAveragePoolBackward(dy, x.shape(), x)
-        return dx if self._first else dx.Transpose((0, 2, 3, 1))
+        return self._from_first(_c.GlobalAveragePoolBackward(self._to_first(dy), x.shape(), x))
+
+
+class GlobalMaxPool(_GlobalPool):
+    """Maximum over all spatial axes, which stay as axes of length 1. Of equal values the first gets
+    the gradient.
+
+    `data_format` is "channels_first" (N, C, ...) or "channels_last" (N, ..., C).
+    """
+
+    def forward(self, x: Raw) -> Raw:
+        x = self._image(x)
+        ones = (1,) * (len(x.shape()) - 2)
+        y, saved = _c.AdaptivePoolForward(x, ones, True, self.requires_grad is not False)
+        self.save(x, saved)
+        return self._from_first(y)
+
+    def backward(self, dy: Raw) -> Raw:
+        x, saved = self.load()
+        dx = _c.AdaptivePoolBackward(self._to_first(dy), x.shape(), True, x, saved)
+        return self._from_first(dx)
+
+
+def pooling_1d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
+    """Maximum or mean of each window of x (N, C, L), by a singa_wrap.PoolingHandle: the kind, and
+    the geometry of the windows."""
+    return _Pooling(handle)(x)[0]
 
 
 def pooling_2d(
     handle: _c.PoolingHandle, x: Tensor, odd_padding: Sequence[int] = NO_PADDING
 ) -> Tensor:
-    """Maximum or average over windows of x (N, C, H, W); the handle says which."""
+    """Maximum or mean of each window of x (N, C, H, W).
+
+    handle       singa_wrap.PoolingHandle: the kind, and the geometry of the windows
+    odd_padding  padding (top, bottom, left, right) in addition to that of the handle (default 0);
+                 means count it
+    """
     return _Pooling2d(handle, odd_padding)(x)[0]
 
 
+def pooling_3d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
+    """Maximum or mean of each window of x (N, C, D, H, W). See `pooling_1d`."""
+    return _Pooling(handle)(x)[0]
+
+
+def lp_pool(handle: _c.PoolingHandle, x: Tensor, p: float) -> Tensor:
+    """The p-norm of each window of x (N, C, ...): the p-th root of the sum of |x|^p, for p > 0.
+
+    `handle` is a singa_wrap.PoolingHandle of means without padding. Where its `ceil_mode` lets a
+    window hang over the end, the sum is scaled up to a whole window, as in PyTorch. PyTorch sums
+    x^p, which differs where x is negative and p is not even. The gradient is 0 where x is 0.
+    """
+    return LpPool(handle, p)(x)[0]
+
+
+def adaptive_avg_pool(x: Tensor, output_size: OutputSize) -> Tensor:
+    """Mean of each of `output_size` windows along the spatial axes of x (N, C, ...).
+
+    Window i of an axis is [floor(i · size / windows), ceil((i + 1) · size / windows)), as in
+    PyTorch: windows may overlap, and differ in size by one or two. `output_size` is a number for
+    all axes or one for each; None keeps the size of x. Raises ValueError for numbers below 1, and
+    unless x has one to three spatial axes.
+    """
+    return AdaptiveAvgPool(output_size)(x)[0]
+
+
+def adaptive_max_pool(x: Tensor, output_size: OutputSize) -> Tensor:
+    """Maximum of each of `output_size` windows along the spatial axes of x (N, C, ...). See
+    `adaptive_avg_pool`. Of equal values the first gets the gradient."""
+    return AdaptiveMaxPool(output_size)(x)[0]
+
+
 def globalaveragepool(x: Tensor, data_format: str = "channels_first") -> Tensor:
-    """Mean over height and width, which stay as length 1."""
+    """Mean over all spatial axes, which stay as axes of length 1.
+
+    `data_format` is "channels_first" (N, C, ...), the default, or "channels_last" (N, ..., C).
+    Raises ValueError for another format, or unless x has three to five axes.
+    """
     return GlobalAveragePool(data_format)(x)[0]
+
+
+def globalmaxpool(x: Tensor, data_format: str = "channels_first") -> Tensor:
+    """Maximum over all spatial axes, which stay as axes of length 1. See `globalaveragepool`. Of
+    equal values the first gets the gradient."""
+    return GlobalMaxPool(data_format)(x)[0]

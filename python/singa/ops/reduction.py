@@ -1,22 +1,57 @@
-"""Operators that reduce axes, softmax, and the cosine of two lists of vectors."""
+"""Reductions over axes, arg max, softmax, and cosine similarity."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor
-from .base import Constant, Op, axes_of
+from ..tape.tensor import Tensor
+from .base import BuiltinOperator, Constant, axes_of
+from .elementwise import log
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "ArgMax",
+    "ArgMin",
+    "CosSim",
+    "LogSoftMax",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "SoftMax",
+    "argmax",
+    "argmin",
+    "cossim",
+    "log_softmax",
+    "reduce_l1",
+    "reduce_l2",
+    "reduce_log_sum",
+    "reduce_log_sum_exp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_sum_square",
+    "softmax",
+]
 
 Axes = int | Sequence[int] | None
 
 
-class Reduction(Op):
-    """Reduces over `axes` (None: all), which stay as length 1 with keepdims."""
+class Reduction(BuiltinOperator):
+    """Base class of reductions over `axes` (default: all), which stay with length 1 unless
+    `keepdims` is 0."""
 
     code: int
     fresh_gradients = True
@@ -36,8 +71,11 @@ class Reduction(Op):
         return _c.ReduceBackward(self.code, dy, x, y, self.axes, self.keepdims)
 
 
+# The gradients of sums and means do not depend on x, so x is not kept.
+
+
 class ReduceSum(Reduction):
-    """Sum over axes. Its gradient is dy, repeated: a view, for which x need not be kept."""
+    """Sum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
     code = _c.ReduceOp_kSum
     fresh_gradients = False
@@ -61,7 +99,7 @@ class ReduceSum(Reduction):
 
 
 class ReduceMean(ReduceSum):
-    """Mean over axes."""
+    """Mean over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
     code = _c.ReduceOp_kMean
 
@@ -71,61 +109,103 @@ class ReduceMean(ReduceSum):
 
 
 class ReduceMax(Reduction):
-    """The largest over axes; equals share the gradient."""
+    """Maximum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
+    maxima share the gradient."""
 
     code = _c.ReduceOp_kMax
 
 
 class ReduceMin(Reduction):
-    """The smallest over axes; equals share the gradient."""
+    """Minimum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
+    minima share the gradient."""
 
     code = _c.ReduceOp_kMin
 
 
 class ReduceProd(Reduction):
-    """Product over axes."""
+    """Product over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
     code = _c.ReduceOp_kProd
 
 
 class ReduceL1(Reduction):
-    """Sum of absolute values over axes."""
+    """L1 norm, the sum of absolute values, over `axes` (default: all), which stay with length 1
+    unless `keepdims` is 0."""
 
     code = _c.ReduceOp_kL1
 
 
 class ReduceL2(Reduction):
-    """Root of the sum of squares over axes."""
+    """L2 norm, the square root of the sum of squares, over `axes` (default: all), which stay with
+    length 1 unless `keepdims` is 0."""
 
     code = _c.ReduceOp_kL2
 
 
 class ReduceSumSquare(Reduction):
-    """Sum of squares over axes."""
+    """Sum of squares over `axes` (default: all), which stay with length 1 unless `keepdims` is
+    0."""
 
     code = _c.ReduceOp_kSumSquare
 
 
-class ArgMax(Constant):
-    """int64 position of the largest along an axis, the first of equals."""
-
-    def __init__(self, axis: int = -1, keepdims: bool = False) -> None:
-        super().__init__()
-        self.axis, self.keepdims = axis, keepdims
+class ReduceLogSumExp(Reduction):
+    """log Σ e^x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. The
+    largest element is subtracted first, so that nothing overflows."""
 
     def forward(self, x: Raw) -> Raw:
-        return _c.ArgMax(x, self.axis, self.keepdims)
+        largest = _c.Reduce(_c.ReduceOp_kMax, x, self.axes, True)
+        # Nothing is subtracted from infinities and NaN, whose difference would be NaN.
+        size = _c.Unary(_c.UnaryOp_kAbs, largest)
+        finite = _c.Binary(_c.BinaryOp_kLess, size, _scalar(math.inf, x))
+        shift = _c.Where(finite, largest, _scalar(0.0, x))
+        powers = _c.Unary(_c.UnaryOp_kExp, _c.Binary(_c.BinaryOp_kSub, x, shift))
+        total = _c.Reduce(_c.ReduceOp_kSum, powers, self.axes, True)
+        y = _c.Binary(_c.BinaryOp_kAdd, _c.Unary(_c.UnaryOp_kLog, total), shift)
+        self.save(x, y)
+        return y if self.keepdims else y.Squeeze(self.axes or tuple(range(x.rank())))
+
+    def backward(self, dy: Raw) -> Raw:
+        x, y = self.load()
+        share = _c.Unary(_c.UnaryOp_kExp, _c.Binary(_c.BinaryOp_kSub, x, y))
+        return _c.Binary(_c.BinaryOp_kMul, share, dy.Reshape(y.shape()))
+
+
+def _scalar(value: float, like: Raw) -> Raw:
+    return _c.Full((), value, like.device(), like.data_type())
+
+
+class ArgMax(Constant):
+    """Index (int64) of the maximum along an axis: of several the first one, or with
+    `select_last_index` the last one."""
+
+    _arg = staticmethod(_c.ArgMax)
+
+    def __init__(
+        self, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
+    ) -> None:
+        super().__init__()
+        self.axis, self.keepdims = axis, keepdims
+        self.select_last_index = select_last_index
+
+    def forward(self, x: Raw) -> Raw:
+        if not self.select_last_index or not -x.rank() <= self.axis < x.rank():
+            return self._arg(x, self.axis, self.keepdims)
+        length = x.shape()[self.axis]
+        backwards = x.SliceAxis(self.axis, length, -length - 1, -1)
+        index = self._arg(backwards, self.axis, self.keepdims)
+        return _c.Unary(_c.UnaryOp_kScalarSub, index, length - 1)
 
 
 class ArgMin(ArgMax):
-    """int64 position of the smallest along an axis, the first of equals."""
+    """Index (int64) of the minimum along an axis: of several the first one, or with
+    `select_last_index` the last one."""
 
-    def forward(self, x: Raw) -> Raw:
-        return _c.ArgMin(x, self.axis, self.keepdims)
+    _arg = staticmethod(_c.ArgMin)
 
 
-class SoftMax(Op):
-    """e^x / Σ e^x along an axis."""
+class SoftMax(BuiltinOperator):
+    """Softmax e^x / Σ e^x along an axis."""
 
     fresh_gradients = True
 
@@ -144,7 +224,7 @@ class SoftMax(Op):
 
 
 class LogSoftMax(SoftMax):
-    """log softmax along an axis."""
+    """Logarithm of softmax along an axis."""
 
     def forward(self, x: Raw) -> Raw:
         y = _c.LogSoftmax(x, self.axis)
@@ -156,8 +236,8 @@ class LogSoftMax(SoftMax):
         return _c.LogSoftmaxBackward(dy, y, self.axis)
 
 
-class CosSim(Op):
-    """Cosine of the angle between the rows (last axis) of a and b."""
+class CosSim(BuiltinOperator):
+    """Cosine similarity of a and b along the last axis, which is removed."""
 
     def forward(self, a: Raw, b: Raw) -> Raw:
         norm_a, norm_b = (_c.Reduce(_c.ReduceOp_kL2, t, (-1,), True) for t in (a, b))
@@ -169,7 +249,7 @@ class CosSim(Op):
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         unit_a, unit_b, norm_a, norm_b, cosine = self.load()
-        # d cos / da = (b/|b| - cos·a/|a|) / |a|, and the same the other way round
+        # d cos / da = (b/|b| - cos·a/|a|) / |a|, and the same with a and b exchanged
         slope, cosine = dy.Unsqueeze((-1,)), cosine.Unsqueeze((-1,))
 
         def gradient(unit: Raw, norm: Raw, other: Raw) -> Raw:
@@ -201,28 +281,48 @@ reduce_prod = _function(ReduceProd, "reduce_prod")
 reduce_l1 = _function(ReduceL1, "reduce_l1")
 reduce_l2 = _function(ReduceL2, "reduce_l2")
 reduce_sum_square = _function(ReduceSumSquare, "reduce_sum_square")
+reduce_log_sum_exp = _function(ReduceLogSumExp, "reduce_log_sum_exp")
 
 
-def argmax(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """int64 position of the largest along an axis, the first of equals."""
-    return ArgMax(axis, keepdims)(x)[0]
+def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
+    """log Σ x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
+    return log(reduce_sum(x, axes, keepdims))
 
 
-def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """int64 position of the smallest along an axis, the first of equals."""
-    return ArgMin(axis, keepdims)(x)[0]
+def argmax(
+    x: Tensor, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """Index (int64) of the maximum along an axis; of several the first one, or with
+    `select_last_index` the last one, as in ONNX.
+
+    The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the maximum.
+    Raises ValueError if the axis has length 0.
+    """
+    return ArgMax(axis, keepdims, select_last_index)(x)[0]
+
+
+def argmin(
+    x: Tensor, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
+) -> Tensor:
+    """Index (int64) of the minimum along an axis; of several the first one, or with
+    `select_last_index` the last one, as in ONNX.
+
+    The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the minimum.
+    Raises ValueError if the axis has length 0.
+    """
+    return ArgMin(axis, keepdims, select_last_index)(x)[0]
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """e^x / Σ e^x along an axis."""
+    """Softmax e^x / Σ e^x along an axis (default 1)."""
     return SoftMax(axis)(x)[0]
 
 
 def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """log softmax along an axis."""
+    """Logarithm of softmax along an axis (default 1)."""
     return LogSoftMax(axis)(x)[0]
 
 
 def cossim(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of the angle between the rows (last axis) of a and b."""
+    """Cosine similarity of a and b along the last axis, which is removed."""
     return CosSim()(a, b)[0]

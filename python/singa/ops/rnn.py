@@ -1,24 +1,36 @@
-"""Recurrent layers: a whole sequence as one operator."""
+"""Recurrent networks over whole sequences."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from .._tensor import Tensor, as_raw
 from ..device import create_cpu_device
-from .base import Op, indices_of
+from ..tape.capture import is_capturing
+from ..tape.tensor import Tensor, as_raw
+from .base import BuiltinOperator, indices_of
 
 if TYPE_CHECKING:
-    from ..tape import Raw
+    from ..tape.operator import Raw
+
+__all__ = [
+    "RNN",
+    "_RNN",
+    "rnn",
+]
 
 
-class RNN(Op):
-    """(y, hy, cy) of x (seq, batch, input), the first states hx and cx (layers·directions, batch,
-    hidden) and the flat weights; cy, and cx as an input, with an LSTM alone.
+class RNN(BuiltinOperator):
+    """A recurrent network as one operator, with the results (y, hy, cy).
 
-    `seq_lengths` (batch): steps beyond a sequence's length give zeros and leave its state. For x on
-    a GPU they stay on the CPU where they are there: nobody waits for them then.
+    x            inputs (steps, batch, features)
+    hx, cx       initial states (layers · directions, batch, hidden); cx is used by LSTMs only
+    W            all weights in one vector, in cuDNN's order
+    seq_lengths  optional lengths of the sequences (batch)
+
+    y has shape (steps, batch, directions · hidden). hy and cy are the final states; only LSTMs have
+    cy. Steps beyond the length of a sequence give zeros and do not change its state. Lengths that
+    are on the CPU stay there if x is on a GPU, so that the CPU does not have to wait for them.
     """
 
     def __init__(self, handle: _c.RnnHandle, seq_lengths: Any = None) -> None:
@@ -44,10 +56,8 @@ class RNN(Op):
 
 
 def _lengths_beside(lengths: Any, x: Raw) -> Raw:
-    """A tensor on the device on which RnnForward is to have the lengths."""
-    from ..graph import is_recording  # not while this package is imported, of which graph is made
-
-    if is_recording() or x.device().kind() == _c.DeviceKind_kCpu:
+    """A tensor on the device to which the lengths are moved for RnnForward."""
+    if is_capturing() or x.device().kind() == _c.DeviceKind_kCpu:
         return x
     if isinstance(lengths, (Tensor, _c.Tensor)):
         raw = as_raw(lengths)
@@ -56,7 +66,11 @@ def _lengths_beside(lengths: Any, x: Raw) -> Raw:
 
 
 class _RNN(RNN):
-    """SINGA's form: y of the whole sequence, or of the last step of each (batch, features)."""
+    """SINGA's form of `RNN`. It returns y alone, or its last step (batch, features).
+
+    With `use_mask` the last step of a sequence is that of its length. Raises ValueError if
+    `use_mask` is set without `seq_lengths`.
+    """
 
     def __init__(
         self,
@@ -92,7 +106,7 @@ class _RNN(RNN):
 
 
 def _steps(shape: tuple[int, ...], lengths: list[int] | None) -> list[tuple[int, tuple[int, int]]]:
-    """(step, range of the batch) of the last outputs."""
+    """(step, range of the batch) of the last step of each sequence."""
     if lengths is None:
         return [(shape[0] - 1, (0, shape[1]))]
     return [(length - 1, (i, i + 1)) for i, length in enumerate(lengths)]
@@ -109,5 +123,6 @@ def _last(y: Raw, lengths: list[int] | None) -> Raw:
 def rnn(
     handle: _c.RnnHandle, x: Tensor, hx: Tensor, cx: Tensor, W: Tensor, seq_lengths: Any = None
 ) -> tuple[Tensor, ...]:
-    """(y, hy, cy) of x (seq, batch, input); cy with an LSTM alone."""
+    """Applies a recurrent network to x (steps, batch, features); returns (y, hy, cy), or (y, hy) if
+    it is not an LSTM. See `RNN` for arguments and results."""
     return RNN(handle, seq_lengths)(x, hx, cx, W)

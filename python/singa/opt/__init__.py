@@ -1,42 +1,25 @@
-"""Optimizers, and schedules for their learning rates (or momentum, or weight decay).
+"""Optimizers, and schedules for their learning rate, momentum and weight decay.
 
 sgd = opt.SGD(lr=opt.OneCycle(0.1, total_steps=1000), momentum=0.9, weight_decay=5e-4)
-sgd(loss)  # backward, one update of every parameter, next step of the schedule
+sgd(loss)  # backward, one update of each parameter, next step of the schedule
 """
 
-from .algorithms import SGD, AdaGrad, Adam, AdamW, RMSProp
-from .distributed import DistOpt
-from .optimizer import Optimizer, ParamGroup, clip_by_global_norm, norm_and_bias
-from .scaler import GradScaler
-from .schedule import (
-    Constant,
-    CosineDecay,
-    DecayScheduler,
-    ExponentialDecay,
-    MultiStepDecay,
-    OneCycle,
-    StepDecay,
-    WarmUp,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SGD",
-    "AdaGrad",
-    "Adam",
-    "AdamW",
-    "Constant",
-    "CosineDecay",
-    "DecayScheduler",
-    "DistOpt",
-    "ExponentialDecay",
-    "GradScaler",
-    "MultiStepDecay",
-    "OneCycle",
-    "Optimizer",
-    "ParamGroup",
-    "RMSProp",
-    "StepDecay",
-    "WarmUp",
-    "clip_by_global_norm",
-    "norm_and_bias",
-]
+from . import algorithms, averaging, dist_opt, optimizer, scaler, schedule
+from .algorithms import *
+from .averaging import *
+from .dist_opt import *
+from .optimizer import *
+from .scaler import *
+from .schedule import *
+
+if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
+    __all__ = [
+        *algorithms.__all__,
+        *averaging.__all__,
+        *dist_opt.__all__,
+        *optimizer.__all__,
+        *scaler.__all__,
+        *schedule.__all__,
+    ]

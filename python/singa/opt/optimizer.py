@@ -11,32 +11,45 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
-from .._check import integer, number
 from ..device import create_cpu_device
-from ..graph import host_call, host_called, is_recording
-from ..settings import named_in_classes
+from ..raw.check import integer, number
+from ..tape.capture import host_call, host_called, is_capturing
 from ..tensor import DType, Tensor
-from .ahead import NumbersAhead
+from .hyperparameter_table import HyperparameterTable
 from .scaler import GradScaler
 from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
+
+__all__ = [
+    "Optimizer",
+    "ParamGroup",
+    "clip_by_global_norm",
+    "norm_and_bias",
+]
 
 # (key of the optimizer's state, parameter, gradient)
 Update = tuple[str, Tensor, Tensor]
 
 
 def norm_and_bias(name: str, param: Tensor) -> bool:
-    """True for scale and bias of batch norms and biases of layers: parameters of one dimension."""
+    """True for parameters of one dimension: scales and biases of norms, and biases of layers.
+
+    Weight decay is usually left out for them: `ParamGroup(norm_and_bias, weight_decay=0.0)`.
+    """
     return len(param.shape) <= 1
 
 
 @dataclass(frozen=True)
 class ParamGroup:
-    """Parameters that are treated differently from the others.
+    """Parameters with a weight decay or a learning rate of their own.
 
-    `params` chooses them: a predicate of (name, parameter), or names, in which * and ? match as in
-    file names. `weight_decay` replaces the optimizer's, `lr_scale` multiplies its learning rate.
+    params: which ones: a predicate of (name, parameter), or names, where * and ? match as in file
+        names.
+    weight_decay: replaces the optimizer's; None keeps it.
+    lr_scale: multiplies the optimizer's learning rate.
 
         opt.SGD(lr=0.1, weight_decay=5e-4, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
+
+    Raises ValueError for a number that is negative or infinite.
     """
 
     params: Callable[[str, Tensor], bool] | Collection[str]
@@ -59,15 +72,15 @@ class ParamGroup:
 
 _DEFAULT_GROUP = ParamGroup(())
 _FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
-#: Names in an optimizer's saved state of what changes in its scaler's.
+#: Keys in an optimizer's saved state, and the entries of its scaler's state that they hold.
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
-#: What a saved state need not have, and what an optimizer may have no use for.
+#: Keys that a saved state may lack, and that an optimizer may ignore.
 OPTIONAL_STATES = ("accumulated", "accumulated_calls", *_SCALER_STATES)
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
 def _number() -> Tensor:
-    """A number of the host's, as SINGA keeps it: on the CPU, where it is read and written."""
+    """A tensor of one element on the CPU, which is how SINGA keeps numbers of the host."""
     return Tensor((1,), create_cpu_device(), requires_grad=False)
 
 
@@ -92,10 +105,10 @@ class scheduled:  # noqa: N801 - a descriptor, used like `property`
 
 
 class hyperparameter:  # noqa: N801 - likewise
-    """A number or a schedule over the steps, less than `below`. It reads as a schedule: a number
-    that is assigned becomes a Constant.
+    """A number or a schedule over the steps, from 0 to less than `below`. It reads as a schedule: a
+    number that is assigned becomes a Constant.
 
-    Assigning raises TypeError for what is neither, ValueError for a number out of range and for a
+    Assigning raises TypeError for anything else, and ValueError for a number out of range or a
     schedule that starts out of range.
     """
 
@@ -123,11 +136,11 @@ class hyperparameter:  # noqa: N801 - likewise
             made_with[self.name] = schedule if saved is None else saved
 
     def checked(self, optimizer: Optimizer, value: Any) -> DecayScheduler:
-        """The schedule that `value` becomes."""
+        """The schedule that `value` becomes. Raises as assigning does."""
         where = f"[{type(optimizer).__name__}] {self.name}"
         schedule = as_schedule(where, value)
         start = schedule.init_value
-        # A schedule that starts at infinity is refused by the step that asks for its value.
+        # A schedule may start at `below`. `Optimizer.now` refuses infinite values.
         if not 0 <= start < self.below and not (schedule is value and start == self.below):
             wrong = f"must be below {self.below:g}" if start >= 0 else "must not be negative"
             raise ValueError(f"{where} {wrong}: {start}")
@@ -137,19 +150,21 @@ class hyperparameter:  # noqa: N801 - likewise
 class Optimizer:
     """Updates parameters from gradients. `optimizer(loss)` is one step of training.
 
-    `lr` is a number or a schedule over the steps, and so are the other numbers of an optimizer,
-    such as `momentum`. They may be assigned between steps: `optimizer.lr = 0.01`, or `*= 0.1`.
-    What was assigned is a part of the saved state, but for schedules of one's own classes.
+    `lr` is a number or a schedule over the steps. So are all hyperparameters, such as `momentum`.
+    They can be assigned between steps: `optimizer.lr = 0.01`, or `optimizer.lr *= 0.1`. Assigned
+    values are saved with the state, except schedules of a user's class.
 
     Keyword arguments of every optimizer:
 
-    groups: ParamGroups; the first that matches a parameter holds for it.
-    clip_norm: gradients whose common 2-norm is larger are scaled down to this norm before the
-        update (Pascanu et al. 2013).
+    groups: ParamGroups; the first one that matches a parameter applies. Default: none.
+    clip_norm: the largest 2-norm of all gradients together; larger ones are scaled down to it
+        before the update (Pascanu et al. 2013). Default None: no clipping.
     accumulate: parameters change at every n-th call only, by the mean gradient of those n calls.
-    scaler: a GradScaler, for gradients in float16.
+        Default 1.
+    scaler: a GradScaler, for gradients in float16. Default None.
 
-    A subclass implements `apply` for one parameter, or `apply_all` for a whole step.
+    A subclass implements `apply` for one parameter, or `apply_all` for a whole step. A step of a
+    user's optimizer is not recorded: in graph mode the host calls it at each replay.
     """
 
     lr: Any = hyperparameter()
@@ -157,8 +172,9 @@ class Optimizer:
 
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
-        *("_made_with", "_skipped", "_steps", "_undecided", "_made", "_waiting", "_sums"),
-        *("_value_tensors", "_ahead", "_keys", "_group_of"),
+        *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
+        *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_table", "_keys"),
+        "_group_of",
     )
 
     def __init__(
@@ -174,22 +190,22 @@ class Optimizer:
         kind = type(self).__name__
         self.lr = lr
         self.dtype = dtype
-        self._waiting = 0  # calls whose gradients are in _sums, not yet in the parameters
+        self._accumulated_calls = 0  # whose gradients are in _accumulated_grads
         self.groups = tuple(groups)
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         if scaler is not None and not isinstance(scaler, GradScaler):
-            raise TypeError(f"[{kind}] scaler has to be a GradScaler, got {scaler!r:.80}")
+            raise TypeError(f"[{kind}] scaler must be a GradScaler, got {scaler!r:.80}")
         self._scaler = scaler
-        self._skipped = False  # the last update, because of the scaler
+        self._skipped = False  # whether the scaler skipped the last update
         self._steps = 0
-        # Updates of which the scaler alone knows whether they were made, and how many it has made
-        # of those before.
-        self._undecided = 0
-        self._made = 0 if scaler is None else scaler.made()
-        self._sums: dict[str, Tensor] = {}
+        # Updates that the device made or skipped since the host last asked the scaler, and the
+        # scaler's count at that time.
+        self._pending_updates = 0
+        self._known_updates = 0 if scaler is None else scaler.made()
+        self._accumulated_grads: dict[str, Tensor] = {}
         self._value_tensors: dict[str, Tensor] = {}
-        self._ahead = NumbersAhead()
+        self._table = HyperparameterTable()
         self._keys: dict[str, weakref.ref[Tensor]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -197,13 +213,13 @@ class Optimizer:
         # A subclass that only changes `apply` means it for whole steps, too.
         if "apply" in vars(cls) and "apply_all" not in vars(cls):
             cls.apply_all = Optimizer.apply_all  # type: ignore[method-assign]
-        # What an optimizer does is not recorded: the next step may do something else.
+        # A user's method is not captured: it may do something else in the next step.
         for name in _HOST_METHODS & vars(cls).keys():
             setattr(cls, name, host_called(vars(cls)[name]))
 
     @property
     def scaler(self) -> GradScaler | None:
-        """The scaler that it was made with."""
+        """The GradScaler, if there is one."""
         return self._scaler
 
     @property
@@ -217,13 +233,13 @@ class Optimizer:
         for group in given:
             if not isinstance(group, ParamGroup):
                 kind = type(self).__name__
-                raise TypeError(f"[{kind}] groups have to be ParamGroups, got {group!r:.80}")
+                raise TypeError(f"[{kind}] groups must be ParamGroups, got {group!r:.80}")
         self._groups = given
         self._group_of: dict[str, ParamGroup] = {}
 
     @property
     def clip_norm(self) -> float | None:
-        """The largest norm of the gradients."""
+        """The largest 2-norm of all gradients together. None: no clipping."""
         return self._clip_norm
 
     @clip_norm.setter
@@ -242,10 +258,10 @@ class Optimizer:
     def accumulate(self, calls: int) -> None:
         kind = type(self).__name__
         calls = integer(kind, "accumulate", calls, 1)
-        if self._waiting:
+        if self._accumulated_calls:
             raise ValueError(
                 f"[{kind}] accumulate cannot change between the calls for one update: "
-                f"{self._waiting} of {self._accumulate} were made"
+                f"{self._accumulated_calls} of {self._accumulate} were made"
             )
         self._accumulate: int = calls
 
@@ -271,18 +287,17 @@ class Optimizer:
         return self._steps
 
     def _count_updates(self) -> None:
-        """Asks the scaler, which waits for the device, about updates that are undecided."""
-        if self._undecided and self._scaler is not None:
+        """Asks the scaler how many pending updates were made. Waits for the device."""
+        if self._pending_updates and self._scaler is not None:
             made = self._scaler.made()
-            self._steps += made - self._made
-            self._undecided, self._made = 0, made
+            self._steps += made - self._known_updates
+            self._pending_updates, self._known_updates = 0, made
             self._scaler.check()
 
     def now(self, name: str, step: int | None = None) -> float:
-        """The value of the schedule `name` ("lr", "momentum" ...) at a step, by default the current
-        one.
+        """The value of the hyperparameter `name`, such as "lr", at a step; by default at this one.
 
-        Raises ValueError where the schedule gives a value that is negative or no number.
+        Raises ValueError if the schedule gives a negative value, infinity or NaN.
         """
         schedule = getattr(self, name)
         if step is None:
@@ -299,15 +314,14 @@ class Optimizer:
         return [each for each in found if isinstance(each, hyperparameter)]
 
     def _assigned(self) -> dict[str, float | str]:
-        """The hyperparameters that are not those which the optimizer was made with, as they are
-        saved."""
+        """The hyperparameters that were assigned after the optimizer was made, as saved."""
         now = {h.name: encoded(getattr(self, h.name)) for h in self._hyperparameters()}
         made_with = self._made_with
         return {n: v for n, v in now.items() if v is not None and v != made_with[n]}
 
     def _restored(self, states: Mapping[str, Any]) -> dict[str, DecayScheduler]:
-        """The hyperparameters that such a state changes: those that were assigned before it was
-        saved, and those that were only since."""
+        """The hyperparameters that loading `states` changes: those in it, and those that were
+        assigned since it was saved, which become what they were."""
         assigned, restored = self._assigned(), {}
         for each in self._hyperparameters():
             name = each.name
@@ -327,39 +341,39 @@ class Optimizer:
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
-        if is_recording():
-            self._count_updates()  # asked later, what the host reads would be part of the step
+        if is_capturing():
+            self._count_updates()  # now: later, reading the count would end the recording
         seed = None if self._scaler is None else self._scaler.seed(loss)
-        gradients = list(autograd.backward(loss, seed))
-        if is_recording() and gradients and self._record(gradients):
+        self._use(list(autograd.backward(loss, seed)))
+
+    def _use(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Updates the parameters by these gradients, as part of the step that is captured if that
+        can be replayed, else as a host call."""
+        if is_capturing() and gradients and self._capture(gradients):
             return
         lent = [g.data for _, g in gradients]
-        host_call(functools.partial(self._take, gradients), lent)
+        host_call(functools.partial(self._apply_gradients, gradients), lent)
 
-    def _record(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
-        """Makes the update a part of the step that is recorded, where replays can do the same."""
+    def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        """Records the update as part of the captured step. False: replays cannot repeat it."""
         return False
 
-    def _unwatched(self) -> set[str]:
-        """Attributes that `singa.settings` leaves out."""
-        return named_in_classes(self, "not_settings")
-
-    def _decides_on_device(self) -> bool:
-        """Whether the update itself clips, and is left out, by what the device finds."""
+    def _skips_on_device(self) -> bool:
+        """Whether clipping and skipping an update happen on the device, inside the update."""
         return False
 
     def _end_call(self) -> None:
-        if self._waiting:
+        if self._accumulated_calls:
             return
-        if self._scaler is not None and self._decides_on_device():
-            self._undecided += 1
+        if self._scaler is not None and self._skips_on_device():
+            self._pending_updates += 1
             if self._scaler.is_on_host():
                 self._count_updates()
         elif not self._skipped:
             self.step()
 
-    def _take(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Updates the parameters by these gradients, or adds up until there are enough."""
+    def _apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Updates the parameters by these gradients, or accumulates them."""
         updates = [(self._key(p), p, g) for p, g in gradients]
         if not updates:
             raise RuntimeError(
@@ -367,11 +381,11 @@ class Optimizer:
                 "while the tape was off: set autograd.training, or call the model's train()"
             )
         if self.accumulate > 1:
-            updates = self._accumulated(updates)
-            if self._waiting:
+            updates = self._accumulate_gradients(updates)
+            if self._accumulated_calls:
                 return
-        if self._decides_on_device():
-            self._apply_decided(updates)
+        if self._skips_on_device():
+            self._apply_on_device(updates)
             return
         grads = [grad for _, _, grad in updates]
         self._skipped = self._scaler is not None and not self._unscaled(self._scaler, grads)
@@ -381,8 +395,8 @@ class Optimizer:
             clip_by_global_norm(grads, self.clip_norm)
         self.apply_all(updates)
 
-    def _apply_decided(self, updates: Sequence[Update]) -> None:
-        """`apply_all` with what the device decides; then the scaler's next scale."""
+    def _apply_on_device(self, updates: Sequence[Update]) -> None:
+        """`apply_all` with clipping and skipping on the device, then the scaler's update."""
         raise NotImplementedError
 
     def _unscaled(self, scaler: GradScaler, grads: Sequence[Tensor]) -> bool:
@@ -390,7 +404,7 @@ class Optimizer:
         try:
             return scaler.unscale(grads)
         finally:
-            self._made = scaler.made()
+            self._known_updates = scaler.made()
 
     @host_called
     def step(self) -> None:
@@ -399,8 +413,8 @@ class Optimizer:
 
     @host_called
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
-        """Updates one parameter in place; `param_name` is the key of what is kept for it. None: the
-        parameter's own name, which it gets if it has none."""
+        """Updates one parameter in place. `param_name` is the key of its slots; None: the
+        parameter's name, which it gets if it has none."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a gradient")
 
     @host_called
@@ -450,18 +464,19 @@ class Optimizer:
             count += 1
             key = f"{param.name}#{count}"
 
-    def _accumulated(self, updates: list[Update]) -> list[Update]:
-        """Adds to the sums. On the last of `accumulate` calls returns and forgets them."""
+    def _accumulate_gradients(self, updates: list[Update]) -> list[Update]:
+        """Adds to the accumulated gradients. The last of `accumulate` calls returns and drops
+        them."""
         for key, _, grad in updates:
             share = 1.0 / self.accumulate
-            if key in self._sums:
-                singa_wrap.Axpy(share, grad.data, self._sums[key].data)
+            if key in self._accumulated_grads:
+                singa_wrap.Axpy(share, grad.data, self._accumulated_grads[key].data)
             else:
-                self._sums[key] = (grad * share).detach()
-        self._waiting = (self._waiting + 1) % self.accumulate
-        if self._waiting:
+                self._accumulated_grads[key] = (grad * share).detach()
+        self._accumulated_calls = (self._accumulated_calls + 1) % self.accumulate
+        if self._accumulated_calls:
             return updates
-        sums, self._sums = self._sums, {}
+        sums, self._accumulated_grads = self._accumulated_grads, {}
         params = {key: holder() for key, holder in self._keys.items()}
         return [
             (key, param, total)
@@ -480,13 +495,16 @@ class Optimizer:
     # Saved state.
 
     def get_states(self) -> dict[str, Any]:
-        """{"step_counter": updates so far, and one dict of tensors by parameter name for each
-        quantity that the optimizer keeps}. The tensors are the live ones. With a scaler also
-        "loss_scale" and "loss_scale_updates", and the hyperparameters that were assigned."""
+        """What `set_states` continues from. The tensors are not copies.
+
+        "step_counter": the number of updates so far; for each slot, such as "moments", a dict of
+        tensors by parameter name; the hyperparameters that were assigned; with a scaler,
+        "loss_scale" and "loss_scale_updates".
+        """
         states: dict[str, Any] = {"step_counter": self.steps}
-        if self._waiting:
-            states["accumulated"] = self._sums
-            states["accumulated_calls"] = self._waiting
+        if self._accumulated_calls:
+            states["accumulated"] = self._accumulated_grads
+            states["accumulated_calls"] = self._accumulated_calls
         if self._scaler is not None:
             scaler = self._scaler.state_dict()
             states |= {name: scaler[key] for name, key in _SCALER_STATES.items()}
@@ -495,12 +513,11 @@ class Optimizer:
     def set_states(self, states: dict[str, Any]) -> None:
         """Continues from what get_states() returned. The tensors are copied.
 
-        Raises ValueError or TypeError for what is no state of such an optimizer, before anything
-        is changed.
+        Raises ValueError or TypeError for the state of another optimizer. Nothing has changed then.
         """
         kind = type(self).__name__
         if not isinstance(states, Mapping):
-            raise TypeError(f"[{kind}] states have to be a dict, got {type(states).__name__}")
+            raise TypeError(f"[{kind}] states must be a dict, got {type(states).__name__}")
         if "step_counter" not in states:
             raise ValueError(f"[{kind}] states lack 'step_counter'")
         steps = integer(kind, "step_counter", states["step_counter"], 0)
@@ -511,26 +528,26 @@ class Optimizer:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
         self._count_updates()
-        self._steps, self._waiting, self._sums = steps, waiting, sums
+        self._steps, self._accumulated_calls, self._accumulated_grads = steps, waiting, sums
         for name, schedule in restored.items():
             setattr(self, name, schedule)
 
     def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
-        """The types that a tensor of `get_states()[name]` may have, which belongs to `param` (None:
-        to one that is not known yet)."""
+        """The types that a tensor of `get_states()[name]` may have. `param` is its parameter; None:
+        it is not known yet."""
         if name != "accumulated":
             return tuple(DType)
         return _FLOATS if param is None else (param.dtype,)
 
     def _copied(self, name: str, tensors: Any) -> dict[str, Tensor]:
-        """Copies of the tensors of `states[name]`. Raises TypeError or ValueError for tensors that
-        the parameters, as far as they are known, cannot be updated with."""
+        """Copies of the tensors of `states[name]`. Raises TypeError or ValueError for a tensor of
+        another type or shape than its parameter needs, where that parameter is known."""
         kind = type(self).__name__
         if not isinstance(tensors, Mapping):
-            raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
+            raise TypeError(f"[{kind}] {name} must hold a tensor for each parameter")
         for key, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise TypeError(f"[{kind}] {name} has to hold a tensor for each parameter")
+                raise TypeError(f"[{kind}] {name} must hold a tensor for each parameter")
             holder = self._keys.get(key)
             param = holder() if holder is not None else None
             if param is not None and value.shape != param.shape:
@@ -542,15 +559,22 @@ class Optimizer:
         return {key: value.clone() for key, value in tensors.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Keys belong to live parameters; copies are found again by their names.
-        made_anew = {"_keys": {}, "_group_of": {}, "_value_tensors": {}, "_ahead": NumbersAhead()}
+        # Keys refer to live parameters; those of a copy are found again by name.
+        made_anew = {
+            "_keys": {},
+            "_group_of": {},
+            "_value_tensors": {},
+            "_table": HyperparameterTable(),
+        }
         return {**self.__dict__, **made_anew}
 
 
 def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:
-    """Scales all gradients by min(1, max_norm / their common 2-norm), in place.
+    """Scales all gradients by min(1, max_norm / norm), in place, where norm is the 2-norm of all of
+    them together (Pascanu et al. 2013). Returns that norm.
 
-    Returns the norm before. Gradients must not share memory; those of `autograd.backward` do not.
+    Gradients must not share memory; those of `autograd.backward` do not. Raises ValueError unless
+    `max_norm` is positive.
     """
     if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
         raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")

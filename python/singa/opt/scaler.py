@@ -9,33 +9,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap
-from .._check import integer, number
-from .._tensor import wrap
+from ..raw.check import integer, number
+from ..tape.tensor import wrap
 from ..tensor import Tensor, float64
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
 
+__all__ = [
+    "GradScaler",
+]
+
 
 class GradScaler:
-    """Makes gradients larger on their way, so that they do not vanish in float16, with PyTorch's
-    names, defaults and arithmetic (torch.amp.GradScaler).
+    """Dynamic loss scaling, so that small gradients do not vanish in float16 (Micikevicius et al.
+    2018). Names, defaults and arithmetic are those of torch.amp.GradScaler.
 
         net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler()))
         net.compile([x], dtype="float16")
 
-    Backward starts from `scale` instead of 1; the loss itself stays as it is. Before the update,
-    and before clipping, gradients are divided by the scale. If one of them is infinite or NaN, the
-    update is left out, the optimizer's step does not count, and the scale is multiplied by
-    `backoff_factor`. After `growth_interval` updates in a row without that it is multiplied by
-    `growth_factor`, up to the largest float32. A scaler belongs to one optimizer, whose state and
-    checkpoints contain its own.
+    Backward starts from the scale instead of 1; the loss itself is not scaled. Before clipping and
+    update, gradients are divided by the scale. If one of them is infinite or NaN, the update is
+    skipped: the optimizer's step does not count, and the scale is multiplied by `backoff_factor`.
+    After `growth_interval` updates in a row without a skip it is multiplied by `growth_factor`, up
+    to the largest float32. A scaler belongs to one optimizer. The optimizer's state and checkpoints
+    contain the scaler's.
 
-    The scale lies where the gradients do, and so does the decision. A schedule's place and Adam's
-    count of steps follow there from the count of updates that were made, for which the host sends
-    the numbers of a few hundred updates ahead. A GPU is waited for when these run out, and where
-    somebody asks for `steps`; it says then, too, that the scale has become too small. An optimizer
-    of one's own, a schedule of one's own, and one of a weight decay, ask each time.
+    Defaults: init_scale 65536, growth_factor 2, backoff_factor 0.5, growth_interval 2000. Raises
+    ValueError for a scale that is not positive and finite, a growth factor of at most 1, a backoff
+    factor outside (0, 1), and an interval below 1. A step raises FloatingPointError when gradients
+    are infinite or NaN at the smallest scale, too.
+
+    Scale and decision lie on the gradients' device. The device counts the updates that it makes,
+    and picks their hyperparameters from a table of up to 256 updates (`HyperparameterTable`). The
+    host waits for a GPU only when the table runs out, and when `optimizer.steps` is read; that is
+    also when it sees the FloatingPointError. It waits at each step for a user's optimizer, a user's
+    schedule, and a scheduled weight decay.
     """
 
     def __init__(
@@ -59,7 +68,7 @@ class GradScaler:
 
     @property
     def state(self) -> Tensor:
-        """What changes from step to step, as singa/operation/optimizer.h has it."""
+        """Scale and counts, as `UpdateConditions::loss_scale` in singa/operation/optimizer.h."""
         return self._state
 
     @property
@@ -68,21 +77,21 @@ class GradScaler:
         return self._growth_factor, self._backoff_factor, self._growth_interval
 
     def get_scale(self) -> float:
-        """The present scale."""
+        """The scale of the next step. Waits for the device."""
         return float(self._state.numpy()[0])
 
     def made(self) -> int:
-        """Updates that were made so far."""
+        """The number of updates so far, without skipped ones. Waits for the device."""
         return int(self._state.numpy()[2])
 
     def state_on(self, device: Device) -> singa_wrap.Tensor:
-        """`state`, raw, which is on that device from now on."""
+        """The raw `state`, moved to that device."""
         if self._state.device.id() != device.id():
             self._state.to_device(device)
         return self._state.data
 
     def is_on_host(self) -> bool:
-        """Whether asking waits for nothing."""
+        """Whether reading the state waits for no device."""
         return self._state.device.kind() == singa_wrap.DeviceKind_kCpu
 
     def seed(self, loss: Tensor) -> Tensor:
@@ -93,10 +102,9 @@ class GradScaler:
         return wrap(seed, False)
 
     def unscale(self, gradients: Sequence[Tensor]) -> bool:
-        """Divides gradients by the scale, in place, unless one is infinite or NaN; says which, and
-        updates the scale.
+        """Divides gradients by the scale, in place, if all are finite, and updates the scale.
 
-        Raises as `check` does.
+        Returns whether all are finite. Raises as `check` does.
         """
         raw = [gradient.data for gradient in gradients]
         self.state_on(gradients[0].device)
@@ -109,12 +117,12 @@ class GradScaler:
         return finite
 
     def update(self, squares: singa_wrap.Tensor) -> None:
-        """The next scale, where the gradients' sums of squares are these."""
+        """Sets the next scale. `squares`: the gradients' sums of squares."""
         singa_wrap.UpdateLossScale(squares, self._state.data, *self.factors)
 
     def check(self) -> None:
-        """Raises FloatingPointError when the scale has become too small: gradients that are
-        infinite even then are so without it."""
+        """Raises FloatingPointError when gradients are infinite or NaN and float32 has no smaller
+        scale: the scale is not the cause."""
         scale, _, _, exhausted = self._state.numpy()
         if exhausted:
             raise FloatingPointError(
@@ -123,7 +131,7 @@ class GradScaler:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, factors, interval, and the updates since the last change: PyTorch's keys."""
+        """Scale, factors, interval, and updates since the last change, under PyTorch's keys."""
         scale, updates = self._state.numpy()[:2]
         return {
             "scale": float(scale),
@@ -134,14 +142,12 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continues from what state_dict() returned, this one's or PyTorch's.
+        """Continues from a state_dict(), singa's or PyTorch's.
 
-        Raises ValueError or TypeError, before anything is changed, for what is no such state.
+        Raises ValueError or TypeError for anything else. Nothing has changed then.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(
-                f"[GradScaler] a state has to be a dict, got {type(state_dict).__name__}"
-            )
+            raise TypeError(f"[GradScaler] a state must be a dict, got {type(state_dict).__name__}")
         if lacking := sorted(self.state_dict().keys() - state_dict.keys()):
             raise ValueError(f"[GradScaler] the state lacks {', '.join(lacking)}")
         names = ("growth_factor", "backoff_factor", "growth_interval")
@@ -153,6 +159,6 @@ class GradScaler:
 
 
 def _as_float32(value: float) -> float:
-    """Rounded as it is where it is used."""
+    """Rounded to float32, the type in which the scale is used."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))

@@ -1,4 +1,8 @@
-"""Numbers that change from step to step. Steps are updates of the parameters, counted from 0."""
+"""Schedules: hyperparameters as functions of the step. Steps are updates of the parameters, counted
+from 0.
+
+    opt.AdamW(lr=opt.WarmUp(opt.CosineDecay(1e-3, decay_steps=9_500), steps=500))
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,28 @@ import math
 from collections.abc import Sequence
 from typing import Any, overload
 
-from .._check import integer, integers, number
 from ..device import create_cpu_device
+from ..raw.check import integer, integers, number
 from ..tensor import Tensor
+
+__all__ = [
+    "Constant",
+    "CosineDecay",
+    "DecayScheduler",
+    "ExponentialDecay",
+    "MultiStepDecay",
+    "OneCycle",
+    "StepDecay",
+    "WarmUp",
+]
 
 
 class DecayScheduler:
-    """A value for every step: a learning rate, a momentum, a weight decay.
+    """A value for each step: a learning rate, a momentum, a weight decay.
 
-    A subclass defines one of two methods: `value(step)` on plain numbers, which is what the
-    optimizers call, or SINGA's `call(step)` on tensors of one element. Each follows from the other.
+    A subclass defines one of two methods: `value(step)` on Python numbers, which the optimizers
+    call, or SINGA's `call(step)` on tensors of one element. The other one follows. Calling the
+    schedule calls the one for the argument's type.
     """
 
     def __init__(self, init_value: float) -> None:
@@ -31,11 +47,11 @@ class DecayScheduler:
             cls.call = DecayScheduler.call  # type: ignore[method-assign]
 
     def is_plain(self) -> bool:
-        """Whether `value` is known to compute with numbers alone: a class of this module."""
+        """Whether the values follow from `terms()` alone: true for the classes of this module."""
         return type(self).__module__ == __name__
 
     def terms(self) -> tuple[Any, ...]:
-        """All that the values of a plain schedule follow from; equal where they are."""
+        """What the values of a plain schedule follow from. Schedules of equal terms are equal."""
         return (type(self), [_term(value) for value in vars(self).values()])
 
     @overload
@@ -61,7 +77,8 @@ class DecayScheduler:
 
 
 class Constant(DecayScheduler):
-    """The same value at every step. Times a number it is a number: `optimizer.lr *= 0.1`."""
+    """`init_value` at every step. Multiplied or divided by a number it gives a number, so that
+    `optimizer.lr *= 0.1` works."""
 
     def value(self, step: float) -> float:
         return self.init_value
@@ -79,7 +96,8 @@ class Constant(DecayScheduler):
 
 
 class ExponentialDecay(DecayScheduler):
-    """init_value · decay_rate^(step / decay_steps); `staircase` rounds the exponent down."""
+    """init_value · decay_rate^(step / decay_steps). `staircase` (default off) rounds the exponent
+    down. Raises ValueError unless `decay_steps` and `decay_rate` are positive."""
 
     def __init__(
         self, init_value: float, decay_steps: float, decay_rate: float, staircase: bool = False
@@ -97,7 +115,8 @@ class ExponentialDecay(DecayScheduler):
 
 
 class StepDecay(DecayScheduler):
-    """Multiplied by `rate` every `step_size` steps."""
+    """init_value · rate^floor(step / step_size): PyTorch's StepLR. `rate` is 0.1 by default. Raises
+    ValueError unless `step_size` is positive."""
 
     def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
         super().__init__(init_value)
@@ -109,7 +128,8 @@ class StepDecay(DecayScheduler):
 
 
 class MultiStepDecay(DecayScheduler):
-    """Multiplied by `rate` at each of the given steps."""
+    """init_value · rate^n, where n of the `milestones` are at most `step`: PyTorch's MultiStepLR.
+    `rate` is 0.1 by default. Raises ValueError for a negative milestone."""
 
     def __init__(self, init_value: float, milestones: Sequence[int], rate: float = 0.1) -> None:
         super().__init__(init_value)
@@ -121,9 +141,12 @@ class MultiStepDecay(DecayScheduler):
 
 
 class CosineDecay(DecayScheduler):
-    """Half a cosine from `init_value` down to `final_value` over `decay_steps` steps, then flat.
-
+    """Half a cosine from `init_value` to `final_value` over `decay_steps` steps, then constant.
     Loshchilov & Hutter 2017 (SGDR), one cycle.
+
+        final_value + (init_value - final_value) · (1 + cos(π · step / decay_steps)) / 2
+
+    `final_value` is 0 by default. Raises ValueError unless `decay_steps` is positive.
     """
 
     def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
@@ -136,10 +159,14 @@ class CosineDecay(DecayScheduler):
 
 
 class WarmUp(DecayScheduler):
-    """Rises linearly to another schedule over the first `steps` steps, then follows that one.
+    """A linear rise to another schedule over the first `steps` steps, then that schedule from its
+    own step 0. Goyal et al. 2017.
 
-    At step s < steps the value is schedule(0) · (start_factor + (1 - start_factor) · s / steps);
-    from `steps` on it is schedule(s - steps).
+        schedule(0) · (start_factor + (1 - start_factor) · step / steps)    step < steps
+        schedule(step - steps)                                              from there on
+
+    `schedule` is a schedule or a number, `start_factor` is 0 by default. Raises ValueError for
+    negative `steps`. Warm-up with cosine decay: `WarmUp(CosineDecay(1e-3, 9_500), steps=500)`.
     """
 
     def __init__(
@@ -161,10 +188,12 @@ class WarmUp(DecayScheduler):
 
 
 class OneCycle(DecayScheduler):
-    """Up to `max_value` and down to almost nothing, by half cosines. Smith & Topin 2018.
+    """Half a cosine up to `max_value`, then half a cosine down: PyTorch's OneCycleLR with its
+    defaults. Smith & Topin 2018.
 
     Starts at max_value / div_factor, reaches `max_value` after the fraction `warmup` of
-    `total_steps`, ends at max_value / (div_factor · final_div_factor). PyTorch's OneCycleLR.
+    `total_steps`, ends at max_value / (div_factor · final_div_factor). Raises ValueError for a
+    `warmup` outside [0, 1], and unless `total_steps` and the factors are positive.
     """
 
     def __init__(
@@ -190,7 +219,7 @@ class OneCycle(DecayScheduler):
         return self._between(step, self.init_value, self.max_value, self.final_value)
 
     def momentum(self, low: float = 0.85, high: float = 0.95) -> DecayScheduler:
-        """The momentum that goes with it: `low` where the learning rate is highest."""
+        """The momentum schedule of the same cycle: `low` where the learning rate is highest."""
         return _OneCycleMomentum(self, low, high)
 
     def _between(self, step: float, start: float, middle: float, end: float) -> float:
@@ -216,7 +245,8 @@ class _OneCycleMomentum(DecayScheduler):
 
 
 def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
-    """`value` itself, or a Constant. Raises TypeError for anything but a schedule or a number."""
+    """`value` itself if it is a schedule, else a Constant. Raises TypeError for anything else but a
+    number, ValueError for NaN."""
     if isinstance(value, DecayScheduler):
         return value
     try:
@@ -233,18 +263,19 @@ def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
 
 
 def encoded(schedule: DecayScheduler) -> float | str | None:
-    """What a schedule is saved as: a number, or JSON of a class of this module; None for others."""
+    """How a schedule is saved: a number for a Constant, JSON for other classes of this module, None
+    for a user's class."""
     if type(schedule) is Constant:
         return schedule.init_value
     if not schedule.is_plain():
         return None
-    import json  # here: not everybody saves
+    import json  # only when a state is saved
 
     return json.dumps(schedule, default=_attributes)
 
 
 def decoded(where: str, saved: str) -> DecayScheduler:
-    """The schedule that was saved as JSON. Raises ValueError for what is none."""
+    """The schedule that was saved as JSON. Raises ValueError for anything else."""
     import json
 
     try:
@@ -260,7 +291,7 @@ def decoded(where: str, saved: str) -> DecayScheduler:
 def _attributes(value: Any) -> Any:
     if isinstance(value, DecayScheduler):
         return {"class": type(value).__name__, **vars(value)}
-    return value.item()  # a number of NumPy's
+    return value.item()  # a NumPy scalar
 
 
 def _from_attributes(attributes: dict[str, Any]) -> DecayScheduler:

@@ -1,7 +1,7 @@
-"""What a training script needs around the training itself: safe files, a log, curves."""
+"""Tools for training scripts: checkpoints, logs, curves, progress bars, atomic writes."""
 
+from ..files.atomic import atomic_write
 from .curves import plot_curves
-from .files import atomic_write
 from .log import JsonLinesLog, read_log
 
 __all__ = ["JsonLinesLog", "atomic_write", "plot_curves", "read_log"]

@@ -1,11 +1,12 @@
-"""Everything that a training run needs to go on as if it had never stopped, in one file.
+"""Checkpoints of training runs. A run that continues from one gives the same bits as a run that
+was never interrupted.
 
     checkpoint.save("run/last.safetensors", net, net.optimizer, epoch=3, loader=loader.state_dict())
     progress = checkpoint.load("run/last.safetensors", net, net.optimizer)
     loader.load_state_dict(progress["loader"])
 
-The file is a .safetensors one, so that others can read the weights; what is no tensor lies in its
-metadata as JSON.
+A checkpoint is a .safetensors file, so other programs can read the weights. Values other than
+tensors are in its metadata as JSON.
 """
 
 from __future__ import annotations
@@ -18,36 +19,53 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import device as device_module
-from .. import tuning
-from .._assignment import checked
+from .. import distributed, tuning
 from ..dtypes import numpy_dtype
-from ..state_files import (
+from ..files.state_files import (
     Arrays,
     UnfitStatesError,
     check_fit,
     load_safetensors,
     save_safetensors,
 )
+from ..opt.dist_opt import DistOpt
+from ..tape.assignment import checked
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..model import Model
-    from ..opt import Optimizer
+    from ..opt import EMA, Optimizer
 
 _FORMAT = "singa checkpoint"
 _VERSION = 1
-_MODEL, _OPTIMIZER = "model/", "optimizer/"
+_MODEL, _OPTIMIZER, _EMA = "model/", "optimizer/", "ema/"
+_RESIDUALS = "residuals"  # of compression, in the states of a DistOpt
 
 
 def save(
-    path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None, **progress: Any
+    path: str | os.PathLike[str],
+    model: Model,
+    optimizer: Optimizer | DistOpt | None = None,
+    *,
+    ema: EMA | None = None,
+    **progress: Any,
 ) -> None:
-    """Saves parameters and running statistics, the optimizer with its step, random states (the
-    model's device, NumPy's and Python's global ones), the choices of `singa.tuning`, and
-    `progress`, any values that JSON has.
+    """Saves parameters and running statistics, the optimizer with its step, the averages of `ema`,
+    random states (the model's device, NumPy's and Python's global ones), the choices of
+    `singa.tuning`, and `progress`, any values that JSON has.
 
-    The file is replaced as a whole or not at all. Raises RuntimeError if the model has no
-    parameters yet, TypeError for progress that JSON does not have.
+    model      its parameters and running statistics
+    optimizer  its state and step count; None leaves it out
+    progress   further values, which must be JSON values
+
+    The file also has the states of random generators (the device's, and the global ones of NumPy
+    and Python) and the choices of `singa.tuning`. The write is atomic: a failure leaves the old
+    file. Raises RuntimeError if the model has no parameters yet, TypeError if `progress` is not
+    JSON.
+
+    Of several ranks, all call it, and return when rank 0 has written the file. It has the random
+    states of each, and the parameters, states and progress of rank 0. If rank 0 fails, the others
+    raise RuntimeError with the reason.
     """
     states = model.get_states()
     if not states:
@@ -59,11 +77,12 @@ def save(
         "format": _FORMAT,
         "version": _VERSION,
         "random": _random_states(model),
+        "random_of_ranks": [],
         "tuning": tuning.choices(),
         "progress": progress,
     }
     if optimizer is not None:
-        numbers: dict[str, Any] = {"class": type(optimizer).__name__}
+        numbers: dict[str, Any] = {"class": _kind(optimizer)}
         for key, value in optimizer.get_states().items():
             if isinstance(value, Mapping):
                 for name, kept in value.items():
@@ -71,22 +90,38 @@ def save(
             else:
                 numbers[key] = value
         metadata["optimizer"] = numbers
-    save_safetensors(path, arrays, metadata)
+    if ema is not None:
+        averages = ema.get_states()
+        metadata["ema"] = {"updates": averages["updates"]}
+        arrays |= {_EMA + name: value.numpy() for name, value in averages["averages"].items()}
+    if distributed.world_size() > 1:
+        metadata["random_of_ranks"] = distributed.gather(metadata["random"])
+    distributed.on_main(lambda: save_safetensors(path, arrays, metadata), "checkpoint.save")
 
 
 def load(
-    path: str | os.PathLike[str], model: Model, optimizer: Optimizer | None = None
+    path: str | os.PathLike[str],
+    model: Model,
+    optimizer: Optimizer | DistOpt | None = None,
+    *,
+    ema: EMA | None = None,
 ) -> dict[str, Any]:
-    """Restores what save() wrote into a compiled model and an optimizer of the same kind, and the
-    random states, and adds the choices of `singa.tuning` to the table; returns the progress.
+    """Restores what save() wrote into a compiled model, an optimizer of the same kind and an EMA of
+    the model, and the random states, and adds the choices of `singa.tuning` to the table; returns
+    the progress.
 
-    Raises ValueError, naming the file, if it is damaged, no checkpoint, or one of another model or
-    optimizer; everything is then as before. FileNotFoundError if there is none.
+    Of several ranks, each reads the file by itself. It gets its own random states. Where a job with
+    fewer ranks wrote the file, further ranks get new ones, which depend on rank 0's and the rank,
+    and the device's of rank 0, of which DistOpt makes streams for all ranks.
+
+    Raises ValueError, naming the file, if it is damaged, no checkpoint, one of another model or
+    optimizer, or one without averages for `ema`; everything is then as before. FileNotFoundError if
+    there is none.
     """
     arrays, metadata = load_safetensors(path)
     where = os.fspath(path)
     if metadata.get("format") != _FORMAT:
-        raise ValueError(f"[checkpoint.load] {where}: no checkpoint of a training run")
+        raise ValueError(f"[checkpoint.load] {where}: not a checkpoint of a training run")
     if metadata.get("version") != _VERSION:
         raise ValueError(
             f"[checkpoint.load] {where}: version {metadata.get('version')}, expected {_VERSION}"
@@ -100,8 +135,15 @@ def load(
         optimizer_states = None
         if optimizer is not None:
             optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, model)
-        generators = _checked_random(metadata["random"])
-        choices = tuning.checked(metadata.get("tuning", []))  # files of before had none
+        averages = None
+        if ema is not None:
+            averages = _averages(where, metadata, arrays, ema)
+        rank = distributed.rank()
+        of_ranks = metadata.get("random_of_ranks") or [metadata["random"]]
+        generators = _checked_random(of_ranks[rank if rank < len(of_ranks) else 0])
+        if rank >= len(of_ranks):
+            generators = _random_of_new_rank(generators, rank)
+        choices = tuning.checked(metadata.get("tuning", []))  # older files have none
         progress = dict(metadata["progress"])
     except UnfitStatesError:
         raise
@@ -109,20 +151,26 @@ def load(
         raise ValueError(f"[checkpoint.load] {where}: damaged ({error!r})") from error
     if optimizer is not None and optimizer_states is not None:
         try:
-            optimizer.set_states(optimizer_states)  # the only one that may still refuse
+            optimizer.set_states(optimizer_states)  # first, because the others cannot fail
         except (TypeError, ValueError) as error:
             raise UnfitStatesError(f"[checkpoint.load] {where}: {error}") from error
     model.set_states(ready)
+    if ema is not None and averages is not None:
+        ema.set_states(averages)
     _restore_random(model, *generators)
     tuning.add(choices)
     return progress
 
 
 def read_progress(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The progress alone, for looking at a checkpoint before there is a model for it."""
+    """The progress in a checkpoint. It can be read before a model exists.
+
+    Raises FileNotFoundError if there is no such file, ValueError if it is damaged or not a
+    checkpoint.
+    """
     progress = load_safetensors(path)[1].get("progress")
     if not isinstance(progress, dict):
-        raise ValueError(f"[checkpoint.read_progress] {os.fspath(path)}: no checkpoint")
+        raise ValueError(f"[checkpoint.read_progress] {os.fspath(path)}: not a checkpoint")
     return progress
 
 
@@ -134,15 +182,15 @@ def _optimizer_states(
     where: str,
     metadata: dict[str, Any],
     arrays: Arrays,
-    optimizer: Optimizer,
+    optimizer: Optimizer | DistOpt,
     model: Model,
 ) -> dict[str, Any]:
     numbers = dict(metadata.get("optimizer") or {})
     kind = numbers.pop("class", None)
-    if kind != type(optimizer).__name__:
+    if kind != _kind(optimizer):
         raise UnfitStatesError(
             f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
-            f"{type(optimizer).__name__}"
+            f"{_kind(optimizer)}"
         )
     states: dict[str, Any] = {
         key: value if isinstance(value, float) or _is_json(value) else int(value)
@@ -151,19 +199,23 @@ def _optimizer_states(
     if "step_counter" not in states:
         raise KeyError("step_counter")
     params, device = model.get_states(), _device_of(model)
-    for full_name, value in _below(_OPTIMIZER, arrays).items():
+    # Sorted, since safetensors has another order in each process, and ranks must have the same.
+    for full_name, value in sorted(_below(_OPTIMIZER, arrays).items()):
         key, _, name = full_name.partition("/")
+        if key == _RESIDUALS and not isinstance(optimizer, DistOpt):
+            continue  # one process compresses nothing
         param = params.get(name.partition("#")[0])
-        if param is not None and value.shape != param.shape:
+        of_ranks = int(key == _RESIDUALS)  # the first axis is that of the ranks
+        if param is not None and value.shape[of_ranks:] != tuple(param.shape):
             raise UnfitStatesError(
                 f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {param.shape}"
             )
-        # bfloat16 comes as float32.
+        # load_safetensors gives bfloat16 as float32.
         types = [t for t in optimizer.state_types(key, param) if numpy_dtype(t) == value.dtype]
         if not types:
             raise UnfitStatesError(
                 f"[checkpoint.load] {where}: {key} of {name} is {value.dtype}, which "
-                f"{type(optimizer).__name__} does not keep for it"
+                f"{_kind(optimizer)} does not use for it"
             )
         kept = Tensor(value.shape, device, types[0], requires_grad=False)
         kept.copy_from_numpy(value)
@@ -171,13 +223,30 @@ def _optimizer_states(
     return states
 
 
+def _kind(optimizer: Optimizer | DistOpt) -> str:
+    """The name of the optimizer; of a DistOpt that of its own, so that any number of ranks reads
+    the checkpoint."""
+    return type(optimizer.opt if isinstance(optimizer, DistOpt) else optimizer).__name__
+
+
+def _averages(where: str, metadata: dict[str, Any], arrays: Arrays, ema: EMA) -> dict[str, Any]:
+    if "ema" not in metadata:
+        raise UnfitStatesError(f"[checkpoint.load] {where}: holds no averages of weights")
+    states = {"updates": metadata["ema"]["updates"], "averages": _below(_EMA, arrays)}
+    try:
+        ema.checked_states(f"[checkpoint.load] {where}:", states)
+    except (TypeError, ValueError) as error:
+        raise UnfitStatesError(str(error)) from error
+    return states
+
+
 def _is_json(value: Any) -> bool:
-    """Whether it is a schedule as an optimizer saves it."""
+    """Whether a value is a schedule, which optimizers save as JSON text."""
     return isinstance(value, str) and value.startswith("{")
 
 
 def _random_states(model: Model) -> dict[str, Any]:
-    numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - augmentation of users draws from it
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - users' augmentation may draw from it
     kind, words, gauss = random.getstate()
     return {
         "device": [int(number) for number in _device_of(model).random_state()],
@@ -189,7 +258,7 @@ def _random_states(model: Model) -> dict[str, Any]:
 def _checked_random(states: dict[str, Any]) -> tuple[list[int], dict[str, Any], tuple]:
     numpy = dict(states["numpy"])
     numpy["state"] = {**numpy["state"], "key": np.array(numpy["state"]["key"], np.uint32)}
-    np.random.RandomState().set_state(numpy)  # raises for a state that is none
+    np.random.RandomState().set_state(numpy)  # raises for a malformed state
     kind, words, gauss = states["python"]
     python = (kind, tuple(words), gauss)
     random.Random().setstate(python)
@@ -197,6 +266,18 @@ def _checked_random(states: dict[str, Any]) -> tuple[list[int], dict[str, Any], 
     if not 0 <= min(seed, position) <= max(seed, position) < 1 << 64:
         raise ValueError(f"random state {seed}, {position} of the device")
     return [seed, position], numpy, python
+
+
+def _random_of_new_rank(
+    of_main: tuple[list[int], dict[str, Any], tuple], rank: int
+) -> tuple[list[int], dict[str, Any], tuple]:
+    """Random states for a rank that the checkpoint does not know, from those of rank 0."""
+    device, numpy, python = of_main
+    words = [int(word) for word in numpy["state"]["key"]] + list(python[1])
+    sequence = np.random.SeedSequence([rank, *words])
+    new_numpy = np.random.RandomState(np.random.MT19937(sequence)).get_state(legacy=False)
+    new_python = random.Random(int(sequence.generate_state(1, np.uint64)[0])).getstate()
+    return device, dict(new_numpy), new_python
 
 
 def _restore_random(model: Model, device: list[int], numpy: dict[str, Any], python: tuple) -> None:

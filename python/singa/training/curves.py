@@ -1,4 +1,4 @@
-"""Loss and accuracy over the epochs, as a picture."""
+"""Plots of loss and accuracy over the epochs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import atomic_write
+from ..files.atomic import atomic_write
 from .log import read_log
 
 Points = tuple[list[float], list[float]]
@@ -26,17 +26,20 @@ def plot_curves(
     x: str = "epoch",
     title: str | None = None,
 ) -> None:
-    """Draws every loss and every accuracy of a training log and saves the picture atomically.
+    """Plots all losses and accuracies of a training log and saves the picture atomically.
 
-    `log` is a JSON-lines file (see `read_log`) or its records. Fields with a number whose name
-    holds "loss" go to the left panel, those with "acc", "top1" or "top5" to the right one, both
-    over the field `x`; an accuracy is a fraction of 1 and drawn in per cent. Missing and
-    non-finite values leave a gap; records without `x` are skipped; if one `x` comes twice (a
-    resumed run), the later record counts. Where a panel has nothing to draw it is left out.
+    log    a JSON-lines file (see `read_log`), or its records
+    path   name of the picture, which ends in .png, .svg or .pdf
+    x      field of the horizontal axis (default "epoch")
+    title  title of the picture (default: none)
 
-    `path` ends in .png, .svg or .pdf. Raises ValueError for another ending or if there is nothing
-    to draw at all, ImportError if matplotlib is not installed. Needs no display, and leaves
-    matplotlib's global state (pyplot) alone.
+    Numeric fields whose name contains "loss" are in the left panel. Those with "acc", "top1" or
+    "top5" are in the right panel; they are fractions of 1 and shown in per cent. A panel without
+    curves is left out. Missing, NaN and infinite values leave a gap. Records without `x` are
+    skipped. If several records have the same `x`, as after resuming a run, the last one counts.
+
+    It needs no display and does not change matplotlib's global state (pyplot). Raises ValueError
+    for another suffix or if there is nothing to plot, ImportError if matplotlib is not installed.
     """
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
@@ -44,7 +47,7 @@ def plot_curves(
     records = read_log(log) if isinstance(log, str | os.PathLike) else list(log)
     panels = _panels(records, x)
     if not panels:
-        raise ValueError(f"[plot_curves] no loss and no accuracy over {x!r} in the log")
+        raise ValueError(f"[plot_curves] the log has no loss or accuracy with a field {x!r}")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -64,7 +67,7 @@ def plot_curves(
 
 
 def _panels(records: Iterable[Mapping[str, Any]], x: str) -> dict[str, dict[str, Points]]:
-    """{"loss": {field: (xs, ys)}, "accuracy": ...}, in the order of first appearance."""
+    """{"loss": {field: (xs, ys)}, "accuracy": ...}, with fields in order of appearance."""
     values: dict[str, dict[str, dict[float, float]]] = {"loss": {}, "accuracy": {}}
     for record in records:
         position = _number(record.get(x))
@@ -102,11 +105,12 @@ def _draw(axes: Any, name: str, curves: dict[str, Points], x: str) -> None:
     used: set[str] = set()
     for field, (xs, ys) in curves.items():
         colour = _COLOURS.get(field.lower().split("_")[0])
-        # A second curve of the same split (top-5 beside top-1) keeps the colour, dashed.
+        # A second curve of the same split, such as top-5, has the same colour and is dashed.
         style = "--" if colour in used else "-"
         colour = colour or next(spare)
         used.add(colour)
-        marker = "o" if sum(map(math.isfinite, ys)) <= 20 else None  # one epoch must show, too
+        # Markers make a single epoch visible.
+        marker = "o" if sum(map(math.isfinite, ys)) <= 20 else None
         label = f"{field.replace('_', ' ')}  {_best(name, ys)}"
         axes.plot(
             xs, ys, style, color=colour, marker=marker, markersize=3.5, linewidth=1.8, label=label
@@ -126,7 +130,7 @@ def _draw(axes: Any, name: str, curves: dict[str, Points], x: str) -> None:
         axes.set_ylim(top=min(100.0, axes.get_ylim()[1]))
     if x == "epoch":
         axes.xaxis.get_major_locator().set_params(integer=True)
-        if all(len(xs) == 1 for xs, _ in curves.values()):  # no range to scale to yet
+        if all(len(xs) == 1 for xs, _ in curves.values()):  # a single epoch gives no range
             axes.set_xlim(xs[0] - 1.0, xs[0] + 1.0)
     axes.legend(frameon=False, fontsize=9, labelcolor=_INK)
 

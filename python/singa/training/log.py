@@ -1,4 +1,4 @@
-"""A training log: one JSON object a line, readable while it is written and after a crash."""
+"""Training logs with one JSON object per line, readable during a run and after a crash."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .files import atomic_write, naming
+from ..files.atomic import atomic_write, naming
 
 Record = dict[str, Any]
 
 
 class JsonLinesLog:
-    """Appends records to a JSON-lines file; each is on its way to disk when `append` returns.
+    """Appends records to a JSON-lines file. `append` writes a record to the file at once.
 
         with JsonLinesLog("log.jsonl", keep=lambda r: r["epoch"] < start_epoch) as log:
             log.append(epoch=3, train_loss=1.21, test_accuracy=0.634)
 
-    An existing file is continued. A last line torn by a crash is cut off first. `keep`, if given,
-    is called with each record that is there and drops those for which it is false: a run resumed
-    from a checkpoint drops what was logged after that checkpoint, so that nothing stands twice.
+    path  file to append to, which is created if it is missing
+    keep  function of an existing record; records for which it is false are removed. A resumed run
+          removes the records after its checkpoint, so that no epoch is logged twice.
 
-    Raises ValueError, as `read_log`, if the file holds something else than such records.
+    An incomplete last line, which a crash leaves, is removed first. Raises ValueError if the file
+    has other content; see `read_log`.
     """
 
     def __init__(
@@ -38,16 +39,17 @@ class JsonLinesLog:
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed in close()
 
     def append(self, record: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        """Adds one record, given as a mapping, as keyword arguments, or both.
+        """Adds a record, given as a mapping, as keyword arguments, or both.
 
-        NumPy scalars and arrays become numbers and lists. JSON has no NaN and no infinity: such
-        values become null. Raises TypeError for a value that JSON cannot express, ValueError if
-        the log is closed, OSError where the disk is full; the file is then as it was.
+        NumPy scalars and arrays become numbers and lists. NaN and infinity become null, since JSON
+        has neither. Raises TypeError for a value that JSON cannot represent, ValueError if the log
+        is closed, OSError if writing fails, for example on a full disk. The file is unchanged after
+        an error.
         """
         if self._file.closed:
             raise ValueError(f"[JsonLinesLog] {self.path} is closed")
-        # One unbuffered write: a reader never sees half a line unless the machine dies in it or
-        # the disk is full.
+        # One unbuffered write, so that a reader sees whole lines, unless the machine crashes or the
+        # disk is full.
         line = memoryview(_line({**(record or {}), **fields}).encode())
         end = os.fstat(self._file.fileno()).st_size
         with naming(self.path):
@@ -59,7 +61,7 @@ class JsonLinesLog:
                 raise
 
     def close(self) -> None:
-        """Forces the file to disk and closes it. May be called more than once."""
+        """Flushes the file to disk and closes it. Further calls do nothing."""
         if not self._file.closed:
             with naming(self.path):
                 os.fsync(self._file.fileno())
@@ -77,11 +79,11 @@ class JsonLinesLog:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[Record]:
-    """All whole records of a JSON-lines file, oldest first.
+    """All complete records of a JSON-lines file, oldest first.
 
-    A last line without its newline is what a crash in the middle of a write leaves; it is skipped.
-    Anything else that is not a JSON object raises ValueError with file and line number. Empty
-    lines are allowed. A missing file raises FileNotFoundError.
+    A last line without a newline, which a crash leaves, is skipped, and so are empty lines. Raises
+    FileNotFoundError if there is no such file, and ValueError with the line number for a line that
+    is not a JSON object.
     """
     with open(path, "rb") as file:
         *lines, _torn = file.read().split(b"\n")
@@ -118,7 +120,8 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` in JSON's own types; NumPy is recognised by its methods, without importing it."""
+    """Converts a value to JSON's types. NumPy's are recognised by their methods, without an
+    import."""
     if isinstance(value, bool | str | int) or value is None:
         return value
     if isinstance(value, float):

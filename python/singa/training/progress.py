@@ -1,4 +1,4 @@
-"""A progress bar where there is a terminal and tqdm; else a line now and then."""
+"""Progress of a loop: a bar on a terminal, otherwise an occasional line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import time
 from types import TracebackType
 from typing import IO, Any, Self
 
+from ..distributed import is_main
+
 
 class Progress:
-    """Shows how far a loop is, with figures beside it.
+    """Shows the progress of a loop, with figures.
 
         with Progress(len(loader), "epoch 1/10", start=resumed_at) as bar:
             for ...:
                 bar.step(loss=1.23, acc=0.56)
 
-    Without a terminal (or without tqdm) it prints a line every `interval` seconds at most, so that
-    a log file shows life and stays short. `file` defaults to standard error.
+    total     number of steps of the loop
+    title     text before the bar
+    start     number of steps that are already done (default 0)
+    file      where to print (default: standard error)
+    interval  seconds between lines (default 20)
+
+    On a terminal it shows tqdm's bar. Otherwise, or without tqdm, it prints at most one line per
+    `interval`, which keeps log files short. Of several ranks, rank 0 alone shows anything.
     """
 
     def __init__(
@@ -33,21 +41,25 @@ class Progress:
         self.file = file or sys.stderr
         self.interval = interval
         self._shown = time.monotonic()
-        self._bar = _terminal_bar(total, title, start, self.file)
+        self._shows = is_main()
+        self._bar = _terminal_bar(total, title, start, self.file) if self._shows else None
 
     def step(self, count: int = 1, /, **figures: float) -> None:
-        """So many more rounds are done. Figures are shown to four digits, whole ones whole."""
+        """Advances by `count` steps (default 1) and shows the figures.
+
+        Figures have four significant digits; integers are shown without decimals.
+        """
         self.done += count
         if self._bar is not None:
             self._bar.set_postfix_str(_text(figures), refresh=False)
             self._bar.update(count)
-        elif time.monotonic() - self._shown >= self.interval:
+        elif self._shows and time.monotonic() - self._shown >= self.interval:
             self._shown = time.monotonic()
             text = f"{self.title}  {self.done}/{self.total}  {_text(figures)}"
             print(text, file=self.file, flush=True)
 
     def close(self) -> None:
-        """Removes the bar. May be called more than once."""
+        """Removes the bar. Further calls do nothing."""
         if self._bar is not None:
             self._bar.close()
 

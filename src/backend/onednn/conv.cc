@@ -1,23 +1,21 @@
-// Convolution and transposed convolution. Activations may keep the layout in which they come;
-// filters lie as the primitive likes them best. What is added to a convolution lies in y before:
-// the primitive sums into it. ReLU is a pass of our own (rectify.h).
+// Convolution and transposed convolution. Activations may keep the layout in which they arrive;
+// filters take the layout that the primitive prefers. The tensor that is added to a convolution is
+// in y beforehand, and the primitive accumulates into y. ReLU is a pass of our own
+// (backend/cpu/relu.h).
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <initializer_list>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
-#include "backend/onednn/bias_gradient.h"
-#include "backend/onednn/channel_lanes.h"
-#include "backend/onednn/register.h"
-#include "backend/onednn/tiles.h"
-#include "backend/onednn/winograd.h"
-#include "core/parallel.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/kernel.h"
+#include "backend/onednn/engine.h"
+#include "core/device/cache_size.h"
+#include "core/device/parallel.h"
+#include "core/layout/channel_lanes.h"
+#include "core/tensor/stored_size.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/spatial/conv.h"
 
 namespace singa::onednn {
 namespace {
@@ -44,57 +42,94 @@ struct Primitives<ConvTransposeSpec> {
   static constexpr auto kAlgorithm = dnnl::algorithm::deconvolution_direct;
 };
 
-/// The geometry in oneDNN's words.
+/// The geometry in oneDNN's terms. Its loops for one filter per channel are for two dimensions
+/// only, so it gets signals as images of height 1, in the same memory.
 struct Geometry {
   DType dtype;
+  bool flat;  ///< signals that are images for oneDNN
   Shape x, w, y, b;
   bool bias, grouped;
   memory::dims strides, dilations, before, after;
-  /// The filter in oneDNN's axes, ([group,] out / group, in / group, kh, kw), in any layout, and as
-  /// it lies row-major in ours.
+  /// Descriptors of the filter with oneDNN's axes, ([group,] out / group, in / group, kernel): in
+  /// any layout, and in our row-major order.
   memory::desc any_filter, plain_filter;
 
-  explicit Geometry(const ConvSpec& spec) : Geometry(spec, spec.geometry) {
+  explicit Geometry(const ConvSpec& spec) : Geometry(spec, spec.geometry, IsFlat(spec.geometry)) {
     const Recorder& r = spec.geometry;
     x = r.input_shape();
     y = r.output_shape();
     b = {r.out_channels};
     const int64_t out = r.out_channels / r.group, in = r.in_channels / r.group;
-    const int64_t kernel = r.kernel_h * r.kernel_w;
+    const int64_t kernel = r.taps();
     SetFilter(r, {r.group, out, in}, {out * in * kernel, in * kernel, kernel});
   }
-  /// The recorder is that of the convolution that turns y into x; the filter's first axis is ours
-  /// for the input.
-  explicit Geometry(const ConvTransposeSpec& spec) : Geometry(spec, spec.geometry) {
+  /// The Recorder describes the convolution from y to x, so the filter's first axis counts the
+  /// channels of x.
+  explicit Geometry(const ConvTransposeSpec& spec) : Geometry(spec, spec.geometry, false) {
     const Recorder& r = spec.geometry;
     x = r.output_shape();
     y = r.input_shape();
     b = {r.in_channels};
     const int64_t out = r.in_channels / r.group, in = r.out_channels / r.group;
-    const int64_t kernel = r.kernel_h * r.kernel_w;
+    const int64_t kernel = r.taps();
     SetFilter(r, {r.group, out, in}, {in * out * kernel, kernel, out * kernel});
+  }
+
+  /// Descriptors of activations with oneDNN's axes, and arguments with ours.
+  memory::desc AnyImage(const Shape& shape) const { return AnyDesc(ImageShape(shape), dtype); }
+  memory::desc Image(const LayoutPtr& layout, const Shape& shape) const {
+    const memory::desc desc = ToDesc(layout, shape, dtype);
+    return flat ? desc.reshape(Dims(ImageShape(shape))) : desc;
+  }
+  LayoutPtr LayoutOf(const memory::desc& desc, const Shape& shape) const {
+    return FromDesc(flat && desc.get_size() > 0 ? desc.reshape(Dims(shape)) : desc, shape, dtype);
+  }
+  Argument BindImage(int id, const memory::desc& desc, const Shape& shape) const {
+    return {id, desc, LayoutOf(desc, shape)};
   }
 
   memory::desc Bias() const { return bias ? PlainDesc(b, dtype) : memory::desc(); }
   Argument BindFilter(int id, const memory::desc& desc) const {
-    return Bind(id, desc, w, dtype, grouped ? "goihw" : "oihw", &plain_filter);
+    constexpr const char* kLetters[] = {"goiw", "goihw", "goidhw"};
+    return Bind(id, desc, w, dtype, kLetters[strides.size() - 1] + (grouped ? 0 : 1),
+                &plain_filter);
   }
   Argument BindBias(int id) const { return {id, PlainDesc(b, dtype), nullptr}; }
 
  private:
-  Geometry(const ConvSpec& spec, const Recorder& r)
+  Geometry(const ConvSpec& spec, const Recorder& r, bool signals)
       : dtype(spec.dtype),
+        flat(signals),
         w(r.weight_shape()),
         bias(r.bias),
         grouped(r.group > 1),
-        strides{r.stride_h, r.stride_w},
-        dilations{r.dilation_h - 1, r.dilation_w - 1},  // oneDNN counts the gaps
-        before{r.pad_top, r.pad_left},
-        after{r.pad_bottom, r.pad_right} {}
+        strides(r.Along(&Recorder::Axis::stride)),
+        dilations(r.Along(&Recorder::Axis::dilation)),
+        before(r.Along(&Recorder::Axis::before)),
+        after(r.Along(&Recorder::Axis::after)) {
+    if (flat) {
+      for (memory::dims* each : {&strides, &dilations}) each->insert(each->begin(), 1);
+      for (memory::dims* each : {&before, &after}) each->insert(each->begin(), 0);
+    }
+    for (int64_t& dilation : dilations) --dilation;  // oneDNN counts the gaps
+  }
+
+  static bool IsFlat(const Recorder& r) {
+    return r.spatial == 1 && r.group > 1 && r.group == r.in_channels && r.group == r.out_channels;
+  }
+  Shape ImageShape(Shape shape) const {
+    if (flat) shape.insert(2, 1);
+    return shape;
+  }
 
   void SetFilter(const Recorder& r, memory::dims dims, memory::dims places) {
-    dims.insert(dims.end(), {r.kernel_h, r.kernel_w});
-    places.insert(places.end(), {r.kernel_w, 1});
+    memory::dims kernel = r.Along(&Recorder::Axis::kernel);
+    if (flat) kernel.insert(kernel.begin(), 1);
+    int64_t place = r.taps();
+    for (const int64_t length : kernel) {
+      dims.push_back(length);
+      places.push_back(place /= length);
+    }
     if (!grouped) {
       dims.erase(dims.begin());
       places.erase(places.begin());
@@ -104,49 +139,29 @@ struct Geometry {
   }
 };
 
-/// An attempt at a descriptor: activations in these layouts, null where oneDNN may choose.
-struct Wish {
+/// Layouts of the activations to request from oneDNN; null lets oneDNN choose.
+struct LayoutPair {
   LayoutPtr x, y;
 };
 
-/// What Wishes() ask for beyond the layouts that are there: channels side by side, all or in
-/// blocks.
-std::vector<LayoutPtr> LaneLayouts(const ConvSpec& spec, const Shape& shape) {
-  std::vector<LayoutPtr> layouts;
-  if (spec.plain) return layouts;
-  for (const LaneTag tag : {LaneTag::nhwc, LaneTag::nChw8c, LaneTag::nChw16c})
-    layouts.push_back(LaneLayout(shape, spec.dtype, tag));
-  return layouts;
+/// Layouts that LayoutPairs() tries besides the present ones: channels-last and blocks of channels.
+std::vector<LayoutPtr> OtherLayouts(const ConvSpec& spec, const Shape& shape) {
+  return spec.plain ? std::vector<LayoutPtr>() : LaneLayouts(shape, spec.dtype);
 }
 
-memory::desc Activation(const ConvSpec& spec, const LayoutPtr& layout, const Shape& shape) {
-  if (spec.plain) return PlainDesc(shape, spec.dtype);
-  const DnnlLayout* ours = AsDnnl(layout);
-  return ours ? ours->desc() : AnyDesc(shape, spec.dtype);
+memory::desc Activation(const ConvSpec& spec, const Geometry& g, const LayoutPtr& layout,
+                        const Shape& shape) {
+  if (spec.plain) return g.Image(nullptr, shape);
+  return AsBlocked(layout) ? g.Image(layout, shape) : g.AnyImage(shape);
 }
 
-/// Channels-last for images whose last block of channels would be largely empty: blocks of 16 would
-/// make 32 channels out of 20, in memory and in work. Else null, and oneDNN's own choice is better.
+/// Channels-last if whole blocks of channels need more than 15 % of padding: with blocks of 16, 20
+/// channels take the memory and work of 32. Otherwise null, because oneDNN's own choice is better.
 LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
-  const int64_t lanes = UsesAvx512() ? 16 : 8;
+  const int64_t lanes = AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8;
   const int64_t padded = RoundUp(shape[1], lanes);
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
-  return LaneLayout(shape, spec.dtype, LaneTag::nhwc);
-}
-
-/// The descriptor of the first wish that a kernel of the better kind fulfils; else of the first
-/// that one of a matrix product does. A reorder costs less than such a kernel.
-template <class PrimitiveDesc, class Make>
-PrimitiveDesc Choose(std::initializer_list<Wish> wishes, const Make& make) {
-  PrimitiveDesc second;
-  for (const Wish& wish : wishes) {
-    if (!wish.x && !wish.y && &wish != std::prev(wishes.end())) continue;  // the last one's
-    PrimitiveDesc pd = make(wish);
-    if (!SkipReference(&pd)) continue;
-    if (!std::string_view(pd.impl_info_str()).starts_with("gemm")) return pd;
-    if (!second) second = pd;
-  }
-  return second;
+  return LaneLayout(shape, spec.dtype, LaneTag::kNhwc);
 }
 
 /// y of a convolution already holds what is added.
@@ -159,78 +174,93 @@ dnnl::primitive_attr ForwardAttr(const ConvSpec& spec) {
 }
 
 template <class Spec>
-using ForwardHint = typename Primitives<Spec>::Forward::primitive_desc;
+using ForwardDesc = typename Primitives<Spec>::Forward::primitive_desc;
 
 template <class Spec>
-auto ForwardDesc(const Spec& spec, const Geometry& g, const memory::desc& x,
-                 const memory::desc& y) {
-  return typename Primitives<Spec>::Forward::primitive_desc(
-      Engine(), dnnl::prop_kind::forward_training, Primitives<Spec>::kAlgorithm, x, g.any_filter,
-      g.Bias(), y, g.strides, g.dilations, g.before, g.after, ForwardAttr(spec), true);
+ForwardDesc<Spec> DescribeForward(const Spec& spec, const Geometry& g, const memory::desc& x,
+                                  const memory::desc& y) {
+  return ForwardDesc<Spec>(Engine(), dnnl::prop_kind::forward_training,
+                           Primitives<Spec>::kAlgorithm, x, g.any_filter, g.Bias(), y, g.strides,
+                           g.dilations, g.before, g.after, ForwardAttr(spec), true);
 }
 
-template <class Spec>
-auto DescribeForward(const Spec& spec, const Geometry& g, const Wish& wish,
-                     const ForwardHint<Spec>&) {
-  return ForwardDesc(spec, g, Activation(spec, wish.x, g.x), Activation(spec, wish.y, g.y));
+/// Calls f<pass>(), for a pass that oneDNN has.
+template <class F>
+auto SwitchPass(ConvPass pass, const F& f) {
+  switch (pass) {
+    case ConvPass::kForward:
+      return f.template operator()<ConvPass::kForward>();
+    case ConvPass::kBackwardX:
+      return f.template operator()<ConvPass::kBackwardX>();
+    default:
+      return f.template operator()<ConvPass::kBackwardW>();
+  }
 }
 
-template <class Spec>
-auto ChooseForward(const Spec& spec, const Geometry& g) {
-  const LayoutPtr narrow = NarrowLayout(spec, g.y);
-  return Choose<typename Primitives<Spec>::Forward::primitive_desc>(
-      {{spec.x_layout, narrow}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
-      [&](const Wish& wish) { return DescribeForward(spec, g, wish, {}); });
+/// The forward descriptor that those of backward are made from, and that next_impl reads again.
+/// Only its geometry matters. Forward needs none.
+template <ConvPass pass, class Spec>
+ForwardDesc<Spec> Hint(const Spec& spec, const Geometry& g) {
+  if constexpr (pass == ConvPass::kForward) return {};
+  return DescribeForward(spec, g, g.AnyImage(g.x), g.AnyImage(g.y));
 }
 
-/// Backward descriptors want to see a forward one, of which only the geometry matters, and look at
-/// it again in next_impl.
-template <class Spec>
-ForwardHint<Spec> Hint(const Spec& spec, const Geometry& g) {
-  return ForwardDesc(spec, g, AnyDesc(g.x, g.dtype), AnyDesc(g.y, g.dtype));
+/// The descriptor of a pass on images in these layouts; empty where oneDNN has none.
+template <ConvPass pass, class Spec>
+auto Describe(const Spec& spec, const Geometry& g, const LayoutPair& pair,
+              const ForwardDesc<Spec>& hint) {
+  const memory::desc x = Activation(spec, g, pair.x, g.x), y = Activation(spec, g, pair.y, g.y);
+  if constexpr (pass == ConvPass::kForward) {
+    return DescribeForward(spec, g, x, y);
+  } else if constexpr (pass == ConvPass::kBackwardX) {
+    using Desc = typename Primitives<Spec>::BackwardX::primitive_desc;
+    return hint ? Desc(Engine(), Primitives<Spec>::kAlgorithm, x, g.any_filter, y, g.strides,
+                       g.dilations, g.before, g.after, hint, ScratchpadAttr(), true)
+                : Desc();
+  } else {
+    using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
+    return hint ? Desc(Engine(), Primitives<Spec>::kAlgorithm, x, g.any_filter, g.Bias(), y,
+                       g.strides, g.dilations, g.before, g.after, hint, ScratchpadAttr(), true)
+                : Desc();
+  }
 }
 
-template <class Spec>
-auto DescribeBackwardX(const Spec& spec, const Geometry& g, const Wish& wish,
-                       const ForwardHint<Spec>& hint) {
-  using Desc = typename Primitives<Spec>::BackwardX::primitive_desc;
-  if (!hint) return Desc();
-  return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x), g.any_filter,
-              Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before, g.after, hint,
-              ScratchpadAttr(), true);
+/// The layouts that Choose tries, best first. The last pair leaves at least one to oneDNN.
+template <ConvPass pass>
+std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const Geometry& g) {
+  const LayoutPtr &x = spec.x_layout, &dy = spec.dy_layout;
+  if constexpr (pass == ConvPass::kForward)
+    return {{{x, NarrowLayout(spec, g.y)}, {x, nullptr}, {nullptr, nullptr}}};
+  if constexpr (pass == ConvPass::kBackwardX) return {{{x, dy}, {nullptr, dy}, {nullptr, nullptr}}};
+  return {{{x, dy}, {x, nullptr}, {nullptr, nullptr}}};
 }
 
-template <class Spec>
-auto ChooseBackwardX(const Spec& spec, const Geometry& g) {
-  const auto hint = Hint(spec, g);
-  return Choose<typename Primitives<Spec>::BackwardX::primitive_desc>(
-      {{spec.x_layout, spec.dy_layout}, {nullptr, spec.dy_layout}, {nullptr, nullptr}},
-      [&](const Wish& wish) { return DescribeBackwardX(spec, g, wish, hint); });
+/// The descriptor of the first pair that a kernel of the better kind fulfils; else of the first
+/// that one of a matrix product does. A reorder costs less than such a kernel.
+template <ConvPass pass, class Spec>
+auto Choose(const Spec& spec, const Geometry& g) {
+  const ForwardDesc<Spec> hint = Hint<pass>(spec, g);
+  const auto pairs = PairsToChooseFrom<pass>(spec, g);
+  decltype(Describe<pass>(spec, g, pairs[0], hint)) second;
+  for (const LayoutPair& pair : pairs) {
+    if (!pair.x && !pair.y && &pair != &pairs.back()) continue;  // the last pair is the same
+    auto pd = Describe<pass>(spec, g, pair, hint);
+    if (!SkipReference(&pd)) continue;
+    if (!std::string_view(pd.impl_info_str()).starts_with("gemm")) return pd;
+    if (!second) second = pd;
+  }
+  return second;
 }
 
-template <class Spec>
-auto DescribeBackwardW(const Spec& spec, const Geometry& g, const Wish& wish,
-                       const ForwardHint<Spec>& hint) {
-  using Desc = typename Primitives<Spec>::BackwardW::primitive_desc;
-  if (!hint) return Desc();
-  return Desc(Engine(), Primitives<Spec>::kAlgorithm, Activation(spec, wish.x, g.x), g.any_filter,
-              g.Bias(), Activation(spec, wish.y, g.y), g.strides, g.dilations, g.before, g.after,
-              hint, ScratchpadAttr(), true);
-}
-
-template <class Spec>
-auto ChooseBackwardW(const Spec& spec, const Geometry& g) {
-  const auto hint = Hint(spec, g);
-  return Choose<typename Primitives<Spec>::BackwardW::primitive_desc>(
-      {{spec.x_layout, spec.dy_layout}, {spec.x_layout, nullptr}, {nullptr, nullptr}},
-      [&](const Wish& wish) { return DescribeBackwardW(spec, g, wish, hint); });
-}
-
-/// oneDNN 3.2 transposes a bfloat16 image into one part for each step of the stride. Where the
-/// image is narrower than the stride some parts get nothing, and it multiplies what lay in them
-/// before.
-bool ReadsUnwrittenMemory(ConvPass pass, DType dtype, const Recorder& geometry) {
-  return pass == ConvPass::kBackwardW && dtype == kBFloat16 && geometry.width < geometry.stride_w;
+/// For a bfloat16 image, oneDNN 3.2 transposes into one buffer for each step of the stride. It then
+/// reads buffers that it has not written: where the image is narrower than the stride, or where
+/// filter taps see only padding.
+bool ReadsUnwrittenMemory(ConvPass pass, DType dtype, const Recorder& r) {
+  if (pass != ConvPass::kBackwardW || dtype != kBFloat16) return false;
+  if (r.width < r.stride_w) return true;
+  for (const Recorder::Axis& axis : r.axes())
+    if (std::max(axis.before, axis.after) > axis.size) return true;
+  return false;
 }
 
 int ThreadsFor(const ConvSpec& spec) {
@@ -238,27 +268,17 @@ int ThreadsFor(const ConvSpec& spec) {
                       kMultiplyAddsWorthThreads);
 }
 
-Shape ShapeOfDy(const ConvSpec& spec) { return spec.geometry.output_shape(); }
-Shape ShapeOfDy(const ConvTransposeSpec& spec) { return spec.geometry.input_shape(); }
-
 template <class Spec>
 std::string Refuses(const Spec& spec) {
-  if (spec.pass == ConvPass::kBackwardB)
-    return RefusesBiasGradient(spec.dy_layout, ShapeOfDy(spec), spec.dtype);
+  if (spec.pass == ConvPass::kBackwardB) return "oneDNN has a bias's gradient along with dW only";
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (ReadsUnwrittenMemory(spec.pass, spec.dtype, spec.geometry))
-    return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride";
-  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> std::string {
-    const Geometry g(spec);
-    bool found = false;
-    if (spec.pass == ConvPass::kForward) found = bool(ChooseForward(spec, g));
-    if (spec.pass == ConvPass::kBackwardX) found = bool(ChooseBackwardX(spec, g));
-    if (spec.pass == ConvPass::kBackwardW) found = bool(ChooseBackwardW(spec, g));
-    return found ? "" : "oneDNN has only its slow reference implementation for this geometry";
-  });
+    return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride or the "
+           "padding";
+  return "";
 }
 
-/// Sums into y, which takes over the memory of what is added, or a copy of it.
+/// Accumulates into y. y takes over the memory of the added tensor, or gets a copy of it.
 class SumPlan final : public PrimitivePlan {
  public:
   template <class... Rest>
@@ -273,13 +293,11 @@ class SumPlan final : public PrimitivePlan {
   void Run(const Execution& execution) const override {
     const char* add = execution.in<char>(add_);
     char* y = execution.out<char>(0);
-    if (add != y) {
-      const LayoutPtr& layout = execution.outputs[0].layout();
-      const size_t bytes = layout ? layout->bytes() : execution.outputs[0].bytes();
-      ParallelFor(static_cast<int64_t>(bytes), kParallelGrain, [&](int64_t begin, int64_t end) {
-        std::memcpy(y + begin, add + begin, static_cast<size_t>(end - begin));
-      });
-    }
+    if (add != y)
+      ParallelFor(StoredBytes(execution.outputs[0]), kParallelGrain,
+                  [&](int64_t begin, int64_t end) {
+                    std::memcpy(y + begin, add + begin, static_cast<size_t>(end - begin));
+                  });
     PrimitivePlan::Run(execution);
   }
 
@@ -287,13 +305,52 @@ class SumPlan final : public PrimitivePlan {
   size_t add_;
 };
 
+/// Describes the first `count` images of a batch; empty if the images are not contiguous.
+memory::desc FirstImages(const memory::desc& images, int64_t count) {
+  memory::dims dims = images.get_dims();
+  dims[0] = count;
+  return images.submemory_desc(dims, memory::dims(dims.size(), 0), true);
+}
+
+/// Number of images to compute before ReLU runs over them: as many as fit in the caches, but at
+/// least one per thread. It divides the batch.
+int64_t ImagesBeforeRelu(const memory::desc& y, int64_t threads) {
+  const int64_t batch = y.get_dims()[0], bytes = static_cast<int64_t>(y.get_size());
+  const int64_t fit = batch * SecondLevelCacheBytes() * threads / std::max<int64_t>(bytes, 1);
+  for (int64_t count = std::clamp(fit, std::min(threads, batch), batch); count < batch; ++count)
+    if (batch % count == 0) return count;
+  return batch;
+}
+
+/// The descriptor of the same primitive for fewer images with the same filter layout; empty if
+/// oneDNN has none.
+template <class Desc, class Spec>
+Desc ForSomeImages(const Spec& spec, const Geometry& g, const Desc& all, int64_t images) {
+  const memory::desc x = FirstImages(all.src_desc(), images);
+  const memory::desc y = FirstImages(all.dst_desc(), images);
+  if (!x || !y) return {};
+  Desc pd = DescribeForward(spec, g, x, y);
+  return SkipReference(&pd) && pd.weights_desc() == all.weights_desc() ? pd : Desc();
+}
+
 template <class Spec>
 PlanPtr PlanOf(const Spec& spec, const Geometry& g,
-               const typename Primitives<Spec>::Forward::primitive_desc& pd) {
-  std::vector<Argument> inputs = {Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype),
-                                  g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())};
+               const typename Primitives<Spec>::Forward::primitive_desc& all) {
+  auto pd = all;
+  std::vector<Argument> inputs = {g.BindImage(DNNL_ARG_SRC, all.src_desc(), g.x),
+                                  g.BindFilter(DNNL_ARG_WEIGHTS, all.weights_desc())};
   if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
-  std::vector<Argument> outputs = {Bind(DNNL_ARG_DST, pd.dst_desc(), g.y, g.dtype)};
+  std::vector<Argument> outputs = {g.BindImage(DNNL_ARG_DST, all.dst_desc(), g.y)};
+  int64_t groups = 1;
+  if (spec.relu) {
+    const int64_t batch = g.x[0], images = ImagesBeforeRelu(all.dst_desc(), ThreadsFor(spec));
+    if (const auto some = images < batch ? ForSomeImages(spec, g, all, images) : decltype(pd)()) {
+      pd = some;
+      inputs[0].desc = pd.src_desc();
+      outputs[0].desc = pd.dst_desc();
+      groups = batch / images;
+    }
+  }
   const typename Primitives<Spec>::Forward primitive(pd);
   std::shared_ptr<PrimitivePlan> plan;
   if (spec.has_add)
@@ -302,7 +359,7 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
   else
     plan = std::make_shared<PrimitivePlan>(spec.op(), pd, primitive, std::move(inputs),
                                            std::move(outputs));
-  if (spec.relu) plan->AddRelu();
+  if (spec.relu) plan->AddRelu(groups);
   return plan;
 }
 
@@ -311,9 +368,9 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
                const typename Primitives<Spec>::BackwardX::primitive_desc& pd) {
   return std::make_shared<PrimitivePlan>(
       spec.op(), pd, typename Primitives<Spec>::BackwardX(pd),
-      std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype),
+      std::vector<Argument>{g.BindImage(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y),
                             g.BindFilter(DNNL_ARG_WEIGHTS, pd.weights_desc())},
-      std::vector<Argument>{Bind(DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), g.x, g.dtype)});
+      std::vector<Argument>{g.BindImage(DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), g.x)});
 }
 
 template <class Spec>
@@ -323,65 +380,59 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
   if (g.bias) outputs.push_back(g.BindBias(DNNL_ARG_DIFF_BIAS));
   return std::make_shared<PrimitivePlan>(
       spec.op(), pd, typename Primitives<Spec>::BackwardW(pd),
-      std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype),
-                            Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype)},
+      std::vector<Argument>{g.BindImage(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y),
+                            g.BindImage(DNNL_ARG_SRC, pd.src_desc(), g.x)},
       std::move(outputs));
 }
 
 template <class Spec>
-PlanPtr MakePlan(const Spec& spec) {
-  if (spec.pass == ConvPass::kBackwardB)
-    return MakeBiasGradient(spec.dy_layout, ShapeOfDy(spec), spec.dtype);
-  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
+PlanOrReason Make(const Spec& spec) {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanOrReason {
     const Geometry g(spec);
-    switch (spec.pass) {
-      case ConvPass::kForward:
-        return PlanOf(spec, g, ChooseForward(spec, g));
-      case ConvPass::kBackwardX:
-        return PlanOf(spec, g, ChooseBackwardX(spec, g));
-      default:
-        return PlanOf(spec, g, ChooseBackwardW(spec, g));
-    }
+    return SwitchPass(spec.pass, [&]<ConvPass pass>() -> PlanOrReason {
+      const auto pd = Choose<pass>(spec, g);
+      return pd ? PlanOrReason(PlanOf(spec, g, pd)) : OnlyReference();
+    });
   });
 }
 
-/// Pairs of layouts to try: as they come, as oneDNN likes them, and every one of our own.
-std::vector<Wish> Wishes(const ConvSpec& spec, const Geometry& g) {
-  const std::vector<LayoutPtr> x = LaneLayouts(spec, g.x), y = LaneLayouts(spec, g.y);
-  std::vector<Wish> wishes = {{spec.x_layout, spec.dy_layout}, {nullptr, nullptr}};
+/// Pairs of layouts to try: the present ones, oneDNN's choice, and each of OtherLayouts().
+std::vector<LayoutPair> LayoutPairs(const ConvSpec& spec, const Geometry& g) {
+  const std::vector<LayoutPtr> x = OtherLayouts(spec, g.x), y = OtherLayouts(spec, g.y);
+  std::vector<LayoutPair> pairs = {{spec.x_layout, spec.dy_layout}, {nullptr, nullptr}};
   for (size_t i = 0; i < x.size(); ++i) {
-    wishes.push_back({x[i], y[i]});
-    wishes.push_back({nullptr, y[i]});  // the first layer's x stays plain
+    pairs.push_back({x[i], y[i]});
+    pairs.push_back({nullptr, y[i]});  // the first layer's x stays plain
   }
-  return wishes;
+  return pairs;
 }
 
-/// oneDNN offers them too, at a quarter of the speed.
+/// True for SSE4.1 kernels on a newer CPU. oneDNN offers them, too, at a quarter of the speed.
 bool IsForOlderCpus(std::string_view implementation) {
   return implementation.find("sse41") != std::string_view::npos && __builtin_cpu_supports("avx2") &&
          dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41;
 }
 
-/// MakePlan's own way, and then all implementations for all wishes, each once. Names say
+/// Make's own way, and then all implementations for all pairs, each once. Names say
 /// implementation and images: "onednn jit:avx2 nhwc nChw8c".
-template <class Spec, class Desc>
-std::vector<Candidate> List(const Spec& spec, const Desc& first,
-                            Desc (*describe)(const Spec&, const Geometry&, const Wish&,
-                                             const ForwardHint<Spec>&),
-                            const std::array<int, 2>& images) {
+template <ConvPass pass, class Spec>
+std::vector<Candidate> List(const Spec& spec) {
+  constexpr int kX = pass == ConvPass::kBackwardX ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+  constexpr int kY = pass == ConvPass::kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
   const Geometry g(spec);
-  const auto hint = Hint(spec, g);
-  const auto name_of = [&](const Desc& pd) {
+  const auto first = Choose<pass>(spec, g);
+  if (!first) return {};
+  const auto hint = Hint<pass>(spec, g);
+  const auto name_of = [&](const auto& pd) {
     const auto layout = [&](int id, const Shape& shape) {
       const memory::desc desc = pd.query_md(dnnl::query::exec_arg_md, id);
-      return " " + LayoutName(FromDesc(desc, shape, g.dtype));
+      return " " + LayoutName(g.LayoutOf(desc, shape));
     };
-    return std::string("onednn ") + pd.impl_info_str() + layout(images[0], g.x) +
-           layout(images[1], g.y);
+    return std::string("onednn ") + pd.impl_info_str() + layout(kX, g.x) + layout(kY, g.y);
   };
-  std::vector<Candidate> candidates = {{name_of(first), [spec] { return MakePlan(spec); }}};
-  for (const Wish& wish : Wishes(spec, g)) {
-    Desc pd = describe(spec, g, wish, hint);
+  std::vector<Candidate> candidates = {{name_of(first), [spec] { return Make(spec).plan(); }}};
+  for (const LayoutPair& pair : LayoutPairs(spec, g)) {
+    auto pd = Describe<pass>(spec, g, pair, hint);
     for (int skipped = 0; pd; ++skipped) {
       const std::string name = name_of(pd);
       const bool known = std::any_of(candidates.begin(), candidates.end(),
@@ -390,8 +441,8 @@ std::vector<Candidate> List(const Spec& spec, const Desc& first,
         candidates.push_back({name, [=] {
                                 return Guarded(spec.op(), ThreadsFor(spec), [&] {
                                   const Geometry own(spec);
-                                  const auto own_hint = Hint(spec, own);
-                                  Desc same = describe(spec, own, wish, own_hint);
+                                  const auto own_hint = Hint<pass>(spec, own);
+                                  auto same = Describe<pass>(spec, own, pair, own_hint);
                                   for (int i = 0; i < skipped; ++i) same.next_impl();
                                   return PlanOf(spec, own, same);
                                 });
@@ -404,71 +455,18 @@ std::vector<Candidate> List(const Spec& spec, const Desc& first,
 
 template <class Spec>
 std::vector<Candidate> Candidates(const Spec& spec) {
-  if (spec.pass == ConvPass::kBackwardB) return {{"onednn", [spec] { return MakePlan(spec); }}};
   return Guarded(spec.op(), ThreadsFor(spec), [&] {
-    const Geometry g(spec);
-    switch (spec.pass) {
-      case ConvPass::kForward:
-        return List(spec, ChooseForward(spec, g), DescribeForward<Spec>,
-                    {DNNL_ARG_SRC, DNNL_ARG_DST});
-      case ConvPass::kBackwardX:
-        return List(spec, ChooseBackwardX(spec, g), DescribeBackwardX<Spec>,
-                    {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST});
-      default:
-        return List(spec, ChooseBackwardW(spec, g), DescribeBackwardW<Spec>,
-                    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST});
-    }
+    return SwitchPass(spec.pass, [&]<ConvPass pass>() { return List<pass>(spec); });
   });
-}
-
-/// On images as they come, and on each layout that the method knows.
-std::vector<Candidate> WinogradCandidates(const ConvSpec& spec) {
-  const Recorder& r = spec.geometry;
-  const std::vector<LayoutPtr> x = LaneLayouts(spec, r.input_shape()),
-                               y = LaneLayouts(spec, r.output_shape());
-  std::vector<Candidate> found;
-  for (size_t i = 0; i <= x.size(); ++i) {
-    ConvSpec wanted = spec;
-    if (i > 0) wanted.x_layout = x[i - 1], wanted.dy_layout = y[i - 1];
-    const PlanPtr plan = winograd::MakePlan(wanted);
-    const std::string name = "winograd " + LayoutName(plan->input_layout(0));
-    bool known = false;
-    for (const Candidate& candidate : found) known = known || candidate.name == name;
-    if (!known) found.push_back({name, [plan] { return plan; }});
-  }
-  return found;
-}
-
-std::string DeclinesWinograd(const ConvSpec& spec) {
-  return winograd::Pays(spec) ? "" : "the direct method is faster here";
-}
-
-std::string RefusesTiles(const ConvSpec& spec) {
-  if (tiles::BestUnit() == tiles::Unit::kPlain)
-    return "tiles of images are for CPUs with AMX, or AVX-512 and bfloat16";
-  return tiles::Refuses(spec);
-}
-std::vector<Candidate> TilesCandidates(const ConvSpec& spec) {
-  const PlanPtr plan = tiles::MakePlan(spec);
-  return {{plan->Describe() + " " + LayoutName(plan->input_layout(0)), [plan] { return plan; }}};
-}
-std::string DeclinesTiles(const ConvSpec& spec) {
-  return tiles::Pays(spec) ? "" : "tiles of images would be largely empty, or oneDNN's are full";
 }
 
 }  // namespace
 
-void RegisterConv() {
-  Register<ConvSpec>(
-      "tiles", RefusesTiles, [](const ConvSpec& spec) { return tiles::MakePlan(spec); },
-      TilesCandidates, DeclinesTiles);
-  Register<ConvSpec>(
-      "winograd", [](const ConvSpec& spec) { return winograd::Refuses(spec); },
-      [](const ConvSpec& spec) { return winograd::MakePlan(spec); }, WinogradCandidates,
-      DeclinesWinograd);
-  Register<ConvSpec>("onednn", Refuses<ConvSpec>, MakePlan<ConvSpec>, Candidates<ConvSpec>);
-  Register<ConvTransposeSpec>("onednn", Refuses<ConvTransposeSpec>, MakePlan<ConvTransposeSpec>,
-                              Candidates<ConvTransposeSpec>);
+SINGA_KERNELS(onednn) {
+  Register<ConvSpec>(DeviceKind::kCpu, "onednn",
+                     {.refuses = Refuses, .make = Make, .candidates = Candidates});
+  Register<ConvTransposeSpec>(DeviceKind::kCpu, "onednn",
+                              {.refuses = Refuses, .make = Make, .candidates = Candidates});
 }
 
 }  // namespace singa::onednn

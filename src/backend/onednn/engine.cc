@@ -6,10 +6,12 @@
 #include <array>
 #include <mutex>
 
-#include "backend/onednn/rectify.h"
-#include "singa/core/plan_cache.h"
+#include "backend/cpu/relu.h"
+#include "core/tensor/stored_size.h"
+#include "model/dispatch/tuning_table.h"
 #include "singa/core/tensor.h"
 #include "singa/core/threads.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::onednn {
 
@@ -28,20 +30,27 @@ std::string VersionAndIsa() {
   const dnnl_version_t& version = *dnnl_version();
   std::string text = "oneDNN " + std::to_string(version.major) + "." +
                      std::to_string(version.minor) + "." + std::to_string(version.patch);
-  // The library has no names for them at run time.
+  // oneDNN has no run-time names for instruction sets.
   return text + " isa " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
 }
 
-bool UsesAvx512() {
+InstructionSet EffectiveInstructionSet() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41:
     case dnnl::cpu_isa::avx:
+      return InstructionSet::kBaseline;
     case dnnl::cpu_isa::avx2:
     case dnnl::cpu_isa::avx2_vnni:
     case dnnl::cpu_isa::avx2_vnni_2:
-      return false;
+      return InstructionSet::kAvx2;
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_fp16:
+      return InstructionSet::kAvx512Bf16;
+    case dnnl::cpu_isa::avx512_core_amx:
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+      return InstructionSet::kAmx;
     default:
-      return true;
+      return InstructionSet::kAvx512;
   }
 }
 
@@ -62,7 +71,7 @@ void Rethrow(const char* op, const dnnl::error& error) {
 void SyncPrimitiveCache() {
   static std::mutex mutex;
   static const int from_environment = dnnl::get_primitive_cache_capacity();
-  static bool ours = false;  // whether it was switched off by us
+  static bool ours = false;  // whether we have switched it off
   const std::lock_guard<std::mutex> lock(mutex);
   if (ours == PlanCacheEnabled()) return;
   ours = !ours;
@@ -91,13 +100,8 @@ dnnl::memory::data_type DataTypeOf(DType dtype) {
   }
 }
 
-std::string RefusesOwn(DType dtype) {
-  if (dtype == kFloat32 || dtype == kBFloat16) return "";
-  return std::string(DTypeName(dtype)) + " is not supported";
-}
-
 std::string RefusesFloat(DType dtype) {
-  if (std::string reason = RefusesOwn(dtype); !reason.empty()) return reason;
+  if (std::string reason = RefusesStorage(dtype); !reason.empty()) return reason;
   if (dtype == kFloat32) return "";
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41:
@@ -124,7 +128,7 @@ dnnl::primitive_attr ScratchpadAttr() {
   return attr;
 }
 
-// One execution's memory objects, with the scratchpad's last.
+// Memory objects for one execution; the scratchpad's comes last.
 struct BoundPrimitive::Binding {
   std::vector<dnnl::memory> memories;
   std::vector<dnnl_exec_arg_t> arguments;
@@ -182,8 +186,9 @@ std::vector<Argument> Joined(const std::vector<Argument>& a, const std::vector<A
   return all;
 }
 
-/// What a primitive holds: generated code, tables, descriptors. oneDNN does not say; taken from the
-/// growth of the resident size over thousands of primitives of a kind.
+/// Estimates the memory of a primitive: generated code, tables and descriptors. oneDNN does not
+/// report it, so the figures come from the growth of the resident size over thousands of
+/// primitives.
 size_t EstimateBytes(const std::string& implementation) {
   return implementation.find("brg") != std::string::npos ? size_t{160} << 10 : size_t{48} << 10;
 }
@@ -211,8 +216,26 @@ void PrimitivePlan::Run(const Execution& execution) const {
                             op_, "the plan was given too few arguments");
   for (size_t i = 0; i < inputs_.size(); ++i) pointers[count++] = execution.inputs[i].raw_data();
   for (size_t i = 0; i < outputs_.size(); ++i) pointers[count++] = execution.outputs[i].raw_data();
-  bound_.Run(op_, pointers.data(), execution.workspace);
-  if (relu_) Rectify(execution.outputs[0]);
+  if (relu_groups_ == 0) {
+    bound_.Run(op_, pointers.data(), execution.workspace);
+    return;
+  }
+  const Tensor& y = execution.outputs[0];
+  const int64_t x_part = StoredBytes(execution.inputs[0]) / relu_groups_;
+  const int64_t y_part = StoredBytes(y) / relu_groups_;
+  const void*& x_at = pointers[0];
+  const void*& y_at = pointers[inputs_.size()];
+  for (int64_t i = 0; i < relu_groups_; ++i) {
+    bound_.Run(op_, pointers.data(), execution.workspace);
+    cpu::Rectify(const_cast<void*>(y_at), y_part, y.data_type());
+    x_at = static_cast<const char*>(x_at) + x_part;
+    y_at = static_cast<const char*>(y_at) + y_part;
+  }
+}
+
+SINGA_KERNELS(onednn) {
+  AddMachineFact(VersionAndIsa());
+  LimitInstructionSet(EffectiveInstructionSet());
 }
 
 }  // namespace singa::onednn

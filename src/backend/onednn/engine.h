@@ -1,11 +1,11 @@
 #pragma once
 
-// What every oneDNN kernel needs: the engine, layouts, and plans around a primitive. A kernel
-// describes its primitive with format `any` where it may choose, skips reference implementations,
-// and hands the descriptor over:
+// Shared by all oneDNN kernels: the engine, layouts, and plans around a primitive. A kernel
+// describes its primitive with format `any` where the layout is free, skips reference
+// implementations, and passes the descriptor on:
 //
 //   auto pd = dnnl::convolution_forward::primitive_desc(Engine(), ..., ScratchpadAttr(), true);
-//   if (!SkipReference(&pd)) return "oneDNN has only its reference implementation";
+//   if (!SkipReference(&pd)) return OnlyReference();
 //   return std::make_shared<PrimitivePlan>(
 //       "ConvForward", pd, dnnl::convolution_forward(pd),
 //       {Bind(DNNL_ARG_SRC, pd.src_desc(), x_shape, dtype), ...},        // inputs, in order
@@ -13,12 +13,15 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/device/instruction_set.h"
+#include "core/layout/blocked_layout.h"
 #include "dnnl.hpp"
+#include "model/dispatch/kernel.h"
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"
 #include "singa/core/layout.h"
@@ -27,18 +30,18 @@
 
 namespace singa::onednn {
 
-/// The one CPU engine. Lives for ever.
+/// The only CPU engine. It is never destroyed.
 const dnnl::engine& Engine();
 /// The calling thread's stream.
 dnnl::stream& Stream();
 
-/// "oneDNN 3.2.1 avx2": what its choice of kernels depends on.
+/// "oneDNN 3.2.1 isa 15": the facts that oneDNN's choice of kernels depends on.
 std::string VersionAndIsa();
-/// Whether oneDNN generates code for AVX-512, which ONEDNN_MAX_CPU_ISA may forbid.
-bool UsesAvx512();
+/// The instruction set that oneDNN generates code for. ONEDNN_MAX_CPU_ISA may limit it.
+InstructionSet EffectiveInstructionSet();
 
-/// oneDNN asks OpenMP how many threads there are, both when it makes a primitive and when it runs
-/// it: says `threads` on the calling thread while it lives.
+/// Sets the calling thread's OpenMP thread count to `threads` during its lifetime. oneDNN reads
+/// that count when it makes a primitive and when it runs one.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads);
@@ -50,23 +53,29 @@ class ThreadScope {
   int before_;
 };
 
-/// Rethrows what oneDNN threw as "[op] oneDNN: ...": OutOfMemory, else std::runtime_error. Call it
-/// in a handler of dnnl::error.
+/// Rethrows an error of oneDNN with the message "[op] oneDNN: ...", as OutOfMemory or
+/// std::runtime_error. For use in a handler of dnnl::error.
 [[noreturn]] void Rethrow(const char* op, const dnnl::error& error);
 
-/// Before primitives are made: keeps oneDNN's own cache off while ours is on, and as the
-/// environment says while it is off.
+/// Disables oneDNN's primitive cache while ours is enabled, else restores the capacity that the
+/// environment set. To be called before a primitive is made.
 void SyncPrimitiveCache();
 
-/// Work below which a primitive takes one thread: it is done before a second thread has woken up
-/// and fetched its share from the first one's cache.
+/// Work below which a primitive runs on one thread: it ends sooner than a second thread could wake
+/// up and fetch its share from the first one's cache.
 inline constexpr int64_t kElementsWorthThreads = int64_t{1} << 16;      ///< read once and written
 inline constexpr int64_t kMultiplyAddsWorthThreads = int64_t{1} << 18;  ///< of a convolution
-/// Threads for so much work; `least` is one of the constants above.
+/// Number of threads for `work`; `least` is one of the constants above.
 inline int ThreadsWorth(int64_t work, int64_t least) { return work < least ? 1 : NumThreads(); }
 
-/// Everything that makes a primitive or its descriptor goes through here: the thread count, which
-/// the primitive keeps, the cache, and errors as ours.
+/// Refuses a Spec for which oneDNN has only its reference loops, which are many times slower than
+/// ours.
+inline PlanOrReason OnlyReference() {
+  return PlanOrReason::None("oneDNN has only its slow reference implementation");
+}
+
+/// Runs `make`, which makes a primitive or its descriptor. Sets the thread count, which the
+/// primitive keeps, synchronises the cache, and rethrows oneDNN's errors as ours.
 template <class Make>
 auto Guarded(const char* op, int threads, const Make& make) {
   SyncPrimitiveCache();
@@ -84,80 +93,46 @@ auto Guarded(const char* op, const Make& make) {
 
 // Types and descriptors ---------------------------------------------------------------------------
 
-/// undef where oneDNN has no such type.
+/// undef if oneDNN has no type for `dtype`.
 dnnl::memory::data_type DataTypeOf(DType dtype);
-/// Empty for float32, and for bfloat16 where oneDNN computes with it on this CPU; else why not.
+/// Empty for float32, and for bfloat16 if oneDNN supports it on this CPU; else the reason.
 std::string RefusesFloat(DType dtype);
-/// Likewise of our own kernels: they take bfloat16 on every CPU, for float32 that they load and
-/// round.
-std::string RefusesOwn(DType dtype);
 
 inline dnnl::memory::dims Dims(const Shape& shape) { return shape.ToVector(); }
 /// Dense, row-major.
 dnnl::memory::desc PlainDesc(const Shape& shape, DType dtype);
-/// Whatever the primitive likes best.
+/// Lets the primitive choose.
 dnnl::memory::desc AnyDesc(const Shape& shape, DType dtype);
 
-/// A layout that oneDNN chose. Views of one tensor may have more dimensions for oneDNN than for us
-/// (groups of a filter), or others in another order; `plain` says where oneDNN finds the elements
-/// of the row-major tensor.
-class DnnlLayout final : public OpaqueLayout {
- public:
-  DnnlLayout(dnnl::memory::desc desc, dnnl::memory::desc plain, const Shape& shape, DType dtype,
-             const char* letters);
+/// Converts a descriptor to a Placement (our blocks and strides) and back. DescOf returns none if
+/// oneDNN has no format for the blocks.
+Placement PlacementOf(const dnnl::memory::desc& desc);
+std::optional<dnnl::memory::desc> DescOf(const Placement& placement, DType dtype);
 
-  const dnnl::memory::desc& desc() const { return desc_; }
-  const dnnl::memory::desc& plain() const { return plain_; }
-
-  const char* backend() const override { return "onednn"; }
-  size_t bytes() const override { return bytes_; }
-  size_t hash() const override { return hash_; }
-  bool Equals(const OpaqueLayout& other) const override;
-  std::string ToString() const override { return tag_; }
-  /// Between float32 and bfloat16.
-  LayoutPtr WithType(DType dtype) const override;
-  void Pack(const void* plain, void* opaque) const override;
-  void Unpack(const void* opaque, void* plain) const override;
-
- private:
-  dnnl::memory::desc desc_;
-  dnnl::memory::desc plain_;
-  std::vector<int64_t> key_;  // what decides where each element lies
-  size_t bytes_;
-  size_t hash_;
-  const char* letters_;
-  std::string tag_;
-  mutable std::once_flag asked_other_type_;
-  mutable LayoutPtr other_type_;
-};
-
-/// The layout of oneDNN's that has this name, or null: see opcheck::AddLayoutMaker. Filters of
-/// groups, whose number no name tells, are left out.
-LayoutPtr LayoutNamed(const std::string& name, const Shape& shape, DType dtype);
-/// The layout of a descriptor; null when that is plain (row-major up to axes of length 1).
-/// `letters` name the descriptor's axes in the tag; null: by their number, "nchw" for four.
-/// `plain`: see DnnlLayout; null: row-major in the descriptor's own axes.
+/// The layout of a descriptor; null if it is plain, that is row-major up to axes of length 1.
+/// `letters` name the descriptor's axes in the tag; null numbers them, so four axes are "nchw".
+/// `plain` places the row-major tensor's elements in the descriptor's axes (BlockedLayout); null
+/// means row-major in these axes.
 LayoutPtr FromDesc(const dnnl::memory::desc& desc, const Shape& shape, DType dtype,
                    const char* letters = nullptr, const dnnl::memory::desc* plain = nullptr);
-/// oneDNN's descriptor of a layout of ours or of a plain tensor. Null pointer inside means that
-/// another backend made it.
-const DnnlLayout* AsDnnl(const LayoutPtr& layout);
+/// oneDNN's descriptor of a layout; null stands for a plain tensor. Throws std::runtime_error if
+/// there is none.
 dnnl::memory::desc ToDesc(const LayoutPtr& layout, const Shape& shape, DType dtype);
-/// The tensor's layout; it has to be contiguous when plain.
+/// The descriptor of a tensor's layout. A plain tensor must be contiguous.
 dnnl::memory::desc ToDesc(const Tensor& t);
 
 // Primitives --------------------------------------------------------------------------------------
 
-/// The caller brings the scratchpad: it is the plan's workspace.
+/// Makes the scratchpad an argument of each execution: it is the plan's workspace.
 dnnl::primitive_attr ScratchpadAttr();
 
-/// True for oneDNN's own plain loops, which are slower than ours.
+/// True for oneDNN's plain loops, which are slower than ours.
 inline bool IsReference(std::string_view implementation) {
   return implementation.starts_with("ref") || implementation.starts_with("simple:any");
 }
 
-/// Moves on to the first implementation that is not a reference. False when there is none, or no
-/// descriptor at all.
+/// Advances to the first implementation that is not a reference. False if there is none, or if the
+/// descriptor is empty.
 template <class PrimitiveDesc>
 bool SkipReference(PrimitiveDesc* pd) {
   if (!*pd) return false;
@@ -166,7 +141,8 @@ bool SkipReference(PrimitiveDesc* pd) {
   return true;
 }
 
-/// One tensor of a primitive: DNNL_ARG_..., oneDNN's descriptor, and our layout (null: plain).
+/// A tensor argument of a primitive: DNNL_ARG_..., oneDNN's descriptor, and our layout (null:
+/// plain).
 struct Argument {
   int id;
   dnnl::memory::desc desc;
@@ -177,9 +153,9 @@ inline Argument Bind(int id, const dnnl::memory::desc& desc, const Shape& shape,
   return {id, desc, FromDesc(desc, shape, dtype, letters, plain)};
 }
 
-/// A primitive with memory objects to run it on, on as many threads as it was made for. Objects
-/// belong to one execution at a time; one set is kept for the next, so that running in a loop makes
-/// none. Thread-safe.
+/// A primitive and the memory objects to run it with. It runs on the number of threads for which it
+/// was made. One execution uses a set of objects at a time; one set is kept for the next execution,
+/// so running in a loop allocates none. Thread-safe.
 class BoundPrimitive {
  public:
   BoundPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments,
@@ -188,7 +164,7 @@ class BoundPrimitive {
   BoundPrimitive(const BoundPrimitive&) = delete;
   BoundPrimitive& operator=(const BoundPrimitive&) = delete;
 
-  /// `pointers`: one for each argument, in their order.
+  /// `pointers`: one per argument, in the constructor's order.
   void Run(const char* op, const void* const* pointers, void* scratchpad) const;
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
 
@@ -203,14 +179,16 @@ class BoundPrimitive {
   mutable std::atomic<Binding*> spare_{nullptr};
 };
 
-/// A plan that runs one primitive. Inputs that the operation leaves out (no bias) come last.
+/// A plan that runs one primitive. Inputs that the operation may omit (the bias) come last.
 class PrimitivePlan : public Plan {
  public:
   PrimitivePlan(const char* op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
                 std::vector<Argument> inputs, std::vector<Argument> outputs);
 
-  /// ReLU of the first output, float32 or bfloat16, follows the primitive.
-  void AddRelu() { relu_ = true; }
+  /// Applies ReLU to the first output (float32 or bfloat16) after the primitive. With several
+  /// groups, the first input and output consist of that many contiguous parts of equal size, and
+  /// the primitive computes one part. Each part gets its ReLU while it is in the cache.
+  void AddRelu(int64_t groups = 1) { relu_groups_ = groups; }
 
   void Run(const Execution& execution) const override;
   std::string Describe() const override { return "onednn " + implementation_; }
@@ -233,7 +211,7 @@ class PrimitivePlan : public Plan {
   std::vector<Argument> outputs_;
   BoundPrimitive bound_;
   size_t bytes_;
-  bool relu_ = false;
+  int64_t relu_groups_ = 0;  // 0: no ReLU
 };
 
 }  // namespace singa::onednn

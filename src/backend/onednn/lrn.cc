@@ -1,12 +1,12 @@
-// Local response normalisation, where oneDNN has a fast implementation of both directions: on the
-// layouts of convolutions, for sizes 3 and 5 and beta 0.75. What it keeps for backward is its own.
+// Local response normalisation, where oneDNN has fast kernels for both directions: on blocked and
+// channels-last layouts, for sizes 3 and 5 and beta 0.75. The saved state has a format of oneDNN's
+// own.
 
 #include <cstring>
 
 #include "backend/onednn/engine.h"
-#include "backend/onednn/register.h"
-#include "model/operation/kernel.h"
-#include "model/operation/lrn_spec.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/norm/lrn.h"
 
 namespace singa::onednn {
 namespace {
@@ -20,8 +20,8 @@ constexpr auto kAlgorithm = dnnl::algorithm::lrn_across_channels;
 
 constexpr std::string_view kWorkspaceName = "workspace of ";
 
-/// Bytes that only backward of the same primitive reads. They follow x's layout in forward, which
-/// x may have lost since.
+/// State that only the backward pass of the same primitive reads. It depends on x's layout in the
+/// forward pass, which x may have lost since then.
 class WorkspaceLayout final : public OpaqueLayout {
  public:
   WorkspaceLayout(size_t bytes, const Shape& x_shape, LayoutPtr x_layout)
@@ -57,15 +57,15 @@ const WorkspaceLayout* AsWorkspace(const LayoutPtr& layout) {
   return dynamic_cast<const WorkspaceLayout*>(layout.get());
 }
 
-/// A workspace from its name, or another layout.
+/// Makes a workspace layout from its name.
 LayoutPtr MakeNamed(const std::string& name, const Shape& shape, DType dtype) {
-  if (!name.starts_with(kWorkspaceName)) return LayoutNamed(name, shape, dtype);
+  if (!name.starts_with(kWorkspaceName)) return nullptr;
   const size_t end = name.find(") ");
   if (end == std::string::npos || dtype != kUInt8 || shape.rank() != 1) return nullptr;
   const size_t begin = kWorkspaceName.size();
   const Shape x_shape = opcheck::ShapeFromText("layout", name.substr(begin, end + 1 - begin));
   CheckShape("replay", x_shape, SizeOf(kFloat32));
-  const LayoutPtr x_layout = LayoutNamed(name.substr(end + 2), x_shape, kFloat32);
+  const LayoutPtr x_layout = BlockedLayoutNamed(name.substr(end + 2), x_shape, kFloat32);
   if (!x_layout) return nullptr;
   return std::make_shared<WorkspaceLayout>(static_cast<size_t>(shape[0]), x_shape, x_layout);
 }
@@ -90,50 +90,41 @@ Backward::primitive_desc BackwardDesc(const Spec& spec, const LayoutPtr& x_layou
   return SkipReference(&pd) ? pd : Backward::primitive_desc();
 }
 
-template <class Spec>
-std::string RefusesParameters(const Spec& spec) {
+std::string RefusesFields(const LrnFields& spec, const LayoutPtr& x_layout) {
   if (spec.dtype != kFloat32) return "oneDNN keeps sums in the type of x";
   if (spec.shape.Count() == 0) return "there is nothing to compute";
   if (spec.size % 2 == 0) return "oneDNN centres windows of even size elsewhere";
-  // On channels-last, oneDNN 3.2 crashes for size 1 and gives wrong numbers from 7 on.
+  // With channels-last, oneDNN 3.2 crashes for size 1 and computes wrong values for size 7 and
+  // above.
   if (spec.size != 3 && spec.size != 5) return "only sizes 3 and 5 are known to be right";
+  if (!AsBlocked(x_layout)) return "row-major, or the layout of another backend";
   return "";
 }
 
-constexpr const char* kOnlyReference = "oneDNN has only its slow reference implementation";
+std::string Refuses(const LrnForwardSpec& spec) { return RefusesFields(spec, spec.x_layout); }
 
-/// Both directions have to be fast: they are chosen together.
-template <class Spec>
-std::string RefusesPair(const Spec& spec, const LayoutPtr& x_layout) {
-  if (!AsDnnl(x_layout)) return "row-major, or the layout of another backend";
-  return Guarded(spec.op(), [&]() -> std::string {
-    const auto forward = ForwardDesc(spec, x_layout, true);
-    if (!forward || forward.workspace_desc().get_size() == 0 ||
-        !BackwardDesc(spec, x_layout, forward))
-      return kOnlyReference;
-    return "";
-  });
-}
+constexpr const char* kSavedOfAnother = "saved is of another x";
 
-std::string RefusesForward(const LrnForwardSpec& spec) {
-  if (std::string reason = RefusesParameters(spec); !reason.empty()) return reason;
-  if (std::string reason = RefusesPair(spec, spec.x_layout); !reason.empty()) return reason;
-  return Guarded(spec.op(), [&]() -> std::string {
-    return ForwardDesc(spec, spec.x_layout, spec.save) ? "" : kOnlyReference;
-  });
-}
-
-std::string RefusesBackward(const LrnBackwardSpec& spec) {
-  if (std::string reason = RefusesParameters(spec); !reason.empty()) return reason;
+std::string Refuses(const LrnBackwardSpec& spec) {
   const WorkspaceLayout* workspace = AsWorkspace(spec.saved_layout);
   if (!workspace) return "another implementation did forward";
-  if (workspace->x_shape() != spec.shape) return "saved is of another x";
-  if (std::string reason = RefusesPair(spec, workspace->x_layout()); !reason.empty()) return reason;
-  return Guarded(spec.op(), [&]() -> std::string {
-    const auto forward = ForwardDesc(spec, workspace->x_layout(), true);
-    return forward.workspace_desc().get_size() == workspace->bytes() ? "" : "saved is of another x";
-  });
+  if (workspace->x_shape() != spec.shape) return kSavedOfAnother;
+  return RefusesFields(spec, workspace->x_layout());
 }
+
+/// Forward that saves and backward: both have to be fast, since they are chosen together.
+struct Pair {
+  template <class Spec>
+  Pair(const Spec& spec, const LayoutPtr& x_layout) : forward(ForwardDesc(spec, x_layout, true)) {
+    if (forward) backward = BackwardDesc(spec, x_layout, forward);
+    if (forward) saved = forward.workspace_desc().get_size();
+  }
+  explicit operator bool() const { return forward && backward && saved > 0; }
+
+  Forward::primitive_desc forward;
+  Backward::primitive_desc backward;
+  size_t saved = 0;
+};
 
 class ForwardPlan final : public PrimitivePlan {
  public:
@@ -143,9 +134,12 @@ class ForwardPlan final : public PrimitivePlan {
   }
 };
 
-PlanPtr MakeForward(const LrnForwardSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
-    const auto pd = ForwardDesc(spec, spec.x_layout, spec.save);
+PlanOrReason MakeForward(const LrnForwardSpec& spec) {
+  return Guarded(spec.op(), [&]() -> PlanOrReason {
+    const Pair pair(spec, spec.x_layout);
+    if (!pair) return OnlyReference();
+    const auto pd = spec.save ? pair.forward : ForwardDesc(spec, spec.x_layout, false);
+    if (!pd) return OnlyReference();
     std::vector<Argument> inputs{{DNNL_ARG_SRC, pd.src_desc(), spec.x_layout}};
     std::vector<Argument> outputs{{DNNL_ARG_DST, pd.dst_desc(), spec.x_layout}};
     if (spec.save) {
@@ -159,11 +153,13 @@ PlanPtr MakeForward(const LrnForwardSpec& spec) {
   });
 }
 
-PlanPtr MakeBackward(const LrnBackwardSpec& spec) {
-  return Guarded(spec.op(), [&]() -> PlanPtr {
-    const LayoutPtr& layout = AsWorkspace(spec.saved_layout)->x_layout();
-    const auto forward = ForwardDesc(spec, layout, true);
-    const auto pd = BackwardDesc(spec, layout, forward);
+PlanOrReason MakeBackward(const LrnBackwardSpec& spec) {
+  const LayoutPtr& layout = AsWorkspace(spec.saved_layout)->x_layout();
+  return Guarded(spec.op(), [&]() -> PlanOrReason {
+    const Pair pair(spec, layout);
+    if (!pair) return OnlyReference();
+    if (pair.saved != spec.saved_layout->bytes()) return PlanOrReason::None(kSavedOfAnother);
+    const auto& [forward, pd, saved] = pair;
     return std::make_shared<PrimitivePlan>(
         spec.op(), pd, Backward(pd),
         std::vector<Argument>{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), layout},
@@ -175,10 +171,10 @@ PlanPtr MakeBackward(const LrnBackwardSpec& spec) {
 
 }  // namespace
 
-void RegisterLrn() {
+SINGA_KERNELS(onednn) {
   opcheck::AddLayoutMaker("onednn", MakeNamed);
-  Register<LrnForwardSpec>("onednn", RefusesForward, MakeForward);
-  Register<LrnBackwardSpec>("onednn", RefusesBackward, MakeBackward);
+  Register<LrnForwardSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = MakeForward});
+  Register<LrnBackwardSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = MakeBackward});
 }
 
 }  // namespace singa::onednn

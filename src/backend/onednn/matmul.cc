@@ -1,24 +1,22 @@
 // Matrix products. Matrices stay row-major (or transposed by their strides): most are used once,
-// and a reorder would read them all for nothing.
+// and a reorder would read all of a matrix for no gain.
 
 #include <algorithm>
 #include <cmath>
 
 #include "backend/onednn/engine.h"
-#include "backend/onednn/product_of_vectors.h"
-#include "backend/onednn/register.h"
-#include "model/operation/kernel.h"
-#include "model/operation/matmul_spec.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/matmul.h"
 
 namespace singa::onednn {
 namespace {
 
 using dnnl::memory;
 
-/// Multiply-adds below which the call costs more than the work; the BLAS is quicker to start.
+/// Multiply-adds below which oneDNN's call overhead exceeds the work. BLAS starts faster.
 constexpr int64_t kWorthwhile = 16 * 16 * 16;
 
-/// A stack of (rows, cols) matrices that are stored the other way round when `trans`.
+/// A stack of (rows, cols) matrices, stored transposed if `trans`.
 memory::desc Stack(const Shape& batch, int64_t rows, int64_t cols, bool trans, DType dtype) {
   Shape shape = batch;
   shape.push_back(rows);
@@ -43,12 +41,14 @@ struct Descs {
   memory::desc a, b, c, y;
 };
 
-/// A row that is just added is a bias; anything else is added afterwards.
+/// True if c is a row with factor 1, which oneDNN adds as a bias. Any other c is added by a
+/// post-op.
 bool AddsBias(const MatMulSpec& s) {
   return s.c_rows == 1 && s.c_cols == s.n && s.alpha == 1 && s.beta == 1;
 }
 
-/// alpha · ab + beta · c as beta · (alpha / beta · ab + c). `added`: the position of c.
+/// Computes alpha · ab + beta · c as beta · (alpha / beta · ab + c). `added`: the position of c's
+/// post-op.
 dnnl::primitive_attr Attributes(const MatMulSpec& s, const Descs& d, int* added) {
   dnnl::primitive_attr attr = ScratchpadAttr();
   dnnl::post_ops after;
@@ -75,7 +75,8 @@ dnnl::matmul::primitive_desc Choose(const MatMulSpec& s, const Descs& d, int* ad
   return pd;
 }
 
-/// What counts is the multiplications, or the memory of a product that does few on each element.
+/// Several threads if the multiplications are worth it, or the elements: a product with few
+/// multiplications per element is bound by memory.
 int ThreadsFor(const MatMulSpec& s) {
   const int64_t count = s.batch_count();
   const int64_t elements = count * (s.m * s.k + s.k * s.n + s.m * s.n);
@@ -84,25 +85,21 @@ int ThreadsFor(const MatMulSpec& s) {
 }
 
 std::string Refuses(const MatMulSpec& s) {
-  if (IsProductOfVectors(s)) return "";
   if (std::string reason = RefusesFloat(s.dtype); !reason.empty()) return reason;
   if (s.k == 0) return "sums of nothing";
   if (s.dtype == kFloat32 && s.batch_count() * s.m * s.n * s.k < kWorthwhile)
     return "too small to be worth the call";
   if (s.c_rows > 0 && !std::isnormal(static_cast<float>(s.alpha / s.beta)) && s.alpha != 0)
     return "alpha / beta is out of range";
-  return Guarded(s.op(), ThreadsFor(s), [&]() -> std::string {
-    int added = -1;
-    return Choose(s, Descs(s), &added) ? "" : "oneDNN has only its slow reference implementation";
-  });
+  return "";
 }
 
-PlanPtr MakePlan(const MatMulSpec& s) {
-  if (IsProductOfVectors(s)) return MakeProductOfVectors(s);
-  return Guarded(s.op(), ThreadsFor(s), [&]() -> PlanPtr {
+PlanOrReason Make(const MatMulSpec& s) {
+  return Guarded(s.op(), ThreadsFor(s), [&]() -> PlanOrReason {
     const Descs d(s);
     int added = -1;
     const auto pd = Choose(s, d, &added);
+    if (!pd) return OnlyReference();
     std::vector<Argument> inputs = {{DNNL_ARG_SRC, d.a, nullptr}, {DNNL_ARG_WEIGHTS, d.b, nullptr}};
     if (AddsBias(s))
       inputs.push_back({DNNL_ARG_BIAS, d.c, nullptr});
@@ -118,6 +115,8 @@ PlanPtr MakePlan(const MatMulSpec& s) {
 
 }  // namespace
 
-void RegisterMatMul() { Register<MatMulSpec>("onednn", Refuses, MakePlan); }
+SINGA_KERNELS(onednn) {
+  Register<MatMulSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = Make});
+}
 
 }  // namespace singa::onednn

@@ -1,12 +1,9 @@
-// Average pooling by oneDNN, in the layout in which x comes. Maxima: max_pooling.h.
+// Average pooling by oneDNN, in x's layout.
 
-#include "backend/onednn/average_pooling.h"
+#include "model/spec/spatial/pooling.h"
 #include "backend/onednn/engine.h"
-#include "backend/onednn/max_pooling.h"
-#include "backend/onednn/register.h"
-#include "model/operation/kernel.h"
-#include "model/operation/pooling_spec.h"
-#include "model/operation/pooling_windows.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/spatial/pooling_windows.h"
 
 namespace singa::onednn {
 namespace {
@@ -15,7 +12,7 @@ using dnnl::memory;
 using Forward = dnnl::pooling_forward;
 using Backward = dnnl::pooling_backward;
 
-/// The geometry in oneDNN's words.
+/// The geometry in oneDNN's terms.
 struct Geometry {
   template <class Spec>
   explicit Geometry(const Spec& spec)
@@ -26,16 +23,16 @@ struct Geometry {
         x(spec.geometry.input_shape()),
         y(spec.geometry.output_shape()) {
     const Recorder& r = spec.geometry;
-    strides = {r.stride_h, r.stride_w};
-    kernel = {r.kernel_h, r.kernel_w};
-    dilations = {r.dilation_h - 1, r.dilation_w - 1};  // oneDNN counts the gaps
-    before = {r.pad_top, r.pad_left};
-    // What the windows that there are reach, with ceil_mode beyond the padding.
-    const auto reach = [](int64_t windows, int64_t stride, int64_t kernel, int64_t dilation) {
-      return (windows - 1) * stride + dilation * (kernel - 1) + 1;
-    };
-    after = {reach(r.conv_height, r.stride_h, r.kernel_h, r.dilation_h) - r.height - r.pad_top,
-             reach(r.conv_width, r.stride_w, r.kernel_w, r.dilation_w) - r.width - r.pad_left};
+    strides = r.Along(&Recorder::Axis::stride);
+    kernel = r.Along(&Recorder::Axis::kernel);
+    dilations = r.Along(&Recorder::Axis::dilation);
+    for (int64_t& dilation : dilations) --dilation;  // oneDNN counts the gaps
+    before = r.Along(&Recorder::Axis::before);
+    // The length that the windows span; with ceil_mode it may exceed the padding.
+    for (const Recorder::Axis& axis : r.axes())
+      after.push_back((axis.windows - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1 -
+                      axis.size - axis.before);
+    after.erase(after.begin(), after.end() - r.spatial);
   }
 
   dnnl::algorithm algorithm;
@@ -59,7 +56,7 @@ Forward::primitive_desc ForwardDesc(const PoolingForwardSpec& spec) {
 
 Backward::primitive_desc BackwardDesc(const PoolingBackwardSpec& spec) {
   const Geometry g(spec);
-  // dx in x's layout; without x, in the one that goes with dy's.
+  // dx gets x's layout; without x, the layout that corresponds to dy's.
   const bool from_dy = !spec.x_layout && spec.dy_layout;
   const memory::desc x = from_dy ? AnyDesc(g.x, g.dtype) : ToDesc(spec.x_layout, g.x, g.dtype);
   const memory::desc y = from_dy ? ToDesc(spec.dy_layout, g.y, g.dtype) : AnyDesc(g.y, g.dtype);
@@ -70,11 +67,11 @@ Backward::primitive_desc BackwardDesc(const PoolingBackwardSpec& spec) {
   return SkipReference(&pd) ? pd : Backward::primitive_desc();
 }
 
-/// oneDNN divides by the whole window, or by the elements of x in it if there is one.
+/// oneDNN divides by the whole window, or by the number of x's elements in it, which must not be 0.
 template <class Spec>
 std::string RefusesWindows(const Spec& spec) {
   const PoolWindows windows(spec.geometry, spec.mode);
-  for (const WindowAxis* axis : {&windows.rows, &windows.columns}) {
+  for (const WindowAxis* axis : {&windows.planes, &windows.rows, &windows.columns}) {
     for (int64_t o = 0; o < axis->windows(); ++o) {
       if (axis->taps(o).size() == 0) return "some windows see nothing of the input";
       if (spec.mode == PoolMode::kAverageIncludePad && axis->divisor(o) != axis->kernel())
@@ -85,11 +82,24 @@ std::string RefusesWindows(const Spec& spec) {
 }
 
 template <class Spec>
-std::string Refuses(const Spec& spec, const LayoutPtr& layout) {
+std::string RefusesAverage(const Spec& spec, const LayoutPtr& layout) {
+  if (spec.mode == PoolMode::kMax) return "oneDNN keeps positions of maxima in a form of its own";
+  if (spec.geometry.adaptive) return "oneDNN pools windows of one size";
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (spec.geometry.batchsize == 0) return "there is nothing to compute";
-  if (layout && !AsDnnl(layout)) return "the layout is of another backend";
+  if (layout && !AsBlocked(layout)) return "the layout is of another backend";
   return RefusesWindows(spec);
+}
+
+std::string Refuses(const PoolingForwardSpec& spec) { return RefusesAverage(spec, spec.x_layout); }
+
+std::string Refuses(const PoolingBackwardSpec& spec) {
+  const LayoutPtr& layout = spec.x_layout ? spec.x_layout : spec.dy_layout;
+  if (std::string reason = RefusesAverage(spec, layout); !reason.empty()) return reason;
+  for (const Recorder::Axis& axis : spec.geometry.axes())
+    if (spec.dtype == kBFloat16 && axis.kernel > axis.stride)
+      return "oneDNN adds up overlapping windows in bfloat16";
+  return "";
 }
 
 template <class Spec>
@@ -97,37 +107,11 @@ int ThreadsFor(const Spec& spec) {
   return ThreadsWorth(spec.geometry.input_shape().Count(), kElementsWorthThreads);
 }
 
-constexpr const char* kOnlyReference = "oneDNN has only its slow reference implementation";
-
-std::string RefusesForward(const PoolingForwardSpec& spec) {
-  if (spec.mode == PoolMode::kMax) return RefusesMax(spec);
-  if (std::string reason = Refuses(spec, spec.x_layout); !reason.empty()) return reason;
-  return Guarded(spec.op(), ThreadsFor(spec),
-                 [&]() -> std::string { return ForwardDesc(spec) ? "" : kOnlyReference; });
-}
-
-/// What oneDNN itself says about backward.
-std::string RefusesPrimitive(const PoolingBackwardSpec& spec) {
-  const LayoutPtr& layout = spec.x_layout ? spec.x_layout : spec.dy_layout;
-  if (std::string reason = Refuses(spec, layout); !reason.empty()) return reason;
-  const Recorder& r = spec.geometry;
-  if (spec.dtype == kBFloat16 && (r.kernel_h > r.stride_h || r.kernel_w > r.stride_w))
-    return "oneDNN adds up overlapping windows in bfloat16";
-  return Guarded(spec.op(), ThreadsFor(spec),
-                 [&]() -> std::string { return BackwardDesc(spec) ? "" : kOnlyReference; });
-}
-
-std::string RefusesBackward(const PoolingBackwardSpec& spec) {
-  if (spec.mode == PoolMode::kMax) return RefusesMax(spec);
-  const std::string reason = RefusesPrimitive(spec);
-  return reason.empty() || RefusesAverageGradient(spec).empty() ? "" : reason;
-}
-
-PlanPtr MakeForward(const PoolingForwardSpec& spec) {
-  if (spec.mode == PoolMode::kMax) return MakeMax(spec);
-  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
+PlanOrReason MakeForward(const PoolingForwardSpec& spec) {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanOrReason {
     const Geometry g(spec);
     const auto pd = ForwardDesc(spec);
+    if (!pd) return OnlyReference();
     return std::make_shared<PrimitivePlan>(
         spec.op(), pd, Forward(pd),
         std::vector<Argument>{Bind(DNNL_ARG_SRC, pd.src_desc(), g.x, g.dtype)},
@@ -135,12 +119,11 @@ PlanPtr MakeForward(const PoolingForwardSpec& spec) {
   });
 }
 
-PlanPtr MakeBackward(const PoolingBackwardSpec& spec) {
-  if (spec.mode == PoolMode::kMax) return MakeMax(spec);
-  if (!RefusesPrimitive(spec).empty()) return MakeAverageGradient(spec);
-  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanPtr {
+PlanOrReason MakeBackward(const PoolingBackwardSpec& spec) {
+  return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanOrReason {
     const Geometry g(spec);
     const auto pd = BackwardDesc(spec);
+    if (!pd) return OnlyReference();
     return std::make_shared<PrimitivePlan>(
         spec.op(), pd, Backward(pd),
         std::vector<Argument>{Bind(DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), g.y, g.dtype)},
@@ -150,9 +133,11 @@ PlanPtr MakeBackward(const PoolingBackwardSpec& spec) {
 
 }  // namespace
 
-void RegisterPooling() {
-  Register<PoolingForwardSpec>("onednn", RefusesForward, MakeForward);
-  Register<PoolingBackwardSpec>("onednn", RefusesBackward, MakeBackward);
+SINGA_KERNELS(onednn) {
+  Register<PoolingForwardSpec>(DeviceKind::kCpu, "onednn",
+                               {.refuses = Refuses, .make = MakeForward});
+  Register<PoolingBackwardSpec>(DeviceKind::kCpu, "onednn",
+                                {.refuses = Refuses, .make = MakeBackward});
 }
 
 }  // namespace singa::onednn

@@ -1,21 +1,21 @@
 #pragma once
 
-// Kernels that are written for float and double serve the 16-bit floats through converted copies in
-// the workspace.
+// Lets kernels for float and double serve 16-bit floats as well, through converted copies in the
+// workspace.
 
 #include <array>
 #include <cstddef>
 #include <span>
 #include <type_traits>
 
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
-#include "core/round_up.h"
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+#include "core/tensor/round_up.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {
 
-/// Workspace that Arguments take for tensors of these sizes.
+/// Bytes of workspace that Arguments need for tensors of these sizes.
 inline size_t ArgumentBytes(DType dtype, std::initializer_list<int64_t> sizes) {
   if (dtype == kFloat32 || dtype == kFloat64) return 0;
   size_t bytes = 0;
@@ -23,8 +23,8 @@ inline size_t ArgumentBytes(DType dtype, std::initializer_list<int64_t> sizes) {
   return bytes;
 }
 
-/// Inputs and outputs of an execution as arrays of ComputeType<T>. What is left of the workspace
-/// follows them.
+/// Inputs and outputs of an execution as arrays of ComputeType<T>. rest() is the unused part of the
+/// workspace.
 template <class T>
 class Arguments {
  public:
@@ -50,7 +50,7 @@ class Arguments {
       out[i] = kDirect ? execution.out<C>(i) : Take(execution.outputs[i].size());
   }
 
-  /// Converts the results. Does nothing for float and double.
+  /// Converts the results to T. Does nothing for float and double.
   void Store() const {
     if constexpr (!kDirect) {
       for (size_t i = 0; i < execution_.outputs.size(); ++i) {

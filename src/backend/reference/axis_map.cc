@@ -1,15 +1,15 @@
-// Tile, Repeat, Upsample and Pad: elements found axis by axis (axis_map_spec.h).
+// Tile, Repeat, Upsample, Roll and Pad: each axis maps positions of y to positions of x
+// (spec/axis_map.h).
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
 #include "backend/reference/indices.h"
-#include "backend/reference/register.h"
-#include "core/parallel.h"
-#include "core/strided.h"
-#include "model/operation/axis_map_spec.h"
-#include "model/operation/kernel.h"
+#include "core/device/parallel.h"
+#include "core/tensor/strided.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/axis_map.h"
 
 namespace singa::reference {
 
@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min();
 
-// An axis of the walk. Neighbouring axes that are copied as they are have been merged into one.
+// An axis of the loops. Neighbouring axes with the identity map are merged into one.
 struct MapAxis {
-  int axis;  // of the operation, where there is a map
+  int axis;  // number in the operation, for axes with a map
   int64_t in, out;
-  int64_t in_stride, out_stride;  // of the copied array and the result
+  int64_t in_stride, out_stride;  // of the source array and the result
   bool identity;
 };
 
@@ -30,7 +30,7 @@ struct MapAxes {
   MapAxis axes[kMaxRank];
   const MapAxis& operator[](int i) const { return axes[i]; }
   const MapAxis& inner() const { return axes[rank - 1]; }
-  /// Positions of all axes but the inner one, counted by `length`.
+  /// Number of positions of all axes but the inner one; `length` gives an axis's length.
   template <class Length>
   int64_t Rows(const Length& length) const {
     int64_t rows = 1;
@@ -66,18 +66,18 @@ MapAxes ArrangeAxes(const AxisMapFields& spec, const Strides& in_strides) {
   return map;
 }
 
-// A run of the inner axis: n elements of y that are neighbours in x, or that lead nowhere.
+// A run of the inner axis: n elements of y whose sources are contiguous in x, or that have none.
 struct Run {
   int64_t n;
   int64_t offset;
 };
-constexpr int64_t kShortRun = 8;  // shorter ones on average are copied one by one
+constexpr int64_t kShortRun = 8;  // runs that are shorter on average are copied by element
 
 // ---- forward
 
 struct ForwardTables {
   const int64_t* offset[kMaxRank];  // in x for each position of y; unset for identity axes
-  const Run* runs = nullptr;        // of the inner axis, where they are long enough to pay
+  const Run* runs = nullptr;        // of the inner axis, if they are long enough
   int64_t run_count = 0;
 
   int64_t At(const MapAxes& map, int i, int64_t position) const {
@@ -192,7 +192,7 @@ void RunAxisMap(const AxisMapSpec& spec, const Execution& execution) {
 
 // ---- backward
 
-// For each position of x along an axis: where in y it was copied to, in order.
+// For each position of x along an axis, the positions in y to which it was copied, in order.
 struct BackwardTables {
   const int64_t* start[kMaxRank];
   const int64_t* offset[kMaxRank];
@@ -236,7 +236,8 @@ BackwardTables MakeBackwardTables(const AxisMapBackwardSpec& spec, const MapAxes
 
 constexpr int64_t kChunk = 256;
 
-// sum[j] += everything in one row of dy that position begin + j of the inner axis was copied to.
+// sum[j] += every element, in one row of dy, to which position begin + j of the inner axis was
+// copied.
 template <class T>
 void AddCopies(const MapAxes& map, const BackwardTables& tables, const T* dy, int64_t begin,
                int64_t n, double* sum) {
@@ -254,7 +255,7 @@ void AddCopies(const MapAxes& map, const BackwardTables& tables, const T* dy, in
     for (int64_t k = start[begin + j]; k < start[begin + j + 1]; ++k) sum[j] += value(offset[k]);
 }
 
-// One row of dx: the sum over all rows of dy that it was copied to.
+// One row of dx: the sum over all rows of dy to which it was copied.
 template <class T>
 void SumRow(const MapAxes& map, const BackwardTables& tables, const int64_t* index, const T* dy,
             T* dx) {
@@ -307,7 +308,7 @@ void RunAxisMapBackward(const AxisMapBackwardSpec& spec, const Execution& execut
 
 }  // namespace
 
-void RegisterAxisMap() {
+SINGA_KERNELS(reference) {
   RegisterReference<AxisMapSpec, RunAxisMap, ForwardWorkspace>();
   RegisterReference<AxisMapBackwardSpec, RunAxisMapBackward, BackwardWorkspace>();
 }

@@ -1,16 +1,16 @@
-// Batch normalisation (Ioffe and Szegedy 2015). Statistics take two passes, the variance around the
-// mean, and sums are taken in double: data with a mean far from zero keeps its variance. y follows
-// from the statistics as BatchNormAffine says. Where ReLU follows, backward first cuts dy off, and
-// goes on as without.
+// Batch normalisation (Ioffe and Szegedy 2015). Statistics take two passes, with the variance
+// around the mean, and accumulate in double, so data with a mean far from zero keeps its variance.
+// BatchNormAffine computes y from the statistics. With an activation, backward first multiplies dy
+// by its slope and then proceeds as without.
 
 #include <cmath>
 #include <type_traits>
 
-#include "backend/reference/register.h"
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/kernel.h"
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+#include "model/dispatch/kernel.h"
+#include "model/formula/activation.h"
+#include "model/spec/norm/batchnorm.h"
 
 namespace singa::reference {
 namespace {
@@ -35,8 +35,8 @@ SINGA_MULTI_ISA double SumSquares(const T* x, int64_t n, int64_t stride, double 
 }
 
 /// Σ dy · (x − mean)
-template <class T>
-SINGA_MULTI_ISA double SumProducts(const T* dy, const T* x, int64_t n, int64_t stride,
+template <class G, class T>
+SINGA_MULTI_ISA double SumProducts(const G* dy, const T* x, int64_t n, int64_t stride,
                                    double mean) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -45,40 +45,45 @@ SINGA_MULTI_ISA double SumProducts(const T* dy, const T* x, int64_t n, int64_t s
   return sum;
 }
 
-/// y = bn(x), + add where that is not null, and then ReLU.
+/// y = bn(x), plus `add` if it is not null, then the activation.
 template <class T, class S>
 SINGA_MULTI_ISA void Normalize(const T* x, const T* add, T* y, int64_t n, int64_t stride,
-                               const BatchNormAffine<S>& affine, bool relu) {
+                               const BatchNormAffine<S>& affine, const Activation& activation) {
+  const UnaryOp function = formula::FunctionOf(activation.kind);
+  const auto low = static_cast<S>(activation.low), high = static_cast<S>(activation.high);
   for (int64_t i = 0; i < n; ++i) {
     S v = affine(Convert<S>(x[i * stride]));
     if (add) v += Convert<S>(add[i * stride]);
-    y[i * stride] = Convert<T>(relu ? Rectified(v) : v);
+    y[i * stride] = Convert<T>(activation ? formula::Unary(function, v, low, high) : v);
   }
 }
 
-/// dy, or dy + dy2 if that is not null, where relu(bn(x) [+ add]) is positive, else 0; y says
-/// where, or bn(x) if y is null.
-template <class T, class S>
-SINGA_MULTI_ISA void CutOff(const T* dy, const T* dy2, const T* x, const T* y, T* result, int64_t n,
-                            int64_t stride, const BatchNormAffine<S>& affine) {
+/// dy (plus dy2, if it is not null) times the slope of the activation at bn(x). That of ReLU
+/// follows from the sign of y, if y is not null.
+template <class T, class G, class S>
+SINGA_MULTI_ISA void ThroughActivation(const T* dy, const T* dy2, const T* x, const T* y, G* result,
+                                       int64_t n, int64_t stride, const BatchNormAffine<S>& affine,
+                                       const Activation& activation) {
+  const UnaryOp function = formula::FunctionOf(activation.kind);
+  const auto low = static_cast<S>(activation.low), high = static_cast<S>(activation.high);
   for (int64_t i = 0; i < n; ++i) {
-    const S sign = y ? Convert<S>(y[i * stride]) : affine(Convert<S>(x[i * stride]));
+    const S at = y ? Convert<S>(y[i * stride]) : affine(Convert<S>(x[i * stride]));
     S gradient = Convert<S>(dy[i * stride]);
     if (dy2) gradient += Convert<S>(dy2[i * stride]);
-    result[i * stride] = Convert<T>(WhereRectified(sign, gradient));
+    result[i * stride] = Convert<G>(formula::UnaryGradient(function, gradient, at, low, high));
   }
 }
 
 /// dx = a · dy − b − (x − mean) · c
-template <class T>
-SINGA_MULTI_ISA void Gradient(const T* dy, const T* x, T* dx, int64_t n, int64_t stride,
+template <class G, class T>
+SINGA_MULTI_ISA void Gradient(const G* dy, const T* x, T* dx, int64_t n, int64_t stride,
                               double mean, double a, double b, double c) {
   for (int64_t i = 0; i < n; ++i)
     dx[i * stride] = Convert<T>(a * Convert<double>(dy[i * stride]) - b -
                                 c * (Convert<double>(x[i * stride]) - mean));
 }
 
-/// Where one channel's values lie: `runs` runs of `length` values.
+/// The positions of one channel's values: `runs` runs of `length` values.
 struct Channels {
   explicit Channels(const Shape& shape) : count(shape[1]) {
     const int64_t spatial = shape.Count(2, shape.rank());
@@ -110,18 +115,7 @@ struct Channels {
   int64_t step = 0;
 };
 
-/// Values of a channel's parameter, or `otherwise` where it is left out.
-template <class S>
-S ValueOr(const Execution& execution, size_t input, int64_t c, S otherwise) {
-  return execution.inputs[input].empty() ? otherwise : execution.in<S>(input)[c];
-}
-
-template <class T>
-const T* InputOrNull(const Execution& execution, size_t i) {
-  return execution.inputs[i].empty() ? nullptr : execution.in<T>(i);
-}
-
-/// By two passes over the channel.
+/// Computes the moments in two passes over the channel.
 template <class T>
 BatchNormMoments MomentsOf(const Channels& channels, const T* x, int64_t c) {
   BatchNormMoments moments;
@@ -142,7 +136,7 @@ void Forward(const Spec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Channels channels(spec.shape);
   const T* x = execution.in<T>(0);
-  const T* add = InputOrNull<T>(execution, 5);
+  const T* add = execution.in_or_null<T>(5);
   T* y = execution.out<T>(0);
   ParallelFor(channels.count, channels.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
@@ -161,11 +155,11 @@ void Forward(const Spec& spec, const Execution& execution) {
         mean = execution.in<S>(3)[c];
         var = execution.in<S>(4)[c];
       }
-      const BatchNormAffine<S> affine(mean, var, ValueOr<S>(execution, 1, c, 1),
-                                      ValueOr<S>(execution, 2, c, 0), spec.epsilon);
+      const BatchNormAffine<S> affine(mean, var, execution.value_or<S>(1, c, 1),
+                                      execution.value_or<S>(2, c, 0), spec.epsilon);
       channels.ForRuns(c, [&](int64_t at) {
         Normalize(x + at, add ? add + at : nullptr, y + at, channels.length, channels.stride,
-                  affine, spec.relu);
+                  affine, spec.activation);
       });
     }
   });
@@ -181,60 +175,67 @@ void Forward(const Spec& spec, const Execution& execution) {
 // With x̂ = (x − mean) / std, s = scale / std and means over the values of one channel:
 //   dscale = Σ dy · x̂,  dbias = Σ dy
 //   dx = s · (dy − mean(dy) − x̂ · mean(dy · x̂)), or s · dy when mean and var are constants.
+/// The gradients of channel c, from the gradient g of bn(x).
+template <class T, class G>
+void ChannelGradients(const BatchNormBackwardSpec& spec, const Execution& execution,
+                      const Channels& channels, int64_t c, const G* g) {
+  using S = ComputeType<T>;
+  const T* x = execution.in<T>(1);
+  const double n = static_cast<double>(channels.values), mean = execution.in<S>(3)[c];
+  const double inv_std = 1 / std::sqrt(execution.in<S>(4)[c] + spec.epsilon);
+  double sum_dy = 0, sum_dy_xhat = 0;
+  if (spec.need_scale || (spec.training && spec.need_x && channels.values > 0)) {
+    channels.ForRuns(c, [&](int64_t at) {
+      sum_dy += Sum(g + at, channels.length, channels.stride);
+      sum_dy_xhat += SumProducts(g + at, x + at, channels.length, channels.stride, mean);
+    });
+    sum_dy_xhat *= inv_std;
+  }
+  if (spec.need_scale) {
+    execution.out<S>(1)[c] = static_cast<S>(sum_dy_xhat);
+    execution.out<S>(2)[c] = static_cast<S>(sum_dy);
+  }
+  if (!spec.need_x) return;
+  const double s = execution.value_or<S>(2, c, 1) * inv_std;
+  const double through_mean = spec.training ? s * sum_dy / n : 0;
+  const double through_var = spec.training ? s * inv_std * sum_dy_xhat / n : 0;
+  channels.ForRuns(c, [&](int64_t at) {
+    Gradient(g + at, x + at, execution.out<T>(0) + at, channels.length, channels.stride, mean, s,
+             through_mean, through_var);
+  });
+}
+
 template <class T>
 void Backward(const BatchNormBackwardSpec& spec, const Execution& execution) {
   using S = ComputeType<T>;
   const Channels channels(spec.shape);
-  const T* x = execution.in<T>(1);
-  const T* y = InputOrNull<T>(execution, 6);
-  const T* dy = execution.in<T>(0);
+  const T *dy = execution.in<T>(0), *x = execution.in<T>(1), *y = execution.in_or_null<T>(6);
   const T* dy2 = spec.has_dy2 ? execution.in<T>(BatchNormBackwardSpec::kDy2) : nullptr;
-  T* cut = nullptr;  // where dy · (y > 0) goes
-  if (spec.relu) cut = static_cast<T*>(spec.need_add ? execution.out<T>(3) : execution.workspace);
-  const double n = static_cast<double>(channels.values);
-  const bool need_sums = spec.need_scale || (spec.training && spec.need_x && channels.values > 0);
   ParallelFor(channels.count, channels.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      const S scale = ValueOr<S>(execution, 2, c, 1);
-      const double mean = execution.in<S>(3)[c];
-      const double inv_std = 1 / std::sqrt(execution.in<S>(4)[c] + spec.epsilon);
-      const T* g = dy;
-      if (spec.relu) {
-        const BatchNormAffine<S> affine(execution.in<S>(3)[c], execution.in<S>(4)[c], scale,
-                                        ValueOr<S>(execution, 5, c, 0), spec.epsilon);
+      const auto through_activation = [&](auto* g) {
+        const BatchNormAffine<S> affine(execution.in<S>(3)[c], execution.in<S>(4)[c],
+                                        execution.value_or<S>(2, c, 1),
+                                        execution.value_or<S>(5, c, 0), spec.epsilon);
         channels.ForRuns(c, [&](int64_t at) {
-          CutOff(dy + at, dy2 ? dy2 + at : nullptr, x + at, y ? y + at : nullptr, cut + at,
-                 channels.length, channels.stride, affine);
+          ThroughActivation(dy + at, dy2 ? dy2 + at : nullptr, x + at, y ? y + at : nullptr, g + at,
+                            channels.length, channels.stride, affine, spec.activation);
         });
-        g = cut;
-      }
-      double sum_dy = 0, sum_dy_xhat = 0;
-      if (need_sums) {
-        channels.ForRuns(c, [&](int64_t at) {
-          sum_dy += Sum(g + at, channels.length, channels.stride);
-          sum_dy_xhat += SumProducts(g + at, x + at, channels.length, channels.stride, mean);
-        });
-        sum_dy_xhat *= inv_std;
-      }
-      if (spec.need_scale) {
-        execution.out<S>(1)[c] = static_cast<S>(sum_dy_xhat);
-        execution.out<S>(2)[c] = static_cast<S>(sum_dy);
-      }
-      if (!spec.need_x) continue;
-      const double s = scale * inv_std;
-      const double through_mean = spec.training ? s * sum_dy / n : 0;
-      const double through_var = spec.training ? s * inv_std * sum_dy_xhat / n : 0;
-      channels.ForRuns(c, [&](int64_t at) {
-        Gradient(g + at, x + at, execution.out<T>(0) + at, channels.length, channels.stride, mean,
-                 s, through_mean, through_var);
-      });
+        ChannelGradients<T>(spec, execution, channels, c, g);
+      };
+      if (spec.need_add)
+        through_activation(execution.out<T>(3));
+      else if (spec.activation)
+        through_activation(static_cast<S*>(execution.workspace));
+      else
+        ChannelGradients<T>(spec, execution, channels, c, dy);
     }
   });
 }
 
 size_t BackwardWorkspace(const BatchNormBackwardSpec& spec) {
-  return spec.relu && !spec.need_add ? static_cast<size_t>(spec.shape.Count()) * SizeOf(spec.dtype)
-                                     : 0;
+  if (!spec.activation || spec.need_add) return 0;
+  return static_cast<size_t>(spec.shape.Count()) * SizeOf(StatisticsType(spec.dtype));
 }
 
 template <class Spec>
@@ -248,7 +249,7 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
 
 }  // namespace
 
-void RegisterBatchNorm() {
+SINGA_KERNELS(reference) {
   RegisterReference<BatchNormForwardSpec, RunForward<BatchNormForwardSpec>>();
   RegisterReference<BatchNormFromSumsSpec, RunForward<BatchNormFromSumsSpec>>();
   RegisterReference<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();

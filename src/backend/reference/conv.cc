@@ -1,12 +1,12 @@
-// Convolution as a matrix product: with `col` the im2col matrix of an image (col_height rows, one
-// per weight of a filter; col_width columns, one per output pixel), for each image and group
+// Convolution as a matrix product, for each image and group. `col` is the im2col matrix of an
+// image: col_height rows, one per weight of a filter, and col_width columns, one per output pixel.
 //
 //   y  = W · col            W (out / group, col_height)
 //   dW = Σ dy · colᵀ        over the images
 //   dx = col2im(Wᵀ · dy)
 //
-// The matrix is made in pieces that stay in the cache. Work is cut by the geometry alone, so that
-// results do not depend on the number of threads.
+// The matrix is made in tiles that fit in the cache. The tiling depends on the geometry alone, so
+// that results do not depend on the number of threads.
 
 #include <algorithm>
 #include <cstring>
@@ -14,26 +14,25 @@
 #include "backend/reference/arguments.h"
 #include "backend/reference/gemm.h"
 #include "backend/reference/im2col.h"
-#include "backend/reference/register.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/kernel.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/spatial/conv.h"
 
 namespace singa::reference {
 namespace {
 
-constexpr int64_t kColBytes = int64_t{2} << 20;  // of one piece, about a core's share of the cache
+constexpr int64_t kColBytes = int64_t{2} << 20;  // of a tile, about a core's share of the cache
 
-/// How the im2col matrix of one group is cut.
+/// How the im2col matrix of one group is tiled.
 struct Tiling {
   int64_t channels;  ///< input channels of a block of rows
   int64_t blocks;    ///< blocks of rows
   int64_t columns;   ///< output pixels of a piece
   int64_t pieces;    ///< pieces of columns
-  int64_t rows;      ///< of a block
+  int64_t rows;      ///< rows of a block
 
   Tiling(const Recorder& g, int64_t channels_per_block)
       : channels(std::clamp<int64_t>(channels_per_block, 1, g.in_channels / g.group)) {
-    const int64_t kernel = g.kernel_h * g.kernel_w;
+    const int64_t kernel = g.taps();
     blocks = (g.in_channels / g.group + channels - 1) / channels;
     rows = channels * kernel;
     columns = std::clamp<int64_t>(kColBytes / (8 * rows), 64, 1024);
@@ -43,9 +42,9 @@ struct Tiling {
   int64_t elements() const { return rows * columns; }
 };
 
-/// Forward multiplies whole columns; the gradients share the rows out among the threads.
+/// Forward multiplies whole columns; the gradients divide the rows among the threads.
 Tiling ForwardTiling(const Recorder& g) { return Tiling(g, g.in_channels / g.group); }
-Tiling BackwardTiling(const Recorder& g) { return Tiling(g, 256 / (g.kernel_h * g.kernel_w)); }
+Tiling BackwardTiling(const Recorder& g) { return Tiling(g, 256 / g.taps()); }
 
 template <class T>
 struct Scratch {
@@ -55,7 +54,7 @@ struct Scratch {
   T* of(int64_t slot) const { return base + slot * elements; }
 };
 
-/// y (N, out, oh, ow); b and `add`, which may be y itself, may be null.
+/// y (N, out, output pixels). b and `add` may be null; `add` may be y itself.
 template <class T>
 void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add, bool relu, T* y,
              Scratch<T> scratch) {
@@ -67,8 +66,7 @@ void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add
     const int64_t columns = std::min(tiling.columns, g.col_width - p0);
     const int64_t group = item / tiling.pieces % g.group, n = item / tiling.pieces / g.group;
     T* col = scratch.of(slot);
-    Im2Col(g, x + n * g.imagesize + group * channels * g.height * g.width, channels, p0,
-           p0 + columns, col);
+    Im2Col(g, x + n * g.imagesize + group * channels * g.pixels(), channels, p0, p0 + columns, col);
     const int64_t first = (n * g.out_channels + group * filters) * g.col_width + p0;
     T* out = y + first;
     for (int64_t m = 0; (b || add) && m < filters; ++m) {
@@ -86,12 +84,12 @@ void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add
   });
 }
 
-/// dx (N, in, h, w), plus b (in) where that is not null.
+/// dx (N, in, pixels), plus b (in) if it is not null.
 template <class T>
 void BackwardX(const Recorder& g, const T* dy, const T* w, const T* b, T* dx, Scratch<T> scratch) {
   const Tiling tiling = BackwardTiling(g);
   const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
-  const int64_t kernel = g.kernel_h * g.kernel_w, pixels = g.height * g.width;
+  const int64_t kernel = g.taps(), pixels = g.pixels();
   const int64_t items = g.batchsize * g.group * tiling.blocks;
   ParallelItems(
       items, scratch.slots, filters * tiling.rows * g.col_width, [&](int64_t item, int64_t slot) {
@@ -113,13 +111,13 @@ void BackwardX(const Recorder& g, const T* dy, const T* w, const T* b, T* dx, Sc
       });
 }
 
-/// dW (out, in / group, kh, kw).
+/// dW (out, in / group, kernel).
 template <class T>
 void BackwardW(const Recorder& g, const T* dy, const T* x, T* dw, Scratch<T> scratch) {
   const Tiling tiling = BackwardTiling(g);
   const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
-  const int64_t kernel = g.kernel_h * g.kernel_w;
-  // The sum over images stays with one thread; where blocks are few, filters are shared out too.
+  const int64_t kernel = g.taps();
+  // One thread sums over all images. If there are few blocks, threads also divide the filters.
   const int64_t m_step = g.group * tiling.blocks >= 8 ? filters : std::min<int64_t>(filters, 32);
   const int64_t m_blocks = (filters + m_step - 1) / m_step;
   const int64_t items = g.group * tiling.blocks * m_blocks;
@@ -134,7 +132,7 @@ void BackwardW(const Recorder& g, const T* dy, const T* x, T* dw, Scratch<T> scr
         T* col = scratch.of(slot);
         T* out = dw + (group * filters + m0) * g.col_height + c0 * kernel;
         for (int64_t n = 0; n < g.batchsize; ++n) {
-          const T* image = x + n * g.imagesize + (group * channels + c0) * g.height * g.width;
+          const T* image = x + n * g.imagesize + (group * channels + c0) * g.pixels();
           const T* gradient = dy + (n * g.out_channels + group * filters + m0) * g.col_width;
           for (int64_t p0 = 0; p0 < g.col_width; p0 += tiling.columns) {
             const int64_t columns = std::min(tiling.columns, g.col_width - p0);
@@ -146,7 +144,7 @@ void BackwardW(const Recorder& g, const T* dy, const T* x, T* dw, Scratch<T> scr
       });
 }
 
-/// db (channels): the sum of dy (batch, channels, pixels), in float64.
+/// db (channels): the sum of dy (batch, channels, pixels), accumulated in float64.
 template <class T>
 void BackwardB(int64_t batch, int64_t channels, int64_t pixels, const T* dy, T* db) {
   ParallelFor(channels, kParallelGrain / std::max<int64_t>(1, batch * pixels),
@@ -162,7 +160,7 @@ void BackwardB(int64_t batch, int64_t channels, int64_t pixels, const T* dy, T* 
               });
 }
 
-/// Elements of im2col scratch that one thread needs; none for a bias.
+/// Elements of im2col scratch per thread; 0 for the bias gradient.
 int64_t ScratchElements(ConvPass matrix_pass, const Recorder& g) {
   switch (matrix_pass) {
     case ConvPass::kForward:
@@ -176,7 +174,7 @@ int64_t ScratchElements(ConvPass matrix_pass, const Recorder& g) {
   return 0;
 }
 
-/// A transposed convolution is the input gradient of a convolution, and the other way round.
+/// A transposed convolution is the input gradient of a convolution, and vice versa.
 ConvPass MatrixPass(const ConvSpec& spec) { return spec.pass; }
 ConvPass MatrixPass(const ConvTransposeSpec& spec) {
   if (spec.pass == ConvPass::kForward) return ConvPass::kBackwardX;
@@ -216,7 +214,7 @@ Scratch<C> ScratchOf(ConvPass matrix_pass, const ConvSpec& spec, char* memory) {
 void RunConv(const ConvSpec& spec, const Execution& execution) {
   const Recorder& g = spec.geometry;
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    Arguments<T> a(execution);  // in[2] is null where there is no b
+    Arguments<T> a(execution);  // in[2] is null without a bias
     const auto scratch = ScratchOf<ComputeType<T>>(MatrixPass(spec), spec, a.rest());
     switch (spec.pass) {
       case ConvPass::kForward:
@@ -231,14 +229,14 @@ void RunConv(const ConvSpec& spec, const Execution& execution) {
         if (g.bias) BackwardB(g.batchsize, g.out_channels, g.col_width, a.in[0], a.out[1]);
         break;
       case ConvPass::kBackwardB:
-        BackwardB(g.batchsize, g.out_channels, g.conv_height * g.conv_width, a.in[0], a.out[0]);
+        BackwardB(g.batchsize, g.out_channels, g.conv_pixels(), a.in[0], a.out[0]);
         break;
     }
     a.Store();
   });
 }
 
-/// Of y as it was stored.
+/// The statistics are those of y after rounding to T.
 void RunConvStatistics(const ConvStatisticsSpec& spec, const Execution& execution) {
   RunConv(spec, {execution.device, execution.inputs, execution.outputs.first(1), execution.scalars,
                  execution.workspace});
@@ -266,9 +264,9 @@ void RunConvStatistics(const ConvStatisticsSpec& spec, const Execution& executio
 
 void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution) {
   const Recorder& g = spec.geometry;
-  const int64_t pixels = g.height * g.width;  // of y
+  const int64_t pixels = g.pixels();  // of y
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    Arguments<T> a(execution);  // in[2] is null where there is no b
+    Arguments<T> a(execution);  // in[2] is null without a bias
     const auto scratch = ScratchOf<ComputeType<T>>(MatrixPass(spec), spec, a.rest());
     switch (spec.pass) {
       case ConvPass::kForward:
@@ -291,7 +289,7 @@ void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution)
 
 }  // namespace
 
-void RegisterConv() {
+SINGA_KERNELS(reference) {
   RegisterReference<ConvSpec, RunConv, Workspace<ConvSpec>>();
   RegisterReference<ConvStatisticsSpec, RunConvStatistics, Workspace<ConvStatisticsSpec>>();
   RegisterReference<ConvTransposeSpec, RunConvTranspose, Workspace<ConvTransposeSpec>>();

@@ -1,19 +1,18 @@
-// Rows picked by number, and rows added up by number: Gather and Embedding.
+// Gather and Embedding: select rows by index, and in backward add up rows by index.
 
 #include <algorithm>
 
-#include "backend/reference/indices.h"
-#include "backend/reference/register.h"
-#include "core/parallel.h"
-#include "core/strided.h"
-#include "model/operation/gather_spec.h"
-#include "model/operation/kernel.h"
+#include "backend/reference/picks.h"
+#include "core/device/parallel.h"
+#include "core/tensor/strided.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/gather.h"
 
 namespace singa::reference {
 
 namespace {
 
-// Axes [from, to) of a shape; array 0 has the strides `dense`, array 1 `given`.
+// Axes [from, to) of a shape. Array 0 has contiguous strides, array 1 the `given` ones.
 StridedSpace<2> AxesBetween(const Shape& shape, const Strides& given, int from, int to) {
   Shape part;
   Strides strides;
@@ -34,7 +33,7 @@ void GatherRows(const GatherSpec& spec, const Execution& execution, const int64_
   const bool dense = inner.dense(1);
   const U* x = execution.in<U>(0);
   U* y = execution.out<U>(0);
-  // The picks [begin, end) of one outer position.
+  // Copies the picks [begin, end) of one outer position.
   const auto pick = [&](const U* from, U* to, int64_t begin, int64_t end) {
     if (width == 1) {
       for (int64_t k = begin; k < end; ++k) to[k] = from[positions[k] * step];
@@ -82,29 +81,8 @@ size_t GatherWorkspace(const GatherSpec& spec) {
 
 // ---- backward
 
-// The picks grouped by the row that they took, each group in the order of the picks.
-struct Groups {
-  const int64_t* start;  // length + 1
-  const int64_t* pick;
-};
-
-Groups GroupPicks(const GatherBackwardSpec& spec, const Tensor& indices, int64_t* workspace) {
-  const int64_t length = spec.x_shape[spec.axis];
-  int64_t* positions = workspace;
-  int64_t* pick = positions + spec.count;
-  int64_t* start = pick + spec.count;
-  ReadPositions(spec.op(), indices, length, spec.kind == GatherKind::kGather, positions);
-  std::fill_n(start, length + 2, 0);
-  // start[row + 2] counts; summed up, start[row + 1] is where the row's group begins, and placing
-  // the picks moves it to where the group ends: the beginning of the next.
-  for (int64_t k = 0; k < spec.count; ++k) ++start[positions[k] + 2];
-  for (int64_t row = 2; row < length + 2; ++row) start[row] += start[row - 1];
-  for (int64_t k = 0; k < spec.count; ++k) pick[start[positions[k] + 1]++] = k;
-  return {start, pick};
-}
-
 size_t GatherBackwardWorkspace(const GatherBackwardSpec& spec) {
-  return static_cast<size_t>(2 * spec.count + spec.x_shape[spec.axis] + 2) * sizeof(int64_t);
+  return GroupPicksWorkspace(spec.count, spec.x_shape[spec.axis]);
 }
 
 constexpr int64_t kChunk = 256;
@@ -114,7 +92,7 @@ SINGA_MULTI_ISA void AddRow(const T* row, int64_t n, double* sum) {
   for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<double>(Convert<ComputeType<T>>(row[i]));
 }
 
-// Columns [begin, end) of one row of dx: the sum of its picks, in double.
+// Columns [begin, end) of one row of dx: the sum of its picks, accumulated in double.
 template <class T>
 void SumPicks(const T* dy, const int64_t* pick, int64_t picks, int64_t width, int64_t begin,
               int64_t end, T* dx) {
@@ -135,7 +113,7 @@ void SumPicks(const T* dy, const int64_t* pick, int64_t picks, int64_t width, in
 }
 
 template <class T>
-void SumRows(const GatherBackwardSpec& spec, const Execution& execution, const Groups& groups) {
+void SumRows(const GatherBackwardSpec& spec, const Execution& execution, const PickGroups& groups) {
   const int64_t outer = spec.x_shape.Count(0, spec.axis);
   const int64_t length = spec.x_shape[spec.axis];
   const int64_t width = spec.x_shape.Count(spec.axis + 1, spec.x_shape.rank());
@@ -144,13 +122,13 @@ void SumRows(const GatherBackwardSpec& spec, const Execution& execution, const G
   const auto rows = [&](int64_t first, int64_t last, int64_t begin, int64_t end) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t o = i / length, row = i % length;
-      SumPicks(dy + o * spec.count * width, groups.pick + groups.start[row],
-               groups.start[row + 1] - groups.start[row], width, begin, end, dx + i * width);
+      SumPicks(dy + o * spec.count * width, groups.begin(row), groups.size(row), width, begin, end,
+               dx + i * width);
     }
   };
   const int64_t all = outer * length;
   if (width >= 128) {
-    // By columns: some rows are picked far more often than others.
+    // Threads divide the columns, because some rows are picked far more often than others.
     ParallelFor(width, std::max<int64_t>(64, kParallelGrain / (all + outer * spec.count)),
                 [&](int64_t begin, int64_t end) { rows(0, all, begin, end); });
   } else {
@@ -160,15 +138,16 @@ void SumRows(const GatherBackwardSpec& spec, const Execution& execution, const G
 }
 
 void RunGatherBackward(const GatherBackwardSpec& spec, const Execution& execution) {
-  const Groups groups =
-      GroupPicks(spec, execution.inputs[1], static_cast<int64_t*>(execution.workspace));
+  const PickGroups groups =
+      GroupPicks(spec.op(), execution.inputs[1], spec.count, spec.x_shape[spec.axis],
+                 spec.kind == GatherKind::kGather, execution.workspace);
   if (execution.outputs[0].size() == 0) return;
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { SumRows<T>(spec, execution, groups); });
 }
 
 }  // namespace
 
-void RegisterGather() {
+SINGA_KERNELS(reference) {
   RegisterReference<GatherSpec, RunGather, GatherWorkspace>();
   RegisterReference<GatherBackwardSpec, RunGatherBackward, GatherBackwardWorkspace>();
 }

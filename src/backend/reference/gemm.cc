@@ -8,8 +8,8 @@
 namespace singa::reference {
 namespace {
 
-/// The BLAS runs on the calling thread only: its own threads beside OpenMP's would fight for the
-/// same cores.
+/// Restricts BLAS to the calling thread. Its own threads would compete with OpenMP's for the same
+/// cores.
 void OneThreadPerCall() {
 #if SINGA_BLAS_OPENBLAS
   static const bool set = (SINGA_BLAS(openblas_set_num_threads)(1), true);

@@ -1,18 +1,18 @@
 #pragma once
 
-// Index arguments of any number type.
+// Index arguments of any numeric type.
 
 #include <cmath>
 #include <cstdint>
 
-#include "core/dtype_switch.h"
+#include "core/tensor/dtype_switch.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {
 
-/// Calls visit(i, value) for the values of an index tensor (contiguous). Raises
-/// std::invalid_argument for a float that is no whole number; infinities come out as the ends of
-/// int64, which no axis contains.
+/// Calls visit(i, value) for each value of a contiguous index tensor. Throws std::invalid_argument
+/// for a float that is not an integer. Infinities become the limits of int64, which are out of
+/// range for any axis.
 template <class Visit>
 void ForEachIndexValue(const char* op, const Tensor& indices, const Visit& visit) {
   const int64_t n = indices.size();
@@ -31,15 +31,21 @@ void ForEachIndexValue(const char* op, const Tensor& indices, const Visit& visit
   });
 }
 
-/// Writes the indices as positions in [0, length); negative ones count from the end if `wrap`.
-/// Raises std::out_of_range, before the caller has written anything.
+/// The value of index i as a position in [0, length); with `wrap`, negative ones count from the
+/// end. Throws std::out_of_range.
+inline int64_t PositionOf(const char* op, int64_t i, int64_t value, int64_t length, bool wrap) {
+  const int64_t low = wrap ? -length : 0;
+  Check<std::out_of_range>(value >= low && value < length, op, "index ", value, " at position ", i,
+                           " is outside [", low, ", ", length, ")");
+  return value < 0 ? value + length : value;
+}
+
+/// Writes the indices as positions in [0, length), as PositionOf does. Throws before the caller has
+/// written anything.
 inline void ReadPositions(const char* op, const Tensor& indices, int64_t length, bool wrap,
                           int64_t* positions) {
-  const int64_t low = wrap ? -length : 0;
   ForEachIndexValue(op, indices, [&](int64_t i, int64_t value) {
-    Check<std::out_of_range>(value >= low && value < length, op, "index ", value, " at position ",
-                             i, " is outside [", low, ", ", length, ")");
-    positions[i] = value < 0 ? value + length : value;
+    positions[i] = PositionOf(op, i, value, length, wrap);
   });
 }
 

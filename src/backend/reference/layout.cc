@@ -1,7 +1,6 @@
-#include "model/operation/layout_spec.h"
+#include "model/spec/layout.h"
 
-#include "backend/reference/register.h"
-#include "model/operation/kernel.h"
+#include "model/dispatch/kernel.h"
 
 namespace singa::reference {
 namespace {
@@ -10,7 +9,7 @@ void RunNothing(const PreferredLayoutSpec&, const Execution&) {}
 
 }  // namespace
 
-void RegisterLayout() {
+SINGA_KERNELS(reference) {
   RegisterFunction<kReference, PreferredLayoutSpec, RunNothing>(DeviceKind::kCpu);
 }
 

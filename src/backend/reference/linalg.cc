@@ -1,13 +1,12 @@
-// Matrix products. Each is cut into blocks by its shape alone, and each block is one call of the
-// BLAS on one thread, so that results do not depend on the number of threads.
+// Matrix products. Each is divided into blocks by its shape alone, and each block is one BLAS call
+// on one thread, so results do not depend on the number of threads.
 
 #include <algorithm>
 
 #include "backend/reference/arguments.h"
 #include "backend/reference/gemm.h"
-#include "backend/reference/register.h"
-#include "model/operation/kernel.h"
-#include "model/operation/matmul_spec.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/matmul.h"
 
 namespace singa::reference {
 namespace {
@@ -15,7 +14,8 @@ namespace {
 constexpr int64_t kBlockRows = 192;
 constexpr int64_t kBlockColumns = 512;
 
-/// Which matrix of `batch` (some axes 1) goes with matrix `index` of the broadcast result.
+/// The matrix of `batch` (whose axes may be 1) that belongs to matrix `index` of the broadcast
+/// result.
 int64_t BatchOf(const MatMulSpec& spec, const Shape& batch, int64_t index) {
   int64_t at = 0, stride = 1;
   for (int i = batch.rank() - 1; i >= 0; --i) {
@@ -74,7 +74,7 @@ size_t Workspace(const MatMulSpec& s) {
 
 void Run(const MatMulSpec& spec, const Execution& execution) {
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    Arguments<T> a(execution);  // in[2] is null where there is no c
+    Arguments<T> a(execution);  // in[2] is null without c
     Multiply(spec, a.in[0], a.in[1], a.in[2], a.out[0]);
     a.Store();
   });
@@ -82,6 +82,6 @@ void Run(const MatMulSpec& spec, const Execution& execution) {
 
 }  // namespace
 
-void RegisterLinalg() { RegisterReference<MatMulSpec, Run, Workspace>(); }
+SINGA_KERNELS(reference) { RegisterReference<MatMulSpec, Run, Workspace>(); }
 
 }  // namespace singa::reference

@@ -1,18 +1,17 @@
-// Losses. Sums run in float64 over pieces that depend on the sizes alone.
+// Losses. Sums accumulate in float64 over pieces that depend on the sizes alone.
 
 #include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "backend/reference/map.h"
-#include "backend/reference/register.h"
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
+#include "backend/reference/elementwise/map.h"
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+#include "model/dispatch/kernel.h"
 #include "model/formula/pair_loss.h"
 #include "model/formula/switch_operation.h"
-#include "model/operation/kernel.h"
-#include "model/operation/loss_spec.h"
+#include "model/spec/loss.h"
 
 namespace singa::reference {
 
@@ -28,7 +27,7 @@ void WriteScalar(double value, const Tensor& t) {
   FindStore<double>(t.data_type())(&value, 1, t.raw_data(), 0, 1);
 }
 
-// Class numbers of `rows` samples; raises where one is not a whole number in [0, classes).
+// The class indices of `rows` samples. Throws if one is not an integer in [0, classes).
 std::vector<int64_t> ReadClasses(const char* op, const Tensor& t, int64_t rows, int64_t classes) {
   std::vector<int64_t> labels(static_cast<size_t>(rows));
   SwitchAll(t.data_type(), op, [&]<class T>() {
@@ -45,10 +44,10 @@ std::vector<int64_t> ReadClasses(const char* op, const Tensor& t, int64_t rows, 
   return labels;
 }
 
-// Target q of one row: (1 − s)·t + s / C.
+// The target q of one row: (1 − s)·t + s / C.
 template <class C>
 struct Target {
-  const C* probabilities;  // null: one for `label`, zero elsewhere
+  const C* probabilities;  // null: 1 for `label`, 0 elsewhere
   int64_t label;
   C keep, floor;
   C operator()(int64_t c) const {
@@ -82,7 +81,7 @@ class Targets {
   C keep_, floor_;
 };
 
-// Loss of one row; `p` gets its softmax, `exps` is room for one row.
+// The loss of one row. `p` receives its softmax; `exps` is scratch for one row.
 template <class T, class C>
 double ForwardRow(const T* x, const Target<C>& target, int64_t classes, C* exps, T* p) {
   C largest = Convert<C>(x[0]);
@@ -98,7 +97,7 @@ double ForwardRow(const T* x, const Target<C>& target, int64_t classes, C* exps,
   double loss = 0;
   for (int64_t c = 0; c < classes; ++c) {
     const C q = target(c);
-    // A class without a share in the target costs nothing, even where its score is -infinity.
+    // A class with target 0 adds nothing, even if its score is -infinity.
     if (q == C(0)) continue;
     loss += static_cast<double>(q) * (log_sum - static_cast<double>(Convert<C>(x[c]) - largest));
   }
@@ -146,7 +145,7 @@ void RunSoftmaxCrossEntropyBackward(const SoftmaxCrossEntropyBackwardSpec& spec,
     ParallelFor(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const Target<C> target = targets.Row(row);
-        // Targets that are given may sum to something else than one.
+        // Given target probabilities need not sum to 1.
         C total = 1;
         if (spec.target == TargetKind::kProbabilities) {
           double sum = 0;
@@ -196,7 +195,7 @@ void RunPairLossBackward(const PairLossBackwardSpec& spec, const Execution& exec
 
 }  // namespace
 
-void RegisterLoss() {
+SINGA_KERNELS(reference) {
   RegisterReference<SoftmaxCrossEntropySpec, RunSoftmaxCrossEntropy>();
   RegisterReference<SoftmaxCrossEntropyBackwardSpec, RunSoftmaxCrossEntropyBackward>();
   RegisterReference<PairLossSpec, RunPairLoss>();

@@ -8,16 +8,15 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/reference/register.h"
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
-#include "model/operation/kernel.h"
-#include "model/operation/lrn_spec.h"
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/norm/lrn.h"
 
 namespace singa::reference {
 namespace {
 
-/// Positions that are worked on at a time, so that sums stay in the nearest cache.
+/// Positions that are processed together, so that the sums stay in the L1 cache.
 constexpr int64_t kChunk = 256;
 
 template <class T>
@@ -30,7 +29,7 @@ SINGA_MULTI_ISA void AddSquares(const T* x, int64_t n, double* sum) {
 
 /// power = base^-beta
 SINGA_MULTI_ISA void InversePower(const double* base, int64_t n, double beta, double* power) {
-  if (beta == 0.75) {  // nearly always; square roots vectorise, pow does not
+  if (beta == 0.75) {  // the usual value; square roots vectorise, pow does not
     for (int64_t i = 0; i < n; ++i) {
       const double root = std::sqrt(base[i]);
       power[i] = 1 / (root * std::sqrt(root));
@@ -77,7 +76,7 @@ struct Geometry {
         spatial(shape.Count(2, shape.rank())),
         grain(kParallelGrain / (spatial * std::min(size, channels) + 1) + 1) {}
 
-  /// Calls f(c, offset of channel c of its image, position, n) for chunks of all positions.
+  /// Calls f(c, offset of channel c in its image, position, n) for chunks that cover all positions.
   template <class F>
   void ForChunks(const F& f) const {
     ParallelFor(batch * channels, grain, [&](int64_t begin, int64_t end) {
@@ -86,7 +85,8 @@ struct Geometry {
           f(i % channels, i * spatial + s, std::min(kChunk, spatial - s));
     });
   }
-  /// Calls f(distance to channel c in elements) for the channels [c − below, c + above] that exist.
+  /// Calls f(distance to channel c in elements) for the existing channels in [c − below, c +
+  /// above].
   template <class F>
   void ForNeighbours(int64_t c, int64_t below, int64_t above, const F& f) const {
     const int64_t last = above < channels - c ? c + above : channels - 1;
@@ -97,7 +97,7 @@ struct Geometry {
   int64_t batch, channels, spatial, grain;
 };
 
-/// b of n positions that start at `x`, in channel c.
+/// b of n positions in channel c, starting at `x`.
 template <class Spec, class T>
 void Base(const Spec& spec, const Geometry& geometry, const T* x, int64_t c, int64_t n,
           double* base) {
@@ -114,7 +114,7 @@ void Forward(const LrnForwardSpec& spec, const Execution& execution) {
   const Geometry geometry(spec.shape, spec.size);
   const T* x = execution.in<T>(0);
   T* y = execution.out<T>(0);
-  // OPCHECK may offer the place of another implementation's private form.
+  // OPCHECK may pass an output in another implementation's private format.
   const bool keeps = spec.save && execution.outputs[1].data_type() == kDTypeOf<S>;
   S* saved = keeps ? execution.out<S>(1) : nullptr;
   geometry.ForChunks([&](int64_t c, int64_t at, int64_t n) {
@@ -168,7 +168,7 @@ void RunBackward(const LrnBackwardSpec& spec, const Execution& execution) {
 
 }  // namespace
 
-void RegisterLrn() {
+SINGA_KERNELS(reference) {
   RegisterReference<LrnForwardSpec, RunForward>();
   RegisterReference<LrnBackwardSpec, RunBackward, BackwardWorkspace>();
 }

@@ -1,18 +1,18 @@
-// One pass over all parameters of an update: the elements of every tensor are cut into pieces, and
-// the pieces are shared out to the threads.
+// One pass over all parameters of an update. The elements of every tensor are divided into pieces,
+// and the pieces among the threads.
 
-#include "model/operation/optimizer_spec.h"
+#include "model/spec/optimizer.h"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "backend/reference/register.h"
-#include "core/convert_chunk.h"
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
+#include "core/device/parallel.h"
+#include "core/tensor/convert_chunk.h"
+#include "core/tensor/dtype_switch.h"
+#include "core/tensor/stored_size.h"
+#include "model/dispatch/kernel.h"
 #include "model/formula/optimizer.h"
-#include "model/operation/kernel.h"
 
 namespace singa::reference {
 namespace {
@@ -24,11 +24,6 @@ struct Piece {
   int64_t begin;
   int64_t end;
 };
-
-// Elements in memory, the padding of an opaque layout included.
-int64_t StoredSize(const Tensor& t) {
-  return t.layout() ? static_cast<int64_t>(t.layout()->bytes() / SizeOf(t.data_type())) : t.size();
-}
 
 // Small tensors come first, so that the calling thread updates them, which alone reads them in the
 // next step.
@@ -45,8 +40,8 @@ std::vector<Piece> CutIntoPieces(std::span<const Tensor> tensors) {
   return pieces;
 }
 
-// The formulas are in model/formula/optimizer.h. C is the type that they are computed in, T the
-// one in memory.
+// The formulas are in model/formula/optimizer.h. C is the type of the computation, T that of the
+// parameters.
 template <class Rule, class T, class C>
 SINGA_MULTI_ISA void Apply(const Rule rule, T* p, const C* g, C* s, C* s2, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -61,13 +56,13 @@ SINGA_MULTI_ISA void Apply(const Rule rule, T* p, const C* g, C* s, C* s2, int64
 }
 
 template <class T, class C>
-void UpdateRun(const OptimizerSpec& spec, const double* numbers, T* p, const C* g, C* s, C* s2,
+void UpdateRun(const OptimizerSpec& spec, const double* scalars, T* p, const C* g, C* s, C* s2,
                int64_t n) {
-  formula::SwitchRule<C>(spec, numbers, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
+  formula::SwitchRule<C>(spec, scalars, [&](const auto& rule) { Apply(rule, p, g, s, s2, n); });
 }
 
 template <class T, class C>
-void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* numbers,
+void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* scalars,
                  const formula::Decision<C>& decision, const Piece& piece) {
   const size_t n = spec.count(e.inputs.size());
   const int64_t count = piece.end - piece.begin;
@@ -77,7 +72,7 @@ void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* nu
   const bool as_it_is = decision.unscaling == C(1) && decision.clipping == C(1);
   const Tensor& gradient = e.inputs[n + piece.tensor];
   if (gradient.data_type() == kDTypeOf<C> && as_it_is) {
-    UpdateRun<T, C>(spec, numbers, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
+    UpdateRun<T, C>(spec, scalars, p, e.in<C>(n + piece.tensor) + piece.begin, s, s2, count);
     return;
   }
   const LoadChunkFn<C> load = FindLoad<C>(gradient.data_type());
@@ -85,31 +80,31 @@ void UpdatePiece(const OptimizerSpec& spec, const Execution& e, const double* nu
   for (int64_t at = 0; at < count; at += kChunk) {
     const int64_t run = std::min(kChunk, count - at);
     load(gradient.raw_data(), piece.begin + at, 1, run, g);
-    // Into memory, so that no compiler makes one rounding of this and of what follows.
+    // Stored to memory, so that no compiler contracts this and the update into one rounding.
     for (int64_t i = 0; i < run && !as_it_is; ++i) g[i] = decision(g[i]);
-    UpdateRun<T, C>(spec, numbers, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
+    UpdateRun<T, C>(spec, scalars, p + at, g, s ? s + at : nullptr, s2 ? s2 + at : nullptr, run);
   }
 }
 
 void Update(const OptimizerSpec& spec, const Execution& e) {
   const formula::Conditions conditions(spec, e.inputs);
-  auto numbers = e.scalars.v;
-  formula::PickNumbers(conditions, numbers.data());
+  auto scalars = e.scalars.v;
+  formula::PickScalars(conditions, scalars.data());
   const std::vector<Piece> pieces = CutIntoPieces(e.outputs.first(spec.count(e.inputs.size())));
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
     using C = ComputeType<T>;
-    const auto decision = formula::Decision<C>::From(conditions, numbers.data());
+    const auto decision = formula::Decision<C>::From(conditions, scalars.data());
     if (decision.leave_out) return;
     ParallelFor(static_cast<int64_t>(pieces.size()), 2, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        UpdatePiece<T, C>(spec, e, numbers.data(), decision, pieces[static_cast<size_t>(i)]);
+        UpdatePiece<T, C>(spec, e, scalars.data(), decision, pieces[static_cast<size_t>(i)]);
     });
   });
 }
 
 template <class T>
 SINGA_MULTI_ISA double SumOfSquares(const T* x, int64_t n) {
-  constexpr int64_t kLanes = 16;  // sums side by side, for the vector units
+  constexpr int64_t kLanes = 16;  // independent sums, for the vector units
   double sums[kLanes] = {};
   const auto square = [x](int64_t i) {
     const auto value = static_cast<double>(Convert<ComputeType<T>>(x[i]));
@@ -148,7 +143,7 @@ void UpdateLossScale(const LossScaleSpec&, const Execution& e) {
 
 }  // namespace
 
-void RegisterOptimizer() {
+SINGA_KERNELS(reference) {
   RegisterReference<OptimizerSpec, Update>();
   RegisterReference<LossScaleSpec, UpdateLossScale>();
   RegisterReference<SumSquareSpec, SumSquare>();

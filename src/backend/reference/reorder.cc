@@ -1,13 +1,12 @@
 #include <cstring>
 
-#include "backend/reference/register.h"
-#include "model/operation/kernel.h"
-#include "model/operation/reorder_spec.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/reorder.h"
 
 namespace singa::reference {
 namespace {
 
-/// Between any two layouts, by what they know of themselves: through row-major memory.
+/// Converts between any two layouts by their Pack and Unpack, through row-major memory.
 class ThroughPlain final : public ReorderPlan {
  public:
   explicit ThroughPlain(const ReorderSpec& spec) : ReorderPlan("reference"), spec_(spec) {}
@@ -35,10 +34,11 @@ class ThroughPlain final : public ReorderPlan {
 
 }  // namespace
 
-void RegisterReorder() {
-  Register<ReorderSpec>(
-      "reference", [](const ReorderSpec&) { return std::string(); },
-      [](const ReorderSpec& spec) -> PlanPtr { return std::make_shared<ThroughPlain>(spec); });
+SINGA_KERNELS(reference) {
+  Register<ReorderSpec>(DeviceKind::kCpu, kReference,
+                        {.make = [](const ReorderSpec& spec) -> PlanOrReason {
+                          return std::make_shared<ThroughPlain>(spec);
+                        }});
   UseReorderPlans();
 }
 

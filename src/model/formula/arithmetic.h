@@ -1,10 +1,10 @@
 #pragma once
 
-// Scalar arithmetic with one meaning for every compute type: floats as IEEE 754 has them, integers
-// wrapping around and never trapping.
+// Scalar arithmetic for every compute type. Floats follow IEEE 754. Integers wrap around and never
+// trap.
 //
-// The formulas of this folder are shared by backends. They are constexpr because that is what
-// nvcc takes as code for the GPU, too (--expt-relaxed-constexpr).
+// The backends share the formulas of this folder. They are constexpr, so nvcc compiles them for the
+// GPU, too (--expt-relaxed-constexpr).
 
 #include <cmath>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace singa::arithmetic {
 namespace detail {
 template <class C>
 constexpr bool kFloat = std::is_floating_point_v<C>;
-// Overflow of signed integers is undefined, of unsigned ones it wraps.
+// Overflow is undefined for signed integers, and wraps for unsigned ones.
 template <class C>
 using Bits = std::make_unsigned_t<std::conditional_t<kFloat<C>, int, C>>;
 }  // namespace detail
@@ -50,7 +50,7 @@ constexpr C Div(C a, C b) {
     return b == -1 ? Negate(a) : a / b;  // the least integer has no positive
   }
 }
-/// Remainder with the sign of b, as Python's and PyTorch's. Integers: 0 where b is 0.
+/// Remainder with the sign of b, as in Python and PyTorch. Integers: 0 where b is 0.
 template <class C>
 constexpr C Mod(C a, C b) {
   C r;
@@ -88,7 +88,7 @@ constexpr C Abs(C a) {
   if constexpr (detail::kFloat<C>) return std::fabs(a);
   return a < 0 ? Negate(a) : a;
 }
-/// 0 for NaN, as PyTorch's.
+/// 0 for NaN, as in PyTorch.
 template <class C>
 constexpr C Sign(C a) {
   return static_cast<C>((a > C(0)) - (a < C(0)));

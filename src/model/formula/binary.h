@@ -1,7 +1,7 @@
 #pragma once
 
-// c = f(a, b) and its two derivatives: one line each. `op` is a constant wherever speed matters, so
-// that the switch is gone.
+// c = f(a, b) and its two derivatives, one line each. Where speed matters `op` is a constant, so
+// the compiler removes the switch.
 
 #include <cmath>
 
@@ -40,7 +40,7 @@ template <class C>
   return a;
 }
 
-/// Of a where `first`, else of b.
+/// The derivative for a where `first`, else for b.
 template <class C>
 [[gnu::always_inline]] constexpr C BinaryGradient(BinaryOp op, bool first, C dy, C a, C b) {
   constexpr C k0 = 0, kHalf = 0.5;
@@ -49,7 +49,7 @@ template <class C>
     case BinaryOp::kMul: return first ? dy * b : dy * a;
     case BinaryOp::kDiv: return first ? dy / b : -dy * ((a / b) / b);
     case BinaryOp::kPow:
-      // 0·a^-1 and 0·log 0 are zero here; the second is given c = a^b for b.
+      // 0·a^-1 and 0·log 0 are zero here. For the second, b holds c = a^b.
       if (first) return b == k0 ? k0 : dy * (b * std::pow(a, b - 1));
       return a == k0 && b <= C(1) ? k0 : dy * (b * std::log(a));
     case BinaryOp::kMin: return a == b ? dy * kHalf : (first ? a > b : b > a) ? k0 : dy;
@@ -63,7 +63,7 @@ template <class C>
   // clang-format on
 }
 
-/// Has a line above.
+/// Whether `op` has a line above.
 constexpr bool HasBinaryGradient(BinaryOp op) {
   switch (op) {
     case BinaryOp::kMul:

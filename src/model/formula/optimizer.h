@@ -1,19 +1,19 @@
 #pragma once
 
-// One step of an optimizer for one element: a rule takes the parameter's value, its gradient and
-// its states, changes the states, and gives the new value.
+// One step of an optimizer for one element. A rule takes the parameter's value, its gradient and
+// its states. It changes the states and returns the new value.
 //
-// From makes a rule of the numbers of an update, OptimizerSpec's Scalars.
+// `From` makes a rule from the scalars of an update, OptimizerSpec's Scalars.
 //
-// Formulas round where PyTorch's do: constants are made in double, 1 - beta among them, and then
-// rounded to the type C of the parameters.
+// Formulas round where PyTorch's do: constants such as 1 - beta are computed in double and then
+// rounded to the parameters' type C.
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
 
-#include "model/operation/optimizer_spec.h"
+#include "model/spec/optimizer.h"
 #include "singa/core/plan.h"
 
 namespace singa::formula {
@@ -106,20 +106,20 @@ struct Adam {
   }
 };
 
-/// No gradient is infinite or NaN, whose sums of squares these are.
+/// Whether no gradient is infinite or NaN, from their sums of squares.
 constexpr bool AreFinite(const double* squares, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     if (!(squares[i] <= std::numeric_limits<double>::max())) return false;
   return true;
 }
 
-/// What decides on the device about an update, and where; null where nothing does.
+/// The tensors on the device that decide about an update; null where they are not there.
 struct Conditions {
   int64_t count = 0;  ///< of the sums of squares
   const double* squares = nullptr;
   const double* loss_scale = nullptr;
-  int64_t rows = 0;  ///< of the table of numbers
-  const double* numbers = nullptr;
+  int64_t rows = 0;  ///< of the table of scalars
+  const double* scalars = nullptr;
 
   Conditions(const OptimizerSpec& spec, std::span<const Tensor> inputs) {
     inputs = inputs.last(spec.conditions());
@@ -131,18 +131,18 @@ struct Conditions {
     };
     if (spec.scaled || spec.clipped) count = next(squares);
     if (spec.scaled) next(loss_scale);
-    if (spec.scheduled) rows = next(numbers);
+    if (spec.scheduled) rows = next(scalars);
   }
 };
 
-/// What becomes of the gradients of an update.
+/// The treatment of an update's gradients.
 template <class C>
 struct Decision {
   bool leave_out;  ///< the update
   C unscaling;
   C clipping;
 
-  /// `v`: the numbers of the update.
+  /// `v`: the scalars of the update.
   static constexpr Decision From(const Conditions& c, const double* v) {
     Decision decision{c.loss_scale && !AreFinite(c.squares, c.count), C(1), C(1)};
     const double unscaling = c.loss_scale ? 1 / c.loss_scale[0] : 1;
@@ -159,18 +159,18 @@ struct Decision {
   constexpr C operator()(C gradient) const { return gradient * unscaling * clipping; }
 };
 
-/// Completes the numbers of an update, where the device has a table of them.
-constexpr void PickNumbers(const Conditions& c, double* v) {
-  if (!c.numbers) return;
+/// Completes the scalars of an update from the device's table, where there is one.
+constexpr void PickScalars(const Conditions& c, double* v) {
+  if (!c.scalars) return;
   const double last = static_cast<double>(c.rows - 2);
-  const double row = c.loss_scale[2] - c.numbers[0];
+  const double row = c.loss_scale[2] - c.scalars[0];
   const double* found =
-      c.numbers + OptimizerSpec::kNumbers * (1 + static_cast<int64_t>(row < last ? row : last));
+      c.scalars + OptimizerSpec::kScalars * (1 + static_cast<int64_t>(row < last ? row : last));
   v[OptimizerSpec::kRate] *= found[OptimizerSpec::kRate];
   for (int i = OptimizerSpec::kOwnNumbers; i < OptimizerSpec::kClipNorm; ++i) v[i] = found[i];
 }
 
-/// torch.amp.GradScaler.update; the scale stays among float32's normal numbers.
+/// torch.amp.GradScaler.update. The scale stays a normal number of float32.
 struct LossScaleRule {
   double growth, backoff, interval;
 
@@ -196,7 +196,7 @@ struct LossScaleRule {
   }
 };
 
-/// Calls f with the rule of an update that has the numbers v.
+/// Calls f with the rule of an update with the scalars v.
 template <class C, class F>
 void SwitchRule(const OptimizerSpec& spec, const double* v, const F& f) {
   switch (spec.kind) {

@@ -1,21 +1,21 @@
 #pragma once
 
-// Losses that are a sum over pairs of elements.
+// Losses that sum over pairs of elements.
 
 #include <cmath>
 
 #include "model/formula/arithmetic.h"
-#include "model/operation/loss_spec.h"
+#include "model/spec/loss.h"
 
 namespace singa::formula {
 
-// Where the logarithm and its derivative stop: SINGA's cross_entropy, PyTorch's
+// Bounds of the logarithm and its derivative: those of SINGA's cross_entropy and of PyTorch's
 // binary_cross_entropy.
 inline constexpr double kLeastProbability = 1e-10;
 inline constexpr double kLeastLog = -100;
 inline constexpr double kLeastVariance = 1e-12;
 
-/// `a`, unless b is larger: a NaN in a stays.
+/// The larger one; a NaN in a stays.
 template <class C>
 constexpr C AtLeast(C a, C b) {
   return a < b ? b : a;
@@ -38,7 +38,7 @@ constexpr double PairTerm(PairLoss kind, double x, double t, double margin) {
   return 0;
 }
 
-/// Its derivative for x, times slope.
+/// The derivative of the term for x, times slope.
 template <class C>
 [[gnu::always_inline]] constexpr C PairGradient(PairLoss kind, C slope, C x, C t, C margin) {
   switch (kind) {

@@ -5,9 +5,9 @@
 
 namespace singa {
 
-// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011):
-// four random words as a function of a 128-bit counter and a 64-bit key. With the seed as the key
-// and the position in the sequence as the counter, any thread can make any part of it.
+// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011)
+// computes four random words from a 128-bit counter and a 64-bit key. The seed is the key and the
+// position in the sequence the counter, so any thread can compute any part of the sequence.
 
 inline constexpr int kPhiloxRounds = 10;
 
@@ -37,8 +37,8 @@ constexpr std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, uint64
   return counter;
 }
 
-/// Random words of the sequence of `seed`, in order from any position: word p is word p mod 4 of
-/// block p div 4.
+/// The random words of the sequence of `seed`, from any position. Word p is word p mod 4 of block
+/// p div 4.
 class RandomWords {
  public:
   constexpr RandomWords(uint64_t seed, uint64_t position) : seed_(seed), position_(position) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// From random words to random numbers. T is the type of the result; a float64 takes two words.
+// Random numbers from random words. T is the type of the result; a float64 takes two words.
 
 #include <array>
 #include <cmath>
@@ -9,11 +9,11 @@
 #include <numbers>
 #include <type_traits>
 
-#include "core/dtype_switch.h"
+#include "core/tensor/dtype_switch.h"
 
 namespace singa::formula {
 
-/// Uniform in [0, 1): all bits that T holds below one, so that rounding never gives one.
+/// Uniform in [0, 1), with all bits that T holds below one: rounding never gives one.
 template <class T>
 constexpr double Unit(const uint32_t* words) {
   if constexpr (std::is_same_v<T, double>) {
@@ -25,7 +25,7 @@ constexpr double Unit(const uint32_t* words) {
   }
 }
 
-/// Uniform in (0, 1), for a logarithm: steps as fine as the words allow, whatever T is.
+/// Uniform in (0, 1), for a logarithm. For every T the steps are as fine as the words allow.
 template <class T>
 constexpr double OpenUnit(const uint32_t* words) {
   if constexpr (std::is_same_v<T, double>) return Unit<double>(words) + 0x1p-54;

@@ -1,7 +1,7 @@
 #pragma once
 
-// y = f(x), and dx = dy · f'(x): one line per function. `op` is a constant wherever speed matters,
-// so that the switch is gone.
+// y = f(x) and dx = dy · f'(x), one line per function. Where speed matters `op` is a constant, so
+// the compiler removes the switch.
 
 #include <cmath>
 #include <numbers>
@@ -11,6 +11,50 @@
 #include "singa/operation/elementwise.h"
 
 namespace singa::formula {
+
+// Functions of x and of an exponential of x, which the caller computes: by the C library, or by a
+// form that vectorises.
+
+/// x·sigmoid(z), from exp(−z).
+template <class C>
+[[gnu::always_inline]] constexpr C TimesSigmoid(C x, C exponential) {
+  return x / (C(1) + exponential);
+}
+/// Its derivative where z has the slope `dz`. Where the sigmoid is flat, a large x·dz does not
+/// count.
+template <class C>
+[[gnu::always_inline]] constexpr C TimesSigmoidSlope(C x, C exponential, C dz) {
+  const C s = C(1) / (C(1) + exponential);
+  return s + x * (s * (C(1) - s)) * dz;
+}
+
+/// GELU by tanh is x·sigmoid(z), since (1 + tanh(z / 2)) / 2 = sigmoid(z).
+template <class C>
+[[gnu::always_inline]] constexpr C GeluTanhArgument(C x) {
+  constexpr C kTwice = 2 * std::numbers::sqrt2_v<C> * std::numbers::inv_sqrtpi_v<C>;  // 2·√(2/π)
+  return kTwice * (x + C(0.044715) * x * x * x);
+}
+template <class C>
+[[gnu::always_inline]] constexpr C GeluTanhArgumentSlope(C x) {
+  constexpr C kTwice = 2 * std::numbers::sqrt2_v<C> * std::numbers::inv_sqrtpi_v<C>;
+  return kTwice * (C(1) + C(3 * 0.044715) * x * x);
+}
+
+/// Mish (Misra 2019) and its derivative, from e = exp(−|x|), which does not overflow:
+///   x >= 0: tanh(log(1 + exp(x))) = (1 + 2e) / (1 + 2e + 2e²)
+///   x < 0:                          (2e + e²) / (2 + 2e + e²)
+template <class C>
+[[gnu::always_inline]] constexpr C Mish(C x, C e) {
+  const C numerator = x < C(0) ? e * (C(2) + e) : C(1) + C(2) * e;
+  return x * (numerator / (numerator + (x < C(0) ? C(2) : C(2) * e * e)));
+}
+template <class C>
+[[gnu::always_inline]] constexpr C MishSlope(C x, C e) {
+  const C numerator = x < C(0) ? e * (C(2) + e) : C(1) + C(2) * e;
+  const C denominator = numerator + (x < C(0) ? C(2) : C(2) * e * e);
+  const C slope = C(4) * (C(1) + e) * (x < C(0) ? e : e * e) / (denominator * denominator);
+  return numerator / denominator + x * slope;
+}
 
 namespace detail {
 
@@ -43,7 +87,14 @@ template <class C>
     case UnaryOp::kAcosh: return std::acosh(x);
     case UnaryOp::kAtanh: return std::atanh(x);
     case UnaryOp::kSigmoid: return k1 / (k1 + std::exp(-x));
-    case UnaryOp::kSilu: return x / (k1 + std::exp(-x));
+    case UnaryOp::kGeluTanh: return TimesSigmoid(x, std::exp(-GeluTanhArgument(x)));
+    case UnaryOp::kSilu: return TimesSigmoid(x, std::exp(-x));
+    case UnaryOp::kMish: return Mish(x, std::exp(-std::fabs(x)));
+    case UnaryOp::kHardSwish: {
+      C gate = x + C(3);
+      gate = gate < k0 ? k0 : gate;
+      return x * ((gate > C(6) ? C(6) : gate) / C(6));
+    }
     // erfc keeps the digits that 1 + erf(x) loses below zero.
     case UnaryOp::kGelu: return kHalf * x * std::erfc(-x * kRootHalf);
     // log(1 + exp(x)) without overflow.
@@ -60,7 +111,7 @@ template <class C>
   // clang-format on
 }
 
-// Powers of integers, and the functions that leave integers as they are.
+// Powers of integers, and functions that do not change integers.
 template <class C>
 [[gnu::always_inline]] constexpr C IntegerFunction(UnaryOp op, C x, C a) {
   switch (op) {
@@ -101,7 +152,7 @@ template <class C>
   }
 }
 
-/// Has a line of its own for integers; other functions leave them as they are.
+/// Whether `op` changes integers.
 constexpr bool HasIntegerFunction(UnaryOp op) {
   switch (op) {
     case UnaryOp::kAbs:
@@ -123,8 +174,8 @@ constexpr bool HasIntegerFunction(UnaryOp op) {
   }
 }
 
-/// From dy and x, or y where the line says y (NeededByBackward in the operation agrees). Kinks
-/// follow PyTorch. For kScalarPow b is log(a).
+/// dx from dy and x, or from dy and y in the lines that use y (NeededByBackward has to agree). At
+/// kinks it follows PyTorch. For kScalarPow b is log(a).
 template <class C>
 [[gnu::always_inline]] constexpr C UnaryGradient(UnaryOp op, C dy, C xy, C a, C b) {
   constexpr C k0 = 0, k1 = 1, k2 = 2, kHalf = 0.5;
@@ -143,7 +194,7 @@ template <class C>
     case UnaryOp::kSin: return dy * std::cos(x);
     case UnaryOp::kCos: return -dy * std::sin(x);
     case UnaryOp::kTan: return dy * (k1 + y * y);
-    // Differences of squares as products: exact near the ends, where 1 - x*x cancels.
+    // A product instead of a difference of squares: near the ends 1 - x*x cancels.
     case UnaryOp::kAsin: return dy / std::sqrt((k1 - x) * (k1 + x));
     case UnaryOp::kAcos: return -dy / std::sqrt((k1 - x) * (k1 + x));
     case UnaryOp::kAtan: return dy / (k1 + x * x);
@@ -167,9 +218,13 @@ template <class C>
       const C density = kInvRootPi * kRootHalf * std::exp(-kHalf * x * x);
       return dy * (kHalf * std::erfc(-x * kRootHalf) + x * density);
     }
-    case UnaryOp::kSilu: {
-      const C s = k1 / (k1 + std::exp(-x));
-      return dy * (s * (k1 + x * (k1 - s)));
+    case UnaryOp::kGeluTanh:
+      return dy * TimesSigmoidSlope(x, std::exp(-GeluTanhArgument(x)), GeluTanhArgumentSlope(x));
+    case UnaryOp::kSilu: return dy * TimesSigmoidSlope(x, std::exp(-x), k1);
+    case UnaryOp::kMish: return dy * MishSlope(x, std::exp(-std::fabs(x)));
+    case UnaryOp::kHardSwish: {
+      const C inside = dy * (x / C(3) + kHalf);
+      return x <= C(-3) ? k0 : x >= C(3) ? dy : inside;
     }
     case UnaryOp::kScalarDiv: return -dy * ((a / x) / x);
     case UnaryOp::kPowScalar:
@@ -183,7 +238,7 @@ template <class C>
   // clang-format on
 }
 
-/// Has a line above.
+/// Whether `op` has a line above.
 constexpr bool HasUnaryGradient(UnaryOp op) {
   switch (op) {
     case UnaryOp::kSign:

@@ -1,10 +1,11 @@
-// Tile, Repeat, Pad and Upsample: y's elements are x's, found axis by axis (axis_map_spec.h).
+// Tile, Repeat, Roll, Pad and Upsample: each element of y is one of x, found axis by axis
+// (spec/axis_map.h).
 
 #include <cmath>
 
-#include "model/operation/axis_map_spec.h"
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
+#include "model/spec/axis_map.h"
 #include "singa/operation/indexing.h"
 
 namespace singa {
@@ -31,7 +32,7 @@ Tensor Backward(AxisMapBackwardSpec spec, const Tensor& dy) {
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, spec.x_shape, device, dy.data_type());
-  Run(spec, device, plan, {Wanted(*plan, 0, dy)}, {dx});
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy)}, {dx});
   return dx;
 }
 
@@ -40,7 +41,7 @@ Shape Repeats(const char* op, const char* name, const std::vector<int64_t>& repe
               const Shape& x_shape, int64_t least) {
   const Shape result(repeats);
   for (int axis = 0; axis < result.rank(); ++axis) {
-    Check(result[axis] >= least, op, name, " ", result, " has to be at least ", least);
+    Check(result[axis] >= least, op, name, " ", result, " must be at least ", least);
     int64_t length = 0;
     Check(!__builtin_mul_overflow(result[axis], x_shape[axis], &length), op, name, " ", result,
           " is too large for x ", x_shape);
@@ -48,7 +49,7 @@ Shape Repeats(const char* op, const char* name, const std::vector<int64_t>& repe
   return result;
 }
 
-// NumPy's rule: the shorter one of shape and repeats gets ones in front.
+// NumPy's rule: the shorter of shape and repeats is extended by ones in front.
 struct TileArguments {
   Shape shape;
   Shape repeats;
@@ -88,7 +89,7 @@ AxisMapFields ArrangePad(const char* op, DType dtype, const Shape& x_shape, cons
   } else if (mode == "edge") {
     fields.kind = AxisMapKind::kPadEdge;
   } else {
-    Check(false, op, "mode has to be constant, reflect or edge, got '", mode, "'");
+    Check(false, op, "mode must be constant, reflect or edge, got '", mode, "'");
   }
   const int rank = x_shape.rank();
   Check(static_cast<int64_t>(pads.size()) == 2 * rank, op, "needs ", 2 * rank, " pads for shape ",
@@ -139,8 +140,7 @@ Tensor Repeat(const Tensor& given, const std::vector<int64_t>& repeats, int64_t 
         repeats.size());
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < length; ++i) {
-    Check(repeats[i] >= 0, op, "repeats has to be at least 0, got ", repeats[i], " for element ",
-          i);
+    Check(repeats[i] >= 0, op, "repeats must be at least 0, got ", repeats[i], " for element ", i);
     Check(repeats[i] <= kMostPadding, op, "repeats ", repeats[i], " is too large");
     positions.insert(positions.end(), static_cast<size_t>(repeats[i]), i);
   }
@@ -187,6 +187,23 @@ Tensor UpsampleBackward(const Tensor& dy, const std::vector<int64_t>& scales) {
                   dy);
 }
 
+Tensor Roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
+  const char* op = "Roll";
+  CheckGiven(op, "x", x);
+  Check(shifts.size() == axes.size(), op, "needs one shift for each axis, got shifts ",
+        List{shifts}, " and axes ", List{axes});
+  AxisMapFields fields{AxisMapKind::kRoll, x.data_type(), x.shape(), NoLast(x.shape()),
+                       NoLast(x.shape())};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = NormalizeAxis(op, axes[i], x.rank());
+    const int64_t length = std::max<int64_t>(x.shape()[axis], 1);
+    const int64_t shift = (shifts[i] % length + length) % length;
+    int64_t& total = fields.first[axis];
+    total = total < length - shift ? total + shift : total - (length - shift);
+  }
+  return Forward({fields}, x);
+}
+
 namespace {
 
 /// The shape of y.
@@ -198,6 +215,11 @@ Shape CheckFields(const AxisMapFields& fields, const CallChecker& call) {
                fields.last);
   if (IsPad(fields.kind)) {
     for (int axis = 0; axis < x.rank(); ++axis) CheckPads(call.op(), fields, axis);
+  } else if (fields.kind == AxisMapKind::kRoll) {
+    for (int axis = 0; axis < x.rank(); ++axis)
+      call.Require(fields.first[axis] >= 0 && fields.first[axis] < std::max<int64_t>(x[axis], 1) &&
+                       fields.last[axis] == 0,
+                   "shift ", fields.first, " is not one of x ", x);
   } else {
     const int64_t least = fields.kind == AxisMapKind::kUpsample ? 1 : 0;
     Repeats(call.op(), "repeats", fields.first.ToVector(), x, least);

@@ -1,8 +1,12 @@
-#include "core/copy.h"
+#include <optional>
+#include <utility>
+
+#include "core/tensor/copy.h"
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
 #include "model/operation/elementwise_layout.h"
-#include "model/operation/elementwise_spec.h"
+#include "model/operation/norm/channel_scale.h"
+#include "model/spec/elementwise.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/reduce.h"
 
@@ -20,13 +24,13 @@ constexpr const char* kNames[static_cast<int>(BinaryOp::kCount)][2] = {
     SINGA_NAMES(Xor),   SINGA_NAMES(PRelu)};
 #undef SINGA_NAMES
 
-// Comparisons and logic: the result says true or false.
+// Comparisons and logic, whose result is true or false.
 bool IsTruth(BinaryOp op) { return op >= BinaryOp::kLess && op <= BinaryOp::kXor; }
 
-// bool < integer < float: a result may be stored in its own kind or a higher one.
+// bool < integer < float. A result may be stored in its own kind or a higher one.
 int Kind(DType dtype) { return IsFloat(dtype) ? 2 : IsInteger(dtype) ? 1 : 0; }
 
-// Checks what both forms share; returns the shape of the result.
+// The checks of both forms. Returns the shape of the result.
 Shape CheckArguments(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
   CheckGiven(name, "a", a);
   CheckGiven(name, "b", b);
@@ -74,6 +78,8 @@ bool KeepsZero(BinaryOp op) {
 Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   CheckOp(op);
   const Shape shape = CheckArguments(op, BinaryName(op), a, b);
+  if (op == BinaryOp::kMul)
+    if (std::optional<Tensor> product = ScaleChannels(a, b)) return *std::move(product);
   const DType dtype = Promote(a.data_type(), b.data_type());
   Tensor left = a, right = b;
   const LayoutPtr layout = UnifyLayouts(KeepsZero(op), {&left, &right});
@@ -94,7 +100,7 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
                    DTypeName(dtype), " does not fit into out ", out);
   Tensor left = a, right = b, target = out;
   if (out.layout()) {
-    // out keeps its layout where everything can follow it.
+    // out keeps its layout where all operands can have it.
     if (!UnifyLayouts(KeepsZero(op), {&target, &left, &right})) {
       out.block()->MakePlain();
       target = out;
@@ -126,7 +132,7 @@ Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a
   Tensor gradient = dy, left = a, right = b;
   if (from_result) right = c.empty() ? Binary(op, a, b) : c;
   const LayoutPtr layout = UnifyLayouts(GradientKeepsZero(op), {&gradient, &left, &right});
-  // What is still to be summed is not rounded to 16 bits first.
+  // A result that is summed afterwards is not rounded to 16 bits before.
   const bool sums = wanted != dy.shape();
   const DType result = sums && SizeOf(dtype) == 2 ? kFloat32 : dtype;
   const Tensor full = ElementwiseOutput(layout, dy.shape(), dy.device(), result);
@@ -150,6 +156,9 @@ std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& 
   if (!c.empty()) CheckShapeIs(name, "c", c, shape);
   if (need_a) CheckFloat(name, "a", a);
   if (need_b) CheckFloat(name, "b", b);
+  if (op == BinaryOp::kMul)
+    if (auto gradients = ScaleChannelsBackward(dy, a, b, need_a, need_b))
+      return *std::move(gradients);
 
   const auto gradient = [&](int argument) {
     const Tensor& of = argument == 0 ? a : b;

@@ -3,6 +3,7 @@
 // Checks of arguments that most operation families share. Messages name the operation, the argument
 // and the shapes.
 
+#include <cmath>
 #include <ostream>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace singa {
 
-/// Numbers for a message, "(2, 3)". Unlike a Shape there may be any number of them.
+/// Numbers for a message, "(2, 3)". There may be more than a Shape can have.
 struct List {
   const std::vector<int64_t>& values;
 };
@@ -25,7 +26,7 @@ inline std::ostream& operator<<(std::ostream& out, const List& list) {
   return out << (n == 1 ? ",)" : ")");
 }
 
-/// `t` holds something.
+/// `t` is not empty.
 inline void CheckGiven(const char* op, const char* name, const Tensor& t) {
   Check(!t.empty(), op, name, " is an empty tensor (None)");
 }
@@ -33,17 +34,17 @@ inline void CheckGiven(const char* op, const char* name, const Tensor& t) {
 /// `t` holds floats; raises TypeError.
 inline void CheckFloat(const char* op, const char* name, const Tensor& t) {
   CheckGiven(op, name, t);
-  Check<TypeError>(IsFloat(t.data_type()), op, name, " has to be of a float type, got ", t);
+  Check<TypeError>(IsFloat(t.data_type()), op, name, " must be of a float type, got ", t);
 }
 
 inline void CheckDType(const char* op, const char* name, const Tensor& t, DType dtype) {
   CheckGiven(op, name, t);
-  Check<TypeError>(t.data_type() == dtype, op, name, " has to be ", DTypeName(dtype), ", got ", t);
+  Check<TypeError>(t.data_type() == dtype, op, name, " must be ", DTypeName(dtype), ", got ", t);
 }
 
 inline void CheckShapeIs(const char* op, const char* name, const Tensor& t, const Shape& shape) {
   CheckGiven(op, name, t);
-  Check(t.shape() == shape, op, name, " has to have shape ", shape, ", got ", t);
+  Check(t.shape() == shape, op, name, " must have shape ", shape, ", got ", t);
 }
 
 /// `t` lies on the device of `other`.
@@ -54,7 +55,14 @@ inline void CheckSameDevice(const char* op, const char* name, const Tensor& t,
         other.block()->device()->name());
 }
 
-/// No two elements of `t`, which will be written, share memory as those of a broadcast view do.
+/// `indices` holds numbers, on the device of `data`.
+inline void CheckIndices(const char* op, const Tensor& indices, const Tensor& data) {
+  CheckGiven(op, "indices", indices);
+  Check<TypeError>(indices.data_type() != kBool, op, "indices must hold numbers, got ", indices);
+  CheckSameDevice(op, "indices", indices, "the data", data);
+}
+
+/// No two elements of `t` share memory, as in a broadcast view. For tensors that are written.
 inline void CheckDistinct(const char* op, const char* name, const Tensor& t) {
   for (int i = 0; i < t.rank(); ++i)
     Check(t.strides()[i] != 0 || t.shape()[i] <= 1, op, name,
@@ -65,11 +73,16 @@ inline void CheckDistinct(const char* op, const char* name, const Tensor& t) {
 inline void CheckLike(const char* op, const char* name, const Tensor& t, const char* other_name,
                       const Tensor& other) {
   CheckGiven(op, name, t);
-  Check(t.shape() == other.shape(), op, name, " has to have the shape of ", other_name, " ",
+  Check(t.shape() == other.shape(), op, name, " must have the shape of ", other_name, " ",
         other.shape(), ", got ", t);
-  Check<TypeError>(t.data_type() == other.data_type(), op, name, " has to have the type of ",
+  Check<TypeError>(t.data_type() == other.data_type(), op, name, " must have the type of ",
                    other_name, ", ", DTypeName(other.data_type()), ", got ", t);
   CheckSameDevice(op, name, t, other_name, other);
+}
+
+inline void CheckEpsilon(const char* op, double epsilon) {
+  Check(epsilon >= 0 && std::isfinite(epsilon), op, "epsilon must be finite and not negative, got ",
+        epsilon);
 }
 
 }  // namespace singa

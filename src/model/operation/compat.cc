@@ -20,13 +20,13 @@ const Tensor& OnCuda(const char* op, const char* name, const Tensor& t) {
 /// The handle, for tensors that lie as the recorder says.
 const ConvHandle& Matching(const char* op, const Recorder& recorder,
                            const CudnnConvHandles& handles) {
-  Check(recorder.kernel_h == handles.recorder.kernel_h &&
-            recorder.kernel_w == handles.recorder.kernel_w &&
-            recorder.in_channels == handles.recorder.in_channels &&
-            recorder.out_channels == handles.recorder.out_channels &&
-            recorder.group == handles.recorder.group,
-        op, "the handles were made for another recorder: ", handles.recorder.ToString(),
-        " instead of ", recorder.ToString());
+  Check(
+      recorder.Along(&Recorder::Axis::kernel) == handles.recorder.Along(&Recorder::Axis::kernel) &&
+          recorder.in_channels == handles.recorder.in_channels &&
+          recorder.out_channels == handles.recorder.out_channels &&
+          recorder.group == handles.recorder.group,
+      op, "the handles were made for another recorder: ", handles.recorder.ToString(),
+      " instead of ", recorder.ToString());
   return handles;
 }
 

@@ -1,8 +1,8 @@
 #include "singa/operation/dropout.h"
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/random_spec.h"
+#include "model/spec/random.h"
 
 namespace singa {
 
@@ -25,7 +25,7 @@ std::vector<Tensor> DropoutForward(const Tensor& x, double ratio) {
   device->TakeRandom(static_cast<uint64_t>(x.size()), &scalars);
   const Tensor y = NewOutput(*plan, 0, x.shape(), device, x.data_type());
   const Tensor mask = NewOutput(*plan, 1, x.shape(), device, kUInt8);
-  Run(spec, device, plan, {Wanted(*plan, 0, x)}, {y, mask}, scalars);
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y, mask}, scalars);
   return {y, mask};
 }
 
@@ -41,7 +41,8 @@ Tensor DropoutBackward(const Tensor& dy, const Tensor& mask, double ratio) {
   Scalars scalars;
   scalars.v[0] = ratio;
   const Tensor dx = NewOutput(*plan, 0, dy.shape(), device, dy.data_type());
-  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, mask)}, {dx}, scalars);
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, mask)}, {dx},
+      scalars);
   return dx;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How elementwise operations meet tensors in opaque layouts.
+// Elementwise operations on tensors in opaque layouts.
 
 #include <initializer_list>
 
@@ -8,10 +8,10 @@
 
 namespace singa {
 
-/// Brings all operands into one form and says which. When one of them is opaque, all have its shape
-/// and type, and zeros in the padding stay zeros (`keeps_zero`), that is its layout: the kernel
-/// then runs over the physical elements. Otherwise null: all plain. Only the handles change, never
-/// the blocks; empty tensors are left out.
+/// Brings all operands into one layout and returns it; null: all plain. It is the layout of an
+/// opaque operand where all operands have its shape and type and zeros stay zeros (`keeps_zero`).
+/// The kernel then runs over the physical elements, padding included. Only the handles change,
+/// never the blocks. Empty tensors are ignored.
 inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> operands) {
   LayoutPtr layout;
   for (const Tensor* t : operands)
@@ -26,7 +26,7 @@ inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> op
   return layout;
 }
 
-/// A fresh result in that form.
+/// A new result in that layout.
 inline Tensor ElementwiseOutput(const LayoutPtr& layout, const Shape& shape,
                                 const DevicePtr& device, DType dtype) {
   return layout ? Tensor(device, layout) : Tensor(shape, device, dtype);

@@ -3,20 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/gather_spec.h"
-#include "model/operation/indexing_spec.h"
+#include "model/spec/gather.h"
+#include "model/spec/indexing.h"
 
 namespace singa {
 
 namespace {
-
-void CheckIndices(const char* op, const Tensor& indices, const Tensor& x) {
-  CheckGiven(op, "indices", indices);
-  Check<TypeError>(indices.data_type() != kBool, op, "indices has to hold numbers, got ", indices);
-  CheckSameDevice(op, "indices", indices, "the data", x);
-}
 
 // A view; of an opaque tensor a copy, where it can be had in such a layout too.
 Tensor Piece(const Tensor& x, int axis, int64_t start, int64_t length) {
@@ -26,7 +20,7 @@ Tensor Piece(const Tensor& x, int axis, int64_t start, int64_t length) {
     const PlanPtr plan = FindPlan(*device, spec);
     if (plan->input_layout(0)) {
       const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, spec.dtype);
-      Run(spec, device, plan, {Wanted(*plan, 0, x)}, {y});
+      Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y});
       return y;
     }
   }
@@ -66,20 +60,12 @@ Shape Replaced(const char* op, const Shape& shape, int axis, const Shape& middle
   return result;
 }
 
-// Shape of indices and updates in x: as long as x at most, but for `axis`.
-void CheckFitsInside(const char* op, const Shape& indices, const Shape& x_shape, int axis) {
-  bool fits = indices.rank() == x_shape.rank();
-  for (int i = 0; fits && i < x_shape.rank(); ++i) fits = i == axis || indices[i] <= x_shape[i];
-  Check(fits, op, "indices ", indices, " has to be of the rank of x ", x_shape,
-        " and no longer than it, but for axis ", axis);
-}
-
-/// How tensors are joined, and in which layouts: those in which Split would give them back.
+/// How tensors are joined, and the layouts in which Split would return them.
 struct Joining {
   ConcatSpec spec;
   PlanPtr plan;
   std::vector<LayoutPtr> wanted;
-  int64_t moved = 0;  ///< elements of opaque tensors that lie otherwise
+  int64_t moved = 0;  ///< elements of opaque tensors that have to be reordered
 };
 
 Joining JoiningOf(const ConcatSpec& spec, const std::vector<Tensor>& xs) {
@@ -121,8 +107,8 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
     spec.y_shape = shape;
   }
   Joining joining = JoiningOf(spec, xs);
-  // The first may lie as few others do, or in two layouts at once: images of one block of channels
-  // are channels-last too.
+  // The first one's layout may be rare among the others. It may also be two layouts at once: images
+  // with one block of channels are channels-last, too.
   for (size_t i = 0; i < xs.size() && joining.moved > 0; ++i) {
     if (!xs[i].is_blocked() || SameLayout(xs[i].layout(), joining.wanted[i])) continue;
     spec.x_layout = xs[i].layout();
@@ -169,8 +155,8 @@ Tensor Slice(const Tensor& x, const std::vector<int64_t>& starts, const std::vec
   const size_t n = starts.size();
   Check(ends.size() == n && (axes.empty() || axes.size() == n) &&
             (steps.empty() || steps.size() == n),
-        op, "starts, ends, axes and steps have to be of one length, got ", n, ", ", ends.size(),
-        ", ", axes.size(), ", ", steps.size());
+        op, "starts, ends, axes and steps must be of one length, got ", n, ", ", ends.size(), ", ",
+        axes.size(), ", ", steps.size());
   Check(n <= static_cast<size_t>(x.rank()), op, n, " starts for x ", x.shape());
   uint32_t seen = 0;
   Tensor y = x;
@@ -213,7 +199,7 @@ Tensor Gather(const Tensor& x, int64_t axis, const Tensor& indices) {
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y =
       NewOutput(*plan, 0, Replaced(op, x.shape(), a, indices.shape()), device, x.data_type());
-  Run(spec, device, plan, {x.Plain(), Wanted(*plan, 1, indices)}, {y});
+  Run(spec, device, plan, {x.Plain(), InPlanLayout(*plan, 1, indices)}, {y});
   return y;
 }
 
@@ -228,49 +214,15 @@ Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis, cons
   const DevicePtr device = dy.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, x_shape, device, dy.data_type());
-  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, indices)}, {dx});
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, indices)}, {dx});
   return dx;
-}
-
-Tensor ScatterElements(const Tensor& x, const Tensor& indices, const Tensor& updates,
-                       int64_t axis) {
-  const char* op = "ScatterElements";
-  CheckGiven(op, "x", x);
-  CheckIndices(op, indices, x);
-  CheckShapeIs(op, "updates", updates, indices.shape());
-  CheckDType(op, "updates", updates, x.data_type());
-  CheckSameDevice(op, "updates", updates, "x", x);
-  const int a = NormalizeAxis(op, axis, x.rank());
-  CheckFitsInside(op, indices.shape(), x.shape(), a);
-  const ScatterElementsSpec spec{x.data_type(), indices.data_type(), x.shape(), indices.shape(), a};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {x.Plain(), Wanted(*plan, 1, indices), Wanted(*plan, 2, updates)}, {y});
-  return y;
-}
-
-std::vector<Tensor> ScatterElementsBackward(const Tensor& dy, const Tensor& indices, int64_t axis) {
-  const char* op = "ScatterElementsBackward";
-  CheckFloat(op, "dy", dy);
-  CheckIndices(op, indices, dy);
-  const int a = NormalizeAxis(op, axis, dy.rank());
-  CheckFitsInside(op, indices.shape(), dy.shape(), a);
-  const ScatterElementsBackwardSpec spec{dy.data_type(), indices.data_type(), dy.shape(),
-                                         indices.shape(), a};
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, dy.shape(), device, dy.data_type());
-  const Tensor dupdates = NewOutput(*plan, 1, indices.shape(), device, dy.data_type());
-  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, indices)}, {dx, dupdates});
-  return {dx, dupdates};
 }
 
 Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64_t axis,
               DataType dtype) {
   const char* op = "OneHot";
   CheckIndices(op, indices, indices);
-  Check(depth >= 0, op, "depth has to be at least 0, got ", depth);
+  Check(depth >= 0, op, "depth must be at least 0, got ", depth);
   Check(indices.rank() < kMaxRank, op, "indices ", indices.shape(), " has no room for one more of ",
         kMaxRank, " dimensions");
   SizeOf(dtype);  // refuses values that are no type
@@ -285,7 +237,7 @@ Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64
   Scalars scalars;
   scalars.v[0] = off;
   scalars.v[1] = on;
-  Run(spec, device, plan, {Wanted(*plan, 0, indices)}, {y}, scalars);
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, indices)}, {y}, scalars);
   return y;
 }
 
@@ -294,7 +246,7 @@ Tensor NonZero(const Tensor& x) {
   const DevicePtr device = x.device();
   const CountNonZeroSpec count_spec{x.data_type()};
   const PlanPtr count_plan = FindPlan(*device, count_spec);
-  const Tensor dense = Wanted(*count_plan, 0, x);
+  const Tensor dense = InPlanLayout(*count_plan, 0, x);
   const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
   const Tensor counts({pieces}, device, kInt64);
   Run(count_spec, device, count_plan, {dense}, {counts});
@@ -319,18 +271,11 @@ int64_t CheckPicks(const CallChecker& call, const Shape& x_shape, int axis, int6
                    DType index_dtype) {
   call.RequireShape(x_shape);
   call.RequireAxis(axis, x_shape);
-  call.Require(index_dtype != kBool, "indices has to hold numbers");
+  call.Require(index_dtype != kBool, "indices must hold numbers");
   Shape y_shape = x_shape;
   y_shape[axis] = count;
   call.RequireShape(y_shape);
   return y_shape.Count();
-}
-
-template <class Spec>
-void CheckScatter(const Spec& spec, const CallChecker& call) {
-  CheckPicks(call, spec.x_shape, spec.axis, 1, spec.index_dtype);
-  call.RequireShape(spec.index_shape);
-  CheckFitsInside(call.op(), spec.index_shape, spec.x_shape, spec.axis);
 }
 
 }  // namespace
@@ -387,7 +332,7 @@ void SliceBackwardSpec::CheckCall(CallChecker& call) const {
   call.StridedInput("dy", shape, dtype);
   const Tensor& dx = call.Output("dx", call.ShapeOfOutput(0), dtype);
   call.Require(strides.rank() == shape.rank(), "strides ", strides, " are not those of dy ", shape);
-  // No further from the first element than dx is long, so that nothing overflows.
+  // Bounded by the length of dx, so nothing overflows.
   int64_t first = offset, last = offset;
   for (int axis = 0; axis < shape.rank() && shape.Count() > 0; ++axis) {
     const int64_t steps = shape[axis] - 1, most = dx.size();
@@ -399,28 +344,11 @@ void SliceBackwardSpec::CheckCall(CallChecker& call) const {
                offset, " and strides ", strides, " leave dx ", dx);
 }
 
-void ScatterElementsSpec::CheckCall(CallChecker& call) const {
-  CheckScatter(*this, call);
-  call.StridedInput("x", x_shape, dtype);
-  call.Input("indices", index_shape, index_dtype);
-  call.Input("updates", index_shape, dtype);
-  call.Output("y", x_shape, dtype);
-}
-
-void ScatterElementsBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckScatter(*this, call);
-  call.RequireFloat("dy", dtype);
-  call.Input("dy", x_shape, dtype);
-  call.Input("indices", index_shape, index_dtype);
-  call.Output("dx", x_shape, dtype);
-  call.Output("dupdates", index_shape, dtype);
-}
-
 void OneHotSpec::CheckCall(CallChecker& call) const {
   const Shape shape{outer, depth, inner}, indices{outer, inner};
   call.RequireShape(shape);
   call.RequireShape(indices);
-  call.Require(index_dtype != kBool, "indices has to hold numbers");
+  call.Require(index_dtype != kBool, "indices must hold numbers");
   call.FlatInput("indices", indices.Count(), index_dtype);
   call.FlatOutput("y", shape.Count(), dtype);
 }
@@ -434,7 +362,7 @@ void NonZeroSpec::CheckCall(CallChecker& call) const {
   const Tensor& x = call.Input("x", call.ShapeOfInput(0), dtype);
   const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
   const Tensor& before = call.Input("counts before", {pieces}, kInt64);
-  // The kernel writes where they say.
+  // The kernel writes to these positions.
   const Tensor truth = x.AsType(kBool);
   const std::span<const uint8_t> values = call.Values<uint8_t>(truth);
   const std::span<const int64_t> counts = call.Values<int64_t>(before);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/matmul_spec.h"
+#include "model/spec/matmul.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/reduce.h"
 
@@ -21,7 +21,7 @@ void CheckFactors(const char* op, const char* a_name, const Tensor& a, const cha
   CheckSameDevice(op, b_name, b, a_name, a);
 }
 
-/// A stack of matrices and whether they are to be read transposed.
+/// A stack of matrices, and whether they are read transposed.
 struct Matrices {
   Tensor t;
   bool trans;
@@ -35,7 +35,7 @@ struct Matrices {
   int64_t cols() const { return t.shape()[t.rank() - (trans ? 2 : 1)]; }
 };
 
-/// Dense matrices; a transposed view becomes its original with the flag turned.
+/// Dense matrices. A transposed view becomes the original with `trans` inverted.
 Matrices Dense(const Tensor& t, bool trans) {
   if (t.is_blocked() || t.is_contiguous()) return {t.Contiguous(), trans};
   std::vector<int64_t> axes;
@@ -73,13 +73,13 @@ void SetBatches(MatMulSpec* spec, Shape a, Shape b) {
   }
 }
 
-/// Whatever is added to the product: beta · c, broadcast from at most two dimensions.
+/// The term that is added to the product: beta · c, broadcast from at most two dimensions.
 struct Addend {
   Tensor c;
   double beta = 1;
 };
 
-/// alpha · op(a) · op(b) + beta · c, and perhaps ReLU. Shapes fit.
+/// alpha · op(a) · op(b) + beta · c, with ReLU if asked. The shapes are checked.
 Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const Addend& addend = {},
                bool relu = false) {
   MatMulSpec spec;
@@ -97,7 +97,7 @@ Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const 
   if (y_shape.Count() == 0) return Tensor(y_shape, device, spec.dtype);
   a = Dense(a.t, a.trans);
   b = Dense(b.t, b.trans);
-  if (b_batch.Count() == 1 && !a.trans) {  // one tall matrix is quicker than many
+  if (b_batch.Count() == 1 && !a.trans) {  // one tall matrix is faster than many
     spec.m *= a_batch.Count();
     SetBatches(&spec, {}, {});
   } else {
@@ -133,7 +133,7 @@ Tensor GradientB(MatMulKind kind, const Tensor& dy, const Tensor& a, bool trans_
   return Product(kind, {a, !trans_a}, {dy, false}, alpha);
 }
 
-/// All leading axes in one.
+/// All leading axes as one.
 Tensor Tall(const Tensor& t) {
   return t.rank() == 2 ? t : t.Reshape({t.shape().Count(0, t.rank() - 1), t.shape().back()});
 }
@@ -142,7 +142,7 @@ Tensor Tall(const Tensor& t) {
 Shape LeftShape(const Shape& shape) { return shape.rank() == 1 ? Shape{1, shape[0]} : shape; }
 Shape RightShape(const Shape& shape) { return shape.rank() == 1 ? Shape{shape[0], 1} : shape; }
 
-/// Checks two factors; gives the shape that the result has with vectors as matrices.
+/// Checks two factors. Returns the shape of the result, with vectors as matrices.
 Shape CheckMatMul(const char* op, const Tensor& a, const Tensor& b, bool trans_a, bool trans_b) {
   CheckFactors(op, "a", a, "b", b);
   Check(a.rank() >= 1 && b.rank() >= 1, op, "needs vectors or matrices, got a ", a, ", b ", b);
@@ -159,7 +159,7 @@ Shape CheckMatMul(const char* op, const Tensor& a, const Tensor& b, bool trans_a
                     bs[br - (tb ? 2 : 1)]);
 }
 
-/// Drops the axes that vectors were given.
+/// Drops the axes that were added to vectors.
 Shape ResultShape(const Tensor& a, const Tensor& b, Shape stacked) {
   if (b.rank() == 1) stacked.erase(stacked.rank() - 1);
   if (a.rank() == 1) stacked.erase(stacked.rank() - (b.rank() == 1 ? 1 : 2));
@@ -256,8 +256,8 @@ namespace {
 /// The shape of y.
 Shape CheckLinear(const char* op, const Tensor& x, const Tensor& W, bool weight_transposed) {
   CheckFactors(op, "x", x, "W", W);
-  Check(x.rank() >= 2, op, "x has to be (N, in), got ", x);
-  Check(W.rank() == 2, op, "W has to be ", weight_transposed ? "(out, in)" : "(in, out)", ", got ",
+  Check(x.rank() >= 2, op, "x must be (N, in), got ", x);
+  Check(W.rank() == 2, op, "W must be ", weight_transposed ? "(out, in)" : "(in, out)", ", got ",
         W);
   const int64_t in = W.shape()[weight_transposed ? 1 : 0];
   Check(x.shape().back() == in, op, "x ", x.shape(), " has ", x.shape().back(), " features, W ",

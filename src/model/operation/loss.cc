@@ -1,8 +1,8 @@
 #include "singa/operation/loss.h"
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/loss_spec.h"
+#include "model/spec/loss.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa {
@@ -16,28 +16,28 @@ constexpr const char* kNames[static_cast<int>(PairLoss::kCount)][2] = {
     SINGA_NAMES(RankingLoss)};
 #undef SINGA_NAMES
 
-// A mean over many numbers keeps more digits than 16 bits have.
+// A mean of many numbers has more digits than 16 bits hold.
 DType LossType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
 void CheckSlope(const char* op, const Tensor& dy, const Tensor& x) {
   CheckFloat(op, "dy", dy);
-  Check(dy.size() == 1, op, "dy has to have one element, got ", dy);
+  Check(dy.size() == 1, op, "dy must have one element, got ", dy);
   CheckSameDevice(op, "dy", dy, "x", x);
 }
 
-// Checks scores and targets; says what the targets are.
+// Checks scores and targets. Returns what the targets are.
 TargetKind CheckTargets(const char* op, const char* name, const Tensor& x, const Tensor& t,
                         double smoothing) {
   CheckFloat(op, name, x);
   CheckGiven(op, "t", t);
   CheckSameDevice(op, "t", t, name, x);
-  Check(x.rank() == 2 && x.shape()[1] > 0, op, name, " has to be (N, C) with C > 0, got ", x);
+  Check(x.rank() == 2 && x.shape()[1] > 0, op, name, " must be (N, C) with C > 0, got ", x);
   Check(smoothing >= 0 && smoothing <= 1, op, "smoothing ", smoothing, " is not in [0, 1]");
   const int64_t rows = x.shape()[0];
   const bool column = t.shape() == Shape{rows, 1};
   if (t.shape() == x.shape() && (IsFloat(t.data_type()) || !column))
     return TargetKind::kProbabilities;
-  Check(column || t.shape() == Shape{rows}, op, "t has to be class numbers (", rows,
+  Check(column || t.shape() == Shape{rows}, op, "t must be class numbers (", rows,
         ") or probabilities ", x.shape(), ", got ", t);
   return TargetKind::kClasses;
 }
@@ -60,7 +60,7 @@ std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t,
   const Tensor p = NewOutput(*plan, 1, x.shape(), device, x.data_type());
   Scalars scalars;
   scalars.v[0] = smoothing;
-  Run(spec, device, plan, {Wanted(*plan, 0, x), ContiguousTargets(target, t, x.data_type())},
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, x), ContiguousTargets(target, t, x.data_type())},
       {loss, p}, scalars);
   return {loss, p};
 }
@@ -76,7 +76,7 @@ Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tens
   Scalars scalars;
   scalars.v[0] = smoothing;
   Run(spec, device, plan,
-      {dy.Plain(), Wanted(*plan, 1, p), ContiguousTargets(target, t, p.data_type())}, {dx},
+      {dy.Plain(), InPlanLayout(*plan, 1, p), ContiguousTargets(target, t, p.data_type())}, {dx},
       scalars);
   return dx;
 }
@@ -88,13 +88,14 @@ struct PairNames {
   const char* t;
 };
 
-// What both directions share: the tensors fit, and the count that the sum is divided by.
+// The checks of both directions. Returns the scalars: the count that divides the sum, and the
+// margin.
 Scalars CheckPair(const char* op, PairLoss kind, const PairNames& names, const Tensor& x,
                   const Tensor& t, double margin) {
   CheckFloat(op, names.x, x);
   CheckGiven(op, names.t, t);
   CheckSameDevice(op, names.t, t, names.x, x);
-  Check(x.shape() == t.shape(), op, names.t, " has to have the shape of ", names.x, " ", x.shape(),
+  Check(x.shape() == t.shape(), op, names.t, " must have the shape of ", names.x, " ", x.shape(),
         ", got ", t);
   const bool all = kind == PairLoss::kRanking || kind == PairLoss::kMeanSquareError;
   const int64_t count = all ? x.size() : x.rank() == 0 ? 1 : x.shape()[0];
@@ -111,8 +112,8 @@ Tensor Forward(PairLoss kind, const PairNames& names, const Tensor& x, const Ten
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor loss = NewOutput(*plan, 0, {}, device, LossType(x.data_type()));
-  Run(spec, device, plan, {Wanted(*plan, 0, x), t.AsType(LossType(x.data_type())).Contiguous()},
-      {loss}, scalars);
+  Run(spec, device, plan,
+      {InPlanLayout(*plan, 0, x), t.AsType(LossType(x.data_type())).Contiguous()}, {loss}, scalars);
   return loss;
 }
 
@@ -124,7 +125,8 @@ Tensor Backward(PairLoss kind, const PairNames& names, const Tensor& dy, const T
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {dy.Plain(), Wanted(*plan, 1, x), Wanted(*plan, 2, t)}, {dx}, scalars);
+  Run(spec, device, plan, {dy.Plain(), InPlanLayout(*plan, 1, x), InPlanLayout(*plan, 2, t)}, {dx},
+      scalars);
   return dx;
 }
 
@@ -170,7 +172,7 @@ void CheckTargetCall(const char* name, TargetKind target, const Shape& shape, DT
                      CallChecker& call) {
   const Tensor& x = call.Input(name, shape, dtype);
   const Tensor& t = call.AnyInput("t");
-  call.Require(call.input_place(call.num_inputs() - 1).is_plain(), "t has to be contiguous");
+  call.Require(call.input_place(call.num_inputs() - 1).is_plain(), "t must be contiguous");
   call.Require(CheckTargets(call.op(), name, x, t, call.scalars().v[0]) == target &&
                    (target == TargetKind::kClasses || t.data_type() == LossType(dtype)),
                "t is of another kind than the one named, or of another type: ", t);
@@ -179,7 +181,7 @@ void CheckTargetCall(const char* name, TargetKind target, const Shape& shape, DT
 void CheckSlopeCall(CallChecker& call) {
   const Tensor& dy = call.AnyInput("dy");
   call.Require(IsFloat(dy.data_type()) && dy.size() == 1,
-               "dy has to have one element of a float type, got ", dy);
+               "dy must have one element of a float type, got ", dy);
 }
 
 }  // namespace

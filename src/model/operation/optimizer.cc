@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
+#include "core/graph/recorded_step.h"
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/optimizer_spec.h"
-#include "singa/core/graph.h"
+#include "model/spec/optimizer.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa {
@@ -19,7 +19,7 @@ namespace {
 
 DType ComputeDType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
-/// Whether `t`, which is updated in place, can lie in `layout`: it is all that its block holds.
+/// Whether `t`, which is updated in place, may move to `layout`: nothing else is in its block.
 bool CanTake(const LayoutPtr& layout, const Tensor& t) {
   return SameLayout(t.layout(), layout) ||
          (t.data_type() == layout->dtype() && !t.block()->pinned() &&
@@ -27,9 +27,9 @@ bool CanTake(const LayoutPtr& layout, const Tensor& t) {
            (t.is_contiguous() && t.block()->size() == static_cast<size_t>(t.bytes()))));
 }
 
-/// A parameter moves into the layout in which its gradients come, that of the kernels which use it,
-/// and its states follow, once and for all: every formula leaves zeros where parameter, gradient
-/// and states are zero. Where they cannot, all become row-major.
+/// Moves a parameter and its states into the layout of its gradient, which the kernels that use the
+/// parameter have chosen. They stay there. Padding stays zero, because every formula gives zero
+/// where parameter, gradient and states are zero. Where they cannot move, all become row-major.
 LayoutPtr SharedLayout(const Tensor& p, const Tensor& gradient, std::span<const Tensor> states,
                        bool keeps_zero) {
   LayoutPtr layout = p.layout();
@@ -46,7 +46,7 @@ void ShareLayout(const char* op, const Tensor& p, const Tensor& gradient,
   p.block()->MakeLayout(layout);
   for (const Tensor& s : states) s.block()->MakeLayout(layout);
   const auto check = [&](const char* name, const Tensor& t) {
-    Check(layout || t.is_contiguous(), op, name, " has to be contiguous, got strides ", t.strides(),
+    Check(layout || t.is_contiguous(), op, name, " must be contiguous, got strides ", t.strides(),
           " for ", t);
   };
   check("parameter", p);
@@ -63,14 +63,14 @@ const Tensor& CheckCondition(const char* op, const char* name, const Tensor& t,
                              const DevicePtr& device) {
   Check(!t.empty(), op, name, " is missing");
   CheckDType(op, name, t, kFloat64);
-  Check(t.is_contiguous(), op, name, " has to be contiguous, got ", t);
+  Check(t.is_contiguous(), op, name, " must be contiguous, got ", t);
   Check(t.device() == device, op, name, " is on ", t.device()->name(), ", the gradients on ",
         device->name());
   return t;
 }
 
 const Tensor& CheckSquares(const char* op, const Tensor& t, const DevicePtr& device) {
-  Check(t.empty() || t.rank() == 1, op, "squares has to be a vector, got ", t);
+  Check(t.empty() || t.rank() == 1, op, "squares must be a vector, got ", t);
   return CheckCondition(op, "squares", t, device);
 }
 
@@ -80,12 +80,12 @@ const Tensor& CheckLossScale(const char* op, const Tensor& t, const DevicePtr& d
   return t;
 }
 
-/// Says in `spec` which conditions there are.
+/// Sets the fields of `spec` that tell which conditions there are.
 void Describe(const UpdateConditions& c, OptimizerSpec* spec) {
-  spec->scheduled = !c.numbers.empty();
+  spec->scheduled = !c.scalars.empty();
   spec->scaled = !c.loss_scale.empty() || spec->scheduled;
   spec->clipped = c.clip_norm > 0;
-  Check(c.clip_norm >= 0, spec->op(), "clip_norm has to be positive, or 0 for none, got ",
+  Check(c.clip_norm >= 0, spec->op(), "clip_norm must be positive, or 0 for none, got ",
         c.clip_norm);
   Check(spec->scaled || spec->clipped || c.squares.empty(), spec->op(),
         "squares decide nothing without loss_scale or clip_norm");
@@ -99,22 +99,21 @@ std::vector<Tensor> Inputs(const UpdateConditions& c, const OptimizerSpec& spec,
   if (spec.scaled || spec.clipped) inputs.push_back(CheckSquares(op, c.squares, device));
   if (spec.scaled) inputs.push_back(CheckLossScale(op, c.loss_scale, device));
   if (spec.scheduled) {
-    inputs.push_back(CheckCondition(op, "numbers", c.numbers, device));
-    Check(c.numbers.rank() == 2 && c.numbers.shape()[0] > 1 &&
-              c.numbers.shape()[1] == OptimizerSpec::kNumbers,
-          op, "numbers has to be a table of rows of ", OptimizerSpec::kNumbers, ", got ",
-          c.numbers);
+    inputs.push_back(CheckCondition(op, "scalars", c.scalars, device));
+    Check(c.scalars.rank() == 2 && c.scalars.shape()[0] > 1 &&
+              c.scalars.shape()[1] == OptimizerSpec::kScalars,
+          op, "scalars must be a table of rows of ", OptimizerSpec::kScalars, ", got ", c.scalars);
   }
   return inputs;
 }
 
-/// Checks the lists and updates, one execution for each (type, device, weight decay) that occurs.
-/// `keeps_zero`: epsilon is there, so that no formula divides zero by zero.
+/// Checks the lists and updates, in one execution for each (type, device, weight decay).
+/// `keeps_zero`: epsilon is positive, so no formula divides zero by zero.
 void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
             const std::vector<const std::vector<Tensor>*>& states,
-            const std::vector<double>& weight_decay, Scalars scalars, UpdateNumbers* numbers,
+            const std::vector<double>& weight_decay, Scalars scalars, UpdateScalars* update_scalars,
             const UpdateConditions& conditions, bool keeps_zero = true) {
-  if (numbers && params.empty()) return numbers->Set(scalars);
+  if (update_scalars && params.empty()) return update_scalars->Set(scalars);
   const char* op = spec.op();
   const size_t n = params.size();
   Check(grads.size() == n, op, grads.size(), " gradients for ", n, " parameters");
@@ -160,27 +159,26 @@ void Update(OptimizerSpec spec, const std::vector<Tensor>& params, const std::ve
     const std::vector<Tensor> deciding = Inputs(conditions, spec, device);
     inputs.insert(inputs.end(), deciding.begin(), deciding.end());
     Run(spec, device, FindPlan(*device, spec), inputs, outputs, scalars);
-    if (numbers) numbers->Follow(scalars);
+    if (update_scalars) update_scalars->Follow(scalars);
   }
 }
 
 void CheckRate(const char* op, const char* name, double value, double low, double high) {
-  Check(value >= low && value < high, op, name, " has to be in [", low, ", ", high, "), got ",
-        value);
+  Check(value >= low && value < high, op, name, " must be in [", low, ", ", high, "), got ", value);
 }
 
 constexpr double kNoLimit = 1e300;
 
 }  // namespace
 
-void UpdateNumbers::Follow(const Scalars& scalars) {
-  Recording* recording = Recording::Current();
-  Check<std::logic_error>(recording, "optimizer", "there is no recording whose numbers to follow");
+void UpdateScalars::Follow(const Scalars& scalars) {
+  RecordedStep* step = RecordedStep::Current();
+  Check<std::logic_error>(step, "optimizer", "there is no recording whose scalars to follow");
   live_.push_back(std::make_shared<Scalars>(scalars));
-  recording->FollowScalars(live_.back());
+  step->FollowScalars(live_.back());
 }
 
-void UpdateNumbers::Set(const Scalars& scalars) {
+void UpdateScalars::Set(const Scalars& scalars) {
   if (collects_) collected_.insert(collected_.end(), scalars.v.begin(), scalars.v.end());
   for (const std::shared_ptr<Scalars>& live : live_) {
     const Scalars before = *live;
@@ -190,11 +188,11 @@ void UpdateNumbers::Set(const Scalars& scalars) {
   }
 }
 
-Tensor UpdateNumbers::Table(double first, int64_t rows) const {
-  constexpr size_t kRow = OptimizerSpec::kNumbers;
+Tensor UpdateScalars::Table(double first, int64_t rows) const {
+  constexpr size_t kRow = OptimizerSpec::kScalars;
   const size_t size = static_cast<size_t>(rows) * kRow;
   Check<std::logic_error>(!collected_.empty() && collected_.size() <= size, "optimizer",
-                          "no numbers were collected, or more than ", rows);
+                          "no scalars were collected, or more than ", rows);
   std::vector<double> values(kRow);
   values[0] = first;
   values.insert(values.end(), collected_.begin(), collected_.end());
@@ -228,7 +226,7 @@ bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Ten
 void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
                double lr, double momentum, double dampening, bool nesterov, bool first,
-               UpdateNumbers* numbers, const UpdateConditions& conditions) {
+               UpdateScalars* update_scalars, const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kSgd;
   spec.nesterov = nesterov;
@@ -240,15 +238,16 @@ void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gra
   Scalars scalars;
   scalars.v = {lr, 0, momentum, dampening};
   if (momentum == 0) {
-    Update(spec, params, grads, {}, weight_decay, scalars, numbers, conditions);
+    Update(spec, params, grads, {}, weight_decay, scalars, update_scalars, conditions);
   } else {
-    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, numbers, conditions);
+    Update(spec, params, grads, {&momentum_buffers}, weight_decay, scalars, update_scalars,
+           conditions);
   }
 }
 
 void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& averages, const std::vector<double>& weight_decay,
-                   double lr, double rho, double epsilon, UpdateNumbers* numbers,
+                   double lr, double rho, double epsilon, UpdateScalars* update_scalars,
                    const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kRmsProp;
@@ -256,25 +255,27 @@ void RmsPropUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>&
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, rho, epsilon};
-  Update(spec, params, grads, {&averages}, weight_decay, scalars, numbers, conditions, epsilon > 0);
+  Update(spec, params, grads, {&averages}, weight_decay, scalars, update_scalars, conditions,
+         epsilon > 0);
 }
 
 void AdaGradUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                    const std::vector<Tensor>& sums, const std::vector<double>& weight_decay,
-                   double lr, double epsilon, UpdateNumbers* numbers,
+                   double lr, double epsilon, UpdateScalars* update_scalars,
                    const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdaGrad;
   CheckRate(spec.op(), "epsilon", epsilon, 0, kNoLimit);
   Scalars scalars;
   scalars.v = {lr, 0, 0, epsilon};
-  Update(spec, params, grads, {&sums}, weight_decay, scalars, numbers, conditions, epsilon > 0);
+  Update(spec, params, grads, {&sums}, weight_decay, scalars, update_scalars, conditions,
+         epsilon > 0);
 }
 
 void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                 const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments,
                 const std::vector<double>& weight_decay, double lr, double beta1, double beta2,
-                double epsilon, int64_t step, bool decoupled, UpdateNumbers* numbers,
+                double epsilon, int64_t step, bool decoupled, UpdateScalars* update_scalars,
                 const UpdateConditions& conditions) {
   OptimizerSpec spec;
   spec.kind = OptimizerKind::kAdam;
@@ -292,8 +293,8 @@ void AdamUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& gr
                epsilon,
                1 - std::pow(beta1, exponent),
                std::sqrt(1 - std::pow(beta2, exponent))};
-  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars, numbers,
-         conditions, epsilon > 0);
+  Update(spec, params, grads, {&first_moments, &second_moments}, weight_decay, scalars,
+         update_scalars, conditions, epsilon > 0);
 }
 
 void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale, double growth_factor,
@@ -344,8 +345,8 @@ void ScaleAll(const std::vector<Tensor>& tensors, double factor) {
 
 namespace {
 
-/// How a parameter lies, and with it gradient and states: contiguous, or in one opaque layout but
-/// for its type.
+/// The layout of a parameter, its gradient and its states: all contiguous, or all in one opaque
+/// layout, except for its type.
 void CheckAlike(const CallChecker& call, const LayoutPtr& layout, DType dtype,
                 const LayoutPtr& wanted) {
   const LayoutPtr same = wanted && wanted->dtype() != dtype ? wanted->WithType(dtype) : wanted;
@@ -385,11 +386,12 @@ void OptimizerSpec::CheckCall(CallChecker& call) const {
   const Tensor* loss_scale = scaled ? &call.Input("loss_scale", {4}, kFloat64) : nullptr;
   if (scheduled) {
     const Shape table = shape(all - 1);
-    call.Require(table.rank() == 2 && table[0] > 1 && table[1] == kNumbers,
-                 "numbers has to be a table of rows of ", kNumbers, ", got ", table);
-    const Tensor& numbers = call.Input("numbers", table, kFloat64);
-    const double row = call.Values<double>(*loss_scale)[2] - call.Values<double>(numbers)[0];
-    call.Require(row >= 0, "numbers has no row ", row);
+    call.Require(table.rank() == 2 && table[0] > 1 && table[1] == kScalars,
+                 "scalars must be a table of rows of ", kScalars, ", got ", table);
+    const Tensor& table_of_scalars = call.Input("scalars", table, kFloat64);
+    const double row =
+        call.Values<double>(*loss_scale)[2] - call.Values<double>(table_of_scalars)[0];
+    call.Require(row >= 0, "scalars has no row ", row);
   }
   for (size_t i = 0; i < n; ++i) call.OutputIsInput("parameter", i);
   for (size_t i = 2 * n; i < per_parameter * n; ++i) call.OutputIsInput("state", i);

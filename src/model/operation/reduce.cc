@@ -2,9 +2,9 @@
 
 #include <array>
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/reduce_spec.h"
+#include "model/spec/reduce.h"
 
 namespace singa {
 
@@ -70,7 +70,7 @@ Tensor Widened(ReduceOp op, const Tensor& x) {
 
 void CheckNumber(DType dtype, const CallChecker& call) {
   call.Require(IsFloat(dtype) || dtype == kInt32 || dtype == kInt64,
-               "x has to be widened to int32 or int64, got ", DTypeName(dtype));
+               "x must be widened to int32 or int64, got ", DTypeName(dtype));
 }
 
 template <class Spec>
@@ -175,18 +175,19 @@ int64_t CountTopK(const Tensor& scores, const Tensor& labels, int64_t k) {
   const char* op = "CountTopK";
   CheckFloat(op, "scores", scores);
   CheckGiven(op, "labels", labels);
-  Check(scores.rank() == 2, op, "scores has to be (N, C), got ", scores);
+  Check(scores.rank() == 2, op, "scores must be (N, C), got ", scores);
   CheckShapeIs(op, "labels", labels, {scores.shape()[0]});
   Check<TypeError>(labels.data_type() == kInt32 || labels.data_type() == kInt64, op,
-                   "labels has to be int32 or int64, got ", labels);
+                   "labels must be int32 or int64, got ", labels);
   CheckSameDevice(op, "labels", labels, "scores", scores);
-  Check(k >= 1, op, "k has to be at least 1, got ", k);
+  Check(k >= 1, op, "k must be at least 1, got ", k);
   const CountTopKSpec spec{scores.data_type(), labels.data_type(), scores.shape()[0],
                            scores.shape()[1], k};
   const DevicePtr device = scores.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor count = NewOutput(*plan, 0, Shape{}, device, kInt64);
-  Run(spec, device, plan, {Wanted(*plan, 0, scores), Wanted(*plan, 1, labels)}, {count});
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, scores), InPlanLayout(*plan, 1, labels)},
+      {count});
   int64_t value = 0;
   count.CopyToHost(&value, sizeof(value));
   return value;
@@ -226,8 +227,8 @@ void CountTopKSpec::CheckCall(CallChecker& call) const {
   call.RequireFloat("scores", dtype);
   call.RequireShape(scores);
   call.Require(label_dtype == kInt32 || label_dtype == kInt64,
-               "labels has to be int32 or int64, got ", DTypeName(label_dtype));
-  call.Require(k >= 1, "k has to be at least 1, got ", k);
+               "labels must be int32 or int64, got ", DTypeName(label_dtype));
+  call.Require(k >= 1, "k must be at least 1, got ", k);
   call.Input("scores", scores, dtype);
   call.Input("labels", {rows}, label_dtype);
   call.FlatOutput("count", 1, kInt64);

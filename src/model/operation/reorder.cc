@@ -1,7 +1,7 @@
-#include "core/reorder_hook.h"
-#include "core/workspace.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/reorder_spec.h"
+#include "model/spec/reorder.h"
+#include "core/memory/workspace.h"
+#include "core/statistics/reorder_hook.h"
+#include "model/dispatch/dispatch.h"
 
 namespace singa {
 namespace {

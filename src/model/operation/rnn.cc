@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/graph/recorded_step.h"
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/rnn_spec.h"
-#include "singa/core/graph.h"
+#include "model/spec/rnn.h"
 
 namespace singa {
 
@@ -29,21 +29,21 @@ RnnFields FieldsOf(const RnnHandle& handle, const Tensor& x, const Tensor& W = T
 }
 
 void CheckSizes(const char* op, int64_t input, int64_t hidden, int64_t layers, double dropout) {
-  Check(input > 0 && input <= kMostUnits, op, "x has to have between 1 and ", kMostUnits,
+  Check(input > 0 && input <= kMostUnits, op, "x must have between 1 and ", kMostUnits,
         " features, got ", input);
-  Check(hidden > 0 && hidden <= kMostUnits, op, "hidden_size has to be between 1 and ", kMostUnits,
+  Check(hidden > 0 && hidden <= kMostUnits, op, "hidden_size must be between 1 and ", kMostUnits,
         ", got ", hidden);
-  Check(layers > 0 && layers <= 1024, op, "num_layers has to be between 1 and 1024, got ", layers);
-  Check(dropout >= 0 && dropout < 1, op, "dropout has to be in [0, 1), got ", dropout);
+  Check(layers > 0 && layers <= 1024, op, "num_layers must be between 1 and 1024, got ", layers);
+  Check(dropout >= 0 && dropout < 1, op, "dropout must be in [0, 1), got ", dropout);
 }
 
 void CheckSequence(const char* op, const RnnHandle& handle, const Tensor& x) {
   CheckFloat(op, "x", x);
   Check(x.rank() == 3 && x.shape()[0] > 0 && x.shape()[2] == handle.input_size, op,
-        "x has to be (seq > 0, batch, ", handle.input_size, "), got ", x);
+        "x must be (seq > 0, batch, ", handle.input_size, "), got ", x);
 }
 
-// `t` may be empty; if not, it is like x but for its shape.
+// `t` is empty, or has x's type and device.
 void CheckPart(const char* op, const char* name, const Tensor& t, const Shape& shape,
                const Tensor& x) {
   if (t.empty()) return;
@@ -68,13 +68,13 @@ void CheckArguments(const char* op, const RnnHandle& handle, const Tensor& x, co
   if (on_cpu(x) || !on_cpu(seq_lengths)) CheckSameDevice(op, "seq_lengths", seq_lengths, "x", x);
 }
 
-/// Lengths may lie on the CPU, but where a step is recorded: that is of one device.
+/// Lengths may be on the CPU, except in a recorded step, which has one device.
 Tensor Lengths(const Tensor& seq_lengths, const DevicePtr& device) {
-  const bool moves = !seq_lengths.empty() && Recording::Current();
+  const bool moves = !seq_lengths.empty() && RecordedStep::Current();
   return moves ? seq_lengths.ToDevice(device) : seq_lengths;
 }
 
-/// What the plan of a forward pass saves.
+/// The tensor that the plan of a forward pass saves for backward.
 Tensor NewSaved(const Plan& plan, const RnnFields& fields, const DevicePtr& device) {
   if (const size_t bytes = plan.private_bytes(3))
     return Tensor({static_cast<int64_t>(bytes)}, device, kUInt8);
@@ -90,7 +90,7 @@ void RnnBackwardSpec::ReferenceInputs(std::vector<Tensor>* inputs) const {
   RnnForwardSpec forward{*this};
   forward.training = true;
   const DevicePtr device = kept.device();
-  const PlanPtr plan = Registry<RnnForwardSpec>::Get().Find("reference")->MakePlan(forward);
+  const PlanPtr plan = Registry<RnnForwardSpec>::Get().Find("reference")->Make(forward).plan();
   const auto fresh = [&](const Shape& shape) { return Tensor(shape, device, dtype); };
   const Shape state{layers * directions, batch, hidden};
   kept = Tensor({saved_size()}, device, saved_dtype());
@@ -111,10 +111,10 @@ RnnHandle::RnnHandle(const Tensor& x, int64_t hidden_size, RnnMode mode, int64_t
       dropout(dropout) {
   const char* op = "RnnHandle";
   CheckGiven(op, "x", x);
-  Check(x.rank() == 3, op, "x has to be (seq, batch, input), got ", x);
+  Check(x.rank() == 3, op, "x must be (seq, batch, input), got ", x);
   input_size = x.shape()[2];
   CheckSizes(op, input_size, hidden_size, num_layers, dropout);
-  Check(mode >= RnnMode::kRelu && mode <= RnnMode::kGru, op, "unknown mode ",
+  Check(mode >= RnnMode::kRelu && mode <= RnnMode::kGruResetBefore, op, "unknown mode ",
         static_cast<int>(mode));
   weights_size = FieldsOf(*this, x).weights_size();
 }
@@ -141,8 +141,8 @@ std::vector<Tensor> RnnForward(const RnnHandle& handle, const Tensor& x, const T
   scalars.v[0] = spec.dropout;
   if (spec.mask_size() > 0) device->TakeRandom(static_cast<uint64_t>(spec.mask_size()), &scalars);
   Run(spec, device, plan,
-      {Wanted(*plan, 0, x), Wanted(*plan, 1, hx), Wanted(*plan, 2, cx), Wanted(*plan, 3, W),
-       Wanted(*plan, 4, Lengths(seq_lengths, device))},
+      {InPlanLayout(*plan, 0, x), InPlanLayout(*plan, 1, hx), InPlanLayout(*plan, 2, cx),
+       InPlanLayout(*plan, 3, W), InPlanLayout(*plan, 4, Lengths(seq_lengths, device))},
       {y, hy, cy, saved}, scalars);
   return {y, hy, cy, saved};
 }
@@ -176,9 +176,10 @@ std::vector<Tensor> RnnBackward(const RnnHandle& handle, const Tensor& dy, const
   if (spec.has_cells()) dcx = NewOutput(*plan, 2, state, device, x.data_type());
   const Tensor dw = NewOutput(*plan, 3, W.shape(), device, x.data_type());
   Run(spec, device, plan,
-      {Wanted(*plan, 0, dy), Wanted(*plan, 1, dhy), Wanted(*plan, 2, dcy), Wanted(*plan, 3, x),
-       Wanted(*plan, 4, hx), Wanted(*plan, 5, cx), Wanted(*plan, 6, W),
-       Wanted(*plan, 7, Lengths(seq_lengths, device)), Wanted(*plan, 8, saved)},
+      {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, dhy), InPlanLayout(*plan, 2, dcy),
+       InPlanLayout(*plan, 3, x), InPlanLayout(*plan, 4, hx), InPlanLayout(*plan, 5, cx),
+       InPlanLayout(*plan, 6, W), InPlanLayout(*plan, 7, Lengths(seq_lengths, device)),
+       InPlanLayout(*plan, 8, saved)},
       {dx, dhx, dcx, dw});
   return {dx, dhx, dcx, dw};
 }
@@ -200,7 +201,7 @@ void CheckFields(const RnnFields& f, const CallChecker& call) {
 Shape StateShape(const RnnFields& f) { return {f.layers * f.directions, f.batch, f.hidden}; }
 Shape OutputShape(const RnnFields& f) { return {f.steps, f.batch, f.width()}; }
 
-/// States of cells, which only some networks have.
+/// The cell states, which only LSTM has.
 void CheckCells(const RnnFields& f, CallChecker& call, const char* name) {
   if (f.has_cells()) {
     call.OptionalInput(name, StateShape(f), f.dtype);
@@ -242,7 +243,7 @@ void RnnBackwardSpec::CheckCall(CallChecker& call) const {
   call.Output("dW", {weights_size()}, dtype);
   call.Require(saved != SavedForm::kCommon ||
                    (kept.shape() == Shape{saved_size()} && kept.data_type() == saved_dtype()),
-               "saved has to be (", saved_size(), ",) ", DTypeName(saved_dtype()), ", got ", kept);
+               "saved must be (", saved_size(), ",) ", DTypeName(saved_dtype()), ", got ", kept);
 }
 
 }  // namespace singa

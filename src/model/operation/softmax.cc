@@ -1,14 +1,13 @@
 #include "singa/operation/softmax.h"
 
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/softmax_spec.h"
+#include "model/spec/softmax.h"
 
 namespace singa {
 namespace {
 
-template <class Spec>
-Spec MakeSpec(const char* op, const Shape& shape, DType dtype, int64_t axis, bool log) {
+SoftmaxSpec MakeSpec(const char* op, const Shape& shape, DType dtype, int64_t axis, bool log) {
   const int along = NormalizeAxis(op, axis, shape.rank());
   return {.outer = shape.Count(0, along),
           .axis = shape[along],
@@ -20,23 +19,23 @@ Spec MakeSpec(const char* op, const Shape& shape, DType dtype, int64_t axis, boo
 Tensor Forward(const Tensor& x, int64_t axis, bool log) {
   const char* op = SoftmaxSpec{.log = log}.op();
   CheckFloat(op, "x", x);
-  const auto spec = MakeSpec<SoftmaxSpec>(op, x.shape(), x.data_type(), axis, log);
+  const SoftmaxSpec spec = MakeSpec(op, x.shape(), x.data_type(), axis, log);
   const DevicePtr device = x.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor y = NewOutput(*plan, 0, x.shape(), device, spec.dtype);
-  Run(spec, device, plan, {Wanted(*plan, 0, x)}, {y});
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y});
   return y;
 }
 
 Tensor Backward(const Tensor& dy, const Tensor& y, int64_t axis, bool log) {
-  const char* op = SoftmaxBackwardSpec{.log = log}.op();
+  const char* op = SoftmaxBackwardSpec{{.log = log}}.op();
   CheckFloat(op, "y", y);
   CheckLike(op, "dy", dy, "y", y);
-  const auto spec = MakeSpec<SoftmaxBackwardSpec>(op, y.shape(), y.data_type(), axis, log);
+  const SoftmaxBackwardSpec spec{MakeSpec(op, y.shape(), y.data_type(), axis, log)};
   const DevicePtr device = y.device();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor dx = NewOutput(*plan, 0, y.shape(), device, spec.dtype);
-  Run(spec, device, plan, {Wanted(*plan, 0, dy), Wanted(*plan, 1, y)}, {dx});
+  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, y)}, {dx});
   return dx;
 }
 
@@ -57,8 +56,7 @@ Tensor LogSoftmaxBackward(const Tensor& dy, const Tensor& y, int64_t axis) {
 namespace {
 
 /// Elements of each tensor: (outer, axis, inner), in any shape.
-template <class Spec>
-int64_t CheckSizes(const Spec& spec, const CallChecker& call) {
+int64_t CheckSizes(const SoftmaxSpec& spec, const CallChecker& call) {
   call.RequireFloat("x", spec.dtype);
   const Shape shape{spec.outer, spec.axis, spec.inner};
   call.RequireShape(shape);

@@ -1,12 +1,12 @@
 #include <cmath>
 #include <utility>
 
-#include "core/copy.h"
+#include "core/tensor/copy.h"
+#include "model/dispatch/dispatch.h"
 #include "model/formula/unary.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
 #include "model/operation/elementwise_layout.h"
-#include "model/operation/elementwise_spec.h"
+#include "model/spec/elementwise.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa {
@@ -27,7 +27,8 @@ constexpr const char* kNames[static_cast<int>(UnaryOp::kCount)][2] = {
     SINGA_NAMES(Atanh),      SINGA_NAMES(Sigmoid),   SINGA_NAMES(Relu),
     SINGA_NAMES(SoftPlus),   SINGA_NAMES(SoftSign),  SINGA_NAMES(Elu),
     SINGA_NAMES(Selu),       SINGA_NAMES(LeakyRelu), SINGA_NAMES(HardSigmoid),
-    SINGA_NAMES(Clip),       SINGA_NAMES(Gelu),      SINGA_NAMES(Silu),
+    SINGA_NAMES(Clip),       SINGA_NAMES(Gelu),      SINGA_NAMES(GeluTanh),
+    SINGA_NAMES(Silu),       SINGA_NAMES(Mish),      SINGA_NAMES(HardSwish),
     SINGA_NAMES(AddScalar),  SINGA_NAMES(MulScalar), SINGA_NAMES(ScalarSub),
     SINGA_NAMES(ScalarDiv),  SINGA_NAMES(PowScalar), SINGA_NAMES(ScalarPow),
     SINGA_NAMES(LogicalNot)};
@@ -51,9 +52,9 @@ void CheckArgument(UnaryOp op, const Tensor& x, double a, double b) {
   const char* name = UnaryName(op);
   CheckGiven(name, "x", x);
   if (IsFloat(x.data_type())) return;
-  Check<TypeError>(TakesIntegers(op), name, "x has to be of a float type, got ", x);
+  Check<TypeError>(TakesIntegers(op), name, "x must be of a float type, got ", x);
   Check<TypeError>(a == std::trunc(a) && b == std::trunc(b), name, "constants ", a, ", ", b,
-                   " have to be whole numbers for x ", x);
+                   " must be whole numbers for x ", x);
 }
 
 void Launch(UnaryOp op, const Tensor& x, const Tensor& out, double a, double b) {
@@ -214,7 +215,7 @@ Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor
       saved = y.empty() ? Unary(op, x, a, b) : y;
       break;
     case Saved::kXOrY:
-      // y tells the sign of x unless leaky relu's slope turns it around.
+      // y has the sign of x, unless the slope of leaky ReLU is negative.
       Check(!x.empty() || (!y.empty() && (op == UnaryOp::kRelu || a >= 0)), name,
             "x is an empty tensor (None)");
       saved = x.empty() ? y : x;

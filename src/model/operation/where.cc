@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "core/copy.h"
+#include "core/tensor/copy.h"
+#include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/elementwise_spec.h"
+#include "model/spec/elementwise.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/reduce.h"
 
@@ -49,7 +49,7 @@ std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& condition, con
 void Axpy(double alpha, const Tensor& x, const Tensor& y) {
   CheckGiven("Axpy", "x", x);
   CheckGiven("Axpy", "y", y);
-  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
+  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " must be of one shape");
   CheckSameDevice("Axpy", "x", x, "y", y);
   CheckDistinct("Axpy", "y", y);
   CheckAlpha(alpha, x, y);
@@ -68,11 +68,11 @@ void Axpy(double alpha, const Tensor& x, const Tensor& y) {
 
 void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y) {
   CheckGiven("Axpy", "alpha", alpha);
-  Check(alpha.size() == 1, "Axpy", "alpha has to be a number or a tensor of one element, got ",
+  Check(alpha.size() == 1, "Axpy", "alpha must be a number or a tensor of one element, got ",
         alpha);
   CheckGiven("Axpy", "x", x);
   CheckGiven("Axpy", "y", y);
-  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " have to be of one shape");
+  Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " must be of one shape");
   BinaryInto(BinaryOp::kAdd, y, Binary(BinaryOp::kMul, x, alpha.Reshape({})), y);
 }
 

@@ -6,21 +6,21 @@
 #include <string>
 #include <utility>
 
-#include "core/parallel.h"
+#include "core/device/parallel.h"
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 
 namespace singa {
 namespace {
 
-/// A few buffers of so many floats fit into the second level cache, and calling a plan costs little
-/// beside working on one.
+/// Elements of a piece. A few buffers of this size fit into the second-level cache, and calling a
+/// plan costs little in comparison with its work on a piece.
 constexpr int64_t kPiece = 8192;
 constexpr size_t kBufferBytes = kPiece * sizeof(double);
 
 }  // namespace
 
-/// The operands of one thread, and the piece that it is at.
+/// The operands of one thread.
 class ChainPlan::Pieces {
  public:
   Pieces(const ChainPlan& plan, const Execution& execution, int64_t thread)
@@ -56,7 +56,7 @@ class ChainPlan::Pieces {
     block->Bind(data);
     return block;
   }
-  /// From the first element on.
+  /// The memory of `t`, from its first element on.
   BlockPtr Memory(const Tensor& t) const {
     const size_t before = static_cast<size_t>(t.offset()) * SizeOf(t.data_type());
     return Memory(t.raw_data(), t.block()->size() - before);
@@ -87,7 +87,7 @@ ChainPlan::ChainPlan(int64_t elements, size_t buffers, std::vector<Part> parts)
 }
 
 void ChainPlan::PlanInPlace() {
-  // An output may come where an input was that no later part reads.
+  // An output may take over the memory of an input that no later part reads.
   struct Use {
     size_t part;
     int position;  ///< of the only operand there, or -1
@@ -129,9 +129,9 @@ void ChainPlan::PlanInPlace() {
 
 void ChainPlan::Run(const Execution& execution) const {
   for (const auto tensors : {execution.inputs, execution.outputs})
-    for (const Tensor& t : tensors) t.raw_data();  // takes its memory, before threads ask
+    for (const Tensor& t : tensors) t.raw_data();  // allocates, before threads ask for it
   const int64_t share = (elements_ + threads_ - 1) / threads_;
-  const int64_t step = (share + 63) / 64 * 64;  // threads do not share cache lines
+  const int64_t step = (share + 63) / 64 * 64;  // so that threads share no cache line
   ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       Pieces pieces(*this, execution, thread);

@@ -8,9 +8,9 @@
 
 namespace singa {
 
-/// Elementwise plans, one after the other, on pieces that stay in the second level cache. What they
-/// read and write is dense memory of `elements` elements, of which every plan sees a piece as a
-/// plain tensor: so opaque layouts are walked as they lie.
+/// Runs elementwise plans one after the other, on pieces that stay in the second-level cache.
+/// Arguments are dense memory of `elements` elements. Each plan sees a piece of it as a plain
+/// tensor, so elements of opaque layouts are taken in the order in which they lie.
 class ChainPlan final : public Plan {
  public:
   enum class Place : int { kInput, kOutput, kBuffer };
@@ -18,7 +18,7 @@ class ChainPlan final : public Plan {
     Place place;
     size_t index;  ///< of the node's inputs or outputs, or of the buffers
     DType dtype;
-    bool scalar = false;  ///< the same element for all
+    bool scalar = false;  ///< one element, broadcast
     bool operator==(const Operand&) const = default;
   };
   struct Part {
@@ -44,9 +44,9 @@ class ChainPlan final : public Plan {
 
   int64_t elements_;
   size_t buffers_;
-  int threads_;  ///< that the workspace has room for
+  int threads_;  ///< the workspace has room for this many threads
   std::vector<Part> parts_;
-  std::vector<int> in_place_;  ///< for each output
+  std::vector<int> in_place_;  ///< inplace_input of each output
 };
 
 }  // namespace singa

@@ -1,15 +1,14 @@
-#include "model/passes/conv_statistics.h"
-
 #include <exception>
 #include <memory>
 #include <new>
 #include <utility>
 
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/dispatch.h"
-#include "model/passes/respec.h"
-#include "model/passes/uses.h"
+#include "model/dispatch/dispatch.h"
+#include "model/passes/def_use.h"
+#include "model/passes/node_spec.h"
+#include "model/passes/passes.h"
+#include "model/spec/norm/batchnorm.h"
+#include "model/spec/spatial/conv.h"
 
 namespace singa {
 namespace {
@@ -22,10 +21,11 @@ bool TakesSums(const BatchNormForwardSpec& spec) {
   return spec.training && (spec.dtype == kBFloat16 || spec.dtype == kFloat16);
 }
 
-/// The plan of `spec`, where there is one, and it reads and writes the arguments of `node` as they
-/// lie; else null.
+/// The plan of `spec`. Null if there is none, or if it wants the arguments of `node` in other
+/// layouts.
 template <class Spec>
-PlanPtr PlanFor(const Spec& spec, const Choice& choice, const Node& node, const Device& device) {
+PlanPtr PlanFor(const Spec& spec, const PlanOptions& choice, const Node& node,
+                const Device& device) {
   PlanPtr plan;
   try {
     plan = FindPlan(device, spec, choice);
@@ -34,7 +34,7 @@ PlanPtr PlanFor(const Spec& spec, const Choice& choice, const Node& node, const 
   } catch (const std::exception&) {
     return nullptr;  // no kernel takes it, or none of a library's engines could be built
   }
-  return LieAsWanted(node, *plan) ? plan : nullptr;
+  return LieAsPlanned(node, *plan) ? plan : nullptr;
 }
 
 void Merge(const DevicePtr& device, Node& conv, Node& norm) {
@@ -48,7 +48,7 @@ void Merge(const DevicePtr& device, Node& conv, Node& norm) {
   Respecify(norm, from_sums, std::move(norm_plan));
   norm.op = from_sums.op();
   const Shape channels{with_sums.geometry.out_channels};
-  const DType dtype = BatchNormStatisticsType(from_sums.dtype);
+  const DType dtype = StatisticsType(from_sums.dtype);
   for (int i = 0; i < 2; ++i) {
     const auto block = std::make_shared<Block>(
         device, nullptr, static_cast<size_t>(channels.Count()) * SizeOf(dtype), nullptr);
@@ -60,9 +60,8 @@ void Merge(const DevicePtr& device, Node& conv, Node& norm) {
 
 }  // namespace
 
-std::vector<Node> TakeStatisticsInConvolutions(const Recording& recording,
-                                               std::vector<Node> nodes) {
-  const Uses uses(recording, nodes);
+std::vector<Node> TakeStatisticsInConvolutions(const RecordedStep& step, std::vector<Node> nodes) {
+  const DefUse uses(step, nodes);
   for (Node& norm : nodes) {
     const auto* spec = norm.SpecAs<BatchNormForwardSpec>();
     if (!spec || !TakesSums(*spec)) continue;
@@ -72,7 +71,7 @@ std::vector<Node> TakeStatisticsInConvolutions(const Recording& recording,
     Node& conv = nodes[writers[0]];
     const auto* conv_spec = conv.SpecAs<ConvSpec>();
     if (conv_spec && CanSum(*conv_spec) && SameView(conv.outputs[0], x))
-      Merge(recording.device(), conv, norm);
+      Merge(step.device(), conv, norm);
   }
   return nodes;
 }

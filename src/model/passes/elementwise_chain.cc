@@ -1,26 +1,25 @@
-#include "model/passes/elementwise_chain.h"
-
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "core/moves.h"
-#include "model/operation/elementwise_spec.h"
-#include "model/operation/random_spec.h"
+#include "core/tensor/element_copy.h"
 #include "model/passes/chain_plan.h"
+#include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
-#include "model/passes/uses.h"
+#include "model/passes/passes.h"
+#include "model/spec/elementwise.h"
+#include "model/spec/random.h"
 
 namespace singa {
 namespace {
 
-/// Operations in one chain: so many buffers at most have to stay in the cache.
+/// Most operations in one chain. Each may need a buffer, and all buffers have to stay in the cache.
 constexpr size_t kMost = 12;
 
 using Place = ChainPlan::Place;
 
-/// The elements that an operation works on, one by one.
+/// How many elements an operation works on, and the layout of its arguments.
 struct Form {
   int64_t elements = 0;
   LayoutPtr layout;
@@ -33,17 +32,17 @@ bool IsElementwise(const Node& node) {
   return node.SpecAs<UnarySpec>() || node.SpecAs<UnaryBackwardSpec>() ||
          node.SpecAs<BinarySpec>() || node.SpecAs<BinaryBackwardSpec>() ||
          node.SpecAs<WhereSpec>() || node.SpecAs<AxpySpec>() || node.SpecAs<DropoutSpec>() ||
-         node.SpecAs<DropoutBackwardSpec>() || node.plan == CopyPlan();  // a conversion of types
+         node.SpecAs<DropoutBackwardSpec>() || node.plan == CopyPlan();  // a copy converts types
 }
 
-/// One element, broadcast.
+/// Whether it is one element, broadcast.
 bool IsScalar(const Tensor& t) {
   for (int axis = 0; axis < t.rank(); ++axis)
     if (t.shape()[axis] > 1 && t.strides()[axis] != 0) return false;
   return !t.layout();
 }
 
-/// Nothing where elements are not taken in the order in which all arguments lie.
+/// Nothing if the arguments lie in different orders.
 std::optional<Form> FormOf(const Node& node) {
   if (!IsElementwise(node) || node.live || node.plan->workspace_bytes() > 0) return {};
   const Tensor& y = node.outputs[0];
@@ -62,16 +61,16 @@ std::optional<Form> FormOf(const Node& node) {
   return all && form.elements > 1 ? std::optional(form) : std::nullopt;
 }
 
-/// The same elements of the same memory.
+/// Whether both are the same elements of the same memory.
 bool SameElements(const Tensor& a, const Tensor& b) {
   return a.block() == b.block() && a.offset() == b.offset() && a.data_type() == b.data_type() &&
          IsScalar(a) == IsScalar(b);
 }
 
-/// Writes the node of a chain.
+/// Makes the node of a chain.
 class Chain {
  public:
-  Chain(const Uses& uses, const std::vector<Node>& nodes, size_t begin, size_t end, Form form)
+  Chain(const DefUse& uses, const std::vector<Node>& nodes, size_t begin, size_t end, Form form)
       : uses_(uses), nodes_(nodes), begin_(begin), end_(end), form_(std::move(form)) {}
 
   Node Merged() {
@@ -99,7 +98,7 @@ class Chain {
   }
 
  private:
-  /// Only the chain reads what is written here, so it needs no memory.
+  /// Whether only the chain reads `t`. Then `t` needs a buffer instead of memory.
   bool StaysInside(const Tensor& t) const {
     const std::vector<size_t>& readers = uses_.readers(t);
     return uses_.IsTemporary(t) && uses_.writers(t).size() == 1 &&
@@ -127,7 +126,7 @@ class Chain {
         return {Place::kBuffer, buffer.index, t.data_type(), false};
     if (!IsWrittenHere(t))
       return {Place::kInput, Find(&node_.inputs, t), t.data_type(), IsScalar(t)};
-    // Read before it is written: the node is a reader too.
+    // If this part reads it before the chain writes it, it is an input, too.
     const auto written = [&](const Tensor& other) { return SameElements(other, t); };
     if (std::none_of(node_.outputs.begin(), node_.outputs.end(), written)) Find(&node_.inputs, t);
     return {Place::kOutput, Find(&node_.outputs, t), t.data_type(), false};
@@ -146,7 +145,7 @@ class Chain {
     return {Place::kBuffer, index, t.data_type(), false};
   }
 
-  /// Those that nobody reads after node `n`.
+  /// Frees the buffers that nothing reads after node `n`.
   void FreeBuffers(size_t n) {
     const auto dead = [&](const Buffer& buffer) {
       const std::vector<size_t>& readers = uses_.readers(buffer.tensor);
@@ -162,7 +161,7 @@ class Chain {
     size_t index;
   };
 
-  const Uses& uses_;
+  const DefUse& uses_;
   const std::vector<Node>& nodes_;
   size_t begin_, end_;
   Form form_;
@@ -172,10 +171,11 @@ class Chain {
   size_t buffers_ = 0;
 };
 
+/// The chains of one segment.
 class Grouping {
  public:
-  Grouping(const Recording& recording, std::vector<Node> nodes)
-      : nodes_(std::move(nodes)), uses_(recording, nodes_) {}
+  Grouping(const RecordedStep& step, std::vector<Node> nodes)
+      : nodes_(std::move(nodes)), uses_(step, nodes_) {}
 
   std::vector<Node> Nodes() {
     std::vector<Node> result;
@@ -193,7 +193,8 @@ class Grouping {
   }
 
  private:
-  /// Node `end` may follow the nodes from `begin` on, and shares memory accesses with them.
+  /// Whether node `end` may join the chain of nodes [begin, end), and reads something that they
+  /// use.
   bool Joins(size_t begin, size_t end, const Form& form) const {
     const Node& node = nodes_[end];
     const std::optional<Form> own = FormOf(node);
@@ -218,14 +219,13 @@ class Grouping {
   }
 
   std::vector<Node> nodes_;
-  Uses uses_;
+  DefUse uses_;
 };
 
 }  // namespace
 
-std::vector<Node> ChainElementwise(const Recording& recording, std::vector<Node> nodes) {
-  if (recording.device()->kind() != DeviceKind::kCpu) return nodes;
-  return Grouping(recording, std::move(nodes)).Nodes();
+std::vector<Node> ChainElementwise(const RecordedStep& step, std::vector<Node> nodes) {
+  return Grouping(step, std::move(nodes)).Nodes();
 }
 
 }  // namespace singa

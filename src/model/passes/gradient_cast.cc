@@ -3,18 +3,18 @@
 #include <utility>
 #include <vector>
 
-#include "model/operation/optimizer_spec.h"
-#include "model/passes/uses.h"
-#include "singa/operation/fusion.h"
+#include "model/passes/def_use.h"
+#include "model/passes/passes.h"
+#include "model/spec/optimizer.h"
 
 namespace singa {
 namespace {
 
-/// One segment, in which gradients are converted for updates.
+/// The conversions of gradients in one segment.
 class GradientCasts {
  public:
-  GradientCasts(const Recording& recording, std::vector<Node> nodes)
-      : nodes_(std::move(nodes)), uses_(recording, nodes_) {}
+  GradientCasts(const RecordedStep& step, std::vector<Node> nodes)
+      : nodes_(std::move(nodes)), uses_(step, nodes_) {}
 
   std::vector<Node> Nodes() {
     std::vector<bool> gone(nodes_.size());
@@ -35,7 +35,7 @@ class GradientCasts {
   }
 
  private:
-  /// Whether node `n` is a conversion that loses nothing, of elements that stay in their order.
+  /// Whether `node` converts from 16 to 32 bits and leaves the elements in their order.
   bool Widens(const Node& node) const {
     if (node.spec_type || node.op != std::string_view("Copy") || node.inputs.size() != 1)
       return false;
@@ -49,7 +49,7 @@ class GradientCasts {
     return from.is_contiguous() && to.is_contiguous();
   }
 
-  /// Reads input `i` in whatever float type it comes.
+  /// Whether `node` reads input `i` in any floating-point type.
   static bool TakesAnyFloat(const Node& node, size_t i) {
     if (node.SpecAs<SumSquareSpec>()) return true;
     const auto* spec = node.SpecAs<OptimizerSpec>();
@@ -58,7 +58,8 @@ class GradientCasts {
     return i >= n && i < 2 * n;
   }
 
-  /// Of the readers of what node `n` wrote, where all of them can read what it was converted from.
+  /// The last reader of node `n`'s result, if node `n` is a conversion and all readers can read the
+  /// tensor before it.
   std::optional<size_t> LastReader(size_t n) const {
     if (!Widens(nodes_[n])) return {};
     const Tensor &from = nodes_[n].inputs[0], &to = nodes_[n].outputs[0];
@@ -71,22 +72,20 @@ class GradientCasts {
             !(TakesAnyFloat(nodes_[reader], i) && SameView(inputs[i], to)))
           return {};
     }
-    // They find it as it was then.
+    // The tensor before the conversion must not change until then.
     for (size_t writer : uses_.writers(from))
       if (writer > n && writer <= readers.back()) return {};
     return readers.front() > n ? std::optional(readers.back()) : std::nullopt;
   }
 
   std::vector<Node> nodes_;
-  Uses uses_;
+  DefUse uses_;
 };
 
 }  // namespace
 
-void SkipGradientCasts(Recording& recording) {
-  recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
-    return GradientCasts(running, std::move(nodes)).Nodes();
-  });
+std::vector<Node> SkipGradientCasts(const RecordedStep& step, std::vector<Node> nodes) {
+  return GradientCasts(step, std::move(nodes)).Nodes();
 }
 
 }  // namespace singa

@@ -4,22 +4,22 @@
 #include <utility>
 #include <vector>
 
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/elementwise_spec.h"
+#include "model/dispatch/dispatch.h"
+#include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
-#include "model/passes/respec.h"
-#include "model/passes/uses.h"
-#include "singa/operation/fusion.h"
+#include "model/passes/node_spec.h"
+#include "model/passes/passes.h"
+#include "model/spec/elementwise.h"
+#include "model/spec/norm/batchnorm.h"
 
 namespace singa {
 namespace {
 
-/// One segment, in which backward of batch norms takes gradients in two parts.
+/// The batch norms of one segment whose backward may read two gradients.
 class GradientSums {
  public:
-  GradientSums(const Recording& recording, std::vector<Node> nodes)
-      : recording_(recording), nodes_(std::move(nodes)), uses_(recording, nodes_) {}
+  GradientSums(const RecordedStep& step, std::vector<Node> nodes)
+      : step_(step), nodes_(std::move(nodes)), uses_(step, nodes_) {}
 
   std::vector<Node> Nodes() {
     std::vector<bool> gone(nodes_.size());
@@ -36,7 +36,7 @@ class GradientSums {
   }
 
  private:
-  /// The addition that wrote the gradient of node `n` last, for it alone.
+  /// The addition that wrote the gradient of node `n` last, if only node `n` reads the sum.
   std::optional<size_t> SumFor(size_t n) const {
     const Tensor& dy = nodes_[n].inputs[0];
     const std::vector<size_t>&writers = uses_.writers(dy), &readers = uses_.readers(dy);
@@ -45,12 +45,12 @@ class GradientSums {
     const Node& node = nodes_[sum];
     if (!node.SpecAs<AxpySpec>() || node.live || node.scalars.v[0] != 1) return {};
     if (!SameView(node.outputs[0], dy) || readers.back() != n) return {};
-    // Nobody reads the sum but `n`, once ...
+    // Only node `n` reads the sum, and only once.
     for (size_t reader : readers)
       if (reader > sum && reader < n) return {};
     for (size_t i = 1; i < nodes_[n].inputs.size(); ++i)
       if (!nodes_[n].inputs[i].empty() && nodes_[n].inputs[i].block() == dy.block()) return {};
-    // ... which finds what was added as the sum did.
+    // The tensor that is added does not change before node `n` reads it.
     const Tensor& added = node.inputs[0];
     for (size_t writer : uses_.writers(added))
       if (writer > sum && writer <= n) return {};
@@ -60,16 +60,16 @@ class GradientSums {
     return alike ? std::optional(sum) : std::nullopt;
   }
 
-  /// False where no implementation like the one that was chosen does it.
+  /// Has node `n` read both gradients. Returns false if the chosen implementation cannot do that.
   bool TakeParts(size_t n, BatchNormBackwardSpec spec, size_t sum) {
     Node node = nodes_[n];
     spec.has_dy2 = true;
-    Choice choice;
+    PlanOptions choice;
     if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
-    Respecify(node, spec, FindPlan(*recording_.device(), spec, choice));
+    Respecify(node, spec, FindPlan(*step_.device(), spec, choice));
     node.inputs.push_back(nodes_[sum].inputs[0]);
     if (std::string_view(node.plan->implementation()) != nodes_[n].plan->implementation() ||
-        !LieAsWanted(node, *node.plan))
+        !LieAsPlanned(node, *node.plan))
       return false;
     node.op = MergedOp(std::vector<const Node*>{&nodes_[sum], &nodes_[n]});
     ++node.merged;
@@ -77,17 +77,15 @@ class GradientSums {
     return true;
   }
 
-  const Recording& recording_;
+  const RecordedStep& step_;
   std::vector<Node> nodes_;
-  Uses uses_;
+  DefUse uses_;
 };
 
 }  // namespace
 
-void MergeGradientSums(Recording& recording) {
-  recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
-    return GradientSums(running, std::move(nodes)).Nodes();
-  });
+std::vector<Node> MergeGradientSums(const RecordedStep& step, std::vector<Node> nodes) {
+  return GradientSums(step, std::move(nodes)).Nodes();
 }
 
 }  // namespace singa

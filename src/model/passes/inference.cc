@@ -1,5 +1,3 @@
-#include "singa/operation/inference.h"
-
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -7,14 +5,17 @@
 #include <unordered_set>
 #include <utility>
 
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/dispatch.h"
-#include "model/operation/elementwise_spec.h"
-#include "model/operation/matmul_spec.h"
-#include "model/passes/uses.h"
+#include "model/dispatch/dispatch.h"
+#include "model/formula/activation.h"
+#include "model/passes/def_use.h"
+#include "model/passes/passes.h"
+#include "model/spec/elementwise.h"
+#include "model/spec/matmul.h"
+#include "model/spec/norm/batchnorm.h"
+#include "model/spec/spatial/conv.h"
 #include "singa/core/stats.h"
 #include "singa/operation/batchnorm.h"
+#include "singa/operation/elementwise.h"
 
 namespace singa {
 namespace {
@@ -22,22 +23,22 @@ namespace {
 /// Inputs of BatchNormForwardInference.
 enum : size_t { kScale = 1, kBias = 2, kMean = 3, kVar = 4, kAdd = 5 };
 
-/// A convolution or Linear with what follows it, which is to become one node.
+/// A convolution or Linear, and the operations behind it that become one node with it.
 struct Chain {
   const Node* first = nullptr;
-  size_t last = 0;  ///< the node in whose place it comes
+  size_t last = 0;  ///< the node that is replaced
   const Node* batch_norm = nullptr;
   Tensor add;
-  bool relu = false;
+  Activation activation = {};
 };
 
-class Rewriting {
+/// The chains of one segment.
+class Folding {
  public:
-  explicit Rewriting(const Recording& recording)
-      : recording_(recording), nodes_(recording.nodes()), uses_(recording, nodes_) {}
+  Folding(const RecordedStep& step, std::vector<Node> nodes)
+      : step_(step), nodes_(std::move(nodes)), uses_(step, nodes_) {}
 
-  /// The nodes with every chain as one.
-  std::vector<Node> Fused() {
+  std::vector<Node> Nodes() {
     FindChains();
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (const auto chain = chains_.find(n); chain != chains_.end())
@@ -55,9 +56,9 @@ class Rewriting {
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (!BeginsChain(nodes_[n])) continue;
       Chain chain{.first = &nodes_[n], .last = n, .add = Tensor()};
-      while (!chain.relu) {
+      while (!chain.activation) {
         const std::optional<size_t> next = uses_.OnlyReader(nodes_[chain.last].outputs[0]);
-        // A sum belongs to the first of two chains that it joins.
+        // An addition of the results of two chains belongs to the first one.
         if (!next || inside_.count(*next) || chains_.count(*next)) break;
         if (!Take(nodes_[*next], &chain)) break;
         inside_.insert(chain.last);
@@ -72,23 +73,23 @@ class Rewriting {
     const auto* product = node.SpecAs<MatMulSpec>();
     const bool fits = (conv && conv->pass == ConvPass::kForward && !conv->relu && !conv->has_add) ||
                       (product && !product->relu);
-    // It will be read later than recorded, and must not have changed by then.
+    // The chain comes where its last node was, so the inputs must not change until then.
     return fits && std::all_of(node.inputs.begin(), node.inputs.end(),
                                [&](const Tensor& t) { return t.empty() || WrittenOnce(t); });
   }
 
-  /// A convolution for which weights may be prepared.
+  /// Whether it is a convolution whose weights may be prepared.
   bool HasConstantWeights(const Node& node) const {
     return node.SpecAs<ConvSpec>() && uses_.IsConstant(Unordered(node.inputs[1]));
   }
 
   bool WrittenOnce(const Tensor& t) const { return uses_.writers(t).size() <= 1; }
 
-  /// Adds `node`, which alone reads the chain's result, where that is possible.
+  /// Adds `node`, the only reader of the chain's result, to the chain if that is possible.
   bool Take(const Node& node, Chain* chain) const {
     const bool conv = chain->first->SpecAs<ConvSpec>() != nullptr;
     if (const auto* spec = node.SpecAs<UnarySpec>(); spec && spec->kind == UnaryOp::kRelu) {
-      chain->relu = true;
+      chain->activation = ActivationKind::kRelu;
       return true;
     }
     if (conv && node.SpecAs<BatchNormForwardSpec>()) return TakeBatchNorm(node, chain);
@@ -109,7 +110,7 @@ class Rewriting {
     if (!node.inputs[kAdd].empty() && !WrittenOnce(node.inputs[kAdd])) return false;
     chain->batch_norm = &node;
     chain->add = node.inputs[kAdd];
-    chain->relu = spec->relu;
+    chain->activation = spec->activation;
     return true;
   }
 
@@ -123,7 +124,7 @@ class Rewriting {
     return true;
   }
 
-  /// What was reordered to make `t`, a constant; else `t` itself.
+  /// The constant that was reordered to make `t`; `t` itself if there is none.
   Tensor Unordered(const Tensor& t) const {
     const std::vector<size_t>& writers = uses_.writers(t);
     if (writers.size() != 1 || nodes_[writers[0]].op != std::string_view("Reorder")) return t;
@@ -133,13 +134,13 @@ class Rewriting {
 
   // Writing nodes ---------------------------------------------------------------------------------
 
-  /// Takes over what `record` would execute; it returns the tensor that stands for the result `y`
-  /// of the node that it replaces.
+  /// Replaces `node` by the operations that `record` calls. `record` returns the new tensor that
+  /// replaces the result of `node`.
   template <class Record>
   void Replace(const Node& node, const Record& record) {
     const Tensor& y = node.outputs[0];
     SetCurrentLayer(node.layer);
-    Recording scratch(recording_.device(), recording_.arena());
+    RecordedStep scratch(step_.device(), step_.arena());
     scratch.Start({});
     Tensor result = record();
     const bool temporary = uses_.IsTemporary(y);
@@ -190,13 +191,16 @@ class Rewriting {
     }
     spec.geometry.bias = !b.empty();
     spec.has_add = !chain.add.empty();
-    spec.relu = chain.relu;
+    spec.relu = chain.activation.kind == ActivationKind::kRelu;
     spec.constant_weights = HasConstantWeights(node);
-    return RunConvForward(spec, Newest(node.inputs[0]), W, b,
-                          spec.has_add ? Newest(chain.add) : Tensor());
+    const Tensor y = RunConvForward(spec, Newest(node.inputs[0]), W, b,
+                                    spec.has_add ? Newest(chain.add) : Tensor());
+    if (!chain.activation || spec.relu) return y;
+    return Unary(formula::FunctionOf(chain.activation.kind), y, chain.activation.low,
+                 chain.activation.high);
   }
 
-  /// The tensor that holds `t` now, in any layout.
+  /// The tensor that replaces `t`, in any layout; `t` itself if nothing does.
   Tensor Newest(const Tensor& t) const {
     const auto found = instead_.find(t.block().get());
     if (found == instead_.end()) return t;
@@ -205,16 +209,16 @@ class Rewriting {
     return whole && t.shape() == now.shape() ? now : Present(t);
   }
 
-  /// The same, as `t` lies: of the new nodes, while they are recorded, a reorder may be one.
+  /// The same in the layout of `t`. May record a reorder.
   Tensor Present(const Tensor& t) const {
     const auto found = t.empty() ? instead_.end() : instead_.find(t.block().get());
     if (found == instead_.end()) return t;
     return t.On(found->second.ToLayout(t.layout()).block());
   }
 
-  /// The node as it is, on the tensors that there are now.
+  /// Keeps the node, on the tensors that replace its inputs.
   void Keep(const Node& node) {
-    Recording scratch(recording_.device(), recording_.arena());
+    RecordedStep scratch(step_.device(), step_.arena());
     scratch.Start({});
     Node kept = node;
     SetCurrentLayer(node.layer);
@@ -224,18 +228,23 @@ class Rewriting {
     result_.push_back(std::move(kept));
   }
 
-  const Recording& recording_;
-  const std::vector<Node>& nodes_;
-  Uses uses_;
-  std::unordered_map<size_t, Chain> chains_;  // by their last node
-  std::unordered_set<size_t> inside_;         // nodes of chains but the last
+  const RecordedStep& step_;
+  const std::vector<Node> nodes_;
+  DefUse uses_;
+  std::unordered_map<size_t, Chain> chains_;  // by the last node
+  std::unordered_set<size_t> inside_;         // nodes of chains except the last ones
   std::unordered_map<const Block*, Tensor> instead_;
   std::vector<Node> result_;
 };
 
-/// Leaves out nodes whose results nobody reads.
-std::vector<Node> WithoutUnused(const Recording& recording, std::vector<Node> nodes) {
-  const Uses uses(recording, nodes);
+}  // namespace
+
+std::vector<Node> FoldForInference(const RecordedStep& step, std::vector<Node> nodes) {
+  return Folding(step, std::move(nodes)).Nodes();
+}
+
+std::vector<Node> DropUnused(const RecordedStep& step, std::vector<Node> nodes) {
+  const DefUse uses(step, nodes);
   std::unordered_set<const Block*> read;
   std::vector<Node> needed;
   for (size_t n = nodes.size(); n-- > 0;) {
@@ -252,9 +261,8 @@ std::vector<Node> WithoutUnused(const Recording& recording, std::vector<Node> no
   return needed;
 }
 
-/// Takes what depends on constants alone out of `nodes`.
-std::vector<Node> TakePreparation(const Recording& recording, std::vector<Node>* nodes) {
-  const Uses uses(recording, *nodes);
+std::vector<Node> MarkPreparation(const RecordedStep& step, std::vector<Node> nodes) {
+  const DefUse uses(step, nodes);
   std::unordered_set<const Block*> prepared;
   const auto is_constant = [&](const Tensor& t) {
     return t.empty() || uses.IsConstant(t) || prepared.count(t.block().get());
@@ -262,31 +270,15 @@ std::vector<Node> TakePreparation(const Recording& recording, std::vector<Node>*
   const auto is_made_once = [&](const Tensor& t) {
     return t.empty() || (uses.IsTemporary(t) && uses.writers(t).size() == 1);
   };
-  const auto prepares = [&](const Node& node) {
-    return node.random < 0 && !node.inputs.empty() &&
-           std::all_of(node.inputs.begin(), node.inputs.end(), is_constant) &&
-           std::all_of(node.outputs.begin(), node.outputs.end(), is_made_once);
-  };
-  std::vector<Node> preparation, step;
-  for (Node& node : *nodes) {
-    const bool once = prepares(node);
+  for (Node& node : nodes) {
+    node.prepares = node.random < 0 && !node.inputs.empty() &&
+                    std::all_of(node.inputs.begin(), node.inputs.end(), is_constant) &&
+                    std::all_of(node.outputs.begin(), node.outputs.end(), is_made_once);
+    if (!node.prepares) continue;
     for (const Tensor& t : node.outputs)
-      if (once && !t.empty()) prepared.insert(t.block().get());
-    (once ? preparation : step).push_back(std::move(node));
+      if (!t.empty()) prepared.insert(t.block().get());
   }
-  *nodes = std::move(step);
-  return preparation;
-}
-
-}  // namespace
-
-void OptimizeForInference(Recording& recording) {
-  if (recording.segments().size() != 1 || !recording.obstacle().empty()) return;
-  const std::string layer = CurrentLayer();
-  std::vector<Node> nodes = WithoutUnused(recording, Rewriting(recording).Fused());
-  SetCurrentLayer(layer);
-  std::vector<Node> preparation = TakePreparation(recording, &nodes);
-  recording.Replace(std::move(preparation), {std::move(nodes)});
+  return nodes;
 }
 
 }  // namespace singa

@@ -7,9 +7,9 @@
 
 namespace singa {
 
-/// What a node is called that stands for these: "ConvForward+Relu". Lives for ever.
+/// The name of a node that replaces these, such as "ConvForward+Relu". It is never freed.
 const char* MergedOp(std::span<const Node* const> nodes);
-/// The layers that they came from, each once.
+/// The layers of the nodes, each once, joined by "+".
 std::string MergedLayer(std::span<const Node* const> nodes);
 
 }  // namespace singa

@@ -1,29 +1,29 @@
-#include "singa/operation/recompute.h"
-
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "model/operation/batchnorm_spec.h"
-#include "model/operation/dispatch.h"
-#include "model/passes/respec.h"
+#include "model/dispatch/dispatch.h"
+#include "model/passes/node_spec.h"
+#include "model/passes/passes.h"
+#include "model/spec/norm/batchnorm.h"
 #include "singa/core/stats.h"
 
 namespace singa {
 namespace {
 
-/// Operations between the last use in forward and the first in backward below which nothing is won.
+/// With fewer operations between the last use in forward and the first in backward, dropping a
+/// result saves nothing.
 constexpr size_t kNear = 8;
-/// Residual blocks in a row whose sums are computed again, one from the other.
+/// Residual blocks in a row whose sums are dropped. Each sum is computed again from the one before.
 constexpr int kChain = 2;
 
-/// One segment, in which results of batch norms are dropped and computed again.
+/// The batch norms of one segment whose results are dropped and computed again.
 class Recomputation {
  public:
-  Recomputation(const Recording& recording, std::vector<Node> nodes)
-      : recording_(recording), nodes_(std::move(nodes)) {
+  Recomputation(const RecordedStep& step, std::vector<Node> nodes)
+      : step_(step), nodes_(std::move(nodes)) {
     for (size_t n = 0; n < nodes_.size(); ++n) {
       for (const Tensor& t : nodes_[n].inputs)
         if (!t.empty()) readers_[t.block().get()].push_back(n);
@@ -34,9 +34,7 @@ class Recomputation {
   }
 
   std::vector<Node> Nodes() {
-    const std::string layer = CurrentLayer();
     for (size_t n = 0; n < turn_; ++n) Drop(n);
-    SetCurrentLayer(layer);
     std::vector<Node> result;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       const auto [begin, end] = again_.equal_range(n);
@@ -47,19 +45,19 @@ class Recomputation {
   }
 
  private:
-  /// Makes the readers in backward of what node `n` wrote read a second computation, unless that
-  /// cannot be done, or wins nothing.
+  /// Has the readers of node `n`'s result in backward read a second computation, if that is
+  /// possible and saves memory.
   void Drop(size_t n) {
     const BatchNormForwardSpec* spec = nodes_[n].SpecAs<BatchNormForwardSpec>();
     if (!spec) spec = nodes_[n].SpecAs<BatchNormFromSumsSpec>();
-    if (!spec || !spec->training || !spec->relu) return;
+    if (!spec || !spec->training || !spec->activation) return;
     const Tensor y = nodes_[n].outputs[0];
     if (!IsTemporary(y) || writers_[y.block().get()].size() != 1) return;
     const std::vector<size_t>& readers = readers_[y.block().get()];
     const auto late = std::upper_bound(readers.begin(), readers.end(), turn_);
     if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear) return;
     const size_t at = *late;
-    // What it is computed from has to be there then, without living longer for it.
+    // The inputs of the second computation have to be kept until then anyway.
     const std::vector<Tensor>& in = nodes_[n].inputs;
     const Tensor mean = nodes_[n].outputs[1], var = nodes_[n].outputs[2];
     for (const Tensor& t : {in[0], in[1], in[2], mean, var})
@@ -74,14 +72,13 @@ class Recomputation {
     SetCurrentLayer(nodes_[n].layer);
     Node node;
     node.op = again.op();
-    Respecify(node, again, FindPlan(*recording_.device(), again));
+    Respecify(node, again, FindPlan(*step_.device(), again));
     if (!SameLayout(node.plan->output_layout(0), y.layout())) return;
-    const auto block =
-        std::make_shared<Block>(recording_.device(), nullptr, y.block()->size(), nullptr);
+    const auto block = std::make_shared<Block>(step_.device(), nullptr, y.block()->size(), nullptr);
     block->set_layout(y.layout());
     const Tensor copy = y.On(block);
     int length = 1;
-    if (chained) {  // what was added is computed again before
+    if (chained) {  // the residual is computed again before
       Dropped& before = dropped->second;
       length += before.length;
       add = add.On(before.copy.block());
@@ -98,12 +95,12 @@ class Recomputation {
   }
 
   struct Dropped {
-    Tensor copy;
-    size_t at;   ///< before which operation it is computed again
-    int length;  ///< of the chain that ends in it
+    Tensor copy;  ///< the result of the second computation
+    size_t at;    ///< before which operation it is computed again
+    int length;   ///< of the chain that ends in it
   };
 
-  /// Moves the second computation of `dropped` to an earlier place.
+  /// Moves the second computation of `dropped` to before operation `at`.
   void Hasten(Dropped& dropped, size_t at) {
     const auto [begin, end] = again_.equal_range(dropped.at);
     for (auto node = begin; node != end; ++node) {
@@ -117,11 +114,11 @@ class Recomputation {
   }
 
   bool IsTemporary(const Tensor& t) const {
-    const int slot = recording_.SlotOf(t.block().get());
-    return slot >= 0 && recording_.slots()[static_cast<size_t>(slot)].internal;
+    const int slot = step_.SlotOf(t.block().get());
+    return slot >= 0 && step_.slots()[static_cast<size_t>(slot)].internal;
   }
 
-  /// Whether `t` is kept until operation `at` anyway, as it was.
+  /// Whether `t` is kept until operation `at` anyway, and does not change.
   bool IsThere(const Tensor& t, size_t at) {
     const Block* block = t.block().get();
     const std::vector<size_t>& writers = writers_[block];
@@ -131,21 +128,19 @@ class Recomputation {
            readers.back() >= at;
   }
 
-  const Recording& recording_;
+  const RecordedStep& step_;
   std::vector<Node> nodes_;
-  size_t turn_ = 0;  // the first operation of backward, as far as it matters here
+  size_t turn_ = 0;  // the first backward of a batch norm
   std::unordered_map<const Block*, std::vector<size_t>> readers_;
   std::unordered_map<const Block*, std::vector<size_t>> writers_;
   std::unordered_map<const Block*, Dropped> dropped_;
-  std::multimap<size_t, Node> again_;  // before which operation
+  std::multimap<size_t, Node> again_;  // second computations, by the operation that they precede
 };
 
 }  // namespace
 
-void RecomputeNormalized(Recording& recording) {
-  recording.AddRewrite([](const Recording& running, std::vector<Node> nodes) {
-    return Recomputation(running, std::move(nodes)).Nodes();
-  });
+std::vector<Node> RecomputeNormalized(const RecordedStep& step, std::vector<Node> nodes) {
+  return Recomputation(step, std::move(nodes)).Nodes();
 }
 
 }  // namespace singa

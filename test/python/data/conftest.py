@@ -1,4 +1,4 @@
-"""Writers for the published file formats, independent of the readers under test."""
+"""Writers of the published file formats, independent of the readers under test."""
 
 import gzip
 import struct
@@ -14,7 +14,7 @@ def random_set(count, classes=10, seed=0, shape=(3, 32, 32)):
 
 
 def binary_records(images, *label_columns):
-    """CIFAR's binary format: label bytes, then planes of red, green and blue."""
+    """CIFAR's binary format: label bytes, then the red, green and blue plane."""
     return b"".join(
         bytes(int(column[i]) for column in label_columns) + images[i].tobytes()
         for i in range(len(images))
@@ -22,9 +22,10 @@ def binary_records(images, *label_columns):
 
 
 def python2_pickle(value):
-    """What Python 2's cPickle writes for `value` in protocol 2: byte strings, puts, NumPy 1 arrays.
+    """The pickle of protocol 2 that Python 2's cPickle writes for `value`: byte strings, PUT
+    opcodes, arrays of NumPy 1.
 
-    Knows dict, list, bytes (as Python 2 `str`), int, and C-ordered uint8 arrays.
+    Supports dict, list, bytes (as Python 2 `str`), int, and C-ordered uint8 arrays.
     """
     out, puts = bytearray(b"\x80\x02"), 0
 
@@ -86,7 +87,7 @@ def idx_bytes(array, magic=None):
 
 
 def write(path, content):
-    """Writes `content`, gzipped if the name says so."""
+    """Writes `content`, gzipped if the name ends in .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
@@ -94,7 +95,7 @@ def write(path, content):
 
 @pytest.fixture
 def formats():
-    """The writers above, for tests that cannot import a conftest."""
+    """The writers above, for tests, which cannot import a conftest."""
     return FORMATS
 
 

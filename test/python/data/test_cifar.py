@@ -1,12 +1,11 @@
-"""CIFAR-10 and CIFAR-100 in both published formats, whole, in part and damaged."""
+"""CIFAR-10 and CIFAR-100 in both published formats: complete, partial and damaged files."""
 
 import hashlib
 import pickle
 
 import numpy as np
 import pytest
-from singa.data import cifar
-from singa.data.cifar import CIFAR10_CLASSES, load_cifar10, load_cifar100
+from singa.data import CIFAR10_CLASSES, cifar, load_cifar10, load_cifar100
 from singa.data.integrity import Published
 
 RECORD = 3073
@@ -14,7 +13,7 @@ RECORD = 3073
 
 @pytest.fixture
 def folder(tmp_path, formats):
-    """Two training batches of 5 and 3 records and a test batch of 4, binary."""
+    """Two binary training files of 5 and 3 records, and a test file of 4."""
     train, labels = formats.random_set(8)
     test, test_labels = formats.random_set(4, seed=1)
     (tmp_path / "data_batch_1.bin").write_bytes(formats.binary_records(train[:5], labels[:5]))
@@ -209,7 +208,7 @@ def test_a_file_with_the_published_size_must_be_the_published_one(tmp_path):
         load_cifar10(tmp_path)
     whole = load_cifar10(tmp_path, verify=False)
     assert whole.images.shape == (10_000, 3, 32, 32)
-    path.write_bytes(bytes(30_730_000 - RECORD))  # no longer claims to be it
+    path.write_bytes(bytes(30_730_000 - RECORD))  # the size is not the published one
     assert len(load_cifar10(tmp_path)) == 9_999
 
 
@@ -248,7 +247,7 @@ def test_sha256sums_is_honoured(folder):
     with pytest.raises(ValueError, match=r"data_batch_4.bin .* expected 0{64} of SHA256SUMS"):
         load_cifar10(folder)
     assert len(load_cifar10(folder, verify=False)) == 8
-    assert len(load_cifar10(folder, "test")) == 4  # that file is whole
+    assert len(load_cifar10(folder, "test")) == 4  # the test file is undamaged
     (folder / "SHA256SUMS").write_text("\nnonsense\n")
     with pytest.raises(ValueError, match="SHA256SUMS, line 2"):
         load_cifar10(folder)

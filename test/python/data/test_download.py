@@ -1,4 +1,4 @@
-"""The download path, against a server on the loopback address."""
+"""Downloads from a server on the loopback address."""
 
 import contextlib
 import hashlib
@@ -14,24 +14,23 @@ import time
 
 import numpy as np
 import pytest
-from singa.data import cifar, download
-from singa.data.cifar import download_cifar10, load_cifar10
+from singa.data import cifar, download, download_cifar10, load_cifar10
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `content` under any path; what it does wrong can be set."""
+    """Serves `content` under any path. Its faults can be set."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = b""
-        self.ranges = True  # answer a Range request with 206
-        self.wrong_range = False  # ... but from another place
-        self.length = True  # send Content-Length
+        self.ranges = True  # answers a Range request with 206
+        self.wrong_range = False  # ... but with another range
+        self.length = True  # sends Content-Length
         self.break_after = []  # for each request: bytes after which the connection breaks
         self.status = 200
-        self.stall = None  # an Event to wait for in the middle
+        self.stall = None  # an Event to wait for in the middle of the response
         self.requests = []  # the Range header of each
 
     def handle_error(self, request, client_address):
@@ -98,7 +97,7 @@ def md5(content):
 
 
 def tar(members, mode="w:gz"):
-    """An archive of {name: bytes or TarInfo}, or of such pairs."""
+    """A tar archive of {name: bytes or TarInfo}, or of such pairs."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
         for name, content in members.items() if isinstance(members, dict) else members:
@@ -145,7 +144,7 @@ def test_downloads_verifies_and_unpacks(tmp_path, server, archive, formats):
     train = load_cifar10(folder.parent)
     np.testing.assert_array_equal(train.images, formats.random_set(7)[0][:5])
     assert train.classes[9] == "name 9"
-    # The sums written beside the files guard them from then on.
+    # The SHA256SUMS file protects the files from then on.
     damaged = bytearray((folder / "test_batch.bin").read_bytes())
     damaged[100] ^= 1
     (folder / "test_batch.bin").write_bytes(damaged)
@@ -201,7 +200,7 @@ def test_a_later_call_resumes(tmp_path, server):
     server.break_after = []
     fetch(server, tmp_path / "a.part")
     assert server.requests[2:] == ["bytes=300000-"]
-    fetch(server, tmp_path / "a.part")  # complete already: only verified
+    fetch(server, tmp_path / "a.part")  # the file is complete and only verified
     assert server.requests[3:] == ["bytes=1000000-"]
     assert (tmp_path / "a.part").read_bytes() == CONTENT
 
@@ -314,7 +313,7 @@ def link(kind, target):
         ({"a.bin": link(tarfile.LNKTYPE, "b.bin")}, "not a regular file"),
         ({"a.bin": link(tarfile.FIFOTYPE, "")}, "not a regular file"),
         ({"a.bin": link(tarfile.DIRTYPE, "")}, "not a regular file"),
-        ([("a.bin", b"x"), ("z/a.bin", b"y")], "there twice"),
+        ([("a.bin", b"x"), ("z/a.bin", b"y")], "occurs twice"),
         ({"a.bin": b"x" * 11}, "11 bytes, expected at most 10"),
         ({"readme": b"x"}, "holds none of a.bin, b.bin"),
         ({}, "holds none of"),

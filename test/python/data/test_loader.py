@@ -1,4 +1,4 @@
-"""DataLoader: order, determinism, resuming, and threads that end."""
+"""DataLoader: order, determinism, resuming, and the end of threads."""
 
 import gc
 import json
@@ -13,15 +13,14 @@ import traceback
 import numpy as np
 import pytest
 from singa import device, tensor
-from singa.data import DataLoader, ImageSet
-from singa.data.transforms import Normalize, standard_augmentation
+from singa.data import DataLoader, ImageSet, Normalize, standard_augmentation
 
 COUNT = 53
 
 
 @pytest.fixture
 def data():
-    """Images whose first pixel is their own number, so that each batch tells its indices."""
+    """Images whose first pixel is their own number, so that a batch shows its indices."""
     images = np.random.default_rng(0).integers(0, 256, (COUNT, 3, 6, 6), dtype=np.uint8)
     images[:, 0, 0, 0] = np.arange(COUNT)
     return ImageSet(images, (np.arange(COUNT) % 10).astype(np.int32), tuple("0123456789"))
@@ -108,7 +107,7 @@ def test_order_and_draws_do_not_depend_on_workers(data):
     augmentation = standard_augmentation((0.5,) * 3, (0.25,) * 3, padding=2, cutout=3)
 
     def uneven(images, rng):
-        time.sleep(0.003 * int(images[0, 0, 0, 0] % 3))  # later batches are often done first
+        time.sleep(0.003 * int(images[0, 0, 0, 0] % 3))  # later batches are often finished first
         return augmentation(images, rng)
 
     runs = []
@@ -170,7 +169,7 @@ def test_resumes_at_any_batch(data, workers, epoch, after):
     assert resumed.epoch == epoch
     rest = whole[epoch][after:]
     if rest:
-        assert indices(next(iter(resumed))) == rest[0]  # peeking keeps the place, too
+        assert indices(next(iter(resumed))) == rest[0]  # peeking does not change the position
     resumed.set_epoch(epoch)
     assert passes(resumed, 3 - epoch) == [rest, *whole[epoch + 1 :]]
     assert resumed.epoch == 3
@@ -204,12 +203,12 @@ def test_set_epoch(data):
         ({"images": 54}, "images 54, this one has 53"),
         ({"shuffle": True}, "shuffle True, this one has False"),
         ({"drop_last": True}, "drop_last True"),
-        ({"batch": 7}, "batch 7 is not in an epoch of 6"),
-        ({"batch": -1}, "batch -1 is not in"),
-        ({"batch": "1"}, "no place"),
-        ({"epoch": -1}, "no place"),
-        ({"epoch": None}, "no place"),
-        ({"epoch": True}, "no place"),
+        ({"batch": 7}, "batch 7 is outside an epoch of 6"),
+        ({"batch": -1}, "batch -1 is outside"),
+        ({"batch": "1"}, "not a position"),
+        ({"epoch": -1}, "not a position"),
+        ({"epoch": None}, "not a position"),
+        ({"epoch": True}, "not a position"),
     ],
 )
 def test_a_state_of_another_loader_is_refused(data, change, message):

@@ -103,7 +103,7 @@ def test_damaged_gzip(tmp_path, formats, data):
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    """One byte more than announced is read, whatever the file would unpack to."""
+    """At most one byte more than the header announces is unpacked."""
     path = tmp_path / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(b"\0\0\x08\x01" + struct.pack(">I", 10) + bytes(50_000_000), 9))
     asked = []

@@ -1,4 +1,4 @@
-"""The generated sets: deterministic, balanced, and as hard as their description says."""
+"""The generated sets are deterministic, balanced, and as difficult as documented."""
 
 import numpy as np
 import pytest
@@ -55,12 +55,12 @@ def test_defaults_and_refusals(make, _, monkeypatch):
 
 
 def linear_accuracy(train, test, penalty=1000.0):
-    """Top-1 of a linear least-squares classifier of the pixels, in float64."""
+    """Top-1 accuracy of a linear least-squares classifier of the pixels, in float64."""
     x, t = (
         np.c_[part.images.reshape(len(part), -1) / 255.0 - 0.5, np.ones(len(part))]
         for part in (train, test)
     )
-    # In the dual: as many unknowns as images.
+    # In the dual form, with as many unknowns as images.
     weights = np.linalg.solve(x @ x.T + penalty * np.eye(len(x)), np.eye(10)[train.labels])
     return ((t @ (x.T @ weights)).argmax(1) == test.labels).mean()
 
@@ -74,8 +74,8 @@ def test_a_linear_model_reads_digits(sets):
 
 
 def test_the_classes_of_shapes_can_be_told_apart_from_their_outlines():
-    """A figure of a class differs from others by form alone: template matching of noiseless
-    figures, without place, size and colour, finds every class."""
+    """Figures of a class differ from others by shape alone: template matching of noiseless figures,
+    with position, size and colour removed, finds every class."""
     from singa.data import synthetic
 
     axis = np.linspace(-1.2, 1.2, 48, dtype=np.float32)

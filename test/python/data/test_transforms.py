@@ -1,4 +1,4 @@
-"""Augmentation against np.pad, slices and float64."""
+"""Augmentation, compared with np.pad, slices and float64."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_normalize_equals_the_formula_in_float64():
     out = Normalize(MEAN, STD)(images, rng())
     mean, std = np.array(MEAN)[:, None, None], np.array(STD)[:, None, None]
     assert out.dtype == np.float32
-    # Two roundings of terms no larger than 1/std and mean/std.
+    # Two roundings of terms not larger than 1/std and mean/std.
     bound = 4 * np.finfo(np.float32).eps * (1 / std + mean / std)
     assert (abs(out - (images / 255.0 - mean) / std) <= bound).all()
     scaled = (images / 255.0).astype(np.float32)
@@ -133,8 +133,8 @@ def test_to_float():
     [
         (lambda: RandomCrop(-1), ValueError, "padding must not be negative, got -1"),
         (lambda: RandomHorizontalFlip(1.5), ValueError, "must lie in .0, 1., got 1.5"),
-        (lambda: Normalize((0.5,), (0.1, 0.2)), ValueError, "one mean and one std a channel"),
-        (lambda: Normalize((), ()), ValueError, "one mean and one std a channel"),
+        (lambda: Normalize((0.5,), (0.1, 0.2)), ValueError, "one mean and std per channel"),
+        (lambda: Normalize((), ()), ValueError, "one mean and std per channel"),
         (lambda: Normalize((0.5,), (0.0,)), ValueError, "std positive"),
         (lambda: Normalize((np.nan,), (1.0,)), ValueError, "finite"),
         (lambda: Cutout(0), ValueError, "size must be at least 1"),

@@ -1,4 +1,4 @@
-"""The devices that tests of this folder run on; the host plays a GPU where there is none."""
+"""Devices of the tests in this folder. Without a GPU, they use the emulated one."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _cpu_is_the_default() -> Iterator[None]:
-    """These tests name their devices, whatever the others run on."""
+    """These tests name their devices, so the default device is the CPU."""
     before = device.get_default_device()
     device.set_default_device(None)
     yield

@@ -1,4 +1,4 @@
-"""Batches that a loader sends to a GPU while it computes."""
+"""Batches that a loader copies to a GPU while the GPU computes."""
 
 import gc
 import json
@@ -38,7 +38,7 @@ def loader(dev: "Device | None", **arguments: int) -> data.DataLoader:
 
 
 def trained(gpu: "Device", dev: "Device | None", epochs: int = 4) -> list[float]:
-    """Losses of training on a GPU, of which nobody looks at one before the end."""
+    """Losses of training on a GPU, none of which is read before the end."""
     gpu.SetRandSeed(5)
     net = Network()
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
@@ -78,21 +78,21 @@ from singa import device
 gpu = device.create_cuda_gpu()
 print(runpy.run_path({__file__!r})["trained"](gpu, gpu))
 """
-    from own_process import printed_by  # the process runs this file, and lacks this one
+    from own_process import printed_by  # missing where this file runs as a program
 
     printed = printed_by(program, SINGA_CUDA_EMULATED_STREAMS=order)
     assert json.loads(printed) == trained(gpu, None)
 
 
 def test_memory_does_not_grow_from_epoch_to_epoch(gpu: "Device") -> None:
-    gc.collect()  # what other tests left
+    gc.collect()  # removes what other tests left
     used = []
     for _ in range(2):
         trained(gpu, gpu)
         gc.collect()
         used.append(singa.device_memory(gpu))
     assert used[0]["live"] == used[1]["live"]
-    assert used[0]["reserved"] >= used[1]["reserved"]  # it may give back what others had taken
+    assert used[0]["reserved"] >= used[1]["reserved"]  # it may return memory that others used
 
 
 def test_what_is_sent_was_read(gpu: "Device") -> None:

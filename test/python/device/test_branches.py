@@ -1,5 +1,5 @@
-"""Recorded steps that are captured in branches have the bits of executed ones, in whatever order
-the branches run."""
+"""Recorded steps that are captured in branches give the bits of executed ones, in any order of the
+branches."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ NETWORKS = 3
 
 
 class Block(layer.Layer):
-    """Branches at random, joined along the channels, or added up."""
+    """A random number of branches, which are concatenated or added."""
 
     def __init__(self, random: np.random.Generator, channels: int) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class Network(model.Model):
 
 
 def trained(dev: "Device", seed: int, use_graph: bool) -> tuple[str, str, int, bool]:
-    """Digests of training and of evaluation, for which replays fold batch norm into filters; the
-    most branches of captured work, and whether some operations wait for fewer others by them."""
+    """Digests of training and of evaluation (in which replays fold batch norm), the maximum number
+    of branches, and whether branches reduce the dependencies of some operations."""
     random = np.random.default_rng(seed)
     dev.SetRandSeed(seed + 1)
     net = Network(random)
@@ -96,7 +96,7 @@ test = runpy.run_path({__file__!r})
 for seed in range({NETWORKS}):
     print(*test["trained"](device.create_cuda_gpu(), seed, use_graph=True))
 """
-    from own_process import printed_by  # the process runs this file, and lacks this one
+    from own_process import printed_by  # missing where this file runs as a program
 
     return [line.split() for line in printed_by(program, **environment).splitlines()]
 
@@ -125,6 +125,6 @@ except Exception as error:
 """
     from own_process import printed_by
 
-    assert f"SINGA_CUDA_BRANCHES has to be a number from 1 to 16, not {wrong}" in printed_by(
+    assert f"SINGA_CUDA_BRANCHES must be a number from 1 to 16, got '{wrong}'" in printed_by(
         program, SINGA_CUDA_BRANCHES=wrong
     )

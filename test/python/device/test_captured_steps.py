@@ -1,5 +1,5 @@
-"""Recorded steps on a GPU, captured as CUDA graphs, have the bits of executed ones, whatever is
-done between them."""
+"""Recorded steps on a GPU, captured as CUDA graphs, give the bits of executed ones, whatever
+happens between them."""
 
 import hashlib
 import tempfile
@@ -44,9 +44,9 @@ def optimizer(name: str) -> opt.Optimizer:
 
 
 def trained(dev: "Device", use_graph: bool, name: str) -> tuple[str, str, int]:
-    """Digests of training (results and weights) and evaluation over epochs with falling rates,
-    a short last batch, a checkpoint that is loaded, and another weight decay; and how many kinds of
-    steps were captured."""
+    """Digests of training (results and weights) and evaluation, and the number of captured kinds of
+    steps. Epochs have falling learning rates and a shorter last batch; a checkpoint is loaded and
+    the weight decay changes in between."""
     dev.SetRandSeed(5)
     random = np.random.default_rng(3)
     data = [random.standard_normal((n, 2, 6, 6), np.float32) for n in (6, 6, 4)]
@@ -84,7 +84,7 @@ from singa import device
 test = runpy.run_path({__file__!r})
 print(*test["trained"](device.create_cuda_gpu(), use_graph=True, name={name!r}))
 """
-    from own_process import printed_by  # the process runs this file, and lacks this one
+    from own_process import printed_by  # missing where this file runs as a program
 
     return printed_by(program, **environment).split()
 
@@ -93,7 +93,7 @@ print(*test["trained"](device.create_cuda_gpu(), use_graph=True, name={name!r}))
 def test_captured_steps_have_the_bits_of_executed_ones(gpu: "Device", name: str) -> None:
     executed, *_ = trained(gpu, use_graph=False, name=name)
     *captured, count = in_a_process(name, SINGA_CUDA_GRAPHS="1")
-    assert count == "3"  # training, that with a short batch, evaluation; a load keeps them
+    assert count == "3"  # training, a short batch, evaluation; loading keeps them
     *queued, none = in_a_process(name, SINGA_CUDA_GRAPHS="0")
     assert none == "0"
     assert captured == queued

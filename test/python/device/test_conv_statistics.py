@@ -1,10 +1,11 @@
-"""Batch norms of fused steps start from sums that the convolution before them has taken."""
+"""Batch norms of fused steps use sums that the convolution before them has computed."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
 import singa
+from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def trained(
     net.compile([x], use_graph=True, dtype=dtype, fuse=fuse, recompute=recompute)
     with singa.opcheck(every=int(opcheck), action="raise") as check:
         losses = [net(x, y).numpy().item() for _ in range(5)]
-    (graph,) = net._graphs().graphs()
+    (graph,) = graphs(net)
     states = {name: tensor.to_numpy(value) for name, value in net.get_states().items()}
     return Trained(losses, states, graph.ToString(), check.stats())
 

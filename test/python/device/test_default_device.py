@@ -1,4 +1,4 @@
-"""The device of what is made without naming one."""
+"""The device of tensors that are created without one."""
 
 import pickle
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["cpu", "gpu"])
 def other(request: pytest.FixtureRequest) -> Iterator["Device"]:
-    """The default device: another CPU, or a GPU."""
+    """Sets another default device: a second CPU device, or a GPU."""
     separate = request.param == "cpu"
     dev = device.create_cpu_device(separate=True) if separate else request.getfixturevalue("gpu")
     device.set_default_device(dev)
@@ -60,7 +60,7 @@ def test_what_names_a_device_or_has_one_stays(other: "Device") -> None:
         tensor.zeros((2,), cpu),
         tensor.ones((2,), cpu),
         tensor.to_host(tensor.ones((2,))),
-        opt.SGD(lr=0.1).lr_value,  # the host's numbers
+        opt.SGD(lr=0.1).lr_value,  # numbers of the host
         opt.SGD(lr=0.1).step_counter,
         autograd.mse_loss(t, np.zeros(3, np.float32)),
     ]

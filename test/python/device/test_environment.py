@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from singa import device, tensor
+from singa import device, singa_wrap, tensor
 
 _ASKING: dict[str, Callable[[], list[Any]]] = {
     "create_cuda_gpu": lambda: [device.create_cuda_gpu()],
@@ -32,7 +32,7 @@ def test_gives_the_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_it_the_error_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINGA_DEVICE", "")
     monkeypatch.setattr(device, "get_num_gpus", lambda: 0)
-    monkeypatch.setattr(device._c.Platform, "CreateCudaGPUsOn", _no_gpu)
+    monkeypatch.setattr(singa_wrap.Platform, "CreateCudaGPUsOn", _no_gpu)
     with pytest.raises(RuntimeError, match="SINGA_DEVICE=cpu") as caught:
         _ASKING[name]()
     assert f"{name}()" in str(caught.value)
@@ -44,5 +44,5 @@ def _no_gpu(*_: object) -> None:
 
 def test_another_value_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINGA_DEVICE", "tpu")
-    with pytest.raises(ValueError, match=rf"\[{name}\] SINGA_DEVICE has to be cpu.*'tpu'"):
+    with pytest.raises(ValueError, match=rf"\[{name}\] SINGA_DEVICE must be cpu.*'tpu'"):
         _ASKING[name]()

@@ -1,4 +1,4 @@
-"""Tensors on a GPU: how they get there and back, and what goes wrong there."""
+"""Tensors on a GPU: copies to and from it, and errors."""
 
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def test_round_trips(gpu: "Device", dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def test_large_copies_go_in_pieces(gpu: "Device") -> None:
-    a = np.random.default_rng(0).standard_normal((5 << 20) + 3, dtype=np.float32)  # some 20 MB
+    a = np.random.default_rng(0).standard_normal((5 << 20) + 3, dtype=np.float32)  # about 20 MB
     t = tensor.from_numpy(a, gpu)
     np.testing.assert_array_equal(t.numpy(), a)
 
@@ -139,7 +139,7 @@ print(float(tensor.sum(tensor.ones((4,), gpu))))
 
 
 def test_a_library_of_another_kind_is_refused() -> None:
-    library = raw.__file__  # no shared library at all
+    library = raw.__file__  # not a shared library
     program = """
 from singa import device
 try:

@@ -1,4 +1,4 @@
-"""Between convolutions of a GPU, images stay as those leave them: nothing reorders them."""
+"""Images keep their layout between convolutions on a GPU, without reorders."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ pytestmark = pytest.mark.cudnn
 
 
 class Block(layer.Layer):
-    """A residual block; what it adds and cuts off is part of its batch norm, or not."""
+    """A residual block, with addition and ReLU as part of batch norm or as operations of their
+    own."""
 
     def __init__(self, width: int, stride: int, fused: bool) -> None:
         super().__init__()
@@ -37,7 +38,7 @@ class Block(layer.Layer):
 
 
 class Net(model.Model):
-    """Classes of images, by the channels' averages over what `body` makes of them."""
+    """Classifies images by the mean of each channel of the output of `body`."""
 
     rate = 0.1
 
@@ -71,7 +72,7 @@ class ResNet(Net):
 
 
 class Branches(layer.Layer):
-    """An inception block. Images of one channel, as of the last branch, have one layout only."""
+    """An inception block. Images with one channel, as in the last branch, have only one layout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ def test_a_step_reorders_nothing_but_its_images(
     net, losses, reorders = trained(kind, gpu, use_graph)
     assert expected[5] < expected[0]
     np.testing.assert_allclose(losses, expected, rtol=1e-3)
-    # x comes row-major: forward and the gradient of the stem's filters want it otherwise.
+    # x is row-major, but forward and the gradient of the stem's weights need another layout.
     found = [(r["op"], r["from"], r["to"], r["bytes"]) for r in reorders]
     image = 6 * 3 * 12 * 12 * 4
     assert found == [

@@ -1,4 +1,5 @@
-"""Every way of cuDNN's to do a batch norm trains like our own kernels. On a GPU, run this first."""
+"""Each of cuDNN's implementations of batch norm trains like singa's own kernels. Run this first on
+a GPU."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ Choices = list[dict[str, str]]
 
 
 class Net(model.Model):
-    """A batch norm by itself, one with ReLU, and one with an addition and ReLU."""
+    """Batch norm, batch norm with ReLU, and batch norm with addition and ReLU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ def _no_choices() -> Iterator[None]:
 
 
 def train(gpu: "Device", dtype: str) -> dict[str, np.ndarray]:
-    """The loss of the last step, and all states behind it."""
+    """The loss of the last step, and all states after it."""
     gpu.SetRandSeed(1)
     random = np.random.default_rng(2)
     x = tensor.from_numpy(random.standard_normal((3, 3, 5, 4), dtype=np.float32), gpu)
@@ -63,7 +64,7 @@ def train(gpu: "Device", dtype: str) -> dict[str, np.ndarray]:
 
 
 def measured(gpu: "Device", dtype: str) -> Choices:
-    """What autotune finds out about batch norm."""
+    """The measurements of autotune for batch norm."""
     before = wrap.GetPreference()
     wrap.SetPreference(wrap.Preference_kAutotune)
     try:
@@ -77,13 +78,13 @@ def measured(gpu: "Device", dtype: str) -> Choices:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_all_train_alike(gpu: "Device", dtype: str) -> None:
     choices = measured(gpu, dtype)
-    assert len(choices) == 6  # three, in both directions
+    assert len(choices) == 6  # three in each direction
     ways = {
         c["signature"]: re.findall(r" ms (cudnn [^,]*)", c["measured"])
         for c in choices
         if "cudnn" in c["measured"]
     }
-    assert len(ways) == 5, "the gradient through ReLU alone is left to our own kernels"
+    assert len(ways) == 5, "only the gradient through ReLU uses singa's own kernels"
     singa.tuning.clear()
     ours = train(gpu, dtype)
     for i in range(max(len(names) for names in ways.values())):

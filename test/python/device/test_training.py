@@ -1,4 +1,4 @@
-"""Networks on a GPU, emulated where there is none, learn what they learn on the CPU."""
+"""Training on a GPU, or on the emulated one, gives the results of the CPU."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ def test_a_network_learns_the_same_in_float16(gpu: "Device", use_graph: bool) ->
             skipped += 1
     assert out.dtype == tensor.float16
     assert {value.dtype for value in net.get_states().values()} == {tensor.float32}
-    # Gradients times the first scale do not fit float16; what came of them was left out.
+    # Gradients times the first scale overflow float16, so these steps are skipped.
     assert skipped > 0
     assert scaler.get_scale() == 2.0 ** (20 - skipped)
     np.testing.assert_allclose(losses, expected, rtol=0.02)

@@ -1,86 +1,20 @@
-"""examples/cifar10/train.py: a run as its user sees it; stopped and gone on with; killed."""
+"""examples/cifar10/train.py: a run as its user sees it; stopped and gone on with."""
 
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from singa import autograd, data, device, metric, models, state_files, tensor
+from cifar10_run import EPOCHS, OPTIONS, STEPS, TEST, TRAIN, outcome, write_cifar10
+from singa import data, device, metric, models, tensor
 from singa.examples import cifar10
-from singa.training import checkpoint, read_log
+from singa.files import state_files
+from singa.training import read_log
 
-# 80 images in batches of 32: the last batch of an epoch is short.
-TRAIN, TEST, BATCH, EPOCHS = 80, 30, 32, 3
-STEPS = 3  # an epoch
-OPTIONS = ("--model", "lenet", "--epochs", str(EPOCHS), "--batch-size", str(BATCH))
-
-
-def write_cifar10(folder):
-    """A folder in the published binary format with a few images that can be learned."""
-    draw = np.random.default_rng(3)
-    for name, count in (("data_batch_1.bin", TRAIN), ("test_batch.bin", TEST)):
-        labels = (np.arange(count) % 10).astype(np.uint8)
-        pixels = draw.integers(0, 60, (count, 3072), np.uint8) + 18 * labels[:, None]
-        (folder / name).write_bytes(np.hstack([labels[:, None], pixels]).tobytes())
-    return folder
-
-
-def outcome(out):
-    """What a run has come to: weights, the last checkpoint, and the log without times.
-
-    Not NumPy's and Python's global random states, which differ from process to process: the example
-    draws nothing from them.
-    """
-    weights, _ = state_files.load_safetensors(out / "model.safetensors")
-    arrays, metadata = state_files.load_safetensors(out / "checkpoint.safetensors")
-    log = [
-        {key: value for key, value in record.items() if key not in ("images_per_s", "seconds")}
-        for record in read_log(out / "log.jsonl")
-    ]
-    in_bytes = {name: value.tobytes() for name, value in (weights | arrays).items()}
-    return in_bytes, metadata["optimizer"], metadata["random"]["device"], metadata["progress"], log
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_cifar10(tmp_path_factory.mktemp("cifar"))
-
-
-@pytest.fixture(autouse=True)
-def _as_before():
-    """Undoes what a script may leave behind and a module may not."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    autograd.training = False
-    device.set_default_device(None)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-@pytest.fixture
-def main(folder):
-    """main(out, *options): the exit status of a run on the small data, in this process."""
-
-    def run_main(out, *options):
-        arguments = ["--data", str(folder), *OPTIONS, "--out", str(out), *options]
-        try:
-            return cifar10.main(arguments, "train.py")
-        except SystemExit as exit_:
-            return exit_.code
-
-    return run_main
-
-
-@pytest.fixture(scope="module")
-def whole(folder, tmp_path_factory):
-    """The folder of a run that was never stopped."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    assert cifar10.main(["--data", str(folder), *OPTIONS, "--out", str(out)], "train.py") == 0
-    return out
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 # A run.
@@ -173,7 +107,7 @@ def test_fetches_only_what_is_not_there(main, folder, tmp_path, monkeypatch):
     assert [str(to) for to in fetched] == [there]
 
 
-# On a GPU, emulated where there is none; in 16 bits.
+# On a GPU, or the emulated one, in 16 bits.
 
 
 @pytest.fixture
@@ -202,7 +136,7 @@ def test_on_a_gpu_in_16_bits_stopped_and_resumed(main, tmp_path, monkeypatch, dt
     signals = Signals(monkeypatch)
     options = ("--device", "cuda", "--dtype", dtype, "--epochs", "2", "--checkpoint-steps", "1")
     assert main(tmp_path / "whole", *options) == 0
-    signals.send({3: [signal.SIGINT]})  # its results are asked for at the second step's checkpoint
+    signals.send({3: [signal.SIGINT]})  # results are read at the checkpoint of the second step
     assert main(tmp_path / "run", *options) == 130
     signals.send({})
     assert main(tmp_path / "run", *options, "--resume") == 0
@@ -246,16 +180,16 @@ def test_results_of_several_batches_at_once():
     together.settle()
     assert together.sums == once.sums
     assert once.sums["images"] == 14
-    assert once.means("test_").keys() == {"test_loss", "test_top1", "test_top5"}
+    assert once.means_of_all("test_").keys() == {"test_loss", "test_top1", "test_top5"}
 
 
-# What is wrong is said in a line.
+# Errors are reported in one line.
 
 
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--data", "missing"], 1, "missing does not exist; --download fetches CIFAR-10"),
+        (["--data", "missing"], 1, "missing does not exist; --download gets CIFAR-10"),
         (["--data", "."], 1, "holds none of data_batch_1.bin"),
         (["--data", __file__], 1, "is not a folder"),
         (["--model", "resnet21"], 2, "invalid choice: 'resnet21' (choose from"),
@@ -267,7 +201,7 @@ def test_results_of_several_batches_at_once():
         (["--lr", "inf"], 2, "argument --lr: must be 0 or more, got inf"),
         (["--seed", "-1"], 2, "argument --seed: must be 0 or more, got -1"),
         (["--label-smoothing", "1"], 1, "label_smoothing must lie in [0, 1): 1.0"),
-        (["--threads", "4000"], 1, "threads has to be in [1, 1024], got 4000"),
+        (["--threads", "4000"], 1, "threads must be in [1, 1024], got 4000"),
         (["--batch-size", "100000000"], 1, "MiB asked for"),
         (["--resume"], 2, "holds no checkpoint"),
     ],
@@ -290,7 +224,8 @@ def test_download_needs_a_folder(capsys):
     ("most", "failed"), [(9_999, "checkpoint.safetensors"), (400_000, "model.safetensors")]
 )
 def test_a_full_disk_is_one_line(whole, folder, tmp_path, most, failed):
-    """No traceback, nothing half-written, and what was there stays. `most`: bytes of a file."""
+    """There is no traceback and no incomplete file, and old files stay. `most` is the limit of a
+    file's size in bytes."""
     resource = pytest.importorskip("resource")
     out = tmp_path / "run"
     shutil.copytree(whole, out)
@@ -317,15 +252,13 @@ def test_stops_when_the_loss_is_no_number(main, tmp_path, capsys):
     assert not (out / "model.safetensors").exists()
 
 
-# Going on.
+# Resuming.
 
 
 def test_a_folder_that_holds_a_run(main, whole, capsys):
     before = (whole / "log.jsonl").read_bytes()
     assert main(whole) == 2
-    assert "holds a run: --resume it, --overwrite it, or choose another --out" in (
-        capsys.readouterr().err
-    )
+    assert "has a run: use --resume, --overwrite, or another --out" in (capsys.readouterr().err)
     for option, value, was in (("--epochs", "5", "3"), ("--model", "resnet20", "lenet")):
         assert main(whole, "--resume", option, value) == 2
         assert f"{option} was {was} when the run in {whole} started" in capsys.readouterr().err
@@ -392,8 +325,8 @@ def test_a_checkpoint_that_does_not_fit(main, whole, folder, tmp_path, capsys):
 
 
 class Signals:
-    """Sends signals to this process at chosen calls of metric.count_top_k, of which there are two
-    after each step and each batch of the test."""
+    """Sends signals to this process at given calls of metric.count_top_k. There are two calls after
+    each step and after each batch of the test."""
 
     def __init__(self, monkeypatch):
         self.calls, self.at, original = 0, {}, metric.count_top_k
@@ -429,7 +362,7 @@ def test_stopped_and_resumed_is_as_never_stopped(
     out, signals = tmp_path / "run", Signals(monkeypatch)
     signals.send({call: [number]})
     assert main(out) == 128 + number
-    assert f"stopped after step {step}; --resume goes on from there" in capsys.readouterr().out
+    assert f"stopped after step {step}; --resume continues from there" in capsys.readouterr().out
     assert not (out / "model.safetensors").exists()
     signals.send({})
     assert main(out, "--resume") == 0
@@ -438,7 +371,7 @@ def test_stopped_and_resumed_is_as_never_stopped(
 
 
 def test_stopped_again_and_again(main, whole, tmp_path, monkeypatch):
-    """After every single step."""
+    """After every step."""
     out, signals = tmp_path / "run", Signals(monkeypatch)
     signals.send({1: [signal.SIGINT]})
     status, runs = main(out), 1
@@ -454,9 +387,9 @@ def test_stopped_again_and_again(main, whole, tmp_path, monkeypatch):
 
 def test_a_second_interrupt_does_not_wait(main, whole, tmp_path, monkeypatch, capsys):
     out, signals = tmp_path / "run", Signals(monkeypatch)
-    signals.send({11: [signal.SIGINT, signal.SIGINT]})  # in the second epoch
+    signals.send({11: [signal.SIGINT, signal.SIGINT]})  # both in the second epoch
     assert main(out) == 130
-    assert "stopped at once; the last checkpoint, if any, is whole" in capsys.readouterr().err
+    assert "stopped at once; the last checkpoint, if any, is valid" in capsys.readouterr().err
     signals.send({})
     assert main(out, "--resume") == 0
     assert f"resumed after step {STEPS}" in capsys.readouterr().out
@@ -473,7 +406,7 @@ def test_interrupted_before_the_first_step(main, tmp_path, monkeypatch, capsys):
 
 
 def test_resnet_with_its_running_statistics(main, tmp_path, monkeypatch):
-    """Batch norm's, and another schedule, with warm-up and label smoothing."""
+    """With running statistics of batch norm, another schedule, warm-up and label smoothing."""
     options = ("--model", "resnet20", "--epochs", "2", "--images", "48", "--schedule", "cosine")
     options += ("--warmup", "1", "--label-smoothing", "0.1", "--batch-size", "20")
     assert main(tmp_path / "whole", *options) == 0
@@ -483,139 +416,3 @@ def test_resnet_with_its_running_statistics(main, tmp_path, monkeypatch):
     signals.send({})
     assert main(tmp_path / "run", "--resume", *options) == 0
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
-
-
-# Killed.
-
-# Runs a script and kills its own process at the COUNT-th call of a function: before it, after it,
-# or, for a function that writes a file, with half of the file written.
-KILLER = """
-import importlib, os, runpy, signal, sys
-point, mode, count, script, *arguments = sys.argv[1:]
-path, name = point.rsplit(".", 1)
-try:
-    owner = importlib.import_module(path)
-except ImportError:
-    module, kind = path.rsplit(".", 1)
-    owner = getattr(importlib.import_module(module), kind)
-original, left = getattr(owner, name), int(count)
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def wrapper(*args, **kwargs):
-    global left
-    left -= 1
-    if left == 0 and mode == "before":
-        die()
-    result = original(*args, **kwargs)
-    if left == 0 and mode == "half":
-        args[0].flush()
-        args[0].truncate(args[0].tell() // 2)
-    if left == 0:
-        die()
-    return result
-
-setattr(owner, name, wrapper)
-sys.argv = [script, *arguments]
-runpy.run_path(script, run_name="__main__")
-"""
-
-
-class Runs:
-    """A run that is started as a program again and again, resumed where there is a checkpoint."""
-
-    def __init__(self, examples, folder, out, *options):
-        self.out = out
-        self.script = str(examples / "cifar10/train.py")
-        self.arguments = ["--data", str(folder), *OPTIONS, "--out", str(out), *options]
-        self.checkpoint = out / "checkpoint.safetensors"
-
-    def start(self, *prefix):
-        resume = ["--resume"] if self.checkpoint.exists() else []
-        return subprocess.Popen(
-            [sys.executable, *prefix, self.script, *self.arguments, *resume],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def steps(self):
-        """Of the checkpoint, which has to be whole; None if there is none."""
-        if not self.checkpoint.exists():
-            return None
-        assert checkpoint.read_progress(self.checkpoint)["settings"]["model"] == "lenet"
-        return state_files.load_safetensors(self.checkpoint)[1]["optimizer"]["step_counter"]
-
-    def finish(self):
-        process = self.start()
-        _, error = process.communicate(timeout=300)
-        assert process.returncode == 0, error
-
-
-FAULTS = [
-    # function, when, which call, step of the checkpoint afterwards (one is saved after each step)
-    ("singa.state_files._write_safetensors", "half", 1, None),
-    ("os.fsync", "before", 1, None),
-    ("os.replace", "before", 1, None),
-    ("os.replace", "after", 1, 1),
-    ("singa.state_files._write_safetensors", "half", 2, 2),
-    ("os.replace", "before", 1, 2),
-    ("singa.metric.count_top_k", "before", 1, 2),  # before anything is saved of the third step
-    ("singa.training.JsonLinesLog.append", "before", 1, 3),
-    ("singa.training.JsonLinesLog.append", "after", 1, 3),  # logged, and not saved yet
-    ("singa.state_files._write_safetensors", "half", 1, 3),
-    ("singa.training.plot_curves", "before", 1, 3),
-    ("singa.opt.SGD.__call__", "after", 3, 5),  # two more are saved
-    ("singa.opt.SGD.__call__", "before", 1, 5),
-    ("singa.model.Model.save_states", "before", 1, 9),
-    ("singa.state_files._write_safetensors", "half", 1, 9),  # of the weights at the end
-]
-
-
-def test_killed_at_every_kind_of_moment(examples, folder, whole, tmp_path):
-    runs = Runs(examples, folder, tmp_path / "run", "--checkpoint-steps", "1")
-    for point, when, call, steps in FAULTS:
-        process = runs.start("-c", KILLER, point, when, str(call))
-        _, error = process.communicate(timeout=300)
-        assert process.returncode == -signal.SIGKILL, (point, when, call, error)
-        assert runs.steps() == steps, (point, when, call)
-    runs.finish()
-    assert outcome(runs.out) == outcome(whole)
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment(examples, folder, tmp_path):
-    """By the clock: some milliseconds after a start has saved its first checkpoint."""
-    options = ("--epochs", "12", "--checkpoint-steps", "1")
-    reference = Runs(examples, folder, tmp_path / "whole", *options)
-    reference.finish()
-    runs, kills = Runs(examples, folder, tmp_path / "run", *options), 0
-    for delay_ms in (0, 2, 5, 11, 23, 47):
-        before = runs.steps() or 0
-        process = runs.start()
-        deadline = time.monotonic() + 120
-        while process.poll() is None and (runs.steps() or 0) <= before:
-            assert time.monotonic() < deadline
-        time.sleep(delay_ms / 1000)
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-        assert runs.steps() > before
-    assert kills >= 3
-    runs.finish()
-    assert outcome(runs.out) == outcome(reference.out)
-
-
-def test_interrupted_from_outside(examples, folder, whole, tmp_path):
-    """Ctrl-C as a terminal sends it, to a program that waits for nothing else."""
-    runs = Runs(examples, folder, tmp_path / "run", "--epochs", "500", "--checkpoint-steps", "1")
-    process = runs.start()
-    deadline = time.monotonic() + 120
-    while runs.steps() is None:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert f"stopped after step {runs.steps()}; --resume goes on from there" in out
-    assert "Traceback" not in error

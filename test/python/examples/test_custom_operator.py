@@ -13,7 +13,7 @@ def test_the_operator_is_right_and_learns_what_relu_cannot(run):
     done = run("custom_operator/train.py")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "gradcheck: the gradient of Snake is right" in done.stdout
+    assert "gradcheck: the gradient of Snake is correct" in done.stdout
     losses, beyond = results(done.stdout)
     assert losses[0] > 0.3  # the mean square of a sine is 0.5
     assert losses[-1] < 0.01
@@ -25,7 +25,7 @@ def test_the_operator_is_right_and_learns_what_relu_cannot(run):
 
 
 def test_gradcheck_finds_a_wrong_backward(run, examples, tmp_path):
-    """So that the line above means something."""
+    """gradcheck of the example can fail."""
     script = tmp_path / "wrong.py"
     text = (examples / "custom_operator/train.py").read_text()
     assert "2 * self.a" in text

@@ -1,4 +1,4 @@
-"""Device.EnableGraph, RunGraph and ResetGraph: operations that are buffered, run together and run
+"""Device.EnableGraph, RunGraph and ResetGraph: operations are buffered, run together and run
 again."""
 
 import threading

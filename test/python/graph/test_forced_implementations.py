@@ -1,6 +1,6 @@
-"""Each implementation, forced: the plan of a recorded step has room for what it says of itself and
-for nothing else: its workspace, copies in the layouts that it wants, and its results, but for those
-that take over an input's memory."""
+"""Forced implementations: the memory plan of a recorded step has space for the workspace, the
+copies in other layouts and the results of each implementation, except results that overwrite an
+input, and for nothing else."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 import pytest
 import singa
+from recorded import graphs
 from singa import autograd, layer, model, opt, singa_wrap, tensor, tuning
-from singa._tensor import wrap
 
 pytestmark = pytest.mark.cpu("implementations by name")
 
@@ -20,14 +20,14 @@ HAS_ONEDNN = singa.doctor()["onednn"] != "not in this build"
 
 @pytest.fixture(autouse=True)
 def only_what_is_forced():
-    """No choices from before; and no OPCHECK, which lets `reference` run beside the chosen one."""
+    """Removes earlier choices and turns OPCHECK off, which would also run `reference`."""
     tuning.clear()
     with singa.opcheck(every=0):
         yield
     tuning.clear()
 
 
-# What a plan has to be, from the nodes as they are listed.
+# The expected plan, computed from the listed nodes.
 
 _NODE = re.compile(r"  \d+ (\S+).* by .*?:(?= )(.*) ->(.*)")
 _TENSOR = re.compile(r"(@\d+|)\w*\(([\d, ]*)\)\w*|-")
@@ -38,19 +38,19 @@ def aligned(size):
 
 
 def tensors(text):
-    """(place in the arena or "", bytes) of each; None where there is none. Elements have 4 bytes,
-    and channels fill their blocks."""
+    """(place in the arena or "", bytes) of each tensor; None for a missing one. Elements have 4
+    bytes, and channels fill their blocks."""
     for found in _TENSOR.finditer(text):
         numbers = [int(n) for n in re.findall(r"\d+", found[2] or "")]
         yield None if found[0] == "-" else (found[1], 4 * prod(numbers))
 
 
 def planned(graph, operations):
-    """(most bytes that are live at once, outputs that take over an input) of a graph, of which
-    `operations` explain a replay. Fails where an output takes over what its plan does not name, or
-    does not take over what it could."""
+    """(peak of live bytes, number of outputs that overwrite an input) of a graph. `operations`
+    explain a replay. Fails if an output overwrites an input that its plan does not name, or does
+    not overwrite one that it could."""
     tenures = []  # [bytes, first node, last node] of memory in the arena
-    held = {}  # by place, at the present node
+    held = {}  # by place, at the current node
     missed = []
     pairs = 0
     lines = [_NODE.fullmatch(line) for line in graph.ToString().splitlines() if line[0] == " "]
@@ -84,13 +84,12 @@ def planned(graph, operations):
 
 
 def replayed(net, *inputs):
-    """What a replay returns and its operations. Checks the memory plan against them."""
-    for _ in range(6):  # recorded until two are the same, then replayed
+    """Result and operations of a replay. Checks the memory plan against the operations."""
+    for _ in range(6):  # recorded until two recordings are equal, then replayed
         net(*inputs)
     with singa.explain() as operations:
         results = net(*inputs)
-    assert net._graphs().reasons() == []
-    (graph,) = net._graphs().graphs()
+    (graph,) = graphs(net)
     (memory,) = net.memory_plan()["graphs"]
     assert (memory["peak"], memory["in_place"]) == planned(graph, operations)
     assert memory["peak"] <= memory["arena"]
@@ -101,8 +100,9 @@ def replayed(net, *inputs):
 
 
 class Step(model.Model):
-    """A function of raw tensors between others, so that its images and results are temporary.
-    Weights are arguments: those that stay would be prepared outside the step."""
+    """A function of raw tensors with operations before and after it, so that its images and results
+    are temporary. Weights are arguments, because constant weights would be prepared outside of the
+    step."""
 
     def __init__(self, function, inputs, blocked):
         super().__init__()
@@ -117,7 +117,7 @@ class Step(model.Model):
                 raw[i] = autograd.abs(inputs[i]).data
                 if self.blocked:
                     raw[i] = singa_wrap.ToBlocked(raw[i])
-        return autograd.abs(wrap(self.function(*raw), False))
+        return autograd.abs(tensor.Tensor(data=self.function(*raw), requires_grad=False))
 
 
 def values(*shape, seed=0, scale=1.0):
@@ -143,7 +143,7 @@ def conv(prefer="", limit=1 << 30):
 
 CONV = conv()
 
-# Operation, shapes of its arguments, and a call.
+# Name, shapes of the arguments, and the call.
 STEPS = {
     "convolution": (
         "ConvForward",
@@ -190,13 +190,13 @@ STEPS = {
     ),
 }
 
-#: What takes over what, where it is not the plain implementation.
+#: {output: input} that an output overwrites, except in `reference`.
 PAIRS = {
     "convolution, add, relu": {0: 3},
     "batch norm": {0: 0},
-    "batch norm's gradient": {0: 0, 3: 0},  # dx, or the gradient of what is added
+    "batch norm's gradient": {0: 0, 3: 0},  # dx, or the gradient of the residual
 }
-#: Operations of which the peak depends on who does them, wherever there is more than one.
+#: Operations whose peak depends on the implementation, if there are several.
 VARIED = ("convolution", "convolution, add, relu", "batch norm", "batch norm's gradient")
 
 
@@ -211,8 +211,8 @@ def preference(name) -> Iterator[None]:
 
 
 def implementations(op, function, inputs, blocked):
-    """Under which signatures an operation can be had by each name: those that were measured, or,
-    where that is no way to choose, one for each backend."""
+    """Implementations of an operation by name, with their signatures: those that were measured, or
+    one for each backend if they cannot be forced."""
     found = {}
     with preference("autotune"):
         net = Step(function, inputs, blocked)
@@ -224,9 +224,8 @@ def implementations(op, function, inputs, blocked):
                 found.setdefault(text.split(" ", 2)[2], []).append(choice["signature"])
     if not found:
         (entry,) = (e for e in singa.explain(net, *inputs) if e["op"] == op)
-        found = {
-            name: [entry["signature"]] for name in (entry["implementation"], *entry["refused"])
-        }
+        able = [name for name, why in entry["refused"].items() if why == "comes later in order"]
+        found = {name: [entry["signature"]] for name in (entry["implementation"], *able)}
     tuning.clear()
     return found
 
@@ -238,7 +237,7 @@ def force(signatures, name):
 
 
 def each_forced(op, shapes, function, blocked):
-    """(name, what is explained of the operation, the graph's memory) of each implementation."""
+    """(name, explanation of the operation, memory of the graph) for each implementation."""
     inputs = [values(*shape, seed=3, scale=0.2) for shape in shapes]
     expected = None
     for name, signatures in implementations(op, function, inputs, blocked).items():
@@ -267,8 +266,8 @@ def test_a_plan_follows_the_implementation(name):
 
 
 def test_of_row_major_images_the_peak_is_the_operation_itself():
-    """Images are not copied: x, what is added, the workspace, the weights where they are wanted in
-    a layout, and y, but where that takes over the memory of what is added."""
+    """Images are not copied. The peak is x, the residual, the workspace, weights in another layout
+    if needed, and y, unless y overwrites the residual."""
     op, shapes, function = STEPS["convolution, add, relu"]
     x, weights, y = (4 * prod(shape) for shape in shapes)
     singa.set_layout("plain")
@@ -288,7 +287,8 @@ def test_limits_of_the_workspace_hold():
     inputs = [values(*shape, seed=3) for shape in shapes]
     needs = {name: entry["workspace"] for name, entry, _ in each_forced(op, shapes, function, True)}
     tuning.clear()
-    always = {need for name, need in needs.items() if name.split()[0] in ("onednn", "reference")}
+    default = ("onednn", "cpu", "reference")
+    always = {need for name, need in needs.items() if name.split()[0] in default}
 
     def workspace(handle):
         def limited(x, w):
@@ -308,7 +308,7 @@ def test_limits_of_the_workspace_hold():
                 workspace(conv("limited_workspace", limit))
 
 
-# Whole steps of training.
+# Whole training steps.
 
 
 class Net(model.Model):
@@ -351,7 +351,7 @@ def test_a_training_step_follows_the_implementation(op):
     net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
     net.compile([x], is_train=True, use_graph=True)
     machine = {"candidate": "reference", "machine": singa_wrap.TuningMachine(), "measured": ""}
-    for _ in range(3):  # each choice changes the layouts that come to the next operation
+    for _ in range(3):  # each choice changes the layouts of inputs of the next operation
         entries = [e for e in singa.explain(net, x, y) if e["op"] == op]
         tuning.add([{**machine, "signature": e["signature"]} for e in entries])
     _, operations, _ = replayed(net, x, y)

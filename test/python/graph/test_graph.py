@@ -1,5 +1,5 @@
-"""Recorded steps: equal to executed ones bit for bit, whatever changes between steps; what cannot
-be replayed is executed and says why."""
+"""Recorded steps give the same bits as executed ones, whatever changes between steps. Steps that
+cannot be replayed are executed, with a reason."""
 
 import copy
 import pickle
@@ -10,85 +10,12 @@ import numpy as np
 import pytest
 import singa
 from device_under_test import KEPT_APART
+from graph_net import Net, assert_same, bits, compiled, images, labels, sgd, train
+from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning
 
-LABELS = np.array([0, 1, 2, 1, 0], np.int32)
-
-
-def images(step, batch=5):
-    rng = np.random.default_rng([7, step])
-    return tensor.from_numpy(rng.standard_normal((batch, 2, 6, 6)).astype(np.float32))
-
-
-def labels(batch=5):
-    return tensor.from_numpy(LABELS[:batch].copy())
-
-
-class Net(model.Model):
-    """Everything that changes from step to step: batch statistics, dropout, a schedule."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = layer.Conv2d(4, 3, padding=1, bias=False)
-        self.bn = layer.BatchNorm2d(momentum=0.1)
-        self.conv2 = layer.Conv2d(4, 3, padding=1)
-        self.pool = layer.MaxPool2d(2)
-        self.drop = layer.Dropout(0.5)
-        self.fc = layer.Linear(3)
-        self.forwards = 0
-
-    def forward(self, x):
-        object.__setattr__(self, "forwards", self.forwards + 1)
-        h = self.bn(self.conv(x), relu=True)
-        h = autograd.relu(autograd.add(self.conv2(h), h))
-        return self.fc(self.drop(autograd.flatten(self.pool(h))))
-
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
-
-
-def sgd(**kwargs):
-    schedule = opt.ExponentialDecay(0.1, decay_steps=2, decay_rate=0.7)
-    return opt.SGD(lr=schedule, momentum=0.9, weight_decay=1e-3, **kwargs)
-
-
-def compiled(use_graph, optimizer=None, net=Net):
-    singa.seed(11)
-    m = net()
-    m.set_optimizer(optimizer or sgd())
-    m.compile([images(0)], is_train=True, use_graph=use_graph)
-    return m
-
-
-def bits(m):
-    return {name: t.numpy().tobytes() for name, t in m.get_states().items()}
-
-
-def assert_same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        assert a[name] == b[name], name
-
-
-def train(m, steps, batches=(5,)):
-    """Losses and outputs of so many steps."""
-    results = []
-    for i in range(steps):
-        batch = batches[i % len(batches)]
-        out, loss = m(images(i, batch), labels(batch))
-        results.append((out, loss))
-    return [(out.numpy().tobytes(), loss.numpy().tobytes()) for out, loss in results]
-
-
-@pytest.fixture(autouse=True)
-def no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GraphWarning)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warning")
 
 
 @pytest.mark.parametrize(
@@ -104,15 +31,15 @@ def test_settings_that_choose_implementations_tell_steps_apart(setting, before):
     m.eval()
     x, was = images(0), before()
     try:
-        for graphs in (1, 2):
+        for count in (1, 2):
             for _ in range(3):
                 m(x)
-            assert len(m._graphs().graphs()) == graphs
+            assert len(m.memory_plan()["graphs"]) == count
             setting(not before())
     finally:
         setting(was)
     m(x)
-    assert len(m._graphs().graphs()) == 2  # the first one holds again
+    assert len(m.memory_plan()["graphs"]) == 2  # the first one is valid again
 
 
 @pytest.mark.parametrize(
@@ -137,7 +64,7 @@ def test_replayed_steps_are_the_executed_ones(optimizer):
     assert train(graph, 9) == expected
     assert_same(bits(graph), bits(eager))
     assert graph.forwards < eager.forwards
-    assert len(graph._graphs().graphs()) == 1
+    assert len(graph.memory_plan()["graphs"]) == 1
     assert graph.optimizer.steps == eager.optimizer.steps
 
 
@@ -156,7 +83,7 @@ def test_short_batches_and_evaluation_have_graphs_of_their_own():
     assert results[0][0] == results[1][0]
     assert_same(results[0][1], results[1][1])
     np.testing.assert_allclose(results[0][2], results[1][2], atol=1e-5)  # batch norm is folded
-    assert len(m._graphs().graphs()) == 3
+    assert len(m.memory_plan()["graphs"]) == 3
 
 
 def test_results_that_are_kept_stay_as_they_were():
@@ -209,7 +136,7 @@ def test_no_python_runs_in_a_replay_but_the_optimizer():
     assert m.optimizer.steps == steps + 4
 
 
-# What changes outside of a step is seen.
+# Changes outside of a step are detected.
 
 
 def test_loaded_replaced_and_frozen_parameters_are_seen(tmp_path):
@@ -222,7 +149,7 @@ def test_loaded_replaced_and_frozen_parameters_are_seen(tmp_path):
         seen = [train(m, 2)]
         m.load_states(tmp_path / "a.npz")
         seen.append(train(m, 4))
-        m.conv.W.data = m.conv.W.data.Clone()  # other memory
+        m.conv.W.data = m.conv.W.data.Clone()  # another block
         seen.append(train(m, 5))
         m.conv.freeze()
         seen.append(train(m, 5))
@@ -234,7 +161,7 @@ def test_loaded_replaced_and_frozen_parameters_are_seen(tmp_path):
         results.append((seen, bits(m)))
     assert results[0][0] == results[1][0]
     assert_same(results[0][1], results[1][1])
-    assert len(m._graphs().graphs()) == 1
+    assert len(m.memory_plan()["graphs"]) == 1
 
 
 def test_parameters_read_as_arrays_between_steps():
@@ -246,7 +173,7 @@ def test_parameters_read_as_arrays_between_steps():
         held = []
         for i in range(10):
             seen.append(m(images(i), labels())[1].numpy().tobytes())
-            array = np.asarray(m.conv.W)  # the memory itself, which has to stay where it is
+            array = np.asarray(m.conv.W)  # shares the memory, which must not move
             seen.append(array.tobytes())
             if i > 6:
                 held.append(array)
@@ -266,10 +193,10 @@ def test_an_autocast_around_the_model_is_seen():
         results.append((seen, bits(m)))
     assert results[0][0] == results[1][0]
     assert_same(results[0][1], results[1][1])
-    assert len(m._graphs().graphs()) == 2
+    assert len(m.memory_plan()["graphs"]) == 2
 
 
-# What cannot be replayed.
+# Steps that cannot be replayed.
 
 
 class Odd(Net):
@@ -343,11 +270,11 @@ def test_what_cannot_be_replayed_is_executed_and_says_why_once(net, reason):
     assert len(messages) == 1
     with pytest.raises(RuntimeError, match=reason):
         m.memory_plan()
-    assert m._graphs().graphs() == []
+    assert graphs(m) == []
 
 
 def test_a_step_that_updates_parameters_itself():
-    """As SINGA's scripts do: backward and apply by hand."""
+    """Backward and apply are called explicitly, as in SINGA's scripts."""
 
     class ByHand(Net):
         def train_one_batch(self, x, y):
@@ -364,7 +291,7 @@ def test_a_step_that_updates_parameters_itself():
     singa.seed(5)
     assert train(graph, 8) == expected
     assert_same(bits(graph), bits(eager))
-    assert len(graph._graphs().graphs()) == 1
+    assert len(graph.memory_plan()["graphs"]) == 1
 
 
 def test_an_optimizer_that_keeps_gradients():
@@ -416,13 +343,13 @@ def test_numbers_among_the_arguments_tell_steps_apart():
         pairs = [(i, (1.0, 0.5)[i % 2]) for i in range(10)]
         results.append([m(images(i), labels(), scale=s)[1].numpy().tobytes() for i, s in pairs])
     assert results[0] == results[1]
-    assert len(m._graphs().graphs()) == 2
+    assert len(m.memory_plan()["graphs"]) == 2
 
 
 # Errors, threads, copies.
 
 
-@pytest.mark.cpu("a GPU comes to wrong values when the update is queued")
+@pytest.mark.cpu("a GPU detects wrong values after the update is queued")
 def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
     results = []
     for use_graph in (False, True):
@@ -436,7 +363,7 @@ def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
                 before = bits(m)
                 with pytest.raises(ValueError, match="99"):
                     m(images(i), wrong)
-                # Batch statistics are updated before the loss refuses.
+                # Batch statistics are updated before the loss raises.
                 for name, value in before.items():
                     if "running" not in name:
                         assert bits(m)[name] == value
@@ -444,18 +371,18 @@ def test_an_error_in_a_step_leaves_the_model_able_to_go_on():
             seen.append(m(images(i), labels())[1].numpy().tobytes())
         results.append(seen)
     assert results[0] == results[1]
-    assert len(m._graphs().graphs()) == 1
+    assert len(m.memory_plan()["graphs"]) == 1
 
 
 def test_opcheck_compares_what_is_replayed():
     m = compiled(True)
     train(m, 5)
-    graph = m._graphs().graphs()[0]
+    graph = graphs(m)[0]
     convolutions = graph.ToString().count(" ConvForward")
     with singa.opcheck(every=1, action="raise") as check:
         train(m, 2)
     assert check.stats()["ConvForward"]["checked"] == 2 * convolutions > 0
-    assert m._graphs().graphs() == [graph]
+    assert graphs(m) == [graph]
     train(m, 2)
 
 
@@ -480,7 +407,7 @@ def test_threads_that_infer_at_once():
         m.eval()
         for k in range(30):
             i = (k + offset) % 6
-            # Whoever finds the graph in use executes, with batch norm not folded.
+            # A thread that finds the graph in use executes the step, without folded batch norm.
             if not np.allclose(m(images(i)).numpy(), expected[i], rtol=0, atol=1e-5):
                 failures.append((offset, k))
 
@@ -547,7 +474,7 @@ def test_planned_memory_is_what_is_used():
     m = Deep()
     m.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
     m.compile([x], is_train=True, use_graph=True)
-    for _ in range(7):  # a GPU captures a step that was replayed once
+    for _ in range(7):  # a GPU captures a step after its first replay
         m(x, y)
     plan = m.memory_plan()
     (graph,) = plan["graphs"]
@@ -555,127 +482,10 @@ def test_planned_memory_is_what_is_used():
     assert graph["arena"] < max(0.7 * graph["unshared"], KEPT_APART)
     assert plan["arena_bytes"] == graph["arena"]
     assert plan["planned_bytes"] == sum(plan["by_kind"].values())
-    # A replay takes nothing but its results from the device.
+    # A replay allocates only its results.
     device.ResetPeak()
     live = device.memory().live
     _held = m(x, y)
     results = plan["by_kind"]["results"]
     assert device.memory().peak - live <= results + 4096
     assert "arena" in str(plan)
-
-
-class Residual(model.Model):
-    """Bottlenecks with residuals, as in ResNet-50."""
-
-    def __init__(self, blocks=6, width=8):
-        super().__init__()
-        self.blocks = blocks
-        self.stem = layer.Conv2d(4 * width, 3, padding=1, bias=False)
-        self.stem_bn = layer.BatchNorm2d(momentum=0.1)
-        for i in range(blocks):
-            for name, channels, kernel in (("a", width, 1), ("b", width, 3), ("c", 4 * width, 1)):
-                conv = layer.Conv2d(channels, kernel, padding=kernel // 2, bias=False)
-                setattr(self, f"conv{i}{name}", conv)
-                setattr(self, f"bn{i}{name}", layer.BatchNorm2d(momentum=0.1))
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        x = self.stem_bn(self.stem(x), relu=True)
-        for i in range(self.blocks):
-            h = x
-            for name in "ab":
-                h = getattr(self, f"bn{i}{name}")(getattr(self, f"conv{i}{name}")(h), relu=True)
-            x = getattr(self, f"bn{i}c")(getattr(self, f"conv{i}c")(h), add=x, relu=True)
-        return self.fc(autograd.flatten(autograd.globalaveragepool(x)))
-
-    train_one_batch = Net.train_one_batch
-
-
-class Fusable(model.Model):
-    """Convolution and ReLU with and without pooling, Linear with ReLU and dropout, a chain."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = layer.Conv2d(16, 3, padding=1)
-        self.conv2 = layer.Conv2d(16, 3, padding=1)
-        self.pool = layer.MaxPool2d(2)
-        self.fc1 = layer.Linear(24)
-        self.fc2 = layer.Linear(3)
-
-    def forward(self, x):
-        x = self.pool(autograd.relu(self.conv1(x)))
-        x = autograd.relu(self.conv2(x))
-        x = autograd.mul(autograd.tanh(x), autograd.abs(x))
-        x = autograd.dropout(autograd.relu(self.fc1(autograd.flatten(x))))
-        return self.fc2(x)
-
-    train_one_batch = Net.train_one_batch
-
-
-@pytest.mark.cpu("these operations are merged on the CPU only")
-def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
-    results = {}
-    for fuse in (None, False, True):
-        singa.seed(2)
-        m = Fusable()
-        m.set_optimizer(sgd())
-        m.compile([x], is_train=True, use_graph=fuse is not None, fuse=bool(fuse))
-        singa.seed(3)
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(6)]
-        plan = None if fuse is None else m.memory_plan()
-        text = "" if fuse is None else m._graphs().graphs()[0].ToString()
-        results[fuse] = (losses, bits(m), plan, text)
-    assert results[True][0] == results[False][0] == results[None][0]
-    assert_same(results[True][1], results[None][1])
-    (plain,), (fused,) = results[False][2]["graphs"], results[True][2]["graphs"]
-    assert plain["merged"] == 0
-    assert fused["merged"] >= 5
-    assert fused["nodes"] < plain["nodes"]
-    assert fused["arena"] < plain["arena"]
-    text = results[True][3]
-    for name in ("ConvForward+Relu [conv1", "LinearForward+Relu [fc1", "Tanh+Abs+Mul"):
-        assert name in text, text
-    assert " Relu " not in text
-
-
-@pytest.mark.cpu("these operations are merged on the CPU only")
-def test_opcheck_compares_fused_operations():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
-    singa.seed(2)
-    m = Fusable()
-    m.set_optimizer(sgd())
-    m.compile([x], is_train=True, use_graph=True, fuse=True)
-    for _ in range(4):
-        m(x, y)
-    text = m._graphs().graphs()[0].ToString()
-    with singa.opcheck(every=1, action="raise") as check:
-        m(x, y)
-    for op in ("ConvForward", "ConvBackwardW"):
-        assert check.stats()[op]["checked"] == text.count(f" {op}") > 0, op
-    assert " ConvForward+Relu" in text
-
-
-def test_recomputed_activations_are_the_same_bits_in_less_memory():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 16, 16)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
-    results = {}
-    for recompute in (None, False, True):
-        singa.seed(2)
-        m = Residual()
-        m.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
-        m.compile([x], is_train=True, use_graph=recompute is not None, recompute=bool(recompute))
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(7)]
-        plan = None if recompute is None else m.memory_plan()
-        results[recompute] = (losses, bits(m), plan)
-    assert results[True][0] == results[False][0] == results[None][0]
-    assert_same(results[True][1], results[None][1])
-    plain, less = results[False][2], results[True][2]
-    # Both activations inside a block, and two of three sums.
-    assert less["arena_bytes"] < max(0.73 * plain["arena_bytes"], KEPT_APART)
-    assert less["graphs"][0]["nodes"] == plain["graphs"][0]["nodes"] + 12 + 4

@@ -1,5 +1,5 @@
-"""Recorded inference: batch norm, additions and ReLU become part of convolutions, weights are
-prepared once; the results stay, and what has changed is seen."""
+"""Recorded inference: batch norm, additions and ReLU become part of convolutions, and weights are
+prepared once. Results do not change, and changes of parameters are detected."""
 
 import itertools
 import re
@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import singa
+from recorded import graphs
 from singa import autograd, layer, model, models, opt, singa_wrap, tensor
 
 BATCH = 3
@@ -19,7 +20,7 @@ def images(step=0, dtype=tensor.float32):
 
 
 def randomize(net):
-    """Statistics that a network may have, so that folding them matters."""
+    """Random statistics, without which folding would have no effect."""
     rng = np.random.default_rng(9)
     for name, t in net.get_states().items():
         low, high = (0.5, 2) if name.endswith(("running_var", "scale")) else (-0.5, 0.5)
@@ -28,7 +29,7 @@ def randomize(net):
 
 
 class Net(model.Model):
-    """One forward function over layers that it makes when it first needs them."""
+    """One forward function over layers, which it creates on first use."""
 
     def __init__(self, function):
         super().__init__()
@@ -58,23 +59,22 @@ def compiled(function, x):
 
 
 def graph_of(net):
-    (graph,) = net._step_graphs.graphs()
+    (graph,) = graphs(net)
     return graph
 
 
 def nodes(net):
-    """Names of the operations of a replay; those that are run once are not among them."""
+    """Names of the operations of a replay, without those that run only once."""
     return re.findall(r"^  \d+ (\w+)", graph_of(net).ToString(), re.MULTILINE)
 
 
 def check(net, *inputs, tolerance=1e-5):
-    """Replays give what execution gives; returns the names of the operations."""
+    """Checks that replays give the results of execution; returns the names of the operations."""
     net.graph(False)
     want = [net(x).numpy().astype(np.float64) for x in inputs]
     net.graph(True)
     for _ in range(3):  # recorded twice, then replayed
         net(inputs[0])
-    assert net._step_graphs.reasons() == []
     for x, expected in zip(inputs, want, strict=True):
         got = net(x).numpy()
         np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
@@ -110,10 +110,19 @@ def test_chains_become_convolutions(name):
     assert set(names) <= {"ConvForward", "Reorder"}, names
 
 
+@pytest.mark.parametrize(
+    ("activation", "op"), [("relu6", "Clip"), ("hardswish", "HardSwish"), ("silu", "Silu")]
+)
+def test_activations_behind_batch_norm(activation, op):
+    net = compiled(lambda n, x: n.bn(n.conv(x), activation=activation), images())
+    names = check(net, images(), images(1))
+    assert set(names) <= {"ConvForward", "Reorder", op}, names
+
+
 @pytest.mark.parametrize("dtype", [tensor.float64, tensor.float32])
 @pytest.mark.parametrize(
     "preference",
-    ["fastest", pytest.param("reference", marks=pytest.mark.cpu("the plain kernels"))],
+    ["fastest", pytest.param("reference", marks=pytest.mark.cpu("the reference kernels"))],
 )
 def test_every_implementation(dtype, preference):
     before = singa_wrap.GetPreference()
@@ -184,7 +193,7 @@ def test_changes_of_parameters_are_seen(tmp_path):
     check(net, images(), images(1))
 
 
-@pytest.mark.cpu("memory that others write to")
+@pytest.mark.cpu("NumPy writes to memory of the CPU")
 def test_memory_that_others_write_to_is_read_again(torch):
     net = compiled(CHAINS["bn relu"], images())
     check(net, images())
@@ -228,9 +237,8 @@ def test_batch_norm_of_the_batch_is_not_folded():
 
 def test_weights_that_a_step_computes_are_not_folded():
     def forward(n, x):
-        handle = n.conv._handle_for(x)
         weights = autograd.mul(n.conv.W, autograd.reduce_mean(x))
-        return n.bn(autograd.conv2d(handle, x, weights, None), relu=True)
+        return n.bn(autograd.conv2d(n.conv.handle, x, weights, None), relu=True)
 
     net = compiled(lambda n, x: n.bn(n.conv(x)), images())
     net.function = forward
@@ -309,9 +317,9 @@ def test_batches_of_several_sizes_share_prepared_weights():
     assert alone >= net.conv.W.memsize() + net.biased.W.memsize()
     for _ in range(3):
         net(short)
-    assert len(net._step_graphs.graphs()) == 2
+    assert len(net.memory_plan()["graphs"]) == 2
     assert prepared() == alone
     agree()
-    for parameter in (net.conv.W, net.bn.scale, net.biased.b):  # each graph finds the change
+    for parameter in (net.conv.W, net.bn.scale, net.biased.b):  # each graph detects the change
         parameter.copy_from_numpy(parameter.numpy() * np.float32(1.5))
         agree()

@@ -1,6 +1,6 @@
-"""Random small networks over several steps: recorded or executed, in blocked or plain layouts, with
-fused or single operations. Recorded steps are the executed ones bit for bit; the others agree
-within rounding. What is no number stays none."""
+"""Random small networks over several steps: recorded or executed, with blocked or plain layouts,
+with fused or single operations. Recorded steps give the same bits as executed ones; the others
+agree within rounding. NaN and infinity stay what they are."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ POISONS = (np.nan, np.inf, -np.inf)
 
 
 class Random(model.Model):
-    """A chain of blocks drawn from a seed: convolutions of many kinds, branches, joins, views."""
+    """A chain of blocks drawn from a seed: convolutions of many kinds, branches, concatenations,
+    views."""
 
     def __init__(self, seed, fused):
         super().__init__()
@@ -57,7 +58,7 @@ class Random(model.Model):
                 x = autograd.add(autograd.relu(h), h)
             elif kind == 5:
                 x = autograd.cat([autograd.relu(h), self.average(h)], 1)
-            elif kind == 6:  # views: the blocked layout has to be left and found again
+            elif kind == 6:  # views, which need a plain layout
                 x = autograd.transpose(autograd.transpose(h, (0, 1, 3, 2)), (0, 1, 3, 2))
             elif kind == 7:
                 x = autograd.mul(h, autograd.softplus(h))
@@ -79,7 +80,7 @@ class Random(model.Model):
 
 
 def trained(seed, graph=True, fused=True, layout="auto", fuse=True):
-    """Losses of some steps with a short batch among them, an evaluation, and the parameters."""
+    """Losses of some steps, including a short batch, an evaluation, and the parameters."""
     rng = np.random.default_rng([2, seed])
     size = int(rng.integers(7, 13))
     batches = [6, 6, 6, 4, 6, 6, 4, 6, 4, 4][: STEPS + 3]
@@ -98,7 +99,7 @@ def trained(seed, graph=True, fused=True, layout="auto", fuse=True):
         m.eval()
         scores = [m(tensor.from_numpy(data[0])).numpy() for _ in range(4)]
         if graph:
-            assert len(m._graphs().graphs()) >= 2, m._graphs().reasons()
+            assert len(m.memory_plan()["graphs"]) >= 2
         return losses, scores, {name: t.numpy() for name, t in m.get_states().items()}
     finally:
         singa.set_layout("auto")
@@ -123,9 +124,8 @@ def test_every_way_to_run_a_network_gives_the_same(seed):
         recorded_losses, _, recorded = trained(seed, graph=True, fuse=fuse)
         assert bits(losses) == bits(recorded_losses)
         assert bits(states.values()) == bits(recorded.values())
-    # Other arithmetic parts from this step by step, where a value comes to lie on the other side of
-    # a kink: what says that it is the same network is the first loss, and the second, which has
-    # seen the gradients.
+    # Different arithmetic diverges from step to step, when a value crosses a kink. Networks are
+    # compared by the first loss, and by the second, which depends on the gradients.
     for other in (
         trained(seed, fused=False),
         trained(seed, layout="plain"),
@@ -135,8 +135,8 @@ def test_every_way_to_run_a_network_gives_the_same(seed):
 
 
 def poisoned(seed, graph=False, fused=True, layout="auto", dtype=None, **compiled):
-    """Scores of images with one bad pixel, for each kind of bad, and then scores, loss and
-    parameters of a training step on one of them. Steps on numbers come before."""
+    """Scores of images with one bad pixel of each kind, then scores, loss and parameters of a
+    training step on one of them. Steps on finite images come before."""
     rng = np.random.default_rng([3, seed])
     images = rng.standard_normal((3, 3, 8, 9)).astype(np.float32)
     x, bad = tensor.from_numpy(images), []
@@ -145,7 +145,7 @@ def poisoned(seed, graph=False, fused=True, layout="auto", dtype=None, **compile
         bad.append(tensor.from_numpy(images))
     y = tensor.from_numpy(rng.integers(0, 4, 3).astype(np.int32))
     singa.set_layout(layout)
-    singa.set_strict(True)  # Winograd's method spreads what is no number
+    singa.set_strict(True)  # Winograd convolution spreads NaN and infinity
     try:
         singa.seed(seed)
         m = Random(seed, fused)
@@ -159,7 +159,7 @@ def poisoned(seed, graph=False, fused=True, layout="auto", dtype=None, **compile
         m.train()
         out, loss = m(bad[seed % 3], y)
         if graph:
-            assert len(m._graphs().graphs()) == 2, m._graphs().reasons()
+            assert len(m.memory_plan()["graphs"]) == 2
         states = {name: t.numpy() for name, t in m.get_states().items()}
         return [*scores, out.numpy(), loss.numpy()], states
     finally:
@@ -168,7 +168,7 @@ def poisoned(seed, graph=False, fused=True, layout="auto", dtype=None, **compile
 
 
 def kinds(arrays):
-    """What each element is: a number (0), NaN, or an infinity with its sign."""
+    """The kind of each element: finite (0), NaN, or an infinity with its sign."""
     return [np.where(np.isfinite(a), 0, a.astype(np.float32)) for a in arrays]
 
 
@@ -185,7 +185,7 @@ def test_what_is_no_number_comes_out_by_every_way(seed):
         recorded, recorded_states = poisoned(seed, **way)
         np.testing.assert_equal(kinds(recorded), kinds(results))
         np.testing.assert_equal(recorded_states, states)
-    # Of gradients of filters some implementations leave out what padding would add.
+    # Some implementations skip products with padding in gradients of weights.
     for way in (
         {"graph": True, "fuse": True, "layout": "plain"},
         {"graph": True, "fuse": True, "fused": False},

@@ -1,5 +1,5 @@
-"""The optimizer's update as a part of recorded steps: its numbers are those of each step, and what
-changes more than numbers is seen."""
+"""The optimizer's update as part of recorded steps. It uses the hyperparameters of each step, and
+other changes are detected."""
 
 import re
 
@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import singa
 from device_under_test import ON_GPU
+from recorded import graphs
 from singa import autograd, layer, opt, tensor
 from small_net import Net
 
 
 class Twice(Net):
-    """One optimizer, two updates in a step."""
+    """One optimizer with two updates in a step."""
 
     def train_one_batch(self, x, y):
         for _ in range(2):
@@ -22,20 +23,20 @@ class Twice(Net):
 
 
 class Halving(opt.DecayScheduler):
-    """As SINGA's users write them: on tensors."""
+    """A schedule on tensors, as SINGA's users write them."""
 
     def call(self, step):
         return tensor.from_numpy(np.float32([0.1]) / (1 + step.numpy()))
 
 
 class Mixed(Net):
-    """Gradients of all kinds, where parameters are converted to 16 bits."""
+    """Gradients of all kinds, with parameters converted to 16 bits."""
 
     def __init__(self):
         super().__init__()
-        self.bn = layer.BatchNorm2d()  # in 32 bits
-        self.shared = layer.Conv2d(4, 3, padding=1, bias=False)  # their sum
-        self.frozen = layer.Conv2d(4, 1, bias=False)  # none
+        self.bn = layer.BatchNorm2d()  # stays float32
+        self.shared = layer.Conv2d(4, 3, padding=1, bias=False)  # the sum of two gradients
+        self.frozen = layer.Conv2d(4, 1, bias=False)  # no gradient
 
     def forward(self, x):
         x = self.bn(self.conv(x))
@@ -72,7 +73,8 @@ def state(m):
 
 
 def both(make, change=lambda m: None, net=Net, steps=14, dtype=None):
-    """Executed and recorded steps, with a change in between, end alike; returns both models."""
+    """Runs executed and recorded steps with a change in between, and compares them; returns both
+    models."""
     models = []
     for use_graph in (False, True):
         m = compiled(use_graph, make(), net, dtype)
@@ -90,8 +92,8 @@ def both(make, change=lambda m: None, net=Net, steps=14, dtype=None):
 
 
 def updates(m):
-    """How often the graph updates parameters by itself."""
-    (graph,) = m._graphs().graphs()
+    """Number of updates in the graph."""
+    (graph,) = graphs(m)
     return len(re.findall(r"^  \d+ \w+Update ", graph.ToString(), re.MULTILINE))
 
 
@@ -139,7 +141,7 @@ OPTIMIZERS = {
     [
         ("bfloat16", dict),
         ("float16", lambda: {"clip_norm": 0.1}),
-        # The first scales are too large: steps are left out.
+        # The first scales are too large, so steps are skipped.
         ("float16", lambda: {"scaler": opt.GradScaler(2.0**30, 2.0, 2.0**-9, 3)}),
         ("bfloat16", lambda: {"scaler": opt.GradScaler(256.0), "clip_norm": 0.1}),
         ("bfloat16", lambda: {"accumulate": 2}),
@@ -150,7 +152,8 @@ OPTIMIZERS = {
 def test_gradients_of_16_bits_are_not_converted(make, dtype, decides):
     _, recorded = both(lambda: make(**decides()), net=Mixed, steps=10, dtype=dtype)
     (memory,) = recorded.memory_plan()["graphs"]
-    # Those of conv and fc; of the shared filter there is a sum, and a host gets them in 32 bits.
+    # Those of conv and fc. The gradient of the shared weight is a sum, and the host gets it as
+    # float32.
     assert memory["merged"] == (0 if "accumulate" in decides() else 4)
 
 
@@ -161,7 +164,7 @@ def test_opcheck_compares_updates_by_gradients_of_16_bits(make):
         m(images(i), labels())
     with singa.opcheck(every=1, action="raise") as check:
         m(images(4), labels())
-    # On the CPU `reference` itself is what runs.
+    # On the CPU, `reference` itself runs.
     checked = [of["checked"] for op, of in check.stats().items() if re.search("Update|Norm$", op)]
     assert checked == [1, 1] * ON_GPU
 
@@ -252,7 +255,7 @@ def test_hyperparameters_that_are_assigned(kind, name, value):
     "kwargs", [lambda: {"groups": GROUPS}, lambda: {"scaler": opt.GradScaler(256.0)}]
 )
 def test_a_rate_that_is_assigned_at_each_step(kwargs):
-    """And the update stays in the graph."""
+    """The update stays in the graph."""
     models = []
     for use_graph in (False, True):
         m = compiled(use_graph, sgd(lr=1.0, **kwargs()))
@@ -286,7 +289,7 @@ def test_what_an_optimizer_of_ones_own_computes_with_is_seen():
             super().call(loss * self.factor)
 
     _, recorded = both(lambda: Scaled(lr=0.1), lambda m: setattr(m.optimizer, "factor", 3.0))
-    assert len(recorded._graphs().graphs()) == 1
+    assert len(recorded.memory_plan()["graphs"]) == 1
 
 
 def test_each_update_of_a_step_has_its_own_numbers():

@@ -1,12 +1,13 @@
-"""States of a network that its own steps write, in recorded steps."""
+"""Recorded steps that write states of the network."""
 
 import numpy as np
 import pytest
+from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 
 
 class Carries(model.Model):
-    """A recurrent network whose state is made by the first forward and outlives the step."""
+    """A recurrent network whose state is created by the first forward and outlives the step."""
 
     def __init__(self, fail_at: int = -1) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ def data(steps: int) -> list[tuple[tensor.Tensor, tensor.Tensor]]:
 def make(graph: bool, **kwargs: int) -> Carries:
     net = Carries(**kwargs)
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
-    net.graph(graph)  # without compile(): the first step is the first forward
+    net.graph(graph)  # without compile(), the first step is also the first forward
     return net
 
 
@@ -70,21 +71,21 @@ def test_a_state_that_a_step_writes_is_replayed() -> None:
     assert losses[0] == losses[1]
     assert bits(executed) == bits(replayed)
     assert np.abs(replayed.h.numpy()).min() > 0
-    assert len(replayed._graphs().graphs()) == 1
+    assert len(replayed.memory_plan()["graphs"]) == 1
 
 
 def test_states_may_be_placed_and_reset_between_replays() -> None:
     net = make(True)
-    graphs = []
+    seen = []
     for x, y in data(6):
         net(x, y)
-        for t in net.get_states().values():  # where and what they are already
+        for t in net.get_states().values():  # with their current device and value
             t.to_device(x.device)
             t.to_type(tensor.float32)
         net.h.set_value(0.0)
-        graphs.append(net._graphs().graphs())
-    assert len(graphs[3]) == 1
-    assert graphs[3][0] is graphs[5][0]
+        seen.append(graphs(net))
+    assert len(seen[3]) == 1
+    assert seen[3][0] is seen[5][0]
 
 
 def test_a_step_that_fails_leaves_the_state() -> None:
@@ -97,12 +98,12 @@ def test_a_step_that_fails_leaves_the_state() -> None:
     assert net.h.numpy().tobytes() == before.tobytes()
     for _ in range(4):
         net(x, y)
-    assert len(net._graphs().graphs()) == 1
+    assert len(net.memory_plan()["graphs"]) == 1
 
 
 def test_get_states_is_not_asked_before_the_first_forward() -> None:
     class Outer(model.Model):
-        """Has a layer inside with states of its own, and is given to a loss by hand."""
+        """Has a sublayer with states of its own; the loss is called separately."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Lists of pieces that are longer than any shape: split and cat, forward and backward, executed and
+"""split and cat with more pieces than a shape can have axes, forward and backward, executed and
 recorded."""
 
 import numpy as np
@@ -35,7 +35,7 @@ def test_equal_pieces(count: int) -> None:
 
 
 class Joined(model.Model):
-    """Convolutions of one image, joined along their channels, each with its own share."""
+    """Several convolutions of one image, concatenated along the channels."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Joined(model.Model):
 
 
 class Recurrent(model.Model):
-    """SINGA's LSTM over steps that are tensors of their own, whose outputs are joined."""
+    """SINGA's LSTM over a list of steps, whose outputs are concatenated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def losses(net: model.Model, inputs: list, batch: tuple, graph: bool, steps: int
     net.compile(inputs, is_train=True, use_graph=graph)
     found = [float(net(*batch)[1].numpy()[0]) for _ in range(steps)]
     if graph:
-        assert len(net._graphs().graphs()) == 1, net._graphs().reasons()
+        assert len(net.memory_plan()["graphs"]) == 1
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tensors that begin in the middle of a vector: their elements are found one by one there."""
+"""Tensors that are not aligned to vectors, which kernels process element by element."""
 
 import re
 
@@ -13,7 +13,7 @@ _EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def _computed(case: Case, dtype: str, offset: int) -> list[np.ndarray]:
-    """Results and gradients, where inputs and dy begin `offset` elements into their memory."""
+    """Results and gradients for inputs and dy that begin `offset` elements into their memory."""
 
     def placed(x: np.ndarray, kind: str, **of_leaf: bool) -> tensor.Tensor:
         memory = np.concatenate([np.zeros(offset, x.dtype), x.ravel()])
@@ -44,7 +44,7 @@ def _computed(case: Case, dtype: str, offset: int) -> list[np.ndarray]:
 def test_an_odd_address_changes_nothing(case: Case, dtype: str) -> None:
     try:
         expected = _computed(case, dtype, 0)
-    except TypeError as error:  # an operator that takes other types
+    except TypeError as error:  # the operator accepts other types only
         with pytest.raises(TypeError, match=re.escape(str(error))):
             _computed(case, dtype, 1)
         return
@@ -52,7 +52,7 @@ def test_an_odd_address_changes_nothing(case: Case, dtype: str) -> None:
         got = _computed(case, dtype, offset)
         assert len(got) == len(expected)
         for ours, theirs in zip(got, expected, strict=True):
-            # Sums may be those of other vectors, so in another order.
+            # Vectors may be split differently, so sums may be in another order.
             scale = max(1.0, float(np.abs(theirs).max(initial=0.0)))
             limit = case.tolerance * _EPSILON[dtype] * scale
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=limit)

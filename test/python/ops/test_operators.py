@@ -1,4 +1,4 @@
-"""The operator table against PyTorch and against finite differences."""
+"""The operator table, compared with PyTorch and with finite differences."""
 
 from types import ModuleType
 from typing import Any
@@ -10,7 +10,7 @@ from singa import autograd, ops, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
 
-# Operators whose results are random, or whose oracle is not one line: tested on their own.
+# Operators with random results, or without a simple oracle, have tests of their own.
 ELSEWHERE = {"Dropout", "RNN", "_RNN"}
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -31,7 +31,7 @@ def _apply(case: Case, dtype: str) -> tuple[list[tensor.Tensor], list[tensor.Ten
 
 
 def _oracle(torch: ModuleType, case: Case, dtype: str) -> tuple[list[Any], list[Any]]:
-    """The same in PyTorch, in float64, on the inputs as `dtype` holds them."""
+    """The same in PyTorch in float64, on inputs rounded to `dtype`."""
     xs = []
     for i, x in enumerate(case.inputs):
         constant = i in case.constants
@@ -53,7 +53,7 @@ def test_table_has_every_operator() -> None:
         for name in dir(ops)
         if isinstance(cls := getattr(ops, name), type)
         and issubclass(cls, autograd.Operator)
-        and cls is not ops.Op
+        and cls is not ops.BuiltinOperator
     }
     assert classes - {name for case in CASES for name in case.covers} - ELSEWHERE == set()
 
@@ -99,7 +99,7 @@ def test_gradients_are_slopes(case: Case) -> None:
     "case", [case for case in _DIFFERENTIABLE if case.one_step], ids=lambda case: case.name
 )
 def test_direct_backward_is_the_walk(case: Case) -> None:
-    """y.creator.backward(dy) gives what the walk gives, as SINGA's scripts use it."""
+    """y.creator.backward(dy), which SINGA's scripts use, gives the gradients of `backward`."""
     xs, ys = _apply(case, "float32")
     op = ys[0].creator
     assert [entry[2] for entry in op.src if entry[3]] == [x for x in xs if x.stores_grad]
@@ -117,7 +117,8 @@ def test_direct_backward_is_the_walk(case: Case) -> None:
     "case", [case for case in _DIFFERENTIABLE if len(case.inputs) > 1], ids=lambda case: case.name
 )
 def test_only_what_is_needed(case: Case) -> None:
-    """Each input alone: the others, being frozen, get no gradient, and its own is the same."""
+    """For each input alone: the others are frozen and get no gradient, and its own gradient is the
+    same."""
     floats = [i for i in range(len(case.inputs)) if i not in case.constants]
     xs, ys = _apply(case, "float64")
     weights = [np.random.default_rng(6).standard_normal(y.shape) for y in ys]

@@ -1,6 +1,8 @@
-"""Operators of networks against PyTorch over random geometries: windows and normalisation. Each
-family takes 200 of them. `random_geometry` has the method; `test_random_products` has matrix
-products, losses, recurrent layers, `test_random_shapes` what is elementwise, reduces or moves."""
+"""Windows and normalisation, compared with PyTorch over 200 random geometries of each family.
+
+`random_geometry` has the method. `test_random_products` tests matrix products, losses and recurrent
+layers; `test_random_shapes` elementwise operators, reductions and movement.
+"""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -20,11 +22,11 @@ def test_family_is_pytorch(check: Callable[[Trial], None], torch: ModuleType) ->
     run(check, torch)
 
 
-# Convolution and pooling. Padding is (top, left, bottom, right), as the handles take it.
+# Convolution and pooling. Padding is (top, left, bottom, right), as handles take it.
 
 
 def _sides(pads: list[int]) -> tuple[int, int, int, int]:
-    """In the order of torch's pad: left, right, top, bottom."""
+    """Padding in the order of torch's pad: left, right, top, bottom."""
     top, left, bottom, right = pads
     return left, right, top, bottom
 
@@ -32,7 +34,8 @@ def _sides(pads: list[int]) -> tuple[int, int, int, int]:
 def _window(
     t: Trial, size: list[int], kernel: list[int], dilation: list[int], pooling: bool = False
 ) -> list[int]:
-    """Random padding, enough for one window. Each window of a pooling has to see the input."""
+    """Random padding that gives at least one window. Each window of a pooling must overlap the
+    input."""
     pads = t.integers(4, 0, 2) if t.chance() else [0, 0, 0, 0]
     for axis in (0, 1):
         reach = dilation[axis] * (kernel[axis] - 1) + 1
@@ -46,7 +49,7 @@ def _window(
 
 
 def _groups(t: Trial) -> tuple[int, int, int]:
-    """(in channels, out channels, groups): dense, grouped or depthwise."""
+    """(input channels, output channels, groups): dense, grouped or depthwise."""
     kind = t.pick("dense", "dense", "grouped", "depthwise")
     if kind == "dense":
         return t.channels(), t.channels(), 1
@@ -58,7 +61,7 @@ def _groups(t: Trial) -> tuple[int, int, int]:
 
 
 def _geometry(t: Trial, largest: int = 9) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Size, kernel, stride, dilation; one in five has height 1 (one dimension), some are 1 x 1."""
+    """Size, kernel, stride, dilation. One in five has height 1 (one dimension); some are 1 x 1."""
     size, kernel = t.integers(2, 1, largest), t.integers(2, 1, 4)
     if t.chance(0.2):
         size[0] = kernel[0] = 1
@@ -140,12 +143,12 @@ def transposed_convolution(t: Trial) -> None:
 
 
 def _pool(t: Trial, is_max: bool) -> tuple[Any, list[int], Any]:
-    """The arguments of both pooling families: (torch's padding, odd padding, our handle)."""
+    """Arguments of both pooling families: (torch's padding, odd padding, singa's handle)."""
     size, kernel, stride, dilation = _geometry(t)
     batch, channels, ceil = t.batch(), t.channels(), t.chance(0.4)
     counted = not is_max and t.chance()
     odd = [0, 0, 0, 0]
-    if ceil:  # torch's rule, which it knows for symmetric padding up to half the window alone
+    if ceil:  # torch's rule, which needs symmetric padding of at most half the window
         dilation = [1, 1]
         kernel = [min(k, n) for k, n in zip(kernel, size, strict=True)]
         pads = [t.integer(0, k // 2) for k in kernel] * 2
@@ -167,7 +170,7 @@ def max_pooling(t: Trial) -> None:
     shape, odd, handle = _pool(t, True)
     f, functional = t.facts, t.torch.nn.functional
     values = None
-    if t.chance(0.3):  # equal values: the first is the maximum
+    if t.chance(0.3):  # ties: the first is the maximum
         values = t.random.integers(-2, 3, shape)
     x = t.input(shape, values=values)
 
@@ -225,8 +228,8 @@ def global_average_pooling(t: Trial) -> None:
 
 
 def _batchnorm_bound(shape: tuple[int, ...], frozen: Any, epsilon: float) -> Bound:
-    """The sums over n values of a channel by 8·eps·√n·Σ|terms|, carried through
-    y = scale·(x - mean)·r + bias, r = 1/√(var + epsilon), and its derivative, to first order."""
+    """Bound of sums over the n values of a channel, 8·eps·√n·Σ|terms|, carried through y = scale·(x
+    - mean)·r + bias, with r = 1/√(var + epsilon), and its derivative, to first order."""
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
         torch = trial.torch
@@ -238,7 +241,7 @@ def _batchnorm_bound(shape: tuple[int, ...], frozen: Any, epsilon: float) -> Bou
         if frozen is None:
             mean, var = x.mean(axes), x.var(axes, correction=0)
             off_mean = 8 * n**0.5 * x.abs().mean(axes)
-            # Relative to var + epsilon; the deviations are from a mean that is off itself.
+            # Relative to var + epsilon. The deviations are from a mean that has an error, too.
             off_r = (8 * n**0.5 * var + off_mean * (x.abs().mean(axes) * 2**-20)) / (var + epsilon)
         else:
             mean, var = frozen
@@ -264,8 +267,8 @@ def _batchnorm_bound(shape: tuple[int, ...], frozen: Any, epsilon: float) -> Bou
 
 @family
 def batch_norm(t: Trial) -> None:
-    rank, training = t.integer(2, 4), t.chance()
-    shape = (t.integer(1, 5), t.channels(), *t.integers(rank - 2, 1, 7))
+    rank, training = t.integer(2, 5), t.chance()
+    shape = (t.integer(1, 5), t.channels(), *t.integers(rank - 2, 1, 4 if rank == 5 else 7))
     factor, epsilon = t.pick(0.1, 0.3, 1.0), t.pick(1e-5, 1e-3)
     t.facts.update(x=shape, training=training, factor=factor, epsilon=epsilon)
     channels, torch = shape[1], t.torch
@@ -329,18 +332,18 @@ def local_response_norm(t: Trial) -> None:
     t.facts.update(x=shape, size=size, alpha=alpha, beta=beta, k=k)
 
     def oracle(x: Any) -> Any:
-        if 0 in shape:  # which torch's own refuses
+        if 0 in shape:  # torch raises for these
             return x * 1
         return t.torch.nn.functional.local_response_norm(x, size, alpha, beta, k)
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
-        """y by the sum of `size` squares and a power, whose error is beta times that of its base;
-        dx by the same for each of its terms, taken without their signs."""
+        """Bound of y: the sum of `size` squares and a power, whose relative error is beta times
+        that of its base. Bound of dx: the same for each term, with absolute values."""
         units = 8 * size**0.5 * (1 + beta)
         x, dy = xs[0].detach(), dys[0].abs()
         y = oracle(x).abs()
         power = t.torch.where(x == 0, k**-beta, (y / x).abs())
-        # y_i depends on x_j by 2·beta·alpha/size·x_i·x_j·base_i^(-beta - 1).
+        # The derivative of y_i by x_j contains 2·beta·alpha/size·x_i·x_j·base_i^(-beta - 1).
         terms = 2 * beta * alpha / size * dy * x.abs() * power ** (1 + 1 / beta)
         spread = sum(
             t.torch.zeros_like(x).index_add(
@@ -357,7 +360,8 @@ def local_response_norm(t: Trial) -> None:
 
 
 def _softmax_bound(axis: int, log: bool) -> Bound:
-    """e^(x - m) is off by the rounding of its argument, |x - m|, and the sum of C of them by √C."""
+    """Bound of softmax: e^(x - m) has the rounding error of its argument, |x - m|; the sum of C
+    terms has √C."""
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
         x, dy = xs[0].detach(), dys[0].abs()

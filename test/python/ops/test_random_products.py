@@ -1,5 +1,5 @@
-"""Matrix products, losses and recurrent layers against PyTorch over random geometries: 200 for each
-family. `random_geometry` has the method."""
+"""Matrix products, losses and recurrent layers, compared with PyTorch over 200 random geometries of
+each family. `random_geometry` has the method."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -79,7 +79,7 @@ def matmul(t: Trial) -> None:
     batch = t.integers(t.integer(0, 2), 1, 4)
 
     def some(batch: list[int]) -> list[int]:
-        """Perhaps fewer axes, perhaps some of length 1."""
+        """Removes some axes, or makes their length 1."""
         batch = batch[t.integer(0, len(batch)) :]
         return [1 if t.chance(0.3) else size for size in batch]
 
@@ -97,7 +97,7 @@ def matmul(t: Trial) -> None:
 
 
 def _loss_bound(magnitudes: Callable[..., tuple[Any, list[Any]]]) -> Bound:
-    """For means of terms: 8·√K of the terms without their signs, and 8 of each gradient's."""
+    """Bound of means: 8·√K times the absolute values of the terms, and 8 for each gradient."""
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
         points = [x.detach() for x in xs]
@@ -144,7 +144,7 @@ def softmax_cross_entropy(t: Trial) -> None:
 
 @family
 def elementwise_losses(t: Trial) -> None:
-    """mse, bce, cross entropy of probabilities, ranking."""
+    """mse, bce, cross-entropy of probabilities, ranking."""
     torch = t.torch
     kind = t.pick("mse", "bce", "cross", "ranking")
     shape = (t.integer(1, 6), *t.integers(t.integer(0, 3) if kind == "mse" else 1, 1, 7))
@@ -184,7 +184,7 @@ def elementwise_losses(t: Trial) -> None:
             size = x.abs() + values.abs()
             return (size * size).mean().reshape(1), [2 * size / x.numel()]
         size, slope = values * x.log().abs(), values / x
-        if kind == "bce":  # 1 - x is off by eps / 2, and so its logarithm by eps / (1 - x)
+        if kind == "bce":  # 1 - x has the error eps / 2, and its logarithm eps / (1 - x)
             size = size + (1 - values) * ((1 - x).log().abs() + 1 / (1 - x))
             slope = slope + (x + values) / (x * (1 - x)) * (1 + 1 / (1 - x))
         return size.sum().reshape(1) / batch, [slope / batch]
@@ -220,7 +220,8 @@ def recurrent(t: Trial) -> None:
     states = layers * (1 + both)
     x = t.input((steps, batch, width))
     handle = wrap.RnnHandle(x.raw, hidden, _MODES[mode], layers, bias, 0.0, both)
-    # Rows of a recurrent matrix add up to 1 at most: an error does not grow from step to step.
+    # Absolute values in rows of the recurrent matrices sum to at most 1, so errors do not grow with
+    # steps.
     inputs = [
         x,
         t.input((states, batch, hidden)),
@@ -240,9 +241,9 @@ def recurrent(t: Trial) -> None:
         return (y, *state) if mode == "lstm" else (y, state)
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
-        """By norms: each of the S steps of each layer adds the error of one sum of K terms of
-        size up to M, on a GPU that of rounding its state to 16 bits too, and passes on what it
-        got."""
+        """Bound by norms: each of the S steps of each layer adds the error of a sum of K terms of
+        size up to M (on a GPU also that of rounding its state to 16 bits), and passes the error of
+        its input on."""
         points = [x.detach().requires_grad_() for x in xs]
         ys = oracle(*points)
         found = gradients(torch, ys, points, [dy.sign() for dy in dys])

@@ -1,5 +1,5 @@
-"""Elementwise operators, reductions and operators that move elements against PyTorch, over random
-shapes, axes and views: 200 for each family. `random_geometry` has the method."""
+"""Elementwise operators, reductions and movement, compared with PyTorch over 200 random shapes,
+axes and views of each family. `random_geometry` has the method."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -18,9 +18,10 @@ def test_family_is_pytorch(check: Callable[[Trial], None], torch: ModuleType) ->
     run(check, torch)
 
 
-# Elementwise.
+# Elementwise operators.
 
-# name: (lowest, highest, PyTorch's, whether the slope is computed from the result)
+# name: (lowest and highest input, PyTorch's function, whether the derivative is computed from the
+# result)
 _UNARY: dict[str, tuple[float, float, Callable[[Any, Any], Any], bool]] = {
     "abs": (-3, 3, lambda torch, x: x.abs(), False),
     "acos": (-0.95, 0.95, lambda torch, x: x.acos(), False),
@@ -96,13 +97,13 @@ def activations(t: Trial) -> None:
 
 
 def _broadcast_shapes(t: Trial, count: int) -> list[tuple[int, ...]]:
-    """Shapes that broadcast together: axes of length 1, or left out in front."""
+    """Shapes that broadcast together: some axes have length 1, or are missing in front."""
     whole = t.shape(t.integer(0, 4), 6)
     shapes = [whole]
     for _ in range(count - 1):
         shape = [1 if t.chance(0.3) else n for n in whole]
         shapes.append(tuple(shape[t.integer(0, len(shape)) if t.chance(0.4) else 0 :]))
-    return [shapes[i] for i in t.random.permutation(count)]
+    return [shapes[i] for i in t.order(count)]
 
 
 @family
@@ -122,7 +123,7 @@ def two_tensors(t: Trial) -> None:
     theirs, low, high = kinds[name]
     shapes = _broadcast_shapes(t, 2)
     t.facts.update(function=name, a=shapes[0], b=shapes[1])
-    if name == "prelu":  # the slope has to fit the input
+    if name == "prelu":  # the slope must broadcast to the input
         shapes.sort(key=lambda shape: (np.prod(shape), len(shape)), reverse=True)
     inputs = [t.input(shape, low, high) for shape in shapes]
     t.check(getattr(autograd, name), theirs, inputs, elementwise(name == "pow"))
@@ -166,7 +167,7 @@ def where(t: Trial) -> None:
 
 
 def _extremum_bound() -> Bound:
-    """Equal elements share the gradient: each gets its part."""
+    """Equal elements share the gradient."""
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
         y, dx = copies()(trial, oracle, xs, dys)
@@ -179,18 +180,18 @@ def _extremum_bound() -> Bound:
 def reductions(t: Trial) -> None:
     shape = t.shape(t.integer(0, 4), 9)
     rank = len(shape)
-    axes = [int(i) for i in t.random.permutation(rank)[: t.integer(0, rank)]]
+    axes = t.order(rank)[: t.integer(0, rank)]
     over = tuple(axes) or tuple(range(rank))
     axes = [axis - rank if t.chance(0.3) else axis for axis in axes]
     keep = t.chance()
     name = t.pick("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square")
     t.facts.update(function=name, x=shape, axes=axes, keep=keep)
     terms = int(np.prod([shape[axis] for axis in over])) if over else 1
-    if terms == 0 and name in ("max", "min"):  # of nothing: an error, tested elsewhere
+    if terms == 0 and name in ("max", "min"):  # no elements: an error, tested elsewhere
         shape = tuple(max(1, n) for n in shape)
 
     def oracle(x: Any) -> Any:
-        if not over:  # a single number
+        if not over:  # a single element
             return (
                 x * 1
                 if name not in ("l1", "l2", "sum_square")
@@ -210,7 +211,7 @@ def reductions(t: Trial) -> None:
         return square if name == "sum_square" else square.sqrt()
 
     values = None
-    if name in ("max", "min") and t.chance(0.5):  # equal elements share the gradient
+    if name in ("max", "min") and t.chance(0.5):  # ties share the gradient
         values = t.random.integers(-2, 3, shape)
     bound = _extremum_bound() if name in ("max", "min") else products(terms**2, None, name == "l2")
     function = getattr(autograd, f"reduce_{name}")
@@ -224,7 +225,7 @@ def positions_of_extrema(t: Trial) -> None:
     axis, keep = t.integer(-len(shape), len(shape) - 1), t.chance()
     name = t.pick("argmax", "argmin")
     t.facts.update(function=name, x=shape, axis=axis, keep=keep)
-    x = t.input(shape, values=t.random.integers(-3, 4, shape))  # the first of equals
+    x = t.input(shape, values=t.random.integers(-3, 4, shape))  # ties: the first one
     t.check(
         lambda x: getattr(autograd, name)(x, axis, keep),
         lambda x: t.torch.tensor(
@@ -236,15 +237,15 @@ def positions_of_extrema(t: Trial) -> None:
     )
 
 
-# Operators that move elements.
+# Movement of elements.
 
 
 @family
 def slices(t: Trial) -> None:
-    """ONNX's slices and Python's, with negative steps and bounds outside."""
+    """ONNX's slices and Python's, with negative steps and bounds outside of the axis."""
     shape = t.shape(t.integer(1, 4))
     rank = len(shape)
-    axes = [int(i) for i in t.random.permutation(rank)[: t.integer(1, rank)]]
+    axes = t.order(rank)[: t.integer(1, rank)]
     steps = [t.pick(1, 1, 2, 3, -1, -2) for _ in axes]
     starts, ends = t.integers(len(axes), -9, 9), t.integers(len(axes), -9, 9)
     python = t.chance()
@@ -270,7 +271,7 @@ def slices(t: Trial) -> None:
 
 @family
 def indexing(t: Trial) -> None:
-    """x[key] with integers, new axes, an ellipsis, one array of positions or a mask."""
+    """x[key] with integers, new axes, an ellipsis, and one array of indices or a mask."""
     shape = tuple(t.integers(t.integer(1, 4), 1, 6))
     key: list[Any] = []
     array = t.integer(0, len(shape) - 1) if t.chance(0.4) else None
@@ -282,7 +283,7 @@ def indexing(t: Trial) -> None:
         else:
             key.append(t.pick(slice(None), slice(t.integer(0, n - 1), n), t.integer(-n, n - 1)))
     integers = any(isinstance(entry, int) for entry in key)
-    if array is not None and integers:  # NumPy moves the array's axes to the front then
+    if array is not None and integers:  # NumPy moves the array's axes to the front in this case
         key = [slice(None) if isinstance(entry, int) else entry for entry in key]
     if array is None and t.chance(0.3):
         key = [*key[: t.integer(0, len(key))], ...]
@@ -316,7 +317,8 @@ def gather(t: Trial) -> None:
 
 @family
 def scatter_elements(t: Trial) -> None:
-    """Each position is written once: PyTorch does not say which of several stays."""
+    """Each position is written once, because PyTorch does not define which of several values
+    remains."""
     shape = tuple(t.integers(t.integer(1, 3), 1, 6))
     axis = t.integer(0, len(shape) - 1)
     size = tuple(t.integer(1, n) for n in shape)
@@ -335,7 +337,7 @@ def scatter_elements(t: Trial) -> None:
 
 @family
 def pad(t: Trial) -> None:
-    """Constant with cropping on any rank; reflect and edge as PyTorch has them."""
+    """Constant padding with cropping for any rank; reflect and edge as in PyTorch."""
     mode = t.pick("constant", "reflect", "edge")
     if mode == "constant":
         shape = t.shape(t.integer(1, 4))
@@ -377,7 +379,7 @@ def repetition(t: Trial) -> None:
     torch = t.torch
     if kind == "tile":
         repeats = t.integers(t.integer(1, 4), 0 if t.chance(0.1) else 1, 3)
-        full = [*repeats, *[1] * (rank - len(repeats))]  # ours counts from the first axis
+        full = [*repeats, *[1] * (rank - len(repeats))]  # singa's counts begin with the first axis
         ours, theirs = (lambda x: autograd.tile(x, repeats)), (lambda x: x.tile(*full))
     elif kind == "repeat":
         axis = t.integer(-rank, rank - 1)
@@ -443,7 +445,7 @@ def axes_and_shapes(t: Trial) -> None:
     rank = len(shape)
     t.facts.update(kind=kind, x=shape)
     if kind == "transpose":
-        order = [int(i) for i in t.random.permutation(rank)]
+        order = t.order(rank)
         named = [i - rank if t.chance(0.3) else i for i in order]
         ours, theirs = (lambda x: autograd.transpose(x, named)), (lambda x: x.permute(order))
     elif kind == "reshape":
@@ -500,7 +502,8 @@ def embedding(t: Trial) -> None:
 
 @family
 def casts(t: Trial) -> None:
-    """Between the float types, with the gradient cast back; to integers, towards zero."""
+    """Conversion between float types, with the gradient converted back, and to integers, with
+    truncation."""
     to = t.pick("float32", "float64", "float16", "bfloat16", "int32", "uint8")
     shape = t.shape(t.integer(0, 3))
     t.facts.update(x=shape, to=to)

@@ -1,4 +1,5 @@
-"""Operators the table cannot hold: they draw numbers, follow the training flag or keep state."""
+"""Operators that the table cannot have: they draw random numbers, depend on the training flag, or
+have state."""
 
 from types import ModuleType
 from typing import Any
@@ -93,7 +94,7 @@ def test_batchnorm_trains_and_infers_as_pytorch(shape: tuple[int, ...], torch: M
 def test_batchnorm_in_one_go_is_batchnorm_add_and_relu(
     training: bool, residual: bool, relu: bool, shared: bool
 ) -> None:
-    """Bit for bit, also where the residual is x itself, whose gradient has two parts then."""
+    """The same bits, also if the residual is x itself, whose gradient is then a sum."""
     random = np.random.default_rng(1)
     values = [random.standard_normal((4, 3, 5, 2)) for _ in range(3)]
     scale, bias = random.uniform(0.5, 1.5, 3), random.standard_normal(3)
@@ -121,7 +122,7 @@ def test_batchnorm_in_one_go_is_batchnorm_add_and_relu(
 
 
 def test_batchnorm_gives_nobody_the_gradient_of_another() -> None:
-    """Without relu the residual's gradient is dy itself: adding to it must not change dy."""
+    """Without relu the residual's gradient is dy itself. Adding to it must not change dy."""
     x, z, one, zero = map(_parameter, (np.eye(4), np.ones((4, 4)), np.ones(4), np.zeros(4)))
     mean, var = tensor.zeros((4,), dtype="float64"), tensor.ones((4,), dtype="float64")
     autograd.training = True
@@ -136,7 +137,7 @@ def test_batchnorm_gives_nobody_the_gradient_of_another() -> None:
 
 def test_batchnorm_refuses_a_residual_of_another_shape() -> None:
     x, z, one, zero = map(_parameter, (np.eye(4), np.ones((4, 1)), np.ones(4), np.zeros(4)))
-    with pytest.raises(ValueError, match=r"add has to have the shape of x \(4, 4\), got \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"add must have the shape of x \(4, 4\), got \(4, 1\)"):
         autograd.batchnorm_2d(wrap.BatchNormHandle(0.1, x.data), x, one, zero, zero, one, z)
 
 

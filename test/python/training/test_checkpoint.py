@@ -1,4 +1,4 @@
-"""checkpoint: everything comes back, or an error and nothing has changed."""
+"""Checkpoints: everything is restored, or an error is raised and nothing has changed."""
 
 import json
 import os
@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import singa
-from singa import autograd, layer, model, opt, singa_wrap, state_files, tensor, tuning
+from singa import autograd, layer, model, opt, singa_wrap, tensor, tuning
+from singa.files import state_files
 from singa.training import checkpoint
 
 
 class Net(model.Model):
-    """With what a checkpoint has to hold: parameters, running statistics, and random numbers."""
+    """Has everything that a checkpoint saves: parameters, running statistics, and random
+    numbers."""
 
     def __init__(self, width=6):
         super().__init__()
@@ -54,7 +56,7 @@ def train(net, start, end):
 
 
 def everything(net):
-    """All that training depends on, as bytes."""
+    """Everything that training depends on, as bytes."""
     arrays = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
     for key, value in net.optimizer.get_states().items():
         if isinstance(value, dict):
@@ -89,7 +91,7 @@ OPTIMIZERS = {
 def test_goes_on_as_if_it_had_never_stopped(make, tmp_path):
     path = tmp_path / "last.safetensors"
     net = new(make())
-    train(net, 0, 4)  # 4 is no multiple of 3: sums are under way
+    train(net, 0, 4)  # 4 is not a multiple of 3, so sums are incomplete
     checkpoint.save(path, net, net.optimizer, epoch=2, loader={"batch": 4})
     numbers = random.random(), np.random.rand()  # noqa: NPY002
     expected = train(net, 4, 8)
@@ -100,7 +102,7 @@ def test_goes_on_as_if_it_had_never_stopped(make, tmp_path):
     assert (random.random(), np.random.rand()) == numbers  # noqa: NPY002
     assert train(other, 4, 8) == expected
     assert everything(other) == everything(net)
-    assert len(set(expected)) == 4  # each step has changed something
+    assert len(set(expected)) == 4  # each step changes something
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
@@ -124,7 +126,7 @@ def test_a_rate_that_was_assigned_goes_on(rate, use_graph, tmp_path):
 
 
 def test_the_device_of_the_dropout_goes_on(tmp_path):
-    """Without its random state the losses would not be the same."""
+    """Without the device's random state the losses would differ."""
     path = tmp_path / "last.safetensors"
     net = new(opt.SGD(0.1))
     checkpoint.save(path, net, net.optimizer)
@@ -168,7 +170,7 @@ def test_without_an_optimizer(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    """(net, path, bytes of its checkpoint), trained for a step since it was saved."""
+    """(net, path, bytes of its checkpoint), trained for one step after saving."""
     path = tmp_path / "last.safetensors"
     net = new(opt.Adam(0.01))
     train(net, 0, 2)
@@ -216,7 +218,7 @@ def test_a_model_without_parameters_yet(tmp_path):
 
 
 def check_refused(saved, match, optimizer=None):
-    """Loading raises ValueError that names the file, and nothing has changed."""
+    """Checks that loading raises ValueError that names the file, and that nothing has changed."""
     net, path, _ = saved
     before, numbers = everything(net), (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
     with pytest.raises(ValueError, match=match) as caught:
@@ -236,13 +238,13 @@ def test_truncated(saved, keep):
 
 
 def data_start(content):
-    """Where the tensors' bytes begin."""
+    """Offset of the tensors' bytes."""
     return 8 + struct.unpack("<Q", content[:8])[0]
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "progress"])
 def test_one_damaged_bit(saved, place):
-    """The file is as well-formed as before, so only its checksum tells."""
+    """The file is still well-formed, so only the checksum can detect it."""
     _, path, old = saved
     start = data_start(old)
     position = {
@@ -261,7 +263,7 @@ def test_one_damaged_bit(saved, place):
 
 
 def test_exchanged_tensors(saved):
-    """Two of the same type and shape: all bytes are there, under the wrong names."""
+    """Two tensors of the same type and shape: all bytes are there, under the wrong names."""
     _, path, old = saved
     head, data = old[8 : data_start(old)], old[data_start(old) :]
     one, other = b'"model/norm.scale"', b'"model/norm.bias"'
@@ -271,7 +273,7 @@ def test_exchanged_tensors(saved):
 
 
 def test_files_without_a_checksum(saved):
-    """As earlier versions wrote them."""
+    """Earlier versions wrote no checksum."""
     net, path, _ = saved
     arrays, metadata = state_files.load_safetensors(path)
     safetensors.numpy.save_file(arrays, path, {"singa": json.dumps(metadata)})
@@ -294,8 +296,8 @@ def test_other_files(saved, content):
 def test_weights_are_no_checkpoint(saved):
     net, path, _ = saved
     net.save_states(path)
-    check_refused(saved, "no checkpoint of a training run")
-    with pytest.raises(ValueError, match="no checkpoint"):
+    check_refused(saved, "not a checkpoint of a training run")
+    with pytest.raises(ValueError, match="not a checkpoint"):
         checkpoint.read_progress(path)
 
 
@@ -373,11 +375,11 @@ def test_states_that_do_not_fit(saved):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])
 def test_moments_of_another_type(saved, dtype):
-    """Refused here, not by the next step."""
+    """Rejected by load, not by the next step."""
     _, path, _ = saved
     key = "optimizer/v/fc.b"
     edit(path, lambda arrays, _: arrays.update({key: arrays[key].astype(dtype)}))
-    check_refused(saved, rf"v of fc.b is {np.dtype(dtype).name}, which Adam does not keep for it")
+    check_refused(saved, rf"v of fc.b is {np.dtype(dtype).name}, which Adam does not use for it")
 
 
 def test_sums_of_bfloat16_come_back_as_such(tmp_path):
@@ -391,8 +393,8 @@ def test_sums_of_bfloat16_come_back_as_such(tmp_path):
 
     net, other = net_of_bfloat16(), net_of_bfloat16()
     params = net.get_params()
-    net.optimizer._accumulated([(name, p, p.clone()) for name, p in params.items()])
-    net.optimizer._waiting = 1
+    waiting = {"accumulated": params, "accumulated_calls": 1}
+    net.optimizer.set_states(net.optimizer.get_states() | waiting)
     checkpoint.save(path, net, net.optimizer)
     checkpoint.load(path, other, other.optimizer)
     sums = other.optimizer.get_states()["accumulated"]
@@ -433,7 +435,7 @@ def test_read_progress_needs_no_model(saved):
 
 
 def test_loading_costs_other_models_no_graph(tmp_path):
-    """A process that serves one network and loads checkpoints of another goes on replaying."""
+    """A process that serves one network and loads checkpoints of another one still replays."""
     path = tmp_path / "last.safetensors"
     served, net = new(opt.SGD(0.1)), new(opt.SGD(0.1))
     choice = {"signature": "none", "candidate": "reference", "machine": "none", "measured": ""}
@@ -443,10 +445,10 @@ def test_loading_costs_other_models_no_graph(tmp_path):
         served.eval()
         served.graph(True)
         x = batch(0)[0]
-        for _ in range(20):  # more often than a model may find its settings changed
+        for _ in range(20):  # more often than settings of a model may change
             checkpoint.load(path, net, net.optimizer)
             served(x)
-        assert len(served._graphs().graphs()) == 1
+        assert len(served.memory_plan()["graphs"]) == 1
         before = singa_wrap.TuningVersion()
         tuning.add([choice | {"measured": "again"}])
         assert singa_wrap.TuningVersion() == before

@@ -1,4 +1,4 @@
-"""plot_curves: what is drawn is looked up in the figure's own objects, not in pixels."""
+"""plot_curves, checked by the objects of the figure, not by pixels."""
 
 import subprocess
 import sys

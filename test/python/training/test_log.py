@@ -12,7 +12,7 @@ def test_appends_and_reads_back(tmp_path):
     path = tmp_path / "log.jsonl"
     with JsonLinesLog(path) as log:
         log.append({"epoch": 0, "note": "naïve"}, loss=np.float32(0.5))
-        assert read_log(path) == [{"epoch": 0, "note": "naïve", "loss": 0.5}]  # before close
+        assert read_log(path) == [{"epoch": 0, "note": "naïve", "loss": 0.5}]  # before close()
         log.append(epoch=np.int64(1), top=np.array([1, 2]), ok=np.bool_(True), none=None)
     with JsonLinesLog(path) as log:
         log.append(epoch=2, nested={"a": (1, 2.5)}, path=tmp_path)

@@ -1,4 +1,4 @@
-"""Progress: with a terminal's bar, and without."""
+"""Progress, with a terminal and without."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""After each wrong call the process trains on, to the same bits as a fresh one."""
+"""After each wrong call the process trains, and must get the same bits as a fresh process."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import wrong_call
 
 @pytest.fixture(scope="session")
 def fresh() -> list[str]:
-    """What training gives in a process in which nothing went wrong."""
+    """The results of training in a process without errors."""
     done = subprocess.run(
         [sys.executable, Path(wrong_call.__file__)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -23,9 +23,9 @@ def fresh() -> list[str]:
     return done.stdout.split()
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """The net is too small for two, which would wait for each other longer than they work."""
+    """The network is too small for two threads, which would mostly wait for each other."""
     before = singa.get_num_threads()
     singa.set_num_threads(1)
     yield

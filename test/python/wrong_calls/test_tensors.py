@@ -1,630 +1,118 @@
-"""Making tensors, reading and writing their elements."""
+"""Creation of tensors, and reading and writing of their elements."""
 
-import numpy as np
-from singa import singa_wrap as wrap
-from singa import tensor
-from wrong_call import NAN, Row, check, make, parametrize
+from wrong_call import table
 
-CUBE, MATRIX = make(2, 3, 4), make(2, 3)
-BIG = 1 << 40
-
-
-ROWS = [
-    Row(
-        "Tensor neg",
-        lambda: tensor.Tensor((-1, 2)),
-        ValueError,
-        r"\[tensor\] negative dimension in shape \(-1, 2\)",
-    ),
-    Row(
-        "Tensor nan",
-        lambda: tensor.Tensor((NAN, 2)),
-        TypeError,
-        r"\[Full\] shape has to be an integer, got float",
-    ),
-    Row(
-        "Tensor float",
-        lambda: tensor.Tensor((2.5, 2)),
-        TypeError,
-        r"\[Full\] shape has to be an integer, got float",
-    ),
-    Row(
-        "Tensor str",
-        lambda: tensor.Tensor("abc"),
-        TypeError,
-        r"\[Full\] shape has to be an integer, got str",
-    ),
-    Row(
-        "Tensor overflow",
-        lambda: tensor.Tensor((BIG, BIG)),
-        ValueError,
-        r"\[tensor\] shape \(1099511627776, 1099511627776\) has too many elements",
-    ),
-    Row(
-        "Tensor 2^62 zero",
-        lambda: tensor.Tensor((BIG, 0, BIG)),
-        ValueError,
-        r"\[tensor\] shape \(1099511627776, 0, 1099511627776\) has too many elements",
-    ),
-    Row(
-        "Tensor memory",
-        lambda: tensor.Tensor((BIG,)),
-        MemoryError,
-        r"\[Full\] a tensor of \(1099511627776,\) float32: 4194304 MiB asked for",
-    ),
-    Row(
-        "Tensor rank",
-        lambda: tensor.Tensor((1,) * 20),
-        ValueError,
-        r"\[Full\] shape has 20 dimensions, at most 12 are possible",
-    ),
-    Row(
-        "Tensor dtype",
-        lambda: tensor.Tensor((2,), dtype="complex64"),
-        TypeError,
-        r"\[dtype\] 'complex64' is none of float32, float16, int32, int8, float64,",
-    ),
-    Row(
-        "Tensor dtype num",
-        lambda: tensor.Tensor((2,), dtype=99),
-        TypeError,
-        r"\[dtype\] 99 is none of float32, float16, int32, int8, float64, uint8,",
-    ),
-    Row(
-        "Tensor dtype None",
-        lambda: tensor.Tensor((2,), dtype=None),
-        TypeError,
-        r"\[dtype\] None is none of float32, float16, int32, int8, float64, uint8,",
-    ),
-    Row(
-        "Tensor device str",
-        lambda: tensor.Tensor((2,), device="cpu"),
-        TypeError,
-        r"in method 'Full', argument 3 of type 'singa::DevicePtr'",
-    ),
-    Row(
-        "Tensor data obj",
-        lambda: tensor.Tensor(data=np.array([object()])),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "Tensor data complex",
-        lambda: tensor.Tensor(data=np.ones(2, "c8")),
-        TypeError,
-        r"\[from_buffer\] elements of format 'Zf' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "Tensor data str",
-        lambda: tensor.Tensor(data="hello"),
-        TypeError,
-        r"\[from_buffer\] elements of format '5w' \(20 bytes\) are none of",
-    ),
-    Row(
-        "Tensor data dict",
-        lambda: tensor.Tensor(data={}),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "Tensor data ragged",
-        lambda: tensor.Tensor(data=[[1, 2], [3]]),
-        ValueError,
-        r"setting an array element with a sequence\. The requested array has an",
-    ),
-    Row(
-        "Tensor data datetime",
-        lambda: tensor.Tensor(data=np.array(["2020-01-01"], "M8[D]")),
-        TypeError,
-        r"\[from_buffer\] ndarray has no buffer of numbers",
-    ),
-    Row(
-        "Tensor data shape mismatch",
-        lambda: tensor.Tensor((3,), data=np.ones(4)),
-        ValueError,
-        r"\[reshape\] shape \(4,\) \(4 elements\) does not fit into \(3,\)",
-    ),
-    Row(
-        "Tensor data structured",
-        lambda: tensor.Tensor(data=np.zeros(2, [("a", "f4"), ("b", "i4")])),
-        TypeError,
-        r"\[from_buffer\] elements of format 'T\{f:a:i:b:\}' \(8 bytes\) are none of",
-    ),
-    Row(
-        "Tensor data bytes",
-        lambda: tensor.Tensor(data=b"abc"),
-        TypeError,
-        r"\[from_buffer\] elements of format '3s' \(3 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "from_numpy None",
-        lambda: tensor.from_numpy(None),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "from_numpy complex",
-        lambda: tensor.from_numpy(np.ones(2, "c16")),
-        TypeError,
-        r"\[from_buffer\] elements of format 'Zd' \(16 bytes\) are none of",
-    ),
-    Row(
-        "from_numpy obj",
-        lambda: tensor.from_numpy(np.array([None])),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "from_numpy u64 big",
-        lambda: tensor.from_numpy(np.array([2**63], "u8")),
-        ValueError,
-        r"\[from_numpy\] uint64 values do not fit int32; pass dtype=tensor\.int64",
-    ),
-    Row(
-        "from_numpy i64 big",
-        lambda: tensor.from_numpy(np.array([2**40])),
-        ValueError,
-        r"\[from_numpy\] int64 values do not fit int32; pass dtype=tensor\.int64",
-    ),
-    Row(
-        "from_numpy dtype u64",
-        lambda: tensor.from_numpy(np.array([2**63], "u8"), dtype="int64"),
-        ValueError,
-        r"\[tensor\] values from 9223372036854775808 to 9223372036854775808 do not fit",
-    ),
-    Row(
-        "from_numpy nan int",
-        lambda: tensor.from_numpy(np.array([NAN]), dtype="int32"),
-        ValueError,
-        r"\[tensor\] values from nan to nan do not fit int32",
-    ),
-    Row(
-        "from_dlpack int",
-        lambda: tensor.from_dlpack(5),
-        TypeError,
-        r"\[from_dlpack\] needs an unused capsule named 'dltensor'",
-    ),
-    Row(
-        "from_dlpack complex",
-        lambda: tensor.from_dlpack(np.ones(2, "c8")),
-        TypeError,
-        r"\[from_dlpack\] element type \(code 5, 64 bits, 1 lanes\) is not supported",
-    ),
-    Row(
-        "from_dlpack capsule fake",
-        lambda: wrap.from_dlpack(__import__("datetime").datetime_CAPI),
-        TypeError,
-        r"\[from_dlpack\] needs an unused capsule named 'dltensor'",
-    ),
-    Row(
-        "zeros None",
-        lambda: tensor.zeros(None),
-        TypeError,
-        r"\[tensor\] shape has to be a sequence of integers, got NoneType",
-    ),
-    Row(
-        "zeros int",
-        lambda: tensor.zeros(3),
-        TypeError,
-        r"\[tensor\] shape has to be a sequence of integers, got int",
-    ),
-    Row(
-        "Full str",
-        lambda: wrap.Full((2,), "a", None, 0),
-        TypeError,
-        r"\[Full\] value has to be a number, got str",
-    ),
-    Row(
-        "Full dtype 77",
-        lambda: wrap.Full((2,), 0.0, None, 77),
-        TypeError,
-        r"\[dtype\] there is no element type number 77",
-    ),
-    Row(
-        "Full dtype -1",
-        lambda: wrap.Full((2,), 0.0, None, -1),
-        TypeError,
-        r"\[dtype\] there is no element type number -1",
-    ),
-    Row(
-        "W.Tensor neg",
-        lambda: wrap.Tensor((-1,)),
-        ValueError,
-        r"\[tensor\] negative dimension in shape \(-1,\)",
-    ),
-    Row(
-        "W.Tensor dtype 77",
-        lambda: wrap.Tensor((1,), None, 77),
-        TypeError,
-        r"\[dtype\] there is no element type number 77",
-    ),
-    Row(
-        "W.Tensor dtype 77 used",
-        lambda: wrap.Tensor((1,), None, 77).size(),
-        TypeError,
-        r"\[dtype\] there is no element type number 77",
-    ),
-    Row(
-        "AsType 77",
-        lambda: CUBE.data.AsType(77),
-        TypeError,
-        r"\[dtype\] there is no element type number 77",
-    ),
-    Row(
-        "AsType -3",
-        lambda: CUBE.data.AsType(-3),
-        TypeError,
-        r"\[dtype\] there is no element type number -3",
-    ),
-    Row(
-        "AsType str",
-        lambda: CUBE.as_type("nope"),
-        TypeError,
-        r"\[dtype\] 'nope' is none of float32, float16, int32, int8, float64, uint8,",
-    ),
-    Row(
-        "empty W.Tensor Item",
-        lambda: wrap.Tensor().Item(),
-        ValueError,
-        r"\[item\] needs one element, got empty tensor",
-    ),
-    Row(
-        "empty W.Tensor Clone",
-        lambda: wrap.Tensor().Clone(),
-        ValueError,
-        r"\[clone\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor Fill",
-        lambda: wrap.Tensor().Fill(1),
-        ValueError,
-        r"\[fill\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor Reshape",
-        lambda: wrap.Tensor().Reshape((1,)),
-        ValueError,
-        r"\[reshape\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor Transpose",
-        lambda: wrap.Tensor().Transpose(),
-        ValueError,
-        r"\[transpose\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor CopyFrom",
-        lambda: wrap.Tensor().CopyFrom(CUBE.data),
-        ValueError,
-        r"\[copy\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor export",
-        lambda: np.asarray(wrap.Exporter(wrap.Tensor())),
-        ValueError,
-        r"\[export\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor slice",
-        lambda: wrap.Tensor().SliceAxis(0, 0, 1),
-        ValueError,
-        r"\[slice\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor shape(0)",
-        lambda: wrap.Tensor().shape(0),
-        ValueError,
-        r"\[shape\] axis 0 is outside a tensor of 0 dimensions",
-    ),
-    Row(
-        "empty W.Tensor Plain",
-        lambda: wrap.Tensor().Plain(),
-        ValueError,
-        r"\[to_layout\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor wrap py",
-        lambda: tensor.Tensor(data=wrap.Tensor()).numpy(),
-        ValueError,
-        r"\[to_buffer\] the tensor is empty",
-    ),
-    Row(
-        "empty W.Tensor wrap repr",
-        lambda: repr(tensor.Tensor(data=wrap.Tensor())),
-        ValueError,
-        r"\[to_buffer\] the tensor is empty",
-    ),
-    Row(
-        "ToDevice None",
-        lambda: CUBE.data.ToDevice(None),
-        ValueError,
-        r"\[to_device\] no device given",
-    ),
-    Row(
-        "to_device str",
-        lambda: CUBE.to_device("cpu"),
-        TypeError,
-        r"in method 'Tensor_ToDevice', argument 2 of type 'singa::DevicePtr'",
-    ),
-    Row(
-        "copy_from dst None",
-        lambda: CUBE.data.CopyFrom(None),
-        ValueError,
-        r"\[copy\] the tensor is empty",
-    ),
-    Row(
-        "CopyFrom shape",
-        lambda: CUBE.data.CopyFrom(make(5).data),
-        ValueError,
-        r"\[broadcast\] shape \(5,\) does not broadcast to \(2, 3, 4\)",
-    ),
-    Row(
-        "Fill str",
-        lambda: CUBE.data.Fill("a"),
-        TypeError,
-        r"\[Tensor_Fill\] value has to be a number, got str",
-    ),
-    Row(
-        "Fill nan int",
-        lambda: make(2, dtype="int32").data.Fill(NAN),
-        ValueError,
-        r"\[fill\] value nan does not fit int32",
-    ),
-    Row(
-        "Fill big int8",
-        lambda: make(2, dtype="int8").data.Fill(1e9),
-        ValueError,
-        r"\[fill\] value 1e\+09 does not fit int8",
-    ),
-    Row(
-        "set_value str",
-        lambda: CUBE.set_value("a"),
-        TypeError,
-        r"\[from_buffer\] elements of format '1w' \(4 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "set_value shape",
-        lambda: CUBE.set_value(np.ones((7,))),
-        ValueError,
-        r"\[broadcast\] shape \(7,\) does not broadcast to \(2, 3, 4\)",
-    ),
-    Row(
-        "set_value None",
-        lambda: CUBE.set_value(None),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "copy_from_numpy size",
-        lambda: CUBE.copy_from_numpy(np.ones(5)),
-        ValueError,
-        r"\[copy_from_numpy\] 5 elements at offset 0 of 24",
-    ),
-    Row(
-        "copy_from_numpy off neg",
-        lambda: CUBE.copy_from_numpy(np.ones(5), -1),
-        ValueError,
-        r"\[copy_from_numpy\] 5 elements at offset -1 of 24",
-    ),
-    Row(
-        "copy_from_numpy off big",
-        lambda: CUBE.copy_from_numpy(np.ones(5), 1 << 70),
-        ValueError,
-        r"\[copy_from_numpy\] offset does not fit 64 bits: 1180591620717411303424",
-    ),
-    Row(
-        "copy_from_numpy off nan",
-        lambda: CUBE.copy_from_numpy(np.ones(5), NAN),
-        ValueError,
-        r"\[copy_from_numpy\] offset must be a whole number, got nan",
-    ),
-    Row(
-        "copy_from_numpy str",
-        lambda: CUBE.copy_from_numpy(np.array(["a"])),
-        TypeError,
-        r"\[from_buffer\] elements of format '1w' \(4 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "copy_data_to_from size",
-        lambda: tensor.copy_data_to_from(CUBE, MATRIX, 100),
-        ValueError,
-        r"\[copy_data_to_from\] 100 elements at offset 0 of dst, which has 24",
-    ),
-    Row(
-        "copy_data_to_from neg",
-        lambda: tensor.copy_data_to_from(CUBE, MATRIX, -1),
-        ValueError,
-        r"\[copy_data_to_from\] -1 elements at offset 0 of dst, which has 24",
-    ),
-    Row(
-        "copy_data_to_from neg off",
-        lambda: tensor.copy_data_to_from(CUBE, MATRIX, 2, -5, 0),
-        ValueError,
-        r"\[copy_data_to_from\] 2 elements at offset -5 of dst, which has 24",
-    ),
-    Row(
-        "CopyDataToFrom",
-        lambda: wrap.CopyDataToFrom(CUBE.data, MATRIX.data, 100),
-        ValueError,
-        r"\[CopyDataToFrom\] 100 elements at 0 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "CopyDataToFrom neg",
-        lambda: wrap.CopyDataToFrom(CUBE.data, MATRIX.data, 2, -5, -2),
-        ValueError,
-        r"\[CopyDataToFrom\] 2 elements at -5 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "CopyFloatDataFromHostPtr",
-        lambda: CUBE.data.CopyFloatDataFromHostPtr(np.ones(100)),
-        ValueError,
-        r"\[CopyFromHostPtr\] 100 elements at 0 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "CopyFloatDataFromHostPtr str",
-        lambda: CUBE.data.CopyFloatDataFromHostPtr("abc"),
-        TypeError,
-        r"\[CopyFromHostPtr\] expected numbers, got 'abc'",
-    ),
-    Row(
-        "CopyFloatDataFromHostPtr off",
-        lambda: CUBE.data.CopyFloatDataFromHostPtr(np.ones(2), -5),
-        ValueError,
-        r"\[CopyFromHostPtr\] 2 elements at -5 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "GetFloatValue big",
-        lambda: CUBE.data.GetFloatValue(1000),
-        ValueError,
-        r"\[GetFloatValue\] 1000 elements at 0 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "GetFloatValue neg",
-        lambda: CUBE.data.GetFloatValue(-1),
-        ValueError,
-        r"\[GetFloatValue\] -1 elements at 0 of \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "item many",
-        lambda: CUBE.item(),
-        ValueError,
-        r"\[item\] needs one element, got \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "item none",
-        lambda: make(0).item(),
-        ValueError,
-        r"\[item\] needs one element, got \(0,\) float32 on cpu",
-    ),
-    Row(
-        "float(x)",
-        lambda: float(CUBE),
-        ValueError,
-        r"\[item\] needs one element, got \(2, 3, 4\) float32 on cpu",
-    ),
-    Row(
-        "bool(x)",
-        lambda: bool(CUBE),
-        ValueError,
-        r"\[bool\] a tensor of shape \(2, 3, 4\) is neither true nor false",
-    ),
-    Row(
-        "index float",
-        lambda: [1, 2][make(1)],
-        TypeError,
-        r"\[index\] only an integer tensor is an index, got float32",
-    ),
-    Row(
-        "len scalar",
-        lambda: len(tensor.Tensor(())),
-        TypeError,
-        r"\[len\] a tensor of shape \(\) has no length",
-    ),
-    Row(
-        "getitem range",
-        lambda: CUBE[5],
-        IndexError,
-        r"\[getitem\] index 5 is outside axis 0 of length 2",
-    ),
-    Row(
-        "getitem neg",
-        lambda: CUBE[-3],
-        IndexError,
-        r"\[getitem\] index -3 is outside axis 0 of length 2",
-    ),
-    Row(
-        "getitem too many",
-        lambda: CUBE[0, 0, 0, 0],
-        IndexError,
-        r"\[getitem\] 4 indices for a tensor of 3 dimensions",
-    ),
-    Row(
-        "getitem float",
-        lambda: CUBE[1.5],
-        TypeError,
-        r"\[getitem\] float is no index; use integers, slices, None, \.\.\. or an array",
-    ),
-    Row(
-        "getitem str",
-        lambda: CUBE["a"],
-        TypeError,
-        r"\[getitem\] str is no index; use integers, slices, None, \.\.\. or an array",
-    ),
-    Row(
-        "getitem step0",
-        lambda: CUBE[::0],
-        ValueError,
-        r"\[getitem\] slice\(None, None, 0\) of an axis of 2: slice step cannot be zero",
-    ),
-    Row(
-        "getitem 2 ellipsis",
-        lambda: CUBE[..., ...],
-        IndexError,
-        r"\[getitem\] only one \.\.\. is possible",
-    ),
-    Row(
-        "getitem array range",
-        lambda: CUBE[np.array([7])],
-        IndexError,
-        r"\[Gather\] index 7 at position 0 is outside \[-2, 2\)",
-    ),
-    Row(
-        "getitem array float",
-        lambda: CUBE[np.array([0.5])],
-        TypeError,
-        r"\[getitem\] an array of float64 is no index",
-    ),
-    Row(
-        "getitem mask shape",
-        lambda: CUBE[np.ones((5,), bool)],
-        IndexError,
-        r"\[getitem\] a mask of shape \(5,\) for a tensor of \(2, 3, 4\)",
-    ),
-    Row(
-        "getitem huge",
-        lambda: CUBE[1 << 70],
-        IndexError,
-        r"\[getitem\] index 1180591620717411303424 is outside axis 0 of length 2",
-    ),
-    Row(
-        "getitem slice str",
-        lambda: CUBE["a":"b"],
-        TypeError,
-        r"\[getitem\] slice\('a', 'b', None\) of an axis of 2: slice indices must be",
-    ),
-    Row(
-        "getitem two arrays",
-        lambda: CUBE[np.array([0]), np.array([0])],
-        NotImplementedError,
-        r"\[getitem\] only one array of indices at a time is possible",
-    ),
-    Row(
-        "setitem shape",
-        lambda: CUBE.__setitem__(0, np.ones(9)),
-        ValueError,
-        r"\[broadcast\] shape \(9,\) does not broadcast to \(3, 4\)",
-    ),
-    Row(
-        "setitem str",
-        lambda: CUBE.__setitem__(0, "a"),
-        TypeError,
-        r"\[from_buffer\] elements of format '1w' \(4 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "setitem None",
-        lambda: CUBE.__setitem__(0, None),
-        TypeError,
-        r"\[from_buffer\] elements of format 'O' \(8 bytes\) are none of float16/32/64,",
-    ),
-    Row(
-        "setitem range",
-        lambda: CUBE.__setitem__(9, 1.0),
-        IndexError,
-        r"\[getitem\] index 9 is outside axis 0 of length 2",
-    ),
-]
-
-
-@parametrize(ROWS)
-def test_wrong_call(row):
-    check(row)
+test_wrong_call = table("""
+tensor.Tensor((-1, 2)) -> ValueError: [tensor] (-1, 2)
+tensor.Tensor((NAN, 2)) -> TypeError: [Full] shape float
+tensor.Tensor((2.5, 2)) -> TypeError: [Full] shape float
+tensor.Tensor("abc") -> TypeError: [Full] shape str
+tensor.Tensor((BIG, BIG)) -> ValueError: [tensor] (1099511627776, 1099511627776)
+tensor.Tensor((BIG, 0, BIG)) -> ValueError: [tensor] (1099511627776, 0, 1099511627776)
+tensor.Tensor((BIG,)) -> MemoryError: [Full] (1099511627776,) float32 4194304
+tensor.Tensor((1,) * 20) -> ValueError: [Full] shape 20 12
+tensor.Tensor((2,), dtype="complex64")
+    -> TypeError: [dtype] complex64 float32 float16 int32 int8 float64 uint8
+tensor.Tensor((2,), dtype=99) -> TypeError: [dtype] 99 float32 float16 int32 int8 float64 uint8
+tensor.Tensor((2,), dtype=None) -> TypeError: [dtype] None float32 float16 int32 int8 float64 uint8
+tensor.Tensor((2,), device="cpu") -> TypeError: Full argument 3 singa::DevicePtr
+tensor.Tensor(data=np.array([object()])) -> TypeError: [from_buffer] O 8
+tensor.Tensor(data=np.ones(2, "c8")) -> TypeError: [from_buffer] Zf 8
+tensor.Tensor(data="hello") -> TypeError: [from_buffer] 5w 20
+tensor.Tensor(data={}) -> TypeError: [from_buffer] O 8
+tensor.Tensor(data=[[1, 2], [3]]) -> ValueError: sequence array
+tensor.Tensor(data=np.array(["2020-01-01"], "M8[D]")) -> TypeError: [from_buffer] ndarray buffer
+tensor.Tensor((3,), data=np.ones(4)) -> ValueError: [reshape] (4,) 4 (3,)
+tensor.Tensor(data=np.zeros(2, [("a", "f4"), ("b", "i4")]))
+    -> TypeError: [from_buffer] T{f:a:i:b:} 8
+tensor.Tensor(data=b"abc") -> TypeError: [from_buffer] 3s 3
+tensor.from_numpy(None) -> TypeError: [from_buffer] O 8
+tensor.from_numpy(np.ones(2, "c16")) -> TypeError: [from_buffer] Zd 16
+tensor.from_numpy(np.array([None])) -> TypeError: [from_buffer] O 8
+tensor.from_numpy(np.array([2**63], "u8"))
+    -> ValueError: [from_numpy] uint64 int32 dtype=tensor.int64
+tensor.from_numpy(np.array([2**40])) -> ValueError: [from_numpy] int64 int32 dtype=tensor.int64
+tensor.from_numpy(np.array([2**63], "u8"), dtype="int64")
+    -> ValueError: [tensor] 9223372036854775808 9223372036854775808 int64
+tensor.from_numpy(np.array([NAN]), dtype="int32") -> ValueError: [tensor] nan nan int32
+tensor.from_dlpack(5) -> TypeError: [from_dlpack] capsule dltensor
+tensor.from_dlpack(np.ones(2, "c8")) -> TypeError: [from_dlpack] code 5 64 bits 1 lanes
+wrap.from_dlpack(__import__("datetime").datetime_CAPI) -> TypeError: [from_dlpack] capsule dltensor
+tensor.zeros(None) -> TypeError: [tensor] shape NoneType
+tensor.zeros(3) -> TypeError: [tensor] shape int
+wrap.Full((2,), "a", None, 0) -> TypeError: [Full] value str
+wrap.Full((2,), 0.0, None, 77) -> TypeError: [dtype] 77
+wrap.Full((2,), 0.0, None, -1) -> TypeError: [dtype] -1
+wrap.Tensor((-1,)) -> ValueError: [tensor] (-1,)
+wrap.Tensor((1,), None, 77) -> TypeError: [dtype] 77
+wrap.Tensor((1,), None, 77).size() -> TypeError: [dtype] 77
+CUBE.data.AsType(77) -> TypeError: [dtype] 77
+CUBE.data.AsType(-3) -> TypeError: [dtype] -3
+CUBE.as_type("nope") -> TypeError: [dtype] nope float32 float16 int32 int8 float64 uint8
+wrap.Tensor().Item() -> ValueError: [item] empty tensor
+wrap.Tensor().Clone() -> ValueError: [clone] empty
+wrap.Tensor().Fill(1) -> ValueError: [fill] empty
+wrap.Tensor().Reshape((1,)) -> ValueError: [reshape] empty
+wrap.Tensor().Transpose() -> ValueError: [transpose] empty
+wrap.Tensor().CopyFrom(CUBE.data) -> ValueError: [copy] empty
+np.asarray(wrap.Exporter(wrap.Tensor())) -> ValueError: [export] empty
+wrap.Tensor().SliceAxis(0, 0, 1) -> ValueError: [slice] empty
+wrap.Tensor().shape(0) -> ValueError: [shape] axis 0 0
+wrap.Tensor().Plain() -> ValueError: [to_layout] empty
+tensor.Tensor(data=wrap.Tensor()).numpy() -> ValueError: [to_buffer] empty
+repr(tensor.Tensor(data=wrap.Tensor())) -> ValueError: [to_buffer] empty
+CUBE.data.ToDevice(None) -> ValueError: [to_device] device
+CUBE.to_device("cpu") -> TypeError: Tensor_ToDevice argument 2 singa::DevicePtr
+CUBE.data.CopyFrom(None) -> ValueError: [copy] empty
+CUBE.data.CopyFrom(make(5).data) -> ValueError: [broadcast] (5,) (2, 3, 4)
+CUBE.data.Fill("a") -> TypeError: [Tensor_Fill] value str
+make(2, dtype="int32").data.Fill(NAN) -> ValueError: [fill] value nan int32
+make(2, dtype="int8").data.Fill(1e9) -> ValueError: [fill] value 1e+09 int8
+CUBE.set_value("a") -> TypeError: [from_buffer] 1w 4
+CUBE.set_value(np.ones((7,))) -> ValueError: [broadcast] (7,) (2, 3, 4)
+CUBE.set_value(None) -> TypeError: [from_buffer] O 8
+CUBE.copy_from_numpy(np.ones(5)) -> ValueError: [copy_from_numpy] 5 offset 0 24
+CUBE.copy_from_numpy(np.ones(5), -1) -> ValueError: [copy_from_numpy] 5 offset -1 24
+CUBE.copy_from_numpy(np.ones(5), 1 << 70)
+    -> ValueError: [copy_from_numpy] offset 64 1180591620717411303424
+CUBE.copy_from_numpy(np.ones(5), NAN) -> ValueError: [copy_from_numpy] offset nan
+CUBE.copy_from_numpy(np.array(["a"])) -> TypeError: [from_buffer] 1w 4
+tensor.copy_data_to_from(CUBE, MATRIX, 100) -> ValueError: [copy_data_to_from] 100 offset 0 dst 24
+tensor.copy_data_to_from(CUBE, MATRIX, -1) -> ValueError: [copy_data_to_from] -1 offset 0 dst 24
+tensor.copy_data_to_from(CUBE, MATRIX, 2, -5, 0)
+    -> ValueError: [copy_data_to_from] 2 offset -5 dst 24
+wrap.CopyDataToFrom(CUBE.data, MATRIX.data, 100)
+    -> ValueError: [CopyDataToFrom] 100 0 (2, 3, 4) float32
+wrap.CopyDataToFrom(CUBE.data, MATRIX.data, 2, -5, -2)
+    -> ValueError: [CopyDataToFrom] 2 -5 (2, 3, 4) float32
+CUBE.data.CopyFloatDataFromHostPtr(np.ones(100))
+    -> ValueError: [CopyFromHostPtr] 100 0 (2, 3, 4) float32
+CUBE.data.CopyFloatDataFromHostPtr("abc") -> TypeError: [CopyFromHostPtr] 'abc'
+CUBE.data.CopyFloatDataFromHostPtr(np.ones(2), -5)
+    -> ValueError: [CopyFromHostPtr] 2 -5 (2, 3, 4) float32
+CUBE.data.GetFloatValue(1000) -> ValueError: [GetFloatValue] 1000 0 (2, 3, 4) float32
+CUBE.data.GetFloatValue(-1) -> ValueError: [GetFloatValue] -1 0 (2, 3, 4) float32
+CUBE.item() -> ValueError: [item] (2, 3, 4) float32
+make(0).item() -> ValueError: [item] (0,) float32
+float(CUBE) -> ValueError: [item] (2, 3, 4) float32
+bool(CUBE) -> ValueError: [bool] (2, 3, 4)
+[1, 2][make(1)] -> TypeError: [index] float32
+len(tensor.Tensor(())) -> TypeError: [len] ()
+CUBE[5] -> IndexError: [getitem] 5 axis 0 2
+CUBE[-3] -> IndexError: [getitem] -3 axis 0 2
+CUBE[0, 0, 0, 0] -> IndexError: [getitem] 4 indices 3
+CUBE[1.5] -> TypeError: [getitem] float index
+CUBE["a"] -> TypeError: [getitem] str index
+CUBE[::0] -> ValueError: [getitem] slice(None, None, 0) 2 step
+CUBE[..., ...] -> IndexError: [getitem] ...
+CUBE[np.array([7])] -> IndexError: [Gather] 7 0 [-2, 2)
+CUBE[np.array([0.5])] -> TypeError: [getitem] float64 index
+CUBE[np.ones((5,), bool)] -> IndexError: [getitem] mask (5,) (2, 3, 4)
+CUBE[1 << 70] -> IndexError: [getitem] 1180591620717411303424 axis 0 2
+CUBE["a":"b"] -> TypeError: [getitem] slice('a', 'b', None) 2
+CUBE[np.array([0]), np.array([0])] -> NotImplementedError: [getitem] array indices
+CUBE.__setitem__(0, np.ones(9)) -> ValueError: [broadcast] (9,) (3, 4)
+CUBE.__setitem__(0, "a") -> TypeError: [from_buffer] 1w 4
+CUBE.__setitem__(0, None) -> TypeError: [from_buffer] O 8
+CUBE.__setitem__(9, 1.0) -> IndexError: [getitem] 9 axis 0 2
+""")

@@ -1,19 +1,18 @@
-// Every way that convolutions offer computes the same, and is found again by its name.
+// All candidates of convolutions compute the same values, and can be found by their names.
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "../../operation/conv_naive.h"
-#include "backend/onednn/channel_lanes.h"
-#include "model/operation/conv_spec.h"
-#include "model/operation/dispatch.h"
+#include "core/layout/channel_lanes.h"
+#include "model/dispatch/dispatch.h"
+#include "model/operation/spatial/conv_naive.h"
+#include "model/spec/spatial/conv.h"
 #include "singa/operation/conv.h"
 
 namespace singa {
 namespace {
 
-using onednn::LaneTag;
 using test::ExpectSums;
 using test::ForEachProduct;
 using test::Random;
@@ -24,18 +23,17 @@ using test::Values;
 std::vector<Candidate> AllWays(const ConvSpec& spec) {
   std::vector<Candidate> all;
   for (const auto& kernel : Registry<ConvSpec>::Get().kernels())
-    if (kernel->Refuses(spec).empty())
-      for (Candidate& candidate : kernel->Candidates(spec)) {
-        EXPECT_TRUE(candidate.name.starts_with(kernel->implementation())) << candidate.name;
-        all.push_back(std::move(candidate));
-      }
+    for (Candidate& candidate : kernel->Candidates(spec)) {
+      EXPECT_TRUE(candidate.name.starts_with(kernel->implementation())) << candidate.name;
+      all.push_back(std::move(candidate));
+    }
   return all;
 }
 
 Tensor Result(const ConvSpec& spec, const Plan& plan, const std::vector<Tensor>& inputs,
               const Shape& shape) {
   std::vector<Tensor> wanted, results = {NewOutput(plan, 0, shape, DefaultDevice(), spec.dtype)};
-  for (const Tensor& input : inputs) wanted.push_back(Wanted(plan, wanted.size(), input));
+  for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(plan, wanted.size(), input));
   DefaultDevice()->Exec(spec.op(), PlanPtr(&plan, [](const Plan*) {}), wanted, results);
   return results[0];
 }
@@ -61,7 +59,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
           dw.Add(wi, dys[yi] * xs[xi]);
         });
         const auto layout = [&](const Shape& shape) {
-          return onednn::LaneLayout(shape, kFloat32, LaneTag::nhwc);
+          return LaneLayout(shape, kFloat32, LaneTag::kNhwc);
         };
         if (blocked) spec.x_layout = layout(x_shape);
         const auto check = [&](ConvPass pass, const std::vector<Tensor>& inputs, const Shape& shape,
@@ -73,12 +71,12 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
             SCOPED_TRACE(std::string(spec.op()) + " by " + candidate.name);
             EXPECT_TRUE(names.insert(candidate.name).second) << "twice";
             const PlanPtr plan = candidate.make();
-            // The name says implementation and layouts: it is what a later process will find.
+            // The name contains implementation and layouts, by which a later process finds it.
             EXPECT_TRUE(candidate.name.starts_with(plan->Describe().substr(0, 6)));
             ExpectSums(Result(spec, *plan, inputs, shape), shape, sums, candidate.name);
             ++ways;
           }
-          const PlanPtr by_default = Registry<ConvSpec>::Get().Find("onednn")->MakePlan(spec);
+          const PlanPtr by_default = Registry<ConvSpec>::Get().Find("onednn")->Make(spec).plan();
           const auto first = Registry<ConvSpec>::Get().Find("onednn")->Candidates(spec)[0].make();
           EXPECT_EQ(first->Describe(), by_default->Describe());
           EXPECT_TRUE(SameLayout(first->output_layout(0), by_default->output_layout(0)));
@@ -95,7 +93,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
 TEST(Candidates, AChoiceNamesLayoutsToo) {
   ConvSpec spec;
   spec.geometry = ConvRecorder("Conv", {2, 32, 9, 8}, {3, 3}, {1, 1}, {1, 1}, 32, false, {1, 1}, 1);
-  const std::string signature = SignatureText(*DefaultDevice(), spec, Choice{});
+  const std::string signature = SignatureText(*DefaultDevice(), spec, PlanOptions{});
   std::set<std::string> layouts;
   for (const Candidate& candidate : AllWays(spec)) {
     AddTuningChoices({{signature, candidate.name, TuningMachine(), ""}});

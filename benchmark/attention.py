@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Measures scaled dot-product attention, and compares with PyTorch's.
+
+    python benchmark/attention.py
+    python benchmark/attention.py --lengths 512 4096 --dtype bfloat16 --causal --rounds 3
+
+Prints milliseconds of forward, and of forward with backward (median over calls, of the process with
+the smallest), and the memory that the process took for it, in MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import harness
+import numpy as np
+
+SIDES = ("singa", "torch")
+
+
+def arrays(options: argparse.Namespace) -> list[np.ndarray]:
+    """q, k, v and dy."""
+    rng = np.random.default_rng(0)
+    shape = (options.batch, options.heads, options.length, options.dim)
+    return [rng.standard_normal(shape, np.float32) for _ in range(4)]
+
+
+def singa_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    import singa
+    from singa import autograd, tensor
+
+    singa.set_num_threads(options.threads)
+    q, k, v, dy = (tensor.from_numpy(a).as_type(options.dtype) for a in arrays(options))
+    q, k, v = (tensor.Tensor(data=t.data, stores_grad=True) for t in (q, k, v))
+
+    def attend() -> Any:
+        return autograd.scaled_dot_product_attention(q, k, v, is_causal=options.causal)
+
+    def forward() -> None:
+        with autograd.no_grad():
+            attend()
+
+    def both() -> None:
+        with autograd.enable_grad():
+            autograd.gradients(attend(), dy)
+
+    return forward, both
+
+
+def torch_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    import torch
+
+    torch.set_num_threads(options.threads)
+    dtype = getattr(torch, options.dtype)
+    q, k, v, dy = (torch.from_numpy(a).to(dtype) for a in arrays(options))
+    for t in (q, k, v):
+        t.requires_grad_()
+
+    def attend() -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=options.causal)
+
+    def forward() -> None:
+        with torch.no_grad():
+            attend()
+
+    def both() -> None:
+        torch.autograd.grad(attend(), (q, k, v), dy)
+
+    return forward, both
+
+
+def peak() -> float:
+    """Largest memory of this process so far in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def child(options: argparse.Namespace) -> None:
+    """One side, in this process."""
+    calls = {"singa": singa_calls, "torch": torch_calls}[options.child](options)
+    before = peak()
+    times: list[float] = []
+    for call in calls:
+        call()
+        laps = []
+        for _ in range(options.calls):
+            start = time.perf_counter()
+            call()
+            laps.append((time.perf_counter() - start) * 1e3)
+        times.append(statistics.median(laps))
+    print(json.dumps({"ms": times[1], "forward": times[0], "mib": peak() - before}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    lengths = [512, 1024, 2048, 4096, 8192, 16384]
+    parser.add_argument("--lengths", nargs="+", type=int, default=lengths, help="of the sequences")
+    for name, default in (
+        ("batch", 1), ("heads", 8), ("dim", 64), ("threads", 2), ("calls", 3), ("rounds", 2)
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--length", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        return child(options)
+    rows = []
+    for length in options.lengths:
+        command = [sys.executable, *sys.argv, "--length", str(length), "--child"]
+        sides = {side: harness.Side([*command, side]) for side in SIDES}
+        best = harness.alternate(sides, options.rounds, lambda text: print(text, file=sys.stderr))
+        row = {"length": str(length)}
+        for key, what in (("forward", "forward ms"), ("ms", "with backward ms"), ("mib", "MiB")):
+            for side in SIDES:
+                row[f"{side} {what}"] = f"{best[side][key]:.1f}"
+        rows.append(row)
+    print(f"{harness.cpu_name()}, {options.threads} threads, {options.dtype}")
+    print(harness.table(rows))
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""SINGA's names for ONNX import and export; `singa.onnx` is singa's own interface.
+
+It needs the extra `onnx`: pip install "singa[onnx]".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ..onnx.backend import (
+    OnnxNode,
+    SingaBackend,
+    SingaFrontend,
+    SingaRep,
+    get_op,
+    prepare,
+    run_node,
+    supports_device,
+    to_onnx,
+    values,
+)
+from ..onnx.module import ImportedModel, read_graph
+from ..tensor import Tensor
+
+__all__ = [
+    "OnnxNode",
+    "SONNXModel",
+    "SingaBackend",
+    "SingaFrontend",
+    "SingaRep",
+    "get_op",
+    "load",
+    "prepare",
+    "run_node",
+    "save",
+    "supports_device",
+    "to_onnx",
+]
+
+
+class SONNXModel(ImportedModel):
+    """A model made from an ONNX model; a subclass defines `train_one_batch`.
+
+    onnx_model  a ModelProto, or the path of a file
+    device      where the parameters lie (default: the default device)
+
+    `forward` returns a list of outputs, as in SINGA. Raises what `singa.onnx.load` raises.
+    """
+
+    def __init__(self, onnx_model: Any, device: Any = None) -> None:
+        super().__init__(read_graph(onnx_model), device)
+
+    def forward(
+        self, *input: Tensor, aux_output: Sequence[str] = (), last_layers: int | None = None
+    ) -> list[Tensor]:
+        """A list of the outputs, then of the values called `aux_output`.
+
+        With `last_layers`, only the first nodes run, and the outputs of the last one of them take
+        the place of the graph's; a negative number counts from the end.
+        """
+        return values(self, input, last_layers, aux_output)
+
+
+def load(path: str | os.PathLike[str], **kwargs: Any) -> Any:
+    """Reads a file as a ModelProto, as onnx.load."""
+    import onnx
+
+    return onnx.load(os.fspath(path), **kwargs)
+
+
+def save(proto: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
+    """Writes a ModelProto, as onnx.save."""
+    import onnx
+
+    onnx.save(proto, os.fspath(path), **kwargs)

@@ -1,0 +1,2 @@
+"""Files: atomic writes (`atomic`), named arrays (`state_files`), and calls that OPCHECK saves
+(`replay_file`)."""

@@ -1,0 +1,51 @@
+"""Memory that the captured steps of a model use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tape.tensor import Tensor
+from .step_graphs import StepGraphs
+
+
+class MemoryPlan(dict[str, Any]):
+    """The result of `Model.memory_plan`: a dict that prints as a table."""
+
+    def __str__(self) -> str:
+        rows = [*self["by_kind"].items(), ("planned", self["planned_bytes"])]
+        return "\n".join([f"{name:<16}{count / 2**20:10.1f} MiB" for name, count in rows])
+
+
+def memory_plan(
+    graphs: StepGraphs,
+    params: dict[str, Tensor],
+    states: dict[str, Tensor],
+    optimizer: dict[str, Any],
+) -> MemoryPlan:
+    """Computes the result of `Model.memory_plan`. Raises RuntimeError if nothing was captured."""
+    captured = [graph.memory() for graph in graphs.graphs()]
+    if not captured:
+        reasons = "; ".join(graphs.reasons()) or "run a few steps with use_graph=True first"
+        raise RuntimeError(f"[memory_plan] no step was recorded: {reasons}")
+    weights = sum([t.memsize() for t in params.values()])
+    statistics = sum([t.memsize() for t in states.values()]) - weights
+    kept = [t for value in optimizer.values() if isinstance(value, dict) for t in value.values()]
+    by_kind = {
+        "parameters": weights,
+        "statistics": statistics,
+        "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
+        "arena": max([m.arena for m in captured]),
+        "prepared weights": graphs.prepared_bytes(),
+        "fixed copies": sum([m.fixed for m in captured]),
+        "inputs": max([m.inputs for m in captured]),
+        "results": max([m.outputs for m in captured]),
+        "plans": sum([m.plans for m in captured]),
+    }
+    memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared")
+    fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place", "branches", "longest")
+    return MemoryPlan(
+        planned_bytes=sum(by_kind.values()),
+        arena_bytes=by_kind["arena"],
+        by_kind=by_kind,
+        graphs=[{name: getattr(m, name) for name in fields} for m in captured],
+    )

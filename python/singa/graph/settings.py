@@ -1,0 +1,503 @@
+"""The Python state that a captured step may depend on. It is compared before each replay.
+
+A replay runs no Python, so everything that an executed step would read must be unchanged.
+`Settings` walks over all objects that are reachable from a model: attributes of layers and other
+objects, items of containers, arrays, flags of tensors, functions with their closures, classes. It
+compares objects and does not intercept assignments, because a list can change in place, and
+`vars(layer)["x"] = 1` bypasses `__setattr__`. In the usual case nothing has changed, and one call
+of C++ that compares addresses shows that. If addresses differ, the walk is repeated and values are
+compared bit for bit: two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a
+NaN equals itself.
+
+The walk does not see global variables that functions use, classes of other packages, the inside of
+objects written in C, and elements of tensors, which a replay reads anyway. `Layer.not_settings`
+names attributes that may change, such as a history.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import io
+import struct
+import sys
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from ..tape.tensor import Tensor
+
+__all__ = ["Settings", "differing", "exact", "random_numbers"]
+
+#: Limits of the values and bytes that are compared. Comparing more could take longer than a step.
+_MOST_VALUES = 100_000
+_MOST_BYTES = 1 << 20
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that can be changed
+_ANY: Any = object()  # stands for a value that is not compared
+_PLAIN = (int, bool, str, bytes, type(None), type(...), range)
+#: Classes whose attributes are not visited.
+_OPAQUE = (types.ModuleType, io.IOBase, threading.Thread, enum.Enum)
+_OPAQUE_MODULES = (
+    *("_thread", "threading", "queue", "multiprocessing", "concurrent", "asyncio", "logging"),
+)
+_PACKAGE = __name__.partition(".")[0]
+_METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+_TENSOR = ("data", "requires_grad", "stores_grad", "name")
+_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def exact(value: Any) -> Any:
+    """A token for a number or text. Tokens are equal if types and bits are equal.
+
+    None for other objects.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:
+        return kind, struct.pack("<d", value)
+    if kind is complex:
+        return kind, struct.pack("<dd", value.real, value.imag)
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return kind, value.dtype.str, value.tobytes()
+    return None
+
+
+def random_numbers() -> dict[str, Any]:
+    """The states of the global random generators of Python and NumPy, if they are imported."""
+    found = {}
+    if "random" in sys.modules:
+        found["random"] = sys.modules["random"].getstate()
+    if "numpy.random" in sys.modules:
+        found["numpy.random"] = _flat(np.random.get_state(legacy=False))  # noqa: NPY002
+    return found
+
+
+def differing(one: Settings, other: Settings) -> set[str]:
+    """The places at which two Settings have different values."""
+    a, b = one.values, other.values
+    return {place for place in a.keys() | b.keys() if a.get(place) != b.get(place)}
+
+
+def _not_settings(value: object) -> set[str]:
+    """Names of attributes that are not compared, from `not_settings` of the object's classes."""
+    kind = type(value)
+    if not hasattr(kind, "not_settings"):
+        return set()
+    names = {name for each in kind.__mro__ for name in vars(each).get("not_settings", ())}
+    return names | value._unwatched() if hasattr(kind, "_unwatched") else names  # type: ignore[attr-defined]
+
+
+class Settings:
+    """The state that is reachable from `root`, except at the places in `ignored`.
+
+    values    comparable values by place, such as "conv1.stride[0]"
+    obstacle  why the state cannot be compared, so that no step can be replayed; empty if it can
+    """
+
+    def __init__(self, root: Any, ignored: Iterable[str] = ()) -> None:
+        self.values: dict[str, Any] = {}
+        self.obstacle = ""
+        self._ignored = frozenset(ignored)
+        self._alive: list[Any] = []  # keeps objects alive whose identities are in `values`
+        self._places: dict[int, str] = {}  # place of each visited object, by identity
+        self._classes: set[type] = set()  # classes whose attributes were visited
+        self._slots: dict[type, list[str]] = {}
+        self._descriptors: dict[tuple[type, str], Any] = {}
+        self._bytes = 0
+        numpys = _of("numpy.random", "Generator", "BitGenerator", "RandomState")
+        self._kinds_of_generators = (*_of("random", "Random"), *numpys)
+        self._kinds_of_buffers = (bytearray, memoryview, *_of("array", "array"))
+        self._containers: list[Any] = []
+        self._addresses: list[int] = []  # of the items of the containers
+        self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
+        self._generators: set[str] = set()
+        self._waiting: list[tuple[str, Any]] = [("", root)]
+        while self._waiting:
+            if len(self.values) > _MOST_VALUES:
+                self._refuse(f"the model's attributes hold more than {_MOST_VALUES} values")
+                break
+            self._visit(*self._waiting.pop())
+        self._held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
+        del self._waiting, self._places, self._classes, self._slots
+        del self._descriptors, self._addresses
+
+    def hold(self) -> bool:
+        """Whether nothing has changed. Also False if objects were replaced by equal ones."""
+        try:
+            return _c.SameObjects(self._containers, self._held) and all(
+                [read(value) == then for read, value, then in self._readers]
+            )
+        except RuntimeError:  # another thread changed a container during the comparison
+            return False
+
+    def drawn(self, before: Settings) -> bool:
+        """Whether the state of a random generator differs from that in `before`."""
+        return any(
+            [before.values.get(g, self.values[g]) != self.values[g] for g in self._generators]
+        )
+
+    # The walk.
+
+    def _visit(self, place: str, value: Any) -> None:
+        token = exact(value)
+        if token is not None:
+            self.values[place] = token
+            return
+        known = self._places.setdefault(id(value), place)
+        if known != place:
+            self.values[place] = ("as", known)
+            return
+        self._alive.append(value)
+        try:
+            self.values[place] = self._describe(place, value)
+        except Exception as error:
+            self.values[place] = (type(value), id(value))
+            self._refuse(f"{place} cannot be inspected: {type(error).__name__}")
+
+    def _describe(self, place: str, value: Any) -> Any:
+        """A value that identifies the object, without its items and attributes.
+
+        Items and attributes are queued, to be visited next.
+        """
+        kind = type(value)
+        if isinstance(value, Tensor):
+            raw, *flags = self._attributes(value, *_TENSOR)
+            self._alive.append(raw)
+            self._members(place, value)
+            return kind, id(value), id(raw), tuple([exact(flag) for flag in flags])
+        if isinstance(value, list | tuple):
+            if isinstance(value, list):
+                self._note(value, value, [f"{place}[{i}]" for i in range(len(value))])
+            for i, item in enumerate(value):
+                self._add(f"{place}[{i}]", item)
+            self._members(place, value)
+            return kind, len(value)
+        if isinstance(value, dict):
+            self._entries(value, [(_key(place, i, key), key) for i, key in enumerate(value)])
+            self._members(place, value)
+            return kind, tuple([self._name(key) for key in value])
+        if isinstance(value, set | frozenset | deque):
+            return self._sequence(place, value)
+        if isinstance(value, np.ndarray):
+            return self._array(place, value)
+        if isinstance(value, self._kinds_of_buffers):
+            return kind, self._read(bytes, value)
+        if isinstance(value, self._kinds_of_generators):
+            self._generators.add(place)
+            return kind, self._read(_generator_state, value)
+        if isinstance(value, types.FunctionType):
+            return self._function(place, value)
+        if isinstance(value, functools.partial):
+            self._add(f"{place}.func", value.func)
+            self._add(f"{place}.args", value.args)
+            self._add(f"{place}.keywords", value.keywords)
+            return kind, ()
+        if isinstance(value, _METHODS):
+            self._add(f"{place}.__self__", value.__self__)
+            if isinstance(value, types.MethodType):
+                self._add(f"{place}.__func__", value.__func__)
+            return kind, value.__name__
+        if isinstance(value, staticmethod | classmethod):
+            self._add(f"{place}.__func__", value.__func__)
+        elif isinstance(value, property):
+            for name in ("fget", "fset"):
+                self._add(f"{place}.{name}", getattr(value, name))
+        elif isinstance(value, types.MappingProxyType):
+            self._add(f"{place}.mapping", _behind(value))
+            return kind, ()
+        elif isinstance(value, weakref.ref):
+            return kind, id(value), id(value())
+        elif isinstance(value, type):
+            self._class(value)
+        elif _is_iterator(value):
+            self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
+        elif not _is_opaque(value):
+            self._object(place, value)
+        return kind, id(value)
+
+    def _object(self, place: str, value: Any) -> None:
+        self._class(type(value))
+        self._members(place, value)
+
+    def _members(self, place: str, value: Any) -> None:
+        """Visits attributes of the object itself, in its __dict__ or in slots."""
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):
+            if not isinstance(value, Tensor):
+                self._attributes(value, "__class__", "__dict__")
+            apart = _not_settings(value)
+            names = [(None if n in apart else _attribute(place, n), n) for n in attributes]
+            self._entries(attributes, names)
+        if isinstance(value, Tensor):
+            return
+        if type(value) not in self._slots:
+            self._slots[type(value)] = _slots(type(value))
+        for name in self._slots[type(value)]:
+            item = getattr(value, name, _ANY)  # _ANY if it is not assigned
+            self._readers.append((functools.partial(_slot_identity, name), value, id(item)))
+            self._add(_attribute(place, name), item)
+
+    def _class(self, kind: type) -> None:
+        for each in kind.__mro__:
+            if each in self._classes or not _can_change(each):
+                continue
+            self._classes.add(each)
+            place = _class_place(each, self.values)
+            self.values[place] = (each,)
+            namespace = _behind(vars(each))
+            ours = each.__module__.partition(".")[0] == _PACKAGE
+            self._note(namespace, [x for pair in namespace.items() for x in pair])
+            for name, value in namespace.items():
+                if name.startswith("__") and not callable(value):
+                    continue  # metadata such as __module__
+                if not ours:
+                    self._add(f"{place}.{name}", value)
+                elif isinstance(value, _CODE):  # singa's own functions do not change
+                    self._alive.append(value)
+                    self.values[f"{place}.{name}"] = (type(value), id(value))
+                elif not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+                    self._add(f"{place}.{name}", value)
+
+    def _function(self, place: str, function: types.FunctionType) -> Any:
+        code, *defaults = self._attributes(function, *_FUNCTION)
+        self._alive.append(code)
+        for name, value in zip(_FUNCTION[1:], defaults, strict=True):
+            self._add(f"{place}.{name}", value)
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            if name != "__class__":
+                inside = f"{place}<{name}>"
+                self._note((cell, _CELL), [value], [inside])
+                self._add(inside, value)
+        for name, value in vars(function).items():
+            if name == "__wrapped__":
+                self._add(f"{place}.{name}", value)
+        return type(function), id(code)
+
+    def _sequence(self, place: str, value: Any) -> Any:
+        """Compares a set by the identities of its items, a deque like a list."""
+        items = list(value)
+        self._alive.append(items)
+        self._readers.append((_identities, value, _identities(value)))
+        if isinstance(value, deque):
+            for i, item in enumerate(items):
+                self._add(f"{place}[{i}]", item)
+            return type(value), len(items)
+        return type(value), frozenset([self._name(item) for item in items])
+
+    def _array(self, place: str, value: np.ndarray) -> Any:
+        if _is_frozen(value):
+            return type(value), id(value)
+        if value.dtype.hasobject:
+            items = value.reshape(-1).tolist()
+            self._readers.append((_object_identities, value, _object_identities(value)))
+            for i, item in enumerate(items):
+                self._add(f"{place}[{i}]", item)
+            return type(value), value.shape
+        self._bytes += value.nbytes
+        if self._bytes > _MOST_BYTES:
+            self._refuse(
+                f"{place} is a writeable array, and more than {_MOST_BYTES >> 20} MiB of such "
+                "arrays would be compared before each step: set its flags.writeable to False, or "
+                "do not keep it in the model"
+            )
+            return type(value), id(value)
+        return type(value), self._read(_array_state, value)
+
+    # What `hold` compares.
+
+    def _note(
+        self, container: Any, objects: Iterable[Any], places: Iterable[str | None] = ()
+    ) -> None:
+        """Makes `hold` compare the items of a container, except those at ignored places."""
+        held = list(objects)
+        if self._ignored:
+            for i, place in enumerate(places):
+                if place in self._ignored:
+                    held[i] = _ANY
+        self._containers.append(container)
+        self._addresses.append(len(held))
+        self._addresses.extend([0 if one is _ANY else id(one) for one in held])
+        self._alive.append(held)
+
+    def _entries(self, entries: dict[Any, Any], named: list[tuple[str | None, Any]]) -> None:
+        """Visits the values of a dict. `named` has (place, key) for each.
+
+        A value whose place is None is not compared.
+        """
+        held: list[Any] = []
+        for place, key in named:
+            kept = place is not None and place not in self._ignored
+            held += (key, entries[key] if kept else _ANY)
+            if kept and place is not None:
+                self._waiting.append((place, entries[key]))
+        self._note(entries, held)
+
+    def _attributes(self, value: Any, *names: str) -> list[Any]:
+        found = [getattr(value, name) for name in names]
+        read = [self._descriptor(type(value), name) for name in names]
+        if None not in read:
+            self._note((value, *read), found)
+        return found
+
+    def _descriptor(self, kind: type, name: str) -> Any:
+        """The descriptor of an attribute of objects of a class, or None if it has none."""
+        if (kind, name) not in self._descriptors:
+            owner = next((each for each in kind.__mro__ if name in vars(each)), None)
+            self._descriptors[kind, name] = None if owner is None else vars(owner)[name]
+        return self._descriptors[kind, name]
+
+    def _read(self, function: Callable[[Any], Any], value: Any) -> Any:
+        state = function(value)
+        self._readers.append((function, value, state))
+        return state
+
+    def _add(self, place: str, value: Any) -> None:
+        if place not in self._ignored:
+            self._waiting.append((place, value))
+
+    def _name(self, key: Any) -> Any:
+        """A comparable value for an item of a set or a key of a dict."""
+        token = exact(key)
+        if token is not None:
+            return token
+        if type(key) is tuple:
+            return tuple([self._name(item) for item in key])
+        self._alive.append(key)
+        return type(key), id(key)
+
+    def _refuse(self, reason: str) -> None:
+        self.obstacle = self.obstacle or reason
+
+
+_CELL = vars(types.CellType)["cell_contents"]
+_CODE = (types.FunctionType, staticmethod, classmethod, property)
+
+
+def _attribute(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _key(place: str, i: int, key: Any) -> str:
+    return f"{place}[{key!r}]" if type(key) in (str, int) else f"{place}[key {i}]"
+
+
+def _class_place(kind: type, taken: dict[str, Any]) -> str:
+    place = f"class {kind.__qualname__}"
+    while place in taken:  # another class has the same name
+        place += "'"
+    return place
+
+
+def _can_change(kind: type) -> bool:
+    """Whether a class belongs to the program or to singa. Other classes are assumed to be
+    constant."""
+    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, enum.Enum):
+        return False
+    package = str(kind.__module__).partition(".")[0]
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    others = package in sys.stdlib_module_names or "site-packages" in file or package == "numpy"
+    return package == _PACKAGE or not others
+
+
+class _Catcher:
+    """Keeps the object with which it is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        self.found = other
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """The dict behind a read-only proxy, such as that of a class, without a copy."""
+    catcher = _Catcher()
+    _ = proxy == catcher
+    return catcher.found
+
+
+def _slots(kind: type) -> list[str]:
+    """Names of attributes in __slots__."""
+    return [
+        name
+        for each in kind.__mro__
+        if each.__flags__ & _HEAP_TYPE
+        for name, value in vars(each).items()
+        if isinstance(value, types.MemberDescriptorType)
+    ]
+
+
+def _slot_identity(name: str, value: Any) -> int:
+    return id(getattr(value, name, _ANY))
+
+
+def _is_iterator(value: Any) -> bool:
+    kind = type(value)
+    return (
+        hasattr(kind, "__next__")
+        and not hasattr(value, "__dict__")
+        and not isinstance(value, io.IOBase)
+    )
+
+
+def _is_opaque(value: Any) -> bool:
+    kind = type(value)
+    if isinstance(value, _OPAQUE):
+        return True
+    return str(kind.__module__).partition(".")[0] in _OPAQUE_MODULES or (
+        kind.__module__ == _c.__name__
+    )
+
+
+def _is_frozen(value: np.ndarray) -> bool:
+    """Whether the array and all arrays under it are read-only."""
+    owner: Any = value
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or type(owner).__name__ in ("bytes", "mmap")
+
+
+def _array_state(value: np.ndarray) -> Any:
+    return value.dtype.str, value.shape, value.tobytes()
+
+
+def _identities(values: Iterable[Any]) -> list[int]:
+    return list(map(id, values))
+
+
+def _object_identities(value: np.ndarray) -> Any:
+    return value.shape, _identities(value.reshape(-1).tolist())
+
+
+def _of(module: str, *names: str) -> tuple[type, ...]:
+    """Classes of a module. Empty if it is not imported, since no objects of them exist then."""
+    found = sys.modules.get(module)
+    return () if found is None else tuple([getattr(found, name) for name in names])
+
+
+def _generator_state(generator: Any) -> Any:
+    if hasattr(generator, "getstate"):  # random.Random
+        return generator.getstate()
+    if hasattr(generator, "get_state"):
+        return _flat(generator.get_state(legacy=False))
+    return _flat(getattr(generator, "bit_generator", generator).state)
+
+
+def _flat(state: Any) -> Any:
+    if isinstance(state, dict):
+        return tuple([(name, _flat(value)) for name, value in state.items()])
+    return state.tobytes() if isinstance(state, np.ndarray) else state

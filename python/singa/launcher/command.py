@@ -1,0 +1,270 @@
+"""The command line `python -m singa launch`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import cores, hosts
+from .environment import DEFAULT_TIMEOUT, FOREIGN, Environment, environment
+from .interpreter import finding_singa, interpreter
+from .job import Job, Member, Outcome, say
+from .processes import Guard
+
+PROG = "python -m singa launch"
+_DESCRIPTION = """\
+Starts a script as N processes, the ranks of one training job, and ends all of them when one fails.
+
+Each rank gets its part of this machine's cores, and its place in the variables SINGA_RANK,
+SINGA_WORLD_SIZE, SINGA_LOCAL_RANK, SINGA_LOCAL_SIZE and SINGA_JOB. Lines of output begin with the
+rank. SIGINT, SIGTERM and other signals go on to all ranks; the third SIGINT or SIGTERM kills them.
+The exit status is that of the rank that failed first, 128 and the number of the signal if one was
+killed. docs/distributed.md describes jobs on several machines.
+
+Within mpiexec, srun or torchrun, leave out -n: each of their processes becomes one rank.
+
+    python -m singa launch -n 2 script.py --epochs 10
+    python -m singa launch -n 8 --restarts 3 script.py
+    mpiexec -n 4 python -m singa launch script.py
+"""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments. Exits with status 2 if they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        usage="%(prog)s [-n N] [options] [-m] SCRIPT ...",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-n", "--ranks", type=_count, metavar="N", help="number of ranks")
+    add("--hosts", metavar="A,B", help="machines, reached by mpiexec or srun [this one alone]")
+    add(
+        "--restarts",
+        type=_natural,
+        default=0,
+        metavar="R",
+        help="start the job again after a failure, R times at most; scripts continue from their "
+        "last checkpoint [%(default)s]",
+    )
+    add(
+        "--restart-with",
+        type=_count,
+        metavar="M",
+        help="number of ranks after a failure [as before]",
+    )
+    add(
+        "--timeout",
+        type=_count,
+        metavar="S",
+        help=f"seconds that a rank waits for another one that does not answer [{DEFAULT_TIMEOUT}]",
+    )
+    add(
+        "--grace",
+        type=_seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL when the other ranks are ended [%(default)g]",
+    )
+    add("--under-hosts", action="store_true", help=argparse.SUPPRESS)  # started by --hosts
+    add("-m", "--module", action="store_true", help="SCRIPT is the name of a module")
+    add("script", metavar="SCRIPT", help="a Python file; the arguments after it are the script's")
+    add("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parsed = parser.parse_args(arguments)
+    if not parsed.module and not Path(parsed.script).is_file():
+        parser.error(f"there is no file {parsed.script}")
+    try:
+        place = environment()
+        if parsed.timeout is None:
+            parsed.timeout = place.timeout
+        parsed.hosts = hosts.parse(parsed.hosts) if parsed.hosts is not None else []
+    except ValueError as error:
+        parser.error(str(error))
+    parsed.place = place
+    if parsed.ranks is None and not place.source:
+        parser.error("-n is missing: the number of ranks")
+    if parsed.ranks is None and (parsed.hosts or parsed.restarts or parsed.restart_with):
+        parser.error("--hosts, --restarts and --restart-with need -n")
+    if parsed.restart_with is not None and not parsed.restarts:
+        parser.error("--restart-with needs --restarts")
+    least = min(parsed.ranks or 1, parsed.restart_with or math.inf)
+    if len(parsed.hosts) > least:
+        parser.error(f"--hosts names {len(parsed.hosts)} machines for {least} ranks")
+    return parsed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; returns the exit status."""
+    options = parse(arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        if options.ranks is not None:
+            return _run(options)
+        command, variables, place, own = _as_rank(options)
+        if options.under_hosts:  # of a launcher that prints lines of ranks as they come
+            prefix, title = f"[{place.rank}] ", f"rank {place.rank}"
+            member = Member(title, command, variables, prefix, own, inherits=True)
+            return Job("", [member]).run().status
+        if own:
+            os.sched_setaffinity(0, own)
+        os.execvpe(command[0], command, variables)
+    except OSError as error:
+        say(str(error))
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Runs the job, again after failures while there are restarts left."""
+    guard = Guard()
+    name = f"singa-{os.getpid()}-{secrets.token_hex(4)}"
+    ranks = options.ranks
+    try:
+        for restart in range(options.restarts + 1):
+            if restart:
+                ranks = options.restart_with or ranks
+                say(f"restart {restart} of {options.restarts}, {_ranks(ranks)}")
+            outcome = _start(options, guard, f"{name}-{restart}", ranks, restart)
+            if not outcome.status or outcome.requested:
+                break
+        return outcome.status
+    finally:
+        guard.close()
+
+
+def _start(
+    options: argparse.Namespace, guard: Guard, name: str, ranks: int, restart: int
+) -> Outcome:
+    guard.watch(name)
+    own = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    shared = finding_singa(own | {"PYTHONUNBUFFERED": "1"})
+    if options.hosts:
+        place = Environment(job=name, timeout=options.timeout, restart=restart)
+        members = [_over_hosts(options, ranks, shared, place)]
+    else:
+        place = Environment(0, ranks, 0, ranks, name, options.timeout, restart)
+        members = _here(options, shared, place)
+    return Job(name, members, min(2.0, options.grace), options.grace).run()
+
+
+def _here(
+    options: argparse.Namespace, shared: Mapping[str, str], place: Environment
+) -> list[Member]:
+    """The ranks of a job on this machine."""
+    ranks = place.world_size
+    every = cores.available()
+    if ranks > len(every) and not place.restart:
+        count = f"{len(every)} core{'s' if len(every) > 1 else ''}"
+        say(f"{_ranks(ranks)} share {count}")
+    quota = cores.quota()
+    return [
+        Member(
+            f"rank {rank}",
+            script_command(options),
+            _with_threads(shared, own, ranks, quota)
+            | dataclasses.replace(place, rank=rank, local_rank=rank).variables(),
+            f"[{rank}] ",
+            own,
+        )
+        for rank, own in enumerate(cores.split(every, ranks))
+    ]
+
+
+def _over_hosts(
+    options: argparse.Namespace, ranks: int, shared: Mapping[str, str], place: Environment
+) -> Member:
+    program = [*interpreter(), "-m", "singa", "launch", "--under-hosts"]
+    program += ["--timeout", str(options.timeout), "--grace", f"{options.grace:g}"]
+    program += [*(["-m"] if options.module else []), options.script, *options.arguments]
+    own = {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
+    command = hosts.command(options.hosts, ranks, program)
+    return Member(command[0], command, {**_without_place(shared), **own})
+
+
+def _as_rank(
+    options: argparse.Namespace,
+) -> tuple[list[str], dict[str, str], Environment, list[int]]:
+    """Command, variables, place and cores (empty: as they are) of this process, which another
+    launcher has started as a rank."""
+    place: Environment = dataclasses.replace(options.place, timeout=options.timeout)
+    if place.local_size < place.world_size:
+        place = dataclasses.replace(place, job="")  # the name is that of one machine's memory
+    elif not place.job:
+        place = dataclasses.replace(place, job=_job_of(place, os.environ))
+    every = cores.available()
+    # A launcher that binds its processes has left each of them a part of the cores.
+    own, bound = every, []
+    if len(every) == (os.cpu_count() or 1) and hasattr(os, "sched_setaffinity"):
+        own = bound = cores.split(every, place.local_size)[place.local_rank]
+    variables = finding_singa(_without_place(os.environ))
+    variables = _with_threads(variables, own, place.local_size, cores.quota()) | place.variables()
+    if not place.job:
+        variables.pop("SINGA_JOB", None)
+    return script_command(options), variables, place, bound
+
+
+def script_command(options: argparse.Namespace) -> list[str]:
+    """The command of a rank."""
+    kind = ["-m"] if options.module else []
+    return [*interpreter(), *kind, options.script, *options.arguments]
+
+
+def _job_of(place: Environment, variables: Mapping[str, str]) -> str:
+    """A name that all ranks of a job on this machine agree on, and no other job has."""
+    names: tuple[str, ...] = ()
+    if place.source == "torchrun":
+        names = ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+    elif place.source == "SLURM":
+        names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+    parts = [variables.get(name, "0") for name in names] or [str(os.getppid())]
+    return "-".join(["singa", *parts]).replace("/", "_")
+
+
+def _with_threads(
+    variables: Mapping[str, str], own: Sequence[int], ranks: int, quota: float
+) -> dict[str, str]:
+    """The variables with the number of threads, unless the user has chosen it."""
+    return {"OMP_NUM_THREADS": str(cores.threads(own, ranks, quota)), **variables}
+
+
+def _without_place(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those of a rank of `singa launch`."""
+    own = set(Environment(job="-").variables())
+    return {name: value for name, value in variables.items() if name not in own}
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' if count > 1 else ''}"
+
+
+def _count(text: str) -> int:
+    return _number(text, 1)
+
+
+def _natural(text: str) -> int:
+    return _number(text, 0)
+
+
+def _number(text: str, least: int) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() else -1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"must be a number from {least} on, got {text!r}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+    return seconds

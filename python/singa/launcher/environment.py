@@ -1,0 +1,183 @@
+"""Which rank this process is, according to the variables of the program that started it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEFAULT_TIMEOUT = 60
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The place of a process in its job. Without a launcher, the only rank of a job of one.
+
+    rank        from 0 to world_size - 1
+    world_size  number of ranks
+    local_rank  number of the rank on its machine
+    local_size  number of ranks on this machine
+    job         name of this start of the job; "" if the launcher gave none
+    timeout     seconds for which a rank waits for the others (default 60)
+    restart     how often the job has been started again (default 0)
+    source      the launcher, "" without one
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    job: str = ""
+    timeout: int = DEFAULT_TIMEOUT
+    restart: int = 0
+    source: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The variables that give a process this place."""
+        values: dict[str, int | str] = {
+            "SINGA_RANK": self.rank,
+            "SINGA_WORLD_SIZE": self.world_size,
+            "SINGA_LOCAL_RANK": self.local_rank,
+            "SINGA_LOCAL_SIZE": self.local_size,
+            "SINGA_TIMEOUT": self.timeout,
+            "SINGA_RESTART": self.restart,
+        }
+        if self.job:
+            values["SINGA_JOB"] = self.job
+        return {name: str(value) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """Names of a launcher's variables. `local` may be missing in a process that it started."""
+
+    name: str
+    rank: str
+    world_size: str
+    local: tuple[str, str]
+
+
+_SINGA = _Launcher(
+    "singa launch", "SINGA_RANK", "SINGA_WORLD_SIZE", ("SINGA_LOCAL_RANK", "SINGA_LOCAL_SIZE")
+)
+_SLURM_TASKS = "SLURM_STEP_TASKS_PER_NODE"
+# A batch script of SLURM has SLURM_PROCID and SLURM_NTASKS, too; the step's variables are srun's.
+_SLURM = _Launcher("SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID", _SLURM_TASKS))
+_OTHERS = (
+    _Launcher("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK", "LOCAL_WORLD_SIZE")),
+    _Launcher(
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ),
+    _Launcher("MPI", "PMI_RANK", "PMI_SIZE", ("MPI_LOCALRANKID", "MPI_LOCALNRANKS")),
+)
+
+#: Variables by which other launchers name a rank. `singa launch` removes them from its own ranks.
+FOREIGN = frozenset(
+    name for launcher in (*_OTHERS, _SLURM) for name in (launcher.rank, *launcher.local)
+) | {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"}
+
+
+def environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """The place of this process in its job.
+
+    `variables` defaults to os.environ. Those of `singa launch` (SINGA_RANK, SINGA_WORLD_SIZE,
+    SINGA_LOCAL_RANK, SINGA_LOCAL_SIZE) count, then torchrun's (RANK, ...), Open MPI's
+    (OMPI_COMM_WORLD_RANK, ...), those of other MPIs (PMI_RANK, ...), and at last srun's
+    (SLURM_PROCID, ...), which may have started an MPI's own launcher. Where the number on the
+    machine is missing, all ranks are taken to be on one machine.
+
+    Raises ValueError for values that are no numbers or out of range, for a rank without a world
+    size or the reverse, and if two launchers besides SLURM disagree.
+    """
+    given = os.environ if variables is None else variables
+    found = {
+        launcher.name: place
+        for launcher in (_SINGA, *_OTHERS)
+        if (place := _global_place(launcher, given))
+    }
+    for name, place in found.items():
+        first_name, first = next(iter(found.items()))
+        if place != first:
+            raise ValueError(
+                f"[environment] {first_name} says rank {first[0]} of {first[1]}, {name} says rank "
+                f"{place[0]} of {place[1]}: unset the variables of one of them"
+            )
+    source = next(iter(found), "")
+    if not source:
+        place = _global_place(_SLURM, given)
+        source = _SLURM.name if place else ""
+    else:
+        place = found[source]
+    if not place:
+        return Environment(timeout=_timeout(given), job=given.get("SINGA_JOB", ""))
+    local = _local_place(source, place, given)
+    restart = _number(given, "SINGA_RESTART") if given.get("SINGA_RESTART") else 0
+    return Environment(*place, *local, given.get("SINGA_JOB", ""), _timeout(given), restart, source)
+
+
+def _global_place(launcher: _Launcher, given: Mapping[str, str]) -> tuple[int, int] | None:
+    present = [name for name in (launcher.rank, launcher.world_size) if given.get(name)]
+    if not present:
+        return None
+    if len(present) == 1:
+        if launcher is _SLURM:
+            return None
+        missing = ({launcher.rank, launcher.world_size} - set(present)).pop()
+        raise ValueError(f"[environment] {present[0]} is set, {missing} is not")
+    rank, size = _number(given, launcher.rank), _number(given, launcher.world_size, 1)
+    if rank >= size:
+        raise ValueError(
+            f"[environment] {launcher.rank} must be below {launcher.world_size}, got {rank} and "
+            f"{size}"
+        )
+    return rank, size
+
+
+def _local_place(source: str, place: tuple[int, int], given: Mapping[str, str]) -> tuple[int, int]:
+    """Number of the rank on its machine, and of all ranks there."""
+    launchers = [launcher for launcher in (_SINGA, *_OTHERS) if launcher.name == source]
+    for launcher in launchers:
+        if not all(given.get(name) for name in launcher.local):
+            continue
+        local, size = (_number(given, name) for name in launcher.local)
+        if not local < size <= place[1]:
+            raise ValueError(
+                f"[environment] {launcher.local[0]} must be below {launcher.local[1]}, and that at "
+                f"most {launcher.world_size}, got {local}, {size} and {place[1]}"
+            )
+        return local, size
+    if _global_place(_SLURM, given) == place and given.get("SLURM_LOCALID"):
+        return _number(given, "SLURM_LOCALID"), _slurm_local_size(place[1], given)
+    return place
+
+
+def _slurm_local_size(world_size: int, given: Mapping[str, str]) -> int:
+    """Tasks of this node, from a list such as "2(x3),1"."""
+    tasks: list[int] = []
+    for part in given.get(_SLURM_TASKS, "").split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            return world_size
+        tasks += [int(match[1])] * int(match[2] or 1)
+    node = _number(given, "SLURM_NODEID") if given.get("SLURM_NODEID") else 0
+    if sum(tasks) != world_size or node >= len(tasks):
+        raise ValueError(
+            f"[environment] {_SLURM_TASKS} is {given[_SLURM_TASKS]!r}, for node {node} of a step "
+            f"of {world_size} tasks"
+        )
+    return tasks[node]
+
+
+def _number(given: Mapping[str, str], name: str, least: int = 0) -> int:
+    text = given[name]
+    if not (text.isascii() and text.isdecimal() and int(text) >= least):
+        raise ValueError(f"[environment] {name} must be a number from {least} on, got {text!r}")
+    return int(text)
+
+
+def _timeout(given: Mapping[str, str]) -> int:
+    return _number(given, "SINGA_TIMEOUT", 1) if given.get("SINGA_TIMEOUT") else DEFAULT_TIMEOUT

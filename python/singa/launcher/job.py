@@ -1,0 +1,306 @@
+"""One start of all processes of a job, until the last one has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .output import Lines
+from .processes import (
+    die_with,
+    ended_by,
+    exit_status,
+    is_stopped,
+    kill_job,
+    remove_shared_memory,
+)
+
+#: Signals that the launcher passes on. Those of a terminal go to all processes of a rank.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_FORWARDED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (*_OF_TERMINAL, signal.SIGTERM)
+_CHUNK = 1 << 16
+
+
+def say(text: str) -> None:
+    """Prints a line of the launcher's own to standard error."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"singa launch: {text}\n".encode())
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process to start.
+
+    title      name in messages, such as "rank 1"
+    command    program and arguments
+    variables  its environment
+    prefix     text before each line of its output
+    cores      CPUs that it may use; empty: all
+    inherits   whether it gets the launcher's open files, such as MPI's connection to its daemon
+    """
+
+    title: str
+    command: Sequence[str]
+    variables: Mapping[str, str]
+    prefix: str = ""
+    cores: Sequence[int] = ()
+    inherits: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a job came to.
+
+    status     exit status: 0, or that of the process that failed first
+    requested  whether a signal to the launcher ended the job
+    """
+
+    status: int = 0
+    requested: bool = False
+
+
+@dataclass
+class _Running:
+    member: Member
+    process: subprocess.Popen[bytes]
+    lines: dict[int, Lines] = field(default_factory=dict)  # by descriptor
+    killed: bool = False  # by the launcher
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
+
+class Job:
+    """Starts the members, passes on their output and signals, and ends all when one fails.
+
+    name     the job's name, which is in the members' SINGA_JOB; "" if others have the same job
+    linger   seconds that the others get, after a failure, to report it by themselves
+    grace    seconds between SIGTERM and SIGKILL
+
+    After a failure, processes that are stopped are killed at once, since they cannot end otherwise.
+    When the last member has ended, so have all processes that it started, and no shared memory
+    named after the job is left. Without a name this is left to those who know the others.
+    """
+
+    def __init__(
+        self, name: str, members: Sequence[Member], linger: float = 2.0, grace: float = 5.0
+    ) -> None:
+        self.name = name
+        self.linger = linger
+        self.grace = grace
+        self._members = members
+        self._running: list[_Running] = []
+        self._selector = selectors.DefaultSelector()
+        self._signals = 0  # ending ones, to the launcher
+        self._failed_at: float | None = None
+        self._terminated = False
+        self._began = time.monotonic()
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Runs the job to its end. Raises OSError if a program cannot be started or output cannot
+        be written; the others have ended then, too."""
+        with self._noting_signals():
+            try:
+                for member in self._members:
+                    self._start(member)
+                while any(running.alive for running in self._running):
+                    self._wait()
+                    self._reap()
+                    self._end_others()
+                if self.name:
+                    kill_job(self.name)
+                self._drain()
+            finally:
+                self._kill_all()
+                if self.name:
+                    remove_shared_memory(self.name)
+                self._selector.close()
+        return self.outcome
+
+    def _start(self, member: Member) -> None:
+        parent = os.getpid()
+
+        def in_child() -> None:
+            die_with(parent)
+            if member.cores and hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, member.cores)
+
+        process = subprocess.Popen(
+            member.command,
+            env=dict(member.variables),
+            stdin=subprocess.DEVNULL,
+            close_fds=not member.inherits,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            preexec_fn=in_child,
+        )
+        running = _Running(member, process)
+        self._running.append(running)
+        for stream, target in ((process.stdout, 1), (process.stderr, 2)):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            lines = Lines(member.prefix, target)
+            self._selector.register(stream, selectors.EVENT_READ, lines)
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        """Signals wake `_wait`, which reads their numbers from a pipe."""
+        read, write = os.pipe()
+        for end in (read, write):
+            os.set_blocking(end, False)
+        # A signal that is ignored, as by nohup, stays ignored. SIGCHLD must not be: the system then
+        # keeps no exit status.
+        before = {
+            number: signal.signal(number, lambda *_: None)
+            for number in (signal.SIGCHLD, signal.SIGTSTP, *_FORWARDED)
+            if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
+        }
+        wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._selector.register(read, selectors.EVENT_READ, None)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+            os.close(read)
+            os.close(write)
+
+    def _wait(self) -> None:
+        """Waits for output, signals or a deadline, and handles the first two."""
+        # A second at most, in case another thread has taken the signal of a process that ended.
+        timeout = 1.0
+        if (deadline := self._deadline()) is not None:
+            timeout = min(timeout, max(0.02, deadline - time.monotonic()))
+        for key, _ in self._selector.select(timeout):
+            if key.data is None:
+                for number in os.read(key.fd, _CHUNK):
+                    self._handle(signal.Signals(number))
+            else:
+                self._pass_on(key)
+
+    def _pass_on(self, key: selectors.SelectorKey) -> bool:
+        """Reads output once; returns whether there may be more."""
+        try:
+            data = os.read(key.fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            key.data.feed(data)
+        else:
+            key.data.end()
+            self._selector.unregister(key.fileobj)
+            key.fileobj.close()  # type: ignore[union-attr]
+        return bool(data)
+
+    def _drain(self) -> None:
+        """Passes on what is left in the pipes."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                while self._pass_on(key):
+                    pass
+                key.data.end()
+
+    def _handle(self, number: signal.Signals) -> None:
+        if number == signal.SIGTSTP:  # Ctrl-Z stops the job and the launcher
+            self._send(signal.SIGSTOP, group=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._send(signal.SIGCONT, group=True)
+        elif number in _FORWARDED:
+            if number in _ENDING:
+                self._signals += 1
+                self.outcome.requested = True
+            if self._signals > 2:
+                self._send(signal.SIGKILL, group=True)
+            else:
+                self._send(number, group=number in _OF_TERMINAL)
+
+    def _send(self, number: int, *, group: bool) -> None:
+        for running in self._running:
+            self._signal(running, number, group)
+
+    def _signal(self, running: _Running, number: int, group: bool) -> None:
+        if running.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                (os.killpg if group else os.kill)(running.process.pid, number)
+
+    def _reap(self) -> None:
+        """Notes which processes have ended, and whether one is the first that failed."""
+        alive = [running for running in self._running if running.alive]
+        failed = [running for running in alive if running.process.poll()]
+        # Of those that ended together, one that was killed is the likelier cause.
+        failed.sort(key=lambda running: running.process.returncode > 0)
+        for running in failed:
+            status = running.process.returncode
+            how = ended_by(status)
+            if self._failed_at is None:
+                self._failed_at = time.monotonic()
+                self.outcome.status = exit_status(status)
+                if self.outcome.requested:
+                    continue
+                after = self._failed_at - self._began
+                say(f"{self._named(running)} {how} first, {after:.1f} s after the start")
+                self._report_others()
+            elif not self.outcome.requested:
+                by = " by the launcher" if running.killed and status < 0 else ""
+                say(f"{self._named(running)} {how}{by}")
+
+    def _named(self, running: _Running) -> str:
+        return f"{running.member.title} (process {running.process.pid})"
+
+    def _report_others(self) -> None:
+        """Reports what the first failure may come from."""
+        for running in self._running:
+            if running.process.returncode == 0:
+                say(f"{self._named(running)} had ended with exit status 0 before")
+            if running.alive and is_stopped(running.process.pid):
+                say(f"{self._named(running)} is stopped, it will be killed")
+
+    def _deadline(self) -> float | None:
+        """When `_end_others` has something to do."""
+        if self._failed_at is None or self.outcome.requested:
+            return None
+        return self._failed_at + self.linger + (self.grace if self._terminated else 0.0)
+
+    def _end_others(self) -> None:
+        """After a failure: kills what is stopped, then has the others end."""
+        if self.outcome.requested:
+            # What is stopped does not see the signal. Nobody waits for it when the others are gone.
+            if all(is_stopped(running.process.pid) for running in self._running if running.alive):
+                self._send(signal.SIGKILL, group=True)
+            return
+        deadline = self._deadline()
+        if deadline is None:
+            return
+        for running in self._running:
+            if running.alive and is_stopped(running.process.pid):
+                running.killed = True
+                self._signal(running, signal.SIGKILL, group=True)
+        if time.monotonic() < deadline:
+            return
+        for running in self._running:
+            running.killed = running.killed or running.alive
+            self._signal(running, signal.SIGKILL if self._terminated else signal.SIGTERM, True)
+        self._terminated = True
+
+    def _kill_all(self) -> None:
+        """Kills and reaps what still runs, after an error of the launcher itself."""
+        if any(running.alive for running in self._running):
+            self._send(signal.SIGKILL, group=True)
+            if self.name:
+                kill_job(self.name)
+        for running in self._running:
+            running.process.wait()
+            for stream in (running.process.stdout, running.process.stderr):
+                if stream is not None:
+                    stream.close()

@@ -1,0 +1,42 @@
+"""Output of several processes, whole lines each."""
+
+from __future__ import annotations
+
+import os
+
+_LONGEST = 1 << 20
+
+
+class Lines:
+    """Passes on what a process prints, whole lines only, each with `prefix` before it.
+
+    prefix  text before each line, such as "[0] "
+    target  descriptor to write to
+
+    A line without an end is passed on when the process ends, or when it has a MiB.
+    """
+
+    def __init__(self, prefix: str, target: int) -> None:
+        self._prefix = prefix.encode()
+        self._target = target
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes. Raises OSError if writing fails."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) >= _LONGEST:
+            lines.append(self._rest)
+            self._rest = b""
+        if lines:
+            self._write(b"".join(self._prefix + line + b"\n" for line in lines))
+
+    def end(self) -> None:
+        """Passes on a last line without an end."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._write(self._prefix + rest + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._target, view) :]

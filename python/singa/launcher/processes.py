@@ -1,0 +1,133 @@
+"""The processes and the shared memory of a job, and their end.
+
+All processes that a rank starts inherit SINGA_JOB, so /proc tells which belong to a job, also those
+that have left its process groups or lost their parents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+_PROC = Path("/proc")
+_SHARED_MEMORY = Path("/dev/shm")
+_PR_SET_PDEATHSIG = 1
+
+
+def ended_by(status: int) -> str:
+    """How a process ended, from the `returncode` of subprocess."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
+
+
+def exit_status(status: int) -> int:
+    """The exit status of a shell for `returncode`: 128 and the number of the signal."""
+    return status if status >= 0 else 128 - status
+
+
+def processes_of(job: str) -> list[int]:
+    """Ids of the processes that have the name of the job in SINGA_JOB, without this one."""
+    entry = f"SINGA_JOB={job}".encode()
+    found = []
+    for folder in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if entry in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return sorted(set(found) - {os.getpid()})
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, by SIGSTOP or a debugger."""
+    try:
+        state = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in "Tt"
+
+
+def kill_job(job: str, seconds: float = 5.0) -> list[int]:
+    """Kills all processes of a job by SIGKILL; returns those that are left after `seconds`."""
+    end = time.monotonic() + seconds
+    while (left := processes_of(job)) and time.monotonic() < end:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return left
+
+
+def remove_shared_memory(job: str) -> list[str]:
+    """Removes segments of shared memory that have the name of the job in theirs; returns them."""
+    removed = []
+    for file in _SHARED_MEMORY.glob(f"*{job}*"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+            removed.append(file.name)
+    return removed
+
+
+def die_with(parent: int) -> None:
+    """Has the kernel kill this process when the process `parent`, which started it, ends.
+
+    For Linux; elsewhere it does nothing.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(128 + signal.SIGKILL)
+
+
+class Guard:
+    """A process that outlives a killed launcher and ends its job then.
+
+    It waits at a pipe that the launcher holds. When the launcher is gone, however that happened, it
+    kills the processes of the job that was watched last, and removes its shared memory.
+    """
+
+    def __init__(self) -> None:
+        read, self._pipe = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._pipe)
+                _guard(read)
+            finally:
+                os._exit(0)
+        os.close(read)
+
+    def watch(self, job: str) -> None:
+        """Names the job that now runs; "" for none."""
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed
+            os.write(self._pipe, job.encode() + b"\n")
+
+    def close(self) -> None:
+        """Ends the guard, which ends the watched job."""
+        os.close(self._pipe)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def _guard(pipe: int) -> None:
+    os.setsid()  # signals to the launcher's group, such as Ctrl-C, do not come here
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):  # a reader of the launcher's output must not wait for the guard
+        os.dup2(nothing, descriptor)
+    text = b""
+    while data := os.read(pipe, 4096):
+        text += data
+    job = text.decode().split("\n")[-2] if b"\n" in text else ""
+    if job:
+        kill_job(job)
+        remove_shared_memory(job)

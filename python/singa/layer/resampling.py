@@ -1,0 +1,73 @@
+"""Layers that resize images and rearrange their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import autograd
+from ..tensor import Tensor
+from .base import Layer
+
+__all__ = [
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "Upsample",
+]
+
+
+class Upsample(Layer):
+    """Resizes x (N, C, ...) along the axes behind the channels, with torch.nn.Upsample's arguments.
+
+    size           the new lengths, or one for all axes
+    scale_factor   or factors by which lengths are multiplied
+    mode           "nearest" (the default), "linear", "bilinear", "bicubic", "trilinear" or "area"
+    align_corners  whether the centres of the corners are in one place before and after
+    recompute_scale_factor  coordinates follow the lengths instead of `scale_factor`
+
+    See `autograd.interpolate`.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.align_corners = align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.interpolate(
+            x,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            self.recompute_scale_factor,
+        )
+
+
+class PixelShuffle(Layer):
+    """Moves channels to pixels: (N, C·r², H, W) becomes (N, C, H·r, W·r). Shi et al. 2016."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.pixel_shuffle(x, self.upscale_factor)
+
+
+class PixelUnshuffle(Layer):
+    """The inverse of PixelShuffle: (N, C, H·r, W·r) becomes (N, C·r², H, W)."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.pixel_unshuffle(x, self.downscale_factor)

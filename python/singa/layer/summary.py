@@ -1,0 +1,101 @@
+"""The table that `Model.summary` prints."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..tensor import Tensor
+from . import base
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer: its name, class, output shapes, and number of parameters."""
+
+    name: str
+    kind: str
+    output: str
+    params: int
+
+
+@dataclass
+class Summary:
+    """The result of `Model.summary()`. `str()` gives the table."""
+
+    model: str
+    rows: list[Row] = field(default_factory=list)
+    params: int = 0
+    trainable: int = 0
+    states: int = 0
+
+    def __str__(self) -> str:
+        table = [("layer", "type", "output", "parameters")]
+        table += [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
+        widths = [max(len(line[i]) for line in table) for i in range(4)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip()
+            for a, b, c, d in table
+        ]
+        rule = "-" * max(map(len, lines))
+        frozen = self.params - self.trainable
+        total = f"{self.model}: {self.params:,} parameters"
+        total += f", {frozen:,} of them frozen" if frozen else ""
+        total += f"; {self.states:,} more values of state" if self.states else ""
+        return "\n".join([lines[0], rule, *lines[1:], rule, total])
+
+    def __repr__(self) -> str:
+        return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"
+
+
+def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:
+    """Runs `model` on `inputs` and collects all layers that have parameters of their own or no
+    sublayers."""
+    summary = Summary(type(model).__name__)
+    watch = _Watch(summary)
+    base.observers.append(watch)
+    try:
+        base.Layer.__call__(model, *inputs)
+    finally:
+        base.observers.remove(watch)
+    params, states = model.get_params(), model.get_states()
+    summary.params = sum(p.size() for p in params.values())
+    summary.trainable = sum(p.size() for p in params.values() if p.requires_grad)
+    summary.states = sum(s.size() for s in states.values()) - summary.params
+    return summary
+
+
+class _Watch:
+    """Collects rows in the thread that created it. Parameters of a layer that is called twice are
+    counted once."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.thread = threading.get_ident()
+        self.counted: set[int] = set()
+
+    def enter(self, layer: base.Layer) -> None:
+        pass
+
+    def leave(self, layer: base.Layer, output: Any) -> None:
+        params = [param for _, param in layer._own_params()]
+        inner = layer.has_parts or (layer._layers and not params)
+        if inner or threading.get_ident() != self.thread:
+            return
+        own = 0
+        for param in params:
+            if id(param) not in self.counted:
+                self.counted.add(id(param))
+                own += param.size()
+        row = Row(layer.name or "", type(layer).__name__, _shapes(output), own)
+        self.summary.rows.append(row)
+
+
+def _shapes(output: Any) -> str:
+    if isinstance(output, Tensor):
+        return str(tuple(output.shape))
+    if isinstance(output, list | tuple):
+        return ", ".join(_shapes(item) for item in output[:3]) + (", ..." if output[3:] else "")
+    return type(output).__name__

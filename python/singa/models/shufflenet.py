@@ -1,0 +1,94 @@
+"""ShuffleNet v2 (Ma et al. 2018), as in torchvision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import autograd, layer
+from ..layer import Conv2d, Linear, MaxPool2d, ReLU, Sequential
+from ..tensor import Tensor
+from .common import Classifier, batch_norm, fan_in_uniform, global_average
+
+
+def _conv(channels: int, kernel: int, stride: int = 1, group: int = 1) -> Conv2d:
+    return Conv2d(
+        channels,
+        kernel,
+        stride=stride,
+        padding=kernel // 2,
+        group=group,
+        bias=False,
+        initializer=fan_in_uniform,
+    )
+
+
+def _depthwise(channels: int, stride: int) -> Conv2d:
+    return _conv(channels, 3, stride, group=channels)
+
+
+def shuffle_channels(x: Tensor, groups: int) -> Tensor:
+    """Channels in the order in which `groups` groups of equal size take turns."""
+    n, channels, height, width = x.shape
+    x = x.reshape((n, groups, channels // groups, height, width))
+    return x.transpose((0, 2, 1, 3, 4)).reshape((n, channels, height, width))
+
+
+class ShuffleUnit(layer.Layer):
+    """Two branches with half of the `out` channels each, joined and shuffled.
+
+    With stride 1, each branch gets half of the input, and the first one is the identity. With
+    stride 2, each gets the whole input of `channels` channels.
+    """
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        half = out // 2
+        self.branch1: Sequential | None = None
+        if stride > 1:
+            self.branch1 = Sequential(
+                _depthwise(channels, stride), batch_norm(), _conv(half, 1), batch_norm(), ReLU()
+            )
+        self.branch2 = Sequential(
+            *(_conv(half, 1), batch_norm(), ReLU()),
+            *(_depthwise(half, stride), batch_norm()),
+            *(_conv(half, 1), batch_norm(), ReLU()),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.branch1 is not None:
+            parts = self.branch1(x), self.branch2(x)
+        else:
+            kept, changed = autograd.split(x, 1, num_output=2)
+            parts = kept, self.branch2(changed)
+        return shuffle_channels(autograd.cat(parts, 1), 2)
+
+
+class ShuffleNetV2(Classifier):
+    """Stem, three stages of units, and a 1x1 convolution. Input 3 x 224 x 224.
+
+    `channels` are those of the stem, of the stages, and of the last convolution.
+    """
+
+    def __init__(
+        self, channels: tuple[int, int, int, int, int], num_classes: int = 1000, **kwargs: Any
+    ) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.conv1 = Sequential(_conv(channels[0], 3, 2), batch_norm(), ReLU())
+        self.maxpool = MaxPool2d(3, stride=2, padding=1)
+        for number, depth in ((2, 4), (3, 8), (4, 4)):
+            before, out = channels[number - 2], channels[number - 1]
+            units = [ShuffleUnit(before, out, 2)]
+            units += [ShuffleUnit(out, out, 1) for _ in range(depth - 1)]
+            setattr(self, f"stage{number}", Sequential(*units))
+        self.conv5 = Sequential(_conv(channels[4], 1), batch_norm(), ReLU())
+        self.fc = Linear(num_classes, initializer=fan_in_uniform)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.conv1(x))
+        x = self.conv5(self.stage4(self.stage3(self.stage2(x))))
+        return self.fc(global_average(x))
+
+
+def shufflenet_v2_x1_0(num_classes: int = 1000, **kwargs: Any) -> ShuffleNetV2:
+    """ShuffleNet v2 of width 1 for 3 x 224 x 224 images. Ma et al. 2018."""
+    return ShuffleNetV2((24, 116, 232, 464, 1024), num_classes, **kwargs)

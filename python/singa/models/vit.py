@@ -1,0 +1,108 @@
+"""Vision transformers (Dosovitskiy et al. 2021; sizes of Touvron et al. 2021), as in timm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import autograd, layer
+from ..initializer import normal
+from ..layer import Conv2d, Linear
+from ..tensor import Tensor
+from .blocks import MLP, SelfAttention, TransformerBlock, depth_rates
+from .common import Classifier, fan_in_uniform, normal_002
+
+
+class PatchEmbedding(layer.Layer):
+    """A linear function of each patch: images (N, C, H, W) → (N, patches, width).
+
+    Raises ValueError if `patch` does not divide height and width.
+    """
+
+    def __init__(self, patch: int, width: int) -> None:
+        super().__init__()
+        self.proj = Conv2d(width, patch, stride=patch, initializer=fan_in_uniform)
+
+    def forward(self, x: Tensor) -> Tensor:
+        patch = self.proj.stride[0]
+        if x.shape[2] % patch or x.shape[3] % patch:
+            raise ValueError(
+                f"[{self.title}] patches of {patch} x {patch} do not divide images {x.shape}"
+            )
+        x = self.proj(x)
+        return x.reshape((*x.shape[:2], -1)).transpose((0, 2, 1))
+
+
+class VisionTransformer(Classifier):
+    """Transformer over patches and a class token, whose output is classified.
+
+    patch      height and width of a patch, in pixels
+    width      number of features of a token
+    depth      number of blocks
+    heads      heads of the attention
+    size       height and width of the images for which the network was designed (default 224)
+    drop_path  probability of stochastic depth that the blocks rise to (default 0)
+
+    The first call determines the size of the images, because each position has parameters.
+    """
+
+    cls_token: Tensor
+    pos_embed: Tensor
+
+    def __init__(
+        self,
+        patch: int,
+        width: int,
+        depth: int,
+        heads: int,
+        num_classes: int = 1000,
+        size: int = 224,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_classes, **kwargs)
+        self.image_shape = (3, size, size)
+        self.width = width
+        self.patch = patch
+        self.patch_embed = PatchEmbedding(patch, width)
+        self.blocks = layer.Sequential(
+            *(
+                TransformerBlock(
+                    width,
+                    SelfAttention(width, heads, dropout=dropout),
+                    MLP(width, 4 * width, dropout=dropout),
+                    1e-6,
+                    rate,
+                )
+                for rate in depth_rates(drop_path, [depth])[0]
+            )
+        )
+        self.norm = layer.LayerNorm(width, eps=1e-6)
+        self.head = Linear(num_classes, initializer=normal_002)
+
+    def initialize(self, x: Tensor) -> None:
+        patches = (x.shape[2] // self.patch) * (x.shape[3] // self.patch)
+        self._new_param("cls_token", (1, 1, self.width), x, lambda t: normal(t, 1e-6))
+        self._new_param("pos_embed", (1, 1 + patches, self.width), x, normal_002)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patch_embed(x)
+        first = autograd.cast(self.cls_token, x.dtype)
+        first = autograd.expand(first, (x.shape[0], 1, self.width))
+        x = self.blocks(autograd.cat([first, x], 1) + self.pos_embed)
+        return self.head(self.norm(x[:, 0]))
+
+
+def vit_tiny_16(num_classes: int = 1000, **kwargs: Any) -> VisionTransformer:
+    """ViT-Ti/16 for 3 x 224 x 224 images: timm's vit_tiny_patch16_224."""
+    return VisionTransformer(16, 192, 12, 3, num_classes, **kwargs)
+
+
+def vit_small_16(num_classes: int = 1000, **kwargs: Any) -> VisionTransformer:
+    """ViT-S/16 for 3 x 224 x 224 images: timm's vit_small_patch16_224."""
+    return VisionTransformer(16, 384, 12, 6, num_classes, **kwargs)
+
+
+def vit_tiny_cifar(num_classes: int = 10, **kwargs: Any) -> VisionTransformer:
+    """ViT-Ti with patches of 4 x 4 for 3 x 32 x 32 images."""
+    return VisionTransformer(4, 192, 12, 3, num_classes, size=32, **kwargs)

@@ -1,0 +1,27 @@
+"""ONNX: networks come in, train, and go out.
+
+    net = singa.onnx.load("resnet18.onnx")
+    net.replace_head(10)
+    net.set_optimizer(opt.SGD(lr=0.01))
+    net.compile([x], is_train=True, use_graph=True)
+    out, loss = net(x, y)
+
+docs/onnx.md describes it. It needs the extra `onnx`: pip install "singa[onnx]".
+"""
+
+from __future__ import annotations
+
+from . import readers as _readers  # noqa: F401 - fills the table
+from .errors import ExportError, InvalidModelError, Problem, UnsupportedError
+from .module import ImportedModel, load
+from .save import save
+
+__all__ = [
+    "ExportError",
+    "ImportedModel",
+    "InvalidModelError",
+    "Problem",
+    "UnsupportedError",
+    "load",
+    "save",
+]

@@ -1,0 +1,280 @@
+"""Scaled dot-product attention, written as products and a softmax, as one operation.
+
+    MatMul(q · scale, Transpose(k) · scale')
+    → masks: Where(mask, ·, -inf) and Add of a mask
+    → Softmax along the last axis → MatMul(·, v)
+
+So PyTorch's exporters write it, and singa's own, which adds nodes that make the result of a query
+without keys zero. One operation needs no memory for the scores. Shapes, scales and masks are known
+when a step runs. Where one of them does not fit, the nodes are computed as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import autograd
+from ..tensor import Tensor
+from .parsing import short_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .fusion import Fusion
+    from .network import Run, Step
+
+    Array = NDArray[Any]
+
+#: Masks whose form is remembered.
+_MOST_FORMS = 32
+
+#: Masks of one attention.
+_MOST_MASKS = 3
+
+
+@dataclass
+class _Found:
+    """What the nodes say, by names of values.
+
+    masks    in the order in which they apply: True for Where, whose mask is bool, False for Add
+    guarded  whether a query without keys gives zeros, not NaN
+    """
+
+    q: str = ""
+    k: str = ""  # transposed
+    v: str = ""
+    multiplied: list[str] = field(default_factory=list)
+    divided: list[str] = field(default_factory=list)
+    masks: list[tuple[bool, str]] = field(default_factory=list)
+    guarded: bool = False
+    steps: list[int] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """The inputs of the operation."""
+        masks = [name for _, name in self.masks]
+        return [self.q, self.k, self.v, *self.multiplied, *self.divided, *masks]
+
+
+def fuse(fusion: Fusion, last: int) -> bool:
+    """Merges the steps of an attention that end with the product `last`."""
+    found = _match(fusion, last)
+    if found is None:
+        return False
+    end = fusion.step(last)
+    steps = [fusion.step(i) for i in sorted([*found.steps, last])]
+    made = {name for step in steps for name in step.node.outputs}
+    others = {name for step in steps for name in step.node.inputs} - made
+    names = [*found.names(), *sorted(others - {*found.names(), ""})]
+    reader = None if end.reader is None else replace(end.reader, either=True)
+    lead = fusion.make(replace(end.node, op="Attention"), reader, end.compute)
+    composed = _composed(steps, names, end.node.outputs[0])
+    return fusion.merge(found.steps, last, lead, names, _Attention(found, composed).compute)
+
+
+# The pattern.
+
+
+def _match(fusion: Fusion, last: int) -> _Found | None:
+    found = _Found()
+    weights, found.v = fusion.step(last).node.inputs
+    hidden = least = ""
+    where = fusion.only(weights, "Where")
+    if where is not None:
+        hidden, zero, weights = fusion.step(where).node.inputs
+        if fusion.number(zero) != 0:
+            return None
+        found.steps.append(where)
+    softmax = fusion.only(weights, "Softmax")
+    if softmax is None:
+        return None
+    node = fusion.step(softmax).node
+    if node.attributes.get("axis", -1 if node.version >= 13 else 1) not in (-1, 3):
+        return None
+    found.steps.append(softmax)
+    scores, uses = node.inputs[0], 1
+    if hidden:
+        where = fusion.only(scores, "Where")
+        less = fusion.only(hidden, "Less", uses=2)
+        if where is None or less is None:
+            return None
+        condition, least, scores = fusion.step(where).node.inputs
+        if condition != hidden or fusion.step(less).node.inputs != (scores, least):
+            return None
+        if fusion.number(least) not in [float(np.finfo(t).min) for t in (np.float32, np.float64)]:
+            return None
+        found.steps += [where, less]
+        found.guarded, uses = True, 2
+    product = _masked(fusion, scores, uses, found, _MOST_MASKS)
+    if product is None:
+        return None
+    q, k = fusion.step(product).node.inputs
+    found.q, found.k = _unscaled(fusion, q, found), _unscaled(fusion, k, found)
+    maker = fusion.makers.get(found.k)
+    return found if maker is not None and fusion.is_one(maker, "Transpose") else None
+
+
+def _masked(fusion: Fusion, scores: str, uses: int, found: _Found, more: int) -> int | None:
+    """The product behind at most `more` masks; None if there is something else. Notes masks and
+    steps."""
+    at = fusion.only(scores, "MatMul", "Where", "Add", uses=uses)
+    if at is None or (not more and not fusion.is_one(at, "MatMul")):
+        return None
+    inputs = fusion.step(at).node.inputs
+    marks = len(found.masks), len(found.steps)
+    found.steps.append(at)
+    if fusion.step(at).node.op == "MatMul":
+        return at
+    if fusion.step(at).node.op == "Where":
+        choices = [(True, inputs[0], inputs[1])] if fusion.number(inputs[2]) == -math.inf else []
+    elif fusion.step(at).node.version < 7:
+        choices = []
+    else:  # attention has no gradient of a mask that is added
+        pairs = (inputs, inputs[::-1])
+        choices = [(False, mask, inner) for inner, mask in pairs if fusion.is_given(mask)]
+    for by_where, mask, inner in choices:
+        product = _masked(fusion, inner, 1, found, more - 1)
+        if product is not None:
+            found.masks.append((by_where, mask))
+            return product
+    del found.masks[marks[0] :], found.steps[marks[1] :]
+    return None
+
+
+def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
+    """x without the factor that a step applies to it."""
+    at = fusion.only(x, "Mul", "Div")
+    if at is None or fusion.step(at).node.version < 7:
+        return x
+    a, b = fusion.step(at).node.inputs
+    division = fusion.step(at).node.op == "Div"
+    for inner, factor in ((a, b), (b, a)):
+        if fusion.is_known(factor) and not (division and factor == a):
+            (found.divided if division else found.multiplied).append(factor)
+            found.steps.append(at)
+            return inner
+    return x
+
+
+# The operation.
+
+
+def _composed(steps: Sequence[Step], names: Sequence[str], output: str) -> Callable[..., Any]:
+    """The steps as one function of the values `names`."""
+
+    def compute(run: Run, *arguments: Any) -> Any:
+        known = dict(zip(names, arguments, strict=True))
+        for step in steps:
+            given = [known[name] if name else None for name in step.node.inputs]
+            known.update(zip(step.node.outputs, step.run(run, given), strict=False))
+        return known[output]
+
+    return compute
+
+
+class _Attention:
+    """Attention of values that are tensors or arrays, as they come."""
+
+    def __init__(self, found: _Found, composed: Callable[..., Any]) -> None:
+        self.found, self.composed = found, composed
+        self.forms: dict[int, tuple[Array, int | None, bool]] = {}  # by id of a mask
+
+    def compute(self, run: Run, *arguments: Any) -> Any:
+        options = self._options(arguments)
+        if options is None:
+            return self.composed(run, *arguments)
+        q, k, v = arguments[:3]
+        mask = options.pop("mask")
+        mask = None if mask is None else run.as_tensor(mask)
+        k = autograd.transpose(k, (0, 1, 3, 2))
+        return autograd.scaled_dot_product_attention(q, k, v, mask, **options)
+
+    def _options(self, arguments: Sequence[Any]) -> dict[str, Any] | None:
+        """Arguments of the operation; None where it would give other numbers."""
+        q, k, v, *others = arguments
+        if not all(isinstance(x, Tensor) and len(x.shape) == 4 for x in (q, k, v)):
+            return None
+        batch, heads, queries, width = q.shape
+        keys = k.shape[3]
+        fits = tuple(k.shape) == (batch, heads, width, keys)
+        fits = fits and tuple(v.shape[:3]) == (batch, heads, keys)
+        if not fits or not q.dtype == k.dtype == v.dtype or not keys:
+            return None
+        factors = len(self.found.multiplied) + len(self.found.divided)
+        others = others[: factors + len(self.found.masks)]
+        scale = self._scale(others[:factors], width)
+        if scale is None:
+            return None
+        options: dict[str, Any] = {"scale": None if scale == 0 else scale, "mask": None}
+        for (by_where, _), mask in zip(self.found.masks, others[factors:], strict=True):
+            first, safe = self._form(mask, by_where)
+            wanted = (batch, heads, queries, keys)
+            if not safe or not _broadcasts(tuple(mask.shape), wanted):
+                return None
+            if first is not None and tuple(mask.shape) == (queries, keys):
+                if "first_query" in options:
+                    return None
+                options |= {"is_causal": True, "first_query": first}
+            elif options["mask"] is not None or (not by_where and mask.dtype.name != q.dtype.name):
+                return None
+            else:
+                options["mask"] = mask
+        several = len(self.found.masks) > 1
+        return None if several and not self.found.guarded else options
+
+    def _scale(self, factors: Sequence[Any], width: int) -> float | None:
+        """The factor of the products; 0 for the usual one, None if it is not known."""
+        if not all(isinstance(f, np.ndarray) and f.size == 1 for f in factors):
+            return None
+        count = len(self.found.multiplied)
+        values = [_number(f.reshape(-1)[0]) for f in factors]
+        if not all(values):
+            return None
+        scale = math.prod(values[:count]) / math.prod(values[count:])
+        usual = 1 / math.sqrt(width) if width else 1.0
+        if count == len(factors) == 1 and factors[0].reshape(-1)[0] == factors[0].dtype.type(usual):
+            return 0.0
+        return scale if math.isfinite(scale) else None
+
+    def _form(self, mask: Any, by_where: bool) -> tuple[int | None, bool]:
+        """(where causal queries begin, or None for another mask; whether each query has a key, or
+        gives zeros in the file as well)."""
+        if not isinstance(mask, np.ndarray):
+            return None, self.found.guarded
+        kept = self.forms.get(id(mask))
+        if kept is None:
+            if len(self.forms) >= _MOST_FORMS:
+                self.forms.clear()
+            kept = self.forms[id(mask)] = (mask, *_form_of(mask, by_where))
+        return kept[1], kept[2] or self.found.guarded
+
+
+def _number(value: Any) -> float:
+    """The number that was meant: 0.1, not 0.100000001, which is what float32 holds."""
+    return short_number(value) if value.dtype == np.float32 else float(value)
+
+
+def _form_of(mask: Array, by_where: bool) -> tuple[int | None, bool]:
+    if by_where:
+        used, plain = mask, True
+    else:
+        used = mask != -np.inf
+        plain = bool((mask[used] == 0).all())
+    safe = bool(used.any(-1).all()) if used.ndim else bool(used)
+    if used.ndim != 2 or not plain or not used.size:
+        return None, safe
+    row = int(used.any(1).argmax())
+    first = int(used[row].sum()) - 1 - row
+    queries, keys = used.shape
+    causal = np.arange(keys) <= np.arange(queries)[:, None] + first
+    return (first if np.array_equal(used, causal) else None), safe
+
+
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return len(shape) <= 4 and all(
+        n in (1, m) for n, m in zip(shape[::-1], wanted[::-1], strict=False)
+    )

@@ -1,0 +1,206 @@
+"""ONNX's backend interface, with the names and results of SINGA's sonnx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import create_cpu_device, create_cuda_gpu
+from ..tensor import Tensor
+from .element_types import NUMBERS
+from .errors import InvalidModelError, UnsupportedError
+from .export import OPSET, export
+from .module import ImportedModel, read_graph
+from .specification import typed
+from .tensors import as_tensor
+from .trace import of_tape
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+class SingaRep:
+    """A model that is ready to run; `prepare` makes it.
+
+    net     the network
+    model   the ModelProto
+    """
+
+    def __init__(self, model: Any, net: ImportedModel) -> None:
+        self.model, self.net = model, net
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """Parameters and running statistics by name."""
+        return self.net.get_states()
+
+    def run(self, inputs: Any, **kwargs: Any) -> list[Tensor]:
+        """The outputs for a list of tensors or arrays.
+
+        last_layers  runs only the first nodes, and returns the outputs of the last one of them; a
+                     negative number counts from the end
+        aux_output   names of further values to return, after the outputs
+        """
+        single = isinstance(inputs, Tensor | np.ndarray)
+        given = [inputs] if single else list(inputs)
+        device = next((x.device for x in given if isinstance(x, Tensor)), self._device())
+        tensors = [x if isinstance(x, Tensor) else as_tensor(np.asarray(x), device) for x in given]
+        return values(self.net, tensors, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
+
+    def _device(self) -> Any:
+        return next((t.device for t in self.states.values()), Tensor((1,)).device)
+
+
+def values(
+    net: ImportedModel, inputs: Sequence[Tensor], last_layers: int | None, aux_output: Sequence[str]
+) -> list[Tensor]:
+    """Outputs of a network as SINGA's `last_layers` and `aux_output` select them."""
+    names = list(net.output_names)
+    nodes = net._graph.nodes
+    if last_layers is not None and last_layers != len(nodes):
+        if not -len(nodes) < last_layers < len(nodes) or last_layers == 0:
+            raise ValueError(f"[sonnx] last_layers is {last_layers}; there are {len(nodes)} nodes")
+        names = [name for name in nodes[:last_layers][-1].outputs if name]
+    return net.values(inputs, [*names, *aux_output])
+
+
+def prepare(model: ModelProto | str, device: Any = "CPU", **kwargs: Any) -> SingaRep:
+    """Makes a model ready to run.
+
+    model   a ModelProto, or the path of a file
+    device  "CPU", "CUDA", or a device of singa
+
+    SINGA's other arguments (init_inputs, keep_initializers_as_inputs) are accepted and not needed.
+    Raises what `singa.onnx.load` raises.
+    """
+    return SingaRep(model, ImportedModel(read_graph(model), _device(device)))
+
+
+def _device(device: Any) -> Any:
+    if isinstance(device, str):
+        if device.startswith("CUDA"):
+            return create_cuda_gpu()
+        if device != "CPU":
+            raise ValueError(f"[sonnx.prepare] device must be 'CPU' or 'CUDA', got {device!r}")
+        return create_cpu_device()
+    return device
+
+
+def supports_device(device: str) -> bool:
+    """Whether `prepare` takes a device of this name."""
+    return device == "CPU"
+
+
+class OnnxNode:
+    """A node of a graph: name, op_type, attrs (by name), inputs and outputs."""
+
+    def __init__(self, node: NodeProto) -> None:
+        from onnx import helper
+
+        self.proto = node
+        self.name = node.name or "_".join(node.output)
+        self.op_type = node.op_type
+        self.attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        self.inputs, self.outputs = list(node.input), list(node.output)
+
+    def getattr(self, key: str, default: Any = None) -> Any:
+        """An attribute, or `default`."""
+        return self.attrs.get(key, default)
+
+
+def get_op(
+    node: NodeProto | OnnxNode, opset_version: int | None = None
+) -> Callable[..., list[Tensor]]:
+    """The function of tensors that a node is: one argument for each input that is given."""
+    import onnx
+    from onnx import helper
+
+    proto = node.proto if isinstance(node, OnnxNode) else node
+    version = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    names = [name for name in proto.input if name]
+
+    def function(*inputs: Tensor) -> list[Tensor]:
+        if len(inputs) != len(names):
+            raise ValueError(f"[{proto.op_type}] expected {len(names)} inputs, got {len(inputs)}")
+        infos = [
+            helper.make_tensor_value_info(name, NUMBERS[x.dtype.name], x.shape)
+            for name, x in zip(names, inputs, strict=True)
+        ]
+        outputs = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]
+        graph = helper.make_graph([proto], "node", infos, outputs)
+        imports = [helper.make_opsetid("", version)]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=onnx.IR_VERSION)
+        model = typed(model)  # the outputs need types
+        net = ImportedModel(read_graph(model), inputs[0].device if inputs else None)
+        return net.values(inputs, net.output_names)
+
+    return function
+
+
+def run_node(
+    node: NodeProto | OnnxNode,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    device: Any = "CPU",
+    outputs_info: Any = None,
+    opset_version: int | None = None,
+    **kwargs: Any,
+) -> list[Tensor]:
+    """Runs one node on tensors or arrays, in order or by name, and returns its outputs."""
+    if isinstance(inputs, Mapping):
+        names = node.inputs if isinstance(node, OnnxNode) else node.input
+        inputs = [inputs[name] for name in names if name]
+    place = _device(device)
+    tensors = [x if isinstance(x, Tensor) else as_tensor(np.asarray(x), place) for x in inputs]
+    return get_op(node, opset_version)(*tensors)
+
+
+def to_onnx(inputs: Sequence[Tensor], y: Sequence[Tensor], model_name: str = "sonnx") -> ModelProto:
+    """The computation of `y` from `inputs`, which is on the tape, as a ModelProto.
+
+    Turn `autograd.training` on before the forward pass. Raises ValueError where the tape does not
+    have the whole computation; `singa.onnx.save` follows any forward pass.
+    """
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    outputs = [y] if isinstance(y, Tensor) else list(y)
+    trace = of_tape(inputs, outputs)
+    states: dict[str, Tensor] = {}
+    for application in trace.applications:
+        for x in application.inputs:
+            if x.stores_grad and not any(x is other for other in (*states.values(), *inputs)):
+                name = x.name or f"parameter_{len(states)}"
+                states[name if name not in states else f"{name}_{len(states)}"] = x
+    names: list[str] = []
+    for i, x in enumerate(inputs):
+        name = x.name or f"input_{i}"
+        names.append(f"{name}_{i}" if name in names or name in states else name)
+    return export([trace], names, None, states, opset=OPSET, title=model_name)
+
+
+class SingaBackend:
+    """SINGA's name of the functions that import."""
+
+    prepare = staticmethod(prepare)
+    run_node = staticmethod(run_node)
+    supports_device = staticmethod(supports_device)
+
+    @staticmethod
+    def run_model(model: Any, inputs: Any, device: Any = "CPU", **kwargs: Any) -> list[Tensor]:
+        """Prepares a model and runs it once."""
+        return prepare(model, device, **kwargs).run(inputs)
+
+    @staticmethod
+    def is_compatible(model: Any, device: Any = "CPU", **kwargs: Any) -> bool:
+        """Whether singa can compute all nodes of a model."""
+        try:
+            prepare(model, device)
+        except (InvalidModelError, UnsupportedError):
+            return False
+        return True
+
+
+class SingaFrontend:
+    """SINGA's name of the functions that export."""
+
+    singa_to_onnx_model = staticmethod(to_onnx)

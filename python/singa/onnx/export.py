@@ -1,0 +1,223 @@
+"""Writes traces of a computation as a ModelProto: operators on the tape become nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import singa_wrap as _c
+from ..tensor import Tensor
+from . import writers as _writers  # noqa: F401 - fills the table
+from .element_types import NUMBERS
+from .errors import ExportError
+from .node_writer import Call, Writer
+from .specification import require_package
+from .tensors import as_array
+from .writers.registry import unread, writer_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from .trace import Application, Trace
+
+#: Default version of the operators: the newest that most tools read.
+OPSET = 21
+
+_OLDEST = 13
+
+
+def export(
+    traces: Sequence[Trace],
+    input_names: Sequence[str],
+    output_names: Sequence[str] | None,
+    states: Mapping[str, Tensor],
+    *,
+    axes: Mapping[str, Mapping[int, str]] | None = None,
+    lengths: Mapping[str, tuple[int, int]] | None = None,
+    opset: int = OPSET,
+    ir_version: int | None = None,
+    training: bool = False,
+    title: str = "singa",
+) -> ModelProto:
+    """Writes traces of the same computation as a ModelProto."""
+    require_package()
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    if not _OLDEST <= opset <= newest:
+        raise ValueError(f"[onnx.save] opset must lie in [{_OLDEST}, {newest}], got {opset}")
+    axes = axes or {}
+    writer = Writer(opset, training, lengths or {})
+    first = traces[0]
+    outputs = _output_names(output_names, len(first.outputs))
+    writer.take([*input_names, *outputs, *states])
+    for name, x in zip(input_names, first.inputs, strict=True):
+        writer.bind(x, x.data, name)
+        writer.depends(x.data)
+        for axis, label in axes.get(name, {}).items():
+            writer.sources.setdefault(label, (name, axis))
+    for name, t in states.items():
+        writer.bind(t, t.data, name)
+    for other in traces[1:]:
+        kinds = [[type(a.op) for a in t.applications] for t in (first, other)]
+        if kinds[0] != kinds[1]:
+            raise ExportError(
+                "[onnx.save] the forward pass takes another way for another length of a dynamic "
+                "axis"
+            )
+    needed = _needed(first)
+    for application in first.applications:
+        for raw in (*application.raw_outputs, application.raw_indices):
+            if raw is not None:
+                writer.depends(raw)
+    for i in range(len(first.applications)):
+        if i in needed:
+            _write(writer, [t.applications[i] for t in traces])
+    for name, y in zip(outputs, first.outputs, strict=True):
+        writer.layer = ""
+        writer.node("Identity", [writer.value(y, "an output")], [name])
+    _drop_identities(writer, set(outputs))
+    used = {name for node in writer.nodes for name in node.input} | set(outputs)
+    for name, t in states.items():
+        if name in used:
+            writer.add_initializer(name, as_array(t))
+    graph = onnx.helper.make_graph(
+        [*(node for node in writer.constants if node.output[0] in used), *writer.nodes],
+        title,
+        [
+            _info(name, [t.inputs[i] for t in traces], writer, axes.get(name, {}))
+            for i, name in enumerate(input_names)
+        ],
+        [_info(name, [t.outputs[i] for t in traces], writer, {}) for i, name in enumerate(outputs)],
+        [t for name, t in writer.initializers.items() if name in used],
+        value_info=[i for n, i in writer.infos.items() if n in used and n not in outputs],
+    )
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="singa")
+    least = onnx.helper.find_min_ir_version_for(opsets)
+    if ir_version is not None and not least <= ir_version <= onnx.IR_VERSION:
+        raise ValueError(
+            f"[onnx.save] ir_version must lie in [{least}, {onnx.IR_VERSION}] for opset {opset}, "
+            f"got {ir_version}"
+        )
+    model.ir_version = least if ir_version is None else ir_version
+    return model
+
+
+def _output_names(given: Sequence[str] | None, count: int) -> list[str]:
+    names = (
+        list(given)
+        if given is not None
+        else (["output"] if count == 1 else [f"output_{i}" for i in range(count)])
+    )
+    if len(names) != count or len(set(names)) < count:
+        raise ValueError(f"[onnx.save] {count} outputs need as many names, got {names}")
+    return names
+
+
+def _needed(trace: Trace) -> set[int]:
+    """Numbers of the applications on which the outputs depend."""
+    wanted = {id(y.data) for y in trace.outputs}
+    needed: set[int] = set()
+    for i in range(len(trace.applications) - 1, -1, -1):
+        application = trace.applications[i]
+        if wanted & {id(y) for y in (*application.raw_outputs, application.raw_indices)}:
+            needed.add(i)
+            wanted |= {id(x) for x in (*application.raw_inputs, *_operands(application.op))}
+    return needed
+
+
+def _operands(op: Any) -> list[Any]:
+    """Tensors that an operator has as attributes."""
+    found: list[Any] = []
+    for value in vars(op).values():
+        if isinstance(value, Tensor):
+            found.append(value.data)
+        elif isinstance(value, _c.Tensor):
+            found.append(value)
+    return found
+
+
+def _write(writer: Writer, applications: Sequence[Application]) -> None:
+    first = applications[0]
+    writer.layer = first.layer
+    write = writer_of(first.op)
+    if write is None:
+        raise ExportError(
+            f"[onnx.save] operator {type(first.op).__name__} (layer {first.layer or '-'}) has no "
+            "form in ONNX here"
+        )
+    unknown = unread(type(first.op))
+    if unknown:
+        raise ExportError(
+            f"[onnx.save] the writer of operator {type(first.op).__name__} does not know its "
+            f"argument {', '.join(sorted(unknown))}"
+        )
+    call = Call(writer, applications)
+    prefix = f"{first.layer}/" if first.layer else ""
+    title = type(first.op).__name__.lstrip("_")
+    call.outputs = [writer.fresh(f"{prefix}{title}_output") for _ in first.outputs]
+    write(call)
+    for y, raw, name in zip(first.outputs, first.raw_outputs, call.outputs, strict=True):
+        writer.bind(y, raw, name)
+    for i, name in enumerate(call.outputs):
+        kind = NUMBERS[call.type_of_output(i)]
+        writer.infos[name] = _value_info(name, kind, call.out_shapes(i), writer, {})
+
+
+def _drop_identities(writer: Writer, outputs: set[str]) -> None:
+    """Removes Identity nodes: outputs of the graph take the place of the values they copy."""
+    alias: dict[str, str] = {}
+    kept = []
+    for node in writer.nodes:
+        for i, name in enumerate(node.input):
+            node.input[i] = alias.get(name, name)
+        if node.op_type == "Identity" and node.output[0] not in outputs:
+            alias[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    makers = {name: node for node in kept for name in node.output}
+    renamed: dict[str, str] = {}
+    result = []
+    for node in kept:
+        source = node.input[0] if node.op_type == "Identity" else ""
+        if source in makers and source not in outputs and source not in renamed:
+            renamed[source] = node.output[0]
+        else:
+            result.append(node)
+    for node in result:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                names[i] = renamed.get(name, name)
+    writer.nodes = result
+
+
+def _value_info(
+    name: str,
+    kind: int,
+    shapes: Sequence[Sequence[int]],
+    writer: Writer,
+    labels: Mapping[int, str],
+) -> Any:
+    """Type and shape of a value. A length that follows no single dynamic axis stays open."""
+    import onnx
+
+    shape: list[int | str | None] = []
+    for i, column in enumerate(zip(*shapes, strict=True)):
+        label: int | str | None = labels.get(i)
+        if label is None:
+            try:
+                length = writer.length(column, name)
+            except ExportError:
+                length = (0, ())
+            if isinstance(length, int):
+                label = length
+            elif length[0] == 1 and len(length[1]) == 1:
+                label = length[1][0]
+        shape.append(label)
+    return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+
+def _info(name: str, tensors: Sequence[Tensor], writer: Writer, labels: Mapping[int, str]) -> Any:
+    kind = NUMBERS[tensors[0].dtype.name]
+    return _value_info(name, kind, [t.shape for t in tensors], writer, labels)

@@ -1,0 +1,283 @@
+"""Neighbouring nodes that singa computes in one operation.
+
+    BatchNormalization → Relu, BatchNormalization → Add → Relu
+    Transpose → LayerNormalization → Transpose            layer norm over channels
+    MatMul → Add of a vector
+    Sigmoid → Mul, HardSigmoid → Mul                     x·sigmoid(x), x·clip(x / 6 + 1/2, 0, 1)
+    Div or Mul → Erf → Add → Mul → Mul                   x·Φ(x), in the order of PyTorch's exporter
+    attention (`attention_fusion`)
+
+Only values that nothing else reads are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .. import autograd
+from ..tensor import Tensor
+from . import attention_fusion
+from .graph import Graph, ValueType, subgraphs
+
+if TYPE_CHECKING:
+    from .network import Step
+
+
+class Fusion:
+    """Merges the steps of a graph. `make` creates a step; `constants` are known values."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        graph: Graph,
+        constants: Mapping[str, Any],
+        make: Callable[..., Step],
+    ) -> None:
+        self.steps: list[Step | None] = list(steps)
+        self.graph, self.constants, self.make = graph, constants, make
+        self.uses: Counter[str] = Counter(graph.outputs)
+        self.makers: dict[str, int] = {}
+        for i, step in enumerate(steps):
+            self.uses.update(name for name in step.node.inputs if name)
+            for inner in subgraphs(step.node):
+                self.uses.update(inner.free_names())
+            for name in step.node.outputs:
+                self.makers[name] = i
+
+    def run(self) -> list[Step]:
+        """The merged steps."""
+        for i in range(len(self.steps)):  # before sums and products become other steps
+            if self.is_one(i, "MatMul"):
+                attention_fusion.fuse(self, i)
+        for i in range(len(self.steps)):
+            if self.is_one(i, "Relu"):
+                self._relu(i)
+            elif self.is_one(i, "Mul"):
+                self._sigmoid(i) or self._gelu(i)
+            elif self.is_one(i, "Add"):
+                self._linear(i)
+            elif self.is_one(i, "Transpose"):
+                self._channel_norm(i)
+        return [step for step in self.steps if step is not None]
+
+    # What the rules ask.
+
+    def is_one(self, i: int, *ops: str) -> bool:
+        """Whether step i is of one of these operators."""
+        step = self.steps[i]
+        return step is not None and not step.node.domain and step.node.op in ops
+
+    def only(self, name: str, *ops: str, uses: int = 1) -> int | None:
+        """The step that makes a value which is read `uses` times, if it is of one of these
+        operators."""
+        i = self.makers.get(name)
+        return i if i is not None and self.uses[name] == uses and self.is_one(i, *ops) else None
+
+    def step(self, i: int) -> Step:
+        """Step i, which has not been merged into a later one."""
+        step = self.steps[i]
+        assert step is not None
+        return step
+
+    def number(self, name: str) -> float | None:
+        """A constant of one element."""
+        array = self.constants.get(name)
+        return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+    def is_known(self, name: str) -> bool:
+        """Whether a value depends on constants and shapes alone."""
+        return name in self.constants or name in self._sources[0]
+
+    def is_given(self, name: str) -> bool:
+        """Whether a value depends on inputs, constants and shapes alone, and not on parameters."""
+        return self.is_known(name) or name in self._sources[1]
+
+    @functools.cached_property
+    def _sources(self) -> tuple[set[str], set[str]]:
+        """The values of steps that are known, and others that are given."""
+        known, given = {"", *self.constants}, set(self.graph.inputs)
+        for step in self.steps:
+            if step is None:
+                continue
+            used = set(step.node.inputs)
+            for inner in subgraphs(step.node):
+                used |= inner.free_names()
+            if step.of_shape or used <= known:
+                known.update(step.node.outputs)
+            elif used <= known | given:
+                given.update(step.node.outputs)
+        return known, given
+
+    def merge(
+        self, gone: Sequence[int], last: int, lead: Step, inputs: Sequence[str], compute: Any
+    ) -> bool:
+        """Puts one step in the place of several."""
+        end = self.step(last)
+        types = dict(zip(lead.node.inputs, lead.node.input_types, strict=False))
+        node = replace(
+            lead.node,
+            inputs=tuple(inputs),
+            outputs=end.node.outputs,
+            input_types=tuple(types.get(name, ValueType()) for name in inputs),
+            used=(),
+        )
+        merged = self.make(node, lead.reader, compute)
+        merged.on_host = False
+        for i in gone:
+            self.steps[i] = None
+        self.steps[last] = merged
+        return True
+
+    # Batch norm, Add, Relu.
+
+    def _relu(self, i: int) -> bool:
+        (x,) = self.step(i).node.inputs
+        norm = self.only(x, "BatchNormalization")
+        if norm is not None:
+            lead = self.step(norm)
+            return self.merge([norm], i, lead, lead.node.inputs, _with(lead.compute, relu=True))
+        added = self.only(x, "Add")
+        if added is None or self.step(added).node.version < 7:
+            return False
+        operands = self.step(added).node.inputs
+        for name, other in (operands, operands[::-1]):
+            norm = self.only(name, "BatchNormalization")
+            if norm is not None and other != name and other not in self.constants:
+                lead = self.step(norm)
+                inputs = [*lead.node.inputs, other]
+                compute = _with_add(lead.compute)
+                return self.merge([norm, added], i, lead, inputs, compute)
+        return False
+
+    # Transpose, LayerNormalization, Transpose.
+
+    def _channel_norm(self, i: int) -> bool:
+        end = self.step(i).node
+        at = self.only(end.inputs[0], "LayerNormalization")
+        if at is None:
+            return False
+        lead = self.step(at)
+        first = self.only(lead.node.inputs[0], "Transpose")
+        order = end.attributes.get("perm") or []
+        rank = len(order)
+        if first is None or rank < 3 or any(lead.node.used[1:]):
+            return False
+        before = self.step(first)
+        moved = before.node.attributes.get("perm") == [0, *range(2, rank), 1]
+        back = order == [0, rank - 1, *range(1, rank - 1)]
+        if not moved or not back or lead.node.attributes.get("axis", -1) not in (-1, rank - 1):
+            return False
+        inputs = [before.node.inputs[0], *lead.node.inputs[1:]]
+        compute = _over_channels(before.compute, lead, self.step(i).compute)
+        return self.merge([first, at], i, lead, inputs, compute)
+
+    # MatMul, Add.
+
+    def _linear(self, i: int) -> bool:
+        operands = self.step(i).node.inputs
+        for name, bias in (operands, operands[::-1]):
+            product = self.only(name, "MatMul")
+            if product is not None and bias not in self.makers and bias not in self.constants:
+                lead = self.step(product)
+                return self.merge([product], i, lead, [*lead.node.inputs, bias], _linear)
+        return False
+
+    # x·sigmoid(x) and x·hardsigmoid(x).
+
+    def _sigmoid(self, i: int) -> bool:
+        operands = self.step(i).node.inputs
+        for x, gate in (operands, operands[::-1]):
+            at = self.only(gate, "Sigmoid", "HardSigmoid")
+            if at is None or self.step(at).node.inputs != (x,):
+                continue
+            lead = self.step(at)
+            function = autograd.silu
+            if lead.node.op == "HardSigmoid":
+                alpha = lead.node.attributes.get("alpha", 0.2)
+                beta = lead.node.attributes.get("beta", 0.5)
+                if abs(alpha - 1 / 6) > 1e-7 or beta != 0.5:
+                    continue
+                function = autograd.hardswish
+            return self.merge([at], i, lead, [x], _of_one(function))
+        return False
+
+    # x·(1 + erf(x / √2)) / 2
+
+    def _factor(self, step: Step, value: float) -> str | None:
+        """The other operand of a step that combines a value with this number."""
+        a, b = step.node.inputs
+        for x, number in ((a, b), (b, a)):
+            found = self.number(number)
+            if found is not None and math.isclose(found, value, rel_tol=1e-6):
+                return x
+        return None
+
+    def _gelu(self, i: int) -> bool:
+        half = self._factor(self.step(i), 0.5)
+        if half is None:
+            return False
+        product = self.only(half, "Mul")
+        if product is None:
+            return False
+        operands = self.step(product).node.inputs
+        for x, other in (operands, operands[::-1]):
+            more = self.only(other, "Add")
+            inner = None if more is None else self._factor(self.step(more), 1.0)
+            erf = None if inner is None else self.only(inner, "Erf")
+            if more is None or erf is None:
+                continue
+            scaled = self.only(self.step(erf).node.inputs[0], "Div", "Mul")
+            if scaled is None:
+                continue
+            step = self.step(scaled)
+            if step.node.op == "Div":
+                ok = step.node.inputs[0] == x and self._factor(step, math.sqrt(2)) == x
+            else:
+                ok = self._factor(step, math.sqrt(0.5)) == x
+            if ok:
+                lead = self.step(erf)
+                gone = [scaled, erf, more, product]
+                return self.merge(gone, i, lead, [x], _of_one(autograd.gelu))
+        return False
+
+
+def _of_one(function: Callable[[Tensor], Tensor]) -> Any:
+    return lambda run, x: function(x)
+
+
+def _over_channels(before: Any, norm: Step, after: Any) -> Any:
+    epsilon = norm.node.attributes.get("epsilon", 1e-5)
+
+    def fused(run: Any, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+        shape = tuple(x.shape[1:2])
+        if tuple(scale.shape) == shape and (bias is None or tuple(bias.shape) == shape):
+            return autograd.channel_norm(x, scale, bias, epsilon)
+        return after(run, norm.compute(run, before(run, x), scale, bias))
+
+    return fused
+
+
+def _with(compute: Any, **more: Any) -> Any:
+    return lambda run, *inputs: compute(run, *inputs, **more)
+
+
+def _with_add(compute: Any) -> Any:
+    def fused(run: Any, *inputs: Any) -> Tensor:
+        *norm, add = inputs
+        x = norm[0]
+        if add.shape == x.shape and add.dtype == x.dtype and len(x.shape) <= 4:
+            return compute(run, *norm, add=add, relu=True)
+        return autograd.relu(autograd.add(compute(run, *norm), add))
+
+    return fused
+
+
+def _linear(run: Any, a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
+    if len(a.shape) > 1 and len(b.shape) == 2 and tuple(bias.shape) == (b.shape[1],):
+        return autograd.linear(a, b, bias)
+    return autograd.add(autograd.matmul(a, b), bias)

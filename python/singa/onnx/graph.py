@@ -1,0 +1,107 @@
+"""A graph as plain data: nodes with decoded attributes, constants, and types of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .errors import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Dimension = int | str | None
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """What is known of a value before it is computed.
+
+    type   element type; None: unknown, or not a tensor
+    shape  lengths of the axes, where a name stands for any length and None is unknown; None: the
+           rank is unknown
+    """
+
+    type: str | None = None
+    shape: tuple[Dimension, ...] | None = None
+    is_tensor: bool = True
+
+
+@dataclass
+class Node:
+    """One call of an operator. An input that is not given has the name ""."""
+
+    name: str
+    op: str
+    domain: str
+    version: int  # since_version of the operator in the opset of the file; 0: unknown operator
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    input_types: tuple[ValueType, ...] = ()
+    used: tuple[bool, ...] = ()  # whether something reads each output
+    problem: str = ""  # why its attributes cannot be decoded
+
+    @property
+    def operator(self) -> str:
+        """The operator with its domain, if that is not ONNX's."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+    def refused(self, reason: str) -> Problem:
+        """This node as an entry of an UnsupportedError."""
+        return Problem(self.name, self.operator, self.version, reason)
+
+    def rank(self, i: int) -> int | None:
+        """Number of axes of input `i`, if it is known."""
+        shape = self.input_types[i].shape if i < len(self.input_types) else None
+        return None if shape is None else len(shape)
+
+    def has(self, i: int) -> bool:
+        """Whether input `i` is given."""
+        return i < len(self.inputs) and bool(self.inputs[i])
+
+
+@dataclass
+class Initializer:
+    """A tensor of the file. `read` gives its elements, which may be mapped from another file."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    read: Callable[[], NDArray[Any]]
+
+
+@dataclass
+class Graph:
+    """A graph, or a subgraph such as the body of a loop."""
+
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[Node]
+    constants: dict[str, NDArray[Any]]  # results of Constant nodes
+    initializers: dict[str, Initializer] = field(default_factory=dict)
+    types: dict[str, ValueType] = field(default_factory=dict)
+    opset: int = 0
+    ir_version: int = 0
+    producer: str = ""
+
+    def free_names(self) -> set[str]:
+        """Names of values that a subgraph takes from the graph around it."""
+        known = {*self.inputs, *self.constants, *self.initializers}
+        free: set[str] = set()
+        for node in self.nodes:
+            used = {name for name in node.inputs if name}
+            for inner in subgraphs(node):
+                used |= inner.free_names()
+            free |= used - known
+            known.update(node.outputs)
+        return free | (set(self.outputs) - known)
+
+
+def subgraphs(node: Node) -> Iterator[Graph]:
+    """The graphs among a node's attributes."""
+    for value in node.attributes.values():
+        if isinstance(value, Graph):
+            yield value

@@ -1,0 +1,209 @@
+"""What is in an ONNX file: `python -m singa onnx FILE`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .element_types import is_singas, numpy_type
+from .errors import InvalidModelError, Problem, UnsupportedError
+from .graph import Graph, Node, ValueType, subgraphs
+from .module import ImportedModel, notes_on, read_graph, roles_of
+from .network import Network
+from .tensors import as_tensor
+
+
+@dataclass
+class Report:
+    """What `inspect` found; `str()` gives the text that the command prints."""
+
+    path: str
+    graph: Graph
+    problems: tuple[Problem, ...]
+    operators: Counter[str]
+    parameters: int
+    parameter_bytes: int
+    states: int
+    flops: int | None
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        g = self.graph
+        lines = [
+            f"{self.path}: IR version {g.ir_version}, opset {g.opset}, "
+            f"by {g.producer or 'unknown'}",
+            "",
+            *(f"input   {name}  {_described(g.types.get(name))}" for name in g.inputs),
+            *(f"output  {name}  {_described(g.types.get(name))}" for name in g.outputs),
+            "",
+            f"{self.parameters:,} parameters ({_bytes(self.parameter_bytes)}), "
+            f"{self.states:,} running statistics",
+        ]
+        if self.flops is not None:
+            lines.append(
+                f"{self.flops:,} multiplications and additions of convolutions and products"
+            )
+        lines += ["", f"{sum(self.operators.values())} nodes"]
+        width = max((len(name) for name in self.operators), default=0)
+        bad = {problem.operator for problem in self.problems}
+        for name, count in sorted(self.operators.items(), key=lambda item: (-item[1], item[0])):
+            mark = "  not supported" if name in bad else ""
+            lines.append(f"  {name:<{width}}  {count:>5}{mark}")
+        if self.problems:
+            lines += ["", "not supported:", *(f"  {problem}" for problem in self.problems)]
+        lines += ["", *self.notes] if self.notes else []
+        return "\n".join(lines)
+
+
+def inspect(path: str | os.PathLike[str], allow_symlinks: bool = False) -> Report:
+    """Looks at a file without computing anything.
+
+    Raises OSError if it cannot be read, InvalidModelError if it is damaged.
+    """
+    graph = read_graph(path, None, allow_symlinks)
+    roles = roles_of(graph)
+    problems: tuple[Problem, ...] = ()
+    constants = {
+        name: initializer.read()
+        for name, initializer in graph.initializers.items()
+        if roles[name] == "constant"
+    }
+    try:
+        Network(graph, constants)
+    except UnsupportedError as error:
+        problems = error.problems
+    sizes = {"parameter": 0, "state": 0}
+    size_bytes = 0
+    for name, initializer in graph.initializers.items():
+        role = roles[name]
+        if role in sizes:
+            count = math.prod(initializer.shape)
+            sizes[role] += count
+            if role == "parameter":
+                size_bytes += count * numpy_type(initializer.type).itemsize
+    return Report(
+        os.fspath(path),
+        graph,
+        problems,
+        Counter(node.operator for node in _nodes(graph)),
+        sizes["parameter"],
+        size_bytes,
+        sizes["state"],
+        _flops(graph),
+        notes_on(graph),
+    )
+
+
+def _nodes(graph: Graph) -> list[Node]:
+    found = list(graph.nodes)
+    for node in graph.nodes:
+        for inner in subgraphs(node):
+            found += _nodes(inner)
+    return found
+
+
+def _flops(graph: Graph) -> int | None:
+    """Multiplications and additions of convolutions and matrix products, with 1 for lengths that
+    are not known; None if a rank is not known."""
+    total = 0
+    for node in graph.nodes:
+        if node.op not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
+            continue
+        shapes = [_shape(graph.types.get(name)) for name in (*node.inputs[:2], node.outputs[0])]
+        if any(shape is None for shape in shapes):
+            return None
+        x, w, y = (shape or () for shape in shapes)
+        if node.op == "Conv":
+            total += 2 * math.prod(y) * math.prod(w[1:])
+        elif node.op == "ConvTranspose":
+            total += 2 * math.prod(x) * math.prod(w[1:])
+        elif x:
+            inner = x[0] if node.op == "Gemm" and node.attributes.get("transA") else x[-1]
+            total += 2 * math.prod(y) * inner
+    return total
+
+
+def _shape(value: ValueType | None) -> tuple[int, ...] | None:
+    if value is None or value.shape is None:
+        return None
+    return tuple(n if isinstance(n, int) else 1 for n in value.shape)
+
+
+def _described(value: ValueType | None) -> str:
+    if value is None or value.type is None:
+        return "unknown"
+    shape = (
+        "?" if value.shape is None else ", ".join("?" if n is None else str(n) for n in value.shape)
+    )
+    return f"{value.type} ({shape})"
+
+
+def _bytes(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:.4g} {unit}"
+
+
+@dataclass
+class Comparison:
+    """The largest difference of an output from ONNX Runtime's, relative to its largest value."""
+
+    name: str
+    difference: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: largest difference {self.difference:.2g} of the largest value"
+
+
+def compare(path: str | os.PathLike[str], allow_symlinks: bool = False) -> list[Comparison]:
+    """Runs a file in singa and in ONNX Runtime on the same random inputs.
+
+    Lengths that the file leaves open are 2. Raises ImportError without ONNX Runtime,
+    InvalidModelError for inputs whose shape or type is not known, and for a file that ONNX Runtime
+    refuses.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError("[onnx] --check needs ONNX Runtime: pip install onnxruntime") from error
+
+    net = ImportedModel(read_graph(path, None, allow_symlinks))
+    random = np.random.default_rng(0)
+    arrays = {name: _random(name, net._graph.types.get(name), random) for name in net.input_names}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            os.fspath(path), options, providers=["CPUExecutionProvider"]
+        )
+        expected = session.run(list(net.output_names), arrays)
+    except Exception as error:  # it has a class of its own for each kind of refusal
+        raise InvalidModelError(f"[onnx] ONNX Runtime: {error}") from None
+    device = next((t.device for t in net.get_states().values()), None)
+    inputs = [as_tensor(array, device) for array in arrays.values()]
+    outputs = net(*inputs)
+    results = outputs if isinstance(outputs, tuple) else (outputs,)
+    found = []
+    for name, y, wanted in zip(net.output_names, results, expected, strict=True):
+        largest = float(np.abs(wanted).max(initial=0)) or 1.0
+        gap = np.abs(y.numpy().astype(np.float64) - wanted.astype(np.float64))
+        found.append(Comparison(name, float(gap.max(initial=0)) / largest))
+    return found
+
+
+def _random(name: str, declared: ValueType | None, random: Any) -> Any:
+    if declared is None or declared.shape is None or not is_singas(declared.type or ""):
+        raise InvalidModelError(f"[onnx] the shape or type of input {name!r} is not known")
+    shape = tuple(n if isinstance(n, int) else 2 for n in declared.shape)
+    dtype = numpy_type(declared.type or "")
+    if dtype.kind in "iub":
+        return random.integers(0, 2, shape).astype(dtype)
+    return random.standard_normal(shape).astype(dtype)

@@ -1,0 +1,464 @@
+"""An imported network as a Model."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import autograd, initializer, model
+from ..device import get_default_device
+from ..dtypes import DType, is_float
+from ..tape.capture import is_capturing
+from ..tape.grad_mode import training
+from ..tensor import Tensor
+from .element_types import FLOATS, NUMBERS, is_singas, name_of, numpy_type
+from .errors import InvalidModelError
+from .graph import Graph, Initializer, Node, ValueType, subgraphs
+from .network import Network
+from .parsing import read
+from .readers.registry import find, is_readable
+from .tensors import as_tensor
+
+if TYPE_CHECKING:
+    import os
+
+    from onnx import ModelProto
+
+    from ..opt import Optimizer
+
+#: Attributes of a model that hold parameters begin so, since ONNX allows any name.
+_PREFIX = "onnx/"
+_PARAMETER, _STATE, _CONSTANT = "parameter", "state", "constant"
+
+
+def load(
+    source: str | os.PathLike[str] | bytes | ModelProto,
+    device: Any = None,
+    *,
+    dtype: Any = None,
+    allow_symlinks: bool = False,
+) -> ImportedModel:
+    """Loads an ONNX model as a network that can be trained.
+
+    source          path of a file, its bytes, or a ModelProto
+    device          where the parameters lie (default: the default device)
+    dtype           "float64", "float16" or "bfloat16": converts all float32 values of the model
+    allow_symlinks  external data may lie behind symbolic links, as in the caches of model hubs.
+                    They are followed wherever they lead, so the folder has to be trusted.
+
+    The model starts in inference mode. Raises OSError if the file cannot be read,
+    InvalidModelError if it is damaged or contradictory, and UnsupportedError with a list of all
+    nodes that singa cannot compute.
+    """
+    return ImportedModel(read_graph(source, dtype, allow_symlinks), device)
+
+
+def read_graph(source: Any, dtype: Any = None, allow_symlinks: bool = False) -> Graph:
+    """The graph of a model; the arguments are those of `load`."""
+    graph = read(source, is_readable, allow_symlinks)
+    if dtype is not None:
+        wanted = dtype if isinstance(dtype, str) else DType(dtype).name
+        if wanted not in FLOATS:
+            raise ValueError(f"[onnx.load] dtype must be one of {sorted(FLOATS)}, got {dtype!r}")
+        if wanted != "float32":
+            _convert(graph, wanted)
+    return graph
+
+
+class ImportedModel(model.Model):
+    """A network that came from an ONNX file.
+
+    Parameters have their ONNX names: `net.get_params()["conv1.weight"]`. A call in inference mode
+    returns the output, or a tuple of several. `train_one_batch(x, y)` trains on `loss(output, y)`,
+    which is softmax cross-entropy unless `loss` is replaced; a subclass may define its own.
+    `train()` and `eval()` decide whether dropout drops and batch norm uses statistics of the batch,
+    whatever the file says.
+
+    graph   what `read_graph` returned
+    device  where the parameters lie (default: the default device)
+
+    input_names, output_names: names in the file, in the order of arguments and results. `notes` is
+    a list of remarks on the file.
+    """
+
+    transient = (*model.Model.transient, "_network")
+    has_parts = True
+    not_settings = ("_network", "_graph", "_keys", "notes")
+    follows_dtype = False
+    _network: Network | None
+
+    def __init__(self, graph: Graph, device: Any = None) -> None:
+        super().__init__()
+        device = get_default_device() if device is None else device
+        roles = roles_of(graph)
+        self._graph = replace(graph, initializers={}, constants=dict(graph.constants))
+        self._keys: dict[str, str] = {}  # name of a parameter or state: attribute
+        self.input_names, self.output_names = tuple(graph.inputs), tuple(graph.outputs)
+        for name, initializer_ in graph.initializers.items():
+            if roles[name] == _CONSTANT:
+                self._graph.constants[name] = _frozen(initializer_.read())
+        self._promote(roles)
+        self._network = Network(self._graph, {})  # raises before parameters take memory
+        for name, role in roles.items():
+            if role != _CONSTANT:
+                self._add(name, graph, role, device)
+        self.notes = notes_on(graph)
+        self._initialized = True
+        self._inputs = _declared_inputs(graph)
+        self.training = False  # not that of autograd, which the caller has set
+
+    # Parameters.
+
+    def _promote(self, roles: dict[str, str]) -> None:
+        """Takes parameters that are Constant nodes out of the graph's constants."""
+        for name in roles:
+            if roles[name] != _CONSTANT:
+                self._graph.constants.pop(name, None)
+
+    def _add(self, name: str, graph: Graph, role: str, device: Any) -> None:
+        if name in graph.initializers:
+            array = graph.initializers[name].read()
+        else:
+            array = graph.constants[name]
+        if role == _STATE and name_of(array) in ("float16", "bfloat16"):
+            array = array.astype(np.float32)  # running statistics are not kept in 16 bits
+        self._put(name, as_tensor(array, device), role == _PARAMETER)
+
+    def _put(self, name: str, value: Tensor, trained: bool) -> None:
+        value.requires_grad = value.stores_grad = trained
+        value.name = self._get_name_prefix() + name
+        key = self._keys.setdefault(name, _PREFIX + name)
+        self.__dict__[key] = value
+        self.__dict__["_fits"] = None
+
+    def _own_params(self) -> Iterator[tuple[str, Tensor]]:
+        return self._own(True)
+
+    def _own_states(self) -> Iterator[tuple[str, Tensor]]:
+        return self._own(False)
+
+    def _own(self, trained: bool) -> Iterator[tuple[str, Tensor]]:
+        ours = set(self._keys.values())
+        for key in self._keys.values():
+            value = self.__dict__[key]
+            if value.stores_grad == trained:
+                yield value.name or key, value
+        for attribute, value in self.__dict__.items():  # those that a subclass adds
+            added = isinstance(value, Tensor) and attribute not in ours
+            if trained and added and value.stores_grad:
+                yield value.name or attribute, value
+
+    def _pass_name_on(self) -> None:
+        super()._pass_name_on()
+        for name, key in getattr(self, "_keys", {}).items():
+            self.__dict__[key].name = self._get_name_prefix() + name
+
+    def freeze(self, pattern: str | bool = "*", frozen: bool = True) -> None:  # type: ignore[override]
+        """Stops training of parameters, or resumes it with frozen=False.
+
+        `pattern` selects ONNX names as a shell does: "layer1.*". Raises ValueError if it selects
+        none.
+        """
+        if isinstance(pattern, bool):  # freeze(False), as of any layer
+            frozen, pattern = pattern, "*"
+        selected = [p for n, p in self.get_params().items() if fnmatch.fnmatchcase(n, pattern)]
+        if not selected and pattern != "*":
+            raise ValueError(f"[freeze] no parameter matches {pattern!r}")
+        for param in selected:
+            param.requires_grad = not frozen
+
+    def replace_head(
+        self, num_outputs: int, fill: Callable[[Tensor], Any] = initializer.glorot_normal
+    ) -> tuple[str, ...]:
+        """Gives the last fully connected layer, or 1x1 convolution, `num_outputs` outputs.
+
+        Its weight is filled by `fill`, its bias with 0. Returns their names. Raises ValueError if
+        the first output does not come from such a layer, apart from softmax and reshapes.
+        """
+        if num_outputs < 1:
+            raise ValueError(f"[replace_head] num_outputs must be positive, got {num_outputs}")
+        weight, axis, bias = _head(self._graph, self._keys)
+        old = self.__dict__[self._keys[weight]]
+        shape = list(old.shape)
+        shape[axis] = num_outputs
+        new = Tensor(shape, old.device, old.dtype)
+        fill(new)
+        self._put(weight, new, True)
+        names = [weight]
+        if bias is not None:
+            old = self.__dict__[self._keys[bias]]
+            lengths = [n if n == 1 and len(old.shape) > 1 else num_outputs for n in old.shape]
+            self._put(bias, Tensor(lengths, old.device, old.dtype), True)
+            names.append(bias)
+        self._network = None
+        self._step_graphs = None
+        return tuple(names)
+
+    # Steps.
+
+    def network(self) -> Network:
+        """The compiled graph."""
+        if self._network is None:
+            self._network = Network(self._graph, {})
+        return self._network
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The output for these inputs, or a tuple of several.
+
+        Inputs are in the order of `input_names`. Raises TypeError and ValueError for inputs that
+        the file does not describe.
+        """
+        outputs = self.values(inputs, self.output_names)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def values(self, inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+        """The values `names` of the graph for these inputs: outputs, or results of any node."""
+        given = self._checked_inputs(inputs)
+        parameters = {name: self.__dict__[key] for name, key in self._keys.items()}
+        return self.network().run(given, parameters, names)
+
+    def loss(self, out: Any, y: Tensor) -> Tensor:
+        """Softmax cross-entropy of the first output for targets y."""
+        first = out[0] if isinstance(out, tuple) else out
+        return autograd.softmax_cross_entropy(first, y)
+
+    def train_one_batch(self, *inputs_and_target: Tensor) -> tuple[Any, Tensor]:
+        """Trains on inputs and, as the last argument, targets; returns (output, loss)."""
+        *inputs, y = inputs_and_target
+        out = self.forward(*inputs)
+        loss = self.loss(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        for note in self.notes:
+            warnings.warn(f"[onnx] {note}", stacklevel=2)
+        super().set_optimizer(optimizer)
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.graph_mode and not is_capturing():
+            self._prepare(inputs)
+        return super().__call__(*inputs, **kwargs)
+
+    def _prepare(self, inputs: Sequence[Any]) -> None:
+        """Computes what the host has to know for inputs of these shapes, before a step is
+        captured: tensors of constants must outlive the step."""
+        given = inputs[: len(self.input_names)]
+        if len(given) < len(self.input_names) or not all(isinstance(x, Tensor) for x in given):
+            return
+        try:
+            checked = self._checked_inputs(given)
+        except (TypeError, ValueError):
+            return  # forward raises it
+        if not self.network().is_planned(checked):
+            before = training()
+            autograd.training = False
+            try:
+                with autograd.no_grad():
+                    ImportedModel.forward(self, *given)
+            finally:
+                autograd.training = before
+
+    def _checked_inputs(self, inputs: Sequence[Any]) -> dict[str, Tensor]:
+        names = self.input_names
+        if len(inputs) != len(names):
+            raise ValueError(
+                f"[{self.title}] expected {len(names)} inputs ({', '.join(names)}), got "
+                f"{len(inputs)}"
+            )
+        return {
+            name: _checked_input(name, x, self._graph.types.get(name, ValueType()))
+            for name, x in zip(names, inputs, strict=True)
+        }
+
+
+def _checked_input(name: str, x: Any, declared: ValueType) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
+    if declared.shape is not None:
+        fits = len(declared.shape) == len(x.shape) and all(
+            not isinstance(wanted, int) or wanted == n
+            for wanted, n in zip(declared.shape, x.shape, strict=True)
+        )
+        if not fits:
+            wanted = ", ".join("?" if n is None else str(n) for n in declared.shape)
+            raise ValueError(f"[onnx] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
+    if declared.type is None or x.dtype.name == declared.type:
+        return x
+    if not is_singas(declared.type) or is_float(x.dtype) or declared.type in FLOATS:
+        raise TypeError(f"[onnx] input {name!r} has type {declared.type}, got {x.dtype}")
+    return autograd.cast(x, DType[declared.type])  # an integer of another width
+
+
+def _declared_inputs(graph: Graph) -> list[Any]:
+    """Shapes and types of the inputs for `summary`, with 1 where any length is allowed."""
+    result: list[Any] = []
+    for name in graph.inputs:
+        declared = graph.types.get(name, ValueType())
+        if declared.shape is None or declared.type is None or not is_singas(declared.type):
+            return []
+        shape = tuple(n if isinstance(n, int) else 1 for n in declared.shape)
+        result.append((shape, DType[declared.type]))
+    return result
+
+
+def _frozen(array: Any) -> Any:
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+# What an initializer is.
+
+
+def roles_of(graph: Graph) -> dict[str, str]:
+    """For each initializer, whether it is a parameter, a running statistic, or a constant.
+
+    Parameters are tensors of floats. Constants are those of other types, those that the host needs
+    as arrays, single numbers that are not the weight of a layer, and those with an infinity, which
+    are masks. Constant nodes are parameters if they are weights of a layer and the file has no
+    initializers of floats.
+    """
+    uses: dict[str, set[str]] = {}
+
+    def visit(nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            reader = find(node.domain, node.op, node.version)
+            for i, name in enumerate(node.inputs):
+                if not name or reader is None:
+                    kind = "tensor"
+                elif i in reader.host:
+                    kind = "host"
+                elif i in reader.states:
+                    kind = "state"
+                else:
+                    kind = "weight" if i in reader.weights else "tensor"
+                uses.setdefault(name, set()).add(kind)
+            for inner in subgraphs(node):
+                visit(inner.nodes)
+
+    visit(graph.nodes)
+    roles = {name: _role(i, uses.get(name, set())) for name, i in graph.initializers.items()}
+    own = graph.producer.startswith("singa")
+    if own or any(i.type in FLOATS for i in graph.initializers.values()):
+        return roles
+    for name, array in graph.constants.items():  # a file that has its weights in Constant nodes
+        if "weight" in uses.get(name, ()) and name_of(array) in FLOATS and array.size > 1:
+            roles[name] = _PARAMETER
+    return roles
+
+
+def _role(stored: Initializer, uses: set[str]) -> str:
+    if stored.type not in FLOATS:
+        return _CONSTANT
+    if "state" in uses:
+        return _STATE
+    if not uses - {"host"}:
+        return _CONSTANT
+    if math.prod(stored.shape) <= 1 and "weight" not in uses:
+        return _CONSTANT
+    if "weight" in uses or math.prod(stored.shape) > 1 << 24:
+        return _PARAMETER
+    finite = np.isfinite(stored.read().astype(np.float32, copy=False)).all()
+    return _PARAMETER if finite else _CONSTANT
+
+
+# The head.
+
+_SHAPE_ONLY = ("Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Dropout")
+
+
+def _head(graph: Graph, parameters: Mapping[str, str]) -> tuple[str, int, str | None]:
+    """(weight, its axis of outputs, bias) of the last layer."""
+    makers = {name: node for node in graph.nodes for name in node.outputs if name}
+    name, bias = graph.outputs[0], None
+    for _ in range(len(graph.nodes) + 1):
+        node = makers.get(name)
+        if node is None:
+            break
+        if node.op in _SHAPE_ONLY:
+            name = node.inputs[0]
+        elif node.op == "Gemm" and node.inputs[1] in parameters:
+            own = next((n for n in node.inputs[2:3] if n in parameters), None)
+            return node.inputs[1], 0 if node.attributes.get("transB") else 1, own
+        elif node.op == "Conv" and node.inputs[1] in parameters and not bias:
+            own = next((n for n in node.inputs[2:3] if n in parameters), None)
+            return node.inputs[1], 0, own
+        elif node.op == "MatMul" and node.inputs[1] in parameters:
+            return node.inputs[1], -1, bias
+        elif node.op == "Add" and bias is None:
+            ours = [n for n in node.inputs if n in parameters]
+            if len(ours) != 1:
+                break
+            bias = ours[0]
+            name = next(n for n in node.inputs if n != bias)
+        else:
+            break
+    last = makers.get(name)
+    raise ValueError(
+        f"[replace_head] output {graph.outputs[0]!r} comes from "
+        f"{f'a {last.op}' if last else 'an input'}, not from a fully connected layer"
+    )
+
+
+# Other float types.
+
+
+def _convert(graph: Graph, wanted: str) -> None:
+    """Converts float32 to another type everywhere in a graph."""
+    target = numpy_type(wanted)
+
+    def array(value: Any) -> Any:
+        return _frozen(value.astype(target)) if name_of(value) == "float32" else value
+
+    def converted(read: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: array(read())
+
+    for initializer_ in graph.initializers.values():
+        if initializer_.type == "float32":
+            initializer_.type = wanted
+            initializer_.read = converted(initializer_.read)
+    graph.constants = {name: array(value) for name, value in graph.constants.items()}
+    graph.types = {name: _converted_type(value, wanted) for name, value in graph.types.items()}
+    for node in graph.nodes:
+        node.input_types = tuple(_converted_type(value, wanted) for value in node.input_types)
+        for name, value in node.attributes.items():
+            if isinstance(value, Graph):
+                _convert(value, wanted)
+            elif isinstance(value, np.ndarray):
+                node.attributes[name] = array(value)
+            elif name in ("to", "dtype", "output_dtype") and value == NUMBERS["float32"]:
+                node.attributes[name] = NUMBERS[wanted]
+
+
+def _converted_type(value: ValueType, wanted: str) -> ValueType:
+    return replace(value, type=wanted) if value.type == "float32" else value
+
+
+# Remarks.
+
+
+def notes_on(graph: Graph) -> list[str]:
+    """Remarks on a file: whether batch norm may have been folded into its convolutions."""
+    operators = {node.op for node in graph.nodes}
+    convolutions = [node for node in graph.nodes if node.op == "Conv"]
+    norms = {name for name in operators if name.endswith("Normalization") and name != "LRN"}
+    with_bias = [node for node in convolutions if node.has(2)]
+    if norms or len(convolutions) < 4 or len(with_bias) < len(convolutions):
+        return []
+    if not graph.producer.startswith("pytorch"):
+        return []
+    return [
+        "all convolutions have a bias and there is no batch norm: the exporter may have folded it. "
+        "To train with batch norm, export with torch.onnx.export(model.train(), args, path, "
+        "dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
+    ]
+
+
+__all__ = ["ImportedModel", "InvalidModelError", "load", "read_graph"]

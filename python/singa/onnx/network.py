@@ -1,0 +1,467 @@
+"""Running an imported graph.
+
+`Network` compiles a graph: it computes what depends on constants only, looks up a reader for every
+other node, and reports all nodes that cannot be read. `Run` is one execution. A value is an array
+while the host knows it, and a Tensor otherwise. Shapes are known to the host, so arithmetic with
+them is, too. Such values are kept in a `Plan` for each signature (shapes and types) of the inputs:
+later executions with this signature take them from there, and the device gets the same tensors
+each time, as the replay of a captured step requires.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import tensor
+from ..dtypes import DType
+from ..layer import base as layers
+from ..tape.capture import is_capturing
+from ..tensor import Tensor
+from . import values
+from .element_types import is_singas
+from .errors import InvalidModelError, Problem, Refused, UnsupportedError
+from .fusion import Fusion
+from .graph import Graph, Node, ValueType, subgraphs
+from .readers.missing import MISSING
+from .readers.registry import Reader, find, versions_of
+from .tensors import as_array, as_tensor, same_type
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+#: Most signatures of inputs whose values are kept.
+_MOST_PLANS = 32
+_HOST, _EITHER, _TENSOR = 0, 1, 2
+
+
+class Marker:
+    """Stands for a node where layers are observed: in summaries, reports, and names."""
+
+    _layers: ClassVar[Mapping[str, Any]] = {}
+    has_parts = False
+
+    def __init__(self, step: Step) -> None:
+        self.name = step.node.name
+        self._step = step
+        self.parameters: list[Tensor] = []
+
+    def _own_params(self) -> Iterator[tuple[str, Tensor]]:
+        """The parameters among the node's inputs, as a layer has them."""
+        return ((str(p.name), p) for p in self.parameters)
+
+
+def _marker(step: Step) -> Marker:
+    """A Marker whose class has the operator's name, which summaries show."""
+    return type(step.node.op, (Marker,), {})(step)
+
+
+class Step:
+    """A node that runs, with the function that computes it."""
+
+    def __init__(self, node: Node, reader: Reader | None, compute: Callable[..., Any]) -> None:
+        self.node = node
+        self.reader = reader
+        self.compute = compute
+        self.on_host = values.is_computable(node)
+        self.of_shape = not node.domain and node.op in ("Shape", "Size")
+        self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
+        self.marker = _marker(self)
+        host = reader.host if reader is not None else ()
+        either: bool | tuple[int, ...] = reader.either if reader is not None else False
+
+        def kind(i: int) -> int:
+            if i in host:
+                return _HOST
+            as_it_comes = either if isinstance(either, bool) else i in either
+            return _EITHER if as_it_comes else _TENSOR
+
+        self.kinds = tuple(kind(i) for i in range(len(node.inputs)))
+
+    def run(self, run: Run, arguments: list[Any]) -> Sequence[Any]:
+        """The outputs for these inputs: None where one is not given."""
+        if self.of_shape:
+            shape = arguments[0].shape
+            if self.node.op == "Shape":
+                return (values.shape_of(self.node, shape),)
+            return (np.array(int(np.prod(shape, dtype=np.int64)), np.int64),)
+        if self.on_host and not any([isinstance(x, Tensor) for x in arguments]):
+            return values.computed(self.node, arguments)
+        for i, x in enumerate(arguments):
+            if x is None:
+                continue
+            kind = self.kinds[i]
+            if kind == _TENSOR:
+                if not isinstance(x, Tensor):
+                    arguments[i] = run.tensor(x)
+            elif kind == _HOST and isinstance(x, Tensor):
+                arguments[i] = run.host(x)
+        if self.reader is not None and self.reader.data:
+            run.depends_on_data()
+        results = self.compute(run, *arguments)
+        return results if isinstance(results, tuple) else (results,)
+
+
+class Block:
+    """A compiled graph or subgraph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.constants: dict[str, Array] = {}
+        self.steps: list[Step] = []
+        self.single: list[Step] = []  # the same steps before any were merged
+
+    def finish(self) -> None:
+        """Merges steps, and finds the last use of each value that is computed here."""
+        self.single = self.steps
+        self.steps = Fusion(self.steps, self.graph, self.constants, Step).run()
+        kept = {*self.graph.outputs}
+        made = {name for step in self.steps for name in step.node.outputs}
+        for step in reversed(self.steps):
+            used = {name for name in step.node.inputs if name}
+            for inner in subgraphs(step.node):
+                used |= inner.free_names()
+            used |= {name for name in step.node.outputs if name}
+            step.last_uses = tuple(sorted((used & made) - kept))
+            kept |= used
+
+
+class Plan:
+    """What the host knows for one signature of the inputs."""
+
+    def __init__(self) -> None:
+        self.reusable = True  # nothing depends on values of tensors
+        self.finished = False
+        self.values: dict[str, Array] = {}
+        self.steps: list[Step] = []  # those that remain to be run
+        self.tensors: dict[int, tuple[Array, Tensor]] = {}  # by id(array)
+        self.made: dict[Any, Array] = {}  # of readers
+
+
+class Run:
+    """One execution of a network: what readers may ask for."""
+
+    def __init__(self, network: Network, plan: Plan, device: Any) -> None:
+        self.network = network
+        self.plan = plan
+        self.device = device
+        self._environments: list[dict[str, Any]] = []
+
+    def tensor(self, array: Array) -> Tensor:
+        """The tensor of a value that the host knows: the same object for the same array."""
+        key = id(array)
+        shared = self.network.tensors.get((self.device.id(), key))
+        if shared is not None:
+            return shared[1]
+        kept = self.plan.tensors.get(key)
+        if kept is None:
+            kept = array, as_tensor(array, self.device)
+            # A tensor that is made while a step is captured belongs to that step.
+            if not is_capturing():
+                if key in self.network.constant_ids:
+                    self.network.tensors[self.device.id(), key] = kept
+                else:
+                    self.plan.tensors[key] = kept
+        return kept[1]
+
+    def as_tensor(self, value: Any) -> Tensor:
+        """A value as a tensor."""
+        return value if isinstance(value, Tensor) else self.tensor(value)
+
+    def number(self, value: float, like: Tensor) -> Tensor:
+        """A constant tensor without axes, of the type of `like`."""
+        key = ("number", value, int(like.dtype))
+        kind = np.float32 if like.dtype == DType.bfloat16 else like.dtype.name
+        number = self.tensor(self.made(key, lambda: np.array(value, kind)))
+        return same_type(number, like)
+
+    def host(self, value: Any) -> Array:
+        """A value as an array. Reading a tensor ends the use of this plan."""
+        if isinstance(value, Tensor):
+            self.depends_on_data()
+            return as_array(value)
+        return value
+
+    def made(self, key: Any, make: Callable[[], Array]) -> Array:
+        """An array that a reader makes of shapes: made once for each signature of the inputs.
+
+        `key` begins with the node, and has everything on which the array depends.
+        """
+        kept = self.plan.made.get(key)
+        if kept is None:
+            kept = make()
+            kept.flags.writeable = False
+            self.plan.made[key] = kept
+        return kept
+
+    def depends_on_data(self) -> None:
+        """Notes that what the host knows depends on values of tensors."""
+        self.plan.reusable = False
+
+    def call(self, graph: Graph, inputs: Mapping[str, Any]) -> list[Any]:
+        """The outputs of a subgraph, which sees the values around it."""
+        block = self.network.blocks[id(graph)]
+        environment = {**self._environments[-1], **block.constants, **inputs}
+        self.execute(block.steps, environment, True)
+        return [environment[name] for name in graph.outputs]
+
+    def execute(self, steps: Sequence[Step], environment: dict[str, Any], forget: bool) -> None:
+        """Runs steps. With `forget`, values are dropped after their last use."""
+        self._environments.append(environment)
+        try:
+            for step in steps:
+                node = step.node
+                arguments = [environment[name] if name else None for name in node.inputs]
+                results = self._observed(step, arguments) if layers.observers else None
+                if results is None:
+                    results = self._run(step, arguments)
+                for name, result in zip(node.outputs, results, strict=False):
+                    if name:
+                        environment[name] = result
+                if forget:
+                    for name in step.last_uses:
+                        environment.pop(name, None)
+        finally:
+            self._environments.pop()
+
+    def _run(self, step: Step, arguments: list[Any]) -> Sequence[Any]:
+        try:
+            return step.run(self, arguments)
+        except Refused as refusal:
+            raise UnsupportedError([step.node.refused(str(refusal))]) from None
+        except Exception as error:
+            if not getattr(error, "_singa_node", None):
+                error._singa_node = step.node.name  # type: ignore[attr-defined]
+                error.add_note(f"in ONNX node {step.node.name!r} ({step.node.operator})")
+            raise
+
+    def _observed(self, step: Step, arguments: list[Any]) -> Sequence[Any]:
+        present: list[Any] = list(layers.observers)
+        step.marker.parameters = [x for x in arguments if isinstance(x, Tensor) and x.stores_grad]
+        for observer in present:
+            observer.enter(step.marker)
+        output = None
+        try:
+            results = self._run(step, arguments)
+            tensors = [x for x in results if isinstance(x, Tensor)]
+            output = tensors[0] if len(tensors) == 1 else tensors
+            return results
+        finally:
+            for observer in reversed(present):
+                observer.leave(step.marker, output)
+
+
+class Network:
+    """A compiled graph.
+
+    constants  values of initializers that are not parameters, by name
+
+    Raises UnsupportedError with all nodes that cannot be computed.
+    """
+
+    def __init__(self, graph: Graph, constants: Mapping[str, Array]) -> None:
+        self.graph = graph
+        self.blocks: dict[int, Block] = {}
+        self.tensors: dict[tuple[int, int], tuple[Array, Tensor]] = {}
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        compiler = _Compiler(self.blocks)
+        self.main = compiler.block(graph, constants)
+        if compiler.problems:
+            raise UnsupportedError(compiler.problems)
+        self.constant_ids = {
+            id(array) for block in self.blocks.values() for array in block.constants.values()
+        }
+
+    def run(
+        self, inputs: Mapping[str, Any], parameters: Mapping[str, Tensor], wanted: Sequence[str]
+    ) -> list[Tensor]:
+        """The values `wanted` for these inputs and parameters.
+
+        Raises InvalidModelError for a name that is not a value of the graph.
+        """
+        tensors = [x for x in (*inputs.values(), *parameters.values()) if isinstance(x, Tensor)]
+        device = tensors[0].device if tensors else tensor.Tensor((1,)).device
+        only_outputs = set(wanted) <= set(self.graph.outputs)
+        plan = self._plan(inputs, only_outputs)
+        run = Run(self, plan, device)
+        environment: dict[str, Any] = {**self.main.constants, **parameters, **inputs}
+        if plan.finished:
+            environment.update(plan.values)
+        all_steps = self.main.steps if only_outputs else self.main.single
+        steps = plan.steps if plan.finished else all_steps
+        known = None if plan.finished else _Known(environment)
+        run.execute(steps, environment if known is None else known, only_outputs)
+        if known is not None and plan.reusable and not is_capturing():
+            plan.values = known.arrays
+            plan.steps = [step for step in all_steps if not known.arrays.keys() >= _made(step.node)]
+            plan.finished = True
+            environment = known
+        if not plan.reusable:
+            plan.tensors.clear()
+            plan.made.clear()
+        values_ = environment if known is None else known
+        missing = [name for name in wanted if name not in values_]
+        if missing:
+            raise InvalidModelError(f"[onnx] the graph has no values {', '.join(missing)}")
+        return [_as_result(run, values_[name]) for name in wanted]
+
+    def is_planned(self, inputs: Mapping[str, Tensor]) -> bool:
+        """Whether the host knows all that it has to for inputs of these shapes and types."""
+        plan = self._plans.get((True, _signature(inputs)))
+        return plan is not None and plan.finished
+
+    def _plan(self, inputs: Mapping[str, Tensor], only_outputs: bool = True) -> Plan:
+        signature = (only_outputs, _signature(inputs))
+        plan = self._plans.get(signature)
+        if plan is None or not plan.reusable:
+            plan = self._plans[signature] = Plan()
+            while len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)
+        return plan
+
+
+def _signature(inputs: Mapping[str, Tensor]) -> Any:
+    return tuple((x.device.id(), tuple(x.shape), int(x.dtype)) for x in inputs.values())
+
+
+def _made(node: Node) -> set[str]:
+    return {name for name in node.outputs if name}
+
+
+def _as_result(run: Run, value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else run.tensor(value)
+
+
+class _Known(dict[str, Any]):
+    """An environment that remembers arrays that steps assign."""
+
+    def __init__(self, start: Mapping[str, Any]) -> None:
+        super().__init__(start)
+        self.arrays: dict[str, Array] = {}
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        if isinstance(value, np.ndarray):
+            self.arrays[name] = value
+
+
+class _Compiler:
+    """Compiles a graph and its subgraphs, and collects problems."""
+
+    def __init__(self, blocks: dict[int, Block]) -> None:
+        self.blocks = blocks
+        self.problems: list[Problem] = []
+
+    def block(self, graph: Graph, known: Mapping[str, Array]) -> Block:
+        """`known` are constants: initializers, and those of the graphs around."""
+        block = self.blocks[id(graph)] = Block(graph)
+        block.constants = {**known, **graph.constants}
+        hidden = [name for name in graph.inputs if name in block.constants]
+        for name in hidden:  # an input of a subgraph
+            del block.constants[name]
+        self._nodes(block, graph.nodes)
+        block.finish()
+        return block
+
+    def _nodes(self, block: Block, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            branch = _constant_branch(node, block.constants)
+            if branch is not None:
+                self._splice(block, node, branch)
+                continue
+            given = [block.constants.get(name) for name in node.inputs]
+            all_known = all(
+                not name or array is not None
+                for name, array in zip(node.inputs, given, strict=True)
+            )
+            if all_known and values.is_computable(node):
+                results = values.computed(node, given)
+                for name, result in zip(node.outputs, results, strict=False):
+                    if name:
+                        block.constants[name] = result
+                continue
+            step = self._step(node, block)
+            if step is not None:
+                block.steps.append(step)
+
+    def _splice(self, block: Block, node: Node, branch: Graph) -> None:
+        """Puts the nodes of a branch in the place of an If."""
+        block.constants.update(branch.constants)
+        self._nodes(block, branch.nodes)
+        for inner, outer in zip(branch.outputs, node.outputs, strict=True):
+            alias = Node(
+                f"{node.name}/{outer}", "Identity", "", 1, (inner,), (outer,), {}, (ValueType(),)
+            )
+            self._nodes(block, [alias])
+
+    def _step(self, node: Node, block: Block) -> Step | None:
+        """The step of a node; None if it is refused, which is noted as a problem."""
+        try:
+            return self._read(node, block)
+        except Refused as refusal:
+            self.problems.append(node.refused(str(refusal)))
+            return None
+
+    def _read(self, node: Node, block: Block) -> Step:
+        reader = find(node.domain, node.op, node.version)
+        if node.problem:
+            raise Refused(node.problem)
+        if not node.domain and node.op in ("Shape", "Size"):
+            return Step(node, reader, _never)
+        if reader is None:
+            raise Refused(_why_no_reader(node))
+        if reason := _wrong_type(node, reader):
+            raise Refused(reason)
+        for inner in subgraphs(node):
+            self.block(inner, block.constants)
+        return Step(node, reader, reader.make(node))
+
+
+def _never(*arguments: Any) -> Any:
+    raise AssertionError("Step.run computes shapes itself")
+
+
+def _constant_branch(node: Node, constants: Mapping[str, Array]) -> Graph | None:
+    """The branch of an If whose condition is known."""
+    if node.domain or node.op != "If" or not node.inputs:
+        return None
+    condition = constants.get(node.inputs[0])
+    if condition is None or condition.size != 1:
+        return None
+    branch = node.attributes.get("then_branch" if condition.reshape(-1)[0] else "else_branch")
+    return branch if isinstance(branch, Graph) else None
+
+
+def _why_no_reader(node: Node) -> str:
+    if node.domain not in ("", "ai.onnx.ml"):
+        return f"singa has no operators of domain {node.domain!r}"
+    there = versions_of(node.domain, node.op)
+    if there:
+        return f"singa reads versions {', '.join(map(str, there))} of this operator"
+    return MISSING.get(node.op, "singa has no such operator")
+
+
+def _wrong_type(node: Node, reader: Reader) -> str:
+    """Why the types of the inputs are refused; empty if they are not."""
+    for i, value in enumerate(node.input_types):
+        if not node.has(i) or i in reader.host:
+            continue
+        if not value.is_tensor:
+            return f"input {i} is not a tensor"
+        if value.type is not None and not is_singas(value.type):
+            return f"input {i} has type {value.type}, of which singa has no tensors"
+    first = next((i for i in range(len(node.inputs)) if node.has(i)), None)
+    if first is not None and first < len(node.input_types):
+        found = node.input_types[first].type
+        if found is not None and found not in reader.types:
+            return f"input {first} has type {found}; this operator takes {_listed(reader.types)}"
+    return ""
+
+
+def _listed(types: Any) -> str:
+    return ", ".join(name for name in DType.__members__ if name in types)

@@ -1,0 +1,125 @@
+"""Readers of convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import autograd, singa_wrap
+from ...tensor import Tensor
+from ..errors import Refused
+from ..graph import Node
+from .registry import Compute, reads
+from .window import Window
+
+_CONV: Any = (autograd.conv1d, autograd.conv2d, autograd.conv3d)
+_TRANSPOSED: Any = (
+    autograd.conv_transpose1d,
+    autograd.conv_transpose2d,
+    autograd.conv_transpose3d,
+)
+
+
+@reads("Conv", 1, 11, 22, weights=(1, 2))
+def conv(node: Node) -> Compute:
+    """Convolution over one to three axes."""
+    window = Window(node)
+    group = node.attributes.get("group", 1)
+    handles: dict[Any, Any] = {}
+
+    def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+        axes = window.check(x)
+        _check_kernel(node, window.kernel, W.shape[2:])
+        kernel = tuple(W.shape[2:])
+        strides = window.of(window.strides, axes, 1)
+        dilations = window.of(window.dilations, axes, 1)
+        padding = window.padding(x.shape[2:], kernel, strides, dilations)
+        _check_channels(node, x, W, group)
+        key = (padding, x.shape[1], W.shape[0], kernel)
+        handle = handles.get(key)
+        if handle is None:
+            handle = handles[key] = singa_wrap.ConvHandle(
+                x.data,
+                kernel,
+                strides,
+                padding,
+                x.shape[1],
+                W.shape[0],
+                b is not None,
+                group,
+                dilations,
+            )
+        return _CONV[axes - 1](handle, x, W, b)
+
+    return compute
+
+
+def _check_kernel(node: Node, declared: Any, found: Any) -> None:
+    if declared is not None and tuple(declared) != tuple(found):
+        raise ValueError(
+            f"[{node.op}] kernel_shape {list(declared)} for a weight of {tuple(found)}"
+        )
+
+
+def _check_channels(node: Node, x: Tensor, W: Tensor, group: int) -> None:
+    if x.shape[1] != W.shape[1] * group:
+        raise ValueError(
+            f"[{node.op}] x {tuple(x.shape)} does not fit W {tuple(W.shape)} with group {group}"
+        )
+
+
+@reads("ConvTranspose", 1, 11, 22, weights=(1, 2))
+def conv_transpose(node: Node) -> Compute:
+    """Transposed convolution over one to three axes."""
+    window = Window(node)
+    group = node.attributes.get("group", 1)
+    output_padding = node.attributes.get("output_padding")
+    output_shape = node.attributes.get("output_shape")
+    if output_shape is not None:
+        spatial = len(node.attributes.get("kernel_shape", output_shape))
+        output_shape = output_shape[-spatial:]
+    handles: dict[Any, Any] = {}
+
+    def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+        axes = window.check(x)
+        _check_kernel(node, window.kernel, W.shape[2:])
+        kernel = tuple(W.shape[2:])
+        strides = window.of(window.strides, axes, 1)
+        dilations = window.of(window.dilations, axes, 1)
+        extra = list(window.of(output_padding, axes, 0))
+        wanted = None if output_shape is None else window.of(output_shape, axes, 1)
+        same = window.auto_pad.startswith("SAME")
+        if wanted is None and same:
+            wanted = tuple([n * s for n, s in zip(x.shape[2:], strides, strict=True)])
+        if wanted is None:
+            padding = window.padding(x.shape[2:], kernel, strides, dilations)
+        else:
+            before, after = [], []
+            for i in range(axes):
+                reach = (kernel[i] - 1) * dilations[i] + 1
+                total = strides[i] * (x.shape[2 + i] - 1) + extra[i] + reach - wanted[i]
+                extra[i] += max(-total, 0)
+                total = max(total, 0)
+                first = total - total // 2 if window.auto_pad == "SAME_LOWER" else total // 2
+                before.append(first)
+                after.append(total - first)
+            padding = (*before, *after)
+        key = (padding, tuple(extra), x.shape[1], W.shape[1], kernel)
+        handle = handles.get(key)
+        if handle is None:
+            handle = handles[key] = singa_wrap.ConvTransposeHandle(
+                x.data,
+                kernel,
+                strides,
+                padding,
+                extra,
+                x.shape[1],
+                W.shape[1] * group,
+                b is not None,
+                group,
+                dilations,
+            )
+        return _TRANSPOSED[axes - 1](handle, x, W, b)
+
+    if not node.has(1):
+        raise Refused("no weight")
+    return compute

@@ -1,0 +1,62 @@
+"""Windows of convolution and pooling: attributes and padding, along one to three axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tensor import Tensor
+from ..errors import Refused
+from ..graph import Node
+
+
+class Window:
+    """The attributes of a window over one to three axes."""
+
+    def __init__(self, node: Node) -> None:
+        attributes = node.attributes
+        self.node = node
+        self.kernel = attributes.get("kernel_shape")
+        self.strides = attributes.get("strides")
+        self.dilations = attributes.get("dilations")
+        self.pads = attributes.get("pads")
+        self.auto_pad = attributes.get("auto_pad", "NOTSET")
+        if self.auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+            raise Refused(f"auto_pad {self.auto_pad!r}")
+        rank = node.rank(0)
+        if rank is not None and not 3 <= rank <= 5:
+            raise Refused(f"windows over {rank - 2} axes; singa has 1 to 3")
+
+    def check(self, x: Tensor) -> int:
+        """The number of axes of the window. Raises ValueError unless it is 1 to 3."""
+        axes = len(x.shape) - 2
+        if not 1 <= axes <= 3:
+            raise ValueError(
+                f"[{self.node.op}] x has shape {tuple(x.shape)}; singa takes 3 to 5 axes"
+            )
+        return axes
+
+    def of(self, values: Sequence[int] | None, axes: int, default: int) -> tuple[int, ...]:
+        """An attribute for each axis."""
+        if values is None:
+            return (default,) * axes
+        if len(values) != axes:
+            raise ValueError(f"[{self.node.op}] {list(values)} for {axes} axes")
+        return tuple(values)
+
+    def padding(
+        self, size: Sequence[int], kernel: Sequence[int], strides: Any, dilations: Any
+    ) -> tuple[int, ...]:
+        """Padding of an image of this size: before each axis, then after each."""
+        if self.auto_pad == "VALID":
+            return (0,) * (2 * len(size))
+        if self.auto_pad == "NOTSET":
+            return self.of(self.pads, 2 * len(size), 0)
+        before, after = [], []
+        for n, k, s, d in zip(size, kernel, strides, dilations, strict=True):
+            total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+            less, more = total // 2, total - total // 2
+            upper = self.auto_pad == "SAME_UPPER"
+            before.append(less if upper else more)
+            after.append(more if upper else less)
+        return (*before, *after)

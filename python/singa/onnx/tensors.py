@@ -1,0 +1,41 @@
+"""Tensors and the arrays that have the same elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import autograd
+from ..dtypes import DType
+from ..tensor import Tensor
+from .element_types import is_singas, name_of, numpy_type
+from .errors import Refused
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def as_tensor(array: NDArray[Any], device: Any) -> Tensor:
+    """A constant tensor with the elements of an array.
+
+    Raises Refused for an element type that singa does not have.
+    """
+    name = name_of(array)
+    if not is_singas(name):
+        raise Refused(f"singa has no tensors of type {name}")
+    if name == "bfloat16":
+        array = array.astype(np.float32)
+    contiguous = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    return Tensor(array.shape, device, DType[name], contiguous, requires_grad=False)
+
+
+def as_array(t: Tensor) -> NDArray[Any]:
+    """The elements of a tensor as an array of the same element type, also for bfloat16."""
+    array = t.numpy()
+    return array.astype(numpy_type("bfloat16")) if t.dtype == DType.bfloat16 else array
+
+
+def same_type(x: Tensor, like: Tensor) -> Tensor:
+    """x in the element type of `like`."""
+    return x if x.dtype == like.dtype else autograd.cast(x, like.dtype)

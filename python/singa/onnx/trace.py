@@ -1,0 +1,142 @@
+"""What a forward pass computes, as a list of applications of operators.
+
+The tape would not do: it leaves out operators without gradient, such as comparisons, and what
+leads to no parameter.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import autograd
+from .. import singa_wrap as _c
+from ..layer.names import LayerNames
+from ..tape import operator as tape
+from ..tape.grad_mode import training
+from ..tape.operator import Operator
+from ..tensor import Tensor
+
+
+@dataclass
+class Application:
+    """One application of an operator, and the layer in which it ran."""
+
+    op: Operator
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    layer: str = ""
+
+    def __post_init__(self) -> None:
+        # Raw tensors at that time: a tensor may get other data later.
+        self.raw_inputs = tuple(x.data for x in self.inputs)
+        self.raw_outputs = tuple(y.data for y in self.outputs)
+        # Positions, which a function returns beside the operator's output.
+        self.raw_indices = self.op.indices if isinstance(self.op, autograd.TopK) else None
+
+
+class Trace:
+    """The applications of one forward pass, in order, and its outputs."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        self.inputs = list(inputs)
+        self.applications: list[Application] = []
+        self.outputs: list[Tensor] = []
+
+    def _follow(self, op: Operator, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        if threading.get_ident() == self._thread:
+            self.applications.append(Application(op, tuple(xs), tuple(ys), _c.CurrentLayer()))
+
+    def record(self, forward: Callable[..., Any]) -> None:
+        """Runs `forward` on the inputs in inference mode, without the tape."""
+        self._thread = threading.get_ident()
+        before = training()
+        autograd.training = False
+        LayerNames.start(self)
+        tape.followers.append(self._follow)
+        try:
+            with autograd.no_grad():
+                result = forward(*self.inputs)
+        finally:
+            tape.followers.remove(self._follow)
+            LayerNames.stop(self)
+            autograd.training = before
+        self.outputs = list(result) if isinstance(result, list | tuple) else [result]
+        for y in self.outputs:
+            if not isinstance(y, Tensor):
+                raise TypeError(f"[onnx.save] forward returned a {type(y).__name__}, not a Tensor")
+
+
+def traced(forward: Callable[..., Any], inputs: Sequence[Tensor]) -> Trace:
+    """The trace of one forward pass in inference mode."""
+    trace = Trace(inputs)
+    trace.record(forward)
+    return trace
+
+
+def of_tape(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Trace:
+    """The trace of results that are on the tape.
+
+    Raises ValueError where the tape does not have the whole computation: it keeps no values of
+    constants, and no operators without gradient.
+    """
+    trace = Trace(inputs)
+    trace.outputs = list(outputs)
+    made: dict[tuple[Operator, int], Tensor] = {}
+    for y in outputs:
+        if not y.is_dummy():
+            made[y.creator, y._index] = y
+    order: list[Operator] = []
+    seen: set[Operator] = set()
+    stack = [(y.creator, False) for y in outputs if not y.is_dummy()]
+    while stack:
+        op, done = stack.pop()
+        if done:
+            order.append(op)
+            continue
+        if op in seen:
+            continue
+        seen.add(op)
+        if not op.src:
+            raise ValueError(
+                f"[to_onnx] the tape does not lead beyond {op.name}: it was walked before, or it "
+                "has no gradient. singa.onnx.save(model, path, inputs) exports any forward pass"
+            )
+        stack.append((op, True))
+        for creator, _, _, _ in op.src:
+            if not isinstance(creator, tape.Dummy):
+                stack.append((creator, False))
+    before = training()
+    autograd.training = False  # batch norm must not update its statistics again
+    try:
+        with autograd.no_grad():
+            for op in order:
+                _repeat(op, trace, made)
+    finally:
+        autograd.training = before
+    return trace
+
+
+def _repeat(op: Operator, trace: Trace, made: dict[tuple[Operator, int], Tensor]) -> None:
+    """Applies an operator of the tape once more: the tape does not keep the values between."""
+    xs = []
+    for creator, index, x, _ in op.src:
+        if not isinstance(creator, tape.Dummy):
+            xs.append(made[creator, index])
+            continue
+        x = x if x is not None else creator.tensor
+        if x is None or not (x.stores_grad or any(x is given for given in trace.inputs)):
+            raise ValueError(
+                f"[to_onnx] an input of {op.name} is neither among the inputs nor a parameter, so "
+                "it may depend on the inputs. singa.onnx.save(model, path, inputs) exports any "
+                "forward pass"
+            )
+        xs.append(x)
+    again = op._again()
+    results = again(*xs)
+    for i, y in enumerate(results):
+        made.setdefault((op, i), y)
+    ys = tuple(made[op, i] for i in range(len(results)))
+    trace.applications.append(Application(again, tuple(xs), ys, op._layer))

@@ -1,0 +1,25 @@
+"""Writers of singa's operators, one module for each family. `registry` describes them."""
+
+from . import (
+    attention,
+    elementwise,
+    layers,
+    movement,
+    recurrent,
+    rotary,
+    selection,
+    sorting,
+    window,
+)
+
+__all__ = [
+    "attention",
+    "elementwise",
+    "layers",
+    "movement",
+    "recurrent",
+    "rotary",
+    "selection",
+    "sorting",
+    "window",
+]

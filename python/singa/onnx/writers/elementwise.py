@@ -1,0 +1,408 @@
+"""Writers of elementwise operators, reductions and products."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import autograd as ag
+from ... import singa_wrap as _c
+from ...dtypes import is_float
+from ...ops.elementwise import Scalar
+from ...ops.movement import Contiguous
+from ..element_types import NUMBERS
+from .registry import writes
+
+if TYPE_CHECKING:
+    from ..node_writer import Call
+
+_SAME = {
+    ag.Abs: "Abs",
+    ag.Acos: "Acos",
+    ag.Acosh: "Acosh",
+    ag.Asin: "Asin",
+    ag.Asinh: "Asinh",
+    ag.Atan: "Atan",
+    ag.Atanh: "Atanh",
+    ag.Ceil: "Ceil",
+    ag.Cos: "Cos",
+    ag.Cosh: "Cosh",
+    ag.Erf: "Erf",
+    ag.Exp: "Exp",
+    ag.Floor: "Floor",
+    ag.Log: "Log",
+    ag.Negative: "Neg",
+    ag.ReLU: "Relu",
+    ag.Reciprocal: "Reciprocal",
+    ag.Rounde: "Round",
+    ag.Sigmoid: "Sigmoid",
+    ag.Sign: "Sign",
+    ag.Sin: "Sin",
+    ag.Sinh: "Sinh",
+    ag.SoftSign: "Softsign",
+    ag.Sqrt: "Sqrt",
+    ag.Tan: "Tan",
+    ag.Tanh: "Tanh",
+    ag.Identity: "Identity",
+    Contiguous: "Identity",
+    ag.ToBlocked: "Identity",
+}
+
+
+@writes(*_SAME)
+def same(call: Call) -> None:
+    """Operators that ONNX has under another or the same name."""
+    call.node(_SAME[type(call.op)], call.inputs)
+
+
+@writes(ag.SoftPlus, reads="beta threshold")
+def softplus(call: Call) -> None:
+    """Softplus(beta·x) / beta, or x above the threshold."""
+    (x,), op = call.inputs, call.op
+    scaled = x if op.beta == 1 else call.step("Mul", [x, call.constant(op.beta)])
+    y = call.step("Softplus", [scaled])
+    if op.beta != 1:
+        y = call.step("Mul", [y, call.constant(1 / op.beta)])
+    if op.threshold is not None:
+        above = call.step("Greater", [scaled, call.constant(op.threshold)])
+        y = call.step("Where", [above, x, y])
+    call.finish(y)
+
+
+@writes(ag.Square)
+def square(call: Call) -> None:
+    """x·x."""
+    call.node("Mul", [call.inputs[0], call.inputs[0]])
+
+
+@writes(ag.Round)
+def round_(call: Call) -> None:
+    """sign(x)·floor(|x| + 0.5)."""
+    (x,) = call.inputs
+    more = call.step("Add", [call.step("Abs", [x]), call.constant(0.5)])
+    call.node("Mul", [call.step("Sign", [x]), call.step("Floor", [more])])
+
+
+@writes(ag.Gelu, ag.GeluTanh)
+def gelu(call: Call) -> None:
+    """Gelu, from opset 20 on."""
+    (x,) = call.inputs
+    tanh = isinstance(call.op, ag.GeluTanh)
+    if call.opset >= 20:
+        call.node("Gelu", [x], approximate="tanh" if tanh else "none")
+        return
+    if tanh:
+        cube = call.step("Mul", [call.step("Mul", [x, x]), x])
+        inner = call.step("Add", [x, call.step("Mul", [cube, call.constant(0.044715)])])
+        scaled = call.step("Mul", [inner, call.constant(math.sqrt(2 / math.pi))])
+        spread = call.step("Tanh", [scaled])
+    else:
+        spread = call.step("Erf", [call.step("Mul", [x, call.constant(math.sqrt(0.5))])])
+    more = call.step("Add", [spread, call.constant(1.0)])
+    call.node("Mul", [call.step("Mul", [x, call.constant(0.5)]), more])
+
+
+@writes(ag.HardSwish)
+def hard_swish(call: Call) -> None:
+    """HardSwish, from opset 14 on."""
+    write_hard_swish(call, call.inputs[0])
+
+
+def write_hard_swish(call: Call, x: str) -> None:
+    """The result of `call`, from its argument."""
+    if call.opset >= 14:
+        call.node("HardSwish", [x])
+    else:
+        call.node("Mul", [x, call.step("HardSigmoid", [x], alpha=1.0 / 6.0, beta=0.5)])
+
+
+@writes(ag.Mish)
+def mish(call: Call) -> None:
+    """Mish, from opset 18 on."""
+    (x,) = call.inputs
+    if call.opset >= 18:
+        call.node("Mish", [x])
+    else:
+        call.node("Mul", [x, call.step("Tanh", [call.step("Softplus", [x])])])
+
+
+@writes(ag.Silu)
+def silu(call: Call) -> None:
+    """Swish, from opset 24 on."""
+    write_silu(call, call.inputs[0])
+
+
+def write_silu(call: Call, x: str) -> None:
+    """The result of `call`, from its argument."""
+    if call.opset >= 24:
+        call.node("Swish", [x])
+    else:
+        call.node("Mul", [x, call.step("Sigmoid", [x])])
+
+
+@writes(ag.Glu, reads="axis")
+def glu(call: Call) -> None:
+    """The first half, times the sigmoid of the second."""
+    axis = call.op.axis
+    halves = [(shape[axis],) * 2 for shape in call.out_shapes()]
+    parts = call.writer.integers(halves, "lengths of halves")
+    a, b = call.writer.node("Split", [call.inputs[0], parts], 2, axis=axis)
+    call.node("Mul", [a, call.step("Sigmoid", [b])])
+
+
+@writes(ag.Clip, reads="min max")
+def clip(call: Call) -> None:
+    """Clip, with limits as inputs."""
+    write_clip(call, call.inputs[0], call.op.a, call.op.b)
+
+
+def write_clip(call: Call, x: str, low: float, high: float) -> None:
+    """The result of `call`, from its argument."""
+    limits = [
+        "" if math.isinf(v) else call.constant(float(v) if _is_float(call) else int(v))
+        for v in (low, high)
+    ]
+    call.node("Clip", [x, *limits])
+
+
+def _is_float(call: Call) -> bool:
+    return is_float(call.x[0].data_type())
+
+
+@writes(ag.Elu, reads="alpha")
+def elu(call: Call) -> None:
+    """Elu."""
+    call.node("Elu", call.inputs, alpha=call.op.a)
+
+
+@writes(ag.SeLU, reads="alpha gamma")
+def selu(call: Call) -> None:
+    """Selu."""
+    call.node("Selu", call.inputs, alpha=call.op.a, gamma=call.op.b)
+
+
+@writes(ag.LeakyRelu, reads="a")
+def leaky_relu(call: Call) -> None:
+    """LeakyRelu."""
+    call.node("LeakyRelu", call.inputs, alpha=call.op.a)
+
+
+@writes(ag.HardSigmoid, reads="alpha gamma")
+def hard_sigmoid(call: Call) -> None:
+    """HardSigmoid."""
+    call.node("HardSigmoid", call.inputs, alpha=call.op.a, beta=call.op.b)
+
+
+_WITH_NUMBER = {
+    _c.UnaryOp_kAddScalar: ("Add", False),
+    _c.UnaryOp_kMulScalar: ("Mul", False),
+    _c.UnaryOp_kScalarSub: ("Sub", True),
+    _c.UnaryOp_kScalarDiv: ("Div", True),
+    _c.UnaryOp_kPowScalar: ("Pow", False),
+    _c.UnaryOp_kScalarPow: ("Pow", True),
+}
+
+
+@writes(Scalar, reads="code value")
+def scalar(call: Call) -> None:
+    """A function of x and a number."""
+    if call.op.code not in _WITH_NUMBER:
+        raise call.refuse(f"function {call.op.code} of a tensor and a number")
+    op, number_first = _WITH_NUMBER[call.op.code]
+    value = call.same(lambda o: o.a, "a number")
+    number = call.constant(float(value) if _is_float(call) else int(value))
+    (x,) = call.inputs
+    call.node(op, [number, x] if number_first else [x, number])
+
+
+def _operands(call: Call) -> list[str]:
+    """The inputs in the type of the result: ONNX does not promote types."""
+    wanted = call.type_of_output()
+    return [call.cast(x, call.type_of_input(i), wanted) for i, x in enumerate(call.inputs)]
+
+
+_BINARY: dict[Any, str] = {
+    ag.Add: "Add",
+    ag.Sub: "Sub",
+    ag.Mul: "Mul",
+    ag.Div: "Div",
+    ag.Pow: "Pow",
+    ag.PRelu: "PRelu",
+    ag.Sum: "Sum",
+    ag.Mean: "Mean",
+    ag.Max: "Max",
+    ag.Min: "Min",
+}
+
+
+@writes(*_BINARY)
+def binary(call: Call) -> None:
+    """Arithmetic."""
+    call.node(_BINARY[type(call.op)], _operands(call))
+
+
+@writes(ag.Mod)
+def mod(call: Call) -> None:
+    """a - floor(a / b)·b for floats: Mod of floats comes with opset 28."""
+    a, b = _operands(call)
+    if not is_float(call.y[0].data_type()) or call.opset >= 28:
+        call.node("Mod", [a, b])
+        return
+    rest = call.step("Mod", [a, b], fmod=1)
+    zero = call.constant(0.0, call.type_of_output())
+    opposite = call.step("Less", [call.step("Mul", [rest, b]), zero])
+    call.node("Where", [opposite, call.step("Add", [rest, b]), rest])
+
+
+_COMPARISONS: dict[Any, str] = {
+    ag.Less: "Less",
+    ag.LessEqual: "LessOrEqual",
+    ag.Greater: "Greater",
+    ag.GreaterEqual: "GreaterOrEqual",
+    ag.Equal: "Equal",
+}
+
+
+@writes(*_COMPARISONS, ag.NotEqual)
+def comparison(call: Call) -> None:
+    """Comparisons, whose results are bool in ONNX."""
+    op = _COMPARISONS.get(type(call.op))
+    operands = _operands(call)
+    if op is None:
+        result = call.step("Not", [call.step("Equal", operands)])
+    else:
+        result = call.step(op, operands)
+    call.finish(result, "bool")
+
+
+_LOGIC: dict[Any, str] = {ag.And: "And", ag.Or: "Or", ag.Xor: "Xor", ag.Not: "Not"}
+
+
+@writes(*_LOGIC)
+def logic(call: Call) -> None:
+    """Logical functions, which take bool in ONNX."""
+    inputs = [call.cast(x, call.type_of_input(i), "bool") for i, x in enumerate(call.inputs)]
+    call.finish(call.step(_LOGIC[type(call.op)], inputs), "bool")
+
+
+# Reductions.
+
+_REDUCTIONS: dict[Any, str] = {
+    ag.ReduceSum: "ReduceSum",
+    ag.ReduceMean: "ReduceMean",
+    ag.ReduceMax: "ReduceMax",
+    ag.ReduceMin: "ReduceMin",
+    ag.ReduceProd: "ReduceProd",
+    ag.ReduceL1: "ReduceL1",
+    ag.ReduceL2: "ReduceL2",
+    ag.ReduceLogSumExp: "ReduceLogSumExp",
+    ag.ReduceSumSquare: "ReduceSumSquare",
+}
+
+
+@writes(*_REDUCTIONS, reads="axes keepdims")
+def reduction(call: Call) -> None:
+    """Reductions."""
+    op = _REDUCTIONS[type(call.op)]
+    axes, keep = list(call.op.axes), int(call.op.keepdims)
+    x = call.cast(call.inputs[0], call.type_of_input(), call.type_of_output())
+    by_input = call.opset >= (13 if op == "ReduceSum" else 18)
+    if not axes:
+        call.node(op, [x], keepdims=keep)
+    elif by_input:
+        call.node(op, [x, call.constant(np.array(axes, np.int64))], keepdims=keep)
+    else:
+        call.node(op, [x], axes=axes, keepdims=keep)
+
+
+@writes(ag.ArgMax, ag.ArgMin, reads="axis keepdims select_last_index")
+def arg(call: Call) -> None:
+    """Positions of extrema."""
+    name = "ArgMin" if isinstance(call.op, ag.ArgMin) else "ArgMax"
+    op = call.op
+    call.node(
+        name,
+        call.inputs,
+        axis=op.axis,
+        keepdims=int(op.keepdims),
+        select_last_index=1 if op.select_last_index else None,
+    )
+
+
+@writes(ag.SoftMax, ag.LogSoftMax, reads="axis")
+def softmax(call: Call) -> None:
+    """Softmax along an axis."""
+    name = "LogSoftmax" if isinstance(call.op, ag.LogSoftMax) else "Softmax"
+    call.node(name, call.inputs, axis=call.op.axis)
+
+
+@writes(ag.CosSim)
+def cosine(call: Call) -> None:
+    """Σ a / |a| · b / |b| along the last axis."""
+
+    def unit(x: str) -> str:
+        axes = call.constant(np.array([-1], np.int64))
+        if call.opset >= 18:
+            norm = call.step("ReduceL2", [x, axes], keepdims=1)
+        else:
+            norm = call.step("ReduceL2", [x], axes=[-1], keepdims=1)
+        return call.step("Div", [x, norm])
+
+    product = call.step("Mul", [unit(call.inputs[0]), unit(call.inputs[1])])
+    axes = call.constant(np.array([-1], np.int64))
+    call.node("ReduceSum", [product, axes], keepdims=0)
+
+
+# Products.
+
+
+@writes(ag.Matmul)
+def matmul(call: Call) -> None:
+    """MatMul."""
+    call.node("MatMul", _operands(call))
+
+
+@writes(ag.Gemm, reads="alpha beta transA transB")
+def gemm(call: Call) -> None:
+    """Gemm."""
+    op = call.op
+    call.node(
+        "Gemm",
+        call.inputs,
+        alpha=op.alpha,
+        beta=op.beta,
+        transA=int(op.transA),
+        transB=int(op.transB),
+    )
+
+
+@writes(ag.Linear, reads="transposed")
+def linear(call: Call) -> None:
+    """A Gemm for matrices; MatMul and Add for more axes."""
+    x, W, *b = call.inputs
+    transposed = bool(call.op.transposed)
+    if len(call.x[0].shape()) == 2:
+        call.node("Gemm", [x, W, *b], transB=int(transposed))
+        return
+    W = call.step("Transpose", [W], perm=[1, 0]) if transposed else W
+    if not b:
+        call.node("MatMul", [x, W])
+        return
+    call.node("Add", [call.step("MatMul", [x, W]), b[0]])
+
+
+@writes(ag.AddBias, reads="axis")
+def add_bias(call: Call) -> None:
+    """Add of a vector to rows or columns."""
+    x, b = _operands(call)
+    if call.op.axis == 1:
+        b = call.step("Reshape", [b, call.constant(np.array([-1, 1], np.int64))])
+    call.node("Add", [x, b])
+
+
+@writes(ag.Cast, reads="to")
+def cast(call: Call) -> None:
+    """Cast."""
+    call.node("Cast", call.inputs, to=NUMBERS[call.type_of_output()])

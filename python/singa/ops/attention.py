@@ -1,0 +1,110 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .. import singa_wrap as _c
+from ..raw.check import fraction, integer, number
+from ..tape.grad_mode import training
+from ..tape.tensor import Tensor
+from .base import BuiltinOperator
+from .movement import autocast_operands
+
+if TYPE_CHECKING:
+    from ..tape.operator import Raw
+
+__all__ = ["ScaledDotProductAttention", "scaled_dot_product_attention"]
+
+
+class ScaledDotProductAttention(BuiltinOperator):
+    """softmax(scale · q·kᵀ + mask)·v for each head; see `scaled_dot_product_attention`.
+
+    The mask is a fourth input. For backward it keeps its inputs, its result, and one number for
+    each query; dropout's choice is drawn again from the random sequence.
+    """
+
+    fresh_gradients = True
+
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        causal: bool = False,
+        scale: float | None = None,
+        first_query: int = 0,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.dropout = fraction(name, "dropout_p", dropout, open_end=True)
+        self.scale = None if scale is None else number(name, "scale", scale)
+        self.causal = bool(causal)
+        self.first_query = integer(name, "first_query", first_query)
+        self._numbers: tuple[float, bool, int, float] = (0.0, False, 0, 0.0)
+        self._masked = self._biased = False
+
+    def forward(self, q: Raw, k: Raw, v: Raw, mask: Raw | None = None) -> Raw:
+        scale = self.scale
+        if scale is None:
+            shape = q.shape()
+            scale = 1 / math.sqrt(shape[-1]) if shape and shape[-1] else 1.0
+        dropout = self.dropout if training() else 0.0
+        self._numbers = scale, self.causal, self.first_query, dropout
+        self._masked = mask is not None
+        self._biased = mask is not None and _c.IsFloat(mask.data_type())
+        y, logsumexp, draw = _c.AttentionForward(q, k, v, mask, *self._numbers)
+        self.save(q, k, v, mask, y, logsumexp, draw)
+        return y
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        needs = [*(self._need(i) for i in range(3)), self._biased and self._need(3)]
+        gradients = _c.AttentionBackward(dy, *self.load(), *self._numbers, *needs)
+        return tuple(gradients) if self._masked else tuple(gradients[:3])
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    first_query: int = 0,
+) -> Tensor:
+    """softmax(scale · query·keyᵀ + attn_mask)·value for each head. Vaswani et al. 2017.
+
+    query        (B, H, N, D)
+    key, value   (B, H, M, D) and (B, H, M, E). With `enable_gqa` they may have fewer heads, whose
+                 number divides H: neighbouring heads of the query share one (Ainslie et al. 2023)
+    attn_mask    of a shape that broadcasts to (B, H, N, M): bool, where True means that the query
+                 uses the key, or float, which is added to the scores, and which has a gradient
+    dropout_p    probability in [0, 1) with which each weight becomes zero in training; the others
+                 are divided by 1 - dropout_p (default 0). No weight is dropped in inference
+    is_causal    query i uses the keys up to first_query + i only, together with `attn_mask`
+    scale        factor of the products (default 1 / sqrt(D))
+    first_query  where the queries begin among the keys, for is_causal. 0, the default, aligns both
+                 at their first positions, as PyTorch does. With keys that are cached from earlier
+                 calls it is the number of these; M - N aligns both at their last positions
+
+    Returns (B, H, N, E). The names are those of PyTorch's function. The scores are never in memory
+    as a whole: it grows with N + M. A query that uses no key gives zeros. 16-bit floats are summed
+    in float32. Under `autocast` float32 operands are converted to 16 bits. Any strides are read in
+    place where the last axis is contiguous. The gradient of attn_mask is summed over the axes along
+    which it broadcasts, tile by tile.
+
+    Raises ValueError for wrong shapes and numbers; TypeError for types that differ, or are no
+    floats.
+    """
+    op = ScaledDotProductAttention(dropout_p, is_causal, scale, first_query)
+    shapes = query.shape, key.shape
+    if not enable_gqa and all(len(shape) == 4 for shape in shapes) and shapes[0][1] != shapes[1][1]:
+        raise ValueError(
+            f"[ScaledDotProductAttention] query {shapes[0]} and key {shapes[1]} have different "
+            "numbers of heads; enable_gqa=True lets heads of the query share those of the key"
+        )
+    query, key, value = autocast_operands(query, key, value)
+    if attn_mask is None:
+        return op(query, key, value)[0]
+    return op(query, key, value, attn_mask)[0]

@@ -1,0 +1,141 @@
+"""Averages of a model's weights over the steps of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from .. import singa_wrap
+from ..layer import Layer
+from ..raw.check import integer, number
+from ..tape.assignment import Value, checked, write
+from ..tape.capture import host_called
+from ..tensor import Tensor
+
+__all__ = ["EMA"]
+
+
+class EMA:
+    """Exponential moving average of a model's weights. Polyak & Juditsky 1992; Tarvainen & Valpola
+    2017.
+
+        average = decay · average + (1 - decay) · weight        the first update copies the weight
+
+    The same as torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(decay):
+
+        ema = opt.EMA(net, decay=0.999)
+        for x, y in loader:
+            net(x, y)
+            ema.update()
+        net.eval()
+        with ema.applied():  # the averages are the weights
+            out = net(x)
+
+    decay: of the average, from 0 to less than 1. Default 0.999, PyTorch's.
+    use_buffers: also averages what is kept but not trained, such as running means. By default the
+        model's own remain in use, which is what PyTorch's copies of buffers amount to.
+
+    `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
+    Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
+    """
+
+    #: What no step computes with; see `Layer.not_settings`.
+    not_settings: ClassVar[tuple[str, ...]] = ("_averages", "_updates", "_applied")
+
+    def __init__(self, model: Layer, decay: float = 0.999, use_buffers: bool = False) -> None:
+        if not isinstance(model, Layer):
+            raise TypeError(f"[EMA] model must be a Model or a Layer, got {model!r:.80}")
+        if not 0 <= number("EMA", "decay", decay) < 1:
+            raise ValueError(f"[EMA] decay must be in [0, 1): {decay}")
+        self.model = model
+        self.decay = float(decay)
+        self.use_buffers = bool(use_buffers)
+        self._averages: dict[str, Tensor] = {}
+        self._updates = 0
+        self._applied = False
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+        return self._updates
+
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors of the model that are averaged, by name."""
+        return self.model.get_states() if self.use_buffers else self.model.get_params()
+
+    @host_called
+    def update(self) -> None:
+        """Adds the current weights to the averages.
+
+        Raises RuntimeError if the model has no weights yet, and inside `applied`.
+        """
+        weights = self.weights()
+        if not weights:
+            raise RuntimeError("[EMA] the model has no parameters yet: call compile() first")
+        if self._applied:
+            raise RuntimeError("[EMA] the model's weights are the averages: update after applied()")
+        for name, weight in weights.items():
+            if name not in self._averages:
+                self._averages[name] = weight.clone()
+                continue
+            average = self._averages[name].data
+            singa_wrap.ScaleAll([average], self.decay)
+            singa_wrap.Axpy(1.0 - self.decay, weight.data, average)
+        self._updates += 1
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside, the model's weights are the averages; afterwards they are what they were, bit for
+        bit. Training inside is lost.
+
+        Raises RuntimeError before the first update, and inside itself.
+        """
+        if not self._updates:
+            raise RuntimeError("[EMA] there are no averages before the first update()")
+        if self._applied:
+            raise RuntimeError("[EMA] the model's weights are the averages already")
+        weights = self.weights()
+        before = {name: weights[name].data.Clone() for name in self._averages}
+        self._applied = True
+        try:
+            for name, average in self._averages.items():
+                weights[name].data.CopyFrom(average.data)
+            yield
+        finally:
+            for name, weight in before.items():
+                weights[name].data.CopyFrom(weight)
+            self._applied = False
+
+    def get_states(self) -> dict[str, Any]:
+        """What `set_states` continues from: "updates", their number, and "averages", the tensors by
+        name, which are not copies."""
+        return {"updates": self._updates, "averages": dict(self._averages)}
+
+    def set_states(self, states: Mapping[str, Any]) -> None:
+        """Continues from what get_states() returned. The tensors (or arrays) are copied.
+
+        Raises ValueError or TypeError for the state of another model. Nothing has changed then.
+        """
+        updates, averages = self.checked_states("[EMA]", states)
+        weights = self.weights()
+        copies = {name: weights[name].clone() for name in averages}
+        for name, value in averages.items():
+            write(copies[name], value)
+        self._averages, self._updates = copies, updates
+
+    def checked_states(self, where: str, states: Mapping[str, Any]) -> tuple[int, dict[str, Value]]:
+        """The number of updates and the averages in `states`, as `set_states` takes them. Raises as
+        it does; messages begin with `where`."""
+        try:
+            updates, averages = states["updates"], states["averages"]
+        except (KeyError, TypeError):
+            raise ValueError(f"{where} expected a state with 'updates' and 'averages'") from None
+        if not isinstance(averages, Mapping):
+            raise TypeError(f"{where} expected averages by name, got {type(averages).__name__}")
+        updates = integer("EMA", "updates", updates, 0)
+        weights = self.weights() if updates else {}
+        if weights.keys() != averages.keys():
+            odd = ", ".join(sorted(weights.keys() ^ averages.keys()))
+            raise ValueError(f"{where} the averages are not of this model's weights: {odd:.200}")
+        return updates, checked(where, weights, averages)

@@ -1,0 +1,526 @@
+"""Data parallel training: an optimizer that adds up the gradients of all ranks.
+
+    model.set_optimizer(opt.DistOpt(opt.SGD(lr=0.1, momentum=0.9)))
+
+Every rank runs the same program on its own part of each batch. The engine is C++
+(singa/distributed/communicator.h); this module says what goes through it, and when.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import autograd, distributed, singa_wrap
+from ..raw.check import integer, number
+from ..tape.batch_statistics import BatchStatistics, collected_in
+from ..tape.capture import host_call, host_called, is_capturing
+from ..tape.tensor import as_raw, wrap
+from ..tensor import DType, Tensor
+from .algorithms import SGD
+from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
+from .optimizer import Optimizer
+from .update_rule import UpdateRule
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+__all__ = [
+    "DistOpt",
+]
+
+#: (parameter, gradient)
+_Pair = tuple[Tensor, Tensor]
+#: The first bucket is this many times smaller, so that communication starts early.
+_FIRST = 16
+_STREAMS = 0x9E3779B97F4A7C15  # the distance between the seeds of two virtual ranks
+
+
+class DistOpt:
+    """Trains one model on many processes: each call adds up the gradients of all ranks, and every
+    rank makes the same update.
+
+    opt            the optimizer that makes the updates (default SGD()). With `accumulate=n`, a rank
+                   makes n calls for each update.
+    nccl_id        an NcclIdHolder: the ranks are the processes on this machine that have it. By
+                   default the ranks are those of `singa launch`, or this process alone.
+    local_rank     with nccl_id: this process's rank
+    world_size     with nccl_id: the number of ranks
+    buffSize       the most elements of one message to the other ranks; results do not depend on it
+    virtual_ranks  V: the batch of an update is split into V shards, whatever the number of ranks W.
+                   A rank makes V / W calls for each update, for shards r·V/W to (r+1)·V/W - 1.
+                   Results have the same bits for every W that divides V. Default: W · accumulate.
+
+    The gradient of an update is the mean over all shards, added in their order with the arithmetic
+    of `accumulate=V` in one process, so it has the same bits. Batch norms see one shard each; their
+    running statistics are those of all shards, in the same order. Random numbers of shard v come
+    from a stream of their own. At the first step of a model all ranks get the parameters, states
+    and optimizer states of rank 0.
+
+    A rank that fails, ends, stops, or does something else than the others, makes all ranks raise
+    RuntimeError; see Communicator. `get_states` and `set_states` are those of `opt`, with the
+    residuals of compression. Other attributes, such as `lr`, are those of `opt` too.
+    """
+
+    opt: Optimizer
+    not_settings: ClassVar[tuple[str, ...]] = (
+        *("communicator", "_shards", "_shard_statistics", "_statistics", "_models", "_stream"),
+        *("partial", "_residuals"),
+    )
+
+    def __init__(
+        self,
+        opt: Optimizer | None = None,
+        nccl_id: Any = None,
+        local_rank: int | None = None,
+        world_size: int | None = None,
+        buffSize: int = 4194304,
+        *,
+        virtual_ranks: int | None = None,
+    ) -> None:
+        self.__dict__["opt"] = opt = SGD() if opt is None else opt
+        if not isinstance(opt, Optimizer):
+            raise TypeError(f"[DistOpt] opt must be an Optimizer, got {opt!r:.80}")
+        buffer = integer("DistOpt", "buffSize", buffSize, 1)
+        if nccl_id is None:
+            self.communicator = singa_wrap.default_communicator()
+        else:
+            rank = integer("DistOpt", "local_rank", local_rank, 0)
+            size = integer("DistOpt", "world_size", world_size, 1)
+            self.communicator = singa_wrap.Communicator(rank, size, nccl_id, buffer)
+        distributed.use(self.communicator)
+        self.world_size: int = self.communicator.world_size
+        self.global_rank: int = self.communicator.global_rank
+        self.local_rank: int = self.communicator.local_rank
+        self.buffSize = buffer
+        self.virtual_ranks = self._checked_virtual_ranks(virtual_ranks)
+        self.calls = self.virtual_ranks // self.world_size
+        opt.accumulate = 1  # the calls for an update are counted here
+        self.partial = 0
+        self._shards: list[list[_Pair]] = []  # gradients of the calls so far
+        self._shard_statistics: list[list[BatchStatistics]] = []
+        self._statistics: list[BatchStatistics] = []  # of the present call
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stream = (0, 0)  # random state at the start of the present update
+        self._residuals = Residuals()
+
+    def _checked_virtual_ranks(self, wanted: int | None) -> int:
+        calls = self.opt.accumulate
+        if wanted is None:
+            return self.world_size * calls
+        shards = integer("DistOpt", "virtual_ranks", wanted, 1)
+        if shards % self.world_size:
+            raise ValueError(
+                f"[DistOpt] virtual_ranks must be a multiple of the {self.world_size} ranks, got "
+                f"{shards}"
+            )
+        if calls > 1 and shards != self.world_size * calls:
+            raise ValueError(
+                f"[DistOpt] {shards} virtual_ranks need accumulate={shards // self.world_size} on "
+                f"{self.world_size} ranks, got {calls}; leave accumulate out"
+            )
+        return shards
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "opt" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.opt, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        opt = self.__dict__["opt"]
+        if name == "accumulate":
+            raise AttributeError("[DistOpt] accumulate follows from virtual_ranks")
+        owner = name != "opt" and name not in self.__dict__ and hasattr(opt, name)
+        object.__setattr__(opt if owner else self, name, value)
+
+    @property
+    def accumulate(self) -> int:
+        """Calls for each update."""
+        return self.calls
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it does what `opt` does by itself."""
+        return self.virtual_ranks == 1
+
+    # A step.
+
+    @contextmanager
+    def training_step(self, model: Model) -> Iterator[None]:
+        """Context manager around a training step of a model, which `Model` enters: an error in it
+        reaches the other ranks, random numbers come from the shard's stream, and batch norms leave
+        their running statistics to the optimizer."""
+        if self.is_alone:
+            yield
+            return
+        self._start_from_rank_0(model)
+        self._announce()
+        with self._aborting(), self._random_stream(model), collected_in(self._statistics):
+            yield
+            if self._statistics:  # the step did not call the optimizer
+                self._take_statistics()
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            name = type(error).__name__
+            self.communicator.abort(f"[DistOpt] rank {self.global_rank}: {name}: {error}")
+            self.communicator.drain()  # before the memory of gradients goes away
+            self._shards, self._shard_statistics = [], []
+            self._statistics.clear()
+            raise
+
+    def _announce(self) -> None:
+        """Ranks that are not in the same step, or have another learning rate, are told apart."""
+        steps = self.opt.steps
+        self.communicator.set_context(
+            f"update {steps}, call {len(self._shards)}, learning rate {self.opt.now('lr')}"
+        )
+
+    @contextmanager
+    def _random_stream(self, model: Model) -> Iterator[None]:
+        device = _device_of(model)
+        if not self._shards:
+            self._stream = device.random_state()
+        seed, position = self._stream
+        shard = self.global_rank * self.calls + len(self._shards)
+        device.set_random_state(((seed + shard * _STREAMS) % 2**64, position))
+        try:
+            yield
+        finally:
+            device.set_random_state((seed, device.random_state()[1]))
+
+    def _start_from_rank_0(self, model: Model) -> None:
+        """Gives all ranks the states and the random state of rank 0, once for each model."""
+        if model in self._models:
+            return
+        states = model.get_states()
+        if not states:
+            raise RuntimeError("[DistOpt] the model has no parameters yet: call compile() first")
+        numbers = []
+        for slot, value in self.opt.get_states().items():
+            if isinstance(value, dict):
+                states |= {f"{slot}/{name}": kept for name, kept in value.items()}
+            else:
+                numbers.append(f"{slot} {value}\n")
+        self.communicator.check(
+            f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n"
+            + "".join(sorted(numbers))
+        )
+        names = sorted(states)  # states that were loaded from a file may lie in any order
+        self.communicator.broadcast([states[name].data for name in names], 0, names)
+        device = _device_of(model)
+        random = np.array(device.random_state(), np.uint64).view(np.int64)
+        shared = singa_wrap.from_buffer(random, True)
+        self.communicator.broadcast([shared], 0, ["random state"])
+        both = np.array(singa_wrap.Exporter(shared)).view(np.uint64)
+        device.set_random_state([int(number) for number in both])
+        self._models.add(model)
+
+    def __call__(self, loss: Tensor) -> None:
+        """Backward from `loss`, sum over the ranks, update, next step of the schedules."""
+        self.call(loss)
+        host_call(self._end_call)
+
+    def call(self, loss: Tensor, limit: int | None = None) -> None:
+        """Backward, sum and update, without the next step of the schedules. `limit` is the number
+        of elements from which on gradients go to the other ranks."""
+        if self.is_alone:
+            self.opt.call(loss)
+            return
+        with self._aborting():
+            if is_capturing():
+                self.opt._count_updates()  # now: later, reading the count would end the recording
+            else:
+                self._announce()
+            pairs = autograd.backward(loss, self._seed(loss))
+            if self.calls > 1:
+                self._collect(list(pairs))
+                return
+            buckets = list(self._buckets(pairs, min(limit or self.buffSize, self.buffSize)))
+            self._take_statistics()
+            self._update(buckets)
+
+    def _seed(self, loss: Tensor) -> Tensor | None:
+        return None if self.opt.scaler is None else self.opt.scaler.seed(loss)
+
+    def _end_call(self) -> None:
+        if not self._shards:
+            self.opt._end_call()
+
+    def _buckets(self, pairs: Iterable[_Pair], limit: int) -> Iterator[tuple[Any, list[_Pair]]]:
+        """Fills buckets with gradients of one type, in the order in which backward makes them, and
+        starts the reduction of those that are full. Yields (reduction, its gradients)."""
+        filling: dict[DType, list[_Pair]] = {}
+        sizes: dict[DType, int] = {}
+        full = max(limit // _FIRST, 1)
+        for param, grad in pairs:
+            dtype = grad.dtype
+            bucket = filling.setdefault(dtype, [])
+            bucket.append((param, _dense(grad)))
+            sizes[dtype] = sizes.get(dtype, 0) + grad.size()
+            if sizes[dtype] >= full:
+                yield self._started([bucket]), bucket
+                del filling[dtype], sizes[dtype]
+                full = limit
+        for bucket in filling.values():
+            yield self._started([bucket]), bucket
+
+    def _started(self, shards: Sequence[Sequence[_Pair]]) -> Any:
+        raw = [grad.data for shard in shards for _, grad in shard]
+        names = [self.opt._key(param) for param, _ in shards[0]]
+        factor = 1.0 / self.virtual_ranks
+        reduction = singa_wrap.Reduction(self.communicator, raw, names, len(shards), factor)
+        reduction.Start()
+        return reduction
+
+    def _update(self, buckets: Sequence[tuple[Any, list[_Pair]]]) -> None:
+        opt = self.opt
+        if (
+            buckets
+            and isinstance(opt, UpdateRule)
+            and opt._is_builtin()
+            and opt.clip_norm is None
+            and opt.scaler is None
+        ):
+            for reduction, bucket in buckets:  # parameters change while later gradients arrive
+                reduction.Wait()
+                opt._use(bucket)
+            return
+        for reduction, _ in buckets:
+            reduction.Wait()
+        opt._use([pair for _, bucket in buckets for pair in bucket])
+
+    # Several calls for an update.
+
+    def _collect(self, pairs: list[_Pair]) -> None:
+        seen, self._statistics[:] = list(self._statistics), []
+        lent = [g.data for _, g in pairs] + [t for one in seen for t in (one.mean, one.var)]
+        host_call(functools.partial(self._keep, pairs, seen), lent)
+
+    def _keep(self, pairs: list[_Pair], seen: list[BatchStatistics]) -> None:
+        """Keeps the gradients and statistics of a call. The last call of an update adds them up."""
+        self._shards.append([(p, wrap(g.data.Clone(), False)) for p, g in pairs])
+        kept = [s._replace(mean=s.mean.Clone(), var=s.var.Clone()) for s in seen]
+        self._shard_statistics.append(kept)
+        if len(self._shards) < self.calls:
+            return
+        shards, self._shards = self._shards, []
+        statistics, self._shard_statistics = self._shard_statistics, []
+        self._update_statistics(statistics)
+        params = [param for param, _ in shards[0]]
+        for shard in shards:
+            if [id(p) for p, _ in shard] != [id(p) for p in params]:
+                raise RuntimeError("[DistOpt] the calls for an update train different parameters")
+        buckets = []
+        places: dict[DType, list[int]] = {}
+        for i, (_, grad) in enumerate(shards[0]):
+            places.setdefault(grad.dtype, []).append(i)
+        for chosen in places.values():
+            parts = [[shard[i] for i in chosen] for shard in shards]
+            buckets.append((self._started(parts), parts[0]))
+        for reduction, _ in buckets:
+            reduction.Wait()
+        self.opt._apply_gradients([pair for _, bucket in buckets for pair in bucket])
+
+    # Running statistics of batch norms.
+
+    def _take_statistics(self) -> None:
+        seen, self._statistics[:] = list(self._statistics), []
+        self._update_statistics([seen])
+
+    def _update_statistics(self, shards: Sequence[Sequence[BatchStatistics]]) -> None:
+        for dtype in dict.fromkeys([s.mean.data_type() for s in shards[0]]):
+            parts = [[s for s in shard if s.mean.data_type() == dtype] for shard in shards]
+            singa_wrap.UpdateStatistics(
+                self.communicator,
+                [t for s in parts[0] for t in (s.running_mean, s.running_var)],
+                [t for part in parts for s in part for t in (s.mean, s.var)],
+                [s.values for part in parts for s in part],
+                [s.factor for s in parts[0]],
+            )
+
+    # SINGA's ways to make a step.
+
+    def backward_and_update(self, loss: Tensor, threshold: int = 2097152) -> None:
+        """The same as calling the optimizer. Gradients go to the other ranks when there are
+        `threshold` elements of them."""
+        self.call(loss, integer("DistOpt", "threshold", threshold, 1))
+        host_call(self._end_call)
+
+    def backward_and_update_half(
+        self,
+        loss: Tensor,
+        threshold: int = 2097152,
+        clipping: bool = False,
+        clip_Value: float = 100,
+    ) -> None:
+        """As backward_and_update, with float16 between the ranks, added in float32. The rounding
+        errors of a step are added to the gradients of the next (error feedback), and are part of
+        the state. With `clipping`, elements of gradients are first limited to ±clip_Value."""
+        bound = number("DistOpt", "clip_Value", clip_Value) if clipping else None
+        self._compressed(loss, functools.partial(self._reduce_half, bound))
+
+    def backward_and_sparse_update(
+        self,
+        loss: Tensor,
+        threshold: int = 2097152,
+        spars: float = 0.05,
+        topK: bool = False,
+        corr: bool = True,
+    ) -> None:
+        """As backward_and_update, but only the largest elements of the gradients go to the other
+        ranks: those with an absolute value of at least `spars`, or with `topK` the fraction `spars`
+        of each gradient. With `corr` the others are added to the gradients of the next step (error
+        feedback), and are part of the state."""
+        share = number("DistOpt", "spars", spars)
+        if share < 0 or (topK and share > 1):
+            raise ValueError(f"[DistOpt] spars must be from 0 to 1, got {spars}")
+        self._compressed(loss, functools.partial(self._reduce_sparse, share, topK, corr))
+
+    def _compressed(self, loss: Tensor, reduce: Callable[[list[_Pair]], None]) -> None:
+        if self.calls > 1:
+            raise ValueError("[DistOpt] compression needs virtual_ranks of the number of ranks")
+        with self._aborting():
+            pairs = list(autograd.backward(loss, self._seed(loss)))
+            self._take_statistics()
+            host_call(functools.partial(reduce, pairs), [grad.data for _, grad in pairs])
+        host_call(self._end_call)
+
+    def _reduce_half(self, bound: float | None, pairs: list[_Pair]) -> None:
+        keys = [self.opt._key(param) for param, _ in pairs]
+        grads = [_dense(grad).data for _, grad in pairs]
+        if bound is not None:
+            clip_values(grads, bound)
+        sums = sum_of_halves(self.communicator, keys, grads, self._residuals)
+        self._apply(pairs, sums)
+
+    def _reduce_sparse(self, spars: float, topk: bool, corr: bool, pairs: list[_Pair]) -> None:
+        keys = [self.opt._key(param) for param, _ in pairs]
+        residuals = self._residuals if corr else None
+        grads = [_dense(grad).data for _, grad in pairs]
+        sums = sum_of_largest(self.communicator, keys, grads, spars, topk, residuals)
+        self._apply(pairs, sums)
+
+    def _apply(self, pairs: list[_Pair], sums: list[Any]) -> None:
+        self.opt._apply_gradients(
+            [(param, wrap(total, False)) for (param, _), total in zip(pairs, sums, strict=True)]
+        )
+
+    def backward_and_partial_update(self, loss: Tensor, threshold: int = 2097152) -> None:
+        """Each rank updates by its own gradients. Then one part of the parameters, another one at
+        each step, is averaged over the ranks. A part has at most `threshold` elements, or is one
+        parameter."""
+        limit = integer("DistOpt", "threshold", threshold, 1)
+        with self._aborting():
+            pairs = list(autograd.backward(loss, self._seed(loss)))
+            self._take_statistics()
+            lent = [grad.data for _, grad in pairs]
+            host_call(functools.partial(self._update_and_average, pairs, limit), lent)
+        host_call(self._end_call)
+
+    def _update_and_average(self, pairs: list[_Pair], limit: int) -> None:
+        self.opt._apply_gradients(pairs)
+        parts: list[list[Tensor]] = [[]]
+        size = 0
+        for param, _ in pairs:
+            if parts[-1] and size + param.size() > limit:
+                parts.append([])
+                size = 0
+            parts[-1].append(param)
+            size += param.size()
+        part = parts[self.partial % len(parts)]
+        names = [self.opt._key(param) for param in part]
+        raw = [param.data for param in part]
+        self.communicator.all_reduce(raw, names, 1.0 / self.world_size)
+        self.partial = (self.partial + 1) % len(parts)
+
+    # SINGA's single operations.
+
+    @host_called
+    def update(self, param: Tensor, grad: Tensor) -> None:
+        """Updates one parameter by a gradient that was summed over the ranks, which becomes their
+        mean."""
+        singa_wrap.ScaleAll([as_raw(grad)], 1.0 / self.world_size)
+        self.opt.update(param, grad)
+
+    @host_called
+    def all_reduce(self, tensor: Any) -> None:
+        """Replaces a tensor by its sum over the ranks."""
+        self.communicator.synch(as_raw(tensor))
+
+    @host_called
+    def fused_all_reduce(self, tensor: Iterable[Any], send: bool = True) -> None:
+        """Replaces the tensors of a list by their sums. `send=False`, SINGA's way to fill a buffer
+        before, does nothing."""
+        self.communicator.fusedSynch([as_raw(t) for t in tensor], send)
+
+    @host_called
+    def all_reduce_half(self, tensor: Any) -> None:
+        """As all_reduce, with float16 between the ranks."""
+        self.communicator.synchHalf(as_raw(tensor))
+
+    @host_called
+    def fused_all_reduce_half(self, tensor: Iterable[Any], send: bool = True) -> None:
+        """As fused_all_reduce, with float16 between the ranks."""
+        self.communicator.fusedSynchHalf([as_raw(t) for t in tensor], send)
+
+    @host_called
+    def sparsification(self, tensor: Any, accumulation: Any, spars: float, topK: bool) -> None:
+        """Replaces a tensor by the sum of its largest elements over the ranks, as
+        backward_and_sparse_update chooses them. `accumulation`, if not None, holds what was not
+        sent: it is added before, and gets what remains."""
+        self.fused_sparsification([tensor], accumulation, spars, topK)
+
+    @host_called
+    def fused_sparsification(
+        self, tensor: Iterable[Any], accumulation: Any, spars: float, topK: bool
+    ) -> None:
+        """As sparsification, for a list. `accumulation` has all their elements, one after the
+        other."""
+        raw = [as_raw(t) for t in tensor]
+        kept = None if accumulation is None else as_raw(accumulation)
+        self.communicator.fusedSparsification(raw, kept, spars, topK)
+
+    def wait(self) -> None:
+        """Returns when all that was started has ended."""
+        self.communicator.wait()
+
+    # Saved state.
+
+    def get_states(self) -> dict[str, Any]:
+        """What `set_states` continues from: the state of `opt`, and with compression the
+        "residuals" of all ranks, (world_size, ...) for each parameter. Then all ranks have to call
+        it."""
+        return self.opt.get_states() | self._residuals.get_states(self.communicator)
+
+    def set_states(self, states: dict[str, Any]) -> None:
+        """Continues from what get_states() returned, also on another number of ranks. Raises
+        ValueError or TypeError for the state of another optimizer."""
+        own = {key: value for key, value in states.items() if key != "residuals"}
+        self.opt.set_states(own)
+        self._residuals.set_states(states.get("residuals", {}), self.communicator)
+
+    def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
+        """The types that a tensor of `get_states()[name]` may have. `param` is its parameter; None:
+        it is not known yet."""
+        return (DType.float32,) if name == "residuals" else self.opt.state_types(name, param)
+
+
+def _device_of(model: Model) -> Any:
+    return next(iter(model.get_states().values())).device
+
+
+def _dense(grad: Tensor) -> Tensor:
+    """The gradient, or a copy without gaps between its elements."""
+    raw = grad.data
+    if raw.is_blocked() or raw.is_contiguous():
+        return grad
+    return wrap(raw.Contiguous(), False)

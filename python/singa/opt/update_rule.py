@@ -1,0 +1,326 @@
+"""What all update rules share: how an update is executed, and how it is recorded for replay.
+
+A rule (`algorithms.py`) is a formula: the names of its state slots, its hyperparameters, and one
+call of the C++ core that updates lists of parameters. This module calls it with what a step needs.
+
+- Parameter groups: one call for each learning rate among them. Weight decays are a list.
+- Gradient clipping and loss scaling: `UpdateConditions`, which the core evaluates on the device.
+- Recorded steps: a replay repeats the call with new scalars, such as the next learning rate. They
+  come from the host, or, where only the device knows the step, from a `HyperparameterTable`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from .. import singa_wrap, tensor
+from ..dtypes import wide_type
+from ..tape.capture import capture_update
+from ..tensor import DType, Tensor
+from .optimizer import OPTIONAL_STATES, Optimizer, Update, hyperparameter, scheduled
+from .schedule import Constant, DecayScheduler
+
+#: The lists of a raw call: parameters, gradients, one list for each slot, weight decays.
+Lists = Sequence[list[Any]]
+
+_PACKAGE = __name__.removesuffix("update_rule")
+
+
+class UpdateRule(Optimizer):
+    """An optimizer whose formula is one C++ function over lists.
+
+    A subclass names its `slots`, declares its hyperparameters and implements `raw_update`.
+    """
+
+    weight_decay: Any = hyperparameter()
+    decay_value = scheduled("weight_decay")
+
+    #: State slots: attributes that hold a tensor for each parameter, by its key. They have the same
+    #: names in the saved state. Slots are float32, or float64 for float64 parameters.
+    slots: tuple[str, ...] = ()
+    #: Hyperparameters that decide which operations an update consists of. An update is recorded
+    #: only while they are constant.
+    structural: tuple[str, ...] = ("weight_decay", "epsilon")
+    #: Attributes besides hyperparameters that decide about it.
+    flags: tuple[str, ...] = ()
+    #: Whether the formula depends on the number of updates, schedules apart.
+    depends_on_step = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "slots" in vars(cls):
+            cls.not_settings = (*vars(cls).get("not_settings", ()), *cls.slots)
+
+    def __init__(self, lr: float | DecayScheduler, *args: Any, **kwargs: Any) -> None:
+        super().__init__(lr, *args, **kwargs)
+        for name in self.slots:
+            setattr(self, name, {})
+
+    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
+        """Calls the C++ function with the values of the hyperparameters at `step` (None: now).
+
+        `recorded` are its last arguments, UpdateScalars and UpdateConditions. Empty lists hand the
+        hyperparameters to the UpdateScalars without an update.
+        """
+        raise NotImplementedError
+
+    def used_slots(self, restored: Mapping[str, DecayScheduler] | None = None) -> tuple[str, ...]:
+        """The slots that the formula needs, now or with the hyperparameters `restored`."""
+        return self.slots
+
+    # An executed update.
+
+    def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
+        # Not self.apply_all: in a subclass with its own apply, that one calls apply.
+        key = self._key(param_value) if param_name is None else param_name
+        UpdateRule.apply_all(self, [(key, param_value, param_grad)])
+
+    def apply_all(self, updates: Sequence[Update]) -> None:
+        self._execute(updates, singa_wrap.UpdateConditions())
+
+    def _apply_on_device(self, updates: Sequence[Update]) -> None:
+        grads = [grad for _, _, grad in updates]
+        conditions = self._conditions(grads)
+        if self._uses_table():
+            conditions.scalars = self._fill_table(grads[0].device)
+        self._execute(updates, conditions)
+        if self.scaler is not None:
+            self.scaler.update(conditions.squares)
+
+    def _execute(self, updates: Sequence[Update], conditions: Any) -> None:
+        lr, step = self._lr_and_step(conditions)
+        for lr_scale, lists in self._parts(updates):
+            self.raw_update(lists, lr * lr_scale, step, None, conditions)
+
+    def _parts(self, updates: Sequence[Update]) -> Iterator[tuple[float, Lists]]:
+        """The raw calls of an update: for each factor of the learning rate its lists."""
+        decay = self.now("weight_decay")
+        for lr_scale, members in self._by_lr_scale(updates):
+            groups = [self._group(key, param) for key, param, _ in members]
+            yield (
+                lr_scale,
+                [
+                    [param.data for _, param, _ in members],
+                    [grad.data for _, _, grad in members],
+                    *[
+                        [self._slot(name, key, param).data for key, param, _ in members]
+                        for name in self.used_slots()
+                    ],
+                    [decay if g.weight_decay is None else g.weight_decay for g in groups],
+                ],
+            )
+
+    def _by_lr_scale(self, updates: Sequence[Update]) -> Iterator[tuple[float, Sequence[Update]]]:
+        if not self.groups:
+            yield 1.0, updates
+            return
+        parts: dict[float, list[Update]] = {}
+        for update in updates:
+            parts.setdefault(self._group(*update[:2]).lr_scale, []).append(update)
+        yield from parts.items()
+
+    def _slot(self, name: str, key: str, param: Tensor) -> Tensor:
+        """The slot of that parameter, zeros where it is new."""
+        values: dict[str, Tensor] = getattr(self, name)
+        if key not in values:
+            (dtype,) = self.state_types(name, param)
+            buffered = param.device.graph_enabled()
+            param.device.EnableGraph(False)  # RunGraph must not reset it to zero
+            values[key] = Tensor(param.shape, param.device, dtype, requires_grad=False)
+            param.device.EnableGraph(buffered)
+        return values[key]
+
+    def _conditions(self, grads: Sequence[Tensor]) -> Any:
+        """Clipping and loss scale, as the core evaluates them on the device."""
+        conditions = singa_wrap.UpdateConditions()
+        if self.scaler is not None or self.clip_norm is not None:
+            conditions.squares = singa_wrap.SumsOfSquares([grad.data for grad in grads])
+            conditions.clip_norm = self.clip_norm or 0.0
+        if self.scaler is not None:
+            conditions.loss_scale = self.scaler.state_on(grads[0].device)
+        return conditions
+
+    def _lr_and_step(self, conditions: Any) -> tuple[float, int | None]:
+        # With a table the device ignores the hyperparameters of the call, and multiplies the
+        # learning rate by the table's.
+        return (self.now("lr"), None) if conditions.scalars.empty() else (1.0, 0)
+
+    # Hyperparameters of future updates, where only the device knows the step.
+
+    def _uses_table(self) -> bool:
+        """Whether an update takes its hyperparameters from a table: with a scaler, where they
+        change from step to step."""
+        schedules = self._schedules()
+        return (
+            self.scaler is not None
+            and self._has_constant_structure()
+            and (self.depends_on_step or any([type(each) is not Constant for each in schedules]))
+            and all([schedule.is_plain() for schedule in schedules])
+        )
+
+    def _fill_table(self, device: Any) -> Any:
+        """The table, filled for the next update."""
+        table, key, empty = self._table, self._table_key(), self._empty_lists()
+
+        def collect(i: int, update_scalars: Any) -> None:
+            step = self._steps + i
+            self.raw_update(empty, self.now("lr", step), step, update_scalars)
+
+        while not self._table_is_filled(device):
+            if table.was_filled(key):
+                self._count_updates()
+            table.fill(key, self._known_updates, collect, device)
+        return table.values
+
+    def _table_is_filled(self, device: Any) -> bool:
+        count = self._known_updates + self._pending_updates
+        return self._table.holds(self._table_key(), count, device)
+
+    def _table_key(self) -> Any:
+        """What the table's contents follow from, besides the device's count of updates."""
+        first = self._steps - self._known_updates
+        return first, [schedule.terms() for schedule in self._schedules()]
+
+    def _schedules(self) -> list[DecayScheduler]:
+        return [value for value in vars(self).values() if isinstance(value, DecayScheduler)]
+
+    def _empty_lists(self) -> Lists:
+        return [[] for _ in range(3 + len(self.used_slots()))]
+
+    # A recorded update.
+
+    def _skips_on_device(self) -> bool:
+        return self._is_builtin()
+
+    def _is_builtin(self) -> bool:
+        """Whether the optimizer does what this module says: it is a rule of singa's, and no method
+        of it was replaced."""
+        own = type(self).__module__.startswith(_PACKAGE)
+        return own and vars(self).keys().isdisjoint(_METHODS)
+
+    def _unwatched(self) -> set[str]:
+        """Attributes that a replay need not compare besides `not_settings`: `ready` of
+        `_replay_callbacks` looks at them."""
+        if not self._is_builtin():
+            return set()
+        own = {h.name for h in self._hyperparameters()} | {f"_{flag}" for flag in self.flags}
+        return own | {"_groups", "_clip_norm", "_accumulate", "_scaler"}
+
+    def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        plain = all([schedule.is_plain() for schedule in self._schedules()])
+        if not self._is_builtin() or not plain or not self._is_recordable():
+            return False
+        updates = [(self._key(p), p, g) for p, g in gradients]
+        keys = [key for key, _, _ in updates]
+        if any([value is None for value in self._slot_values(keys)]):
+            return False  # the first step makes them
+        parts = list(self._parts(updates))
+        for _, (params, grads, *slots, _) in parts:
+            if not singa_wrap.UpdateMovesNothing(params, grads, list(itertools.chain(*slots))):
+                return False
+        device, uses_table = gradients[0][1].device, self._uses_table()
+        if uses_table and not self._table_is_filled(device):
+            return False  # likewise
+        conditions = self._conditions([grad for _, grad in gradients])
+        if uses_table:
+            conditions.scalars = self._table.values
+        lr, step = self._lr_and_step(conditions)
+        for lr_scale, lists in parts:
+            update_scalars = None if uses_table else singa_wrap.UpdateScalars()
+            self.raw_update(lists, lr * lr_scale, step, update_scalars, conditions)
+            capture_update(*self._replay_callbacks(keys, lr_scale, update_scalars))
+        if self.scaler is not None:
+            self.scaler.update(conditions.squares)
+        return True
+
+    def _replay_callbacks(
+        self, keys: list[str], lr_scale: float, update_scalars: Any
+    ) -> tuple[Callable[[], bool], Callable[[], None]]:
+        """`ready`: whether a step still does what was recorded. `renew`: gives the next replay its
+        hyperparameters."""
+        structure, tensors, empty = self._structure(), self._raw_tensors(keys), self._empty_lists()
+
+        def ready() -> bool:
+            if not self._is_recordable() or self._structure() != structure:
+                return False
+            return all([a is b for a, b in zip(self._raw_tensors(keys), tensors, strict=True)])
+
+        def renew() -> None:
+            if update_scalars is None:
+                self._fill_table(self._table.values.device())
+            else:
+                self.raw_update(empty, self.now("lr") * lr_scale, None, update_scalars)
+
+        return ready, renew
+
+    def _slot_values(self, keys: list[str]) -> list[Tensor | None]:
+        slots: list[dict[str, Tensor]] = [getattr(self, name) for name in self.used_slots()]
+        return [slot.get(key) for slot in slots for key in keys]
+
+    def _raw_tensors(self, keys: list[str]) -> list[Any]:
+        """What an update of these parameters changes or reads besides them."""
+        values = self._slot_values(keys)
+        if self.scaler is not None:
+            values.append(self.scaler.state)
+        return [*[None if value is None else value.data for value in values], self._table.values]
+
+    def _is_recordable(self) -> bool:
+        """Whether all steps run the same operations, with other scalars."""
+        return self.accumulate == 1 and self._has_constant_structure()
+
+    def _has_constant_structure(self) -> bool:
+        return all([type(getattr(self, name)) is Constant for name in self.structural]) and (
+            "epsilon" not in self.structural or self.now("epsilon") > 0
+        )
+
+    def _structure(self) -> tuple[Any, ...]:
+        """What decides, besides the gradients, which operations a step consists of."""
+        return (
+            self.groups,
+            self.used_slots(),
+            [getattr(self, name).init_value for name in self.structural],
+            [getattr(self, name) for name in self.flags],
+            self.clip_norm,
+            self._uses_table(),
+            None if self.scaler is None else self.scaler.factors,
+        )
+
+    # Saved state.
+
+    def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:
+        if name == "accumulated":
+            return super().state_types(name, param)
+        if param is None:
+            return tensor.float32, tensor.float64
+        return (wide_type(param.dtype),)
+
+    def get_states(self) -> dict[str, Any]:
+        return super().get_states() | {name: getattr(self, name) for name in self.used_slots()}
+
+    def set_states(self, states: dict[str, Any]) -> None:
+        kind = type(self).__name__
+        copies = {}
+        if isinstance(states, Mapping):
+            slots = self.used_slots(self._restored(states))
+            hyperparameters = {h.name for h in self._hyperparameters()}
+            others = {*self.get_states()} - {*self.used_slots()} - hyperparameters
+            known = {*others, *OPTIONAL_STATES, *slots}
+            unknown = sorted(states.keys() - known - hyperparameters)
+            missing = [name for name in slots if name not in states]
+            if unknown or (missing and states.get("step_counter")):
+                raise ValueError(
+                    f"[{kind}] the state is another optimizer's: it has "
+                    f"{', '.join(map(str, sorted(states)))}, expected {', '.join(sorted(known))}"
+                )
+            copies = {name: self._copied(name, states.get(name, {})) for name in slots}
+        super().set_states(states)
+        for name, tensors in copies.items():
+            setattr(self, name, tensors)
+
+
+_METHODS = frozenset(
+    [name for name in dir(UpdateRule) if isinstance(getattr(UpdateRule, name), FunctionType)]
+)

@@ -1,1 +1,0 @@
-"""Modules that SINGA generates from its .proto files: only what scripts import from them."""

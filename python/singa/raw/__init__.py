@@ -1,0 +1,8 @@
+"""Modules that need only the C++ core (`singa_wrap`), `singa.device` and `singa.dtypes`.
+
+- `arrays`: shapes, and conversion of NumPy arrays to types that singa has.
+- `check`: checks of numeric arguments.
+- `indexing`: the meaning of `t[key]`.
+- `process`: threads, random seed and numeric modes of the process.
+- `compat_mode`: the switch for SINGA's behaviour, `singa.compat.enabled` in scripts.
+"""

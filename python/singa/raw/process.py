@@ -1,0 +1,101 @@
+"""Settings of the whole process: threads, random seed, layouts and numeric modes."""
+
+from __future__ import annotations
+
+import operator
+
+from .. import singa_wrap as _c
+from ..device import get_default_device
+from .check import integer
+
+
+def set_num_threads(n: int) -> None:
+    """Sets the number of threads of OpenMP, oneDNN and BLAS kernels.
+
+    Raises ValueError unless 1 <= n <= 1024, TypeError if `n` is not an integer.
+    """
+    n = integer("set_num_threads", "threads", n, 1)
+    if n > 1024:
+        raise ValueError(f"[set_num_threads] threads must be in [1, 1024], got {n}")
+    _c.SetNumThreads(n)
+
+
+def get_num_threads() -> int:
+    """The number of threads that kernels use.
+
+    The default is OMP_NUM_THREADS, or the number of CPUs that this process may use, which respects
+    affinity and the quota of its cgroup.
+    """
+    return _c.NumThreads()
+
+
+def seed(n: int) -> None:
+    """Seeds the random generator of the default device, which initial weights and dropout use.
+
+    Each device has its own generator; `device.SetRandSeed(n)` seeds another one. Raises ValueError
+    unless 0 <= n < 2**64, TypeError if `n` is not an integer.
+    """
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"[seed] must be an integer, got {type(n).__name__}") from None
+    if not 0 <= n < 1 << 64:
+        raise ValueError(f"[seed] must be in [0, 2**64), got {n}")
+    get_default_device().SetRandSeed(n)
+
+
+def set_layout(mode: str) -> None:
+    """Sets the layouts of images between operations.
+
+    With "auto", the default, kernels choose. With "plain", every operation returns row-major
+    tensors, for comparison. SINGA_LAYOUT in the environment sets the default. Raises ValueError
+    for another mode.
+    """
+    if mode not in ("auto", "plain"):
+        raise ValueError(f"[set_layout] mode must be 'auto' or 'plain', got {mode!r}")
+    _c.SetPlainLayouts(mode == "plain")
+
+
+def set_strict(strict: bool = True) -> None:
+    """Turns strict mode on or off: only algorithms with the error bound of plain sums of products.
+
+    Strict mode excludes Winograd convolution (kernels of 3 x 3, 5 x 5, 1 x 3, 3 x 1, 1 x 7 and
+    7 x 1 with stride 1). Winograd is two to four times as fast. Its rounding error is two to nine
+    times as large, most with many channels, and an infinity or NaN in an image spreads over a tile
+    of the output. Strict mode is off by default; SINGA_STRICT=1 in the environment turns it on.
+    """
+    _c.SetStrict(bool(strict))
+
+
+def is_strict() -> bool:
+    """Whether strict mode is on."""
+    return _c.IsStrict()
+
+
+def set_tf32(tf32: bool = True) -> None:
+    """Allows TF32 in float32 convolutions and matrix products on CUDA GPUs, or forbids it.
+
+    TF32 rounds the factors to 10 bits of mantissa and is several times as fast. It is off by
+    default and in strict mode; SINGA_TF32=1 in the environment turns it on.
+    """
+    _c.SetTf32(bool(tf32))
+
+
+def is_tf32() -> bool:
+    """Whether float32 convolutions and matrix products may use TF32."""
+    return _c.IsTf32()
+
+
+def set_deterministic(deterministic: bool = True) -> None:
+    """Turns deterministic mode on or off: on CUDA GPUs, no algorithm whose order of summation
+    varies between runs.
+
+    It is on by default; SINGA_DETERMINISTIC=0 in the environment turns it off. CPU kernels are
+    always deterministic.
+    """
+    _c.SetDeterministic(bool(deterministic))
+
+
+def is_deterministic() -> bool:
+    """Whether deterministic mode is on."""
+    return _c.IsDeterministic()

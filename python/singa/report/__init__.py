@@ -1,0 +1,9 @@
+"""Reports on a running program: times, memory, chosen implementations.
+
+- `profiling`: the time of each operation.
+- `explanation`: the implementation of each operation, and why it was chosen.
+- `collector`: the base class of both.
+- `diagnostics`: the doctor, memory, reorders, OPCHECK.
+- `plan_cache`: the cache of compiled operations.
+- `bench`: times of whole steps of a network.
+"""

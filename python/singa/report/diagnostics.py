@@ -1,0 +1,287 @@
+"""Diagnostics of the process: build and hardware, memory, reorders, OPCHECK."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from .._version import __version__
+from ..device import get_default_device
+from ..layer.names import LayerNames
+from ..raw.check import integer
+
+if TYPE_CHECKING:
+    from ..singa_wrap import Device
+
+
+class Report(dict[str, Any]):
+    """A dict that prints one entry per line."""
+
+    def __str__(self) -> str:
+        width = max((len(key) for key in self), default=0)
+        return "\n".join(f"{key:<{width}}  {_line(value)}" for key, value in self.items())
+
+    __repr__ = __str__
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return "unknown" if value is None else str(value)
+
+
+def doctor() -> Report:
+    """Reports the build, libraries, hardware and settings, and a list of "problems"."""
+    openmp = _loaded(r"lib(gomp|iomp5|omp)\b")
+    report = Report(
+        singa=__version__,
+        python=f"{platform.python_version()} on {platform.platform()}",
+        library=_library_path(),
+        onednn=_loaded(r"libdnnl") or "not in this build",
+        blas=_loaded(r"lib\w*(openblas|mkl|blis|blas)"),
+        gpu=_gpus(),
+        cpu=_cpu_name(),
+        isa=_isa(),
+        threads=_c.NumThreads(),
+        cpus={"machine": os.cpu_count(), "process": _affinity(), "quota": _quota()},
+        openmp=openmp,
+        huge_pages=_huge_pages(),
+        denormals="kept" if _keeps_denormals() else "flushed to zero",
+        environment=_environment(),
+    )
+    report["problems"] = _problems(report, openmp)
+    return report
+
+
+def _problems(report: Report, openmp: list[str]) -> list[str]:
+    problems = _environment_problems()
+    if len(openmp) > 1:
+        problems.append(
+            f"{len(openmp)} OpenMP runtimes are loaded ({', '.join(openmp)}): their threads compete"
+        )
+    if report["threads"] > (_affinity() or report["threads"]):
+        problems.append(
+            f"{report['threads']} threads on {_affinity()} CPUs: set fewer with "
+            "singa.set_num_threads()"
+        )
+    quota = _quota()
+    if quota is not None and report["threads"] > max(1.0, np.ceil(quota)):
+        problems.append(
+            f"{report['threads']} threads with a quota of {quota:g} CPUs: set fewer with "
+            "singa.set_num_threads()"
+        )
+    if platform.machine() in ("x86_64", "AMD64") and "avx2" not in report["isa"]:
+        problems.append("the CPU has no AVX2: kernels are slow")
+    return problems
+
+
+def _library_path() -> str:
+    return str(Path(_c.__file__).parent)
+
+
+def _loaded(name: str) -> list[str]:
+    """Paths of loaded shared libraries whose file names match the pattern. Linux only."""
+    paths = re.findall(r"/.*", _read("/proc/self/maps") or "")
+    return sorted({path for path in paths if ".so" in path and re.match(name, Path(path).name)})
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _cpuinfo(field: str) -> str | None:
+    match = re.search(rf"^{field}\s*: (.*)$", _read("/proc/cpuinfo") or "", re.MULTILINE)
+    return match.group(1) if match else None
+
+
+def _cpu_name() -> str | None:
+    return _cpuinfo("model name") or platform.processor() or None
+
+
+def _isa() -> list[str]:
+    known = ("sse4_1", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+    flags = set((_cpuinfo("flags") or "").split())
+    return [flag for flag in known if flag in flags]
+
+
+def _affinity() -> int | None:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+def _quota() -> float | None:
+    """The quota of the cgroup (version 2) in CPUs; None without a limit."""
+    parts = (_read("/sys/fs/cgroup/cpu.max") or "max").split()
+    return None if parts[0] == "max" else int(parts[0]) / int(parts[1])
+
+
+def _huge_pages() -> str | None:
+    text = _read("/sys/kernel/mm/transparent_hugepage/enabled")
+    match = re.search(r"\[(\w+)\]", text or "")
+    return match.group(1) if match else None
+
+
+def _gpus() -> list[str]:
+    """Descriptions of usable GPUs, and the report of the CUDA backend."""
+    found = [_c.Platform.DeviceQuery(i, True) for i in _c.Platform.GetGPUIDs()]
+    return [*found, *_c.GpuReport()]
+
+
+def _keeps_denormals() -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.float32(1e-40) * np.float32(0.5) != 0)
+
+
+def _environment() -> list[str]:
+    names = ("SINGA_", "OMP_", "GOMP_", "ONEDNN_", "OPENBLAS_")
+    return sorted(f"{key}={value}" for key, value in os.environ.items() if key.startswith(names))
+
+
+def _environment_problems() -> list[str]:
+    """Messages on wrong values, and on variables that singa does not know."""
+    problems = []
+    for name in sorted(os.environ):
+        if name.startswith("SINGA_") and not name.startswith(("SINGA_TEST_", "SINGA_REQUIRE_")):
+            try:
+                _c.EnvironmentValue(name, "doctor")
+            except ValueError as error:
+                problems.append(str(error).removeprefix("[doctor] "))
+    return problems
+
+
+def environment_table() -> str:
+    """A Markdown table of the environment variables that singa reads, as in docs/environment.md."""
+    rows = [("variable", "values", "default", "what it does"), ("---",) * 4]
+    rows += [(f"`{v.name}`", v.values, v.unset, v.meaning) for v in _c.EnvironmentVariables()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def device_memory(dev: Device | None = None) -> dict[str, int]:
+    """Memory of `dev`, or of the default device.
+
+    Returns a dict: live (bytes that tensors use), peak (its maximum), reserved (bytes allocated
+    from the system), allocations (number of allocations by tensors) and system_allocations (number
+    of allocations from the system). Raises TypeError if `dev` is not a Device.
+    """
+    if dev is not None and not isinstance(dev, _c.Device):
+        raise TypeError(f"[device_memory] dev must be a Device, got {type(dev).__name__}")
+    stats = (get_default_device() if dev is None else dev).memory()
+    fields = ("live", "peak", "reserved", "allocations", "system_allocations")
+    return {field: getattr(stats, field) for field in fields}
+
+
+def layout_report(record: bool = True) -> list[dict[str, Any]]:
+    """Conversions between layouts (reorders) since the last call.
+
+    A dict for each has op (the operation that needed it), layer, from and to (layouts), bytes, ms
+    and reason. The first call starts recording, and a call with `record=False` ends it. To get the
+    reorders of a step, call it before and after the step.
+    """
+    global _recording
+    reorders = [
+        {
+            "op": r.op,
+            "layer": r.layer,
+            "from": r.from_layout,
+            "to": r.to_layout,
+            "bytes": r.bytes,
+            "ms": r.milliseconds,
+            "reason": r.reason,
+        }
+        for r in _c.TakeReorders()
+    ]
+    if record != _recording:
+        (LayerNames.start if record else LayerNames.stop)(layout_report)
+        _recording = record
+    _c.RecordReorders(record)
+    return reorders
+
+
+_recording = False
+
+
+class opcheck:  # noqa: N801 (used as a function)
+    """Context manager that also runs operations on `reference`, and compares the results.
+
+    every      check every n-th operation (default 1: all); 0 checks none
+    ops        names of operations to check, such as ["ConvForward"] (default: all); a warning lists
+               those that did not run
+    action     on a mismatch, "raise" a RuntimeError (the default) or "warn" on stderr
+    directory  where a mismatch is saved, in a file for `python -m singa replay` (default:
+               SINGA_OPCHECK_DIR, or the working directory)
+
+    The tolerance grows with the length of the sums. Results of the program do not change. It
+    applies to all threads. Raises TypeError, ValueError or FileNotFoundError for wrong arguments.
+
+        with singa.opcheck() as check:
+            model(x, y)
+        print(check.stats())
+    """
+
+    _stack: list[tuple[int, list[str], bool, str]] = []  # noqa: RUF012 (of the process)
+
+    def __init__(
+        self,
+        every: int = 1,
+        ops: Sequence[str] | None = None,
+        action: Literal["raise", "warn"] = "raise",
+        directory: str | os.PathLike[str] = "",
+    ) -> None:
+        every = integer("opcheck", "every", every, 0)
+        named = () if ops is None else ops
+        if not isinstance(named, list | tuple) or not all(isinstance(op, str) for op in named):
+            raise TypeError(f"[opcheck] ops must be a list of names, got {ops!r:.80}")
+        if directory and not os.path.isdir(directory):
+            raise FileNotFoundError(f"[opcheck] there is no folder {os.fspath(directory)!r}")
+        if action not in ("raise", "warn"):
+            raise ValueError(f"[opcheck] action must be 'raise' or 'warn', got {action!r}")
+        self._options = (every, list(ops or ()), action == "raise", os.fspath(directory))
+
+    def __enter__(self) -> Self:
+        stack = opcheck._stack
+        if not stack:
+            stack.append((_c.OpcheckEvery(), [], True, ""))  # settings of the environment
+        stack.append(self._options)
+        LayerNames.start(self)
+        _c.ResetOpcheckStats()
+        _c.ConfigureOpcheck(*self._options)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        opcheck._stack.pop()
+        LayerNames.stop(self)
+        _c.ConfigureOpcheck(*opcheck._stack[-1])
+        every, ops = self._options[:2]
+        stats = self.stats()
+        never = [op for op in ops if not stats.get(op, {}).get("checked")]
+        if never and every == 1 and error is None and _c.OpcheckSeen():
+            warnings.warn(f"[opcheck] nothing named {', '.join(never)} was checked", stacklevel=2)
+
+    @staticmethod
+    def stats() -> dict[str, dict[str, float]]:
+        """Results by operation since the context was entered.
+
+        A dict for each has checked (compared calls), failed (mismatches), worst_ratio (largest
+        difference, in units of its tolerance) and uncompared (calls without results to compare,
+        for example empty tensors).
+        """
+        fields = ("checked", "failed", "worst_ratio", "uncompared")
+        return {op.op: {name: getattr(op, name) for name in fields} for op in _c.GetOpcheckStats()}

@@ -1,0 +1,129 @@
+"""Reports which implementation runs each operation, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import singa_wrap as _c
+from ..model import Model
+from .collector import Collector
+
+
+class Explanation(Collector, list[dict[str, Any]]):
+    """A list of the operations that ran, which prints as a table. Each is a dict:
+
+    op, layer        name of the operation, and of the layer in which it ran
+    implementation   name of the implementation
+    description      details of the implementation
+    why              why it was chosen
+    refused          {name: reason} of the other implementations
+    inputs, outputs  shapes and layouts
+    in_place         {output: input} whose memory the output may overwrite
+    taken            the pairs of in_place in which it does
+    workspace        temporary memory in bytes
+    ms               time in milliseconds
+    signature        key of the operation in the table of `singa.tuning`
+
+    Reorders between layouts appear as the operation "Reorder". As a context manager it collects the
+    operations that run inside.
+    """
+
+    _name = "explain"
+    _switch = staticmethod(_c.SetExplaining)
+    _take = staticmethod(_c.TakeExplanations)
+
+    def _collect(self, found: Any) -> None:
+        self.extend(_entry(op) for op in found)
+
+    def refusals(self) -> Iterator[tuple[str, str, str, str]]:
+        """(operation, layer, implementation, reason) of each implementation that was not chosen."""
+        for entry in self:
+            for name, reason in entry["refused"].items():
+                yield entry["op"], entry["layer"], name, reason
+
+    def __str__(self) -> str:
+        heads = (
+            "layer",
+            "op",
+            "implementation",
+            "inputs -> outputs",
+            "in place",
+            "workspace",
+            "why",
+        )
+        rows = [heads] + [
+            (
+                entry["layer"] or "-",
+                entry["op"],
+                entry["description"],
+                f"{' '.join(entry['inputs'])} -> {' '.join(entry['outputs'])}",
+                " ".join(f"{o}<-{i}" for o, i in entry["in_place"].items()) or "-",
+                str(entry["workspace"]),
+                entry["why"],
+            )
+            for entry in self
+        ]
+        widths = [min(max(len(row[i]) for row in rows), 60) for i in range(len(heads) - 1)]
+        lines = []
+        for row, entry in zip(rows, [None, *self], strict=True):
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+            lines.append("  ".join([*cells, row[-1]]).rstrip())
+            for name, reason in (entry or {}).get("refused", {}).items():
+                lines.append(f"    not {name}: {reason}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Explanation:
+    """Reports for each operation which implementation runs it, and why.
+
+    `what` is a model, a layer or any function, which is called with the arguments. A model without
+    arguments infers on zeros of the shapes for which it was compiled. With a batch it runs one step
+    of training, or inference after eval(); the step is executed and not replayed. Without `what`,
+    the result is a context manager for the operations inside. Operations of a replayed step have no
+    "why".
+
+        print(singa.explain(net))
+        print(singa.explain(autograd.relu, x))
+        with singa.explain() as ops:
+            autograd.backward(loss)
+        print(ops[0]["implementation"], ops[0]["why"])
+
+    Raises TypeError if `what` cannot be called. Raises RuntimeError if a model is not compiled, or
+    while a profile or another explanation is running.
+    """
+    explanation = Explanation()
+    if what is None:
+        if args or kwargs:
+            raise TypeError("[explain] got arguments, but no function to call with them")
+        return explanation
+    if not callable(what):
+        raise TypeError(f"[explain] expected a model, a layer or a function, got {what!r:.60}")
+    if not isinstance(what, Model):
+        with explanation:
+            what(*args, **kwargs)
+        return explanation
+    run = what if args or kwargs else what._infer_on_zeros
+    with what.executed(), explanation:
+        run(*args, **kwargs)
+    return explanation
+
+
+def _entry(op: Any) -> dict[str, Any]:
+    return {
+        "op": op.op,
+        "layer": op.layer,
+        "implementation": op.implementation or "-",
+        "description": op.description,
+        "why": op.why,
+        "refused": dict(zip(op.others, op.reasons, strict=True)),
+        "inputs": list(op.inputs),
+        "outputs": list(op.outputs),
+        "in_place": {i: source for i, source in enumerate(op.may_take) if source >= 0},
+        "taken": {i: source for i, source in enumerate(op.takes) if source >= 0},
+        "workspace": op.workspace,
+        "ms": op.milliseconds,
+        "signature": op.signature,
+    }

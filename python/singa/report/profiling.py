@@ -1,0 +1,189 @@
+"""Profiler: the time of each operation, with the name of its layer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import distributed
+from .. import singa_wrap as _c
+from ..files.atomic import atomic_write
+from .collector import Collector
+
+
+@dataclass(frozen=True)
+class Record:
+    """One execution of an operation, one reorder, or one collective of the communication thread.
+
+    op, layer       name of the operation, and of the layer in which it ran
+    implementation  name of the implementation
+    shapes          shapes of inputs and outputs; of a collective, its tensors
+    start, ms       start and duration in milliseconds
+    workspace       temporary memory in bytes
+    bytes           bytes of inputs and outputs in memory, each counted once
+    flops           two for each multiplication in the definition of a convolution, linear layer,
+                    attention or recurrent network, also for algorithms that multiply less, such as
+                    Winograd; 0 for other operations
+    thread          number of the thread that did it
+    """
+
+    op: str
+    layer: str
+    implementation: str
+    shapes: str
+    start: float
+    ms: float
+    workspace: int
+    bytes: int = 0
+    flops: int = 0
+    thread: int = 0
+
+
+class profile(Collector):  # noqa: N801 (used as a function)
+    """Context manager that times all operations of all threads.
+
+        with singa.profile() as p:
+            model(x, y)
+        print(p)                      # by operation and implementation, longest first
+        print(p.table(by="layer"))
+        p.chrome_trace("trace.json")  # for chrome://tracing or Perfetto
+
+    `records` has a `Record` for each execution. `gap_ms` is the time between operations, in which
+    Python runs. Profiles cannot be nested; entering a second one raises RuntimeError.
+    """
+
+    _name = "profile"
+    _switch = staticmethod(_c.SetProfiling)
+    _take = staticmethod(_c.TakeProfile)
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def _collect(self, found: Any) -> None:
+        self.records = [
+            Record(
+                r.op,
+                r.layer,
+                r.implementation,
+                r.shapes,
+                r.start,
+                r.milliseconds,
+                r.workspace,
+                r.bytes,
+                2 * r.multiply_adds,
+                r.thread,
+            )
+            for r in found
+        ]
+        self.records.sort(key=lambda record: record.start)
+
+    @property
+    def total_ms(self) -> float:
+        """Total time of operations in milliseconds, of all threads."""
+        return sum(record.ms for record in self.records)
+
+    @property
+    def gap_ms(self) -> float:
+        """Time in milliseconds between the operations of the thread that ran the first one."""
+        if not self.records:
+            return 0.0
+        first = self.records[0]
+        own = [record for record in self.records if record.thread == first.thread]
+        end = max(record.start + record.ms for record in own)
+        return max(0.0, end - first.start - sum(record.ms for record in own))
+
+    def table(self, by: str = "op", limit: int = 40) -> str:
+        """A table of groups of operations, longest first.
+
+        by     what to group by: "op" (operation and implementation, the default), "layer", or
+               "shape" (operation, implementation and shapes)
+        limit  maximum number of rows (default 40)
+
+        Columns are the number of calls, milliseconds, share of the total time, GB/s of inputs and
+        outputs, and GFLOP/s; see `Record`. Raises ValueError for another `by`.
+        """
+        groups = _keys.get(by)
+        if groups is None:
+            raise ValueError(f"[profile] by must be one of {', '.join(_keys)}, got {by!r}")
+        found: dict[tuple[str, ...], list[Record]] = {}
+        for record in self.records:
+            found.setdefault(groups(record), []).append(record)
+        total = self.total_ms or 1.0
+        lines = [f"{'calls':>7} {'ms':>10} {'share':>6} {'GB/s':>7} {'GFLOP/s':>8}  {by}"]
+        sums = [(sum(r.ms for r in records), key, records) for key, records in found.items()]
+        rows = sorted(sums, key=lambda row: -row[0])
+        for ms, key, records in rows[:limit]:
+            rates = [sum(r.bytes for r in records), sum(r.flops for r in records)]
+            bandwidth, speed = (f"{n / ms / 1e6:.1f}" if n and ms else "-" for n in rates)
+            lines.append(
+                f"{len(records):>7} {ms:>10.3f} {ms / total:>6.1%} {bandwidth:>7} {speed:>8}  "
+                + "  ".join(key)
+            )
+        if len(rows) > limit:
+            lines.append(f"... and {len(rows) - limit} more")
+        lines.append(
+            f"{len(self.records):>7} {self.total_ms:>10.3f}         in operations, "
+            f"{self.gap_ms:.3f} ms between them"
+        )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def chrome_trace(self, path: str | os.PathLike[str], all_ranks: bool = False) -> None:
+        """Writes the records as a trace for chrome://tracing or Perfetto.
+
+        all_ranks  whether to write one file with the records of all ranks of the job, which must be
+                   on one machine (default False). All ranks call it, and rank 0 writes the file.
+        """
+        gathered = distributed.gather(self._events()) if all_ranks else [self._events()]
+        events = [event for found in gathered for event in found]
+        first = min((event["ts"] for event in events if "ts" in event), default=0.0)
+        for event in events:
+            if "ts" in event:
+                event["ts"] -= first
+
+        def write() -> None:
+            with atomic_write(path, "w") as file:
+                json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+
+        if all_ranks:
+            distributed.on_main(write, f"trace {os.fspath(path)}")
+        else:
+            write()
+
+    def _events(self) -> list[dict[str, Any]]:
+        """The records, as events of a process that is named after its rank if there are several."""
+        rank = distributed.rank()
+        process = os.getpid() if distributed.world_size() == 1 else rank
+        name = {"name": "process_name", "ph": "M", "pid": process, "args": {"name": f"rank {rank}"}}
+        events: list[dict[str, Any]] = [
+            {
+                "name": record.op,
+                "ph": "X",
+                "ts": record.start * 1e3,
+                "dur": record.ms * 1e3,
+                "pid": process,
+                "tid": record.thread,
+                "args": {
+                    "layer": record.layer,
+                    "implementation": record.implementation,
+                    "shapes": record.shapes,
+                    "workspace": record.workspace,
+                    "bytes": record.bytes,
+                    "flops": record.flops,
+                },
+            }
+            for record in self.records
+        ]
+        return events if distributed.world_size() == 1 else [name, *events]
+
+
+_keys: dict[str, Callable[[Record], tuple[str, ...]]] = {
+    "op": lambda record: (record.op, record.implementation),
+    "layer": lambda record: (record.layer or "-",),
+    "shape": lambda record: (record.op, record.implementation, record.shapes),
+}

@@ -1,0 +1,66 @@
+"""Functions that say which argument is not what it has to be."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, SupportsFloat, TypeVar
+
+from .. import singa_wrap as _c
+from .tensor import Tensor
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# By annotation: the types that it stands for, and how a message calls them.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "Tensor": ((Tensor,), "a Tensor"),
+    "Tensor | None": ((Tensor, type(None)), "a Tensor"),
+    "_c.Tensor": ((_c.Tensor,), "a raw tensor"),
+    "_c.Tensor | Tensor": ((_c.Tensor, Tensor), "a Tensor"),
+    "Device | None": ((_c.Device, type(None)), "a device"),
+    "float": ((SupportsFloat,), "a number"),
+}
+
+
+def names_arguments(function: _Function) -> _Function:
+    """A decorator: where an argument that is annotated as a tensor, a device or a number is none,
+    the error to which that leads becomes a TypeError that names the argument.
+
+    Looked at after the error, so that a call that fits costs nothing.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, TypeError, ValueError) as error:
+            if complaint := _complaint(function, args, kwargs):
+                raise TypeError(f"[{function.__name__}] {complaint}") from error
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> str:
+    import inspect
+
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:  # too many, too few, or unknown ones
+        return ""
+    for name, value in given.arguments.items():
+        parameter = given.signature.parameters[name]
+        annotation = str(parameter.annotation)
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        if annotation.startswith("Sequence["):
+            annotation, several = annotation[len("Sequence[") : -1], True
+        if annotation not in _KINDS:
+            continue
+        types, what = _KINDS[annotation]
+        if several and not isinstance(value, Iterable):
+            return f"{name} must be a sequence, got {type(value).__name__}"
+        for each in value if several else (value,):
+            if not isinstance(each, types):
+                number = " each" if several else ""
+                return f"{name} must{number} be {what}, got {type(each).__name__}"
+    return ""

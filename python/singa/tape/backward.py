@@ -1,0 +1,209 @@
+"""The walk back over the tape, from a result to the tensors that store their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from .. import singa_wrap as _c
+from ..raw import compat_mode
+from .operator import Operator
+from .tensor import Tensor, as_raw, installed, wrap
+
+if TYPE_CHECKING:
+    from .operator import Gradient, Raw
+
+__all__ = ["Gradients", "backward", "gradients"]
+
+#: An output of an operator: the operator where it is the first, else with the index.
+_Output = Operator | tuple[Operator, int]
+
+
+def _reachable(
+    root: Operator,
+) -> tuple[list[Operator], dict[_Output, int], dict[_Output, Tensor]]:
+    """What a walk from `root` visits:
+
+    - the operators that lead to a stored gradient, oldest first;
+    - how many gradients each tensor gets at which the walk ends;
+    - the tensors that store their gradients.
+    """
+    operators = [root] if root._leads else []
+    seen = {root}
+    waiting: dict[_Output, int] = {}
+    storing: dict[_Output, Tensor] = {}
+    for op in operators:  # which grows meanwhile
+        src = op.src
+        if not src:
+            raise RuntimeError(op._lost_message())
+        for i in op._leads:
+            creator, index, x, _ = src[i]
+            output = (creator, index) if index else creator
+            if x is not None:
+                storing[output] = x
+            if not creator._leads:
+                waiting[output] = waiting[output] + 1 if output in waiting else 1
+            elif creator not in seen:
+                seen.add(creator)
+                operators.append(creator)
+    operators.sort(key=_position)
+    return operators, waiting, storing
+
+
+_position = attrgetter("_position")
+
+
+def _for_user(gradient: Gradient, x: Tensor) -> Tensor:
+    """The gradient of x as a tensor to which the user may write."""
+    raw, is_ours = gradient
+    result = wrap(raw if is_ours else raw.Clone(), False)
+    result.name = x.name
+    return result
+
+
+def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    root = y.creator
+    first: _Output = (root, y._index) if y._index else root
+    operators, waiting, storing = _reachable(root)
+    arrived: dict[_Output, Gradient] = {first: (dy, False)}
+    changing: set[int] = set()  # memory that the user may write to between two walks
+    if compat_mode.enabled:
+        retain_graph = True
+    elif retain_graph:
+        changing = {x.data.block_id() for x in storing.values()}
+    if y.stores_grad:
+        storing[first] = y
+        if not root._leads:
+            yield y, _for_user((dy, False), y)
+    while operators:
+        op = operators.pop()
+        src, dxs, given = op.src, None, False
+        dys: list[Raw | None] = []
+        for output in _outputs(op) if op._outputs else (op,):
+            if output not in arrived:
+                dys.append(None)
+                continue
+            given = True
+            dys.append(arrived.pop(output)[0])
+            if output in storing:
+                # The walk goes on with it, so the user gets a copy.
+                yield storing[output], _for_user((dys[-1], False), storing[output])
+        if given:
+            dxs = op._input_gradients(dys)
+            if changing:
+                op._keep_values(changing)
+        if not (retain_graph or op._users):
+            op._release()
+        fresh = op.fresh_gradients
+        complete = []
+        for i in op._leads:
+            creator, index, _, _ = src[i]
+            output = (creator, index) if index else creator
+            dx = None if dxs is None else dxs[i]
+            if dx is not None:
+                if output not in arrived:
+                    arrived[output] = dx, fresh
+                elif arrived[output][1]:
+                    _c.Axpy(1.0, dx, arrived[output][0])
+                else:
+                    arrived[output] = _c.Binary(_c.BinaryOp_kAdd, arrived[output][0], dx), True
+            if output in waiting:
+                waiting[output] -= 1
+                if not waiting[output]:
+                    complete.append(output)
+        del src, creator, dys, dxs, dx  # what the user gets next may need the memory
+        for output in complete:
+            if output in arrived:
+                x = storing[output]
+                if not op._is_builtin:
+                    _check_gradient(op, x, arrived[output][0])
+                yield x, _for_user(arrived.pop(output), x)
+
+
+def _outputs(op: Operator) -> list[_Output]:
+    """The outputs of an operator that has several."""
+    return [(op, i) if i else op for i in range(len(op._outputs))]
+
+
+def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:
+    if not isinstance(gradient, _c.Tensor):
+        raise TypeError(
+            f"[{op.name}] backward must return raw tensors or None, got {type(gradient).__name__}"
+        )
+    if not gradient.same_shape(x.data):
+        raise RuntimeError(
+            f"[{op.name}] backward returned a gradient of shape {gradient.shape()} for "
+            f"{x.name or 'an input'} of shape {x.shape}"
+        )
+
+
+def backward(
+    y: Tensor, dy: object = None, retain_graph: bool = False
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Walks back from `y` and yields (tensor, gradient) for each tensor that stores its gradient,
+    as soon as that gradient is complete. The tensor may then be updated while the walk goes on.
+
+    `dy` is the gradient of y: a tensor, array or number; the default is 1, for a y of one element.
+    The walk releases what the operators saved, so a second walk raises RuntimeError unless the
+    first had `retain_graph`. Operators from which something outside this walk was computed are
+    kept. `retain_graph` copies the values of parameters, so that a second walk gives the same
+    gradients after an update. Under `singa.compat` every walk retains, and copies nothing. Raises
+    ValueError when dy is missing or does not have y's shape.
+    """
+    if not isinstance(y, Tensor):
+        raise TypeError(f"[backward] y must be a Tensor, got {type(y).__name__}")
+    if isinstance(dy, Tensor) and dy.data.matches(y.data):
+        return _walk(y, dy.data, retain_graph)
+    shape = y.shape
+    if dy is None:
+        if y.size() != 1:
+            raise ValueError(f"[backward] y has shape {shape}: only one element needs no dy")
+        dy = 1.0
+    if isinstance(dy, (int, float)):
+        raw = _c.Full(shape, float(dy), y.device, y.dtype)
+    else:
+        raw = as_raw(dy, dtype=y.dtype, device=y.device)
+        if raw.shape() != shape:
+            raise ValueError(f"[backward] dy has shape {raw.shape()}, y has {shape}")
+    return _walk(y, raw, retain_graph)
+
+
+class Gradients(dict[int, Tensor]):
+    """Gradients by id(tensor), as SINGA keys them; the tensor itself is taken as a key too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensors: list[Tensor] = []  # alive, so that no other object gets one's id
+
+    def _put(self, x: Tensor, gradient: Tensor) -> None:
+        self._tensors.append(x)
+        self[id(x)] = gradient
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that have a gradient here."""
+        return list(self._tensors)
+
+    def __missing__(self, key: object) -> Tensor:
+        if isinstance(key, Tensor) and id(key) in self:
+            return self[id(key)]
+        raise KeyError(key)
+
+
+@installed
+class _Backward(Tensor):
+    def backward(self, dy: object = None, retain_graph: bool = False) -> None:
+        """Adds the gradients of this result to `grad` of every tensor that stores its gradient."""
+        for x, gradient in backward(self, dy, retain_graph):
+            if x.grad is None:
+                x.grad = gradient
+            else:
+                _c.Axpy(1.0, gradient.data, x.grad.data)
+
+
+def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradients:
+    """The gradients of y for all tensors that store theirs. Arguments as for `backward`."""
+    result = Gradients()
+    for x, gradient in backward(y, dy, retain_graph):
+        result._put(x, gradient)
+    return result

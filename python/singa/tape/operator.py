@@ -1,0 +1,391 @@
+"""The tape: operators that remember what they were applied to.
+
+While the tape records, applying an Operator links it to the operators that made its inputs. So a
+computed tensor leads, by `creator` and `src`, to its whole computation. `backward` walks that graph
+from the newest operator to the oldest. There is no list of operators: a computation lives as long
+as a tensor that leads to it. What an operator saved for backward is released once it was used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
+
+from .. import singa_wrap as _c
+from ..raw import compat_mode
+
+# By name: singa_wrap has a __getattr__, which makes looking names up in it slow.
+from ..singa_wrap import Inputs, Record, ReleaseSources, Versions
+from ..singa_wrap import Tensor as RawTensor
+from .grad_mode import state
+from .tensor import Tensor, installed, wrap
+
+if TYPE_CHECKING:
+    Raw: TypeAlias = _c.Tensor
+    Gradient: TypeAlias = tuple[Raw, bool]  # and whether the walk may write to its memory
+
+__all__ = ["Dummy", "Operator", "apply", "infer_dependency"]
+
+#: (get, set) of the name of the layer that runs, while somebody wants to know it (`layer.names`).
+current_layer: tuple[Callable[[], str], Callable[[str], None]] | None = None
+
+#: Functions that are told of each application of an operator, in any thread: (operator, inputs,
+#: outputs). Usually there are none; export to ONNX follows one forward pass.
+followers: list[Callable[[Operator, Sequence[Tensor], Sequence[Tensor]], object]] = []
+
+
+class Operator(_c.TapeOperator):
+    """One differentiable step. To add one, write `forward` and `backward` on raw tensors:
+
+        class Double(autograd.Operator):
+            def forward(self, x):
+                return singa_wrap.Binary(singa_wrap.BinaryOp_kAdd, x, x)
+
+            def backward(self, dy):
+                return singa_wrap.Binary(singa_wrap.BinaryOp_kAdd, dy, dy)
+
+        y = Double()(x)[0]
+
+    `forward` gets the inputs' data and returns one raw tensor or a tuple of them. `backward` gets a
+    gradient for each output and returns one for each input, None where there is none. Raw tensors
+    that `forward` sets as attributes are kept for backward and dropped after the walk. Backward
+    raises RuntimeError when one of them was changed in place meanwhile. (Under `singa.compat` it
+    does neither.)
+    """
+
+    #: False for comparisons and the like: they are never recorded, their results are constants.
+    differentiable = True
+    #: True where backward returns memory of its own, never dy, a saved tensor or a view.
+    fresh_gradients = False
+    #: Whether backward is singa's own, and what it returns need not be checked.
+    _is_builtin = False
+
+    # The attributes of the tape lie in TapeOperator (src/api/tape.cc).
+    if TYPE_CHECKING:
+        #: For each input: (creator, index among the creator's outputs, the tensor itself where its
+        #: gradient is to be stored, whether that is so).
+        src: tuple[tuple[Operator, int, Tensor | None, bool], ...]
+        #: Any input requires a gradient. None: forward was called by hand, without the tape.
+        requires_grad: bool | None
+        _needs: tuple[bool, ...]  # which inputs' gradients backward() returns; empty: all
+        _leads: tuple[int, ...]  # the inputs that lead to a tensor that stores its gradient
+        _position: int  # among all recorded operators; -1: not recorded
+        _users: int  # recorded operators that take this one's outputs and may still be walked
+        _saved: tuple[Raw | None, ...] | None
+        _versions: tuple[int, ...]  # of what is saved, then of what is kept
+        _outputs: Sequence[tuple[tuple[int, ...], Any, int]]  # of several: shape, device, type
+
+    _name: str | None = None
+    _layer = ""  # in which it was applied, if that was asked for
+    _keeps_attributes = True  # raw tensors that forward sets as attributes are for backward
+    _kept: tuple[str, ...] = ()  # such attributes
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """Given name, or class name and position on the tape."""
+        return self._name or f"{type(self).__name__}#{max(self._position, 0)}"
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._name = name
+
+    def forward(self, *xs: Raw) -> Raw | tuple[Raw, ...]:
+        """The outputs for these inputs. A subclass implements it."""
+        raise NotImplementedError(f"[{type(self).__name__}] has no forward")
+
+    def backward(self, *dys: Raw) -> Raw | Sequence[Raw | None] | None:
+        """The inputs' gradients for these of the outputs. A subclass implements it."""
+        raise NotImplementedError(f"[{type(self).__name__}] has no backward")
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        """Runs forward, records it if the tape does, and wraps the results."""
+        if self._position >= 0:  # used before: each application is an operator of its own
+            return self._again()(*xs)
+        recording = state.recording
+        inputs = Inputs(self, xs, recording and self.differentiable)
+        if inputs is None:
+            kind = next(type(x).__name__ for x in xs if not isinstance(x, Tensor))
+            raise TypeError(f"[{type(self).__name__}] inputs must be Tensors, got {kind}")
+        raws, needs = inputs
+        needs = needs and self.differentiable
+        self.requires_grad = recorded = needs and recording
+        before = set(vars(self)) if self._keeps_attributes else None
+        ys = self.forward(*raws)
+        if not isinstance(ys, RawTensor):
+            ys = self._checked_outputs(ys)
+        creator = None
+        if recording:  # also where autograd.backward does not come: a script may call backward
+            creator = self
+            Record(self)
+        if recorded:
+            if current_layer:
+                self._layer = current_layer[0]()
+            if before is not None:
+                self._adopt(before)
+        else:
+            needs = needs and state.grad_mode is not False
+        if not isinstance(ys, tuple):
+            results: tuple[Tensor, ...] = (wrap(ys, needs, creator),)
+        else:
+            if recorded and len(ys) > 1:
+                self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
+            results = tuple([wrap(y, needs, creator, i) for i, y in enumerate(ys)])
+        for follow in followers:
+            follow(self, xs, results)
+        return results
+
+    def _checked_outputs(self, ys: Any) -> tuple[Raw, ...]:
+        outputs = tuple(ys) if isinstance(ys, (tuple, list)) else (ys,)
+        for y in outputs:
+            if not isinstance(y, _c.Tensor):
+                raise TypeError(
+                    f"[{type(self).__name__}] forward must return raw tensors "
+                    f"(singa_wrap.Tensor), got {type(y).__name__}"
+                )
+        return outputs
+
+    def _again(self) -> Operator:
+        fresh = type(self).__new__(type(self))
+        fresh.__dict__.update(
+            (name, value)
+            for name, value in vars(self).items()
+            if name != "_kept" and name not in self._kept
+        )
+        return fresh
+
+    # What backward needs.
+
+    def _need(self, i: int) -> bool:
+        """Whether backward has to return the gradient of input `i`."""
+        return not self._needs or self._needs[i]
+
+    def save(self, *tensors: Raw | None) -> None:
+        """Keeps raw tensors for backward, which gets them by `load`, if there will be one."""
+        if self.requires_grad is None:
+            self.requires_grad = state.training
+        if self.requires_grad:
+            self._saved = tensors
+            self._versions = Versions(tensors)
+
+    def load(self) -> tuple[Any, ...]:
+        """What `save` kept.
+
+        Raises RuntimeError when it was let go by an earlier walk, or changed in place since.
+        """
+        saved = self._saved
+        if not saved:
+            raise RuntimeError(self._lost_message())
+        if Versions(saved) != self._versions:
+            self._check()
+        return saved
+
+    def _held(self) -> tuple[Raw | None, ...]:
+        """What it keeps for backward."""
+        kept = [t for name in self._kept for t in _raws(self.__dict__.get(name))]
+        return (*(self._saved or ()), *kept)
+
+    def _check(self) -> None:
+        """Raises RuntimeError where something that it keeps was changed."""
+        if compat_mode.enabled:
+            return
+        held = self._held()
+        for t, now, then in zip(held, Versions(held), self._versions, strict=True):
+            if t is not None and now != then:
+                raise RuntimeError(
+                    f"[{self.name}] backward needs a tensor that was changed in place after it was "
+                    f"saved: {t.ToString()}"
+                )
+
+    def _adopt(self, before: set[str]) -> None:
+        """Finds what the forward of an operator of the user's has kept as attributes."""
+        held = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in before and not name.startswith("_") and _raws(value)
+        }
+        self._kept = tuple(held)
+        self._versions += Versions(tuple([t for value in held.values() for t in _raws(value)]))
+
+    def _lost_message(self) -> str:
+        """Why there is nothing saved for backward."""
+        if self.requires_grad and self._position >= 0 and not self.src:
+            return (
+                f"[{self.name}] was walked before and has let go of what it saved; pass "
+                "retain_graph=True to the first backward to walk twice"
+            )
+        return (
+            f"[{self.name}] saved nothing for backward: no input required a gradient, or the tape "
+            "was not recording (set autograd.training, or use autograd.enable_grad())"
+        )
+
+    # The walk.
+
+    def _input_gradients(self, dys: Sequence[Raw | None]) -> Sequence[Raw | None]:
+        """The gradients of the inputs from those of the outputs, of which one at least is given."""
+        src, leads, needs = self.src, self._leads, self._needs
+        if not src:
+            raise RuntimeError(self._lost_message())
+        if self._kept:
+            self._check()
+        if len(leads) < len(src):
+            self._needs = tuple([i in leads for i in range(len(src))])
+        if current_layer:
+            current_layer[1](self._layer)
+        try:
+            if self._outputs:
+                dxs = self.backward(
+                    *[
+                        _c.Full(shape, 0.0, device, dtype) if dy is None else dy
+                        for dy, (shape, device, dtype) in zip(dys, self._outputs, strict=True)
+                    ]
+                )
+            else:
+                dxs = self.backward(dys[0])
+        finally:
+            self._needs = needs
+            if current_layer:
+                current_layer[1]("")
+        if not isinstance(dxs, (tuple, list)):
+            dxs = (dxs,)
+        if len(dxs) != len(src):
+            raise RuntimeError(
+                f"[{self.name}] backward returned {len(dxs)} gradients for {len(src)} inputs"
+            )
+        return dxs
+
+    def _keep_values(self, blocks: Set[int]) -> None:
+        """Copies what it keeps that lies in these blocks, to which others will write."""
+        before = self._held()
+        if len(before) != len(self._versions) or not any([_lies_in(t, blocks) for t in before]):
+            return
+        self._saved = _with_copies(self._saved, blocks)
+        for name in self._kept:
+            if name in self.__dict__:
+                setattr(self, name, _with_copies(self.__dict__[name], blocks))
+        held = self._held()
+        self._versions = tuple(
+            then if t is old else now
+            for t, now, old, then in zip(held, Versions(held), before, self._versions, strict=True)
+        )
+
+    def _release(self) -> None:
+        """Lets go of the inputs and of what was saved."""
+        ReleaseSources(self)
+        if self._saved:
+            self._saved = ()
+        for name in self._kept:
+            self.__dict__.pop(name, None)
+
+
+def _raws(value: object) -> list[Raw]:
+    """The raw tensors in an attribute: itself, or those in a list, tuple or dict."""
+    if isinstance(value, _c.Tensor):
+        return [value]
+    if isinstance(value, Tensor):
+        return [value.data]
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in _raws(item)]
+    return []
+
+
+def _lies_in(t: Raw | None, blocks: Set[int]) -> bool:
+    return t is not None and t.block_id() in blocks
+
+
+def _with_copies(value: Any, blocks: Set[int]) -> Any:
+    """A value as in `_raws`, in which raw tensors in these blocks are copies."""
+    if isinstance(value, _c.Tensor):
+        return value.Clone() if _lies_in(value, blocks) else value
+    if isinstance(value, Tensor):
+        raw = _with_copies(value.data, blocks)
+        return value if raw is value.data else wrap(raw, value.requires_grad)
+    if isinstance(value, dict):
+        return {name: _with_copies(item, blocks) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        copies = [_with_copies(item, blocks) for item in value]
+        return copies if isinstance(value, list) else tuple(copies)
+    return value
+
+
+class Dummy(Operator):
+    """The creator of a tensor that no operator made."""
+
+    def __init__(self, tensor: Tensor, name: str | None = None) -> None:
+        super().__init__(name or tensor.name)
+        self._tensor = ref(tensor)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The tensor, while it lives."""
+        return self._tensor()
+
+    def backward(self, *dys: Raw) -> Raw:
+        raise RuntimeError(
+            f"[backward] tensor {self._name or 'without a name'} was not computed on the tape: no "
+            "input required a gradient, or autograd.training was not set"
+        )
+
+
+@installed
+class _Creator(Tensor):
+    @property
+    def creator(self) -> Operator:
+        """The operator that computed it; an `autograd.Dummy` where there is none. While the tape
+        records, also an operator that it does not keep, because no gradient passes through."""
+        if self._creator is None:
+            self._creator = Dummy(self)
+        return self._creator
+
+    @creator.setter
+    def creator(self, creator: Operator | None) -> None:
+        self._creator = creator
+
+
+def apply(op: Operator, *xs: Tensor) -> Tensor:
+    """The first output of `op`, for arithmetic on tensors.
+
+    It is recorded only where that leads to a tensor that stores its gradient. A call of the
+    operator itself records whenever an input requires a gradient, which is the default of every
+    tensor: too much for plain calculations such as running averages, which would keep their whole
+    history.
+    """
+    raws = []
+    needs = False
+    for x in xs:
+        if x.requires_grad:
+            needs = True
+            if state.recording and (
+                x.stores_grad or (x._creator is not None and x._creator._leads)
+            ):
+                return op(*xs)[0]
+        raws.append(x.data)
+    op.requires_grad = False
+    result = wrap(op.forward(*raws), needs)
+    for follow in followers:
+        follow(op, xs, (result,))
+    return result
+
+
+_Output = tuple[Operator, int]
+
+
+def infer_dependency(op: Operator) -> tuple[Counter[Operator], Counter[_Output]]:
+    """For each operator that `op` depends on, and for each output of one, how many operators take
+    it."""
+    operators: Counter[Operator] = Counter()
+    outputs: Counter[_Output] = Counter()
+    stack = [op]
+    while stack:
+        for creator, index, _, _ in stack.pop().src:
+            if creator not in operators:
+                stack.append(creator)
+            operators[creator] += 1
+            outputs[creator, index] += 1
+    return operators, outputs

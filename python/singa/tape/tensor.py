@@ -1,0 +1,572 @@
+"""The Tensor that Python code holds: a raw C++ tensor and its place on the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from ..device import named_or_default
+from ..dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
+from ..raw import compat_mode
+from ..raw.arrays import as_shape, converted, narrowed
+from ..raw.check import integer, number
+from ..raw.indexing import normalize, view
+from ..singa_wrap import NewTapeTensor
+from .capture import move_back
+from .grad_mode import state
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from ..singa_wrap import Device
+    from .operator import Operator
+
+
+def as_raw(value: object, dtype: int | None = None, device: Device | None = None) -> _c.Tensor:
+    """The raw tensor of a Tensor, or of a copy of an array or number, in this type and place.
+
+    Without a device, tensors stay where they are, and others go to the default one. Arrays keep
+    their type unless `dtype` is given; Python numbers become float32, int32 or bool.
+    """
+    if isinstance(value, Tensor):
+        raw = value.data
+    elif isinstance(value, _c.Tensor):
+        raw = value
+    else:
+        array = np.asarray(value)
+        if dtype is not None and array.dtype.kind in "biuf":
+            array = converted(array, as_dtype(dtype))
+        elif not isinstance(value, (np.ndarray, np.generic)):
+            array = narrowed(array)
+        device = named_or_default(device)
+        raw = from_array(array, device)
+    if dtype is not None:
+        raw = raw.AsType(int(dtype))
+    return raw if device is None else raw.ToDevice(device)
+
+
+def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
+    """A copy on the CPU; or the memory itself, where a GPU takes a copy of it at once."""
+    copied_anyway = device is not None and device.kind() != _c.DeviceKind_kCpu
+    return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
+
+
+def _as_array(raw: _c.Tensor) -> NDArray[Any]:
+    """The elements as an array that shares the memory, where NumPy can read them, else a copy."""
+    if raw.data_type() == DType.bfloat16:
+        raw = raw.AsType(int(float32))
+    return np.asarray(_c.Exporter(raw.ToHost()))
+
+
+class Tensor(_c.TapeTensor):
+    """An array of numbers on a device, to which operations can be applied.
+
+    data: the raw tensor (`singa_wrap.Tensor`), which holds shape, type, device and elements.
+    requires_grad: gradients flow through it. The default, as in SINGA.
+    stores_grad: a parameter: `autograd.backward` yields its gradient.
+    grad: what `Tensor.backward` of a result has added up, or None.
+    creator: the operator that computed it (`autograd.Dummy` where there is none).
+
+    A new tensor is filled with zeros. `data` may be a raw tensor, which is shared, or an array,
+    which is copied and gets type `dtype`. Without a `device` it lies on the default one
+    (`singa.device.set_default_device`), a raw tensor where it is.
+    """
+
+    __slots__ = ("__dict__", "__weakref__")  # the other attributes lie in TapeTensor
+
+    data: Any
+    requires_grad: bool
+    stores_grad: bool
+    name: str | None
+    grad: Tensor | None
+
+    def __init__(
+        self,
+        shape: Sequence[int] = (),
+        device: Device | None = None,
+        dtype: int | str = float32,
+        data: object = None,
+        requires_grad: bool = True,
+        stores_grad: bool = False,
+        creator: Operator | None = None,
+        name: str | None = None,
+    ) -> None:
+        if data is None:
+            shape = as_shape(shape)
+            self.data = _c.Full(shape, 0.0, named_or_default(device), int(as_dtype(dtype)))
+        elif isinstance(data, (_c.Tensor, Tensor)):
+            self.data = as_raw(data, device=device)
+        else:
+            self.data = as_raw(data, as_dtype(dtype), device)
+            if shape:
+                self.data = self.data.Reshape(as_shape(shape))
+        self.requires_grad = requires_grad
+        self.stores_grad = stores_grad
+        self.name = name
+        self.grad = None
+        self._creator: Operator | None = creator
+        self._index = 0
+
+    if TYPE_CHECKING:  # `installed`: by operator.py and backward.py, and by singa.ops
+
+        @property
+        def creator(self) -> Operator: ...
+        @creator.setter
+        def creator(self, creator: Operator | None) -> None: ...
+        def backward(self, dy: object = None, retain_graph: bool = False) -> None: ...
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __iadd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __isub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __imul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __itruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __ipow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Self: ...
+        def __abs__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: object) -> Any: ...
+        def __ne__(self, other: object) -> Any: ...
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def as_type(self, dtype: int | str) -> Tensor: ...
+        def reshape(self, shape: Sequence[int] | int) -> Tensor: ...
+        def transpose(self, axes: Sequence[int] | None = None) -> Tensor: ...
+        def contiguous(self) -> Tensor: ...
+        def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor: ...
+
+    #: NumPy leaves `array + tensor` to us.
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    # What it is.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes. Setting it reshapes the tensor itself, off the tape; another number
+        of elements raises ValueError."""
+        return self.data.shape()
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        shape = as_shape(shape)
+        if shape != self.data.shape():
+            self.data = self.data.Reshape(shape)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements. Setting it is `to_type`."""
+        return BY_VALUE[self.data.data_type()]
+
+    @dtype.setter
+    def dtype(self, dtype: int | str) -> None:
+        self.to_type(dtype)
+
+    @property
+    def device(self) -> Device:
+        """Where the elements lie. Setting it is `to_device`."""
+        return self.data.device()
+
+    @device.setter
+    def device(self, device: Device) -> None:
+        self.to_device(device)
+
+    def is_dummy(self) -> bool:
+        """Whether no operator on the tape made it."""
+        return self._creator is None or not self._creator.requires_grad
+
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.data.rank()
+
+    def is_empty(self) -> bool:
+        """Whether its shape is () or has a zero: SINGA's meaning."""
+        shape = self.shape
+        return not shape or 0 in shape
+
+    def is_transpose(self) -> bool:
+        """Whether its elements lie in another order than row-major."""
+        return not (self.data.is_contiguous() or self.data.is_blocked())
+
+    def size(self) -> int:
+        """Number of elements."""
+        return self.data.size()
+
+    def memsize(self) -> int:
+        """Bytes of its elements."""
+        return self.data.bytes()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it lies in a layout that only its backend reads."""
+        return self.data.is_blocked()
+
+    def to_blocked(self) -> Self:
+        """Moves it into the layout that the device's convolutions like such images in.
+
+        Other tensors that shared its memory keep the old one. Nothing happens where there is none:
+        unless it is (N, C, H, W) of a float type that the backend has.
+        """
+        self.data = _c.ToBlocked(self.data)
+        return self
+
+    def to_plain(self) -> Self:
+        """Reorders to row-major, in place, for all tensors that share the memory."""
+        self.data.MakePlain()
+        return self
+
+    # Off the tape, and to other types and places.
+
+    def detach(self) -> Tensor:
+        """The same elements (shared) as a constant: no gradient flows back from it."""
+        return wrap(self.data, False)
+
+    def clone(self) -> Tensor:
+        """A copy in memory of its own, off the tape, with the same flags and name."""
+        t = wrap(self.data.Clone(), self.requires_grad)
+        t.stores_grad = self.stores_grad
+        t.name = self.name
+        return t
+
+    def copy(self) -> Tensor:
+        """Another Tensor over the same memory."""
+        t = wrap(self.data, self.requires_grad, self._creator, self._index)
+        t.stores_grad = self.stores_grad
+        t.name = self.name
+        if self.is_dummy():
+            t._creator = None
+        return t
+
+    def deepcopy(self) -> Tensor:
+        """The same as clone()."""
+        return self.clone()
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
+        t = self.clone()
+        t.__dict__.update(self.__dict__)
+        return t
+
+    def __reduce__(self) -> tuple[object, ...]:
+        flags = (self.requires_grad, self.stores_grad, self.name, dict(self.__dict__))
+        return Tensor._restore, (self.numpy(), self.dtype.name, *flags)
+
+    @classmethod
+    def _restore(
+        cls,
+        array: NDArray[Any],
+        dtype: str,
+        requires_grad: bool,
+        stores_grad: bool,
+        name: str | None,
+        attributes: dict[str, object],
+    ) -> Tensor:
+        t = wrap(as_raw(array, as_dtype(dtype)), requires_grad)
+        t.stores_grad = stores_grad
+        t.name = name
+        t.__dict__.update(attributes)
+        return t
+
+    def to_type(self, dtype: int | str) -> Self:
+        """Changes its own type."""
+        return self._move(self.data.AsType(int(as_dtype(dtype))))
+
+    def to_device(self, device: Device) -> Self:
+        """Moves itself to a device."""
+        return self._move(self.data.ToDevice(device))
+
+    def to_host(self) -> Self:
+        """Moves itself to the CPU."""
+        return self._move(self.data.ToHost())
+
+    def _move(self, raw: _c.Tensor) -> Self:
+        """Takes over `raw` if that is other memory: captured steps know a state by `data`."""
+        if raw.block_id() != self.data.block_id():
+            self.data = raw
+        return self
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy as an array; bfloat16 as float32."""
+        raw = self.data
+        if raw.data_type() == DType.bfloat16:
+            raw = raw.AsType(int(float32))
+        array = np.empty(raw.shape(), numpy_dtype(BY_VALUE[raw.data_type()]))
+        _c.to_buffer(raw, array)
+        return array
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""
+        array = _as_array(self.data)
+        shared = self.dtype != DType.bfloat16
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"[array] {self.dtype} cannot be read as {dtype} without a copy")
+            return array.astype(dtype)
+        if copy is False and not shared:
+            raise ValueError("[array] NumPy cannot read bfloat16 without a copy")
+        return array.copy() if copy and shared else array
+
+    def __dlpack__(self, **kwargs: object) -> object:
+        """A DLPack capsule over the same memory."""
+        return _c.Exporter(self.data).dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+    def item(self) -> float | int | bool:
+        """The only element, as a Python number. Raises ValueError unless there is one."""
+        value = self.data.Item()
+        if is_float(self.dtype):
+            return value
+        return bool(value) if self.dtype == DType.bool else int(value)
+
+    def __float__(self) -> float:
+        return float(self.data.Item())
+
+    def __int__(self) -> int:
+        return int(self.data.Item())
+
+    def __index__(self) -> int:
+        if is_float(self.dtype):
+            raise TypeError(f"[index] only an integer tensor is an index, got {self.dtype}")
+        return int(self.data.Item())
+
+    def __bool__(self) -> bool:
+        if compat_mode.enabled:
+            return True  # a tensor that is there, whatever is in it
+        if self.size() != 1:
+            raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
+        return bool(self.data.Item())
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(float(self), digits) if digits is not None else round(float(self))
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
+        device = f", device={self.device.name()}" if self.device.name() != "cpu" else ""
+        return f"Tensor({values}, dtype={self.dtype}{device})"
+
+    # Elements.
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("[len] a tensor of shape () has no length")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes to the elements that a basic index or a boolean mask of this shape selects."""
+        if is_computed(self):
+            raise RuntimeError(
+                "[setitem] writing to a computed tensor would not be recorded; use autograd.where "
+                "or autograd.scatter_elements, or write to t.detach()"
+            )
+        key = without_tensors(key)
+        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+            mask = as_raw(key, device=self.device)
+            new = as_raw(value, self.dtype, self.device)
+            self.data.CopyFrom(_c.Where(mask, new, self.data))
+            return
+        entries = normalize(key, self.ndim())
+        if any(isinstance(entry, np.ndarray) for entry in entries):
+            raise TypeError("[setitem] takes integers, slices, None, ... or a boolean mask")
+        target = view(self.data, entries)
+        if isinstance(value, (int, float)):
+            target.Fill(float(value))
+        else:
+            target.CopyFrom(as_raw(value, device=self.device))
+
+    def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
+        """Fills with a number, or with the elements of an array that broadcasts to its shape."""
+        t = self if inplace else self.clone()
+        if isinstance(x, (int, float)):
+            t.data.Fill(float(x))
+        else:
+            t.data.CopyFrom(as_raw(x, device=self.device))
+        return t
+
+    def copy_from_numpy(self, np_array: NDArray[Any], offset: int = 0) -> None:
+        """Copies an array's elements, in order, to its own from number `offset` on.
+
+        Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
+        """
+        source = from_array(np.asarray(np_array), self.device).Reshape((-1,))
+        offset = integer("copy_from_numpy", "offset", offset)
+        size, room = source.size(), self.size() - offset
+        if offset < 0 or size > room or (not offset and size != room):
+            raise ValueError(
+                f"[copy_from_numpy] {size} elements at offset {offset} of {room + offset}"
+            )
+        flattened(self, "copy_from_numpy").SliceAxis(0, offset, offset + size).CopyFrom(source)
+
+    def copy_data(self, t: Tensor) -> None:
+        """Copies another tensor's elements. Raises ValueError when the sizes differ.
+
+        While the tape records, the copy goes to new memory, which other tensors do not share: a
+        recurrent network that keeps its state so in the middle of a step needs the old elements
+        for backward. At the end of a step that is captured it moves back to the old memory.
+        """
+        if t.size() != self.size():
+            raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
+        source = t.data if t.shape == self.shape else t.data.Reshape(self.shape)
+        if state.recording:
+            move_back(self)
+            self.data = source.AsType(int(self.dtype)).ToDevice(self.device).Clone()
+        else:
+            self.data.CopyFrom(source)
+
+    def copy_from(self, t: Tensor | NDArray[Any], offset: int = 0) -> None:
+        """Copies a tensor's or an array's elements to its own from number `offset` on."""
+        if isinstance(t, Tensor) and not offset:
+            self.copy_data(t)
+        else:
+            self.copy_from_numpy(t.numpy() if isinstance(t, Tensor) else t, offset)
+
+    def reset_like(self, t: Tensor) -> Self:
+        """Takes another tensor's shape, type and device, filled with zeros."""
+        self.data = _c.Full(t.shape, 0.0, t.device, int(t.dtype))
+        return self
+
+    # Random fills, from the device's sequence. Each returns the tensor that it filled.
+
+    def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
+        """1 with probability p, else 0."""
+        t = self if inplace else self.clone()
+        _c.Bernoulli(number("bernoulli", "p", p), t.data)
+        return t
+
+    def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
+        """Normally distributed."""
+        t = self if inplace else self.clone()
+        _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
+        return t
+
+    def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
+        """Uniform in [low, high)."""
+        t = self if inplace else self.clone()
+        _c.Uniform(number("uniform", "low", low), number("uniform", "high", high), t.data)
+        return t
+
+    # Shape.
+
+    def T(self) -> Tensor:  # noqa: N802 (SINGA's name)
+        """A view with the axes reversed."""
+        return self.transpose()
+
+    # Norms: SINGA divides them by the number of elements.
+
+    def l1(self) -> float:
+        """Sum of absolute values, divided by the number of elements; NaN where there is none."""
+        return self.data.L1()
+
+    def l2(self) -> float:
+        """Root of the sum of squares, divided by the number of elements; NaN where there is
+        none."""
+        return self.data.L2()
+
+    # A matrix with a vector, in place.
+
+    def add_column(self, v: Tensor) -> Self:
+        """Adds v to each column."""
+        return self._with_column(_c.BinaryOp_kAdd, v)
+
+    def add_row(self, v: Tensor) -> Self:
+        """Adds v to each row."""
+        return self._with_row(_c.BinaryOp_kAdd, v)
+
+    def div_column(self, v: Tensor) -> Self:
+        """Divides each column by v."""
+        return self._with_column(_c.BinaryOp_kDiv, v)
+
+    def div_row(self, v: Tensor) -> Self:
+        """Divides each row by v."""
+        return self._with_row(_c.BinaryOp_kDiv, v)
+
+    def mult_column(self, v: Tensor) -> Self:
+        """Multiplies each column by v."""
+        return self._with_column(_c.BinaryOp_kMul, v)
+
+    def mult_row(self, v: Tensor) -> Self:
+        """Multiplies each row by v."""
+        return self._with_row(_c.BinaryOp_kMul, v)
+
+    def _with_column(self, code: int, v: Tensor) -> Self:
+        _c.BinaryInto(code, self.data, v.data.Reshape((-1, 1)), self.data)
+        return self
+
+    def _with_row(self, code: int, v: Tensor) -> Self:
+        _c.BinaryInto(code, self.data, v.data.Reshape((1, -1)), self.data)
+        return self
+
+
+def installed(methods: type[Tensor]) -> None:
+    """A decorator: gives Tensor the methods and properties of a subclass, which holds nothing else.
+
+    Tensor knows neither operators nor the tape. The modules that do put these methods on it.
+    """
+    for name, value in vars(methods).items():
+        if isinstance(value, FunctionType | property):
+            if isinstance(value, FunctionType):
+                value.__qualname__ = f"Tensor.{name}"
+            setattr(Tensor, name, value)
+
+
+def wrap(
+    raw: _c.Tensor, requires_grad: bool, creator: Operator | None = None, index: int = 0
+) -> Tensor:
+    """A Tensor over a raw one: the quick way in for results of operations."""
+    return NewTapeTensor(Tensor, raw, requires_grad, creator, index)
+
+
+def is_computed(x: Tensor) -> bool:
+    """Whether the tape, which records, has x as the result of an operator that a stored gradient
+    passes through."""
+    return (
+        state.recording and x.requires_grad and x._creator is not None and bool(x._creator._leads)
+    )
+
+
+def without_tensors(key: Any) -> Any:
+    """An index in which integer and mask tensors are arrays."""
+    if isinstance(key, tuple):
+        return tuple(without_tensors(entry) for entry in key)
+    if isinstance(key, Tensor) and key.ndim():
+        array = key.numpy()
+        return array if not is_float(key.dtype) else array.astype(np.bool_)
+    return key
+
+
+def flattened(t: Tensor, function: str) -> _c.Tensor:
+    """All elements as one axis, as a view: writes reach the tensor."""
+    t.data.MakePlain()
+    flat = t.data.Reshape((-1,))
+    if not flat.SharesMemory(t.data):
+        raise ValueError(f"[{function}] the tensor is a view that does not lie in row-major order")
+    return flat
+
+
+Tensor.__module__ = "singa.tensor"  # where users, and pickles, find it

@@ -1,0 +1,169 @@
+"""What training programs have in common: arguments, resumed settings, the device, signals, and
+errors that take one line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from .. import device, distributed
+from ..raw.process import get_num_threads, set_num_threads
+from . import checkpoint
+
+__all__ = [
+    "StopSignals",
+    "add_run_arguments",
+    "at_least",
+    "choose_device",
+    "parse_run",
+    "reporting_errors",
+    "say",
+]
+
+
+def at_least(low: float, kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Type of an argument: a finite number of type `kind` that is at least `low`."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not low <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"must be {low} or more, got {text}")
+        return value
+
+    return number
+
+
+def add_run_arguments(parser: argparse.ArgumentParser, out: str, saved_after: str) -> None:
+    """Adds --out, --resume, --overwrite, --checkpoint-steps, --device and --threads.
+
+    `out` describes the default folder, `saved_after` when a checkpoint is saved in any case.
+    """
+    natural = at_least(0, int)
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"output folder [{out}]")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--resume", action="store_true", help="continue from the checkpoint in --out"
+    )
+    again.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+    parser.add_argument(
+        "--checkpoint-steps",
+        type=natural,
+        default=0,
+        metavar="N",
+        help=f"also save a checkpoint every N steps; 0: only after {saved_after} [%(default)s]",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
+    parser.add_argument(
+        "--threads", type=natural, default=0, metavar="N", help="CPU threads; 0: all cores [0]"
+    )
+
+
+def parse_run(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    settings: Collection[str],
+    default_out: Callable[[argparse.Namespace], Path],
+) -> argparse.Namespace:
+    """The arguments of a program with the options of `add_run_arguments`.
+
+    `settings` names those that determine the weights. A resumed run gets them from the checkpoint,
+    and exits with an error if others are given. They are in `args.settings`, for the progress of
+    `checkpoint.save`; `args.checkpoint` is its path. A job that `singa launch` has started again
+    resumes if there is a checkpoint.
+    """
+    args = parser.parse_args(argv)
+    args.out = args.out or default_out(args)
+    args.checkpoint = args.out / "checkpoint.safetensors"
+    if distributed.environment().restart and args.checkpoint.exists():
+        args.resume, args.overwrite = True, False
+    if args.resume and not args.checkpoint.exists():
+        parser.error(f"--resume: {args.out} holds no checkpoint")
+    if args.resume:
+        try:
+            saved = checkpoint.read_progress(args.checkpoint)["settings"]
+        except (OSError, ValueError, KeyError) as error:
+            parser.error(f"--resume: {error}")
+        parser.set_defaults(**saved)
+        given = parser.parse_args(argv)
+        for name in settings:
+            value = saved.get(name, parser.get_default(name))  # older runs may lack a setting
+            if getattr(given, name) != value:
+                option = "--" + name.replace("_", "-")
+                parser.error(f"{option} was {value} when the run in {args.out} started")
+            setattr(args, name, value)
+    elif args.checkpoint.exists() and not args.overwrite:
+        parser.error(f"{args.out} has a run: use --resume, --overwrite, or another --out")
+    args.settings = {name: getattr(args, name) for name in settings}
+    return args
+
+
+def choose_device(name: str, threads: int) -> str:
+    """Sets the default device, "cpu" or "cuda", and the number of threads, unless it is 0. Returns
+    a description. Raises OSError if there is no GPU."""
+    if threads:
+        set_num_threads(threads)
+    if name == "cpu":
+        device.set_default_device(None)
+        return f"{get_num_threads()} threads"
+    gpu = distributed.local_rank()
+    try:
+        device.set_default_device(
+            device.create_cuda_gpu_on(gpu) if gpu else device.create_cuda_gpu()
+        )
+    except RuntimeError as error:
+        raise OSError(f"--device cuda: {error}") from None
+    return device.device_query(gpu)
+
+
+class StopSignals:
+    """Notes the first Ctrl-C or SIGTERM, so that a program can save a checkpoint and stop. The
+    second one stops at once. It is true from then on, and `status` is the exit status."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self._number = self._number or number
+        signal.signal(number, signal.default_int_handler)
+
+    def __bool__(self) -> bool:
+        return bool(self._number)
+
+    def anywhere(self) -> bool:
+        """Whether any rank has got a signal. All ranks call it at the same place, since signals
+        come to each at another step."""
+        if distributed.any_rank(self) and not self._number:
+            self._note(signal.SIGTERM, None)
+        return bool(self)
+
+    @property
+    def status(self) -> int:
+        """128 and the number of the signal, or 0."""
+        return self._number and 128 + self._number
+
+
+def say(*words: object) -> None:
+    """Prints on rank 0."""
+    if distributed.is_main():
+        print(*words, flush=True)
+
+
+def reporting_errors(prog: str, program: Callable[[], int]) -> int:
+    """Runs `program` and returns its exit status. Errors of files and arguments take one line. The
+    other ranks are told of them."""
+    try:
+        return program()
+    except KeyboardInterrupt:
+        distributed.abort("it was interrupted")
+        print(f"\n{prog}: stopped at once; the last checkpoint, if any, is valid", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (OSError, ValueError, MemoryError) as error:
+        print(f"{prog}: {error}", file=sys.stderr, flush=True)
+        distributed.abort(f"{type(error).__name__}: {error}")
+        return 1

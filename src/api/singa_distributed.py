@@ -1,0 +1,225 @@
+# Pasted into singa_wrap: SINGA's names for communication between processes, and the rank that a
+# process has by its environment.
+
+import atexit as _atexit
+import sys as _sys
+import threading as _threading
+
+USE_DIST = True
+
+
+class NcclIdHolder:
+    """Identifies a group of processes on this machine. It pickles, so that `multiprocessing` can
+    hand it to each of them."""
+
+    def __init__(self, id=None):
+        self.id = _os.urandom(12).hex() if id is None else str(id)
+
+    def __eq__(self, other):
+        return isinstance(other, NcclIdHolder) and self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
+
+    def __repr__(self):
+        return f"NcclIdHolder({self.id!r})"
+
+
+def _of_environment(name):
+    return int(EnvironmentValue(name, "Communicator"))
+
+
+# What the launchers of MPICH and Intel, and of Open MPI and Slurm, set in each rank.
+_MPI_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+def _mpi_libraries():
+    """File names of MPI libraries, those of the present launcher's kind first: as the system finds
+    them, in Python's environment, and beside mpiexec."""
+    kinds = ["libmpi.so.12", "libmpi_abi.so.1", "libmpi.so.40"]
+    if "PMI_RANK" not in _os.environ or "OMPI_COMM_WORLD_RANK" in _os.environ:
+        kinds.reverse()
+    folders = [_os.path.join(_sys.prefix, "lib")]
+    for folder in _os.get_exec_path():
+        if _os.path.exists(_os.path.join(folder, "mpiexec")):
+            folders.append(_os.path.join(_os.path.dirname(folder.rstrip("/")), "lib"))
+    return [_os.path.join(folder, kind) for kind in kinds for folder in (*folders, "")]
+
+
+def _joined_by_mpi(timeout):
+    joined = Communicator._join_mpi(_mpi_libraries(), timeout)
+    _atexit.register(Communicator._leave_mpi, joined)
+    return joined
+
+
+def _joined_by_environment():
+    job = EnvironmentValue("SINGA_JOB", "Communicator")
+    world_size = _of_environment("SINGA_WORLD_SIZE")
+    if not job and (
+        any([name in _os.environ for name in _MPI_RANKS]) or "mpi4py.MPI" in _sys.modules
+    ):
+        return _joined_by_mpi(_of_environment("SINGA_TIMEOUT"))
+    if world_size > 1 and not job:
+        raise ValueError(
+            f"[Communicator] SINGA_WORLD_SIZE is {world_size}, but SINGA_JOB is not set"
+        )
+    timeout = _of_environment("SINGA_TIMEOUT")
+    return Communicator.Join(job, _of_environment("SINGA_RANK"), world_size, timeout)
+
+
+_default = None
+_default_lock = _threading.Lock()
+
+
+def default_communicator():
+    """The communicator of this process, made at the first call: the rank that SINGA_RANK,
+    SINGA_WORLD_SIZE and SINGA_JOB describe, else that of the MPI job of which the process is part,
+    else one process alone."""
+    global _default
+    with _default_lock:
+        if _default is None or _default[0] != _os.getpid():
+            _default = _os.getpid(), _joined_by_environment()
+        return _default[1]
+
+
+def _init(self, *args):
+    """Communicator(local_rank, world_size, nccl_id, buffSize) joins the processes on this machine
+    that have the same NcclIdHolder. Communicator(buffSize) and Communicator() are
+    default_communicator(). Buffers have a size of their own, so buffSize is ignored."""
+    if len(args) < 2:
+        made = default_communicator()
+    else:
+        local_rank, world_size, holder = (*args, None)[:3]
+        if not isinstance(holder, NcclIdHolder):
+            raise TypeError(f"[Communicator] nccl_id must be an NcclIdHolder, got {holder!r:.60}")
+        made = Communicator.Join(
+            holder.id, local_rank, world_size, _of_environment("SINGA_TIMEOUT")
+        )
+    self.this = made.this
+
+
+def _raw_list(function, tensors):
+    found = list(tensors)
+    for t in found:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"[{function}] expected Tensors, got {type(t).__name__}")
+    return found
+
+
+def _synch(self, t):
+    """Replaces t by its sum over the ranks."""
+    self.all_reduce(_raw_list("synch", [t]))
+
+
+def _fused_synch(self, tensors, send=True):
+    """Replaces the tensors by their sums over the ranks. `send=False`, SINGA's way to fill a buffer
+    before, does nothing."""
+    found = _raw_list("fusedSynch", tensors)
+    if send and found:
+        self.all_reduce(found)
+
+
+def _synch_half(self, t):
+    """As synch, with float16 between the ranks and float32 sums of these."""
+    self.fusedSynchHalf([t])
+
+
+def _fused_synch_half(self, tensors, send=True):
+    """As fusedSynch, with float16 between the ranks and float32 sums of these."""
+    found = _raw_list("fusedSynchHalf", tensors)
+    if send and found:
+        half = [t.AsType(kFloat16) for t in found]
+        self.all_reduce(half)
+        for t, h in zip(found, half, strict=True):
+            t.CopyData(h)
+
+
+def _indices_of_largest(values, spars, topk):
+    """Positions of the elements that are sent. NaN is, too: it must reach the others."""
+    size = _numpy.abs(values)
+    if not topk:
+        return _numpy.flatnonzero(~(size < spars))
+    count = min(len(values), _math.ceil(spars * len(values)))
+    # Stable: equal elements are taken in their order.
+    return _numpy.sort(_numpy.argsort(-size, kind="stable")[:count])
+
+
+def _sum_of_largest(self, tensors, residuals, spars, topK):
+    """The sums over the ranks of the largest elements of each tensor: those of an absolute value of
+    at least `spars`, or with `topK` the fraction `spars` of all. `residuals`, of as many elements
+    each, are added before and get what was not sent; None: nothing is kept."""
+    found = _raw_list("sparsification", tensors)
+    kept = [None] * len(found) if residuals is None else _raw_list("sparsification", residuals)
+    chosen, sent, first = [], [], 0
+    for t, residual in zip(found, kept, strict=True):
+        values = _values(t, kFloat32)
+        if residual is not None:
+            values = values + _values(residual, kFloat32)
+        indices = _indices_of_largest(values, spars, topK)
+        chosen.append(first + indices)
+        sent.append(values[indices])
+        if residual is not None:
+            values[indices] = 0
+            residual.CopyFloatDataFromHostPtr(values)
+        first += t.size()
+    chosen, sent = _numpy.concatenate(chosen), _numpy.concatenate(sent)
+    counts = _gathered(self, _numpy.array([len(chosen)], "int64")).reshape(-1)
+    most = int(counts.max(initial=0))
+    padding = most - len(chosen)
+    every_chosen = _gathered(self, _numpy.pad(chosen, (0, padding)).astype("int64"))
+    every_sent = _gathered(self, _numpy.pad(sent, (0, padding)).astype("float32"))
+    total = _numpy.zeros(first, "float32")
+    for count, indices, values in zip(counts, every_chosen, every_sent, strict=True):
+        total[indices[:count]] += values[:count]
+    sums, first = [], 0
+    for t in found:
+        result = Tensor(t.shape(), t.device(), t.data_type())
+        result.CopyFloatDataFromHostPtr(total[first : first + t.size()])
+        sums.append(result)
+        first += t.size()
+    return sums
+
+
+def _gathered(communicator, array):
+    return _numpy.array(Exporter(communicator.all_gather(from_buffer(array, True))))
+
+
+def _fused_sparsification(self, tensors, accumulation, spars, topK):
+    """Replaces the tensors by the sums of their largest elements; see sum_of_largest.
+    `accumulation` holds the residuals of all of them, one after the other, or is None."""
+    found = _raw_list("fusedSparsification", tensors)
+    residuals = None
+    if accumulation is not None:
+        needed = sum([t.size() for t in found])
+        if accumulation.size() != needed:
+            raise ValueError(
+                f"[fusedSparsification] accumulation must have {needed} elements, got "
+                f"{accumulation.size()}"
+            )
+        flat, residuals, first = accumulation.Reshape((-1,)), [], 0
+        for t in found:
+            residuals.append(flat.SliceAxis(0, first, first + t.size()))
+            first += t.size()
+    for t, total in zip(found, self.sum_of_largest(found, residuals, spars, topK), strict=True):
+        t.CopyData(total)
+
+
+def _sparsification(self, t, accumulation, spars, topK):
+    """As fusedSparsification, for one tensor."""
+    self.fusedSparsification([t], accumulation, spars, topK)
+
+
+def _wait(self):
+    """Returns when everything that was started has ended. The methods above wait by themselves."""
+    self.drain()
+
+
+Communicator.__init__ = _init
+Communicator.synch = _synch
+Communicator.fusedSynch = _fused_synch
+Communicator.synchHalf = _synch_half
+Communicator.fusedSynchHalf = _fused_synch_half
+Communicator.sum_of_largest = _sum_of_largest
+Communicator.sparsification = _sparsification
+Communicator.fusedSparsification = _fused_sparsification
+Communicator.wait = _wait

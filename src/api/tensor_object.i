@@ -1,0 +1,28 @@
+// A raw tensor is one Python object, which holds its singa::Tensor. SWIG would make three: a proxy
+// with a dict, a pointer, and the tensor.
+
+%feature("python:abc", "_singa_wrap.TensorObject") singa::Tensor;
+%nodefaultdtor singa::Tensor;
+%feature("shadow") singa::Tensor::Tensor %{
+    def __init__(self, *args):
+        _singa_wrap.Tensor_Become(self, _singa_wrap.new_Tensor(*args))
+%}
+%extend singa::Tensor {
+  %pythoncode %{
+    __slots__ = ("__weakref__",)
+  %}
+  void Become(const singa::Tensor& other) { *$self = other; }
+  /// Another object over the same memory.
+  singa::Tensor __copy__() const { return *$self; }
+}
+
+%include "new_tensor.i"
+
+%init %{
+  Py_INCREF(singa::python::TensorObjectType());
+  PyModule_AddObject(m, "TensorObject", singa::python::TensorObjectType());
+%}
+
+%feature("nothread") singa::python::Versions;
+
+%include "tensor_object.h"

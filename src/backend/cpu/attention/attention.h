@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model/spec/attention.h"
+#include "singa/core/plan.h"
+
+namespace singa::cpu::attention {
+
+/// Plans for float32 and bfloat16, with vectors of 8 or 16 floats, on any CPU.
+PlanPtr MakePlan(const AttentionForwardSpec& spec, int64_t lanes);
+/// For up to this many queries of a head of keys it is faster.
+inline constexpr int64_t kFewQueries = 4;
+PlanPtr MakeFewQueriesPlan(const AttentionForwardSpec& spec);
+PlanPtr MakePlan(const AttentionBackwardSpec& spec, int64_t lanes);
+
+}  // namespace singa::cpu::attention

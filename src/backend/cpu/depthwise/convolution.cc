@@ -1,0 +1,438 @@
+#include "backend/cpu/depthwise/convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/depthwise/images.h"
+#include "backend/cpu/norm/bias_gradient.h"
+#include "core/device/cache_size.h"
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+#include "core/tensor/round_up.h"
+#include "model/dispatch/kernel.h"
+#include "singa/core/half.h"
+
+namespace singa::cpu::depthwise {
+
+int64_t BestLanes() {
+#if defined(__x86_64__)
+  const InstructionSet set = AllowedInstructionSet();
+  return set >= InstructionSet::kAvx512 ? 16 : set >= InstructionSet::kAvx2 ? 8 : 0;
+#else
+  return 0;
+#endif
+}
+
+namespace {
+
+constexpr int64_t kMostRows = 16;  // of taps
+
+template <class T>
+Loops<T> LoopsFor(const Recorder& r, int64_t lanes) {
+#if defined(__x86_64__)
+  return lanes == 16 ? LoopsAvx512<T>(r.kernel_w, r.stride_w)
+                     : LoopsAvx2<T>(r.kernel_w, r.stride_w);
+#else
+  return {};
+#endif
+}
+
+/// The layout of images on both sides: the present one, if there is one. Else blocks, unless they
+/// would be largely empty.
+LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
+  const Recorder& r = spec.geometry;
+  for (const auto& tag : {LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype),
+                          LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype)})
+    if (tag) return *tag;
+  if (RoundUp(r.in_channels, lanes) * 100 > r.in_channels * 115) return LaneTag::kNhwc;
+  return lanes == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c;
+}
+
+/// What the passes have in common. The source is the image that is read by rows, with its borders.
+template <class T>
+class DepthwisePlan : public Plan {
+ public:
+  std::string Describe() const override {
+    return std::string("depthwise") + (spec_.has_add ? " + add" : "");
+  }
+
+ protected:
+  DepthwisePlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
+      : Plan("depthwise"),
+        spec_(spec),
+        loops_(LoopsFor<T>(spec.geometry, lanes)),
+        gradient_(spec.pass == ConvPass::kBackwardX),
+        x_(spec.geometry.input_shape(), tag),
+        y_(spec.geometry.output_shape(), tag),
+        x_layout_(LaneLayout(spec.geometry.input_shape(), spec.dtype, tag)),
+        y_layout_(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)),
+        down_(spec.geometry, gradient_),
+        across_(spec.geometry, gradient_),
+        panels_(source(), lanes,
+                static_cast<int64_t>(sizeof(float)) * lanes * (down_.held() + 1) * across_.columns,
+                SecondLevelCacheBytes() / 2),
+        threads_(std::clamp<int64_t>(
+            (x_.images * x_.image_step + y_.images * y_.image_step) / kParallelGrain, 1,
+            std::max(spec.threads, 1))) {}
+
+  const Lanes& source() const { return gradient_ ? y_ : x_; }
+  int64_t channels() const { return x_.channels; }
+  int64_t row_size() const { return spec_.geometry.kernel_w * panels_.lanes; }
+  int64_t weights_size() const { return spec_.geometry.kernel_h * row_size(); }  // of a vector
+  int64_t vectors() const { return x_.blocks * panels_.vectors; }
+  int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held()); }
+  Window<T> NewWindow(float* buffer) const {
+    return Window<T>(source(), across_, panels_, down_.held(), loops_.copy, buffer);
+  }
+
+  /// The parts of all images that are walked by rows: a panel of a block of an image.
+  struct Plane {
+    int64_t image, block, index;
+    Panel panel;
+    int64_t first;   ///< vector of the block
+    int64_t vector;  ///< among those of all blocks
+  };
+  int64_t planes() const { return x_.blocks * panels_.count; }  // of an image
+  Plane PlaneAt(int64_t plane) const {
+    const int64_t block = plane / panels_.count % x_.blocks, index = plane % panels_.count;
+    const int64_t first = panels_.first(index);
+    return {plane / planes(),   block, index,
+            panels_.Get(index), first, block * panels_.vectors + first};
+  }
+  /// Offset of a plane in an image of this size.
+  int64_t OffsetOf(const Plane& plane, const Lanes& image) const {
+    return plane.image * image.image_step + plane.block * image.block_step +
+           plane.first * panels_.lanes;
+  }
+  /// Calls f(channel, lane) for the channels of a vector.
+  template <class F>
+  void ForLanes(int64_t vector, const F& f) const {
+    const int64_t block = vector / panels_.vectors, v = vector % panels_.vectors;
+    const int64_t first = block * x_.lanes + v * panels_.lanes;
+    const int64_t count =
+        std::min({panels_.lanes, x_.lanes - v * panels_.lanes, channels() - first});
+    for (int64_t lane = 0; lane < count; ++lane) f(first + lane, lane);
+  }
+
+  const ConvSpec spec_;
+  const Loops<T> loops_;
+  const bool gradient_;  // of the input
+  const Lanes x_, y_;
+  const LayoutPtr x_layout_, y_layout_;
+  const Down down_;
+  const Across across_;
+  const Panels panels_;
+  const int64_t threads_;
+};
+
+/// Computes y from x, or dx from dy.
+template <class T>
+class FilterPlan final : public DepthwisePlan<T> {
+  using Base = DepthwisePlan<T>;
+  using Base::across_, Base::down_, Base::gradient_, Base::panels_, Base::spec_, Base::threads_;
+  using typename Base::Plane;
+
+ public:
+  FilterPlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
+      : Base(spec, lanes, tag),
+        compute_(gradient_ && !across_.turned ? this->loops_.input_gradient
+                                              : this->loops_.forward) {}
+
+  LayoutPtr input_layout(size_t i) const override {
+    if (i == 0) return gradient_ ? this->y_layout_ : this->x_layout_;
+    return spec_.has_add && i == spec_.add_input() ? this->y_layout_ : nullptr;
+  }
+  LayoutPtr output_layout(size_t) const override {
+    return gradient_ ? this->x_layout_ : this->y_layout_;
+  }
+  int inplace_input(size_t) const override {
+    return spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
+  }
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(shared_size() + threads_ * this->window_size()) * sizeof(float);
+  }
+
+  void Run(const Execution& execution) const override {
+    auto* weights = static_cast<float*>(execution.workspace);
+    float* bias = weights + this->vectors() * this->weights_size();
+    Prepare(execution, weights, bias);
+    const Call call{execution.in<T>(0), weights, bias,
+                    spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr,
+                    execution.out<T>(0)};
+    const int64_t rows = to().images * this->planes() * to().height;
+    ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {
+      RunRows(call, rows * thread / threads_, rows * (thread + 1) / threads_,
+              weights + shared_size() + thread * this->window_size());
+    });
+  }
+
+ private:
+  struct Call {
+    const T* from;
+    const float *weights, *bias;
+    const T* add;
+    T* to;
+  };
+
+  const Lanes& to() const { return gradient_ ? this->x_ : this->y_; }
+  int64_t shared_size() const { return this->vectors() * (this->weights_size() + panels_.lanes); }
+
+  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros.
+  void Prepare(const Execution& execution, float* weights, float* bias) const {
+    const Recorder& r = spec_.geometry;
+    const T* w = execution.in<T>(1);
+    const T* b = r.bias && !gradient_ ? execution.in<T>(2) : nullptr;
+    const int64_t lanes = panels_.lanes, taps = r.kernel_h * r.kernel_w;
+    ParallelFor(this->vectors(), kParallelGrain / this->weights_size() + 1,
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t v = begin; v < end; ++v) {
+                    float* to = weights + v * this->weights_size();
+                    std::fill_n(to, this->weights_size(), 0.0f);
+                    std::fill_n(bias + v * lanes, lanes, 0.0f);
+                    this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+                      if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
+                      for (int64_t i = 0; i < taps; ++i) {
+                        const int64_t column = i % r.kernel_w;
+                        const int64_t place =
+                            across_.turned ? i - column + r.kernel_w - 1 - column : i;
+                        to[place * lanes + lane] = Convert<float>(w[channel * taps + i]);
+                      }
+                    });
+                  }
+                });
+  }
+
+  /// Rows of results [begin, end), counted over all planes.
+  void RunRows(const Call& call, int64_t begin, int64_t end, float* buffer) const {
+    const Lanes& image = to();
+    const bool stream = Streams(call.to);
+    Window<T> window = this->NewWindow(buffer);
+    std::array<const float*, kMostRows> sources, weights;
+    Plane plane = {};
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t row = at % image.height;
+      if (at == begin || row == 0) {
+        plane = this->PlaneAt(at / image.height);
+        window.Enter(call.from + this->OffsetOf(plane, this->source()), plane.panel);
+      }
+      window.Advance(down_.Of(row));
+      size_t count = 0;
+      for (int64_t tap = 0; tap < down_.taps; ++tap) {
+        const int64_t source = down_.Row(row, tap);
+        if (source < 0) continue;
+        sources[count] = window.Row(source);
+        weights[count++] =
+            call.weights + plane.vector * this->weights_size() + tap * this->row_size();
+      }
+      const int64_t place = this->OffsetOf(plane, image) + row * image.row_step;
+      compute_({.panel = plane.panel,
+                .rows = static_cast<int64_t>(count),
+                .sources = sources.data(),
+                .weights = weights.data(),
+                .source_step = window.vector_step(),
+                .weight_step = this->weights_size(),
+                .bias = call.bias + plane.vector * panels_.lanes,
+                .add = call.add ? call.add + place : nullptr,
+                .relu = spec_.relu,
+                .stream = stream,
+                .to = call.to + place,
+                .columns = image.width,
+                .column_step = image.column_step,
+                .skipped = across_.skipped,
+                .next = window.Ahead(down_.Of(std::min(row + 1, image.height - 1)))});
+    }
+    if (stream) this->loops_.fence();
+  }
+
+  /// Whether results go past the caches: where they are larger, and lines are written as a whole.
+  bool Streams(const T* results) const {
+    constexpr int64_t kLine = 64;
+    const int64_t vector = panels_.lanes * static_cast<int64_t>(sizeof(T));
+    const bool lines = vector % kLine == 0 || to().column_step == panels_.lanes;
+    return lines && to().column_step % panels_.lanes == 0 &&
+           reinterpret_cast<uintptr_t>(results) % kLine == 0 &&
+           to().images * to().image_step * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
+  }
+
+  void (*compute_)(const RowCall<T>&);
+};
+
+/// Computes dW and db from dy and x. The rows of dy are divided into slices, by the geometry alone,
+/// and the sums of the slices are added in their order.
+template <class T>
+class GradientPlan final : public DepthwisePlan<T> {
+  using Base = DepthwisePlan<T>;
+  using Base::down_, Base::panels_, Base::spec_, Base::threads_;
+
+ public:
+  GradientPlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
+      : Base(spec, lanes, tag), slices_(Slices()) {
+    if (spec.geometry.bias) bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
+  }
+
+  LayoutPtr input_layout(size_t i) const override {
+    return i == 0 ? this->y_layout_ : this->x_layout_;
+  }
+  size_t workspace_bytes() const override {
+    return OwnBytes() + (bias_ ? bias_->workspace_bytes() : 0);
+  }
+
+  void Run(const Execution& execution) const override {
+    auto* sums = static_cast<float*>(execution.workspace);
+    float* windows = sums + slices_ * sums_size();
+    const int64_t items = slices_ * this->planes();
+    ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {
+      Window<T> window = this->NewWindow(windows + thread * this->window_size());
+      for (int64_t i = items * thread / threads_; i < items * (thread + 1) / threads_; ++i)
+        SumSlice(execution.in<T>(0), execution.in<T>(1), i / this->planes(), i % this->planes(),
+                 window, sums);
+    });
+    StoreSums(sums, execution.out<T>(0));
+    if (!bias_) return;
+    bias_->Run({execution.device, execution.inputs.first(1), execution.outputs.subspan(1, 1),
+                execution.scalars, static_cast<char*>(execution.workspace) + OwnBytes()});
+  }
+
+ private:
+  int64_t sums_size() const { return this->vectors() * this->weights_size(); }
+  int64_t rows() const { return this->y_.images * this->y_.height; }
+  size_t OwnBytes() const {
+    const int64_t floats = slices_ * sums_size() + threads_ * this->window_size();
+    return RoundUp(static_cast<size_t>(floats) * sizeof(float), size_t{64});
+  }
+  /// Enough for many threads, and for short sums in float32. Slices have at least 8 rows, and their
+  /// sums are small beside the images.
+  int64_t Slices() const {
+    const int64_t elements = this->x_.images * this->x_.image_step;
+    const int64_t most = std::max<int64_t>(8, CountOf(64, this->planes()));
+    return std::clamp<int64_t>(std::min(rows() / 8, elements / (8 * sums_size())), 1, most);
+  }
+
+  void SumSlice(const T* dy, const T* x, int64_t slice, int64_t index, Window<T>& window,
+                float* sums) const {
+    const Lanes& y = this->y_;
+    auto plane = this->PlaneAt(index);
+    float* own = sums + slice * sums_size() + plane.vector * this->weights_size();
+    std::fill_n(own, plane.panel.vectors * this->weights_size(), 0.0f);
+    std::array<const float*, kMostRows> sources;
+    const int64_t begin = rows() * slice / slices_, end = rows() * (slice + 1) / slices_;
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t row = at % y.height;
+      if (at == begin || row == 0) {
+        plane.image = at / y.height;
+        window.Enter(x + this->OffsetOf(plane, this->x_), plane.panel);
+      }
+      window.Advance(down_.Of(row));
+      size_t count = 0;
+      int64_t first = 0;  // rows of taps inside the image are consecutive
+      for (int64_t tap = 0; tap < down_.taps; ++tap) {
+        const int64_t source = down_.Row(row, tap);
+        if (source < 0) continue;
+        if (count == 0) first = tap;
+        sources[count++] = window.Row(source);
+      }
+      this->loops_.weight_gradient(
+          {.panel = plane.panel,
+           .rows = static_cast<int64_t>(count),
+           .sources = sources.data(),
+           .source_step = window.vector_step(),
+           .dy = dy + this->OffsetOf(plane, y) + row * y.row_step,
+           .columns = y.width,
+           .column_step = y.column_step,
+           .sums = own + first * this->row_size(),
+           .sum_step = this->weights_size(),
+           .next = window.Ahead(down_.Of(std::min(row + 1, y.height - 1)))});
+    }
+  }
+
+  void StoreSums(const float* sums, T* dw) const {
+    const int64_t lanes = panels_.lanes, taps = this->weights_size() / lanes;
+    ParallelFor(this->vectors(), kParallelGrain / (slices_ * this->weights_size()) + 1,
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t v = begin; v < end; ++v)
+                    this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+                      for (int64_t tap = 0; tap < taps; ++tap) {
+                        const float* from = sums + v * this->weights_size() + tap * lanes + lane;
+                        double sum = 0;
+                        for (int64_t s = 0; s < slices_; ++s)
+                          sum += static_cast<double>(from[s * sums_size()]);
+                        dw[channel * taps + tap] = Convert<T>(sum);
+                      }
+                    });
+                });
+  }
+
+  const int64_t slices_;
+  PlanPtr bias_;
+};
+
+template <class T>
+PlanPtr MakePlanOf(const ConvSpec& spec, int64_t lanes) {
+  const LaneTag tag = TagFor(spec, lanes);
+  if (tag == LaneTag::kNChw8c) lanes = 8;
+  if (spec.pass == ConvPass::kBackwardW) return std::make_shared<GradientPlan<T>>(spec, lanes, tag);
+  return std::make_shared<FilterPlan<T>>(spec, lanes, tag);
+}
+
+}  // namespace
+
+std::string Refuses(const ConvSpec& spec, int64_t lanes) {
+  const Recorder& r = spec.geometry;
+  if (lanes < 8) return "depthwise loops are for CPUs with AVX2";
+  if (spec.pass == ConvPass::kBackwardB) return "depthwise loops are for the other passes";
+  if (std::string reason = RefusesStorage(spec.dtype); !reason.empty()) return reason;
+  if (spec.plain) return "depthwise loops are for channels-last and blocked images";
+  if (r.spatial == 3) return "depthwise loops are for one or two dimensions";
+  if (r.group == 1 || r.group != r.in_channels || r.group != r.out_channels)
+    return "depthwise loops are for one filter per channel";
+  if (!HasLoops(r.kernel_w, r.stride_w) || r.dilation_w != 1 || r.kernel_h > kMostRows)
+    return "depthwise loops are for kernels of 3, 5 and 7 columns, of stride 1 and 2 and dilation "
+           "1";
+  if (r.input_shape().Count() == 0 || r.output_shape().Count() == 0)
+    return "there is nothing to compute";
+  return "";
+}
+
+PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
+  if (spec.dtype == kBFloat16) return MakePlanOf<BFloat16>(spec, lanes);
+  return MakePlanOf<float>(spec, lanes);
+}
+
+namespace {
+
+/// Candidates for the present layouts and for each other one.
+std::vector<Candidate> Candidates(const ConvSpec& spec) {
+  const Recorder& r = spec.geometry;
+  const auto x = LaneLayouts(r.input_shape(), spec.dtype);
+  const auto y = LaneLayouts(r.output_shape(), spec.dtype);
+  std::vector<Candidate> found;
+  for (size_t i = 0; i <= x.size(); ++i) {
+    ConvSpec wanted = spec;
+    if (i > 0) wanted.x_layout = x[i - 1], wanted.dy_layout = y[i - 1];
+    const PlanPtr plan = MakePlan(wanted);
+    const std::string name = plan->Describe() + " " + LayoutName(plan->input_layout(0));
+    const bool known = std::any_of(found.begin(), found.end(),
+                                   [&](const Candidate& other) { return other.name == name; });
+    if (!known) found.push_back({name, [plan] { return plan; }});
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace singa::cpu::depthwise
+
+namespace singa::cpu {
+
+SINGA_KERNELS(cpu) {
+  Register<ConvSpec>(
+      DeviceKind::kCpu, "depthwise",
+      {.refuses = [](const ConvSpec& spec) { return depthwise::Refuses(spec); },
+       .make = [](const ConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); },
+       .candidates = depthwise::Candidates},
+      AskedFirst::kYes);
+}
+
+}  // namespace singa::cpu

@@ -1,0 +1,161 @@
+#pragma once
+
+// How depthwise convolutions walk over images: rows and columns that a result reads, panels of
+// channels, and the window of rows that are held as floats.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/cpu/depthwise/loops.h"
+#include "core/layout/channel_lanes.h"
+#include "singa/operation/recorder.h"
+
+namespace singa::cpu::depthwise {
+
+constexpr int64_t CountOf(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+/// The rows of the source, x or dy, that each row of results reads.
+struct Down {
+  int64_t taps, stride, dilation, pad;
+  int64_t rows;   ///< of the source
+  bool gradient;  ///< of the input: the source is dy
+
+  Down(const Recorder& r, bool gradient)
+      : taps(r.kernel_h),
+        stride(r.stride_h),
+        dilation(r.dilation_h),
+        pad(r.pad_top),
+        rows(gradient ? r.conv_height : r.height),
+        gradient(gradient) {}
+
+  struct Range {
+    int64_t first, last;
+  };
+  /// The rows that lie between the outermost taps.
+  Range Of(int64_t result) const {
+    const int64_t reach = (taps - 1) * dilation;
+    const int64_t at = gradient ? result + pad - reach : result * stride - pad;
+    if (!gradient) return {std::max<int64_t>(at, 0), std::min(at + reach, rows - 1)};
+    return {at > 0 ? CountOf(at, stride) : 0, std::min((result + pad) / stride, rows - 1)};
+  }
+  /// The most rows of a Range.
+  int64_t held() const {
+    return std::min((taps - 1) * dilation / (gradient ? stride : 1) + 1, rows);
+  }
+  /// The row under a tap; -1: none.
+  int64_t Row(int64_t result, int64_t tap) const {
+    int64_t row = gradient ? result + pad - tap * dilation : result * stride + tap * dilation - pad;
+    if (gradient) {
+      if (row % stride != 0) return -1;
+      row /= stride;
+    }
+    return row >= 0 && row < rows ? row : -1;
+  }
+};
+
+/// The columns of a buffered row.
+struct Across {
+  int64_t columns;       ///< of the buffer
+  int64_t first, count;  ///< of the source, that are copied
+  int64_t place;         ///< in the buffer, of the first one that is copied
+  int64_t skipped = 0;   ///< see RowCall
+  bool turned = false;   ///< taps in reverse order make a forward row of the input's gradient
+
+  Across(const Recorder& r, bool gradient) {
+    const int64_t kernel = r.kernel_w, stride = r.stride_w;
+    int64_t origin = -r.pad_left, width = r.width;  // the source's column at the buffer's first one
+    if (gradient) {
+      width = r.conv_width;
+      turned = stride == 1;
+      skipped = r.pad_left % stride;
+      origin = turned ? r.pad_left - kernel + 1 : r.pad_left / stride - (kernel - 1) / stride;
+    }
+    const int64_t results = TiledColumns(gradient ? r.width + skipped : r.conv_width);
+    columns = gradient ? (kernel - 1) / stride + (results - 1) / stride + 1
+                       : (results - 1) * stride + kernel;
+    first = std::max<int64_t>(origin, 0);
+    count = std::max<int64_t>(std::min(width, origin + columns) - first, 0);
+    place = first - origin;
+    columns |= 1;  // rows that are a power of two apart would share sets of the cache
+  }
+};
+
+/// The channels of an image, or of a block of its channels, in panels.
+struct Panels {
+  int64_t lanes;    ///< of a vector
+  int64_t vectors;  ///< of an image or block
+  int64_t last;     ///< channels of the last vector
+  int64_t count;    ///< panels
+
+  /// As many vectors in a panel as fit into `bytes`, at `each` bytes.
+  Panels(const Lanes& image, int64_t lanes, int64_t each, int64_t bytes)
+      : lanes(lanes), vectors(CountOf(image.lanes, lanes)) {
+    last = image.lanes - (vectors - 1) * lanes;
+    count = CountOf(vectors, std::max<int64_t>(bytes / each, 1));
+  }
+  int64_t first(int64_t panel) const { return vectors * panel / count; }
+  Panel Get(int64_t panel) const {
+    const int64_t end = first(panel + 1);
+    return {end - first(panel), end == vectors ? last : lanes};
+  }
+  int64_t most() const { return CountOf(vectors, count); }
+};
+
+/// The rows of a panel that a row of results reads, as floats.
+template <class T>
+class Window {
+ public:
+  /// `buffer` has Size() floats.
+  Window(const Lanes& image, const Across& across, const Panels& panels, int64_t held,
+         void (*copy)(const CopyCall<T>&), float* buffer)
+      : image_(image),
+        across_(across),
+        held_(held),
+        lanes_(panels.lanes),
+        vector_step_(across.columns * panels.lanes),
+        row_step_(vector_step_ * panels.most()),
+        copy_(copy),
+        buffer_(buffer) {
+    std::fill_n(buffer, Size(across, panels, held), 0.0f);
+  }
+  static int64_t Size(const Across& across, const Panels& panels, int64_t held) {
+    return held * panels.most() * panels.lanes * across.columns;
+  }
+
+  /// Begins another image; `from` points to the panel's first channel.
+  void Enter(const T* from, const Panel& panel) {
+    from_ = from;
+    panel_ = panel;
+    next_ = 0;
+  }
+  /// Copies the rows of the range that are not there. Ranges come in ascending order.
+  void Advance(const Down::Range& rows) {
+    for (next_ = std::max(next_, rows.first); next_ <= rows.last; ++next_)
+      copy_({panel_, from_ + next_ * image_.row_step + across_.first * image_.column_step,
+             across_.count, image_.column_step, Start(next_) + across_.place * lanes_,
+             vector_step_});
+  }
+  /// What Advance will copy for this range, if it lies side by side.
+  Next Ahead(const Down::Range& rows) const {
+    const int64_t first = std::max(next_, rows.first);
+    if (rows.last < first || panel_.vectors * lanes_ < image_.column_step) return {nullptr, 0};
+    return {reinterpret_cast<const char*>(from_ + first * image_.row_step),
+            (rows.last + 1 - first) * image_.row_step * static_cast<int64_t>(sizeof(T))};
+  }
+  const float* Row(int64_t row) const { return buffer_ + row % held_ * row_step_; }
+  int64_t vector_step() const { return vector_step_; }
+
+ private:
+  float* Start(int64_t row) { return buffer_ + row % held_ * row_step_; }
+
+  const Lanes& image_;
+  const Across& across_;
+  int64_t held_, lanes_, vector_step_, row_step_;
+  void (*copy_)(const CopyCall<T>&);
+  float* buffer_;
+  const T* from_ = nullptr;
+  Panel panel_ = {};
+  int64_t next_ = 0;
+};
+
+}  // namespace singa::cpu::depthwise

@@ -1,0 +1,99 @@
+#pragma once
+
+// Inner loops of depthwise convolutions on images whose innermost axis is channels. A vector holds
+// the same pixel of several channels, so a product of vectors is the step of all of them.
+//
+// Rows of the image are copied into a buffer of floats first, with zeros for the padding left and
+// right of them and for the channels that are missing in the last vector. So the loops that
+// multiply have no borders, and read each bfloat16 once.
+
+#include <cstdint>
+
+namespace singa::cpu::depthwise {
+
+/// Results of a row are computed in tiles of 8 columns, the last ones in a tile of 4.
+inline constexpr int64_t kTile = 8, kLastTile = 4;
+/// Columns of all tiles of a row.
+constexpr int64_t TiledColumns(int64_t columns) {
+  return (columns + kLastTile - 1) / kLastTile * kLastTile;
+}
+
+/// Channels that are computed together: vectors, and the channels of the last one.
+struct Panel {
+  int64_t vectors, last;
+};
+
+/// Memory of the source that will be copied next.
+struct Next {
+  const char* first;
+  int64_t bytes;
+};
+
+/// Copies a row of pixels of a panel into a buffer.
+template <class T>
+struct CopyCall {
+  Panel panel;
+  const T* from;
+  int64_t columns, column_step;
+  float* to;            ///< [vector][column][lane]
+  int64_t vector_step;  ///< of the buffer
+};
+
+/// Computes a row of results of a panel: bias, plus the products of all rows of taps.
+///
+/// In a row of taps, result o of the forward pass reads columns o · stride + tap of the buffer. The
+/// gradient of the input is the sum of the products in which an element took part: result o reads
+/// column (o − tap) / stride + (kernel − 1) / stride, where stride divides o − tap.
+template <class T>
+struct RowCall {
+  Panel panel;
+  int64_t rows;                      ///< of taps
+  const float* const* sources;       ///< for each row, the buffer
+  const float* const* weights;       ///< for each row, [tap][lane]
+  int64_t source_step, weight_step;  ///< between vectors
+  const float* bias;                 ///< [vector][lane]
+  const T* add;                      ///< added to the results; may be null or `to`
+  bool relu;                         ///< negative results become zero; NaN stays
+  bool stream;                       ///< writes whole vectors past the caches; `to` is aligned
+  T* to;
+  int64_t columns, column_step;
+  int64_t skipped;  ///< results before the first one that are computed and not stored
+  Next next;        ///< is fetched meanwhile
+};
+
+/// Adds the products of a row of dy and rows of x to the gradients of the weights.
+template <class T>
+struct GradientCall {
+  Panel panel;
+  int64_t rows;  ///< of taps
+  const float* const* sources;
+  int64_t source_step;
+  const T* dy;
+  int64_t columns, column_step;
+  float* sums;       ///< [vector][row of taps][tap][lane]
+  int64_t sum_step;  ///< between vectors
+  Next next;         ///< is fetched meanwhile
+};
+
+/// The loops for one instruction set, kernel width and stride.
+template <class T>
+struct Loops {
+  void (*copy)(const CopyCall<T>&);
+  void (*forward)(const RowCall<T>&);
+  void (*input_gradient)(const RowCall<T>&);
+  void (*weight_gradient)(const GradientCall<T>&);
+  void (*fence)();  ///< after streaming, before another thread reads
+};
+
+/// Widths of kernels, and strides, that have loops.
+constexpr bool HasLoops(int64_t kernel, int64_t stride) {
+  return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
+}
+
+/// For vectors of 16 channels (AVX-512) and of 8 (AVX2). T is float or BFloat16.
+template <class T>
+Loops<T> LoopsAvx512(int64_t kernel, int64_t stride);
+template <class T>
+Loops<T> LoopsAvx2(int64_t kernel, int64_t stride);
+
+}  // namespace singa::cpu::depthwise

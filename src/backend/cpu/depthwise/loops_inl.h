@@ -1,0 +1,226 @@
+// The loops of loops.h. A file that includes this one defines SINGA_TARGET, the instruction set for
+// which all functions are compiled, and `Vectors`, its operations on vectors. GCC splits vectors
+// before it inlines, so a function without the attribute would compute with the baseline's.
+
+#define SINGA_TARGET_INLINE SINGA_TARGET inline __attribute__((always_inline))
+
+namespace singa::cpu::depthwise {
+namespace {
+
+using Vector = Vectors::Type;
+constexpr int kLanes = Vectors::kLanes;
+
+/// Fetches memory into the caches, a part with each tile. Copying a row would else wait for it,
+/// while nothing is computed.
+class Ahead {
+ public:
+  SINGA_TARGET_INLINE Ahead(const Next& next, int64_t parts)
+      : at_(next.first),
+        end_(next.first + next.bytes),
+        part_(((next.bytes + kLine - 1) / kLine + parts - 1) / parts * kLine) {}
+  SINGA_TARGET_INLINE void Fetch() {
+    const char* end = end_ - at_ > part_ ? at_ + part_ : end_;
+    for (; at_ < end; at_ += kLine) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char *at_, *end_;
+  int64_t part_;
+};
+
+template <class T>
+SINGA_TARGET void Copy(const CopyCall<T>& call) {
+  const bool partial = call.panel.last < kLanes;
+  const int64_t whole = call.panel.vectors - partial;
+  const Vectors::Mask mask = Vectors::First(call.panel.last);
+  const T* from = call.from;
+  float* to = call.to;
+  for (int64_t column = 0; column < call.columns; ++column) {
+    for (int64_t v = 0; v < whole; ++v)
+      Vectors::Store(to + v * call.vector_step, Vectors::Load(from + v * kLanes));
+    if (partial)
+      Vectors::Store(to + whole * call.vector_step, Vectors::Load(from + whole * kLanes, mask));
+    from += call.column_step;
+    to += kLanes;
+  }
+}
+
+/// Stores results `first` + [0, kCount) of vector v, as far as they belong to the row.
+template <int kCount, class T>
+SINGA_TARGET_INLINE void StoreResults(const RowCall<T>& call, int64_t v, int64_t first,
+                                      const Vector (&results)[kCount]) {
+  const bool partial = v + 1 == call.panel.vectors && call.panel.last < kLanes;
+  const Vectors::Mask mask = Vectors::First(partial ? call.panel.last : kLanes);
+  const int64_t begin = -first, end = call.columns - first;
+  const int64_t at = first * call.column_step + v * kLanes;
+#pragma GCC unroll 8
+  for (int t = 0; t < kCount; ++t) {
+    if (t < begin || t >= end) continue;
+    const int64_t place = at + t * call.column_step;
+    Vector result = results[t];
+    if (call.add)
+      result = Vectors::Add(result, partial ? Vectors::Load(call.add + place, mask)
+                                            : Vectors::Load(call.add + place));
+    if (call.relu) result = Vectors::Rectify(result);
+    if (partial) {
+      Vectors::Store(call.to + place, result, mask);
+    } else if (call.stream) {
+      Vectors::Stream(call.to + place, result);
+    } else {
+      Vectors::Store(call.to + place, result);
+    }
+  }
+}
+
+/// Computes kCount results from `first` on, of all vectors.
+template <bool kForward, int kKernel, int kStride, int kCount, class T>
+SINGA_TARGET_INLINE void ComputeTile(const RowCall<T>& call, int64_t first, Ahead& ahead) {
+  constexpr int kBefore = kForward ? 0 : (kKernel - 1) / kStride;
+  constexpr int kColumns =
+      kForward ? (kCount - 1) * kStride + kKernel : kBefore + (kCount - 1) / kStride + 1;
+  const int64_t column = kForward ? first * kStride : (first + call.skipped) / kStride;
+  for (int64_t v = 0; v < call.panel.vectors; ++v) {
+    ahead.Fetch();
+    Vector results[kCount];
+#pragma GCC unroll 8
+    for (int t = 0; t < kCount; ++t) results[t] = Vectors::Load(call.bias + v * kLanes);
+    for (int64_t row = 0; row < call.rows; ++row) {
+      const float* source = call.sources[row] + v * call.source_step + column * kLanes;
+      const float* weights = call.weights[row] + v * call.weight_step;
+      Vector taps[kKernel];
+#pragma GCC unroll 8
+      for (int tap = 0; tap < kKernel; ++tap) taps[tap] = Vectors::Load(weights + tap * kLanes);
+#pragma GCC unroll 24
+      for (int c = 0; c < kColumns; ++c) {
+        const Vector x = Vectors::Held(Vectors::Load(source + c * kLanes));
+#pragma GCC unroll 8
+        for (int t = 0; t < kCount; ++t) {
+          const int tap = kForward ? c - t * kStride : t - (c - kBefore) * kStride;
+          if (tap >= 0 && tap < kKernel)
+            results[t] = Vectors::MultiplyAdd(x, taps[tap], results[t]);
+        }
+      }
+    }
+    StoreResults(call, v, first, results);
+  }
+}
+
+template <bool kForward, int kKernel, int kStride, class T>
+SINGA_TARGET void ComputeRow(const RowCall<T>& call) {
+  int64_t first = -call.skipped;
+  const int64_t tiles = (call.columns - first + kTile - 1) / kTile;
+  Ahead ahead(call.next, tiles * call.panel.vectors);
+  for (; call.columns - first > kLastTile; first += kTile)
+    ComputeTile<kForward, kKernel, kStride, kTile>(call, first, ahead);
+  if (first < call.columns) ComputeTile<kForward, kKernel, kStride, kLastTile>(call, first, ahead);
+}
+
+/// How far dy is fetched ahead.
+constexpr int kColumnsAhead = 16;
+
+/// Adds the products of kCount columns of dy and kRows rows of x.
+template <int kKernel, int kStride, int kRows, int kCount, class T>
+SINGA_TARGET_INLINE void AddProducts(const float* const (&sources)[kRows], const T* dy,
+                                     int64_t column_step, bool partial, Vectors::Mask mask,
+                                     Vector (&sums)[kRows][kKernel]) {
+  constexpr int kColumns = (kCount - 1) * kStride + kKernel;
+  Vector gradients[kCount];
+#pragma GCC unroll 4
+  for (int t = 0; t < kCount; ++t) {
+    __builtin_prefetch(dy + (t + kColumnsAhead) * column_step);
+    gradients[t] =
+        partial ? Vectors::Load(dy + t * column_step, mask) : Vectors::Load(dy + t * column_step);
+  }
+#pragma GCC unroll 4
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      const Vector x = Vectors::Held(Vectors::Load(sources[row] + c * kLanes));
+#pragma GCC unroll 4
+      for (int t = 0; t < kCount; ++t) {
+        const int tap = c - t * kStride;
+        if (tap >= 0 && tap < kKernel)
+          sums[row][tap] = Vectors::MultiplyAdd(x, gradients[t], sums[row][tap]);
+      }
+    }
+  }
+}
+
+/// Columns of dy whose products are added together.
+constexpr int kColumnsOfSum = 4;
+
+/// kRows rows of taps from `row` on, of vector v.
+template <int kKernel, int kStride, int kRows, class T>
+SINGA_TARGET_INLINE void SumRows(const GradientCall<T>& call, int64_t v, int64_t row,
+                                 Ahead& ahead) {
+  constexpr int kCount = kColumnsOfSum;
+  const bool partial = v + 1 == call.panel.vectors && call.panel.last < kLanes;
+  const Vectors::Mask mask = Vectors::First(partial ? call.panel.last : kLanes);
+  float* stored = call.sums + v * call.sum_step + row * kKernel * kLanes;
+  const float* sources[kRows];
+  Vector sums[kRows][kKernel];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    sources[r] = call.sources[row + r] + v * call.source_step;
+#pragma GCC unroll 8
+    for (int tap = 0; tap < kKernel; ++tap)
+      sums[r][tap] = Vectors::Load(stored + (r * kKernel + tap) * kLanes);
+  }
+  const T* dy = call.dy + v * kLanes;
+  int64_t column = 0;
+  for (; column + kCount <= call.columns; column += kCount) {
+    ahead.Fetch();
+    AddProducts<kKernel, kStride, kRows, kCount>(sources, dy, call.column_step, partial, mask,
+                                                 sums);
+    dy += kCount * call.column_step;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sources[r] += kCount * kStride * kLanes;
+  }
+  for (; column < call.columns; ++column) {
+    AddProducts<kKernel, kStride, kRows, 1>(sources, dy, call.column_step, partial, mask, sums);
+    dy += call.column_step;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sources[r] += kStride * kLanes;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int tap = 0; tap < kKernel; ++tap)
+      Vectors::Store(stored + (r * kKernel + tap) * kLanes, sums[r][tap]);
+  }
+}
+
+template <int kKernel, int kStride, class T>
+SINGA_TARGET void SumProducts(const GradientCall<T>& call) {
+  // As many sums as hide the latency of an addition, and as fit in the registers.
+  constexpr int kRows = kKernel == 3 ? 3 : kKernel == 5 || kLanes == 16 ? 2 : 1;
+  const int64_t parts = call.columns / kColumnsOfSum * call.panel.vectors;
+  Ahead ahead(call.next, std::max<int64_t>(parts, 1));
+  for (int64_t v = 0; v < call.panel.vectors; ++v) {
+    int64_t row = 0;
+    for (; row + kRows <= call.rows; row += kRows)
+      SumRows<kKernel, kStride, kRows>(call, v, row, ahead);
+    for (; row < call.rows; ++row) SumRows<kKernel, kStride, 1>(call, v, row, ahead);
+  }
+}
+
+template <class T, int kKernel, int kStride>
+constexpr Loops<T> kLoops = {Copy<T>, ComputeRow<true, kKernel, kStride, T>,
+                             ComputeRow<false, kKernel, kStride, T>,
+                             SumProducts<kKernel, kStride, T>, Vectors::Fence};
+
+template <class T>
+Loops<T> Find(int64_t kernel, int64_t stride) {
+  switch (kernel) {
+    case 3:
+      return stride == 1 ? kLoops<T, 3, 1> : kLoops<T, 3, 2>;
+    case 5:
+      return stride == 1 ? kLoops<T, 5, 1> : kLoops<T, 5, 2>;
+    default:
+      return stride == 1 ? kLoops<T, 7, 1> : kLoops<T, 7, 2>;
+  }
+}
+
+}  // namespace
+}  // namespace singa::cpu::depthwise

@@ -1,0 +1,97 @@
+#pragma once
+
+// Loops over values that lie side by side, for layer and group norm. Statistics take two passes:
+// the mean, then the squares of the distances from it. Sums are float32 over kRun values, and
+// double over the runs.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/device/parallel.h"
+#include "core/tensor/dtype_switch.h"
+
+namespace singa::cpu {
+
+constexpr int64_t kRun = 1024;
+
+struct NormMoments {
+  float mean = 0, inv_std = 0;
+};
+
+template <class T>
+SINGA_MULTI_ISA double RunSum(const T* x, int64_t n) {
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = begin; i < end; ++i) sum += Convert<float>(x[i]);
+    total += sum;
+  }
+  return total;
+}
+
+/// Σ (x − mean)²
+template <class T>
+SINGA_MULTI_ISA double RunSquares(const T* x, int64_t n, float mean) {
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = begin; i < end; ++i) {
+      const float d = Convert<float>(x[i]) - mean;
+      sum += d * d;
+    }
+    total += sum;
+  }
+  return total;
+}
+
+/// Of n values side by side; the mean is 0 unless `centered`.
+template <class T>
+NormMoments MomentsOfRun(const T* x, int64_t n, bool centered, double epsilon) {
+  const auto count = static_cast<double>(std::max<int64_t>(n, 1));
+  NormMoments moments;
+  if (centered) moments.mean = static_cast<float>(RunSum(x, n) / count);
+  moments.inv_std =
+      static_cast<float>(1 / std::sqrt(RunSquares(x, n, moments.mean) / count + epsilon));
+  return moments;
+}
+
+struct GradientSums {
+  double gradient = 0;  ///< Σ g, g = dy · scale
+  double product = 0;   ///< Σ g · (x − mean)
+};
+
+/// Of n values side by side. Without `scale`, g is dy.
+template <class T>
+SINGA_MULTI_ISA GradientSums SumGradients(const T* dy, const T* x, int64_t n, float mean,
+                                          const float* scale) {
+  GradientSums total;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    float sum = 0, product = 0;
+    if (scale) {
+#pragma omp simd reduction(+ : sum, product)
+      for (int64_t i = begin; i < end; ++i) {
+        const float g = Convert<float>(dy[i]) * scale[i];
+        sum += g;
+        product += g * (Convert<float>(x[i]) - mean);
+      }
+    } else {
+#pragma omp simd reduction(+ : sum, product)
+      for (int64_t i = begin; i < end; ++i) {
+        const float g = Convert<float>(dy[i]);
+        sum += g;
+        product += g * (Convert<float>(x[i]) - mean);
+      }
+    }
+    total.gradient += sum;
+    total.product += product;
+  }
+  return total;
+}
+
+}  // namespace singa::cpu

@@ -1,0 +1,58 @@
+#pragma once
+
+// Transformed filters. They are several times as large as the filter, so a plan transforms them in
+// each call, unless the weights are constant and the values fit in the L2 cache.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/cpu/winograd/tiles.h"
+#include "singa/core/layout.h"
+
+namespace singa::cpu::winograd {
+
+/// Layout of a transformed filter: panels of results, each [position][depth][column].
+template <int64_t kLanes, class Taps>
+struct FilterPanels {
+  static constexpr int64_t kWidth = 2 * kLanes;  // columns that a product computes together
+
+  /// `turned`: transposed and rotated, for the gradient of the input.
+  FilterPanels(int64_t depth, int64_t columns, bool turned)
+      : depth(depth),
+        columns(columns),
+        turned(turned),
+        count((columns + kWidth - 1) / kWidth),
+        position_step(depth * kWidth + kLanes),
+        size(Taps::kPositions * position_step) {}
+
+  /// Columns of a panel, including the padding of its last vector.
+  int64_t width(int64_t panel) const {
+    return std::min(kWidth, RoundUp(columns - panel * kWidth, kLanes));
+  }
+  size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
+  void Transform(int64_t panel, const float* weights, float* values) const {
+    constexpr int64_t kWeights = Taps::kWeights;
+    const int64_t lane_step = turned ? kWeights : depth * kWeights,
+                  depth_step = turned ? columns * kWeights : kWeights;
+    for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
+      const int64_t first = panel * kWidth + lane;
+      Kernels<kLanes, Taps>::TransformFilter(
+          {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
+          weights + first * lane_step, values + lane, position_step, width(panel));
+    }
+  }
+
+  int64_t depth, columns;
+  bool turned;
+  int64_t count;
+  int64_t position_step;  // between positions of a panel
+  int64_t size;           // of a panel
+};
+
+/// Whether to keep a transformed filter (out, in, down, across): if it is square and small.
+bool FitsPrepared(const Shape& filter, int64_t lanes);
+/// The layout of a transformed filter (FilterPanels). Converting to it and back to plain changes
+/// weights by rounding.
+LayoutPtr PreparedLayout(const Shape& filter, int64_t lanes);
+
+}  // namespace singa::cpu::winograd

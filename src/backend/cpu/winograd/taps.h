@@ -1,0 +1,30 @@
+#pragma once
+
+#include "backend/cpu/winograd/filter.h"
+#include "backend/cpu/winograd/tiles.h"
+#include "model/spec/spatial/conv.h"
+
+namespace singa::cpu::winograd {
+
+/// Calls `visit` with the Taps of a filter that the method supports; else returns a default value.
+template <class Visitor>
+auto WithTaps(const Recorder& r, const Visitor& visit) -> decltype(visit(Taps<3, 3>())) {
+  const auto is = [&](int64_t down, int64_t across) {
+    return r.kernel_h == down && r.kernel_w == across;
+  };
+  if (is(3, 3)) return visit(Taps<3, 3>());
+  if (is(5, 5)) return visit(Taps<5, 5>());
+  if (is(1, 3)) return visit(Taps<1, 3>());
+  if (is(3, 1)) return visit(Taps<3, 1>());
+  if (is(1, 7)) return visit(Taps<1, 7>());
+  if (is(7, 1)) return visit(Taps<7, 1>());
+  return {};
+}
+
+/// True if the transformed filter is an argument, instead of being computed in each call.
+inline bool IsPrepared(const ConvSpec& spec, int64_t lanes) {
+  return spec.constant_weights && spec.pass == ConvPass::kForward &&
+         FitsPrepared(spec.geometry.weight_shape(), lanes);
+}
+
+}  // namespace singa::cpu::winograd

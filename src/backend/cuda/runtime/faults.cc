@@ -1,0 +1,100 @@
+#include "backend/cuda/runtime/faults.h"
+
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "core/tensor/dtype_switch.h"
+#include "singa/core/error.h"
+
+namespace singa::cuda {
+namespace {
+
+constexpr int kMostOperations = 64;
+
+struct Table {
+  std::mutex mutex;
+  // Pinned, and never freed: kernels may still write when the program ends.
+  Fault* faults = nullptr;
+  const char* op[kMostOperations] = {};
+  int count = 0;
+};
+
+Table& TheTable() {
+  static auto* table = new Table;
+  return *table;
+}
+
+/// Allocates the table's memory. The caller holds the mutex.
+void TakeMemory(Table& table) {
+  if (table.faults) return;
+  constexpr size_t kBytes = kMostOperations * sizeof(Fault);
+  table.faults = static_cast<Fault*>(runtime::MallocPinned(kBytes));
+  std::memset(static_cast<void*>(table.faults), 0, kBytes);
+}
+
+/// Throws the same errors as the kernels on the CPU.
+[[noreturn]] void Raise(const char* op, FaultKind kind, double value, int64_t position,
+                        const std::string& range) {
+  using std::invalid_argument, std::out_of_range;
+  if (kind == FaultKind::kNoClass)
+    throw invalid_argument(
+        detail::Message(op, "t[", position, "] is ", value, ", no class number in ", range));
+  if (kind == FaultKind::kNotWhole)
+    throw invalid_argument(
+        detail::Message(op, "index ", value, " at position ", position, " is not a whole number"));
+  const auto whole = Convert<int64_t>(value);  // prints all digits
+  if (kind == FaultKind::kNoLabel)
+    throw out_of_range(
+        detail::Message(op, "label ", whole, " of row ", position, " is outside ", range));
+  throw out_of_range(
+      detail::Message(op, "index ", whole, " at position ", position, " is outside ", range));
+}
+
+}  // namespace
+
+Fault* FaultOf(const char* op) {
+  Table& table = TheTable();
+  const std::lock_guard lock(table.mutex);
+  TakeMemory(table);
+  for (int i = 0; i < table.count; ++i)
+    if (std::string_view(table.op[i]) == op) return &table.faults[i];
+  if (table.count == kMostOperations) throw std::logic_error("too many operations with faults");
+  table.op[table.count] = op;
+  return &table.faults[table.count++];
+}
+
+void PrepareFaults() {
+  Table& table = TheTable();
+  const std::lock_guard lock(table.mutex);
+  TakeMemory(table);
+}
+
+void RaiseFaults() {
+  Table& table = TheTable();
+  const std::lock_guard lock(table.mutex);
+  const char* op = nullptr;
+  FaultKind first = FaultKind::kNone;
+  double value = 0;
+  int64_t position = 0;
+  std::string range;
+  for (int i = 0; i < table.count; ++i) {
+    volatile Fault& fault = table.faults[i];
+    const auto kind = static_cast<FaultKind>(int{fault.kind});
+    if (kind == FaultKind::kNone) continue;
+    if (!op) {
+      op = table.op[i];
+      first = kind;
+      value = fault.value;
+      position = fault.position;
+      range = "[" + std::to_string(fault.low) + ", " + std::to_string(fault.high) + ")";
+    }
+    fault.kind = static_cast<int>(FaultKind::kNone);
+    fault.claimed = 0;  // later faults may follow from the first
+  }
+  if (op) Raise(op, first, value, position, range);
+}
+
+}  // namespace singa::cuda

@@ -1,0 +1,63 @@
+// c = f(a, b) and its two derivatives. The functions are in model/formula/binary.h.
+
+#include "model/formula/binary.h"
+
+#include "backend/reference/elementwise/map.h"
+#include "core/tensor/dtype_switch.h"
+#include "model/dispatch/kernel.h"
+#include "model/formula/switch_operation.h"
+#include "model/spec/elementwise.h"
+
+namespace singa::reference {
+
+namespace {
+
+// True if the operation calls the C library, so that its loop does not vectorise.
+constexpr bool CallsLibrary(BinaryOp op) { return op == BinaryOp::kPow || op == BinaryOp::kMod; }
+
+void Run(const BinarySpec& spec, const Execution& execution) {
+  SwitchCompute(spec.dtype, [&]<class C>() {
+    formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
+      const auto f = [](C a, C b) { return formula::Binary(kOp, a, b); };
+      if constexpr (CallsLibrary(kOp)) {
+        MapMath<C>(execution.inputs, execution.outputs[0], f);
+      } else {
+        MapArithmetic<C>(execution.inputs, execution.outputs[0], f);
+      }
+    });
+  });
+}
+
+template <BinaryOp kOp, bool kFirst, class C>
+void MapGradient(std::span<const Tensor> in, const Tensor& out) {
+  const auto f = [](C dy, C a, C b) { return formula::BinaryGradient(kOp, kFirst, dy, a, b); };
+  if constexpr (kOp == BinaryOp::kPow) {
+    MapMath<C>(in, out, f);
+  } else {
+    MapArithmetic<C>(in, out, f);
+  }
+}
+
+void RunGradient(const BinaryBackwardSpec& spec, const Execution& execution) {
+  if (!formula::HasBinaryGradient(spec.kind))
+    throw std::logic_error("a binary derivative without a kernel");
+  const auto run = [&]<class C>(C) {
+    formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
+      if constexpr (formula::HasBinaryGradient(kOp)) {
+        const auto map =
+            spec.argument == 0 ? MapGradient<kOp, true, C> : MapGradient<kOp, false, C>;
+        map(execution.inputs, execution.outputs[0]);
+      }
+    });
+  };
+  spec.dtype == kFloat64 ? run(double{}) : run(float{});
+}
+
+}  // namespace
+
+SINGA_KERNELS(reference) {
+  RegisterReference<BinarySpec, Run>();
+  RegisterReference<BinaryBackwardSpec, RunGradient>();
+}
+
+}  // namespace singa::reference

@@ -1,0 +1,94 @@
+#pragma once
+
+// Common to all elementwise kernels: reads strided operands of any type, calls a function over
+// contiguous runs of one compute type, and writes a strided result of any type.
+
+#include <cstdint>
+#include <span>
+
+#include "core/device/parallel.h"
+#include "core/tensor/convert_chunk.h"
+#include "singa/core/tensor.h"
+
+namespace singa::reference {
+
+/// Reference to a callable (const C* const* in, C* out, int64_t n), which must outlive it.
+template <class C>
+class RunFunction {
+ public:
+  template <class F>
+  RunFunction(const F& f)  // NOLINT(google-explicit-constructor): made from a lambda at the call
+      : context_(&f), call_([](const void* context, const C* const* in, C* out, int64_t n) {
+          (*static_cast<const F*>(context))(in, out, n);
+        }) {}
+  void operator()(const C* const* in, C* out, int64_t n) const { call_(context_, in, out, n); }
+
+ private:
+  const void* context_;
+  void (*call_)(const void*, const C* const*, C*, int64_t);
+};
+
+/// Minimum elements per thread for functions of the C library (exp, tanh, ...).
+inline constexpr int64_t kMathGrain = kParallelGrain / 8;
+
+/// Calls `run` in parallel on runs of elements that together cover `out`. C is float, double,
+/// int32_t or int64_t; operands of other types are converted. Inputs (at most 4) have out's shape
+/// and may have strides of zero; an input may be `out` itself. If `out` has an opaque layout, the
+/// inputs have the same one, and the padding is computed like any other element.
+template <class C>
+void Map(std::span<const Tensor> in, const Tensor& out, int64_t grain, RunFunction<C> run);
+
+/// Like Map, but input 0 is a condition: it is read as 1 where it is not zero, else as 0.
+template <class C>
+void MapWithCondition(std::span<const Tensor> in, const Tensor& out, int64_t grain,
+                      RunFunction<C> run);
+
+// The loops. `ivdep` is valid: an input may be the output itself, but never overlaps it otherwise.
+
+template <class C, class F>
+SINGA_MULTI_ISA void Loop(const C* x, C* y, int64_t n, F f) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+}
+template <class C, class F>
+SINGA_MULTI_ISA void Loop(const C* a, const C* b, C* y, int64_t n, F f) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
+}
+template <class C, class F>
+SINGA_MULTI_ISA void Loop(const C* a, const C* b, const C* c, C* y, int64_t n, F f) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = f(a[i], b[i], c[i]);
+}
+
+/// y = f(x...) for arithmetic that vectorises. Compiled for several instruction sets.
+template <class C, class F>
+void MapArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
+  Map<C>(in, out, kParallelGrain, [f](const C* const* x, C* y, int64_t n) {
+    if constexpr (std::is_invocable_v<F, C>) {
+      Loop(x[0], y, n, f);
+    } else if constexpr (std::is_invocable_v<F, C, C>) {
+      Loop(x[0], x[1], y, n, f);
+    } else {
+      Loop(x[0], x[1], x[2], y, n, f);
+    }
+  });
+}
+
+/// y = f(x...) for functions that call the C library for each element.
+template <class C, class F>
+void MapMath(std::span<const Tensor> in, const Tensor& out, F f) {
+  Map<C>(in, out, kMathGrain, [f](const C* const* x, C* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (std::is_invocable_v<F, C>) {
+        y[i] = f(x[0][i]);
+      } else if constexpr (std::is_invocable_v<F, C, C>) {
+        y[i] = f(x[0][i], x[1][i]);
+      } else {
+        y[i] = f(x[0][i], x[1][i], x[2][i]);
+      }
+    }
+  });
+}
+
+}  // namespace singa::reference

@@ -1,0 +1,65 @@
+#include <cmath>
+
+#include "backend/reference/reduce/fold.h"
+#include "model/dispatch/kernel.h"
+#include "model/spec/reduce.h"
+
+namespace singa::reference {
+
+namespace {
+
+template <class T>
+void ReduceTyped(const ReduceSpec& spec, const Execution& execution) {
+  const FoldSpace space = SpaceOf(spec.shape, execution.inputs[0].strides(), spec.axes);
+  const T* in = execution.in<T>(0);
+  void* workspace = execution.workspace;
+  const auto count = static_cast<double>(space.folded.size());
+  // The type of sums: T for floats, int64 for integers.
+  using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  Sum* sum = execution.out<Sum>(0);
+  // One function for all reductions, because each further one would compile the folding again.
+  const auto store_sum = [&, reduce = spec.reduce](int64_t i, SumType<T> value) {
+    if (reduce == ReduceOp::kMean) {
+      sum[i] = Convert<Sum>(static_cast<double>(value) / count);
+    } else if (reduce == ReduceOp::kL2) {
+      sum[i] = Convert<Sum>(std::sqrt(static_cast<double>(value)));
+    } else {
+      sum[i] = Convert<Sum>(value);
+    }
+  };
+  T* out = execution.out<T>(0);
+  const auto store = [&](int64_t i, ComputeType<T> value) { out[i] = Convert<T>(value); };
+  switch (spec.reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return FoldAxes<SumFold<T>>(space, in, workspace, store_sum);
+    case ReduceOp::kL1:
+      return FoldAxes<AbsSumFold<T>>(space, in, workspace, store_sum);
+    case ReduceOp::kL2:
+    case ReduceOp::kSumSquare:
+      return FoldAxes<SquareSumFold<T>>(space, in, workspace, store_sum);
+    case ReduceOp::kProd:
+      return FoldAxes<ProdFold<T>>(space, in, workspace, store_sum);
+    case ReduceOp::kMax:
+      return FoldAxes<MaxFold<T>>(space, in, workspace, store);
+    default:
+      return FoldAxes<MinFold<T>>(space, in, workspace, store);
+  }
+}
+
+void RunReduce(const ReduceSpec& spec, const Execution& execution) {
+  SwitchNumber(spec.dtype, spec.op(), [&]<class T>() { ReduceTyped<T>(spec, execution); });
+}
+
+size_t ReduceWorkspace(const ReduceSpec& spec) {
+  int64_t kept = 1, folded = 1;
+  for (int axis = 0; axis < spec.shape.rank(); ++axis)
+    (IsReduced(spec.axes, axis) ? folded : kept) *= spec.shape[axis];
+  return FoldWorkspace(kept, folded);
+}
+
+}  // namespace
+
+SINGA_KERNELS(reference) { RegisterReference<ReduceSpec, RunReduce, ReduceWorkspace>(); }
+
+}  // namespace singa::reference

@@ -1,0 +1,59 @@
+#include <cstring>
+
+#include "core/memory/caching_allocator.h"
+#include "core/memory/host_heap.h"
+#include "core/tensor/copy.h"
+#include "singa/core/device.h"
+
+namespace singa {
+namespace {
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int id, std::string name) : Device(DeviceKind::kCpu, id, std::move(name)) {}
+
+  void* Allocate(size_t bytes) override { return allocator_.Allocate(bytes); }
+  void Free(void* data, size_t bytes) noexcept override { allocator_.Free(data, bytes); }
+  MemoryStats memory() const override { return allocator_.stats(); }
+  void ResetPeak() override { allocator_.ResetPeak(); }
+  void EmptyCache() override { allocator_.EmptyCache(); }
+  void CopyFromHost(void* device_data, const void* host_data, size_t bytes) override {
+    if (bytes > 0) std::memcpy(device_data, host_data, bytes);  // an empty tensor has no data
+  }
+  void CopyToHost(void* host_data, const void* device_data, size_t bytes) override {
+    if (bytes > 0) std::memcpy(host_data, device_data, bytes);
+  }
+  void CopyElements(const Tensor& from, const Tensor& to) override { StridedCopy(from, to); }
+  void FillElements(const Tensor& t, double value) override { StridedFill(t, value); }
+  void CopyBytes(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void ZeroBytes(void* to, size_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, bytes);
+  }
+
+ protected:
+  void ReleaseAll() noexcept override { allocator_.ReleaseAll(); }
+
+ private:
+  CachingAllocator allocator_;
+};
+
+}  // namespace
+
+DevicePtr DefaultDevice() {
+  // Never destroyed, because tensors in static variables may be destroyed later.
+  static DevicePtr& device = *new DevicePtr([] {
+    KeepFreedHeap();
+    return std::make_shared<CpuDevice>(-1, "cpu");
+  }());
+  return device;
+}
+
+DevicePtr CreateCpuDevice() {
+  static std::atomic<int> next{-2};
+  const int id = next--;
+  return std::make_shared<CpuDevice>(id, "cpu" + std::to_string(id));
+}
+
+}  // namespace singa

@@ -1,0 +1,129 @@
+#include "singa/core/environment.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "singa/core/error.h"
+
+namespace singa {
+namespace {
+
+enum class Kind { kChoice, kNumber, kText };
+
+struct Row {
+  const char* name;
+  Kind kind;
+  const char* values;  // for a choice: its words, separated by commas and "or"
+  const char* unset;
+  const char* meaning;
+  int64_t low = 0, high = 0;  // range of a number
+};
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr const char* kFlag = "0 or 1";
+constexpr const char* kGlibc =
+    "A setting of glibc; singa does not tune the heap if one of these four is set.";
+
+constexpr Row kTable[] = {
+    {"SINGA_PREFER", Kind::kChoice,
+     "fastest, limited_workspace, no_workspace, autotune or reference", "fastest",
+     "The default preference by which implementations are chosen."},
+    {"SINGA_LAYOUT", Kind::kChoice, "auto or plain", "auto",
+     "`plain` keeps all results row-major (`singa.set_layout`)."},
+    {"SINGA_STRICT", Kind::kChoice, kFlag, "0",
+     "`1` disables methods that round differently: Winograd, FFT and TF32 (`singa.set_strict`)."},
+    {"SINGA_DETERMINISTIC", Kind::kChoice, kFlag, "1",
+     "`0` allows GPU kernels whose order of summation varies (`singa.set_deterministic`)."},
+    {"SINGA_TF32", Kind::kChoice, kFlag, "0",
+     "`1` allows tensor cores to round float32 factors to 10 bits (`singa.set_tf32`)."},
+    {"SINGA_OPCHECK", Kind::kNumber, "a number from 0 on", "0",
+     "Compares one operation in this many with `reference`; 0 compares none (`singa.opcheck`).", 0,
+     kMost},
+    {"SINGA_OPCHECK_DIR", Kind::kText, "a folder", "the working folder",
+     "Where OPCHECK saves mismatches for `python -m singa replay`."},
+    {"SINGA_PLAN_CACHE", Kind::kChoice, kFlag, "1", "`0` builds a plan for every call."},
+    {"SINGA_ALLOCATOR", Kind::kChoice, "caching or system", "caching",
+     "`system` allocates each tensor by the system, for address sanitizers."},
+    {"SINGA_COMPAT", Kind::kChoice, kFlag, "0",
+     "`1` follows SINGA where singa differs by default (`singa_compat.md`)."},
+    {"SINGA_DEVICE", Kind::kChoice, "cpu", "",
+     "`cpu` makes `create_cuda_gpu()` and the like give the CPU."},
+    {"SINGA_JOB", Kind::kText, "a name", "",
+     "Name of this start of a job of several processes, on one machine; `singa launch` sets it."},
+    {"SINGA_RANK", Kind::kNumber, "a number from 0 on", "0", "This process's rank in the job.", 0,
+     kMost},
+    {"SINGA_WORLD_SIZE", Kind::kNumber, "a number from 1 on", "1", "Processes in the job.", 1,
+     kMost},
+    {"SINGA_LOCAL_RANK", Kind::kNumber, "a number from 0 on", "0",
+     "This process's rank among those of its machine.", 0, kMost},
+    {"SINGA_LOCAL_SIZE", Kind::kNumber, "a number from 1 on", "1",
+     "Processes of the job on this machine.", 1, kMost},
+    {"SINGA_RESTART", Kind::kNumber, "a number from 0 on", "0",
+     "How often `singa launch` has started the job again.", 0, kMost},
+    {"SINGA_TIMEOUT", Kind::kNumber, "seconds, from 1 on", "60",
+     "How long a rank waits for another one before it raises an error.", 1, kMost},
+    {"SINGA_CUDA_LIBRARY", Kind::kText, "a file", "`libsinga_cuda.so` beside `libsinga.so`",
+     "The CUDA backend (`cuda.md`)."},
+    {"SINGA_NVIDIA_PATH", Kind::kText, "folders, separated by `:`", "",
+     "Where to look for cuDNN and cuBLASLt, besides the usual folders."},
+    {"SINGA_CUDA_GRAPHS", Kind::kChoice, kFlag, "1", "`0` disables CUDA graphs."},
+    {"SINGA_CUDA_BRANCHES", Kind::kNumber, "a number from 1 to 16", "1",
+     "The largest number of parallel branches of a CUDA graph.", 1, 16},
+    {"SINGA_CUDA_BLOCKING", Kind::kChoice, kFlag, "0",
+     "`1` waits for each GPU operation, so that errors name the operation that failed."},
+    {"SINGA_CUDA_EMULATED_MEMORY", Kind::kNumber, "a number from 0 on", "0",
+     "Bytes of memory of the emulated GPU; 0 is 4 GiB.", 0, kMost},
+    {"SINGA_CUDA_EMULATED_STREAMS", Kind::kChoice, "late, early or shuffled", "late",
+     "What other streams of the emulated GPU do while one is waited for."},
+    {"SINGA_CUDA_EMULATED_THREADS", Kind::kChoice, "forward, reversed or shuffled", "forward",
+     "The order of threads and blocks on the emulated GPU."},
+    {"SINGA_CUDA_EMULATED_RACES", Kind::kChoice, kFlag, "0",
+     "`1` makes data races between threads of the emulated GPU errors."},
+    {"OMP_NUM_THREADS", Kind::kText, "a number",
+     "the CPUs of the process, within its cgroup's quota",
+     "Threads of OpenMP, oneDNN and BLAS (`singa.set_num_threads`)."},
+    {"MALLOC_MMAP_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
+    {"MALLOC_TRIM_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
+    {"MALLOC_TOP_PAD_", Kind::kText, "bytes", "", kGlibc},
+    {"GLIBC_TUNABLES", Kind::kText, "glibc's", "", kGlibc},
+};
+
+bool IsNumber(std::string_view text, int64_t low, int64_t high) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && low <= number &&
+         number <= high;
+}
+
+/// True if `text` is one of the words in a list such as "one, two or three".
+bool IsChoice(const std::string& text, std::string words) {
+  std::erase(words, ',');
+  return text != "or" && text.find(' ') == text.npos &&
+         (" " + words + " ").find(" " + text + " ") != words.npos;
+}
+
+}  // namespace
+
+std::vector<EnvironmentVariable> EnvironmentVariables() {
+  std::vector<EnvironmentVariable> all;
+  for (const Row& row : kTable) all.push_back({row.name, row.values, row.unset, row.meaning});
+  return all;
+}
+
+std::string EnvironmentValue(const std::string& name, const std::string& op) {
+  const Row* row = std::ranges::find(kTable, name, &Row::name);
+  Check(row != std::end(kTable), op.c_str(), name, " is no variable that singa reads");
+  const char* text = std::getenv(row->name);
+  if (!text || !*text) return row->kind == Kind::kText ? "" : row->unset;
+  Check(
+      row->kind == Kind::kText || (row->kind == Kind::kNumber ? IsNumber(text, row->low, row->high)
+                                                              : IsChoice(text, row->values)),
+      op.c_str(), name, " must be ", row->values, ", got '", text, "'");
+  return text;
+}
+
+}  // namespace singa

@@ -1,0 +1,61 @@
+#include "singa/core/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "singa/core/environment.h"
+#include "singa/core/error.h"
+
+namespace singa {
+namespace {
+
+/// Number of CPUs within the cgroup's quota; a large number if there is none.
+int QuotaCpus() {
+  double quota = -1, period = 100000;
+  std::string first;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> first >> period) {
+    if (first != "max") quota = std::strtod(first.c_str(), nullptr);
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return kMostThreads;
+  return std::max(1, static_cast<int>(std::ceil(quota / period)));
+}
+
+int AllowedCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::atomic<int>& Threads() {
+  static std::atomic<int> threads = [] {
+    // A forked child does not have its parent's OpenMP threads; waiting for them would hang.
+    pthread_atfork(nullptr, nullptr, [] { Threads().store(1); });
+    const int wanted = std::atoi(EnvironmentValue("OMP_NUM_THREADS").c_str());
+    if (wanted >= 1 && wanted <= kMostThreads) return wanted;
+    return std::min(AllowedCpus(), QuotaCpus());
+  }();
+  return threads;
+}
+
+}  // namespace
+
+int NumThreads() { return Threads().load(std::memory_order_relaxed); }
+
+void SetNumThreads(int threads) {
+  Check(threads >= 1 && threads <= kMostThreads, "set_num_threads", "threads must be in [1, ",
+        kMostThreads, "], got ", threads);
+  Threads().store(threads, std::memory_order_relaxed);
+}
+
+}  // namespace singa

@@ -1,0 +1,547 @@
+#include "singa/core/graph.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include "core/graph/arena_memory.h"
+#include "core/graph/captured_work.h"
+#include "core/graph/difference.h"
+#include "core/graph/recorded_step.h"
+#include "core/memory/memory_planner.h"
+#include "singa/core/error.h"
+#include "singa/core/stats.h"
+
+namespace singa {
+namespace {
+
+using Slot = RecordedStep::Slot;
+using Segment = RecordedStep::Segment;
+
+/// Nodes that could run side by side get memory of their own in arenas of up to this many bytes.
+constexpr size_t kSpread = size_t{32} << 20;
+
+/// Calls `function` with each argument of the nodes that is not empty.
+template <class Function>
+void ForEachTensor(std::vector<Node>& nodes, const Function& function) {
+  for (Node& node : nodes)
+    for (auto* tensors : {&node.inputs, &node.outputs})
+      for (Tensor& t : *tensors)
+        if (!t.empty()) function(t);
+}
+
+using Blocks = std::set<const Block*>;
+
+Blocks Read(const std::vector<Node>& nodes) {
+  Blocks blocks;
+  for (const Node& node : nodes)
+    for (const Tensor& t : node.inputs)
+      if (!t.empty()) blocks.insert(t.block().get());
+  return blocks;
+}
+
+}  // namespace
+
+class Graph::Impl {
+ public:
+  explicit Impl(const RecordedStep& step);
+
+  bool Start(const std::vector<Tensor>& inputs);
+  void Run(int index);
+  bool TakeBack(int index);
+  std::vector<Tensor> Finish();
+
+  int segments() const { return static_cast<int>(segments_.size()); }
+  GraphMemory memory() const;
+  std::string ToString() const;
+
+ private:
+  /// A result: a view of an input, a tensor whose block is new at each replay, or a tensor that is
+  /// the same at each replay.
+  struct Output {
+    Tensor tensor;
+    int input = -1;  ///< index into inputs_
+    int fresh = -1;  ///< index into fresh_
+  };
+  /// A block with the layout that the nodes expect.
+  struct Kept {
+    BlockPtr block;
+    LayoutPtr layout;
+  };
+  struct Lent {
+    Kept kept;
+    size_t offset = 0;    ///< in the arena
+    long references = 0;  ///< before the host's call
+  };
+  /// A block that the preparation reads, with its version at that time.
+  struct Source {
+    Kept kept;
+    uint64_t version = 0;
+  };
+
+  std::vector<Slot> TakeNodes(const RecordedStep& step);
+  void ReplaceEnds(const RecordedStep& step, Blocks* ends);
+  void SortSlots(const std::vector<Slot>& slots, const Blocks& ends);
+  void PlanArena();
+  void CheckSegment(int index) const;
+  bool IsPrepared() const;
+  bool Prepare();
+  void BindArena();
+  bool WritesInputs() const;
+  std::vector<const void*> Addresses() const;
+  void BindEnds(const std::vector<Tensor>& inputs);
+  void BindFixed(const std::vector<Tensor>& inputs);
+  bool Restore(const Kept& kept) const;
+
+  DevicePtr device_;
+  ArenaMemoryPtr arena_;
+  uint64_t generation_ = 0;  // of the arena, when blocks were bound to it
+  std::vector<Node> nodes_;
+  std::vector<Segment> segments_;
+  std::vector<std::vector<Lent>> lent_;  // for each segment
+  std::vector<RecordedStep::Draw> draws_;
+  std::vector<Tensor> inputs_;  // as the nodes see them
+  std::vector<Output> outputs_;
+  std::vector<Kept> fresh_;         // blocks of results that are new at each replay
+  std::vector<Kept> kept_;          // blocks that outlive a replay, such as parameters
+  std::vector<BlockPtr> internal_;  // temporaries of the nodes
+  std::vector<Node> preparation_;
+  SegmentMemory preparation_memory_;
+  std::vector<Source> sources_;
+  std::vector<BlockPtr> prepared_;  // results of the preparation that nodes read
+  bool has_prepared_ = false;
+  std::unique_ptr<CapturedNodes> captured_;  // null if the device cannot capture this step
+  /// Memory for inputs_, then for fresh_; empty until something is captured. Captured work keeps
+  /// its addresses, but inputs and results have other addresses at each replay. So they are copied
+  /// on the device, which costs less than capturing again, or than queueing the nodes.
+  std::vector<BlockPtr> fixed_;
+  // Of the present replay.
+  bool is_started_ = false;
+  bool is_fixed_ = false;  // inputs and results lie in fixed_
+  std::vector<Tensor> bound_inputs_;
+  std::vector<BlockPtr> bound_outputs_;
+};
+
+Graph::Impl::Impl(const RecordedStep& step)
+    : device_(step.device()), arena_(step.arena()), draws_(step.draws()) {
+  Check(step.obstacle().empty(), "graph", step.obstacle());
+  const std::vector<Slot> slots = TakeNodes(step);
+  Blocks ends;
+  ReplaceEnds(step, &ends);
+  arena_->SharePrepared(&preparation_, &nodes_);
+  SortSlots(slots, ends);
+  PlanArena();
+  if (auto* capturer = dynamic_cast<Capturer*>(device_.get()); capturer && !WritesInputs())
+    captured_ = std::make_unique<CapturedNodes>(*device_, *capturer, nodes_);
+}
+
+/// Takes over the nodes, as passes rewrite them. Returns the slots of all blocks that they use.
+std::vector<Slot> Graph::Impl::TakeNodes(const RecordedStep& step) {
+  size_t begin = 0;
+  for (Segment segment : step.segments()) {
+    for (Node& node : step.NodesForGraph(begin, segment.nodes))
+      (node.prepares ? preparation_ : nodes_).push_back(std::move(node));
+    begin = std::exchange(segment.nodes, nodes_.size());
+    segments_.push_back(std::move(segment));
+  }
+  std::vector<Slot> slots = step.slots();
+  Blocks added;
+  const auto add = [&](const Tensor& t) {
+    const Block* block = t.block().get();
+    if (step.SlotOf(block) < 0 && added.insert(block).second) slots.push_back(TemporarySlot(t));
+  };
+  ForEachTensor(preparation_, add);
+  ForEachTensor(nodes_, add);
+  return slots;
+}
+
+/// Gives inputs and results blocks of their own, whose memory changes from replay to replay. `ends`
+/// gets the blocks that these replace.
+void Graph::Impl::ReplaceEnds(const RecordedStep& step, Blocks* ends) {
+  std::unordered_map<const Block*, BlockPtr> instead;
+  std::unordered_map<const Block*, int> fresh;
+  const auto replace = [&](const BlockPtr& block) {
+    const auto own = std::make_shared<Block>(device_, nullptr, block->size(), nullptr);
+    own->set_layout(block->layout());
+    instead[block.get()] = own;
+    ends->insert(block.get());
+    return own;
+  };
+  for (const Tensor& input : step.inputs()) inputs_.push_back(input.On(replace(input.block())));
+  for (const Tensor& t : step.outputs()) {
+    Output output{.tensor = t};
+    const int index = t.empty() ? -1 : step.SlotOf(t.block().get());
+    if (index >= 0) {
+      const Slot& slot = step.slots()[static_cast<size_t>(index)];
+      output.input = slot.input;
+      if (slot.made) {
+        const auto [place, first] =
+            fresh.try_emplace(t.block().get(), static_cast<int>(fresh_.size()));
+        if (first) {
+          const BlockPtr own = replace(t.block());
+          fresh_.push_back({own, own->layout()});
+        }
+        output.fresh = place->second;
+      }
+    }
+    if (output.input >= 0 || output.fresh >= 0) output.tensor = t.On(instead.at(t.block().get()));
+    outputs_.push_back(output);
+  }
+  ForEachTensor(nodes_, [&](Tensor& t) {
+    if (const auto own = instead.find(t.block().get()); own != instead.end()) t = t.On(own->second);
+  });
+}
+
+/// Finds out what each block is for: a temporary, a result or a source of the preparation, or a
+/// tensor that outlives a replay.
+void Graph::Impl::SortSlots(const std::vector<Slot>& slots, const Blocks& ends) {
+  const Blocks read = Read(nodes_), sources = Read(preparation_);
+  Blocks used = read, prepared;
+  for (const Node& node : nodes_)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) used.insert(t.block().get());
+  for (const Node& node : preparation_)
+    for (const Tensor& t : node.outputs) {
+      if (t.empty() || !prepared.insert(t.block().get()).second) continue;
+      t.block()->OwnMemory();
+      if (read.count(t.block().get())) prepared_.push_back(t.block());
+    }
+  for (const Slot& slot : slots) {
+    const Block* block = slot.block.get();
+    if (ends.count(block) || prepared.count(block)) continue;
+    if (sources.count(block)) sources_.push_back({{slot.block, slot.layout}});
+    if (!used.count(block)) continue;  // only the preparation needs it, or nothing after the passes
+    if (slot.internal) {
+      internal_.push_back(slot.block);
+    } else {
+      kept_.push_back({slot.block, slot.layout});
+    }
+  }
+  for (const Segment& segment : segments_) {
+    auto& lent = lent_.emplace_back();
+    for (int index : segment.lent) {
+      const Slot& slot = slots[static_cast<size_t>(index)];
+      if (slot.internal) lent.push_back({.kept = {slot.block, slot.layout}});
+    }
+  }
+}
+
+void Graph::Impl::PlanArena() {
+  Blocks temporary;
+  const auto is_left = [&](const Block* block) {
+    return std::none_of(prepared_.begin(), prepared_.end(),
+                        [&](const BlockPtr& left) { return left.get() == block; });
+  };
+  for (const Node& node : preparation_)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty() && is_left(t.block().get())) temporary.insert(t.block().get());
+  preparation_memory_ =
+      PlanSegment(preparation_, [&](const Block* block) { return temporary.count(block) > 0; }, {});
+  const auto* capturer = dynamic_cast<const Capturer*>(device_.get());
+  const size_t spread = capturer && capturer->branches() > 1 ? kSpread : 0;
+  temporary.clear();
+  for (const BlockPtr& block : internal_) temporary.insert(block.get());
+  size_t begin = 0;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    Segment& segment = segments_[s];
+    std::vector<BlockPtr> lent;
+    for (const Lent& one : lent_[s]) lent.push_back(one.kept.block);
+    segment.memory = PlanSegment(
+        {nodes_.data() + begin, segment.nodes - begin},
+        [&](const Block* block) { return temporary.count(block) > 0; }, lent, spread);
+    for (Lent& one : lent_[s])
+      for (const SegmentMemory::Place& place : segment.memory.blocks)
+        if (place.block == one.kept.block) one.offset = place.offset;
+    begin = segment.nodes;
+  }
+  generation_ = 0;
+}
+
+void Graph::Impl::BindArena() {
+  arena_->Reserve(preparation_memory_.bytes);
+  for (const Segment& segment : segments_) arena_->Reserve(segment.memory.bytes);
+  if (generation_ == arena_->generation()) return;
+  for (const SegmentMemory::Place& place : preparation_memory_.blocks)
+    place.block->Bind(arena_->data() + place.offset);
+  for (const Segment& segment : segments_)
+    for (const SegmentMemory::Place& place : segment.memory.blocks)
+      place.block->Bind(arena_->data() + place.offset);
+  generation_ = arena_->generation();
+}
+
+bool Graph::Impl::Restore(const Kept& kept) const {
+  if (SameLayout(kept.block->layout(), kept.layout)) return true;
+  if (kept.block->pinned()) return false;
+  try {
+    kept.block->MakeLayout(kept.layout);
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+  return true;
+}
+
+bool Graph::Impl::IsPrepared() const {
+  // Whoever has the address of a pinned block may write to it at any time.
+  return has_prepared_ && std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
+           const BlockPtr& block = source.kept.block;
+           return block->version() == source.version && !block->pinned();
+         });
+}
+
+bool Graph::Impl::Prepare() {
+  for (Source& source : sources_) {
+    if (!Restore(source.kept)) return false;
+    source.version = source.kept.block->version();
+  }
+  for (const BlockPtr& block : prepared_) block->data();  // allocates, before threads ask for it
+  for (size_t i = 0; i < preparation_.size(); ++i)
+    device_->Run(preparation_[i], arena_->data() + preparation_memory_.workspaces[i]);
+  return has_prepared_ = true;
+}
+
+/// Whether nodes write inputs. Inputs may then not be copied, since their owner would not see the
+/// new elements.
+bool Graph::Impl::WritesInputs() const {
+  for (const Node& node : nodes_)
+    for (const Tensor& t : node.outputs)
+      for (const Tensor& input : inputs_)
+        if (!t.empty() && t.block() == input.block()) return true;
+  return false;
+}
+
+/// Addresses of all memory that nodes use and that may move between replays.
+std::vector<const void*> Graph::Impl::Addresses() const {
+  std::vector<const void*> addresses{arena_->data()};
+  for (const Kept& kept : kept_) addresses.push_back(kept.block->data());
+  for (const BlockPtr& block : prepared_) addresses.push_back(block->data());
+  return addresses;
+}
+
+void Graph::Impl::BindEnds(const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].block()->Bind(inputs[i].raw_data());
+  for (const Kept& result : fresh_) {
+    bound_outputs_.push_back(std::make_shared<Block>(device_, result.block->size()));
+    bound_outputs_.back()->set_layout(result.layout);
+    result.block->Bind(bound_outputs_.back()->data());
+  }
+}
+
+void Graph::Impl::BindFixed(const std::vector<Tensor>& inputs) {
+  const auto bind = [&](size_t i, const BlockPtr& block) {
+    if (i == fixed_.size()) fixed_.push_back(std::make_shared<Block>(device_, block->size()));
+    block->Bind(fixed_[i]->data());
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bind(i, inputs_[i].block());
+    device_->CopyBytes(fixed_[i]->data(), inputs[i].raw_data(),
+                       static_cast<size_t>(inputs[i].bytes()));
+  }
+  for (size_t i = 0; i < fresh_.size(); ++i) bind(inputs.size() + i, fresh_[i].block);
+}
+
+bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
+  if (RecordedStep::Current()) return false;  // a replay cannot be part of a recording
+  Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
+        inputs_.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    Check(inputs[i].shape() == inputs_[i].shape() &&
+              inputs[i].data_type() == inputs_[i].data_type() && inputs[i].device() == device_,
+          "graph", "input ", i, " was ", inputs_[i], " when recorded, is ", inputs[i]);
+  for (const Kept& kept : kept_)
+    if (!Restore(kept)) return false;
+  BindArena();
+  if (!preparation_.empty() && !IsPrepared() && !Prepare()) return false;
+  is_started_ = false;
+  bound_inputs_.clear();
+  bound_outputs_.clear();
+  for (const Tensor& input : inputs) bound_inputs_.push_back(input.Contiguous());
+  is_fixed_ = captured_ && captured_->Start(Addresses());
+  if (is_fixed_) {
+    BindFixed(bound_inputs_);
+  } else {
+    BindEnds(bound_inputs_);
+  }
+  is_started_ = true;
+  return true;
+}
+
+void Graph::Impl::CheckSegment(int index) const {
+  Check(index >= 0 && index < segments(), "graph", "segment ", index, " of ", segments());
+  Check(is_started_, "graph", "no replay has been started");
+}
+
+void Graph::Impl::Run(int index) {
+  CheckSegment(index);
+  const size_t s = static_cast<size_t>(index);
+  const size_t first_draw = s > 0 ? segments_[s - 1].draws : 0;
+  for (size_t i = first_draw; i < segments_[s].draws; ++i) {
+    Scalars scalars;
+    device_->TakeRandom(draws_[i].count, &scalars);
+    draws_[i].seed = scalars.seed;
+    draws_[i].offset = scalars.offset;
+  }
+  for (Lent& lent : lent_[s]) lent.references = lent.kept.block.use_count();
+  const size_t begin = s > 0 ? segments_[s - 1].nodes : 0;
+  for (size_t i = begin; i < segments_[s].nodes; ++i) {
+    Node& node = nodes_[i];
+    if (node.random >= 0) {
+      const RecordedStep::Draw& draw = draws_[static_cast<size_t>(node.random)];
+      node.scalars.seed = draw.seed;
+      node.scalars.offset = draw.offset;
+    }
+    if (node.live) node.scalars = *node.live;
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) t.block()->Touch();
+  }
+  const std::vector<size_t>& workspaces = segments_[s].memory.workspaces;
+  // A host call between two segments may have moved memory.
+  if (is_fixed_ && captured_->Unmoved(Addresses())) {
+    captured_->Queue(begin, segments_[s].nodes, arena_->data(), workspaces);
+  } else {
+    for (size_t i = begin; i < segments_[s].nodes; ++i)
+      device_->Run(nodes_[i], arena_->data() + workspaces[i - begin]);
+  }
+}
+
+bool Graph::Impl::TakeBack(int index) {
+  CheckSegment(index);
+  bool all = true;
+  for (const Lent& lent : lent_[static_cast<size_t>(index)]) {
+    const BlockPtr& block = lent.kept.block;
+    if (block.use_count() > lent.references) {
+      block->OwnMemory();
+      all = false;
+    } else if (!SameLayout(block->layout(), lent.kept.layout)) {
+      block->Bind(arena_->data() + lent.offset);  // the host has moved it to another layout
+      block->set_layout(lent.kept.layout);
+    }
+  }
+  return all;
+}
+
+std::vector<Tensor> Graph::Impl::Finish() {
+  Check(is_started_, "graph", "no replay has been started");
+  for (size_t i = 0; is_fixed_ && i < fresh_.size(); ++i) {
+    const BlockPtr& block = fresh_[i].block;
+    bound_outputs_.push_back(std::make_shared<Block>(device_, block->size()));
+    bound_outputs_.back()->set_layout(fresh_[i].layout);
+    device_->CopyBytes(bound_outputs_.back()->data(), block->data(), block->size());
+  }
+  std::vector<Tensor> results;
+  for (const Output& output : outputs_) {
+    const Tensor& t = output.tensor;
+    if (output.input >= 0) {
+      const Tensor& input = bound_inputs_[static_cast<size_t>(output.input)];
+      results.push_back(Tensor(input.block(), t.shape(), t.strides(), input.offset() + t.offset(),
+                               t.data_type()));
+    } else if (output.fresh >= 0) {
+      results.push_back(t.On(bound_outputs_[static_cast<size_t>(output.fresh)]));
+    } else {
+      results.push_back(t);
+    }
+  }
+  bound_inputs_.clear();
+  bound_outputs_.clear();
+  is_started_ = false;
+  return results;
+}
+
+GraphMemory Graph::Impl::memory() const {
+  GraphMemory memory;
+  for (const Segment& segment : segments_) {
+    memory.arena = std::max<uint64_t>(memory.arena, segment.memory.bytes);
+    memory.peak = std::max<uint64_t>(memory.peak, segment.memory.peak);
+    memory.in_place += static_cast<uint64_t>(segment.memory.in_place);
+  }
+  for (const BlockPtr& block : internal_) memory.unshared += block->size();
+  for (const Tensor& input : inputs_) memory.inputs += static_cast<uint64_t>(input.bytes());
+  for (const Kept& result : fresh_) memory.outputs += result.block->size();
+  Blocks persistent;
+  for (const Kept& kept : kept_) persistent.insert(kept.block.get());
+  for (const Source& source : sources_) persistent.insert(source.kept.block.get());
+  for (const Block* block : persistent) memory.persistent += block->size();
+  for (const BlockPtr& block : prepared_) memory.prepared += block->size();
+  for (const BlockPtr& block : fixed_) memory.fixed += block->size();
+  std::set<const Plan*> plans;
+  for (const Node& node : nodes_)
+    if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();
+  memory.nodes = nodes_.size();
+  memory.branches = captured_ ? captured_->branches() : 0;
+  memory.longest = captured_ ? captured_->longest() : nodes_.size();
+  for (const Node& node : nodes_) memory.merged += static_cast<uint64_t>(node.merged);
+  return memory;
+}
+
+std::string Graph::Impl::ToString() const {
+  std::unordered_map<const Block*, std::string> name;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    name[inputs_[i].block().get()] = "input" + std::to_string(i);
+  for (size_t i = 0; i < fresh_.size(); ++i)
+    name[fresh_[i].block.get()] = "output" + std::to_string(i);
+  for (size_t i = 0; i < kept_.size(); ++i) name[kept_[i].block.get()] = "kept" + std::to_string(i);
+  for (const Segment& segment : segments_)
+    for (const SegmentMemory::Place& place : segment.memory.blocks)
+      name[place.block.get()] = "@" + std::to_string(place.offset);
+  std::ostringstream text;
+  size_t begin = 0;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const Segment& segment = segments_[s];
+    text << "segment " << s << ": " << segment.nodes - begin << " operations, arena "
+         << segment.memory.bytes << " bytes\n";
+    for (size_t i = begin; i < segment.nodes; ++i) {
+      const Node& node = nodes_[i];
+      text << "  " << i << ' ' << node.op << (node.layer.empty() ? "" : " [" + node.layer + "]")
+           << " by " << node.plan->Describe() << ':';
+      const auto write = [&](const std::vector<Tensor>& tensors) {
+        for (const Tensor& t : tensors)
+          text << ' '
+               << (t.empty() ? "-"
+                             : name[t.block().get()] + t.shape().ToString() +
+                                   (t.layout() ? LayoutName(t.layout()) : ""));
+      };
+      write(node.inputs);
+      text << " ->";
+      write(node.outputs);
+      text << '\n';
+    }
+    begin = segment.nodes;
+  }
+  if (captured_ && captured_->branches() > 0)
+    text << "captured: " << captured_->branches() << " branches, " << captured_->longest() << " of "
+         << nodes_.size() << " operations one after the other\n";
+  if (captured_)
+    for (const std::string& reason : captured_->why_alone())
+      text << "queued by itself: " << reason << '\n';
+  return text.str();
+}
+
+// The public class.
+
+std::string Graph::Difference(const Recording& first, const Recording& second) {
+  return singa::Difference(first.step(), second.step());
+}
+
+Graph::Graph(const RecordingPtr& recording) {
+  Check(recording != nullptr, "graph", "there is no recording");
+  impl_ = std::make_unique<Impl>(recording->step());
+}
+
+Graph::~Graph() = default;
+
+bool Graph::Start(const std::vector<Tensor>& inputs) { return impl_->Start(inputs); }
+void Graph::Run(int segment) { impl_->Run(segment); }
+bool Graph::TakeBack(int segment) { return impl_->TakeBack(segment); }
+std::vector<Tensor> Graph::Finish() { return impl_->Finish(); }
+int Graph::segments() const { return impl_->segments(); }
+GraphMemory Graph::memory() const { return impl_->memory(); }
+std::string Graph::ToString() const { return impl_->ToString(); }
+
+std::optional<std::vector<Tensor>> Graph::Replay(const std::vector<Tensor>& inputs) {
+  if (!Start(inputs)) return std::nullopt;
+  for (int i = 0; i < segments(); ++i) Run(i);
+  return Finish();
+}
+
+}  // namespace singa

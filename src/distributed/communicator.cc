@@ -1,0 +1,327 @@
+#include "distributed/communicator.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "core/statistics/profile.h"
+#include "distributed/collectives.h"
+#include "distributed/mpi.h"
+#include "distributed/ordered_sum.h"
+#include "singa/core/device.h"
+#include "singa/core/error.h"
+
+namespace singa {
+
+using distributed::ByteStream;
+using distributed::RankGroup;
+
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(200);
+
+void CheckTensors(const char* op, const std::vector<Tensor>& tensors,
+                  const std::vector<std::string>& names) {
+  Check(names.empty() || names.size() == tensors.size(), op, tensors.size(), " tensors have ",
+        names.size(), " names");
+  for (const Tensor& t : tensors) {
+    Check(!t.empty(), op, "a tensor is empty (None)");
+    Check(t.device()->kind() == DeviceKind::kCpu, op, "tensors must be on the CPU, got ", t);
+  }
+}
+
+/// Contiguous tensors in row-major order, and the way back to those that were not.
+class Dense {
+ public:
+  explicit Dense(const std::vector<Tensor>& tensors) : tensors_(tensors) {
+    for (const Tensor& t : tensors) {
+      dense_.push_back(t.Plain().Contiguous());
+      if (dense_.back().bytes() > 0)
+        stream_.Add(dense_.back().raw_data(), static_cast<size_t>(dense_.back().bytes()));
+    }
+  }
+  const ByteStream& stream() const { return stream_; }
+  void CopyBack() const {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (dense_[i].block() != tensors_[i].block()) {
+        Tensor(tensors_[i]).CopyFrom(dense_[i]);
+      } else {
+        tensors_[i].block()->Touch();
+      }
+    }
+  }
+
+ private:
+  const std::vector<Tensor>& tensors_;
+  std::vector<Tensor> dense_;
+  ByteStream stream_;
+};
+
+}  // namespace
+
+std::string DescribeTensors(const std::vector<Tensor>& tensors,
+                            const std::vector<std::string>& names, size_t count) {
+  std::ostringstream text;
+  for (size_t i = 0; i < count; ++i) {
+    if (i < names.size()) {
+      text << names[i];
+    } else {
+      text << "tensor " << i;
+    }
+    text << ' ' << tensors[i].shape().ToString() << ' ' << DTypeName(tensors[i].data_type())
+         << '\n';
+  }
+  return text.str();
+}
+
+uint64_t HashLayouts(const std::vector<Tensor>& tensors) {
+  uint64_t hash = 0;
+  for (const Tensor& t : tensors)
+    hash =
+        hash * 0x9e3779b97f4a7c15u +
+        (t.layout() ? std::hash<std::string>()(LayoutName(t.layout())) + t.layout()->bytes() : 1);
+  return hash;
+}
+
+Communicator::Impl::Impl(const std::string& job, int rank, int world_size, double timeout)
+    : process_(getpid()) {
+  if (world_size == 1 && rank == 0) return;
+  group = std::make_unique<RankGroup>(job, rank, world_size, timeout);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Communicator::Impl::~Impl() {
+  if (!group) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool Communicator::Impl::InOwnProcess() const { return getpid() == process_; }
+
+void Communicator::Impl::CheckProcess() const {
+  Check<std::logic_error>(InOwnProcess(), "Communicator",
+                          "it belongs to the process that forked this one; make one in each rank");
+}
+
+void Communicator::Impl::Loop() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    if (busy_ || queue_.empty()) {
+      if (stopping_ && queue_.empty() && !busy_) return;
+      changed_.wait_for(lock, kBeat);
+      group->Beat();
+      continue;
+    }
+    const Collective collective = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::string error;
+    const double start = IsProfiling() ? ProfileClock() : 0;
+    try {
+      Execute(collective);
+    } catch (const std::exception& caught) {
+      error = caught.what();
+    }
+    if (start > 0)
+      RecordProfile(collective.op, std::to_string(group->world_size()) + " ranks", collective.name,
+                    collective.bytes, start);
+    lock.lock();
+    if (error_.empty()) error_ = error;
+    busy_ = false;
+    ++finished_;
+    changed_.notify_all();
+  }
+}
+
+void Communicator::Impl::Execute(const Collective& collective) {
+  group->ThrowIfFailed();
+  const uint64_t number = ++number_;
+  const std::string where = collective.op + " " + std::to_string(number) +
+                            (collective.name.empty() ? "" : " (" + collective.name + ")");
+  group->Describe(number, collective.op + "\n" + collective.text, collective.layouts);
+  try {
+    const bool same_layouts = group->CompareDescriptions(number, where);
+    if (collective.run) collective.run(*group, same_layouts, where);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(group->Fail(error.what()));  // the others wait for this rank
+  }
+}
+
+uint64_t Communicator::Impl::Start(Collective collective) {
+  CheckProcess();
+  const std::lock_guard<std::mutex> lock(mutex);
+  collective.text = context + collective.text;
+  queue_.push_back(std::move(collective));
+  changed_.notify_all();
+  return ++started_;
+}
+
+void Communicator::Impl::Wait(uint64_t ticket) {
+  CheckProcess();
+  std::unique_lock<std::mutex> lock(mutex);
+  changed_.wait(lock, [&] { return finished_ >= ticket; });
+  if (!error_.empty()) throw std::runtime_error(error_);
+}
+
+void Communicator::Impl::Run(Collective collective) {
+  CheckProcess();
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+    if (!error_.empty()) throw std::runtime_error(error_);
+    collective.text = context + collective.text;
+    busy_ = true;
+  }
+  std::string error;
+  std::exception_ptr thrown;
+  group->SetPatience(true);
+  try {
+    Execute(collective);
+  } catch (const std::exception& caught) {
+    error = caught.what();
+    thrown = std::current_exception();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (error_.empty()) error_ = error;
+    group->SetPatience(false);
+    busy_ = false;
+  }
+  changed_.notify_all();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+void Communicator::Impl::Drain() noexcept {
+  if (!group || !InOwnProcess()) return;
+  std::unique_lock<std::mutex> lock(mutex);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+}
+
+// The public class.
+
+Communicator::Communicator(int world, int rank, std::unique_ptr<Impl> impl)
+    : world_size(world),
+      global_rank(rank),
+      local_rank(rank),
+      local_size(world),
+      impl_(std::move(impl)) {}
+
+CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_size,
+                                   double timeout) {
+  auto impl = std::make_unique<Impl>(job, rank, world_size, timeout);
+  return CommunicatorPtr(new Communicator(world_size, rank, std::move(impl)));
+}
+
+CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
+  const distributed::MpiJob job = distributed::AskMpi(libraries);
+  Check<NotImplemented>(job.machines == 1, "Communicator", "the ", job.world_size,
+                        " ranks of MPI are on ", job.machines,
+                        " machines; singa joins those of one machine only");
+  return Join(job.name, job.rank, job.world_size, timeout);
+}
+
+void Communicator::LeaveMpi(const CommunicatorPtr& communicator) {
+  Check(communicator != nullptr, "LeaveMpi", "there is no communicator");
+  const Impl& impl = *communicator->impl_;
+  // After a failure MPI_Finalize would wait for ranks that are gone.
+  if (impl.InOwnProcess() && (!impl.group || impl.group->Leave())) distributed::FinalizeMpi();
+}
+
+Communicator::~Communicator() {
+  // A child that was forked is not the rank, and has no thread that it could wait for.
+  if (!impl_->InOwnProcess()) (void)impl_.release();
+}
+
+void Communicator::AllReduce(const std::vector<Tensor>& tensors,
+                             const std::vector<std::string>& names, double factor) {
+  CheckTensors("all_reduce", tensors, names);
+  for (size_t i = 0; i < tensors.size();) {  // runs of equal types
+    const DType dtype = tensors[i].data_type();
+    std::vector<Tensor> run;
+    std::vector<std::string> run_names;
+    for (; i < tensors.size() && tensors[i].data_type() == dtype; ++i) {
+      run.push_back(tensors[i].is_contiguous() ? tensors[i] : tensors[i].Plain().Contiguous());
+      run_names.push_back(names.empty() ? "tensor " + std::to_string(i) : names[i]);
+    }
+    Reduction reduction(shared_from_this(), run, run_names, 1, factor);
+    reduction.Run();
+    for (size_t k = 0; k < run.size(); ++k) {
+      Tensor t = tensors[i - run.size() + k];
+      if (t.block() != run[k].block()) t.CopyFrom(run[k]);
+    }
+  }
+}
+
+Tensor Communicator::AllGather(const Tensor& tensor) {
+  CheckTensors("all_gather", {tensor}, {});
+  Shape shape{world_size};
+  for (int64_t length : tensor.shape()) shape.push_back(length);
+  const Tensor result(shape, tensor.device(), tensor.data_type());
+  const std::vector<Tensor> own{tensor};
+  const Dense dense(own);
+  char* to = static_cast<char*>(result.raw_data());
+  const size_t bytes = dense.stream().bytes();
+  if (!impl_->group) {
+    dense.stream().Read(0, bytes, to);
+    return result;
+  }
+  Collective collective{.op = "all_gather", .text = DescribeTensors(own, {}, 1)};
+  collective.run = [&](RankGroup& group, bool, const std::string& where) {
+    distributed::AllGather(
+        group, dense.stream(),
+        [&](int rank, size_t begin, size_t end, const char* data) {
+          std::memcpy(to + static_cast<size_t>(rank) * bytes + begin, data, end - begin);
+        },
+        where);
+  };
+  impl_->Run(std::move(collective));
+  return result;
+}
+
+void Communicator::Broadcast(const std::vector<Tensor>& tensors, int root,
+                             const std::vector<std::string>& names) {
+  CheckTensors("broadcast", tensors, names);
+  Check(root >= 0 && root < world_size, "broadcast", "root must be from 0 to ", world_size - 1,
+        ", got ", root);
+  if (!impl_->group) return;
+  const Dense dense(tensors);
+  Collective collective{.op = "broadcast",
+                        .name = "from rank " + std::to_string(root),
+                        .text = "from rank " + std::to_string(root) + "\n" +
+                                DescribeTensors(tensors, names, tensors.size())};
+  collective.run = [&](RankGroup& group, bool, const std::string& where) {
+    distributed::Broadcast(group, dense.stream(), root, where);
+  };
+  impl_->Run(std::move(collective));
+  if (global_rank != root) dense.CopyBack();
+}
+
+void Communicator::Barrier() {
+  if (impl_->group) impl_->Run({.op = "barrier"});
+}
+
+void Communicator::CheckEqual(const std::string& text) {
+  if (impl_->group) impl_->Run({.op = "check", .text = text});
+}
+
+void Communicator::SetContext(const std::string& text) {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->context = text.empty() ? "" : text + "\n";
+}
+
+void Communicator::Abort(const std::string& text) {
+  if (impl_->group) impl_->group->Fail(text);
+}
+
+void Communicator::Drain() noexcept { impl_->Drain(); }
+
+}  // namespace singa

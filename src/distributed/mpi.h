@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace singa::distributed {
+
+/// What an MPI library says of this process's job.
+struct MpiJob {
+  int rank = 0;
+  int world_size = 1;
+  int machines = 1;
+  std::string name;  ///< equal in all ranks, and no other job's
+};
+
+/// Opens an MPI library, initialises it if nobody has, and asks it about the job. All ranks call
+/// it. A library that the process has loaded already is taken before `libraries`, file names of
+/// which the first one that opens is taken. Known are the interface of MPICH (libmpi.so.12, also
+/// Intel's), MPI 5's standard one (libmpi_abi.so.1) and that of Open MPI (libmpi.so.40).
+///
+/// Raises std::runtime_error if there is no library, or if a call fails.
+MpiJob AskMpi(const std::vector<std::string>& libraries);
+
+/// Ends MPI if AskMpi has initialised it. Waits for the other ranks to do the same.
+void FinalizeMpi();
+
+}  // namespace singa::distributed

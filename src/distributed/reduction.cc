@@ -1,0 +1,338 @@
+// All-reduces and updates of running statistics as operations, which recorded steps contain.
+
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "distributed/collectives.h"
+#include "distributed/communicator.h"
+#include "distributed/ordered_sum.h"
+#include "model/spec/norm/batchnorm.h"
+#include "singa/core/device.h"
+#include "singa/core/error.h"
+
+namespace singa {
+
+using distributed::ByteStream;
+using distributed::RankGroup;
+
+namespace {
+
+constexpr int kMostShards = 1024;
+
+/// What Start and Wait of one Reduction share.
+struct Bucket {
+  CommunicatorPtr communicator;
+  std::string text;  ///< what ranks agree about
+  std::string name;
+  size_t shards;
+  double factor;
+  uint64_t ticket = 0;  // of the present run
+
+  bool Equals(const Bucket& other) const {
+    return communicator == other.communicator && text == other.text && shards == other.shards &&
+           factor == other.factor;
+  }
+};
+using BucketPtr = std::shared_ptr<Bucket>;
+
+size_t StoredBytes(const Tensor& t) {
+  return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
+}
+
+void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count, double factor,
+            const std::string& where) {
+  std::vector<ByteStream> shards(shard_count);
+  const size_t count = tensors.size() / shard_count;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].size() > 0)
+      shards[i / count].Add(tensors[i].raw_data(), StoredBytes(tensors[i]));
+  distributed::AllReduce(group, shards, tensors[0].data_type(), factor, shards[0], where);
+}
+
+/// Ranks whose kernels chose different layouts add row-major copies.
+void ReducePlain(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count,
+                 double factor, const std::string& where) {
+  std::vector<Tensor> plain;
+  for (const Tensor& t : tensors) plain.push_back(t.layout() ? t.Plain() : t);
+  Reduce(group, plain, shard_count, factor, where);
+  for (size_t i = 0; i < tensors.size() / shard_count; ++i)
+    if (tensors[i].layout()) {
+      const Tensor packed = plain[i].ToLayout(tensors[i].layout());
+      std::memcpy(tensors[i].raw_data(), packed.raw_data(), StoredBytes(packed));
+    }
+}
+
+Collective CollectiveOf(const Bucket& bucket, const Execution& execution) {
+  std::vector<Tensor> tensors(execution.inputs.begin(), execution.inputs.end());
+  uint64_t bytes = 0;
+  for (const Tensor& t : tensors) bytes += StoredBytes(t);
+  Collective collective{.op = "all_reduce",
+                        .name = bucket.name,
+                        .text = bucket.text,
+                        .layouts = HashLayouts(tensors),
+                        .bytes = bytes};
+  // It does not hold the communicator, whose thread must not be the last to let go of it.
+  collective.run = [shards = bucket.shards, factor = bucket.factor, tensors = std::move(tensors)](
+                       RankGroup& group, bool same_layouts, const std::string& where) {
+    (same_layouts ? Reduce : ReducePlain)(group, tensors, shards, factor, where);
+  };
+  return collective;
+}
+
+/// A plan that belongs to a bucket; `Self` is the derived class.
+template <class Self>
+class BucketPlan : public Plan {
+ public:
+  explicit BucketPlan(BucketPtr bucket) : Plan("distributed"), bucket_(std::move(bucket)) {}
+  bool SameAs(const Plan& other) const override {
+    const auto* same = dynamic_cast<const Self*>(&other);
+    return same && bucket_->Equals(*same->bucket_);
+  }
+
+ protected:
+  BucketPtr bucket_;
+};
+
+class StartPlan final : public BucketPlan<StartPlan> {
+ public:
+  using BucketPlan::BucketPlan;
+  void Run(const Execution& execution) const override {
+    bucket_->ticket = bucket_->communicator->impl().Start(CollectiveOf(*bucket_, execution));
+  }
+};
+
+class WaitPlan final : public BucketPlan<WaitPlan> {
+ public:
+  using BucketPlan::BucketPlan;
+  void Run(const Execution&) const override { bucket_->communicator->impl().Wait(bucket_->ticket); }
+};
+
+class RunPlan final : public BucketPlan<RunPlan> {
+ public:
+  using BucketPlan::BucketPlan;
+  void Run(const Execution& execution) const override {
+    bucket_->communicator->impl().Run(CollectiveOf(*bucket_, execution));
+  }
+};
+
+/// With one rank: the sum of its shards.
+class LocalSumPlan final : public BucketPlan<LocalSumPlan> {
+ public:
+  using BucketPlan::BucketPlan;
+  void Run(const Execution& execution) const override {
+    const size_t count = execution.outputs.size();
+    std::vector<const void*> terms(bucket_->shards);
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor& to = execution.outputs[i];
+      if (to.size() == 0) continue;
+      std::vector<Tensor> alive;
+      for (size_t s = 0; s < bucket_->shards; ++s) {
+        const Tensor& term = execution.inputs[s * count + i];
+        alive.push_back(SameLayout(term.layout(), to.layout()) ? term : term.ToLayout(to.layout()));
+        terms[s] = alive.back().raw_data();
+      }
+      const size_t elements = StoredBytes(to) / SizeOf(to.data_type());
+      distributed::OrderedSum(to.data_type(), bucket_->factor, terms.data(),
+                              static_cast<int64_t>(terms.size()), static_cast<int64_t>(elements),
+                              to.raw_data());
+    }
+  }
+};
+
+}  // namespace
+
+struct Reduction::Impl {
+  BucketPtr bucket;
+  std::vector<Tensor> tensors, results;
+};
+
+Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& tensors,
+                     const std::vector<std::string>& names, int shards, double factor)
+    : impl_(std::make_unique<Impl>()) {
+  const char* op = "all_reduce";
+  Check(communicator != nullptr, op, "there is no communicator");
+  Check(shards >= 1 && shards <= kMostShards, op, "shards must be from 1 to ", kMostShards,
+        ", got ", shards);
+  Check(!tensors.empty() && tensors.size() % static_cast<size_t>(shards) == 0, op, tensors.size(),
+        " tensors are not ", shards, " equal lists");
+  const size_t count = tensors.size() / static_cast<size_t>(shards);
+  Check(names.empty() || names.size() == count, op, count, " tensors have ", names.size(),
+        " names");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    Check(!t.empty(), op, "tensor ", i, " is empty (None)");
+    Check(t.device()->kind() == DeviceKind::kCpu, op, "tensors must be on the CPU, got ", t);
+    Check(t.layout() || t.is_contiguous(), op, "tensors must be contiguous, got ", t);
+    Check(t.data_type() == tensors[0].data_type(), op, "tensors must have one type, got ",
+          tensors[0], " and ", t);
+    Check(t.shape() == tensors[i % count].shape(), op, "shards must have equal shapes, got ",
+          tensors[i % count], " and ", t);
+  }
+  Check<TypeError>(distributed::HasOrderedSum(tensors[0].data_type()), op,
+                   "elements must be floats, int32 or int64, got ", tensors[0]);
+  const bool integers = tensors[0].data_type() == kInt32 || tensors[0].data_type() == kInt64;
+  Check(!integers || factor == 1, op, "the factor of integers must be 1, got ", factor);
+  std::ostringstream text;
+  text << "factor " << factor << ", " << shards << " shards in each rank, " << count
+       << " tensors\n";
+  impl_->bucket = std::make_shared<Bucket>();
+  impl_->bucket->text = text.str() + DescribeTensors(tensors, names, count);
+  impl_->bucket->name = names.empty() ? std::to_string(count) + " tensors" : names[0];
+  if (!names.empty() && count > 1)
+    impl_->bucket->name += " and " + std::to_string(count - 1) + " more";
+  impl_->bucket->shards = static_cast<size_t>(shards);
+  impl_->bucket->factor = factor;
+  impl_->bucket->communicator = std::move(communicator);
+  impl_->tensors = tensors;
+  impl_->results.assign(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+Reduction::~Reduction() = default;
+
+void Reduction::Start() {
+  const DevicePtr device = impl_->tensors[0].device();
+  if (!impl_->bucket->communicator->impl().group) {
+    device->Exec("AllReduce", std::make_shared<LocalSumPlan>(impl_->bucket), impl_->tensors,
+                 impl_->results);
+    return;
+  }
+  device->Exec("AllReduceStart", std::make_shared<StartPlan>(impl_->bucket), impl_->tensors,
+               impl_->results);
+}
+
+void Reduction::Wait() {
+  if (!impl_->bucket->communicator->impl().group) return;
+  const DevicePtr device = impl_->tensors[0].device();
+  device->Exec("AllReduceWait", std::make_shared<WaitPlan>(impl_->bucket), impl_->tensors,
+               impl_->results);
+}
+
+void Reduction::Run() {
+  if (!impl_->bucket->communicator->impl().group) {
+    Start();
+    return;
+  }
+  const DevicePtr device = impl_->tensors[0].device();
+  device->Exec("AllReduce", std::make_shared<RunPlan>(impl_->bucket), impl_->tensors,
+               impl_->results);
+}
+
+// Running statistics.
+
+namespace {
+
+struct Norms {
+  CommunicatorPtr communicator;
+  std::vector<int64_t> counts;  // of each shard and batch norm
+  std::vector<double> factors;  // of each batch norm
+
+  bool operator==(const Norms& other) const = default;
+};
+
+template <class T>
+void UpdateAll(const Norms& norms, std::span<const Tensor> running, const char* batch,
+               std::span<const int64_t> counts) {
+  for (size_t i = 0; i < norms.factors.size(); ++i) {
+    const int64_t channels = running[2 * i].size();
+    const T* mean = reinterpret_cast<const T*>(batch);
+    UpdateRunningStatistics<T>(channels, counts[i], norms.factors[i], mean, mean + channels,
+                               static_cast<T*>(running[2 * i].raw_data()),
+                               static_cast<T*>(running[2 * i + 1].raw_data()));
+    batch += 2 * channels * static_cast<int64_t>(sizeof(T));
+  }
+}
+
+class StatisticsPlan final : public Plan {
+ public:
+  explicit StatisticsPlan(Norms norms) : Plan("distributed"), norms_(std::move(norms)) {}
+
+  void Run(const Execution& execution) const override {
+    const std::span<const Tensor> running = execution.outputs;
+    const size_t norms = norms_.factors.size(), shards = norms_.counts.size() / norms;
+    ByteStream own;
+    std::vector<int64_t> counts = norms_.counts;
+    for (size_t s = 0; s < shards; ++s) {
+      for (size_t i = 0; i < 2 * norms; ++i) {
+        const Tensor& t = execution.inputs[(s + 1) * 2 * norms + i];
+        own.Add(t.raw_data(), static_cast<size_t>(t.bytes()));
+      }
+    }
+    // The counts follow all statistics.
+    const size_t values = own.bytes();
+    own.Add(counts.data(), counts.size() * sizeof(int64_t));
+    const size_t world = static_cast<size_t>(norms_.communicator->world_size);
+    std::vector<char> all(world * own.bytes());
+    if (!norms_.communicator->impl().group) {
+      own.Read(0, own.bytes(), all.data());
+    } else {
+      std::ostringstream text;
+      text << shards << " shards in each rank\n";
+      for (size_t i = 0; i < norms; ++i)
+        text << "batch norm " << i << ": " << running[2 * i].size() << " channels, momentum "
+             << norms_.factors[i] << '\n';
+      Collective collective{.op = "all_gather", .name = "running statistics", .text = text.str()};
+      collective.run = [&](RankGroup& group, bool, const std::string& where) {
+        distributed::AllGather(
+            group, own,
+            [&](int rank, size_t begin, size_t end, const char* data) {
+              std::memcpy(all.data() + static_cast<size_t>(rank) * own.bytes() + begin, data,
+                          end - begin);
+            },
+            where);
+      };
+      norms_.communicator->impl().Run(std::move(collective));
+    }
+    for (size_t r = 0; r < world; ++r) {
+      const char* batch = all.data() + r * own.bytes();
+      std::memcpy(counts.data(), batch + values, counts.size() * sizeof(int64_t));
+      for (size_t s = 0; s < shards; ++s) {
+        const std::span<const int64_t> of_shard(counts.data() + s * norms, norms);
+        const char* from = batch + s * (values / shards);
+        if (running[0].data_type() == kFloat64) {
+          UpdateAll<double>(norms_, running, from, of_shard);
+        } else {
+          UpdateAll<float>(norms_, running, from, of_shard);
+        }
+      }
+    }
+  }
+  bool SameAs(const Plan& other) const override {
+    const auto* same = dynamic_cast<const StatisticsPlan*>(&other);
+    return same && norms_ == same->norms_;
+  }
+
+ private:
+  Norms norms_;
+};
+
+}  // namespace
+
+void UpdateStatistics(const CommunicatorPtr& communicator, const std::vector<Tensor>& running,
+                      const std::vector<Tensor>& batch, const std::vector<int64_t>& counts,
+                      const std::vector<double>& factors) {
+  const char* op = "UpdateStatistics";
+  Check(communicator != nullptr, op, "there is no communicator");
+  const size_t norms = factors.size();
+  Check(norms > 0 && running.size() == 2 * norms, op, running.size(), " running statistics for ",
+        norms, " batch norms");
+  Check(!counts.empty() && counts.size() % norms == 0 && batch.size() == 2 * counts.size(), op,
+        counts.size(), " counts and ", batch.size(), " statistics for ", norms, " batch norms");
+  std::vector<Tensor> inputs = running;
+  inputs.insert(inputs.end(), batch.begin(), batch.end());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = inputs[i];
+    Check(!t.empty(), op, "a tensor is empty (None)");
+    const Tensor& like = running[i % (2 * norms)];
+    Check(t.data_type() == running[0].data_type(), op, "tensors must have one type, got ",
+          running[0], " and ", t);
+    Check(t.data_type() == kFloat32 || t.data_type() == kFloat64, op,
+          "tensors must be float32 or float64, got ", t);
+    Check(t.size() == like.size() && t.is_contiguous() && t.device()->kind() == DeviceKind::kCpu,
+          op, "tensors must be contiguous, on the CPU and of ", like.size(), " channels, got ", t);
+  }
+  inputs[0].device()->Exec(
+      op, std::make_shared<StatisticsPlan>(Norms{communicator, counts, factors}), inputs, running);
+}
+
+}  // namespace singa

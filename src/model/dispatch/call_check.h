@@ -1,0 +1,190 @@
+#pragma once
+
+// A call of an operation as OPCHECK keeps it, and the check of such a call.
+//
+// A kernel trusts its Spec: it reads and writes memory by the Spec's fields. A Spec that was read
+// from a file has not been checked by the operation's public function. Therefore every Spec that
+// can be replayed has
+//
+//   void CheckCall(CallChecker& call) const;
+//
+// in the file of its family. It checks the values of the fields, and the arguments. OPCHECK also
+// runs it on every call that it compares, so tests find a CheckCall that differs from the checks of
+// the public function.
+
+#include <concepts>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/device.h"
+#include "singa/core/dtype.h"
+#include "singa/core/error.h"
+#include "singa/core/layout.h"
+#include "singa/core/plan.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+namespace opcheck {
+
+/// How an argument lies in memory.
+struct Placement {
+  LayoutPtr layout = {};  ///< null: row-major with `strides`
+  Strides strides = {};   ///< rank 0: contiguous
+  /// Of a saved call: the text of a layout that cannot be made from its name. The plan may want it.
+  std::string unmade = {};
+
+  static Placement Of(const Tensor& t);
+  bool is_plain() const { return !layout && strides.rank() == 0 && unmade.empty(); }
+  bool operator==(const Placement& other) const {
+    return SameLayout(layout, other.layout) && strides == other.strides && unmade == other.unmade;
+  }
+};
+
+/// One call of an operation, with everything that is needed to run it again.
+struct Call {
+  const char* op = "";
+  std::string family;          ///< key of the replayer: the Spec's type
+  std::string implementation;  ///< of the plan
+  std::string description;
+  std::string layer;
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<std::pair<std::string, std::string>> fields;  ///< of the Spec
+  std::vector<Tensor> inputs;            ///< contiguous, on the host, as they were before
+  std::vector<Tensor> outputs;           ///< only type and shape matter
+  std::vector<Placement> input_places;   ///< where the inputs lay
+  std::vector<Placement> output_places;  ///< where the outputs lay
+  std::vector<int> aliases;              ///< input that the output is, or -1
+  Scalars scalars;
+};
+
+}  // namespace opcheck
+
+/// Takes the arguments of a call one after the other. Raises std::invalid_argument, with operation
+/// and argument, for the first one that does not fit the Spec.
+class CallChecker {
+ public:
+  CallChecker(const char* op, const opcheck::Call& call) : op_(op), call_(call) {}
+
+  // Fields.
+  template <class... Parts>
+  void Require(bool condition, const Parts&... parts) const {
+    Check(condition, op_, parts...);
+  }
+  /// A shape that a tensor can have.
+  void RequireShape(const Shape& shape) const { CheckShape(op_, shape, 8); }
+  void RequireFloat(const char* name, DType dtype) const {
+    Require(IsFloat(dtype), name, " must be a float type, got ", DTypeName(dtype));
+  }
+  void RequireAxis(int axis, const Shape& shape) const {
+    Require(axis >= 0 && axis < shape.rank(), "axis ", axis, " is outside of shape ", shape);
+  }
+  /// Null, or a layout of tensors of this shape and type.
+  void RequireLayout(const char* name, const LayoutPtr& layout, const Shape& shape,
+                     DType dtype) const;
+  /// Fields that many Specs have.
+  void RequireThreads(int threads) const;
+  void RequireAlignment(int alignment) const;
+  void RequireWithin(const char* name, double value, double low, double high) const {
+    Require(value >= low && value <= high, name, " must be in [", low, ", ", high, "], got ",
+            value);
+  }
+
+  // Arguments. Each call takes the next one and returns it. An argument that the call leaves out is
+  // an empty tensor.
+  const Tensor& Input(const char* name, const Shape& shape, DType dtype);
+  /// Row-major with any strides; the second of any type.
+  const Tensor& StridedInput(const char* name, const Shape& shape, DType dtype);
+  const Tensor& StridedInput(const char* name, const Shape& shape);
+  /// With `size` elements, in any shape.
+  const Tensor& FlatInput(const char* name, int64_t size, DType dtype);
+  /// Present where `given`, else left out.
+  const Tensor& InputIf(bool given, const char* name, const Shape& shape, DType dtype);
+  /// Left out, or as Input.
+  const Tensor& OptionalInput(const char* name, const Shape& shape, DType dtype);
+  /// Present. The caller checks it.
+  const Tensor& AnyInput(const char* name);
+  /// Present or left out. The caller checks it.
+  const Tensor& NextInput(const char* name);
+  void NoInput(const char* name) { InputIf(false, name, {}, kFloat32); }
+
+  const Tensor& Output(const char* name, const Shape& shape, DType dtype);
+  const Tensor& StridedOutput(const char* name, const Shape& shape, DType dtype);
+  const Tensor& FlatOutput(const char* name, int64_t size, DType dtype);
+  const Tensor& OutputIf(bool given, const char* name, const Shape& shape, DType dtype);
+  /// As OutputIf, or the flat bytes of a private form (saved_form.h).
+  const Tensor& SavedOutputIf(bool given, const char* name, const Shape& shape, DType dtype);
+  /// Present. The caller checks its shape and type.
+  const Tensor& AnyOutput(const char* name);
+  /// The same tensor as input number `input`, written in place.
+  void OutputIsInput(const char* name, size_t input);
+
+  const char* op() const { return op_; }
+  /// Rank 0 where there is no such input.
+  Shape ShapeOfInput(size_t i) const {
+    return i < call_.inputs.size() ? call_.inputs[i].shape() : Shape();
+  }
+  Shape ShapeOfOutput(size_t i) const {
+    return i < call_.outputs.size() ? call_.outputs[i].shape() : Shape();
+  }
+  /// float32 where there is no such input.
+  DType TypeOfInput(size_t i) const {
+    return i < call_.inputs.size() ? call_.inputs[i].data_type() : kFloat32;
+  }
+  DType TypeOfOutput(size_t i) const {
+    return i < call_.outputs.size() ? call_.outputs[i].data_type() : kFloat32;
+  }
+  size_t num_inputs() const { return call_.inputs.size(); }
+  size_t num_outputs() const { return call_.outputs.size(); }
+  const Scalars& scalars() const { return call_.scalars; }
+  const opcheck::Placement& input_place(size_t i) const { return call_.input_places[i]; }
+  const opcheck::Placement& output_place(size_t i) const { return call_.output_places[i]; }
+  /// Elements of a contiguous input that a kernel uses as positions.
+  template <class T>
+  std::span<const T> Values(const Tensor& t) const {
+    return {static_cast<const T*>(t.raw_data()), static_cast<size_t>(t.size())};
+  }
+
+  /// An elementwise operation. All arguments are row-major with any strides. Where `keeps_zero`,
+  /// they may instead have one type and one opaque layout. The replay places the arguments as the
+  /// call did, and not as the plan asks.
+  void Elementwise(bool keeps_zero);
+  /// The replay places the arguments as the call did. The Spec has checked the places itself.
+  void KeepsPlaces();
+  bool keeps_places() const { return keeps_places_; }
+  /// Output `i` is in a private form.
+  bool is_private(size_t i) const { return private_output_ == static_cast<int>(i); }
+
+  /// All arguments were taken.
+  void Done() const;
+
+ private:
+  const Tensor& Take(const char* kind, const char* name, const std::vector<Tensor>& tensors,
+                     size_t* next) const;
+  void RequireGiven(const char* name, const Tensor& t) const;
+  void RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype) const;
+  void RequireType(const char* name, const Tensor& t, DType dtype) const;
+  void RequireContiguous(const char* name, const opcheck::Placement& place) const;
+
+  const char* op_;
+  const opcheck::Call& call_;
+  size_t next_input_ = 0, next_output_ = 0;
+  int private_output_ = -1;
+  bool keeps_places_ = false;
+};
+
+namespace opcheck {
+
+/// Whether a Spec has a CheckCall of its own. An inherited one does not count.
+template <class Spec>
+concept ChecksCalls = requires {
+  { &Spec::CheckCall } -> std::same_as<void (Spec::*)(CallChecker&) const>;
+};
+
+}  // namespace opcheck
+}  // namespace singa

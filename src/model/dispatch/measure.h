@@ -1,0 +1,70 @@
+#pragma once
+
+// Measures how long a plan takes, on memory of the real size, together with the reorders that the
+// plan causes around it.
+//
+// A Spec whose candidates are measured has `MeasuredCall Measured() const`. Where they are measured
+// on one kind of device only, it also has `static constexpr DeviceKind kMeasuredOn`. Its
+// `void OnChosen(const Plan&) const`, if there is one, is called with the choice.
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "singa/core/device.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/plan.h"
+#include "singa/core/shape.h"
+
+namespace singa {
+
+/// An argument or a result of the operation.
+struct MeasuredTensor {
+  Shape shape;
+  DType dtype = kFloat32;
+  /// Arguments: the layout in which it comes.
+  LayoutPtr layout = nullptr;
+  /// Arguments: it lies as the plan wants it. That is so for parameters, whose layout follows the
+  /// choice.
+  bool settled = false;
+  /// Results: the layouts in which other operations are known to read it.
+  std::vector<LayoutPtr> readers = {};
+  /// Results: the tag of the layout that its readers are likely to use; empty: not known.
+  std::string likely = {};
+  /// Results: an image, whose layout the operations after it follow.
+  bool image = false;
+  /// The call leaves it out.
+  bool absent = false;
+};
+
+struct MeasuredCall {
+  std::vector<MeasuredTensor> inputs;
+  std::vector<MeasuredTensor> outputs;
+
+  int64_t elements() const {
+    int64_t sum = 0;
+    for (const auto* tensors : {&inputs, &outputs})
+      for (const MeasuredTensor& t : *tensors) sum += t.shape.Count();
+    return sum;
+  }
+};
+
+/// Runs plans of one call. The runs are not counted, profiled or recorded. The process has one
+/// Stopwatch at a time. Other work on the machine makes its results larger.
+class Stopwatch {
+ public:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  Stopwatch(DevicePtr device, MeasuredCall call);
+  /// Median milliseconds of a few runs on warm memory. The result is less exact for plans that take
+  /// much longer than `best`. A device that can capture its work gets several runs as one launch,
+  /// so that the device's time is measured and not the host's.
+  double Time(const Plan& plan, double best = kNever) const;
+
+ private:
+  DevicePtr device_;
+  MeasuredCall call_;
+};
+
+}  // namespace singa

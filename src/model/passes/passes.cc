@@ -1,0 +1,81 @@
+#include "model/passes/passes.h"
+
+#include <utility>
+
+#include "core/graph/eager_scope.h"
+
+namespace singa {
+namespace {
+
+struct Pass {
+  PassPhase phase;
+  bool (*applies)(const PassOptions& options, const RecordedStep& step);
+  RewriteNodes rewrite;
+};
+
+bool Trains(const PassOptions& options, const RecordedStep&) { return options.training; }
+
+bool FusesOnCpu(const PassOptions& options, const RecordedStep& step) {
+  return options.training && options.fuse && step.device()->kind() == DeviceKind::kCpu;
+}
+
+bool FusesOnGpu(const PassOptions& options, const RecordedStep& step) {
+  return options.training && options.fuse && step.device()->kind() != DeviceKind::kCpu;
+}
+
+bool Recomputes(const PassOptions& options, const RecordedStep&) { return options.recompute; }
+
+bool HasOneSegment(const PassOptions&, const RecordedStep& step) {
+  return step.segments().size() == 1;
+}
+
+// Passes run from top to bottom, in two phases.
+//
+// The passes of kSegment rewrite a segment before its first run. So the recorded steps already need
+// the memory of the replayed ones, which matters most for recomputation. Two recordings are
+// compared after these passes.
+//
+// The passes of kGraph need what is known only at the end: that the step has one segment, and that
+// two recordings are equal. They may round differently, because the recorded steps have run before.
+// They may mark nodes as preparation, whose results a Graph keeps from one replay to the next.
+constexpr Pass kPasses[] = {
+    // Before elementwise chains, which would take in the sums and conversions.
+    {PassPhase::kSegment, Trains, MergeGradientSums},
+    {PassPhase::kSegment, Trains, SkipGradientCasts},
+    // Before elementwise chains, which would take in the ReLU.
+    {PassPhase::kSegment, FusesOnCpu, FuseRelu},
+    // After all passes that look for single elementwise operations: a chain has no Spec.
+    {PassPhase::kSegment, FusesOnCpu, ChainElementwise},
+    {PassPhase::kSegment, FusesOnGpu, TakeStatisticsInConvolutions},
+    // After convolution statistics, since it computes such batch norms again without the sums. Last
+    // of its phase, since it depends on how far apart the uses of a result are.
+    {PassPhase::kSegment, Recomputes, RecomputeNormalized},
+
+    {PassPhase::kGraph, HasOneSegment, FoldForInference},
+    // After folding, which leaves reorders of weights that it no longer uses.
+    {PassPhase::kGraph, HasOneSegment, DropUnused},
+    // After all passes that add nodes which depend on parameters alone.
+    {PassPhase::kGraph, HasOneSegment, MarkPreparation},
+};
+
+/// Runs the passes of `phase` that apply, in order.
+std::vector<Node> RunPasses(const PassOptions& options, PassPhase phase, const RecordedStep& step,
+                            std::vector<Node> nodes) {
+  for (const Pass& pass : kPasses) {
+    if (pass.phase != phase || !pass.applies(options, step)) continue;
+    const EagerScope scope;  // passes set the layer of operations that they plan
+    nodes = pass.rewrite(step, std::move(nodes));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+void UsePasses(Recording& recording, const PassOptions& options) {
+  recording.step().SetRewriter(
+      [options](PassPhase phase, const RecordedStep& step, std::vector<Node> nodes) {
+        return RunPasses(options, phase, step, std::move(nodes));
+      });
+}
+
+}  // namespace singa

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "model/dispatch/dispatch.h"
+#include "model/passes/def_use.h"
+#include "model/passes/merged_name.h"
+#include "model/passes/node_spec.h"
+#include "model/passes/passes.h"
+#include "model/spec/elementwise.h"
+#include "model/spec/matmul.h"
+#include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/pooling.h"
+
+namespace singa {
+namespace {
+
+/// The ReLUs of one segment that go into their neighbours.
+class ReluFusion {
+ public:
+  ReluFusion(const RecordedStep& step, std::vector<Node> nodes)
+      : step_(step), nodes_(std::move(nodes)), uses_(step, nodes_) {}
+
+  std::vector<Node> Nodes() {
+    const size_t count = nodes_.size();
+    for (size_t n = 0; n < count; ++n) {
+      const Node& node = nodes_[n];
+      if (const auto* conv = node.SpecAs<ConvSpec>(); conv && conv->pass == ConvPass::kForward)
+        Forward(n, *conv);
+      else if (const auto* product = node.SpecAs<MatMulSpec>())
+        Forward(n, *product);
+      else if (const auto* pooling = node.SpecAs<PoolingBackwardSpec>())
+        Backward(n, *pooling);
+    }
+    std::vector<Node> result;
+    for (size_t n = 0; n < count; ++n) {
+      if (gone_.count(n)) continue;
+      if (const auto before = before_.find(n); before != before_.end())
+        result.push_back(std::move(before->second));
+      result.push_back(std::move(nodes_[n]));
+    }
+    return result;
+  }
+
+ private:
+  /// Whether only node `n` writes `t`, as a whole, and all reads come after it.
+  bool IsResultOf(size_t n, const Tensor& t) const {
+    const std::vector<size_t>& readers = uses_.readers(t);
+    return uses_.writers(t) == std::vector<size_t>{n} && (t.layout() || t.is_contiguous()) &&
+           (readers.empty() || readers.front() > n);
+  }
+
+  /// Merges convolution or product `n` with the ReLU behind it.
+  template <class Spec>
+  void Forward(size_t n, Spec spec) {
+    const std::optional<size_t> next = uses_.OnlyReader(nodes_[n].outputs[0]);
+    if (!next || spec.relu) return;
+    const Node& relu = nodes_[*next];
+    const auto* unary = relu.SpecAs<UnarySpec>();
+    if (!unary || unary->kind != UnaryOp::kRelu || !IsResultOf(*next, relu.outputs[0])) return;
+    Node node = nodes_[n];
+    spec.relu = true;
+    PlanOptions choice;
+    if constexpr (requires { spec.choice; }) choice = spec.choice;
+    if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
+    Respecify(node, spec, FindPlan(*step_.device(), spec, choice));
+    if (!DoesAlike(*node.plan, nodes_[n])) return;
+    node.op = MergedOp(std::vector<const Node*>{&nodes_[n], &relu});
+    node.outputs = relu.outputs;
+    ++node.merged;
+    nodes_[n] = std::move(node);
+    gone_.insert(*next);
+  }
+
+  /// Whether `plan` is the implementation that `node` has, on the same layouts.
+  static bool DoesAlike(const Plan& plan, const Node& node) {
+    return plan.Describe() == node.plan->Describe() &&
+           plan.workspace_bytes() <= node.plan->workspace_bytes() && LieAsPlanned(node, plan);
+  }
+
+  /// Applies ReLU's gradient before pooling's gradient `n`. Only the maximum of a window gets a
+  /// gradient, and its sign is that of the pooling's result.
+  void Backward(size_t n, const PoolingBackwardSpec& spec) {
+    Node& node = nodes_[n];
+    if (!spec.saved) return;
+    const Tensor x = std::exchange(node.inputs[1], Tensor());  // the saved positions are enough
+    const Tensor dy = node.inputs[0];
+    const std::optional<size_t> next = uses_.OnlyReader(node.outputs[0]);
+    if (!next) return;
+    const Node& relu = nodes_[*next];
+    const auto* unary = relu.SpecAs<UnaryBackwardSpec>();
+    if (!unary || unary->kind != UnaryOp::kRelu || !SameView(relu.inputs[1], x) ||
+        !IsResultOf(*next, relu.outputs[0]))
+      return;
+    const std::optional<Tensor> y = PoolingOf(x, node.inputs[2]);
+    if (!y || y->shape() != dy.shape() || !SameLayout(y->layout(), dy.layout())) return;
+    if (!dy.layout() && !(dy.is_contiguous() && y->is_contiguous())) return;
+
+    Node first = relu;
+    const size_t bytes = dy.layout() ? dy.layout()->bytes() : static_cast<size_t>(dy.bytes());
+    const auto block = std::make_shared<Block>(step_.device(), nullptr, bytes, nullptr);
+    block->set_layout(dy.layout());
+    const Tensor passed(block, dy.shape(), ContiguousStrides(dy.shape()), 0, dy.data_type());
+    first.inputs = {dy, *y};
+    first.outputs = {passed};
+    node.inputs[0] = passed;
+    node.outputs = relu.outputs;
+    before_.emplace(n, std::move(first));
+    gone_.insert(*next);
+  }
+
+  /// The result of the maximum pooling of `x` that saved `positions`.
+  std::optional<Tensor> PoolingOf(const Tensor& x, const Tensor& positions) const {
+    const std::vector<size_t>& writers = uses_.writers(positions);
+    if (writers.size() != 1 || uses_.writers(x).size() > 1) return {};
+    const Node& pooling = nodes_[writers[0]];
+    if (!pooling.SpecAs<PoolingForwardSpec>() || !SameView(pooling.inputs[0], x)) return {};
+    const Tensor& y = pooling.outputs[0];
+    return uses_.writers(y).size() == 1 ? std::optional(y) : std::nullopt;
+  }
+
+  const RecordedStep& step_;
+  std::vector<Node> nodes_;
+  DefUse uses_;
+  std::unordered_set<size_t> gone_;
+  std::unordered_map<size_t, Node> before_;
+};
+
+}  // namespace
+
+std::vector<Node> FuseRelu(const RecordedStep& step, std::vector<Node> nodes) {
+  return ReluFusion(step, std::move(nodes)).Nodes();
+}
+
+}  // namespace singa

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <iterator>
+#include <string>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/error.h"
+#include "singa/operation/activation.h"
+
+namespace singa {
+
+/// The fields of a Spec's activation.
+template <class A, class Visitor>
+void VisitActivation(A& activation, Visitor& visitor) {
+  visitor("activation", activation.kind);
+  visitor("low", activation.low);
+  visitor("high", activation.high);
+}
+
+/// Raises std::invalid_argument for an unknown kind, for limits that are NaN or in the wrong order,
+/// and for limits of a function that has none.
+inline void CheckActivation(const char* op, const Activation& activation) {
+  const auto kind = static_cast<int>(activation.kind);
+  Check(kind >= 0 && kind < kEnumSize<ActivationKind>, op, "activation must be in [0, ",
+        kEnumSize<ActivationKind>, "), got ", kind);
+  if (activation.kind == ActivationKind::kClip) {
+    Check(activation.low <= activation.high, op, "the activation's limits must be in order, got ",
+          activation.low, " and ", activation.high);
+  } else {
+    Check(activation.low == 0 && activation.high == 0, op, "only a clip has limits, got ",
+          activation.low, " and ", activation.high);
+  }
+}
+
+/// For descriptions of plans: " + relu", or "" for none.
+inline std::string ActivationSuffix(const Activation& activation) {
+  constexpr const char* kNames[] = {"", " + relu", " + clip", " + hardswish", " + silu"};
+  static_assert(std::size(kNames) == kEnumSize<ActivationKind>);
+  return kNames[static_cast<size_t>(activation.kind)];
+}
+
+}  // namespace singa

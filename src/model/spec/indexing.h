@@ -1,0 +1,132 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/plan.h"
+#include "singa/core/shape.h"
+
+namespace singa {
+
+/// Inputs: tensors of one type. Output: the inputs joined along `axis`. Where the plan wants the
+/// output in an opaque layout, the inputs come in InputLayouts. Otherwise they are plain with any
+/// strides, and the output is contiguous.
+struct ConcatSpec {
+  DType dtype;
+  int axis;
+  // Set where an input is opaque. Otherwise empty, so that one plan serves all shapes.
+  LayoutPtr x_layout = nullptr;  ///< of the opaque input that the output follows
+  Shape y_shape = {};
+
+  const char* op() const { return "Concat"; }
+  /// The layouts in which SplitSpec would return the inputs.
+  std::vector<LayoutPtr> InputLayouts(const Plan& plan, std::span<const Tensor> inputs) const;
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("axis", self.axis);
+    v("x_layout", self.x_layout);
+    v("y_shape", self.y_shape);
+  }
+};
+
+/// A copy of one piece of an opaque tensor. A view would make the tensor plain. Input: x. Output:
+/// x[start : start + length] along `axis`.
+struct SplitSpec {
+  DType dtype;
+  Shape x_shape;
+  int axis;
+  int64_t start;
+  int64_t length;
+  LayoutPtr x_layout = nullptr;
+
+  const char* op() const { return "Split"; }
+  void CheckCall(CallChecker& call) const;
+  Shape OutShape() const {
+    Shape shape = x_shape;
+    shape[axis] = length;
+    return shape;
+  }
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("x_shape", self.x_shape);
+    v("axis", self.axis);
+    v("start", self.start);
+    v("length", self.length);
+    v("x_layout", self.x_layout);
+  }
+};
+
+/// Input: dy, plain with any strides. Output: dx, contiguous. dx is dy in the view that starts at
+/// element `offset` and has `strides`, and zero elsewhere.
+struct SliceBackwardSpec {
+  DType dtype;
+  int64_t offset;
+  Strides strides;
+
+  const char* op() const { return "SliceBackward"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("offset", self.offset);
+    v("strides", self.strides);
+  }
+};
+
+/// Input: indices (outer, inner), contiguous. Output: (outer, depth, inner). Scalars: off, on.
+struct OneHotSpec {
+  DType dtype;
+  DType index_dtype;
+  int64_t outer;
+  int64_t depth;
+  int64_t inner;
+
+  const char* op() const { return "OneHot"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("index_dtype", self.index_dtype);
+    v("outer", self.outer);
+    v("depth", self.depth);
+    v("inner", self.inner);
+  }
+};
+
+/// NonZero runs in two steps, because the size of its result depends on the values. The first step
+/// counts the non-zero elements of each piece of kNonZeroPiece elements. The second step writes the
+/// positions; each piece starts behind those of the pieces before it.
+inline constexpr int64_t kNonZeroPiece = 65536;
+
+/// Input: x, contiguous. Output: int64 (pieces).
+struct CountNonZeroSpec {
+  DType dtype;
+
+  const char* op() const { return "CountNonZero"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+/// Inputs: x, contiguous; int64 (pieces), the number of non-zero elements before each piece.
+/// Output: int64 (rank, count).
+struct NonZeroSpec {
+  DType dtype;
+
+  const char* op() const { return "NonZero"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

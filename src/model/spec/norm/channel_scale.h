@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/shape.h"
+
+namespace singa {
+
+/// y = x · s, a product with one number per channel, as in squeeze-and-excitation and layer scale.
+/// Products of images in a layout of channels are computed so; others are a BinarySpec.
+/// Inputs: x (N, C, H, W), s. Output: y.
+struct ChannelScaleSpec {
+  Shape shape;             ///< of x
+  bool per_image = false;  ///< s is (N, C, 1, 1), else (1, C, 1, 1)
+  DType dtype = kFloat32;
+  LayoutPtr x_layout;
+
+  Shape s_shape() const { return {per_image ? shape[0] : 1, shape[1], 1, 1}; }
+  int64_t pixels() const { return shape[2] * shape[3]; }
+
+  const char* op() const { return "ChannelScale"; }
+  void CheckCall(CallChecker& call) const;
+  static constexpr bool kLinear = true;
+  int64_t sum_length() const { return 1; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("shape", self.shape);
+    visitor("per_image", self.per_image);
+    visitor("dtype", self.dtype);
+    visitor("x_layout", self.x_layout);
+  }
+};
+
+/// Inputs: dy, x, s. Outputs: dx, ds, empty where not needed.
+struct ChannelScaleBackwardSpec : ChannelScaleSpec {
+  bool need_x = true;
+  bool need_s = true;
+
+  const char* op() const { return "ChannelScaleBackward"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t sum_length() const { return pixels() * (per_image ? 1 : shape[0]); }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    ChannelScaleSpec::VisitFields(self, visitor);
+    visitor("need_x", self.need_x);
+    visitor("need_s", self.need_s);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/shape.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// What layer, group, instance and RMS norm have in common, in both directions. A statistic is
+/// taken over the channels of a group, and over all positions or for each position by itself.
+struct NormGeometry {
+  Shape shape;         // of x: (N, C, ...)
+  int64_t groups = 1;  // divides C
+  bool per_position = false;
+  bool centered = true;  // false: RMS norm, no mean
+  bool has_scale = true;
+  DType dtype = kFloat32;
+  LayoutPtr x_layout = nullptr;
+
+  int64_t channels() const { return shape[1]; }
+  int64_t group_channels() const { return shape[1] / groups; }
+  int64_t positions() const { return shape.Count(2, shape.rank()); }
+  /// Number of statistics: (N, groups), or (N, groups, positions).
+  int64_t statistics() const { return shape[0] * groups * (per_position ? positions() : 1); }
+  /// Values of which one statistic is taken.
+  int64_t values() const { return group_channels() * (per_position ? 1 : positions()); }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("shape", self.shape);
+    visitor("groups", self.groups);
+    visitor("per_position", self.per_position);
+    visitor("centered", self.centered);
+    visitor("has_scale", self.has_scale);
+    visitor("dtype", self.dtype);
+    visitor("x_layout", self.x_layout);
+  }
+};
+
+/// Inputs: x, scale (or empty: 1), bias (or empty: 0). Outputs: y, mean (empty unless `centered`),
+/// 1 / sqrt(var + epsilon).
+struct NormForwardSpec : NormGeometry {
+  bool has_bias = true;
+  double epsilon = 1e-5;
+
+  const char* op() const { return "NormForward"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t sum_length() const { return values(); }
+  /// Of the terms of each output (norm_tolerance.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    NormGeometry::VisitFields(self, visitor);
+    visitor("has_bias", self.has_bias);
+    visitor("epsilon", self.epsilon);
+  }
+};
+
+/// Inputs: dy, x, scale (or empty: 1), mean (empty unless `centered`), inv_std. Outputs: dx,
+/// dscale, dbias, empty where not needed.
+struct NormBackwardSpec : NormGeometry {
+  bool need_x = true;
+  bool need_scale = true;
+  bool need_bias = true;
+
+  const char* op() const { return "NormBackward"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t sum_length() const { return std::max(values(), shape[0] * positions()); }
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    NormGeometry::VisitFields(self, visitor);
+    visitor("need_x", self.need_x);
+    visitor("need_scale", self.need_scale);
+    visitor("need_bias", self.need_bias);
+  }
+};
+
+}  // namespace singa

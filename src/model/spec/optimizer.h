@@ -1,0 +1,100 @@
+#pragma once
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+
+namespace singa {
+
+enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
+template <>
+inline constexpr int kEnumSize<OptimizerKind> = 4;
+
+/// One update of n parameters. Inputs: n parameters, n gradients, n of each state. Then follow the
+/// tensors of UpdateConditions (singa/operation/optimizer.h) that are there: `squares` (gradients
+/// are multiplied by a loss scale, or clipped), `loss_scale`, `scalars`.
+/// Outputs: the parameters and the states, written in place. They stay unchanged where gradients
+/// with a loss scale are not finite. States have the parameters' compute type (float32 for 16-bit
+/// floats). Each gradient may have another float type. Parameter, gradient and states of one index
+/// are all contiguous, or all in one opaque layout, except for its type.
+///
+/// Scalars: v[0] learning rate, v[1] weight decay, then
+///   SGD: v[2] momentum, v[3] dampening   RMSProp: v[2] rho, v[3] epsilon   AdaGrad: v[3] epsilon
+///   Adam: v[2] beta1, v[3] beta2, v[4] epsilon, v[5] 1 − beta1^step, v[6] sqrt(1 − beta2^step)
+/// and v[7] the norm at which gradients are clipped, or 0. With a table of scalars, v[0] multiplies
+/// the table's learning rate, and v[2] to v[6] come from the table.
+struct OptimizerSpec {
+  static constexpr int kScalars = 8, kRate = 0, kWeightDecay = 1, kOwnNumbers = 2, kClipNorm = 7;
+
+  OptimizerKind kind = OptimizerKind::kSgd;
+  DType dtype = kFloat32;  ///< of the parameters
+  int states = 0;
+  bool nesterov = false;
+  bool first = false;      ///< SGD: the momentum buffer starts as the gradient
+  bool decoupled = false;  ///< Adam: weight decay apart from the gradient
+  bool scaled = false;     ///< gradients are multiplied by a loss scale
+  bool clipped = false;    ///< gradients are clipped where their norm is larger than v[7]
+  bool scheduled = false;  ///< the device has a table of scalars
+
+  const char* op() const {
+    switch (kind) {
+      case OptimizerKind::kSgd:
+        return "SgdUpdate";
+      case OptimizerKind::kRmsProp:
+        return "RmsPropUpdate";
+      case OptimizerKind::kAdaGrad:
+        return "AdaGradUpdate";
+      case OptimizerKind::kAdam:
+        return "AdamUpdate";
+    }
+    return "Optimizer";
+  }
+  void CheckCall(CallChecker& call) const;
+
+  /// The number of inputs that belong to UpdateConditions.
+  size_t conditions() const { return (scaled || clipped) + size_t{scaled} + size_t{scheduled}; }
+  /// n, for this number of inputs.
+  size_t count(size_t inputs) const {
+    return (inputs - conditions()) / static_cast<size_t>(2 + states);
+  }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("kind", self.kind);
+    visitor("dtype", self.dtype);
+    visitor("states", self.states);
+    visitor("nesterov", self.nesterov);
+    visitor("first", self.first);
+    visitor("decoupled", self.decoupled);
+    visitor("scaled", self.scaled);
+    visitor("clipped", self.clipped);
+    visitor("scheduled", self.scheduled);
+  }
+};
+
+/// The step after an update with a loss scale. Inputs: `squares`, `loss_scale`. Output:
+/// `loss_scale`, written in place. Scalars: v[0] growth factor, v[1] backoff factor, v[2] growth
+/// interval.
+struct LossScaleSpec {
+  const char* op() const { return "UpdateLossScale"; }
+  void CheckCall(CallChecker& call) const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self&, Visitor&) {}
+};
+
+/// Sum of squares of all elements of tensors of one type. Output: one float64. In recorded steps
+/// some tensors may have a 16-bit type instead, from which they were converted before
+/// (passes/gradient_cast.cc); the squares and their order are the same.
+struct SumSquareSpec {
+  DType dtype = kFloat32;
+
+  const char* op() const { return "GlobalNorm"; }
+  void CheckCall(CallChecker& call) const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("dtype", self.dtype);
+  }
+};
+
+}  // namespace singa

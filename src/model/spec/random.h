@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+
+namespace singa {
+
+enum class RandomKind : int { kUniform, kGaussian, kBernoulli };
+template <>
+inline constexpr int kEnumSize<RandomKind> = 3;
+
+/// Words of the random sequence that one element takes. The 53 bits of a float64 need two.
+inline uint64_t WordsPerElement(DType dtype) { return dtype == kFloat64 ? 2 : 1; }
+
+/// One contiguous output. Scalars: v[0], v[1] = low, high | mean, std | p; seed and offset.
+struct RandomSpec {
+  RandomKind kind;
+  DType dtype;
+  const char* op() const {
+    return kind == RandomKind::kUniform    ? "Uniform"
+           : kind == RandomKind::kGaussian ? "Gaussian"
+                                           : "Bernoulli";
+  }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("kind", self.kind);
+    v("dtype", self.dtype);
+  }
+};
+
+/// Input x, outputs y and mask. Scalars: v[0] = ratio; seed and offset. The words of the sequence
+/// go to the elements in logical order, whatever their layout.
+struct DropoutSpec {
+  DType dtype;
+  LayoutPtr x_layout = nullptr;
+  int64_t skip = 0;  ///< words of the sequence before the first one that is used
+  const char* op() const { return "Dropout"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("x_layout", self.x_layout);
+    v("skip", self.skip);
+  }
+};
+
+/// Inputs dy and mask. Output dx, in the mask's layout. Scalars: v[0] = ratio.
+struct DropoutBackwardSpec {
+  DType dtype;
+  LayoutPtr mask_layout = nullptr;
+  const char* op() const { return "DropoutBackward"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    v("dtype", self.dtype);
+    v("mask_layout", self.mask_layout);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/shape.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// See singa/operation/rotary.h. Inputs: x, cos, sin. Output: y. All have any strides, but a last
+/// axis of stride 1.
+struct RotarySpec {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t length = 0;
+  int64_t dim = 0;
+  int64_t pairs = 0;  ///< R / 2
+  DType dtype = kFloat32;
+  bool interleaved = false;
+
+  const char* op() const { return "Rotary"; }
+  void CheckCall(CallChecker& call) const;
+  Shape x_shape() const { return {batch, heads, length, dim}; }
+  Shape table_shape() const { return {batch, length, pairs}; }
+  DType table_type() const { return dtype == kFloat64 ? kFloat64 : kFloat32; }
+  int64_t sum_length() const { return 2; }
+  /// |a · cos| + |b · sin| and |a · sin| + |b · cos|.
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+
+  /// Places of pair i in a row.
+  int64_t first(int64_t i) const { return interleaved ? 2 * i : i; }
+  int64_t second(int64_t i) const { return interleaved ? 2 * i + 1 : i + pairs; }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("batch", self.batch);
+    visitor("heads", self.heads);
+    visitor("length", self.length);
+    visitor("dim", self.dim);
+    visitor("pairs", self.pairs);
+    visitor("dtype", self.dtype);
+    visitor("interleaved", self.interleaved);
+  }
+};
+
+/// Inputs: dy, cos, sin. Output: dx.
+struct RotaryBackwardSpec : RotarySpec {
+  const char* op() const { return "RotaryBackward"; }
+  void CheckCall(CallChecker& call) const;
+};
+
+}  // namespace singa

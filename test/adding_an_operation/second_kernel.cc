@@ -1,0 +1,20 @@
+// A second kernel for the operation of the page, which is right: OPCHECK has something to compare
+// with `reference`, and calls CheckCall.
+
+#include "model/spec/unit_rows.h"
+#include "wrong_kernels/wrong_kernel.h"
+
+namespace singa::test {
+
+template <class Spec>
+void AddSecond() {
+  AddKernel(typeid(Spec).name(), DeviceKind::kCpu,
+            std::make_unique<WrongKernel<Spec>>(Wrong::kNever), AskedFirst::kYes);
+}
+
+SINGA_KERNELS(reference) {
+  AddSecond<UnitRowsSpec>();
+  AddSecond<UnitRowsBackwardSpec>();
+}
+
+}  // namespace singa::test

@@ -1,0 +1,86 @@
+// Attention by tiles with vectors of both widths, on any CPU, against the definition in float64.
+
+#include "backend/cpu/attention/attention.h"
+
+#include "model/operation/attention_naive.h"
+#include "singa/core/device.h"
+
+namespace singa {
+namespace {
+
+using test::AttentionCase;
+using test::NaiveAttention;
+using test::Random;
+
+class CpuAttention : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Lanes, CpuAttention, testing::Values(8, 16));
+
+/// The same values in memory (B, N, H, D), as kernels get them from a projection of all heads.
+Tensor Projected(const Tensor& t) {
+  return t.Transpose({0, 2, 1, 3}).Contiguous().Transpose({0, 2, 1, 3});
+}
+
+/// A result in such memory.
+Tensor Result(const Tensor& like, int64_t features) {
+  const Shape& s = like.shape();
+  return Full({s[0], s[2], s[1], features}, 77, nullptr, like.data_type()).Transpose({0, 2, 1, 3});
+}
+
+void CheckCase(const AttentionCase& c, int64_t lanes) {
+  SCOPED_TRACE(c.ToString());
+  AttentionGeometry geometry{.batch = c.q.shape(0),
+                             .heads = c.q.shape(1),
+                             .kv_heads = c.k.shape(1),
+                             .queries = c.q.shape(2),
+                             .keys = c.k.shape(2),
+                             .dim = c.q.shape(3),
+                             .value_dim = c.v.shape(3),
+                             .dtype = c.q.data_type(),
+                             .has_mask = !c.mask.empty(),
+                             .causal = c.causal};
+  const Tensor mask = c.mask.empty() ? c.mask : c.mask.Broadcast(geometry.mask_shape());
+  const Tensor q = Projected(c.q), k = Projected(c.k), v = Projected(c.v), dy = Projected(c.dy);
+  Scalars scalars;
+  scalars.v = {c.scale, 0, static_cast<double>(c.first_query)};
+  const NaiveAttention want(c);
+  const auto run = [&](const auto& spec, const std::vector<Tensor>& inputs,
+                       const std::vector<Tensor>& outputs) {
+    DefaultDevice()->Exec(spec.op(), cpu::attention::MakePlan(spec, lanes), inputs, outputs,
+                          scalars);
+    return outputs;
+  };
+  want.ExpectForward(run(AttentionForwardSpec{geometry}, {q, k, v, mask},
+                         {Result(q, geometry.value_dim),
+                          Full(geometry.logsumexp_shape(), 77, nullptr, kFloat32), Tensor()}));
+  AttentionBackwardSpec backward{geometry};
+  Tensor dmask;
+  if (!c.mask.empty() && c.mask.data_type() != kBool) {
+    backward.dmask = c.mask.shape();
+    while (backward.dmask.rank() < 4) backward.dmask.insert(0, 1);
+    dmask = Full(backward.dmask, 77, nullptr, kFloat32);
+  }
+  std::vector<Tensor> gradients = run(
+      backward, {dy, q, k, v, mask, Projected(want.y_tensor()), want.logsumexp_tensor(), Tensor()},
+      {Result(q, geometry.dim), Result(k, geometry.dim), Result(k, geometry.value_dim), dmask});
+  if (!dmask.empty()) gradients[3] = dmask.Reshape(c.mask.shape()).AsType(c.mask.data_type());
+  want.ExpectBackward(gradients);
+}
+
+TEST_P(CpuAttention, IsTheDefinition) {
+  Random random(17);
+  for (int i = 0; i < 25 && !testing::Test::HasFailure(); ++i)
+    CheckCase(AttentionCase::Any(random, random.Coin() ? kFloat32 : kBFloat16), GetParam());
+}
+
+TEST_P(CpuAttention, OverManyTilesAndParts) {
+  Random random(18);
+  for (const bool causal : {false, true}) {
+    AttentionCase c = AttentionCase::Of(random, kFloat32, {1, 2, 1}, {70, 150}, {24, 9});
+    c.causal = causal;
+    c.first_query = 80;
+    CheckCase(c, GetParam());
+  }
+}
+
+}  // namespace
+}  // namespace singa

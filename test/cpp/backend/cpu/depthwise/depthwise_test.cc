@@ -1,0 +1,313 @@
+// Depthwise convolutions against the definition in float64, in all passes, layouts and types.
+
+#include "backend/cpu/depthwise/convolution.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/lane_layouts.h"
+#include "model/dispatch/dispatch.h"
+#include "model/operation/spatial/conv_naive.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using test::ExpectIn;
+using test::ForEachProduct;
+using test::kTags;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+using test::Vector;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Runs with vectors of both widths, where the CPU has them.
+class Depthwise : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override {
+    backend::EnsureRegistered();  // applies oneDNN's limit on the instruction set
+    if (cpu::depthwise::BestLanes() < GetParam()) GTEST_SKIP() << "this CPU has none";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Lanes, Depthwise, testing::Values(8, 16));
+
+Recorder Make(const Shape& x, const std::vector<int64_t>& kernel,
+              const std::vector<int64_t>& stride, const std::vector<int64_t>& padding, bool bias,
+              int64_t dilation_h = 1) {
+  return ConvRecorder("Conv", x, kernel, stride, padding, x[1], bias, {dilation_h, 1}, x[1]);
+}
+
+/// Kernels, strides and paddings of any kind, on images from less than a tile to several.
+Recorder AnyGeometry(Random& random) {
+  const int64_t across = 3 + 2 * random.Int(0, 2);
+  const int64_t down = random.Coin() ? across : random.Int(1, 7);
+  const int64_t dilation = random.Int(0, 3) ? 1 : random.Int(2, 3);
+  const auto pads = [&](int64_t taps) {
+    return random.Coin() ? (taps - 1) / 2 : random.Int(0, taps + 1);
+  };
+  const std::vector<int64_t> padding = {pads(down), pads(across), pads(down), pads(across)};
+  const auto size = [&](int64_t reach, int64_t before, int64_t after) {
+    const int64_t least = std::max<int64_t>(reach - before - after, 1);
+    return std::max<int64_t>(least, random.Coin() ? random.Int(1, 9) : random.Int(10, 30));
+  };
+  const Shape x = {random.Int(1, 3), random.Int(2, 70),
+                   size((down - 1) * dilation + 1, padding[0], padding[2]),
+                   size(across, padding[1], padding[3])};
+  return Make(x, {down, across}, {random.Int(1, 3), random.Int(1, 2)}, padding, random.Coin(),
+              dilation);
+}
+
+/// Channels-last images of one pixel are row-major, so they tell no layout.
+bool HasLayout(const Recorder& g, LaneTag tag) {
+  return LaneLayout(g.input_shape(), kFloat32, tag) != nullptr;
+}
+
+ConvSpec SpecOf(ConvPass pass, const Recorder& g, DType dtype, LaneTag tag) {
+  ConvSpec spec;
+  spec.pass = pass;
+  spec.dtype = dtype;
+  spec.geometry = g;
+  if (pass == ConvPass::kBackwardX) spec.geometry.bias = false;
+  spec.x_layout = LaneLayout(g.input_shape(), dtype, tag);
+  if (pass != ConvPass::kForward) spec.dy_layout = LaneLayout(g.output_shape(), dtype, tag);
+  return spec;
+}
+
+/// Runs a pass, into memory that is not zero.
+std::vector<Tensor> RunPass(const ConvSpec& spec, const std::vector<Tensor>& inputs,
+                            const std::vector<Shape>& outputs, int64_t lanes) {
+  EXPECT_EQ(cpu::depthwise::Refuses(spec, lanes), "");
+  const PlanPtr plan = cpu::depthwise::MakePlan(spec, lanes);
+  std::vector<Tensor> wanted, results;
+  for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    results.push_back(NewOutput(*plan, i, outputs[i], DefaultDevice(), spec.dtype));
+    const Tensor& t = results.back();
+    std::memset(t.raw_data(), 0xff, t.layout() ? t.layout()->bytes() : t.bytes());
+  }
+  DefaultDevice()->Exec(spec.op(), plan, wanted, results);
+  return results;
+}
+
+/// Expects sums in float32, rounded once to the tensor's type.
+void ExpectRounded(const Tensor& result, const Sums& sums, const char* what) {
+  const Vector values = Values(result);
+  ASSERT_EQ(values.size(), sums.value.size()) << what;
+  const double rounding = result.data_type() == kBFloat16 ? 0x1.01p-8 : 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], sums.value[i],
+                rounding * std::abs(sums.value[i]) + 0x1p-20 * sums.magnitude[i] + 1e-30)
+        << what << " " << i;
+}
+
+TEST_P(Depthwise, EveryPassIsTheDefinition) {
+  Random random(1);
+  const int before = NumThreads();
+  for (int i = 0; i < 150 && !HasFailure(); ++i) {
+    const LaneTag tag = kTags[random.Int(0, 2)];
+    const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
+    const Recorder g = AnyGeometry(random);
+    SCOPED_TRACE(g.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
+    const Tensor x = RandomTensor(random, g.input_shape(), dtype),
+                 w = RandomTensor(random, g.weight_shape(), dtype),
+                 b = RandomTensor(random, {g.out_channels}, dtype),
+                 dy = RandomTensor(random, g.output_shape(), dtype);
+    Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
+    Sums db(g.out_channels);
+    const Vector xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+      dw.Add(wi, dys[yi] * xs[xi]);
+    });
+    for (int64_t at = 0; at < g.output_shape().Count(); ++at) {
+      const int64_t channel = at / g.col_width % g.out_channels;
+      if (g.bias) y.Add(at, bs[channel]);
+      db.Add(channel, dys[at]);
+    }
+    SetNumThreads(static_cast<int>(random.Int(1, 4)));
+    const std::vector<Tensor> inputs =
+        g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
+    const Tensor result = RunPass(SpecOf(ConvPass::kForward, g, dtype, tag), inputs,
+                                  {g.output_shape()}, GetParam())[0];
+    if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
+    ExpectRounded(result, y, "y");
+    const Tensor gradient = RunPass(SpecOf(ConvPass::kBackwardX, g, dtype, tag), {dy, w},
+                                    {g.input_shape()}, GetParam())[0];
+    if (HasLayout(g, tag)) ExpectIn(gradient, tag, "dx");
+    ExpectRounded(gradient, dx, "dx");
+    std::vector<Shape> shapes = {g.weight_shape()};
+    if (g.bias) shapes.push_back({g.out_channels});
+    const std::vector<Tensor> gradients =
+        RunPass(SpecOf(ConvPass::kBackwardW, g, dtype, tag), {dy, x}, shapes, GetParam());
+    ExpectRounded(gradients[0], dw, "dW");
+    if (g.bias) ExpectRounded(gradients[1], db, "db");
+  }
+  SetNumThreads(before);
+}
+
+/// The options of inference: an addition, in y's memory or separate, and ReLU.
+TEST_P(Depthwise, ForwardWithAddAndRelu) {
+  Random random(2);
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    const LaneTag tag = kTags[random.Int(0, 2)];
+    const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
+    const Recorder g = AnyGeometry(random);
+    ConvSpec spec = SpecOf(ConvPass::kForward, g, dtype, tag);
+    spec.has_add = random.Coin();
+    spec.relu = random.Coin();
+    SCOPED_TRACE(g.ToString() + DTypeName(dtype) + (spec.relu ? " relu" : ""));
+    std::vector<Tensor> inputs = {RandomTensor(random, g.input_shape(), dtype),
+                                  RandomTensor(random, g.weight_shape(), dtype)};
+    if (g.bias) inputs.push_back(RandomTensor(random, {g.out_channels}, dtype));
+    if (spec.has_add) inputs.push_back(RandomTensor(random, g.output_shape(), dtype, -4, 4));
+    Sums y(g.output_shape().Count());
+    const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
+    const Vector bs = g.bias ? Values(inputs[2]) : Vector();
+    const Vector adds = spec.has_add ? Values(inputs.back()) : Vector();
+    for (size_t at = 0; at < y.value.size(); ++at) {
+      const auto place = static_cast<int64_t>(at);
+      if (g.bias) y.Add(place, bs[at / static_cast<size_t>(g.col_width) % bs.size()]);
+      if (spec.has_add) y.Add(place, adds[at]);
+      if (spec.relu) y.value[at] = std::max(y.value[at], 0.0);
+    }
+    const Tensor result = RunPass(spec, inputs, {g.output_shape()}, GetParam())[0];
+    if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
+    ExpectRounded(result, y, "y");
+    if (!spec.has_add) continue;
+    const PlanPtr plan = cpu::depthwise::MakePlan(spec, GetParam());
+    ASSERT_EQ(plan->inplace_input(0), static_cast<int>(spec.add_input()));
+    std::vector<Tensor> wanted;
+    for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
+    const Tensor own = InPlanLayout(*plan, spec.add_input(), inputs.back().Clone());
+    wanted.back() = own;
+    DefaultDevice()->Exec(spec.op(), plan, wanted, {&own, 1});
+    ExpectRounded(own, y, "y in place");
+  }
+}
+
+/// The same bits for any number of threads, on images that are written past the caches.
+TEST_P(Depthwise, ThreadsChangeNothing) {
+  const int before = NumThreads();
+  Random random(3);
+  for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c})
+    for (const DType dtype : {kFloat32, kBFloat16}) {
+      const Recorder g = Make({2, 64, 183, 181}, {3, 3}, {1, 1}, {1, 1}, true);
+      const Tensor x = RandomTensor(random, g.input_shape(), dtype),
+                   w = RandomTensor(random, g.weight_shape(), dtype),
+                   b = RandomTensor(random, {g.out_channels}, dtype),
+                   dy = RandomTensor(random, g.output_shape(), dtype);
+      std::vector<std::vector<Tensor>> results;
+      for (const int threads : {1, 2, 5}) {
+        SetNumThreads(threads);
+        results.push_back(RunPass(SpecOf(ConvPass::kForward, g, dtype, tag), {x, w, b},
+                                  {g.output_shape()}, GetParam()));
+        const auto gradients = RunPass(SpecOf(ConvPass::kBackwardW, g, dtype, tag), {dy, x},
+                                       {g.weight_shape(), {g.out_channels}}, GetParam());
+        results.back().insert(results.back().end(), gradients.begin(), gradients.end());
+        results.back().push_back(RunPass(SpecOf(ConvPass::kBackwardX, g, dtype, tag), {dy, w},
+                                         {g.input_shape()}, GetParam())[0]);
+        for (size_t i = 0; i < results[0].size(); ++i) {
+          const Tensor &got = results.back()[i], &want = results[0][i];
+          const size_t bytes = got.layout() ? got.layout()->bytes() : got.bytes();
+          EXPECT_EQ(std::memcmp(got.raw_data(), want.raw_data(), bytes), 0)
+              << "result " << i << ", " << threads << " threads";
+        }
+      }
+    }
+  SetNumThreads(before);
+}
+
+/// NaN and infinity reach the results that read them, and no other.
+TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
+  for (const LaneTag tag : kTags)
+    for (const DType dtype : {kFloat32, kBFloat16}) {
+      const Recorder g = Make({1, 19, 9, 11}, {3, 3}, {1, 1}, {1, 1}, false);
+      SCOPED_TRACE(std::string(DTypeName(dtype)) + " tag " + std::to_string(int(tag)));
+      Vector values(static_cast<size_t>(g.input_shape().Count()), 1);
+      const auto at = [](int64_t channel, int64_t h, int64_t w) {
+        return static_cast<size_t>((channel * 9 + h) * 11 + w);
+      };
+      values[at(3, 4, 5)] = kNaN;
+      values[at(18, 0, 10)] = kInfinity;
+      const Tensor x = test::FromValues(g.input_shape(), values, dtype);
+      const Tensor w = Full(g.weight_shape(), 1, nullptr, dtype);
+      const auto expect = [&](const Vector& got, const char* what) {
+        for (int64_t channel = 0; channel < 19; ++channel)
+          for (int64_t h = 0; h < 9; ++h)
+            for (int64_t c = 0; c < 11; ++c) {
+              const double v = got[at(channel, h, c)];
+              const bool nan = channel == 3 && std::abs(h - 4) <= 1 && std::abs(c - 5) <= 1;
+              const bool infinite = channel == 18 && h <= 1 && c >= 9;
+              const int64_t rows = h == 0 || h == 8 ? 2 : 3, columns = c == 0 || c == 10 ? 2 : 3;
+              EXPECT_TRUE(nan        ? std::isnan(v)
+                          : infinite ? v == test::kInf
+                                     : v == static_cast<double>(rows * columns))
+                  << what << " " << channel << " " << h << " " << c << ": " << v;
+            }
+      };
+      expect(Values(RunPass(SpecOf(ConvPass::kForward, g, dtype, tag), {x, w}, {g.output_shape()},
+                            GetParam())[0]),
+             "y");
+      expect(Values(RunPass(SpecOf(ConvPass::kBackwardX, g, dtype, tag), {x, w}, {g.input_shape()},
+                            GetParam())[0]),
+             "dx");
+      const Tensor ones = Full(g.output_shape(), 1, nullptr, dtype);
+      const Vector dw = Values(RunPass(SpecOf(ConvPass::kBackwardW, g, dtype, tag), {ones, x},
+                                       {g.weight_shape()}, GetParam())[0]);
+      for (size_t i = 0; i < dw.size(); ++i) {
+        const size_t channel = i / 9, tap = i % 9;
+        // The corner is read by the taps that reach up or right of the results that see it.
+        const bool infinite = channel == 18 && tap / 3 <= 1 && tap % 3 >= 1;
+        EXPECT_TRUE(channel == 3 ? std::isnan(dw[i])
+                    : infinite   ? dw[i] == test::kInf
+                                 : std::isfinite(dw[i]))
+            << i << ": " << dw[i];
+      }
+    }
+}
+
+TEST(Depthwise, RefusesWhatItHasNoLoopsFor) {
+  const auto refuses = [](const Recorder& g, bool plain = false) {
+    ConvSpec spec = SpecOf(ConvPass::kForward, g, kFloat32, LaneTag::kNhwc);
+    spec.plain = plain;
+    return !cpu::depthwise::Refuses(spec, 16).empty();
+  };
+  const Shape x = {2, 8, 9, 9};
+  EXPECT_FALSE(refuses(Make(x, {3, 3}, {1, 1}, {1, 1}, false)));
+  EXPECT_TRUE(refuses(Make(x, {3, 3}, {1, 1}, {1, 1}, false), true));
+  EXPECT_TRUE(refuses(Make(x, {3, 4}, {1, 1}, {1, 1}, false)));
+  EXPECT_TRUE(refuses(Make(x, {3, 3}, {1, 3}, {1, 1}, false)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 2}, 8)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 16, false, {1, 1}, 8)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 4)));
+}
+
+/// Images stay in their layout from one pass to the next.
+TEST(Depthwise, IsChosenAndFollowsTheLayout) {
+  backend::EnsureRegistered();
+  if (cpu::depthwise::BestLanes() == 0) GTEST_SKIP() << "this CPU has none";
+  Random random(5);
+  for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c, LaneTag::kNChw8c}) {
+    const Tensor x = test::In(RandomTensor(random, {2, 24, 14, 14}), tag);
+    const Tensor w = RandomTensor(random, {24, 1, 3, 3});
+    const ConvHandle handle(x, {3, 3}, {2, 2}, {1, 1}, 24, 24, false, 24);
+    const uint64_t reorders = test::Reorders();
+    const Tensor y = ConvForward(x, w, {}, handle);
+    const Tensor dx = ConvBackward(y, x, w, handle, true, true, false)[0];
+    EXPECT_EQ(test::Reorders(), reorders);
+    ExpectIn(y, tag, "y");
+    ExpectIn(dx, tag, "dx");
+    ConvSpec spec = SpecOf(ConvPass::kForward, handle.recorder, kFloat32, tag);
+    EXPECT_EQ(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("depthwise"));
+  }
+}
+
+}  // namespace
+}  // namespace singa

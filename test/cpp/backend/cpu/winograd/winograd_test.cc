@@ -1,0 +1,282 @@
+// Winograd's convolution against the definition in float64, in all passes, layouts and paddings.
+
+#include "backend/cpu/winograd/convolution.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cpu/winograd/filter.h"
+#include "core/layout/channel_lanes.h"
+#include "model/dispatch/dispatch.h"
+#include "model/operation/spatial/conv_naive.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using test::ExpectSums;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+
+/// Runs with vectors of both widths, on any CPU: results are the same everywhere.
+class Winograd : public testing::TestWithParam<int64_t> {
+ protected:
+  const int64_t lanes_ = GetParam();
+  const LaneTag blocked_ = lanes_ == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c;
+};
+INSTANTIATE_TEST_SUITE_P(Lanes, Winograd, testing::Values(8, 16));
+
+/// Channels that fill vectors or do not, with at least `least` vectors.
+Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
+  constexpr std::pair<int64_t, int64_t> kFilters[] = {{3, 3}, {5, 5}, {1, 3},
+                                                      {3, 1}, {1, 7}, {7, 1}};
+  const auto [down, across] = kFilters[random.Int(0, 5)];
+  const auto channels = [&](int64_t most) {
+    const int64_t last = random.Coin() ? lanes : random.Int(lanes / 2 + 1, lanes);
+    return lanes * random.Int(least, most - 1) + (last < lanes || least == 0 ? last : 0);
+  };
+  // Filters of 5 and 7 require images that fill a tile.
+  const auto size = [&](int64_t taps) { return random.Int(taps > 3 ? taps + 3 : taps, 13); };
+  if (down == 1 && random.Coin())  // signals
+    return ConvRecorder("Conv", {random.Int(1, 3), channels(3), size(across)}, {across}, {1},
+                        {random.Int(0, across - 1), random.Int(0, across - 1)}, channels(3), bias,
+                        {1}, 1);
+  const Shape x = {random.Int(1, 3), channels(3), size(down), size(across)};
+  const std::vector<int64_t> padding = {random.Int(0, down - 1), random.Int(0, across - 1),
+                                        random.Int(0, down - 1), random.Int(0, across - 1)};
+  return ConvRecorder("Conv", x, {down, across}, {1, 1}, padding, channels(3), bias, {1, 1}, 1);
+}
+
+/// Runs the pass by Winograd's method, whether or not it is faster.
+std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<Tensor>& inputs,
+                            const std::vector<Shape>& outputs, LaneTag tag, int64_t lanes) {
+  ConvSpec spec;
+  spec.pass = pass;
+  spec.geometry = g;
+  const auto layout = [&](const Shape& shape) { return LaneLayout(shape, kFloat32, tag); };
+  spec.x_layout = layout(g.input_shape());
+  if (pass != ConvPass::kForward) spec.dy_layout = layout(g.output_shape());
+  EXPECT_EQ(cpu::winograd::Refuses(spec, lanes), "");
+  const PlanPtr plan = cpu::winograd::MakePlan(spec, lanes);
+  std::vector<Tensor> wanted;
+  for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    results.push_back(NewOutput(*plan, i, outputs[i], DefaultDevice(), kFloat32));
+  DefaultDevice()->Exec(spec.op(), plan, wanted, results);
+  return results;
+}
+
+/// Winograd's method rounds more and spreads errors over a tile, so a sum may be off by eight times
+/// the bound of its plane's largest sum. OPCHECK allows the same.
+void ExpectSpreadSums(const Tensor& result, const Shape& shape, Sums sums,
+                      const std::string& what) {
+  const auto plane = static_cast<std::ptrdiff_t>(shape.Count(2, shape.rank()));
+  for (std::vector<double>* values : {&sums.magnitude, &sums.length})
+    for (auto at = values->begin(); at != values->end(); at += plane)
+      std::fill_n(at, plane, *std::max_element(at, at + plane));
+  for (double& magnitude : sums.magnitude) magnitude *= 8;
+  ExpectSums(result, shape, sums, what);
+}
+
+TEST_P(Winograd, EveryPassIsTheDefinition) {
+  Random random(1);
+  for (int i = 0; i < 80; ++i) {
+    const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
+    const Recorder g = Geometry(random, lanes_, random.Coin(), tag == LaneTag::kNhwc);
+    SCOPED_TRACE(g.ToString());
+    const Tensor x = RandomTensor(random, g.input_shape()),
+                 w = RandomTensor(random, g.weight_shape());
+    const Tensor dy = RandomTensor(random, g.output_shape());
+    const Tensor b = RandomTensor(random, {g.out_channels});
+    Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
+    Sums db(g.out_channels);
+    const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+      dw.Add(wi, dys[yi] * xs[xi]);
+    });
+    for (int64_t at = 0; at < g.output_shape().Count(); ++at) {
+      const int64_t channel = at / g.col_width % g.out_channels;
+      if (g.bias) y.Add(at, bs[channel]);
+      db.Add(channel, dys[at]);
+    }
+    const std::vector<Tensor> inputs =
+        g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
+    ExpectSpreadSums(RunPass(ConvPass::kForward, g, inputs, {g.output_shape()}, tag, lanes_)[0],
+                     g.output_shape(), y, "y");
+    Recorder plain = g;
+    plain.bias = false;
+    ExpectSpreadSums(
+        RunPass(ConvPass::kBackwardX, plain, {dy, w}, {g.input_shape()}, tag, lanes_)[0],
+        g.input_shape(), dx, "dx");
+    const Shape weights = g.weight_shape(), channels = {g.out_channels};
+    const std::vector<Shape> shapes =
+        g.bias ? std::vector<Shape>{weights, channels} : std::vector<Shape>{weights};
+    const std::vector<Tensor> gradients =
+        RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, lanes_);
+    ExpectSpreadSums(gradients[0], g.weight_shape(), dw, "dW");
+    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
+  }
+}
+
+/// The options of inference: a residual (in y's memory or separate), ReLU, and prepared filters.
+TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
+  Random random(4);
+  int prepared = 0;
+  for (int i = 0; i < 50; ++i) {
+    ConvSpec spec;
+    const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
+    // Every fifth case has more tiles than a chunk.
+    spec.geometry = i % 5 ? Geometry(random, lanes_, random.Coin(), tag == LaneTag::kNhwc)
+                          : ConvRecorder("Conv", {2, lanes_ * random.Int(1, 12), 33, 30}, {3, 3},
+                                         {1, 1}, {1, 1}, lanes_ * 2, random.Coin(), {1, 1}, 1);
+    const Recorder& g = spec.geometry;
+    spec.has_add = random.Coin();
+    spec.relu = random.Coin();
+    spec.constant_weights = random.Coin();
+    const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
+    spec.x_layout = LaneLayout(x_shape, kFloat32, tag);
+    SCOPED_TRACE(g.ToString());
+    std::vector<Tensor> inputs(spec.add_input() + spec.has_add);
+    inputs[0] = RandomTensor(random, x_shape);
+    inputs[1] = RandomTensor(random, g.weight_shape());
+    if (g.bias) inputs[2] = RandomTensor(random, {g.out_channels});
+    if (spec.has_add) inputs.back() = RandomTensor(random, y_shape, kFloat32, -4, 4);
+
+    Sums y(y_shape.Count());
+    const std::vector<double> xs = Values(inputs[0]), ws = Values(inputs[1]);
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
+    const std::vector<double> bs = g.bias ? Values(inputs[2]) : std::vector<double>();
+    const std::vector<double> adds = spec.has_add ? Values(inputs.back()) : std::vector<double>();
+    for (int64_t at = 0; at < y_shape.Count(); ++at) {
+      if (g.bias) y.Add(at, bs[at / g.col_width % g.out_channels]);
+      if (spec.has_add) y.Add(at, adds[at]);
+      if (spec.relu) y.value[at] = std::max(y.value[at], 0.0);
+    }
+
+    EXPECT_EQ(cpu::winograd::Refuses(spec, lanes_), "");
+    const PlanPtr plan = cpu::winograd::MakePlan(spec, lanes_);
+    prepared += plan->input_layout(1) != nullptr;
+    EXPECT_TRUE(spec.constant_weights || !plan->input_layout(1));
+    for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = InPlanLayout(*plan, k, inputs[k]);
+    EXPECT_EQ(plan->inplace_input(0), spec.has_add ? static_cast<int>(spec.add_input()) : -1);
+    const bool in_place = spec.has_add && random.Coin();
+    const Tensor result =
+        in_place ? inputs.back() : NewOutput(*plan, 0, y_shape, DefaultDevice(), kFloat32);
+    DefaultDevice()->Exec(spec.op(), plan, inputs, {&result, 1});
+    ExpectSpreadSums(result, y_shape, y, "y");
+  }
+  EXPECT_GT(prepared, 8);
+}
+
+TEST_P(Winograd, PreparedFiltersComeBack) {
+  Random random(5);
+  for (const int64_t out : {lanes_, 3 * lanes_, 4 * lanes_, 2 * lanes_ - 3}) {
+    const int64_t taps = random.Coin() ? 3 : 5;
+    const Tensor w = RandomTensor(random, {out, 2 * lanes_ - 1, taps, taps});
+    const LayoutPtr layout = cpu::winograd::PreparedLayout(w.shape(), lanes_);
+    EXPECT_TRUE(SameLayout(layout, cpu::winograd::PreparedLayout(w.shape(), lanes_)));
+    const Tensor prepared = w.ToLayout(layout);
+    const std::vector<double> before = Values(w), after = Values(prepared);
+    for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(after[i], before[i], 1e-5);
+  }
+}
+
+/// Zero times infinity is NaN, also in the padding channels of a vector.
+TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
+  const Recorder g = ConvRecorder("Conv", {2, lanes_ - 1, 7, 6}, {5, 5}, {1, 1}, {2, 2}, lanes_ + 5,
+                                  true, {1, 1}, 1);
+  Random random(6);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               w = RandomTensor(random, g.weight_shape()), b = RandomTensor(random, {lanes_ + 5});
+  static_cast<float*>(x.raw_data())[3] = std::numeric_limits<float>::infinity();
+  const Tensor y =
+      RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, lanes_)[0];
+  const auto* elements = static_cast<const float*>(y.raw_data());
+  const int64_t pixels = 7 * 6, blocks = 2;
+  for (int64_t block = 0; block < 2 * blocks; ++block)
+    for (int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (int64_t lane = 5; lane < lanes_ && block % blocks == 1; ++lane)
+        ASSERT_EQ(elements[(block * pixels + pixel) * lanes_ + lane], 0) << block << " " << lane;
+}
+
+/// More tiles than a chunk, and a partial last chunk.
+TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
+  Random random(2);
+  const Recorder g =
+      ConvRecorder("Conv", {8, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               w = RandomTensor(random, g.weight_shape());
+  const Tensor dy = RandomTensor(random, g.output_shape());
+  const int before = NumThreads();
+  std::vector<std::vector<double>> first;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    std::vector<std::vector<double>> results;
+    results.push_back(
+        Values(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, lanes_)[0]));
+    results.push_back(
+        Values(RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, lanes_)[0]));
+    results.push_back(Values(
+        RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, lanes_)[0]));
+    if (first.empty()) first = results;
+    EXPECT_EQ(results, first) << threads << " threads";
+  }
+  SetNumThreads(before);
+  Sums y(g.output_shape().Count()), dw(g.weight_shape().Count());
+  const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+    y.Add(yi, xs[xi] * ws[wi]);
+    dw.Add(wi, dys[yi] * xs[xi]);
+  });
+  ExpectSpreadSums(
+      RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::kNhwc, lanes_)[0],
+      g.output_shape(), y, "y");
+  ExpectSpreadSums(
+      RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0],
+      g.weight_shape(), dw, "dW");
+}
+
+/// Sums that exceed the L2 cache are accumulated chunk by chunk.
+TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
+  Random random(7);
+  const Recorder g =
+      ConvRecorder("Conv", {5, 96, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 96, false, {1, 1}, 1);
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               dy = RandomTensor(random, g.output_shape());
+  const int before = NumThreads();
+  std::vector<std::vector<double>> results;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    results.push_back(
+        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0]));
+    EXPECT_EQ(results.back(), results.front()) << threads << " threads";
+  }
+  SetNumThreads(before);
+  const bool strict = IsStrict();
+  SetStrict(true);
+  const std::vector<double> direct = Values(ConvBackwardW(dy, x, ConvHandle(g)));
+  SetStrict(strict);
+  for (size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(results[0][i], direct[i], 2e-2) << i;
+}
+
+TEST(Winograd, StrictModeLeavesItOut) {
+  ConvSpec spec;
+  spec.geometry =
+      ConvRecorder("Conv", {128, 64, 32, 32}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
+  const bool before = IsStrict();
+  SetStrict(false);
+  const std::string implementation = FindPlan(*DefaultDevice(), spec)->implementation();
+  EXPECT_EQ(implementation == "winograd", cpu::winograd::Refuses(spec).empty());
+  SetStrict(true);
+  EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("winograd"));
+  SetStrict(before);
+}
+
+}  // namespace
+}  // namespace singa

@@ -1,0 +1,255 @@
+#include "singa/core/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "core/graph/recorded_step.h"
+#include "singa/operation/elementwise.h"
+#include "singa/operation/random.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::Values;
+
+std::shared_ptr<Recording> NewRecording(const ArenaPtr& arena = nullptr) {
+  return std::make_shared<Recording>(DefaultDevice(), arena);
+}
+
+Tensor Times(const Tensor& t, double factor) { return Unary(UnaryOp::kMulScalar, t, factor); }
+
+/// Records y = (2x + w) · 3.
+RecordingPtr Record(const Tensor& x, const Tensor& w, const ArenaPtr& arena, Tensor* y) {
+  const RecordingPtr recording = NewRecording(arena);
+  recording->Start({x});
+  {
+    const Tensor sum = Binary(BinaryOp::kAdd, Times(x, 2), w);
+    *y = Times(sum, 3);
+  }
+  recording->Finish({*y});
+  return recording;
+}
+
+TEST(Recording, RunsAtItsEndWhatWasKeptBack) {
+  const Tensor x = Full({4}, 1), w = Full({4}, 5);
+  Tensor y;
+  const RecordingPtr recording = Record(x, w, nullptr, &y);
+  EXPECT_EQ(recording->obstacle(), "");
+  EXPECT_EQ(recording->step().nodes().size(), 3u);
+  EXPECT_EQ(Values(y), std::vector<double>(4, 21));
+}
+
+TEST(Recording, WhoLooksAtAResultGetsIt) {
+  const Tensor x = Full({4}, 1);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  const Tensor y = Times(x, 2);
+  EXPECT_EQ(Values(y), std::vector<double>(4, 2));
+  const Tensor z = Times(y, 2);
+  recording->Finish({z});
+  EXPECT_EQ(Values(z), std::vector<double>(4, 4));
+  EXPECT_NE(recording->obstacle().find("looks at results"), std::string::npos);
+}
+
+TEST(Recording, AWriteWaitsForWhatIsToReadTheOldContents) {
+  Tensor x = Full({2}, 1);
+  const Tensor w = Full({2}, 7);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  const Tensor y = Binary(BinaryOp::kAdd, x, w);
+  const float values[] = {100, 100};
+  Tensor(w).CopyFromHost(values, sizeof(values));
+  recording->Finish({y});
+  EXPECT_EQ(Values(y), std::vector<double>(2, 8));
+  EXPECT_NE(recording->obstacle(), "");
+}
+
+TEST(Recording, AnAbandonedOneLeavesTheThreadExecuting) {
+  const Tensor x = Full({2}, 1);
+  {
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    EXPECT_THROW(NewRecording()->Start({}), std::logic_error);
+  }
+  EXPECT_EQ(Values(Times(x, 2)), std::vector<double>(2, 2));
+}
+
+TEST(Graph, ReplaysWithOtherInputsAndLeavesEarlierResultsAlone) {
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  const Tensor w = Full({4}, 5);
+  Tensor y1, y2;
+  const RecordingPtr first = Record(Full({4}, 1), w, arena, &y1);
+  const RecordingPtr second = Record(Full({4}, 2), w, arena, &y2);
+  ASSERT_EQ(Graph::Difference(*first, *second), "");
+  Graph graph(second);
+  ASSERT_TRUE(graph.Start({Full({4}, 10)}));
+  graph.Run(0);
+  const Tensor y3 = graph.Finish()[0];
+  ASSERT_TRUE(graph.Start({Full({4}, 20)}));
+  graph.Run(0);
+  const Tensor y4 = graph.Finish()[0];
+  EXPECT_EQ(Values(y1), std::vector<double>(4, 21));
+  EXPECT_EQ(Values(y2), std::vector<double>(4, 27));
+  EXPECT_EQ(Values(y3), std::vector<double>(4, 75));
+  EXPECT_EQ(Values(y4), std::vector<double>(4, 135));
+  const std::optional<std::vector<Tensor>> whole = graph.Replay({Full({4}, 30)});
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(Values(whole->at(0)), std::vector<double>(4, 195));
+  EXPECT_THROW(graph.Start({Full({5}, 1)}), std::invalid_argument);
+  EXPECT_THROW(graph.Replay({Full({5}, 1)}), std::invalid_argument);
+  EXPECT_THROW(graph.Start({}), std::invalid_argument);
+  EXPECT_THROW(graph.Run(1), std::invalid_argument);
+  EXPECT_EQ(graph.memory().nodes, 3u);
+  // 2x is the only temporary; the sum reuses its memory.
+  EXPECT_EQ(graph.memory().in_place, 1u);
+  EXPECT_EQ(graph.memory().arena, 64u);
+}
+
+TEST(Graph, ReadsWhatLivesOnAfresh) {
+  const Tensor x = Full({4}, 1);
+  Tensor w = Full({4}, 5), y;
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  const RecordingPtr first = Record(x, w, arena, &y);
+  const RecordingPtr second = Record(x, w, arena, &y);
+  Graph graph(second);
+  w.Fill(0);
+  ASSERT_TRUE(graph.Start({x}));
+  graph.Run(0);
+  EXPECT_EQ(Values(graph.Finish()[0]), std::vector<double>(4, 6));
+}
+
+TEST(Graph, IsNotReplayedWhileTheThreadRecords) {
+  const Tensor x = Full({4}, 1), w = Full({4}, 5);
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  Tensor y;
+  const RecordingPtr first = Record(x, w, arena, &y);
+  const RecordingPtr second = Record(x, w, arena, &y);
+  Graph graph(second);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  EXPECT_FALSE(graph.Replay({x}));
+  recording->Finish({});
+  EXPECT_TRUE(graph.Replay({x}));
+}
+
+TEST(Graph, SaysWhatDiffers) {
+  const auto record = [](double factor, bool more) {
+    const Tensor x = Full({4}, 1);
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    Tensor y = Times(x, factor);
+    if (more) y = Times(y, 2);
+    recording->Finish({y});
+    return recording;
+  };
+  EXPECT_EQ(Graph::Difference(*record(2, false), *record(2, false)), "");
+  EXPECT_NE(Graph::Difference(*record(2, false), *record(3, false)), "");
+  EXPECT_NE(Graph::Difference(*record(2, false), *record(2, true)), "");
+  // A tensor that the step makes from host data is a new one in each recording.
+  const auto with_constant = [] {
+    const Tensor x = Full({4}, 1);
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    const Tensor made = test::FromValues({4}, {1, 2, 3, 4});
+    const Tensor y = Binary(BinaryOp::kAdd, x, made);
+    recording->Finish({y});
+    return recording;
+  };
+  EXPECT_NE(Graph::Difference(*with_constant(), *with_constant()).find("host"), std::string::npos);
+}
+
+TEST(Graph, DrawsRandomNumbersAnew) {
+  const DevicePtr device = CreateCpuDevice();
+  const auto step = [&](const Tensor& x) {
+    Tensor noise(x.shape(), device);
+    Gaussian(0, 1, noise);
+    return Binary(BinaryOp::kAdd, x, noise);
+  };
+  const Tensor x = Full({8}, 0, device);
+  device->SetRandSeed(5);
+  std::vector<std::vector<double>> expected;
+  for (int i = 0; i < 4; ++i) expected.push_back(Values(step(x)));
+  EXPECT_NE(expected[0], expected[1]);
+
+  device->SetRandSeed(5);
+  const ArenaPtr arena = std::make_shared<Arena>(device);
+  std::vector<RecordingPtr> recordings;
+  for (int i = 0; i < 2; ++i) {
+    recordings.push_back(std::make_shared<Recording>(device, arena));
+    recordings[i]->Start({x});
+    const Tensor y = step(x);
+    recordings[i]->Finish({y});
+    EXPECT_EQ(Values(y), expected[i]);
+  }
+  ASSERT_EQ(Graph::Difference(*recordings[0], *recordings[1]), "");
+  Graph graph(recordings[1]);
+  for (int i = 2; i < 4; ++i) {
+    ASSERT_TRUE(graph.Start({x}));
+    graph.Run(0);
+    EXPECT_EQ(Values(graph.Finish()[0]), expected[i]);
+  }
+}
+
+TEST(Graph, KnowsWhichOperationDraws) {
+  // Scalars of an operation that draws nothing equal those of the first draw after seed 0, except
+  // for the draw's number.
+  const DevicePtr device = CreateCpuDevice();
+  const Tensor x = Full({8}, 1, device);
+  Recording recording(device, std::make_shared<Arena>(device));
+  recording.Start({x});
+  device->SetRandSeed(0);
+  Tensor noise(x.shape(), device), more(x.shape(), device);
+  Gaussian(0, 1, noise);
+  const Tensor y = Binary(BinaryOp::kAdd, x, noise);
+  device->SetRandSeed(0);
+  Gaussian(0, 1, more);
+  recording.Finish({Binary(BinaryOp::kSub, y, more)});
+  std::vector<int> draws;
+  for (const Node& node : recording.step().nodes()) draws.push_back(node.random);
+  EXPECT_EQ(draws, (std::vector{0, -1, 1, -1}));
+}
+
+TEST(Graph, AHostCallSeesLentTensorsAndItsEffectsAreSeen) {
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  Tensor total = Full({2}, 0);
+  const auto record = [&](const Tensor& x, Tensor* lent) {
+    const RecordingPtr recording = NewRecording(arena);
+    recording->Start({x});
+    *lent = Times(x, 2);
+    std::vector<Tensor> tensors;
+    tensors.push_back(*lent);
+    recording->Pause(tensors);
+    tensors.clear();
+    EXPECT_EQ(Values(*lent)[0], 2 * Values(x)[0]);
+    total.Fill(Values(*lent)[0]);
+    recording->Resume();
+    const Tensor y = Binary(BinaryOp::kAdd, x, total);
+    recording->Finish({y});
+    EXPECT_EQ(Values(y)[0], 3 * Values(x)[0]);
+    return recording;
+  };
+  Tensor lent1, lent2;
+  const RecordingPtr first = record(Full({2}, 1), &lent1);
+  lent1 = Tensor();
+  const RecordingPtr second = record(Full({2}, 2), &lent2);
+  ASSERT_EQ(Graph::Difference(*first, *second), "");
+  Graph graph(second);
+  ASSERT_EQ(graph.segments(), 2);
+  ASSERT_TRUE(graph.Start({Full({2}, 7)}));
+  graph.Run(0);
+  EXPECT_EQ(Values(lent2)[0], 14);
+  total.Fill(100);
+  EXPECT_TRUE(graph.TakeBack(0));
+  graph.Run(1);
+  EXPECT_EQ(Values(graph.Finish()[0])[0], 107);
+
+  // If the host keeps a lent tensor, its contents stay.
+  ASSERT_TRUE(graph.Start({Full({2}, 8)}));
+  graph.Run(0);
+  const Tensor kept = lent2;
+  EXPECT_FALSE(graph.TakeBack(0));
+  EXPECT_EQ(Values(kept)[0], 16);
+}
+
+}  // namespace
+}  // namespace singa

@@ -1,0 +1,61 @@
+#include "model/formula/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace singa::formula {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// The error in units of the last place of the exact value.
+double Ulps(float got, double exact) {
+  if (static_cast<float>(exact) == got) return 0;
+  const double magnitude = std::max(std::fabs(exact), 0x1p-126);
+  return std::fabs(got - exact) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
+}
+
+// Every 4099th float.
+template <class F>
+void ForFloats(const F& f) {
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099) {
+    const auto x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    if (std::isfinite(x)) f(x);
+  }
+}
+
+TEST(VectorMath, ExpIsWithinOneUlp) {
+  ForFloats([](float x) { ASSERT_LE(Ulps(Exp(x), std::exp(double{x})), 1) << x; });
+  EXPECT_EQ(Exp(0.0f), 1);
+  EXPECT_EQ(Exp(kInf), kInf);
+  EXPECT_EQ(Exp(-kInf), 0);
+  EXPECT_TRUE(std::isnan(Exp(kNan)));
+}
+
+TEST(VectorMath, TanhIsWithinThreeUlp) {
+  ForFloats([](float x) { ASSERT_LE(Ulps(Tanh(x), std::tanh(double{x})), 3) << x; });
+  EXPECT_EQ(Tanh(kInf), 1);
+  EXPECT_EQ(Tanh(-kInf), -1);
+  EXPECT_TRUE(std::signbit(Tanh(-0.0f)));
+  EXPECT_TRUE(std::isnan(Tanh(kNan)));
+}
+
+TEST(VectorMath, SigmoidIsWithinThreeUlp) {
+  ForFloats([](float x) {
+    const double exact = 1 / (1 + std::exp(-double{x}));
+    if (exact < 0x1p-126) {
+      ASSERT_LT(Sigmoid(x), 0x1p-126f) << x;
+    } else {
+      ASSERT_LE(Ulps(Sigmoid(x), exact), 3) << x;
+    }
+  });
+  EXPECT_EQ(Sigmoid(0.0f), 0.5f);
+  EXPECT_EQ(Sigmoid(kInf), 1);
+  EXPECT_EQ(Sigmoid(-kInf), 0);
+  EXPECT_TRUE(std::isnan(Sigmoid(kNan)));
+}
+
+}  // namespace
+}  // namespace singa::formula

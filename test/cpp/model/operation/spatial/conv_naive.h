@@ -1,0 +1,74 @@
+#pragma once
+
+// Convolution by its definition, in float64, as the list of its products.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "singa/operation/recorder.h"
+#include "support.h"
+
+namespace singa::test {
+
+/// Calls product(x, w, y) with the row-major positions of x, W and y for each multiply-add.
+template <class Product>
+void ForEachProduct(const Recorder& g, const Product& product) {
+  const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
+  for (int64_t n = 0; n < g.batchsize; ++n)
+    for (int64_t m = 0; m < g.out_channels; ++m)
+      for (int64_t od = 0; od < g.conv_depth; ++od)
+        for (int64_t oh = 0; oh < g.conv_height; ++oh)
+          for (int64_t ow = 0; ow < g.conv_width; ++ow)
+            for (int64_t c = 0; c < channels; ++c)
+              for (int64_t k = 0; k < g.kernel_d; ++k)
+                for (int64_t i = 0; i < g.kernel_h; ++i)
+                  for (int64_t j = 0; j < g.kernel_w; ++j) {
+                    const int64_t d = od * g.stride_d - g.pad_front + k * g.dilation_d;
+                    const int64_t h = oh * g.stride_h - g.pad_top + i * g.dilation_h;
+                    const int64_t w = ow * g.stride_w - g.pad_left + j * g.dilation_w;
+                    if (d < 0 || d >= g.depth || h < 0 || h >= g.height || w < 0 || w >= g.width)
+                      continue;
+                    const int64_t x = n * g.in_channels + m / filters * channels + c;
+                    const int64_t y = (n * g.out_channels + m) * g.conv_depth + od;
+                    const int64_t tap = (m * channels + c) * g.kernel_d + k;
+                    product(((x * g.depth + d) * g.height + h) * g.width + w,
+                            (tap * g.kernel_h + i) * g.kernel_w + j,
+                            (y * g.conv_height + oh) * g.conv_width + ow);
+                  }
+}
+
+/// Numbers in [low, high], one for each of `axes`.
+inline std::vector<int64_t> Numbers(Random& random, int axes, int64_t low, int64_t high) {
+  std::vector<int64_t> numbers;
+  for (int i = 0; i < axes; ++i) numbers.push_back(random.Int(low, high));
+  return numbers;
+}
+
+/// Sums of products, with the sum of magnitudes and the number of terms for the tolerance.
+struct Sums {
+  std::vector<double> value, magnitude, length;
+  explicit Sums(int64_t size) : value(size), magnitude(size), length(size) {}
+  void Add(int64_t at, double term) {
+    value[at] += term;
+    magnitude[at] += std::abs(term);
+    length[at] += 1;
+  }
+};
+
+/// Expects |result − float64| ≤ 8 · eps · √K · (|x| ⋆ |w|) elementwise, with K terms in a sum.
+inline void ExpectSums(const Tensor& result, const Shape& shape, const Sums& sums,
+                       const std::string& what) {
+  ASSERT_EQ(result.shape(), shape) << what;
+  const std::vector<double> values = Values(result);
+  const double eps = Epsilon(result.data_type());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double tolerance =
+        8 * eps * std::sqrt(std::max(1.0, sums.length[i])) * sums.magnitude[i] +
+        Smallest(result.data_type());
+    ASSERT_LE(std::abs(values[i] - sums.value[i]), tolerance)
+        << what << "\nelement " << i << ": " << values[i] << " instead of " << sums.value[i];
+  }
+}
+
+}  // namespace singa::test

@@ -1,0 +1,266 @@
+"""SINGA's names for ONNX: every one, with its arguments and what it returns."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+import singa.onnx
+from onnx_files import info, network, node
+from onnx_runtime import runtime_outputs
+from singa import autograd, device, layer, opt, sonnx, tensor
+
+_RANDOM = np.random.default_rng(0)
+X = _RANDOM.standard_normal((3, 4)).astype(np.float32)
+W1 = _RANDOM.standard_normal((4, 6)).astype(np.float32)
+W2 = _RANDOM.standard_normal((6, 5)).astype(np.float32)
+B2 = _RANDOM.standard_normal(5).astype(np.float32)
+HIDDEN = np.maximum(X @ W1, 0)
+SCORES = HIDDEN @ W2 + B2
+PRODUCT = X @ W1
+
+
+@pytest.fixture
+def proto():
+    """MatMul, Relu, Gemm: scores of five classes."""
+    return network(
+        [node("MatMul", "x w1", "a"), node("Relu", "a", "h"), node("Gemm", "h w2 b2", "y")],
+        [info("x", ["n", 4])],
+        [info("y", ["n", 5])],
+        {"w1": W1, "w2": W2, "b2": B2},
+    )
+
+
+def _of(array):
+    return tensor.from_numpy(np.asarray(array))
+
+
+def _close(found, wanted):
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "where", ["CPU", pytest.param(None, id="a device"), pytest.param("path", id="a path")]
+)
+def test_prepare_and_run(proto, tmp_path, where):
+    """A ModelProto or a path; a device by name or as an object; SINGA's other arguments."""
+    if where == "path":
+        sonnx.save(proto, tmp_path / "net.onnx")
+        rep = sonnx.prepare(str(tmp_path / "net.onnx"))
+    elif where is None:
+        dev = device.create_cpu_device()
+        rep = sonnx.prepare(proto, device=dev, init_inputs=[_of(X)])
+        assert {t.device.id() for t in rep.states.values()} == {dev.id()}
+    else:
+        rep = sonnx.prepare(proto, where, keep_initializers_as_inputs=False)
+    assert isinstance(rep, sonnx.SingaRep)
+    assert isinstance(rep.net, singa.onnx.ImportedModel)
+    assert sorted(rep.states) == ["b2", "w1", "w2"]
+    for inputs in ([_of(X)], (X,), _of(X), X):
+        (y,) = rep.run(inputs)
+        assert isinstance(y, tensor.Tensor)
+        _close(y, SCORES)
+    assert rep.run([X[:1]])[0].shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("last_layers", "wanted"),
+    [(None, SCORES), (3, SCORES), (2, HIDDEN), (1, PRODUCT), (-1, HIDDEN), (-2, PRODUCT)],
+)
+def test_last_layers(proto, last_layers, wanted):
+    """Only the first nodes run; a negative number counts from the end."""
+    rep, net = sonnx.prepare(proto), sonnx.SONNXModel(proto)
+    (found,) = rep.run([X], last_layers=last_layers)
+    _close(found, wanted)
+    (found,) = net.forward(_of(X), last_layers=last_layers)
+    _close(found, wanted)
+
+
+def test_last_layers_that_are_not_there(proto):
+    for count in (0, 4, -3, -4):
+        with pytest.raises(ValueError, match=f"last_layers is {count}; there are 3 nodes"):
+            sonnx.prepare(proto).run([X], last_layers=count)
+
+
+def test_aux_output(proto):
+    """Values by their names, after the outputs."""
+    rep, net = sonnx.prepare(proto), sonnx.SONNXModel(proto)
+    for found in (
+        rep.run([X], aux_output=("h", "a")),
+        net.forward(_of(X), aux_output=["h", "a"]),
+    ):
+        for t, wanted in zip(found, (SCORES, HIDDEN, PRODUCT), strict=True):
+            _close(t, wanted)
+    y, hidden = net.forward(_of(X), aux_output=("h",), last_layers=1)
+    _close(y, PRODUCT)
+    _close(hidden, HIDDEN)
+    with pytest.raises(ValueError, match="the graph has no values nowhere"):
+        rep.run([X], aux_output=("nowhere",))
+
+
+class Tuned(sonnx.SONNXModel):
+    """The network up to its last node, and a new head: a script as SINGA's examples have it."""
+
+    def __init__(self, model, num_classes):
+        super().__init__(model)
+        self.linear = layer.Linear(num_classes)
+
+    def forward(self, *x):
+        y = super().forward(*x, last_layers=-1)[0]
+        return self.linear(y)
+
+    def train_one_batch(self, x, y):
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_subclass_trains(proto, graph):
+    net = Tuned(proto, 3)
+    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+    x, y = _of(X), _of(np.array([0, 2, 1], np.int32))
+    net.compile([x], is_train=True, use_graph=graph)
+    assert sorted(net.get_params()) == ["b2", "linear.W", "linear.b", "w1", "w2"]
+    losses = [float(net(x, y)[1]) for _ in range(20)]
+    assert losses[-1] < losses[0] / 4
+    params = net.get_params()
+    assert (params["w1"].numpy() != W1).any()
+    np.testing.assert_array_equal(params["w2"].numpy(), W2)  # of the node that does not run
+    assert params["linear.W"].shape == (6, 3)
+
+
+def test_the_model_alone(proto):
+    """SONNXModel as it is returns a list."""
+    net = sonnx.SONNXModel(proto, device.create_cpu_device())
+    net.compile([_of(X)], is_train=False)
+    found = net(_of(X))
+    assert isinstance(found, list)
+    _close(found[0], SCORES)
+
+
+def _tape_of(net, x):
+    before, autograd.training = autograd.training, True
+    try:
+        return net(x)
+    finally:
+        autograd.training = before
+
+
+def test_to_onnx():
+    """The tape as a file: names, bits, and ONNX Runtime's numbers."""
+    net = layer.Sequential(layer.Linear(6), layer.ReLU(), layer.Linear(5))
+    x = _of(X)
+    x.name = "pixels"
+    y = _tape_of(net, x)
+    proto = sonnx.to_onnx([x], [y], "scores")
+    onnx.checker.check_model(proto, full_check=True)
+    assert proto.graph.name == "scores"
+    assert [value.name for value in proto.graph.input] == ["pixels"]
+    assert {t.name for t in proto.graph.initializer} == {"0.W", "0.b", "2.W", "2.b"}
+    np.testing.assert_array_equal(sonnx.prepare(proto).run([X])[0].numpy(), y.numpy())
+    (found,) = runtime_outputs(proto, [X])
+    np.testing.assert_allclose(found, y.numpy(), rtol=1e-5, atol=1e-5)
+    assert sonnx.SingaFrontend.singa_to_onnx_model(x, y).graph.name == "sonnx"
+
+
+def test_to_onnx_refuses_what_the_tape_does_not_have():
+    """A constant may depend on the inputs; a tape that was walked is gone."""
+    x, w = _of(X), _of(W1)
+    w.stores_grad = True
+    autograd.training = True
+    try:
+        product = autograd.matmul(x, w)
+        constant = autograd.add(product, _of(np.ones((3, 6), np.float32)))
+        walked = autograd.reduce_sum(product)
+    finally:
+        autograd.training = False
+    with pytest.raises(ValueError, match="neither among the inputs nor a parameter"):
+        sonnx.to_onnx([x], [constant])
+    autograd.gradients(walked)
+    with pytest.raises(ValueError, match="the tape does not lead beyond"):
+        sonnx.to_onnx([x], [walked])
+
+
+def test_run_node():
+    """A NodeProto or OnnxNode; inputs in order or by name; a device; an old version."""
+    add = node("Add", "a b", "c")
+    for given in ([X, X], [_of(X), _of(X)], {"b": X, "a": X}):
+        for what in (add, sonnx.OnnxNode(add)):
+            (found,) = sonnx.run_node(what, given, "CPU")
+            _close(found, 2 * X)
+    split = node("Split", "x", "p q", axis=1, num_outputs=2)
+    parts = sonnx.run_node(split, [X], device.create_cpu_device())
+    for found, wanted in zip(parts, np.split(X, 2, 1), strict=True):
+        _close(found, wanted)
+    squeeze = node("Squeeze", "x", "y", axes=[0])
+    (found,) = sonnx.run_node(squeeze, [X[None]], opset_version=11)
+    _close(found, X)
+    with pytest.raises(ValueError, match=r"\[Add\] expected 2 inputs, got 1"):
+        sonnx.run_node(add, [X])
+    with pytest.raises(NotImplementedError, match="Det"):
+        sonnx.run_node(node("Det", "x", "y"), [X[:, :3]])
+
+
+def test_get_op():
+    """A function of tensors, which the tape records."""
+    function = sonnx.get_op(sonnx.OnnxNode(node("LeakyRelu", "x", "y", alpha=0.25)))
+    x = _of(X)
+    _close(function(x)[0], np.where(X > 0, X, X / 4))
+    x.stores_grad = True
+    autograd.training = True
+    try:
+        (y,) = function(x)
+        gradient = autograd.gradients(autograd.reduce_sum(y))[x]
+    finally:
+        autograd.training = False
+    _close(gradient, np.where(X > 0, 1, 0.25))
+
+
+def test_onnx_node():
+    proto = node("LeakyRelu", "x", "y", "leaky", alpha=0.25)
+    found = sonnx.OnnxNode(proto)
+    assert (found.name, found.op_type, found.inputs, found.outputs) == (
+        *("leaky", "LeakyRelu"),
+        *(["x"], ["y"]),
+    )
+    assert found.attrs == {"alpha": 0.25}
+    assert (found.getattr("alpha"), found.getattr("beta"), found.getattr("beta", 1)) == (
+        *(0.25, None),
+        1,
+    )
+    assert sonnx.OnnxNode(node("Relu", "x", "y")).name == "y"  # one without a name
+
+
+def test_backend(proto):
+    """The names of the interface of ONNX's backends."""
+    backend = sonnx.SingaBackend
+    _close(backend.run_model(proto, [X])[0], SCORES)
+    _close(backend.prepare(proto).run([X])[0], SCORES)
+    _close(backend.run_node(node("Relu", "x", "y"), [X])[0], np.maximum(X, 0))
+    assert backend.is_compatible(proto)
+    unsupported = network([node("Det", "x", "y")], [info("x", [2, 2])], [info("y", [])])
+    assert not backend.is_compatible(unsupported)
+    assert sonnx.supports_device("CPU")
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("TPU")
+    with pytest.raises(ValueError, match="device must be 'CPU' or 'CUDA', got 'TPU'"):
+        sonnx.prepare(proto, "TPU")
+
+
+def test_load_and_save(proto, tmp_path):
+    """As onnx.load and onnx.save."""
+    path = tmp_path / "net.onnx"
+    sonnx.save(proto, path)
+    assert sonnx.load(path) == proto
+    assert onnx.load(str(path)) == proto
+    sonnx.save(proto, tmp_path / "large.onnx", save_as_external_data=True, size_threshold=0)
+    _close(sonnx.prepare(str(tmp_path / "large.onnx")).run([X])[0], SCORES)
+
+
+def test_every_name_is_tested():
+    """The list that scripts import from."""
+    text = Path(__file__).read_text()
+    assert [name for name in sonnx.__all__ if f"sonnx.{name}" not in text] == []

@@ -1,0 +1,128 @@
+"""Passes over recorded steps: the same bits in fewer operations or less memory."""
+
+import numpy as np
+import pytest
+import singa
+from device_under_test import KEPT_APART
+from graph_net import Net, assert_same, bits, sgd
+from recorded import graphs
+from singa import autograd, layer, model, opt, tensor
+
+pytestmark = pytest.mark.usefixtures("no_warning")
+
+
+class Residual(model.Model):
+    """Bottlenecks with residuals, as in ResNet-50."""
+
+    def __init__(self, blocks=6, width=8):
+        super().__init__()
+        self.blocks = blocks
+        self.stem = layer.Conv2d(4 * width, 3, padding=1, bias=False)
+        self.stem_bn = layer.BatchNorm2d(momentum=0.1)
+        for i in range(blocks):
+            for name, channels, kernel in (("a", width, 1), ("b", width, 3), ("c", 4 * width, 1)):
+                conv = layer.Conv2d(channels, kernel, padding=kernel // 2, bias=False)
+                setattr(self, f"conv{i}{name}", conv)
+                setattr(self, f"bn{i}{name}", layer.BatchNorm2d(momentum=0.1))
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        x = self.stem_bn(self.stem(x), relu=True)
+        for i in range(self.blocks):
+            h = x
+            for name in "ab":
+                h = getattr(self, f"bn{i}{name}")(getattr(self, f"conv{i}{name}")(h), relu=True)
+            x = getattr(self, f"bn{i}c")(getattr(self, f"conv{i}c")(h), add=x, relu=True)
+        return self.fc(autograd.flatten(autograd.globalaveragepool(x)))
+
+    train_one_batch = Net.train_one_batch
+
+
+class Fusable(model.Model):
+    """Convolution and ReLU with and without pooling, Linear with ReLU and dropout, a chain."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = layer.Conv2d(16, 3, padding=1)
+        self.conv2 = layer.Conv2d(16, 3, padding=1)
+        self.pool = layer.MaxPool2d(2)
+        self.fc1 = layer.Linear(24)
+        self.fc2 = layer.Linear(3)
+
+    def forward(self, x):
+        x = self.pool(autograd.relu(self.conv1(x)))
+        x = autograd.relu(self.conv2(x))
+        x = autograd.mul(autograd.tanh(x), autograd.abs(x))
+        x = autograd.dropout(autograd.relu(self.fc1(autograd.flatten(x))))
+        return self.fc2(x)
+
+    train_one_batch = Net.train_one_batch
+
+
+@pytest.mark.cpu("these operations are merged on the CPU only")
+def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    results = {}
+    for fuse in (None, False, True):
+        singa.seed(2)
+        m = Fusable()
+        m.set_optimizer(sgd())
+        m.compile([x], is_train=True, use_graph=fuse is not None, fuse=bool(fuse))
+        singa.seed(3)
+        losses = [m(x, y)[1].numpy().tobytes() for _ in range(6)]
+        plan = None if fuse is None else m.memory_plan()
+        text = "" if fuse is None else graphs(m)[0].ToString()
+        results[fuse] = (losses, bits(m), plan, text)
+    assert results[True][0] == results[False][0] == results[None][0]
+    assert_same(results[True][1], results[None][1])
+    (plain,), (fused,) = results[False][2]["graphs"], results[True][2]["graphs"]
+    assert plain["merged"] == 0
+    assert fused["merged"] >= 5
+    assert fused["nodes"] < plain["nodes"]
+    assert fused["arena"] < plain["arena"]
+    text = results[True][3]
+    for name in ("ConvForward+Relu [conv1", "LinearForward+Relu [fc1", "Tanh+Abs+Mul"):
+        assert name in text, text
+    assert " Relu " not in text
+
+
+@pytest.mark.cpu("these operations are merged on the CPU only")
+def test_opcheck_compares_fused_operations():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    singa.seed(2)
+    m = Fusable()
+    m.set_optimizer(sgd())
+    m.compile([x], is_train=True, use_graph=True, fuse=True)
+    for _ in range(4):
+        m(x, y)
+    text = graphs(m)[0].ToString()
+    with singa.opcheck(every=1, action="raise") as check:
+        m(x, y)
+    for op in ("ConvForward", "ConvBackwardW"):
+        assert check.stats()[op]["checked"] == text.count(f" {op}") > 0, op
+    assert " ConvForward+Relu" in text
+
+
+def test_recomputed_activations_are_the_same_bits_in_less_memory():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((8, 5, 16, 16)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    results = {}
+    for recompute in (None, False, True):
+        singa.seed(2)
+        m = Residual()
+        m.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
+        m.compile([x], is_train=True, use_graph=recompute is not None, recompute=bool(recompute))
+        losses = [m(x, y)[1].numpy().tobytes() for _ in range(7)]
+        plan = None if recompute is None else m.memory_plan()
+        results[recompute] = (losses, bits(m), plan)
+    assert results[True][0] == results[False][0] == results[None][0]
+    assert_same(results[True][1], results[None][1])
+    plain, less = results[False][2], results[True][2]
+    # Both activations inside a block, and two of three sums.
+    assert less["arena_bytes"] < max(0.73 * plain["arena_bytes"], KEPT_APART)
+    assert less["graphs"][0]["nodes"] == plain["graphs"][0]["nodes"] + 12 + 4

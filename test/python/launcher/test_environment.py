@@ -1,0 +1,86 @@
+"""The place of a process, from the variables of several launchers."""
+
+import re
+
+import pytest
+from singa.launcher.environment import Environment, environment
+
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+SLURM = {
+    "SLURM_PROCID": "4",
+    "SLURM_STEP_NUM_TASKS": "5",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
+}
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({}, Environment()),
+        ({"SINGA_RANK": "", "RANK": ""}, Environment()),
+        (
+            {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+            Environment(1, 3, 0, 1, source="torchrun"),
+        ),
+        (OPEN_MPI, Environment(3, 4, 1, 2, source="Open MPI")),
+        (
+            {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"},
+            Environment(1, 2, 0, 1, source="MPI"),
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Environment(1, 2, 1, 2, source="MPI")),
+        (SLURM, Environment(4, 5, 0, 1, source="SLURM")),
+        (SLURM | {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"},
+         Environment(3, 5, 1, 2, source="SLURM")),
+        # srun has started one process per machine, and that has started the ranks.
+        (SLURM | OPEN_MPI, Environment(3, 4, 1, 2, source="Open MPI")),
+        # An MPI without local numbers, started by srun.
+        (SLURM | {"PMI_RANK": "4", "PMI_SIZE": "5"}, Environment(4, 5, 0, 1, source="MPI")),
+        # A batch script of SLURM is no rank.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, Environment()),
+        ({"SINGA_TIMEOUT": "2"}, Environment(timeout=2)),
+    ],
+)  # fmt: skip
+def test_places(variables, place):
+    assert environment(variables) == place
+
+
+def test_variables_say_the_place():
+    place = Environment(5, 6, 1, 2, "name", 7, 3, "singa launch")
+    assert environment(place.variables()) == place
+    # The same place from two launchers is no contradiction.
+    same = {"PMI_RANK": "5", "PMI_SIZE": "6"}
+    assert environment(place.variables() | same) == place
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"SINGA_RANK": "1"}, "SINGA_RANK is set, SINGA_WORLD_SIZE is not"),
+        ({"WORLD_SIZE": "1"}, "WORLD_SIZE is set, RANK is not"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK must be below WORLD_SIZE, got 2 and 2"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK must be a number from 0 on, got '-1'"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE must be a number from 1 on, got '0'"),
+        ({"RANK": "0", "WORLD_SIZE": "٣"}, "WORLD_SIZE must be a number from 1 on, got '٣'"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "1"},
+            "LOCAL_RANK must be below LOCAL_WORLD_SIZE, and that at most WORLD_SIZE, got 1, 1",
+        ),
+        (
+            OPEN_MPI | {"RANK": "0", "WORLD_SIZE": "4"},
+            "torchrun says rank 0 of 4, Open MPI says rank 3 of 4: unset the variables of one",
+        ),
+        (SLURM | {"SLURM_NODEID": "3"}, "SLURM_STEP_TASKS_PER_NODE is '2(x2),1', for node 3"),
+        ({"SINGA_TIMEOUT": "0"}, "SINGA_TIMEOUT must be a number from 1 on, got '0'"),
+        ({"SINGA_TIMEOUT": "2.5"}, "SINGA_TIMEOUT must be a number from 1 on, got '2.5'"),
+    ],
+)
+def test_contradictions(variables, message):
+    with pytest.raises(ValueError, match=r"\[environment\] " + re.escape(message)):
+        environment(variables)

@@ -1,0 +1,94 @@
+"""Commands for several machines. The stand-ins for mpiexec and srun start the ranks here."""
+
+import re
+import sys
+
+import pytest
+from singa.launcher import hosts
+
+PROGRAM = ["python", "x.py"]
+
+
+def test_hydra():
+    command = hosts.mpi_command("mpiexec", "HYDRA build details:", ["a", "b"], 5, PROGRAM)
+    assert command == [
+        *("mpiexec", "-n", "5", "-hosts", "a,b", "-ppn", "3"),
+        *("-disable-auto-cleanup", "-genvall", "python", "x.py"),
+    ]
+
+
+def test_open_mpi(monkeypatch):
+    monkeypatch.setattr("os.environ", {"SINGA_JOB": "x", "PYTHONPATH": "y", "HOME": "z"})
+    command = hosts.mpi_command("mpirun", "mpirun (Open MPI) 5.0.3", ["a", "b"], 4, PROGRAM)
+    assert command == [
+        *("mpirun", "-n", "4", "--host", "a:2,b:2", "--map-by", "slot:OVERSUBSCRIBE"),
+        *("--bind-to", "none", "-x", "PYTHONPATH", "-x", "SINGA_JOB", "python", "x.py"),
+    ]
+
+
+def test_srun():
+    command = hosts.srun_command("srun", ["a", "b"], 4, PROGRAM)
+    assert command[:4] == ["srun", "--ntasks=4", "--nodes=2", "--nodelist=a,b"]
+    assert command[-2:] == PROGRAM
+    assert {"--kill-on-bad-exit=0", "--no-kill"} <= set(command)
+
+
+# Starts the program at the end of its arguments for each rank, as srun does with its variables.
+SRUN = """#!{python}
+import os, re, subprocess, sys
+ranks = int(re.search(r"--ntasks=(\\d+)", " ".join(sys.argv))[1])
+program = sys.argv[sys.argv.index("--cpu-bind=none") + 1 :]
+started = []
+for rank in range(ranks):
+    place = dict(SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS=ranks, SLURM_LOCALID=rank, SLURM_NODEID=0)
+    place["SLURM_STEP_TASKS_PER_NODE"] = f"{{ranks}}"
+    values = {{name: str(value) for name, value in place.items()}}
+    started.append(subprocess.Popen(program, env=os.environ | values))
+sys.exit(max(process.wait() for process in started))
+"""
+
+SCRIPT = """
+import os, sys, time
+from singa import distributed
+place = distributed.environment()
+for i in range(50):
+    sys.stdout.write(f"{i} of ")
+    sys.stdout.flush()
+    sys.stdout.write(f"{place.rank}/{place.world_size}\\n")
+if place.restart == 0 and place.rank == 1:
+    sys.exit(6)
+print(distributed.gather(place.rank) if place.restart else "the first start")
+"""
+
+
+@pytest.fixture
+def cluster(jobs):
+    """Jobs within an allocation of a SLURM that is this machine."""
+    folder = jobs.folder / "bin"
+    folder.mkdir()
+    (folder / "srun").write_text(SRUN.format(python=sys.executable))
+    (folder / "srun").chmod(0o755)
+    jobs.variables |= {"PATH": f"{folder}:{jobs.variables['PATH']}", "SLURM_JOB_ID": "1"}
+    return jobs
+
+
+def test_ranks_of_srun(cluster):
+    script = cluster.script(SCRIPT)
+    status, output, errors = cluster.run("-n", 2, "--hosts", "here", "--restarts", 1, script)
+    assert status == 0, errors
+    lines = output.splitlines()
+    for rank in range(2):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        count = [f"[{rank}] {i} of {rank}/2" for i in range(50)]
+        assert [line for line in own if " of " in line] == count * 2
+        assert own[-1] == f"[{rank}] [0, 1]"
+    assert "[0] the first start" in lines
+    assert re.search(r"launch: rank 1 \(process \d+\) ended with exit status 6 first", errors)
+    assert "singa launch: restart 1 of 1, 2 ranks\n" in errors
+
+
+def test_no_launcher(jobs):
+    jobs.variables |= {"PATH": str(jobs.folder)}
+    status, _, errors = jobs.run("-n", 2, "--hosts", "a,b", jobs.script(""))
+    assert status == 1
+    assert "[launch] --hosts needs mpiexec, mpirun, or srun" in errors

@@ -1,0 +1,384 @@
+"""Multi-head attention, transformer encoders and the cache, beside PyTorch's modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+
+@pytest.fixture
+def sampling() -> Iterator[None]:
+    """Inference: no dropout, and nothing is recorded for backward."""
+    before = autograd.training
+    autograd.training = False
+    yield
+    autograd.training = before
+
+
+class Around(model.Model):
+    """A model of one layer, whose weights load_torch can name."""
+
+    def __init__(self, inner: layer.Layer) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *xs: Any, **options: Any) -> tensor.Tensor:
+        return self.inner(*xs, **options)
+
+
+def _input(array: np.ndarray, dtype: str = "float32") -> tensor.Tensor:
+    x = tensor.from_numpy(array.astype(dtype), dtype=dtype)
+    x.requires_grad = x.stores_grad = True
+    return x
+
+
+def _compare(
+    torch: ModuleType,
+    ours: layer.Layer,
+    theirs: Any,
+    arrays: list[np.ndarray],
+    dtype: str,
+    ours_options: dict[str, Any] | None = None,
+    theirs_options: dict[str, Any] | None = None,
+    one_result: Callable[[Any], Any] = lambda y: y,
+) -> None:
+    """Results and all gradients with PyTorch's weights, replaced by random ones."""
+    rng = np.random.default_rng(3)
+    theirs = theirs.to(getattr(torch, dtype))
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.from_numpy(rng.normal(0, 0.4, parameter.shape)))
+    xs = [_input(array, dtype) for array in arrays]
+    net = Around(ours)
+    net.compile(xs, is_train=True, use_graph=False)
+    net.load_torch({f"inner.{name}": value for name, value in theirs.state_dict().items()})
+    y = net.forward(*xs, **(ours_options or {}))
+    pxs = [torch.from_numpy(array.astype(dtype)).requires_grad_() for array in arrays]
+    theirs_y = one_result(theirs(*pxs, **(theirs_options or {})))
+    dy = rng.normal(size=tuple(theirs_y.shape)).astype(dtype)
+    theirs_y.backward(torch.from_numpy(dy))
+    gradients = dict(autograd.backward(y, tensor.from_numpy(dy, dtype=dtype)))
+    limit = {"float32": 3e-5, "float64": 1e-12}[dtype]
+
+    def close(got: Any, want: Any) -> None:
+        want = want.detach().numpy()
+        np.testing.assert_allclose(
+            got.numpy(), want, rtol=0, atol=limit * max(1.0, np.abs(want).max())
+        )
+
+    close(y, theirs_y)
+    for x, px in zip(xs, pxs, strict=True):
+        close(gradients[x], px.grad)
+    parameters = net.get_params()
+    for name, parameter in theirs.named_parameters():
+        # A Linear's W is the transpose of PyTorch's weight, its b the bias.
+        linear = name.rpartition(".")[0].endswith(("out_proj", "linear1", "linear2"))
+        short = {"weight": "W", "bias": "b"} if linear else {}
+        head, _, leaf = f"inner.{name}".rpartition(".")
+        mine = gradients[parameters[f"{head}.{short.get(leaf, leaf)}"]]
+        close(mine.transpose() if short.get(leaf) == "W" else mine, parameter.grad)
+
+
+def _arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(4)
+    return [rng.normal(size=shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("options", [{}, {"bias": False}])
+def test_self_attention(torch: ModuleType, dtype: str, options: dict[str, Any]) -> None:
+    ours = layer.MultiHeadAttention(24, 4, **options)
+    theirs = torch.nn.MultiheadAttention(24, 4, batch_first=True, **options)
+    theirs.forward, forward = lambda x, **kw: forward(x, x, x, **kw), theirs.forward
+    _compare(torch, ours, theirs, _arrays((2, 7, 24)), dtype, one_result=lambda y: y[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 10, "vdim": 14}])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_cross_attention(
+    torch: ModuleType, dtype: str, sizes: dict[str, int], batch_first: bool
+) -> None:
+    options = {"batch_first": batch_first, **sizes}
+    shapes = [(2, 5, 24), (2, 7, sizes.get("kdim", 24)), (2, 7, sizes.get("vdim", 24))]
+    if not batch_first:
+        shapes = [(shape[1], shape[0], shape[2]) for shape in shapes]
+    _compare(
+        torch,
+        layer.MultiHeadAttention(24, 4, **options),
+        torch.nn.MultiheadAttention(24, 4, **options),
+        _arrays(*shapes),
+        dtype,
+        one_result=lambda y: y[0],
+    )
+
+
+_RNG = np.random.default_rng(5)
+_PADDING = np.arange(7)[None] >= np.array([[5], [7]])
+_MASKS = {
+    "padding": (_PADDING, None),
+    "bool": (None, _RNG.random((5, 7)) < 0.3),
+    "float": (None, _RNG.normal(size=(5, 7))),
+    "both bool": (_PADDING, _RNG.random((5, 7)) < 0.3),
+    "bool and float": (_PADDING, _RNG.normal(size=(5, 7))),
+    "of each head": (None, _RNG.random((8, 5, 7)) < 0.3),
+}
+
+
+@pytest.mark.parametrize("name", _MASKS)
+def test_masks(torch: ModuleType, name: str) -> None:
+    padding, mask = _MASKS[name]
+    ours, theirs = {}, {"need_weights": False}
+    for option, array in (("key_padding_mask", padding), ("attn_mask", mask)):
+        if array is not None:
+            array = array if array.dtype == bool else array.astype(np.float32)
+            ours[option], theirs[option] = tensor.from_numpy(array), torch.from_numpy(array)
+    if name == "bool and float":  # PyTorch asks for one type of both
+        theirs["key_padding_mask"] = torch.zeros(2, 7).masked_fill(
+            theirs["key_padding_mask"], -torch.inf
+        )
+    _compare(
+        torch,
+        layer.MultiHeadAttention(24, 4),
+        torch.nn.MultiheadAttention(24, 4, batch_first=True),
+        _arrays((2, 5, 24), (2, 7, 24), (2, 7, 24)),
+        "float32",
+        ours,
+        theirs,
+        lambda y: y[0],
+    )
+
+
+def test_masks_of_four_axes_are_those_of_each_head() -> None:
+    rng = np.random.default_rng(6)
+    x = tensor.from_numpy(rng.normal(size=(2, 5, 24)).astype(np.float32))
+    attention = layer.MultiHeadAttention(24, 4)
+    mask = rng.random((2, 4, 5, 5)) < 0.3
+    whole = attention(x, attn_mask=tensor.from_numpy(mask)).numpy()
+    flat = attention(x, attn_mask=tensor.from_numpy(mask.reshape(8, 5, 5))).numpy()
+    np.testing.assert_array_equal(whole, flat)
+    causal = attention(x, is_causal=True).numpy()
+    excluded = tensor.from_numpy(np.triu(np.ones((5, 5), bool), 1))
+    np.testing.assert_allclose(attention(x, attn_mask=excluded).numpy(), causal, atol=1e-6)
+
+
+def test_grouped_heads_share_keys_and_values() -> None:
+    """Two heads of keys for four of queries: as four, with the weights of the two repeated."""
+    x = tensor.from_numpy(_arrays((2, 7, 24))[0].astype(np.float32))
+    grouped, full = layer.MultiHeadAttention(24, 4, num_kv_heads=2), layer.MultiHeadAttention(24, 4)
+    y = grouped(x).numpy()
+    full(x)
+    weight = grouped.in_proj_weight.numpy()
+    assert weight.shape == (24 + 12 + 12, 24)
+    q, k, v = weight[:24], weight[24:36], weight[36:]
+    repeated = [np.repeat(w.reshape(2, 6, 24), 2, 0).reshape(24, 24) for w in (k, v)]
+    full.set_params(
+        {
+            "in_proj_weight": np.concatenate([q, *repeated]),
+            "out_proj.W": grouped.out_proj.W.numpy(),
+        }
+    )
+    np.testing.assert_allclose(full(x).numpy(), y, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_layer(torch: ModuleType, norm_first: bool, activation: str) -> None:
+    options = {"dim_feedforward": 40, "norm_first": norm_first, "activation": activation}
+    _compare(
+        torch,
+        layer.TransformerEncoderLayer(24, 4, dropout=0.0, **options),
+        torch.nn.TransformerEncoderLayer(24, 4, dropout=0.0, batch_first=True, **options),
+        _arrays((2, 7, 24)),
+        "float64",
+    )
+
+
+def test_encoder(torch: ModuleType) -> None:
+    ours = layer.TransformerEncoderLayer(24, 4, 40, dropout=0.0)
+    theirs = torch.nn.TransformerEncoderLayer(24, 4, 40, dropout=0.0, batch_first=True)
+    mask = np.triu(np.ones((7, 7), bool), 1)
+    _compare(
+        torch,
+        layer.TransformerEncoder(ours, 3, layer.LayerNorm(24)),
+        torch.nn.TransformerEncoder(theirs, 3, torch.nn.LayerNorm(24)),
+        _arrays((2, 7, 24)),
+        "float64",
+        {"is_causal": True},
+        {"mask": torch.from_numpy(mask)},
+    )
+
+
+def test_defaults_are_pytorchs(torch: ModuleType) -> None:
+    ours = layer.TransformerEncoderLayer(24, 4)
+    theirs = torch.nn.TransformerEncoderLayer(24, 4)
+    x = tensor.Tensor((1, 2, 24))
+    ours(x)
+    assert ours.linear1.W.shape == (24, theirs.linear1.out_features)
+    assert ours.dropout.ratio == ours.dropout1.ratio == theirs.dropout.p
+    assert ours.self_attn.dropout == theirs.self_attn.dropout
+    assert ours.norm1.eps == theirs.norm1.eps
+    assert not ours.norm_first
+    assert not theirs.norm_first
+    bound = np.sqrt(6 / (24 + 72))
+    weight = ours.self_attn.in_proj_weight.numpy()
+    assert 0.9 * bound < np.abs(weight).max() <= bound
+    weight = ours.self_attn.out_proj.W.numpy()
+    assert 0.9 / np.sqrt(24) < np.abs(weight).max() <= 1 / np.sqrt(24)
+    assert not ours.self_attn.in_proj_bias.numpy().any()
+
+
+def test_copies_have_weights_of_their_own() -> None:
+    encoder = layer.TransformerEncoder(layer.TransformerEncoderLayer(8, 2, 16), 2)
+    encoder(tensor.Tensor((1, 3, 8)))
+    first, second = (encoder.layers[i].self_attn.in_proj_weight.numpy() for i in range(2))
+    assert (first != second).any()
+    assert "layers.1.self_attn.out_proj.W" in encoder.get_params()
+
+
+@pytest.mark.usefixtures("sampling")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("steps", [[1] * 9, [4, 1, 3, 1], [9]])
+def test_sampling_with_caches_is_the_whole_pass(dtype: str, steps: list[int]) -> None:
+    x = tensor.from_numpy(_arrays((2, 9, 24))[0].astype(np.float32)).as_type(dtype)
+    encoder = layer.TransformerEncoder(
+        layer.TransformerEncoderLayer(24, 4, 40, norm_first=True), 2, layer.LayerNorm(24)
+    )
+    whole = encoder(x, is_causal=True).as_type("float64").numpy()
+    caches = [layer.KeyValueCache(capacity=2) for _ in range(2)]
+    parts, at = [], 0
+    for n in steps:
+        part = tensor.Tensor(data=x.data.SliceAxis(1, at, at + n))
+        parts.append(encoder(part, is_causal=True, caches=caches).as_type("float64").numpy())
+        at += n
+    assert [len(cache) for cache in caches] == [9, 9]
+    limit = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 4e-2}[dtype]
+    np.testing.assert_allclose(np.concatenate(parts, 1), whole, rtol=0, atol=limit)
+
+
+@pytest.mark.usefixtures("sampling")
+def test_a_cache_without_causal_and_with_masks() -> None:
+    x = _arrays((2, 6, 24))[0].astype(np.float32)
+    attention = layer.MultiHeadAttention(24, 4)
+    last = tensor.from_numpy(x[:, 4:])
+    padding = tensor.from_numpy(np.arange(6)[None] == np.array([[1], [3]]))
+    for options in ({}, {"key_padding_mask": padding}):
+        whole = attention(tensor.from_numpy(x), **options).numpy()[:, 4:]
+        cache = layer.KeyValueCache()
+        attention(tensor.from_numpy(x[:, :4]), cache=cache)
+        np.testing.assert_allclose(
+            attention(last, cache=cache, **options).numpy(), whole, rtol=0, atol=1e-6
+        )
+    cache.clear()
+    assert len(cache) == 0
+    again = attention(last, cache=cache).numpy()
+    np.testing.assert_array_equal(again, attention(last, cache=layer.KeyValueCache()).numpy())
+
+
+class Classifier(model.Model):
+    """An encoder with dropout, and a Linear on the mean of its results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        inner = layer.TransformerEncoderLayer(16, 2, 32, dropout=0.2, activation="gelu")
+        self.encoder = layer.TransformerEncoder(inner, 2)
+        self.head = layer.Linear(5)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.head(autograd.reduce_mean(self.encoder(x, is_causal=True), 1, 0))
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
+        loss = autograd.softmax_cross_entropy(self.forward(x), y)
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_training_replays_the_executed_bits(dtype: str | None) -> None:
+    rng = np.random.default_rng(7)
+    batches = [
+        (rng.normal(size=(6, 10, 16)).astype(np.float32), rng.integers(0, 5, 6).astype(np.int32))
+        for _ in range(6)
+    ]
+
+    def train(use_graph: bool, **options: bool) -> tuple[list[float], dict[str, bytes]]:
+        singa.seed(3)
+        net = Classifier()
+        net.set_optimizer(opt.SGD(0.05, momentum=0.9))
+        x = tensor.from_numpy(batches[0][0])
+        net.compile([x], is_train=True, use_graph=use_graph, dtype=dtype, **options)
+        losses = [net(*map(tensor.from_numpy, batch)).numpy().item() for batch in batches]
+        return losses, {name: t.numpy().tobytes() for name, t in net.get_params().items()}
+
+    executed = train(False)
+    assert np.isfinite(executed[0]).all()
+    for options in ({}, {"fuse": True}, {"recompute": True}):
+        assert train(True, **options) == executed, options
+
+
+@pytest.mark.usefixtures("sampling")
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: layer.MultiHeadAttention(10, 3), ValueError, "num_heads must divide embed_dim"),
+        (
+            lambda: layer.MultiHeadAttention(12, 4, num_kv_heads=3),
+            ValueError,
+            "num_kv_heads must divide num_heads",
+        ),
+        (
+            lambda: layer.MultiHeadAttention(8, 2)(tensor.Tensor((3, 6))),
+            ValueError,
+            r"query must have shape \(batch, length, 8\), got \(3, 6\)",
+        ),
+        (
+            lambda: layer.MultiHeadAttention(8, 2)(
+                tensor.Tensor((1, 3, 8)), attn_mask=tensor.Tensor((3, 4))
+            ),
+            ValueError,
+            "attn_mask must have shape",
+        ),
+        (
+            lambda: layer.MultiHeadAttention(8, 2)(
+                tensor.Tensor((1, 3, 8)), key_padding_mask=tensor.Tensor((3, 3))
+            ),
+            ValueError,
+            r"key_padding_mask must have shape \(1, 3\)",
+        ),
+        (
+            lambda: layer.TransformerEncoderLayer(8, 2, activation="tanh"),
+            ValueError,
+            "activation must be 'relu', 'gelu' or a function",
+        ),
+        (
+            lambda: layer.TransformerEncoder(layer.TransformerEncoderLayer(8, 2), 2)(
+                tensor.Tensor((1, 3, 8)), caches=[layer.KeyValueCache()]
+            ),
+            ValueError,
+            "1 caches for 2 layers",
+        ),
+    ],
+)
+def test_errors(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.usefixtures("sampling")
+def test_cache_errors() -> None:
+    attention = layer.MultiHeadAttention(8, 2)
+    cache = layer.KeyValueCache()
+    attention(tensor.Tensor((2, 3, 8)), cache=cache)
+    with pytest.raises(ValueError, match="does not fit what is kept"):
+        attention(tensor.Tensor((1, 3, 8)), cache=cache)
+    with (
+        autograd.enable_grad(),
+        pytest.raises(RuntimeError, match="no gradients"),
+    ):
+        attention(tensor.Tensor((2, 3, 8)), cache=cache)

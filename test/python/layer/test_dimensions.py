@@ -1,0 +1,296 @@
+"""Convolution, transposed convolution and pooling in one to three dimensions, beside PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+SIGNAL, IMAGE, VOLUME = (2, 4, 19), (2, 4, 9, 8), (2, 4, 5, 7, 6)
+
+# Layer and arguments, as PyTorch has them, and the shape of the input.
+CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = {
+    "Conv1d": ("Conv1d", (4, 6, 3), {}, SIGNAL),
+    "Conv1d grouped": (
+        "Conv1d",
+        (4, 6, 5, 2, 3, 2, 2),
+        {"bias": False},
+        SIGNAL,
+    ),
+    "Conv1d same": ("Conv1d", (4, 6, 4), {"padding": "same", "dilation": 2}, SIGNAL),
+    "Conv1d valid": ("Conv1d", (4, 6, 4), {"padding": "valid"}, SIGNAL),
+    "Conv3d": ("Conv3d", (4, 6, (3, 2, 3)), {"stride": (1, 2, 1), "padding": 1}, VOLUME),
+    "Conv3d grouped": ("Conv3d", (4, 8, 3), {"groups": 2, "padding": (0, 1, 2)}, VOLUME),
+    "Conv3d same": ("Conv3d", (4, 2, (3, 2, 4)), {"padding": "same"}, VOLUME),
+    "ConvTranspose1d": ("ConvTranspose1d", (4, 6, 4, 2, 1), {}, SIGNAL),
+    "ConvTranspose2d": (
+        "ConvTranspose2d",
+        (4, 6, 3),
+        {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2},
+        IMAGE,
+    ),
+    "ConvTranspose2d dilated": (
+        "ConvTranspose2d",
+        (4, 3, (2, 3)),
+        {"stride": (1, 3), "output_padding": (0, 2), "dilation": 2, "bias": False},
+        IMAGE,
+    ),
+    "ConvTranspose3d": ("ConvTranspose3d", (4, 3, 3, 2, 1, (1, 0, 1)), {}, VOLUME),
+    "MaxPool1d": ("MaxPool1d", (3, 2, 1), {}, SIGNAL),
+    "MaxPool1d dilated": ("MaxPool1d", (3,), {"dilation": 2, "ceil_mode": True}, SIGNAL),
+    "MaxPool2d dilated": ("MaxPool2d", (3, 2, 1), {"dilation": 2}, IMAGE),
+    "MaxPool3d": ("MaxPool3d", (2,), {}, VOLUME),
+    "MaxPool3d dilated": (
+        "MaxPool3d",
+        ((2, 3, 2), (1, 2, 2), (0, 1, 1), (2, 1, 1)),
+        {"ceil_mode": True},
+        VOLUME,
+    ),
+    "AvgPool1d": ("AvgPool1d", (4, 3), {"ceil_mode": True}, SIGNAL),
+    "AvgPool3d": ("AvgPool3d", (3, 2, 1), {}, VOLUME),
+    "AvgPool3d without padding": (
+        "AvgPool3d",
+        ((2, 3, 2), None, (1, 1, 0), True, False),
+        {},
+        VOLUME,
+    ),
+    "LPPool1d": ("LPPool1d", (2, 3), {"stride": 2}, SIGNAL),
+    "LPPool2d": ("LPPool2d", (4, (2, 3)), {"ceil_mode": True}, IMAGE),
+    "LPPool3d": ("LPPool3d", (2, 2), {}, VOLUME),
+    "AdaptiveAvgPool1d": ("AdaptiveAvgPool1d", (7,), {}, SIGNAL),
+    "AdaptiveAvgPool2d": ("AdaptiveAvgPool2d", ((3, None),), {}, IMAGE),
+    "AdaptiveAvgPool2d of equal windows": ("AdaptiveAvgPool2d", ((3, 4),), {}, IMAGE),
+    "AdaptiveAvgPool3d": ("AdaptiveAvgPool3d", (2,), {}, VOLUME),
+    "AdaptiveMaxPool1d": ("AdaptiveMaxPool1d", (30,), {}, SIGNAL),
+    "AdaptiveMaxPool2d": ("AdaptiveMaxPool2d", (1,), {}, IMAGE),
+    "AdaptiveMaxPool3d": ("AdaptiveMaxPool3d", ((2, 3, None),), {}, VOLUME),
+}
+
+
+def values(shape: tuple[int, ...], seed: int = 3, dtype: str = "float32") -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+class Around(model.Model):
+    """A model of one layer, whose weights load_torch can name."""
+
+    def __init__(self, inner: layer.Layer) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.inner(x)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch's, about its own speed
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_like_torch(name: str, dtype: str, torch: Any) -> None:
+    kind, args, options, shape = CASES[name]
+    x = values(shape, dtype=dtype)
+    theirs = getattr(torch.nn, kind)(*args, **options).to(getattr(torch, dtype))
+    net = Around(getattr(layer, kind)(*args, **options))
+    tx = tensor.from_numpy(x, dtype=dtype)
+    tx.requires_grad = tx.stores_grad = True
+    net.compile([tx], is_train=True, use_graph=False)
+    state = {f"inner.{key}": value for key, value in theirs.state_dict().items()}
+    if state:
+        net.load_torch(state)
+    y = net.forward(tx)
+    px = torch.from_numpy(x).requires_grad_()
+    py = theirs(px)
+    dy = values(tuple(py.shape), 4, dtype)
+    py.backward(torch.from_numpy(dy))
+    gradients = dict(autograd.backward(y, tensor.from_numpy(dy, dtype=dtype)))
+    limit = {"float32": 1e-5, "float64": 1e-13}[dtype]
+    np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=limit, atol=limit)
+    np.testing.assert_allclose(gradients[tx].numpy(), px.grad.numpy(), rtol=limit, atol=4 * limit)
+    of_torch = {"W": "weight", "b": "bias"}
+    assert len(net.get_params()) == len(state)
+    for key, own in net.get_params().items():
+        want = getattr(theirs, of_torch[key.removeprefix("inner.")]).grad.numpy()
+        np.testing.assert_allclose(gradients[own].numpy(), want, rtol=limit, atol=64 * limit)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replays_the_executed_bits(name: str) -> None:
+    kind, args, options, shape = CASES[name]
+    batches = [values(shape, seed) for seed in range(4)]
+    results = []
+    for use_graph in (False, True):
+        singa.seed(5)
+        net = Around(getattr(layer, kind)(*args, **options))
+        net.compile([tensor.from_numpy(batches[0])], is_train=False, use_graph=use_graph)
+        results.append([net(tensor.from_numpy(batch)).numpy() for batch in batches])
+    for executed, replayed in zip(*results, strict=True):
+        np.testing.assert_array_equal(executed, replayed)
+
+
+def test_pooling_along_the_width_takes_images_and_signals() -> None:
+    x = values((2, 3, 1, 17))
+    for pool in (layer.MaxPool1d(3, 2, 1), layer.AvgPool1d(3, 2), layer.AvgPool1d(4, 3, 1)):
+        image = pool(tensor.from_numpy(x)).numpy()
+        signal = pool(tensor.from_numpy(x[:, :, 0])).numpy()
+        np.testing.assert_array_equal(image[:, :, 0], signal)
+    same = layer.MaxPool1d(4, 3, pad_mode="SAME_UPPER")
+    assert same(tensor.from_numpy(x)).shape == (2, 3, 1, 6)
+    assert same(tensor.from_numpy(x[:, :, 0])).shape == (2, 3, 6)
+
+
+def test_global_pooling_of_signals_and_volumes() -> None:
+    for shape in (SIGNAL, IMAGE, VOLUME):
+        x, axes = values(shape), tuple(range(2, len(shape)))
+        moved = tensor.from_numpy(np.ascontiguousarray(np.moveaxis(x, 1, -1)))
+        for pool, want in (
+            (autograd.globalmaxpool, x.max(axes, keepdims=True)),
+            (autograd.globalaveragepool, x.mean(axes, keepdims=True, dtype="float64")),
+        ):
+            np.testing.assert_allclose(pool(tensor.from_numpy(x)).numpy(), want, rtol=0, atol=1e-6)
+            last = pool(moved, "channels_last").numpy()
+            np.testing.assert_allclose(np.moveaxis(last, -1, 1), want, rtol=0, atol=1e-6)
+
+
+class Volumes(model.Model):
+    """A network of volumes whose features go through one dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = layer.Conv3d(3, 32, 3, padding=1, bias=False)
+        self.bn = layer.BatchNorm2d()
+        self.pool = layer.MaxPool3d(2)
+        self.conv = layer.Conv3d(32, 16, 3, padding=1)
+        self.adaptive = layer.AdaptiveAvgPool3d((2, 3, 3))
+        self.up = layer.ConvTranspose3d(16, 16, 2, 2)
+        self.line = layer.Conv1d(16, 24, 5, 2)
+        self.norm = layer.BatchNorm2d()
+        self.pool1 = layer.AdaptiveMaxPool1d(4)
+        self.head = layer.Linear(5)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        y = self.pool(self.bn(self.stem(x), relu=True))
+        y = self.up(self.adaptive(autograd.relu(self.conv(y))))
+        y = self.norm(self.line(autograd.reshape(y, (y.shape[0], 16, -1))), relu=True)
+        return self.head(autograd.flatten(self.pool1(y)))
+
+    def train_one_batch(
+        self, x: tensor.Tensor, y: tensor.Tensor
+    ) -> tuple[tensor.Tensor, tensor.Tensor]:
+        out = self.forward(x)
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def train(use_graph: bool, steps: int = 5, **options: bool) -> tuple[list[float], dict[str, bytes]]:
+    singa.seed(3)
+    rng = np.random.default_rng(6)
+    net = Volumes()
+    net.set_optimizer(opt.SGD(0.05, momentum=0.9))
+    x = rng.normal(size=(4, 3, 6, 8, 8)).astype(np.float32)
+    labels = rng.integers(0, 5, 4).astype(np.int32)
+    net.compile([tensor.from_numpy(x)], is_train=True, use_graph=use_graph, **options)
+    losses = [
+        net(tensor.from_numpy(x + i % 2), tensor.from_numpy(labels))[1].numpy().item()
+        for i in range(steps)
+    ]
+    return losses, {name: t.numpy().tobytes() for name, t in net.get_params().items()}
+
+
+def test_training_of_volumes_replays_the_executed_bits() -> None:
+    executed = train(False)
+    assert np.isfinite(executed[0]).all()
+    assert executed[0][4] < executed[0][0]
+    for options in ({}, {"fuse": True}, {"recompute": True}):
+        assert train(True, **options) == executed, options
+
+
+def test_training_of_volumes_agrees_with_reference() -> None:
+    with singa.opcheck(every=1, action="raise"):
+        train(False, steps=2)
+
+
+def test_training_of_volumes_in_bfloat16() -> None:
+    wide, _ = train(False)
+    with autograd.autocast("bfloat16"):
+        narrow, _ = train(False)
+    np.testing.assert_allclose(narrow, wide, rtol=0.1)
+
+
+@pytest.mark.cpu("layouts of the CPU's kernels")
+def test_volumes_keep_their_layout() -> None:
+    """Behind the first convolution, nothing but parameters is reordered."""
+    net = Volumes()
+    x = tensor.from_numpy(values((2, 3, 6, 8, 8)))
+    autograd.training = True
+    try:
+        net.stem(x)
+        y = net.stem(x)
+        if y.is_blocked:  # not with SINGA_LAYOUT=plain, nor without oneDNN
+            for each in (net.bn, net.pool, net.adaptive):
+                y = each(y)
+                assert y.is_blocked, each.name
+    finally:
+        autograd.training = False
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: layer.Conv1d(4, 6, (3, 3)), TypeError, r"kernel_size must be an int, got"),
+        (lambda: layer.Conv3d(4, 6, (3, 3)), TypeError, r"must be an int or three, got \(3, 3\)"),
+        (lambda: layer.Conv3d(4, 6, 0), ValueError, "must be at least 1"),
+        (lambda: layer.Conv1d(4, 6, 3, padding="full"), ValueError, "'same' or 'valid'"),
+        (lambda: layer.Conv1d(4, 6, 3, 2, "same"), ValueError, "needs a stride of 1"),
+        (lambda: layer.Conv1d(0, 6, 3), ValueError, r"\[Conv1d\] in_channels"),
+        (
+            lambda: layer.Conv1d(4, 6, 3)(tensor.Tensor(IMAGE)),
+            ValueError,
+            r"expected \(batch, channels, length\), got \(2, 4, 9, 8\)",
+        ),
+        (
+            lambda: layer.Conv3d(3, 6, 3)(tensor.Tensor(VOLUME)),
+            ValueError,
+            r"in_channels is 3, got input \(2, 4, 5, 7, 6\)",
+        ),
+        (
+            lambda: layer.Conv3d(4, 6, 3, groups=4)(tensor.Tensor(VOLUME)),
+            ValueError,
+            "must divide the numbers of channels: 4 in, 6 out",
+        ),
+        (
+            lambda: layer.ConvTranspose2d(4, 6, 3, output_padding=1)(tensor.Tensor(IMAGE)),
+            ValueError,
+            "smaller than the stride",
+        ),
+        (
+            lambda: layer.MaxPool3d(2)(tensor.Tensor(IMAGE)),
+            ValueError,
+            r"kernel must be \(h, w\); got \(2, 2, 2\)",
+        ),
+        (lambda: layer.LPPool2d(0, 2), ValueError, "norm_type must be finite and positive"),
+        (lambda: layer.AdaptiveAvgPool2d(0), ValueError, "output_size must be at least 1"),
+        (lambda: layer.AdaptiveAvgPool2d((1, 2, 3)), ValueError, "one number or 2"),
+        (lambda: layer.AdaptiveAvgPool2d("a"), TypeError, "output_size must be an integer"),
+        (
+            lambda: layer.AdaptiveAvgPool2d(2)(tensor.Tensor(SIGNAL)),
+            ValueError,
+            r"\[AdaptiveAvgPool\] output_size must be one or 1 for x \(2, 4, 19\)",
+        ),
+        (
+            lambda: autograd.adaptive_max_pool(tensor.Tensor((2, 3)), 1),
+            ValueError,
+            r"\[AdaptivePoolForward\] input must be .* got shape \(2, 3\)",
+        ),
+        (
+            lambda: autograd.globalmaxpool(tensor.Tensor(IMAGE), "nchw"),
+            ValueError,
+            r"\[GlobalMaxPool\] data_format",
+        ),
+    ],
+)
+def test_errors(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,100 @@
+"""Layers that resize images, and a small U-Net whose steps are recorded."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"scale_factor": 2},
+        {"size": (5, 9), "mode": "bilinear"},
+        {"scale_factor": (1.5, 3), "mode": "bicubic", "align_corners": True},
+        {"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": True},
+    ],
+    ids=str,
+)
+def test_upsample(torch: ModuleType, arguments: dict[str, Any]) -> None:
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 6)).astype(np.float32)
+    ours = layer.Upsample(**arguments)(tensor.from_numpy(x)).numpy()
+    truth = torch.nn.Upsample(**arguments)(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-5)
+
+
+def test_pixel_shuffle(torch: ModuleType) -> None:
+    x = np.random.default_rng(2).standard_normal((2, 18, 4, 6)).astype(np.float32)
+    shuffled = layer.PixelShuffle(3)(tensor.from_numpy(x))
+    np.testing.assert_array_equal(shuffled.numpy(), torch.nn.PixelShuffle(3)(torch.tensor(x)))
+    np.testing.assert_array_equal(layer.PixelUnshuffle(3)(shuffled).numpy(), x)
+
+
+def test_activations(torch: ModuleType) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 6, 4)) * 30
+    for dtype, limit in (("float32", 1e-5), ("float64", 1e-13)):
+        t, p = tensor.from_numpy(x, dtype=dtype), torch.tensor(x.astype(dtype))
+        for ours, theirs in [
+            (layer.GLU(1), torch.nn.GLU(1)),
+            (layer.Softplus(), torch.nn.Softplus()),
+            (layer.Softplus(0.5, 3.0), torch.nn.Softplus(0.5, 3.0)),
+        ]:
+            np.testing.assert_allclose(ours(t).numpy(), theirs(p).numpy(), rtol=limit, atol=limit)
+
+
+class Net(model.Model):
+    """A U-Net of two levels."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.down = layer.Conv2d(16, 3, padding=1)
+        self.pool = layer.MaxPool2d(2)
+        self.middle = layer.Conv2d(32, 3, padding=1)
+        self.up = layer.Upsample(scale_factor=2, mode=mode)
+        self.join = layer.Conv2d(16, 3, padding=1)
+        self.out = layer.Conv2d(3, 1)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        wide = autograd.relu(self.down(x))
+        deep = self.up(autograd.relu(self.middle(self.pool(wide))))
+        return self.out(autograd.relu(self.join(autograd.cat([wide, deep], 1))))
+
+    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
+        loss = autograd.mse_loss(self.forward(x), y)
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_training_replays_the_executed_bits(mode: str) -> None:
+    rng = np.random.default_rng(4)
+    batches = [[rng.standard_normal((2, 3, 8, 12), np.float32) for _ in range(2)] for _ in range(5)]
+
+    def train(use_graph: bool, **options: bool) -> list[float]:
+        singa.seed(3)
+        net = Net(mode)
+        net.set_optimizer(opt.SGD(0.05, momentum=0.9))
+        x = tensor.from_numpy(batches[0][0])
+        net.compile([x], is_train=True, use_graph=use_graph, **options)
+        return [net(*map(tensor.from_numpy, batch)).numpy().item() for batch in batches]
+
+    executed = train(False)
+    assert executed[-1] < executed[0]
+    for options in ({}, {"fuse": True}):
+        assert train(True, **options) == executed
+
+
+@pytest.mark.cpu("reorders of the CPU's layouts")
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_images_are_not_reordered(mode: str) -> None:
+    up = layer.Upsample(scale_factor=2, mode=mode)
+    conv1, conv2 = layer.Conv2d(32, 3, padding=1), layer.Conv2d(32, 3, padding=1)
+    x = tensor.from_numpy(np.ones((2, 16, 8, 8), np.float32))
+    singa.layout_report()
+    conv2(up(conv1(x)))
+    assert "Interpolate" not in [reorder["op"] for reorder in singa.layout_report(record=False)]

@@ -1,0 +1,200 @@
+"""GRU beside torch.nn.GRU, and PyTorch's weights in recurrent layers."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+
+class Around(model.Model):
+    """A model of one recurrent layer."""
+
+    def __init__(self, inner: layer.Layer) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: tensor.Tensor) -> Any:
+        return self.inner(x)
+
+
+def _loaded(inner: layer.Layer, theirs: Any, x: tensor.Tensor) -> Around:
+    net = Around(inner)
+    net.compile([x], is_train=True, use_graph=False)
+    net.load_torch({f"inner.{name}": value for name, value in theirs.state_dict().items()})
+    return net
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_first": True, "bias": False},
+        {"num_layers": 2, "bidirectional": True},
+        {"num_layers": 3, "batch_first": True, "bidirectional": True},
+    ],
+    ids=str,
+)
+def test_gru_is_pytorchs(torch: ModuleType, options: dict[str, Any], dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((5, 4, 3)).astype(dtype)
+    theirs = torch.nn.GRU(3, 6, **options).to(getattr(torch, dtype))
+    ours = layer.GRU(3, 6, **options)
+    tx = tensor.Tensor(data=x, dtype=dtype, stores_grad=True)
+    net = _loaded(ours, theirs, tx)
+    batch = 5 if options.get("batch_first") else 4
+    states = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    h0 = rng.standard_normal((states, batch, 6)).astype(dtype)
+    th = tensor.Tensor(data=h0, dtype=dtype, stores_grad=True)
+    px, ph = torch.tensor(x).requires_grad_(), torch.tensor(h0).requires_grad_()
+    limit = {"float32": 2e-5, "float64": 1e-12}[dtype]
+    autograd.training = True
+    try:
+        y, h = ours(tx, th)
+        py, phn = theirs(px, ph)
+        np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=0, atol=limit)
+        np.testing.assert_allclose(h.numpy(), phn.detach().numpy(), rtol=0, atol=limit)
+        dy = rng.standard_normal(y.shape).astype(dtype)
+        gradients = autograd.gradients(y, dy)
+    finally:
+        autograd.training = False
+    py.backward(torch.tensor(dy))
+    for own, other in ((tx, px), (th, ph)):
+        np.testing.assert_allclose(
+            gradients[own].numpy(), other.grad.numpy(), rtol=0, atol=16 * limit
+        )
+    dw = gradients[net.get_params()["inner.W"]].numpy()
+    truth = dict(theirs.named_parameters())
+    for name, (at, shape) in ours.weight_places().items():
+        part = dw[at : at + int(np.prod(shape))].reshape(shape)
+        np.testing.assert_allclose(part, truth[name].grad.numpy(), rtol=0, atol=64 * limit)
+
+
+def _reset_before(x: np.ndarray, w: dict[str, np.ndarray], h: np.ndarray) -> np.ndarray:
+    """One layer of a GRU that resets h before the product, in NumPy."""
+
+    def sigmoid(a: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-a))
+
+    n = h.shape[1]
+    out = []
+    for step in x:
+        given = step @ w["weight_ih_l0"].T + w["bias_ih_l0"]
+        wh, bh = w["weight_hh_l0"], w["bias_hh_l0"]
+        r = sigmoid(given[:, :n] + h @ wh[:n].T + bh[:n])
+        z = sigmoid(given[:, n : 2 * n] + h @ wh[n : 2 * n].T + bh[n : 2 * n])
+        new = np.tanh(given[:, 2 * n :] + (r * h) @ wh[2 * n :].T + bh[2 * n :])
+        h = (1 - z) * new + z * h
+        out.append(h)
+    return np.stack(out)
+
+
+def test_reset_before_the_product() -> None:
+    rng = np.random.default_rng(2)
+    x, h0 = rng.standard_normal((4, 2, 3)), rng.standard_normal((1, 2, 5))
+    gru = layer.GRU(3, 5, linear_before_reset=False)
+    tx, th = tensor.Tensor(data=x, dtype="float64"), tensor.Tensor(data=h0, dtype="float64")
+    y, h = gru(tx, th)
+    weights = {name: view.numpy() for name, view in gru.weight_views().items()}
+    np.testing.assert_allclose(y.numpy(), _reset_before(x, weights, h0[0]), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(h.numpy()[0], y.numpy()[-1])
+
+    def run(x: tensor.Tensor, h: tensor.Tensor, w: tensor.Tensor) -> tensor.Tensor:
+        vars(gru)["W"] = w
+        return gru(x, h)[0]
+
+    assert autograd.gradcheck(run, [tx, th, gru.W])
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float64", 1e-12), ("float32", 1e-5)])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.usefixtures("training")
+def test_reset_before_the_product_is_the_same_step_by_step(
+    dtype: str, limit: float, both: bool
+) -> None:
+    """Results and gradients of the kernel beside those of single operators."""
+    rng = np.random.default_rng(6)
+    gru = layer.GRU(3, 5, num_layers=2, bidirectional=both, linear_before_reset=False)
+    x, h, dy = (
+        tensor.Tensor(data=rng.standard_normal(shape), dtype=dtype, stores_grad=True)
+        for shape in ((6, 4, 3), (2 * (1 + both), 4, 5), (6, 4, 5 * (1 + both)))
+    )
+    found = []
+    for function in (gru, gru._step_by_step):
+        y, last = function(x, h)
+        gradients = autograd.gradients(y, dy.detach())
+        found.append([y, last, *(gradients[t] for t in (x, h, gru.W))])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=limit)
+
+
+def test_both_forms_agree_where_nothing_is_reset() -> None:
+    """With W_hn = 0 and b_hn = 0 the reset gate has no effect."""
+    x = tensor.Tensor(data=np.random.default_rng(3).standard_normal((5, 2, 3)), dtype="float64")
+    options: dict[str, Any] = {"num_layers": 2, "bidirectional": True}
+    one, two = layer.GRU(3, 4, **options), layer.GRU(3, 4, linear_before_reset=False, **options)
+    one(x)
+    for name, view in one.weight_views().items():
+        if "hh" in name:
+            view.data.SliceAxis(0, 8, 12).Fill(0.0)
+    two(x)
+    two.W.copy_from(one.W)
+    for a, b in zip(one(x), two(x), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
+def test_cudnn_rnn_loads_pytorchs_weights(torch: ModuleType, mode: str) -> None:
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)
+    options = {"num_layers": 2, "batch_first": True, "bidirectional": True}
+    theirs = kind(3, 4, **options) if kind else torch.nn.RNN(3, 4, nonlinearity=mode, **options)
+    x = np.random.default_rng(4).standard_normal((2, 5, 3)).astype(np.float32)
+    net = _loaded(layer.CudnnRNN(4, rnn_mode=mode, **options), theirs, tensor.from_numpy(x))
+    net.eval()
+    truth = theirs(torch.tensor(x))[0].detach().numpy()
+    np.testing.assert_allclose(net(tensor.from_numpy(x)).numpy(), truth, rtol=0, atol=2e-5)
+
+
+def test_training_replays_the_executed_bits() -> None:
+    class Net(model.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru = layer.GRU(3, 6, num_layers=2, batch_first=True)
+            self.slow = layer.GRU(6, 4, batch_first=True, linear_before_reset=False)
+            self.head = layer.Linear(4)
+
+        def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
+            states = self.slow(self.gru(x)[0])[1]
+            loss = autograd.softmax_cross_entropy(self.head(autograd.squeeze(states, 0)), y)
+            self.optimizer(loss)
+            return loss
+
+        def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+            return self.head(autograd.squeeze(self.slow(self.gru(x)[0])[1], 0))
+
+    rng = np.random.default_rng(5)
+    batches = [
+        (rng.standard_normal((6, 5, 3), np.float32), rng.integers(0, 4, 6).astype(np.int32))
+        for _ in range(5)
+    ]
+
+    def train(use_graph: bool) -> list[bytes]:
+        singa.seed(3)
+        net = Net()
+        net.set_optimizer(opt.SGD(0.1, momentum=0.9))
+        net.compile([tensor.from_numpy(batches[0][0])], is_train=True, use_graph=use_graph)
+        return [net(*map(tensor.from_numpy, batch)).numpy().tobytes() for batch in batches]
+
+    assert train(True) == train(False)
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"\[GRU\] expected three axes and 3 features"):
+        layer.GRU(3, 4)(tensor.Tensor((2, 5, 4)))
+    with pytest.raises(ValueError, match=r"\[GRU\] input_size"):
+        layer.GRU(0, 4)

@@ -1,0 +1,148 @@
+"""Blocks of mobile networks and of transformers."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch_pairs
+from singa import autograd, layer, models, tensor
+from singa.models import blocks, swin
+from singa.models.unet import UNet
+
+
+def draw(shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def parameter(array):
+    return tensor.Tensor(data=array, dtype=array.dtype.name, stores_grad=True)
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "hidden", "bias of heads"])
+@pytest.mark.parametrize("lengths", [(5, 5), (1, 1), (3, 7)])
+def test_attention_like_torch(torch, training, kind, lengths):
+    rows, columns = lengths
+    q, k, v = (draw((2, 3, n, 4), seed) for seed, n in ((1, rows), (2, columns), (3, columns)))
+    bias = draw((3 if kind == "bias of heads" else 1, rows, columns), 4)
+    if kind == "hidden":
+        bias[:, :, 1:] = np.where(bias[:, :, 1:] > 0, -np.inf, 0)
+    biased = kind in ("hidden", "bias of heads")
+    arrays = [q, k, v, bias] if kind == "bias of heads" else [q, k, v]
+    theirs = [torch.from_numpy(each).requires_grad_() for each in arrays]
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *theirs[:3],
+        attn_mask=(*theirs, torch.from_numpy(bias))[3] if biased else None,
+        is_causal=kind == "causal",
+    )
+    dy = draw(expected.shape, 5)
+    expected.backward(torch.from_numpy(dy))
+    ours = [parameter(each) for each in arrays]
+    if biased:
+        constant = tensor.Tensor(data=bias, dtype="float64", requires_grad=False)
+        y = blocks.attention_with_bias(*ours[:3], (*ours, constant)[3])
+    else:
+        y = autograd.scaled_dot_product_attention(*ours, is_causal=kind == "causal")
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-14)
+    gradients = {id(p): g.numpy() for p, g in autograd.backward(y, dy)}
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(gradients[id(own)], other.grad.numpy(), atol=1e-13)
+
+
+@pytest.mark.parametrize("shifts", [(0, 0), (2, -1), (-3, 4), (5, 0), (-7, 13)])
+def test_roll(shifts):
+    x = draw((2, 5, 4, 3), dtype=np.float32)
+    y = blocks.roll(tensor.from_numpy(x), shifts, (1, 2))
+    np.testing.assert_array_equal(y.numpy(), np.roll(x, shifts, (1, 2)))
+
+
+def test_windows_of_a_shifted_image_see_their_own_region_only():
+    """Pixels of a window that were apart before the shift do not see each other."""
+    rows, columns, window, shift = 2, 3, 4, 2
+    mask = swin._shift_mask(rows, columns, window, shift, shift)
+    number = np.arange(rows * window * columns * window).reshape(rows * window, columns * window)
+    moved = np.roll(number, (-shift, -shift), (0, 1))
+    windows = moved.reshape(rows, window, columns, window).transpose(0, 2, 1, 3)
+    pixels = windows.reshape(rows * columns, window * window)
+    y, x = np.divmod(pixels, columns * window)
+    far = np.abs(y[:, :, None] - y[:, None]) >= window
+    far |= np.abs(x[:, :, None] - x[:, None]) >= window
+    np.testing.assert_array_equal(mask[:, 0], np.where(far, -100, 0))
+
+
+def test_rates_of_stochastic_depth_rise_linearly():
+    rates = blocks.depth_rates(0.3, (1, 2, 1))
+    assert [len(stage) for stage in rates] == [1, 2, 1]
+    np.testing.assert_allclose([r for stage in rates for r in stage], [0, 0.1, 0.2, 0.3])
+    assert blocks.depth_rates(0.3, (1,)) == [[0.0]]
+    net = models.create("efficientnet_b0")
+    found = [each.drop_prob for each in net.sublayers() if isinstance(each, layer.DropPath)]
+    np.testing.assert_allclose(found, 0.2 * np.arange(16) / 16)
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"), [(32, 32), (3, 8), (18, 24), (20, 24), (12, 16), (144 // 4, 40)]
+)
+def test_make_divisible(channels, expected):
+    assert blocks.make_divisible(channels) == expected
+
+
+def test_constants_are_kept_for_recorded_steps():
+    x = tensor.Tensor((2, 3))
+    made = []
+
+    def make(length):
+        made.append(length)
+        return np.arange(length)
+
+    first = blocks.constant("test", x, make, 4)
+    assert blocks.constant("test", x, make, 4) is first
+    assert blocks.constant("test", x, make, 5) is not first
+    assert made == [4, 5]
+    np.testing.assert_array_equal(first.numpy(), np.arange(4))
+    for length in range(300):
+        blocks.constant("test", x, make, length)
+    assert len(blocks._constants) <= 256
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 36, 52), (1, 3, 28, 28), (1, 3, 128, 32)])
+def test_swin_pads_images_of_any_size(torch, shape):
+    torch_pairs.torch_network("swin_tiny", 1)  # skips the test where torchvision is not installed
+    theirs = sys.modules["torchvision"].models.swin_transformer.SwinTransformer(
+        [4, 4], 16, [2, 2], [2, 4], [7, 7], stochastic_depth_prob=0.0, num_classes=5
+    )
+    x = draw(shape, dtype=np.float32)
+    torch_pairs.randomise(torch, theirs, torch.from_numpy(x))
+    net = swin.SwinTransformer((2, 2), 16, (2, 4), 5)
+    net.compile([tensor.from_numpy(x)], is_train=False)
+    net.load_torch(theirs.state_dict())
+    with torch.no_grad():
+        expected = theirs.eval()(torch.from_numpy(x)).numpy()
+    got = net(tensor.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_block_with_the_shortcut_in_its_norm_is_the_sum():
+    made = blocks.InvertedResidual(16, 32, 16, activation=layer.ReLU6)
+    x = tensor.from_numpy(draw((2, 16, 5, 5), dtype=np.float32))
+    y = made(x)
+    np.testing.assert_allclose(y.numpy(), made.block(x).numpy() + x.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: models.create("vit_tiny_16").compile([tensor.Tensor((1, 3, 30, 32))]),
+            "patches of 16 x 16 do not divide images",
+        ),
+        (lambda: UNet().compile([tensor.Tensor((1, 3, 24, 32))]), "multiples of 16"),
+        (
+            lambda: models.create("gpt_small").compile([tensor.Tensor((1, 300), dtype="int32")]),
+            "at most 256",
+        ),
+        (lambda: models.create("gpt_small", heads=5), "heads must divide width"),
+    ],
+)
+def test_wrong_inputs(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,260 @@
+"""Nodes that are computed together: the same numbers, and only where they are the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+import singa.onnx
+from onnx_files import info, network, node
+from singa import autograd, tensor
+
+_RANDOM = np.random.default_rng(0)
+B, H, N, M, D, E = 2, 3, 4, 5, 6, 7
+Q, K, V = (_RANDOM.standard_normal(s) for s in ((B, H, N, D), (B, H, M, D), (B, H, M, E)))
+BOOLS = _RANDOM.random((N, M)) < 0.6
+BOOLS[:, 1] = True
+CAUSAL = np.arange(M) <= np.arange(N)[:, None] + 1
+
+
+def _attention(
+    masks: Sequence[tuple[str, str]] = (),
+    weights: dict[str, Any] | None = None,
+    scale: Any = "q",
+    guard: bool = False,
+    kind: str = "float64",
+    inputs: Sequence[Any] = (),
+    axis: int = -1,
+) -> Any:
+    """A ModelProto. masks are (operator, name); scale lies on "q", on "both", on the product, or
+    divides "q"."""
+    limits = {
+        "inf": -np.inf, "least": np.finfo(kind).min, "zero": 0.0,
+        "scale": D**-0.5, "root": D**-0.25, "divisor": D**0.5,
+    }  # fmt: skip
+    constants = {name: np.array(value, kind) for name, value in limits.items()}
+    nodes = [node("Transpose", "k", "t", perm=[0, 1, 3, 2])]
+    if scale == "both":
+        nodes += [node("Mul", "q root", "qs"), node("Mul", "root t", "ts")]
+        nodes += [node("MatMul", "qs ts", "s0")]
+    elif scale == "product":
+        nodes += [node("MatMul", "q t", "p"), node("Mul", "p scale", "s0")]
+    elif scale == "divided":
+        nodes += [node("Div", "q divisor", "qs"), node("MatMul", "qs t", "s0")]
+    elif scale is None:
+        nodes += [node("MatMul", "q t", "s0")]
+    else:
+        nodes += [node("Mul", "q scale", "qs"), node("MatMul", "qs t", "s0")]
+    last = "s0"
+    for i, (op, name) in enumerate(masks, 1):
+        given = f"{name} {last} inf" if op == "Where" else f"{last} {name}"
+        nodes.append(node(op, given, f"s{i}"))
+        last = f"s{i}"
+    if guard:
+        nodes += [node("Less", f"{last} least", "hidden")]
+        nodes += [node("Where", f"hidden least {last}", "seen")]
+        last = "seen"
+    nodes.append(node("Softmax", last, "w", axis=axis))
+    if guard:
+        nodes.append(node("Where", "hidden zero w", "w2"))
+    nodes.append(node("MatMul", "w2 v" if guard else "w v", "y"))
+    shapes = [info(name, ["b", "h", "n", "d"], kind) for name in "qkv"]
+    stored = {name: a if a.dtype == bool else a.astype(kind) for name, a in (weights or {}).items()}
+    outputs = [info("y", [None] * 4, kind)]
+    return network(nodes, [*shapes, *inputs], outputs, {**constants, **stored})
+
+
+def _steps(net: Any) -> list[str]:
+    return [step.node.op for step in net.network().main.steps]
+
+
+def _expected(masks: Sequence[Any] = (), scale: float = D**-0.5, guard: bool = False) -> Any:
+    scores = scale * Q @ K.transpose(0, 1, 3, 2)
+    for mask in masks:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+    if guard:
+        weights = np.nan_to_num(weights)
+    return weights @ V
+
+
+def _run(net: Any, *more: Any, kind: str = "float64") -> Any:
+    arrays = [Q, K, V, *more]
+    xs = [tensor.from_numpy(a, dtype="bool" if a.dtype == bool else kind) for a in arrays]
+    return net(*xs).numpy()
+
+
+def _close(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", ["q", "both", "divided", None])
+def test_attention(scale: Any) -> None:
+    """Wherever the scale lies, and without one."""
+    net = singa.onnx.load(_attention(scale=scale))
+    assert _steps(net) == ["Transpose", "Attention"]
+    _close(_run(net), _expected(scale=D**-0.5 if scale else 1.0))
+
+
+def test_a_scale_of_the_product_stays() -> None:
+    """As Swin's attention has it, in singa too: its bits would differ."""
+    net = singa.onnx.load(_attention(scale="product"))
+    assert "Attention" not in _steps(net)
+    _close(_run(net), _expected())
+
+
+_ADDED = np.where(BOOLS, _RANDOM.standard_normal((N, M)), -np.inf)
+_MASKS: dict[str, tuple[list[tuple[str, str]], dict[str, Any]]] = {
+    "bool": ([("Where", "m")], {"m": BOOLS}),
+    "causal": ([("Where", "m")], {"m": CAUSAL}),
+    "added": ([("Add", "m")], {"m": _ADDED}),
+    "added, causal": ([("Add", "m")], {"m": np.where(CAUSAL, 0.0, -np.inf)}),
+    "of keys": ([("Where", "m")], {"m": BOOLS.all(0)}),
+    "of heads": ([("Add", "m")], {"m": np.where(_RANDOM.random((H, N, 1)) < 0.5, 0.25, 1.5)}),
+}
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("name", _MASKS)
+def test_masks(name: str, guard: bool) -> None:
+    """Constant masks, with or without the nodes that make zeros of queries without keys."""
+    masks, values = _MASKS[name]
+    # A file's float tensors are parameters unless they have an infinity.
+    if name == "of heads":
+        values = {"m": np.concatenate([values["m"], np.full((H, N, M - 1), -np.inf)], -1)}
+    net = singa.onnx.load(_attention(masks, values, guard=guard))
+    assert _steps(net) == ["Transpose", "Attention"]
+    _close(_run(net), _expected(list(values.values()), guard=guard))
+
+
+def test_two_masks() -> None:
+    """A causal mask and another one are one attention where queries without keys give zeros."""
+    masks = [("Where", "m"), ("Where", "c")]
+    few = BOOLS.copy()
+    few[0] = False
+    few[0, M - 1] = True  # which the causal mask excludes
+    wanted = _expected([few, CAUSAL], guard=True)
+    assert not wanted[:, :, 0].any()
+    values = {"m": few, "c": CAUSAL}
+    net = singa.onnx.load(_attention(masks, values, guard=True))
+    assert _steps(net) == ["Transpose", "Attention"]
+    _close(_run(net), wanted)
+    _close(_run(singa.onnx.load(_attention(masks, values))), _expected([few, CAUSAL]))  # with NaN
+
+
+@pytest.mark.parametrize("op", ["Where", "Add"])
+def test_a_query_without_keys_stays_nan(op: str) -> None:
+    """Where the file does not say otherwise."""
+    few = BOOLS.copy()
+    few[2] = False
+    mask = few if op == "Where" else np.where(few, 0.0, -np.inf)
+    net = singa.onnx.load(_attention([(op, "m")], {"m": mask}))
+    found = _run(net)
+    assert np.isnan(found[:, :, 2]).all()
+    _close(found, _expected([few]))
+    net = singa.onnx.load(_attention([(op, "m")], {"m": mask}, guard=True))
+    _close(_run(net), _expected([few], guard=True))
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("op", ["Where", "Add"])
+def test_masks_that_are_inputs(op: str, guard: bool) -> None:
+    """Their elements are not known, so without the guard they might hide all keys of a query."""
+    given = info("m", ["n", "m"], "bool" if op == "Where" else "float64")
+    net = singa.onnx.load(_attention([(op, "m")], guard=guard, inputs=[given]))
+    mask = BOOLS if op == "Where" else _ADDED
+    _close(_run(net, mask), _expected([mask], guard=guard))
+    hidden = np.zeros_like(BOOLS) if op == "Where" else np.full((N, M), -np.inf)
+    found = _run(net, hidden)
+    assert np.isnan(found).all() if not guard else not found.any()
+
+
+def test_a_learned_bias_has_a_gradient() -> None:
+    """Attention has none of a mask, so the nodes stay apart."""
+    bias = _RANDOM.standard_normal((H, N, M))
+    net = singa.onnx.load(_attention([("Add", "bias")], {"bias": bias}))
+    assert "Attention" not in _steps(net)
+    _close(_run(net), _expected([bias]))
+    xs = [tensor.from_numpy(a, dtype="float64") for a in (Q, K, V)]
+
+    def of_bias(b: Any) -> Any:
+        (y,) = net.network().run(dict(zip("qkv", xs, strict=True)), {"bias": b}, ["y"])
+        return y
+
+    assert autograd.gradcheck(of_bias, tensor.from_numpy(bias, dtype="float64"))
+
+
+def test_what_is_not_attention() -> None:
+    """Another axis of the softmax, scores that are read elsewhere, three axes."""
+    assert "Attention" not in _steps(singa.onnx.load(_attention(axis=2)))
+    model = _attention()
+    model.graph.output.append(info("s0", [None] * 4, "float64"))
+    assert "Attention" not in _steps(singa.onnx.load(model))
+    nodes = [
+        node("Transpose", "k", "t", perm=[0, 2, 1]),
+        node("MatMul", "q t", "s"),
+        node("Softmax", "s", "w"),
+        node("MatMul", "w v", "y"),
+    ]
+    shapes = [info(name, ["h", "n", "d"], "float64") for name in "qkv"]
+    net = singa.onnx.load(network(nodes, shapes, [info("y", [None] * 3, "float64")]))
+    xs = [tensor.from_numpy(a[0], dtype="float64") for a in (Q, K, V)]
+    _close(net(*xs).numpy(), _expected(scale=1.0)[0])
+
+
+def test_other_lengths_and_gradients() -> None:
+    """Calls with other lengths, and gradients against finite differences."""
+    net = singa.onnx.load(_attention([("Where", "m")], {"m": CAUSAL}))
+    inputs = [tensor.from_numpy(a[:1, :1], dtype="float64") for a in (Q, K, V)]
+    assert autograd.gradcheck(net.forward, inputs)
+    net = singa.onnx.load(_attention())
+    short = [tensor.from_numpy(a[:, :, :2], dtype="float64") for a in (Q, K, V)]
+    assert net(*short).shape == (B, H, 2, E)
+    _close(_run(net), _expected())
+
+
+def _channel_norm(bias: bool, rank: int = 4, perm: Sequence[int] | None = None) -> Any:
+    order = [0, *range(2, rank), 1]
+    back = [0, rank - 1, *range(1, rank - 1)] if perm is None else list(perm)
+    weights = {"w": _RANDOM.standard_normal(6), "b": _RANDOM.standard_normal(6)}
+    if not bias:
+        del weights["b"]
+    nodes = [
+        node("Transpose", "x", "a", perm=order),
+        node("LayerNormalization", "a w b" if bias else "a w", "n", epsilon=1e-3),
+        node("Transpose", "n", "y", perm=back),
+    ]
+    shape = ["n", 6, *"hwd"[: rank - 2]]
+    outputs = [info("y", [None] * rank, "float64")]
+    return network(nodes, [info("x", shape, "float64")], outputs, weights), weights
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_layer_norm_over_channels(bias: bool, rank: int) -> None:
+    """Between two transpositions, as ConvNeXt has it."""
+    model, weights = _channel_norm(bias, rank)
+    net = singa.onnx.load(model)
+    assert _steps(net) == ["LayerNormalization"]
+    x = _RANDOM.standard_normal((2, 6, *(3, 4, 5)[: rank - 2]))
+    wide = (1, 6, *(1,) * (rank - 2))
+    wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-3)
+    wanted = wanted * weights["w"].reshape(wide)
+    if bias:
+        wanted = wanted + weights["b"].reshape(wide)
+    given = tensor.from_numpy(x, dtype="float64")
+    _close(net(given).numpy(), wanted)
+    if rank == 4:
+        net.freeze()
+        assert autograd.gradcheck(net.forward, given)
+
+
+def test_other_transpositions_stay() -> None:
+    model, _ = _channel_norm(True, 4, perm=[0, 3, 2, 1])
+    net = singa.onnx.load(model)
+    assert _steps(net) == ["Transpose", "LayerNormalization", "Transpose"]
+    assert net(tensor.Tensor((2, 6, 3, 4), dtype=tensor.float64)).shape == (2, 6, 4, 3)

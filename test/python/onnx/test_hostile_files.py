@@ -1,0 +1,259 @@
+"""Files that are damaged, contradict the specification, or reach for other files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+import singa.onnx
+from onnx import TensorProto, helper
+from onnx_files import info, network, node
+from singa import tensor
+from singa.onnx import InvalidModelError, UnsupportedError
+
+
+def _external(folder: Path, location: str, size: int = 4, **entries: str) -> Path:
+    """A model whose weight w (size) lies in a file at `location`."""
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size])
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        weight.external_data.add(key=key, value=value)
+    model = network([node("Add", "x w", "y")], [info("x", [size])], [info("y", [size])])
+    model.graph.initializer.append(weight)
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a file of data, beside a secret."""
+    inside = tmp_path / "model"
+    inside.mkdir()
+    np.arange(8, dtype=np.float32).tofile(inside / "data.bin")
+    np.arange(8, dtype=np.float32).tofile(tmp_path / "secret.bin")
+    return inside
+
+
+def test_external_data_is_read(folder: Path) -> None:
+    """With an offset, and in a folder inside the model's."""
+    net = singa.onnx.load(_external(folder, "data.bin", offset="8", length="16"))
+    np.testing.assert_array_equal(net.get_params()["w"].numpy(), [2, 3, 4, 5])
+    (folder / "deeper").mkdir()
+    (folder / "data.bin").rename(folder / "deeper" / "data.bin")
+    net = singa.onnx.load(_external(folder, "deeper/data.bin"))
+    np.testing.assert_array_equal(net.get_params()["w"].numpy(), [0, 1, 2, 3])
+
+
+def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of "net.onnx" is the current one, not an empty name."""
+    _external(folder, "data.bin")
+    monkeypatch.chdir(folder)
+    assert singa.onnx.load("net.onnx").get_params()["w"].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("../secret.bin", "/etc/passwd", "", ".", "a/../../secret.bin", "./data.bin"),
+        *("deeper//data.bin", "..\\secret.bin", "data.bin\0", "data.bin/", "missing.bin"),
+    ],
+)
+def test_external_data_stays_in_the_folder(folder: Path, location: str) -> None:
+    """Paths that lead out of the folder, and those that are not plain."""
+    with pytest.raises(InvalidModelError, match="tensor 'w'"):
+        singa.onnx.load(_external(folder, location))
+
+
+def test_symbolic_links(folder: Path) -> None:
+    """A link, of the file or of a folder on the way, needs the caller's word."""
+    (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
+    (folder / "out").symlink_to(folder.parent)
+    for location in ("link.bin", "out/secret.bin"):
+        path = _external(folder, location)
+        with pytest.raises(InvalidModelError, match="allow_symlinks=True"):
+            singa.onnx.load(path)
+        net = singa.onnx.load(path, allow_symlinks=True)
+        np.testing.assert_array_equal(net.get_params()["w"].numpy(), [0, 1, 2, 3])
+
+
+def test_what_is_no_file(folder: Path) -> None:
+    """A folder, and a pipe, which does not block."""
+    (folder / "deeper").mkdir()
+    os.mkfifo(folder / "pipe")
+    for location in ("deeper", "pipe"):
+        with pytest.raises(InvalidModelError, match="tensor 'w'"):
+            singa.onnx.load(_external(folder, location))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"offset": "20"},
+        {"offset": "-1"},
+        {"length": "12"},
+        {"length": "99"},
+        {"offset": "1e3"},
+        {"offset": "9" * 30},
+        {"offset": "4294967296"},
+    ],
+)
+def test_offset_and_length(folder: Path, entries: dict[str, str]) -> None:
+    """Bytes outside the file, and a length that does not fit the shape."""
+    with pytest.raises(InvalidModelError, match="tensor 'w'"):
+        singa.onnx.load(_external(folder, "data.bin", **entries))
+
+
+def test_external_data_without_a_folder(folder: Path) -> None:
+    """Bytes of a model do not say where its data lie."""
+    data = _external(folder, "data.bin").read_bytes()
+    with pytest.raises(InvalidModelError, match="must be loaded from its file"):
+        singa.onnx.load(data)
+
+
+def _model() -> Any:
+    return network(
+        [node("Add", "x w", "a"), node("Relu", "a", "y")],
+        [info("x", [4])],
+        [info("y", [4])],
+        {"w": np.arange(4, dtype=np.float32)},
+    )
+
+
+def _cycle(model: Any) -> None:
+    model.graph.node[0].input[0] = "y"
+
+
+def _missing(model: Any) -> None:
+    model.graph.node[0].input[1] = "nowhere"
+
+
+def _twice(model: Any) -> None:
+    model.graph.node[1].output[0] = "a"
+
+
+def _short(model: Any) -> None:
+    model.graph.initializer[0].raw_data = b"\0" * 15
+
+
+def _huge(model: Any) -> None:
+    model.graph.initializer[0].dims[:] = [1 << 40, 1 << 40]
+
+
+def _negative(model: Any) -> None:
+    model.graph.initializer[0].dims[:] = [-4]
+
+
+def _wrong_type(model: Any) -> None:
+    model.graph.initializer[0].data_type = TensorProto.INT64
+    model.graph.initializer[0].raw_data = b"\0" * 32
+
+
+def _no_opset(model: Any) -> None:
+    del model.opset_import[:]
+
+
+def _future(model: Any) -> None:
+    model.opset_import[0].version = 999
+
+
+def _unknown(model: Any) -> None:
+    model.graph.node[1].op_type = "Nonsense"
+
+
+def _bad_attribute(model: Any) -> None:
+    model.graph.node[1].attribute.append(helper.make_attribute("alpha", 1.0))
+
+
+def _same_names(model: Any) -> None:
+    model.graph.initializer.append(model.graph.initializer[0])
+
+
+def _no_output(model: Any) -> None:
+    model.graph.output[0].name = "nowhere"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_cycle, _missing, _twice, _short, _huge, _negative, _wrong_type, _no_opset, _future),
+        *(_unknown, _bad_attribute, _same_names, _no_output),
+    ],
+)
+def test_contradictions(change: Callable[[Any], None]) -> None:
+    """Each is refused at import."""
+    model = _model()
+    change(model)
+    with pytest.raises((InvalidModelError, UnsupportedError)):
+        singa.onnx.load(model.SerializeToString())
+
+
+def test_truncated_and_foreign_files(tmp_path: Path) -> None:
+    """Every prefix of a file, and files of other kinds."""
+    data = _model().SerializeToString()
+    for length in range(len(data)):
+        with pytest.raises((InvalidModelError, UnsupportedError)):
+            singa.onnx.load(data[:length])
+    for other in (b"", b"\x89PNG\r\n\x1a\n", b"\0" * 100, os.urandom(100)):
+        with pytest.raises(InvalidModelError):
+            singa.onnx.load(other)
+    with pytest.raises(FileNotFoundError):
+        singa.onnx.load(tmp_path / "missing.onnx")
+
+
+def test_mutated_files() -> None:
+    """Changed bytes give an error of the declared kinds, or a model that runs or says why not."""
+    random = np.random.default_rng(0)
+    data = np.frombuffer(_model().SerializeToString(), np.uint8)
+    x = tensor.from_numpy(np.zeros(4, np.float32))
+    for _ in range(1000):
+        changed = data.copy()
+        at = random.integers(0, len(data), random.integers(1, 4))
+        changed[at] = random.integers(0, 256, len(at))
+        try:
+            net = singa.onnx.load(changed.tobytes())
+            net.forward(x)
+        except (ValueError, TypeError, NotImplementedError):
+            pass
+
+
+def test_constants_are_bounded() -> None:
+    """A constant of absurd size is refused before it takes memory."""
+    for op, value in [("ConstantOfShape", [1 << 30, 1 << 30]), ("Expand", [1 << 40])]:
+        inputs = "shape" if op == "ConstantOfShape" else "one shape"
+        nodes = [node(op, inputs, "c"), node("Shape", "c", "s"), node("Add", "x s", "y")]
+        model = network(
+            nodes,
+            [info("x", [1], "int64")],
+            [info("y", ["n"], "int64")],
+            {"shape": np.array(value), "one": np.ones(1, np.float32)},
+        )
+        with pytest.raises(InvalidModelError, match="makes a constant of shape"):
+            singa.onnx.load(model)
+
+
+def test_functions_that_explode() -> None:
+    """Thirty functions that call each other twice each would be a billion nodes."""
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
+    functions = [helper.make_function("mine", "F0", ["a"], ["b"], [node("Neg", "a", "b")], imports)]
+    for i in range(1, 30):
+        calls = [
+            helper.make_node(f"F{i - 1}", ["a"], ["t"], domain="mine"),
+            helper.make_node(f"F{i - 1}", ["t"], ["b"], domain="mine"),
+        ]
+        functions.append(helper.make_function("mine", f"F{i}", ["a"], ["b"], calls, imports))
+    main = helper.make_node("F29", ["x"], ["y"], domain="mine")
+    inputs, outputs = [info("x", [2])], [info("y", [2])]
+    model = network([main], inputs, outputs, imports=imports[1:], functions=functions)
+    with pytest.raises(InvalidModelError, match="its functions make 536870912 nodes"):
+        singa.onnx.load(model)
+    loop = helper.make_node("F0", ["a"], ["b"], domain="mine")
+    functions = [helper.make_function("mine", "F0", ["a"], ["b"], [loop], imports)]
+    main = helper.make_node("F0", ["x"], ["y"], domain="mine")
+    model = network([main], inputs, outputs, imports=imports[1:], functions=functions)
+    with pytest.raises(InvalidModelError):
+        singa.onnx.load(model)

@@ -1,0 +1,176 @@
+"""`python -m singa onnx FILE [--check]`: texts and exit status."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+from onnx_files import info, network, node
+from singa import __main__ as command_line
+
+_RANDOM = np.random.default_rng(0)
+
+
+def _classifier() -> Any:
+    """Conv (3 to 4 channels), BatchNormalization, Relu, mean, Gemm to five classes."""
+    weights = {
+        "conv.weight": _RANDOM.standard_normal((4, 3, 3, 3)),
+        "bn.weight": np.ones(4),
+        "bn.bias": np.zeros(4),
+        "bn.running_mean": np.zeros(4),
+        "bn.running_var": np.full(4, 0.7),
+        "fc.weight": _RANDOM.standard_normal((5, 4)),
+    }
+    nodes = [
+        node("Conv", "x conv.weight", "c", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "c bn.weight bn.bias bn.running_mean bn.running_var", "b"),
+        node("Relu", "b", "r"),
+        node("GlobalAveragePool", "r", "p"),
+        node("Flatten", "p", "f"),
+        node("Gemm", "f fc.weight", "y", transB=1),
+    ]
+    return network(
+        nodes,
+        [info("x", ["n", 3, 6, 6])],
+        [info("y", ["n", 5])],
+        {name: array.astype(np.float32) for name, array in weights.items()},
+        producer_name="a test",
+        producer_version="2",
+    )
+
+
+def _written(folder: Path, model: Any) -> str:
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
+def _run(*arguments: str) -> int:
+    try:
+        return command_line.main(["onnx", *arguments])
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else -1
+
+
+def test_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole text. Convolution: 36 pixels · 4 channels · 27 terms; Gemm: 5 · 4; each twice."""
+    path = _written(tmp_path, _classifier())
+    assert _run(path) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: IR version 10, opset 21, by a test 2",
+        "",
+        "input   x  float32 (n, 3, 6, 6)",
+        "output  y  float32 (n, 5)",
+        "",
+        "136 parameters (544 B), 8 running statistics",
+        "7,816 multiplications and additions of convolutions and products",
+        "",
+        "6 nodes",
+        "  BatchNormalization      1",
+        "  Conv                    1",
+        "  Flatten                 1",
+        "  Gemm                    1",
+        "  GlobalAveragePool       1",
+        "  Relu                    1",
+    ]
+
+
+def test_what_is_not_supported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 1, also with --check, and each node is named."""
+    nodes = [node("Relu", "x", "r"), node("Det", "r", "y", "last")]
+    path = _written(tmp_path, network(nodes, [info("x", [2, 2])], [info("y", [])]))
+    for options in ((), ("--check",)):
+        assert _run(path, *options) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert "  Det       1  not supported" in lines
+        assert "  Relu      1" in lines
+        last = lines[-1]
+        assert lines[-2] == "not supported:"
+        assert last.startswith("  node 'last' (Det version 11): "), last
+
+
+def test_beside_onnx_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The largest difference of each output decides about the status."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    path = _written(tmp_path, _classifier())
+    assert _run(path, "--check") == 0
+    *_, title, last = capsys.readouterr().out.splitlines()
+    assert title == "beside ONNX Runtime:"
+    name, _, rest = last.strip().partition(": largest difference ")
+    assert name == "y"
+    assert 0 <= float(rest.partition(" ")[0]) < 5e-6
+    assert _run(path, "--check", "--tolerance", "-1") == 1
+
+
+def test_without_onnx_runtime(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The contents, and then a line that says what is missing."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    path = _written(tmp_path, _classifier())
+    assert _run(path) == 0
+    capsys.readouterr()
+    assert _run(path, "--check") == 1
+    captured = capsys.readouterr()
+    assert "6 nodes" in captured.out
+    assert captured.err == "[onnx] --check needs ONNX Runtime: pip install onnxruntime\n"
+
+
+def test_without_onnx(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that says how to get it."""
+    path = _written(tmp_path, _classifier())
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert _run(path) == 1
+    assert "pip install 'singa[onnx]'" in capsys.readouterr().err
+
+
+def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, and status 1."""
+    cut = _classifier().SerializeToString()[:-30]
+    for data, words in ((b"\x89PNG\r\n\x1a\n", "not an ONNX file"), (b"", "without a graph")):
+        (tmp_path / "bad.onnx").write_bytes(data)
+        assert _run(str(tmp_path / "bad.onnx")) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert words in captured.err
+        assert captured.err.count("\n") == 1
+    (tmp_path / "cut.onnx").write_bytes(cut)
+    assert _run(str(tmp_path / "cut.onnx")) == 1
+    assert capsys.readouterr().err.startswith("[onnx.load] ")
+    assert _run(str(tmp_path / "missing.onnx")) == 1
+    assert "missing.onnx" in capsys.readouterr().err
+    assert _run(str(tmp_path)) == 1  # a folder
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help, and what is missing."""
+    assert _run("--help") == 0
+    text = capsys.readouterr().out
+    for option in ("--check", "--tolerance", "--allow-symlinks", "--operators"):
+        assert option in text
+    assert _run() == 2
+    assert "FILE" in capsys.readouterr().err
+
+
+def test_symbolic_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """External data behind a link needs --allow-symlinks."""
+    import onnx
+
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[4])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="link.bin")
+    model = network([node("Add", "x w", "y")], [info("x", [4])], [info("y", [4])])
+    model.graph.initializer.append(weight)
+    np.arange(4, dtype=np.float32).tofile(tmp_path / "data.bin")
+    (tmp_path / "link.bin").symlink_to(tmp_path / "data.bin")
+    path = _written(tmp_path, model)
+    assert _run(path) == 1
+    assert "allow_symlinks=True" in capsys.readouterr().err
+    assert _run(path, "--allow-symlinks") == 0
+    assert "4 parameters (16 B)" in capsys.readouterr().out

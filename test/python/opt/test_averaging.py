@@ -1,0 +1,242 @@
+"""EMA against PyTorch, formulas, and itself in other modes."""
+
+import numpy as np
+import pytest
+from recorded import graphs
+from singa import autograd, layer, opt, tensor
+from singa.model import Model
+from singa.training import checkpoint
+
+
+class Weights(layer.Layer):
+    """Two float64 parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.W = tensor.Tensor(data=np.zeros((3, 4)), dtype=tensor.float64, stores_grad=True)
+        self.b = tensor.Tensor(data=np.zeros(4), dtype=tensor.float64, stores_grad=True)
+
+
+class Net(Model):
+    """`ema`, if it is set, is updated in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = layer.Conv2d(4, 3, padding=1, bias=False)
+        self.bn = layer.BatchNorm2d()
+        self.fc = layer.Linear(3)
+        self.ema = None
+
+    def forward(self, x):
+        return self.fc(autograd.flatten(autograd.relu(self.bn(self.conv(x)))))
+
+    def train_one_batch(self, x, y):
+        loss = autograd.softmax_cross_entropy(self.forward(x), y)
+        self.optimizer(loss)
+        if self.ema is not None:
+            self.ema.update()
+        return loss
+
+
+def batch(step):
+    rng = np.random.default_rng(step)
+    x = rng.standard_normal((6, 3, 5, 5)).astype(np.float32)
+    return tensor.from_numpy(x), tensor.from_numpy(rng.integers(0, 3, 6).astype(np.int32))
+
+
+def compiled(use_graph=False):
+    net = Net()
+    net.set_optimizer(opt.AdamW(1e-2))
+    net.compile([batch(0)[0]], is_train=True, use_graph=use_graph)
+    rng = np.random.default_rng(1)
+    for _, p in sorted(net.get_params().items()):
+        p.copy_from_numpy(rng.standard_normal(p.shape).astype(np.float32) / 4)
+    return net
+
+
+def train(net, steps, ema=None):
+    for step in steps:
+        net(*batch(step))
+        if ema is not None:
+            ema.update()
+
+
+def bits(tensors):
+    return {name: t.numpy().tobytes() for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9, 0.999])
+def test_averages_like_torch(torch, decay):
+    ours, theirs = Weights(), torch.nn.Linear(3, 4, dtype=torch.float64)
+    ema = opt.EMA(ours, decay)
+    expected = torch.optim.swa_utils.AveragedModel(
+        theirs, avg_fn=torch.optim.swa_utils.get_ema_avg_fn(decay)
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        w, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+        ours.set_params({"W": w, "b": b})
+        with torch.no_grad():
+            theirs.weight.copy_(torch.from_numpy(w.T))
+            theirs.bias.copy_(torch.from_numpy(b))
+        ema.update()
+        expected.update_parameters(theirs)
+    averages = ema.get_states()["averages"]
+    assert ema.updates == int(expected.n_averaged) == 20
+    for name, value in (("W", expected.module.weight.T), ("b", expected.module.bias)):
+        np.testing.assert_allclose(
+            averages[name].numpy(), value.detach().numpy(), rtol=1e-13, atol=1e-14
+        )
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["after the step", "in the step"])
+def test_replayed_steps_average_to_the_same_bits(inside):
+    results = []
+    for use_graph in (False, True):
+        net = compiled(use_graph)
+        ema = opt.EMA(net, 0.8, use_buffers=True)
+        if inside:
+            net.ema = ema
+        train(net, range(6), None if inside else ema)
+        assert ema.updates == 6
+        assert len(graphs(net)) == use_graph
+        results.append((bits(net.get_states()), bits(ema.get_states()["averages"])))
+    assert results[0] == results[1]
+    assert results[0][0] != results[0][1]
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_applied_averages_are_the_weights(use_graph):
+    net = compiled(use_graph)
+    ema = opt.EMA(net, 0.8)
+    train(net, range(5), ema)
+    x = batch(9)[0]
+    before = bits(net.get_states())
+    net.eval()
+    plain = net(x).numpy()
+    with ema.applied():
+        assert bits(net.get_params()) == bits(ema.get_states()["averages"])
+        averaged = net(x).numpy()
+    assert bits(net.get_states()) == before
+    # A replayed inference folds batch norm into the convolution, which rounds differently.
+    np.testing.assert_allclose(net(x).numpy(), plain, rtol=1e-5, atol=1e-6)
+    other = compiled()
+    other.set_states(net.get_states() | ema.get_states()["averages"])
+    other.eval()
+    np.testing.assert_allclose(averaged, other(x).numpy(), rtol=1e-5, atol=1e-6)
+    assert np.abs(averaged - plain).max() > 1e-3
+
+    net.train()
+    train(net, range(5, 8), ema)
+    uninterrupted = compiled()
+    expected = opt.EMA(uninterrupted, 0.8)
+    train(uninterrupted, range(8), expected)
+    assert bits(net.get_states()) == bits(uninterrupted.get_states())
+    assert bits(ema.get_states()["averages"]) == bits(expected.get_states()["averages"])
+
+
+def test_an_exception_inside_brings_the_weights_back():
+    net = compiled()
+    ema = opt.EMA(net, 0.5)
+    train(net, range(3), ema)
+    before = bits(net.get_params())
+    with pytest.raises(KeyError), ema.applied():
+        raise KeyError
+    assert bits(net.get_params()) == before
+
+
+def test_running_statistics_are_averaged_on_request():
+    net = compiled()
+    ema = opt.EMA(net, 0.5, use_buffers=True)
+    expected = None
+    for step in range(4):
+        net(*batch(step))
+        ema.update()
+        mean = net.bn.running_mean.numpy().astype(np.float64)
+        expected = mean if expected is None else 0.5 * expected + 0.5 * mean
+    averages = ema.get_states()["averages"]
+    assert averages.keys() == net.get_states().keys()
+    np.testing.assert_allclose(averages["bn.running_mean"].numpy(), expected, rtol=1e-6)
+    assert opt.EMA(net).weights().keys() == net.get_params().keys()
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_a_checkpoint_continues_to_the_same_bits(tmp_path, use_graph):
+    path = tmp_path / "c.safetensors"
+    whole = compiled(use_graph)
+    averages = opt.EMA(whole, 0.8)
+    train(whole, range(4), averages)
+    checkpoint.save(path, whole, whole.optimizer, ema=averages, epoch=1)
+    train(whole, range(4, 8), averages)
+
+    resumed = compiled(use_graph)
+    ema = opt.EMA(resumed, 0.8)
+    train(resumed, range(20, 23), ema)  # something else before
+    assert checkpoint.load(path, resumed, resumed.optimizer, ema=ema) == {"epoch": 1}
+    assert ema.updates == 4
+    train(resumed, range(4, 8), ema)
+    assert bits(resumed.get_states()) == bits(whole.get_states())
+    assert bits(ema.get_states()["averages"]) == bits(averages.get_states()["averages"])
+
+
+def test_a_checkpoint_without_averages_changes_nothing(tmp_path):
+    path = tmp_path / "c.safetensors"
+    net = compiled()
+    checkpoint.save(path, net)
+    ema = opt.EMA(net)
+    train(net, range(2), ema)
+    before = bits(net.get_states()), bits(ema.get_states()["averages"])
+    with pytest.raises(ValueError, match="holds no averages"):
+        checkpoint.load(path, net, ema=ema)
+    checkpoint.save(path, net, ema=opt.EMA(net, use_buffers=True))  # no update yet
+    checkpoint.load(path, net, ema=opt.EMA(net))
+    buffered = opt.EMA(net, use_buffers=True)
+    buffered.update()
+    checkpoint.save(path, net, ema=buffered)
+    with pytest.raises(ValueError, match=r"c\.safetensors.*bn\.running_mean"):
+        checkpoint.load(path, net, ema=ema)
+    assert before == (bits(net.get_states()), bits(ema.get_states()["averages"]))
+
+
+def test_states_go_to_another_average():
+    net = compiled()
+    ema = opt.EMA(net, 0.8)
+    train(net, range(3), ema)
+    copy = opt.EMA(net, 0.8)
+    copy.set_states(ema.get_states())
+    train(net, range(3, 5), ema)
+    assert copy.updates == 3
+    assert bits(copy.get_states()["averages"]) != bits(ema.get_states()["averages"])
+
+
+def test_wrong_use():
+    net = compiled()
+    with pytest.raises(TypeError, match="model must be"):
+        opt.EMA({"W": 1})
+    for decay in (1.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="decay"):
+            opt.EMA(net, decay)
+    ema = opt.EMA(net)
+    with pytest.raises(RuntimeError, match="before the first update"), ema.applied():
+        pass
+    with pytest.raises(RuntimeError, match="no parameters yet"):
+        opt.EMA(Net()).update()
+    ema.update()
+    with ema.applied():
+        with pytest.raises(RuntimeError, match="update after"):
+            ema.update()
+        with pytest.raises(RuntimeError, match="already"), ema.applied():
+            pass
+    for states in ({}, None, {"updates": 1}):
+        with pytest.raises(ValueError, match="expected a state"):
+            ema.set_states(states)
+    averages = ema.get_states()["averages"]
+    with pytest.raises(ValueError, match=r"fc\.W"):
+        ema.set_states({"updates": 1, "averages": {"conv.W": averages["conv.W"]} | {"x": 1}})
+    with pytest.raises(ValueError, match="does not fit"):
+        ema.set_states({"updates": 1, "averages": averages | {"conv.W": np.zeros(3)}})
+    with pytest.raises(ValueError, match="updates"):
+        ema.set_states({"updates": -1, "averages": averages})
+    with pytest.raises(TypeError, match="by name"):
+        ema.set_states({"updates": 1, "averages": [1.0]})
+    assert ema.updates == 1

@@ -1,0 +1,553 @@
+"""Optimizers against PyTorch's and against their formulas; groups; saved state."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from singa import autograd, opt, tensor
+from updates import SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
+
+pytestmark = pytest.mark.usefixtures("training")
+
+
+# --- against PyTorch, step by step
+
+TORCH = {
+    "sgd": (lambda: opt.SGD(lr=0.1), lambda t, p: t.optim.SGD(p, lr=0.1)),
+    "momentum": (
+        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
+        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    ),
+    "nesterov": (
+        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    ),
+    "adam": (
+        lambda: opt.Adam(lr=0.01, weight_decay=0.1),
+        lambda t, p: t.optim.Adam(p, lr=0.01, weight_decay=0.1),
+    ),
+    "adamw": (
+        lambda: opt.AdamW(lr=0.01, weight_decay=0.1),
+        lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_like_torch_in_every_step(torch, name):
+    ours, theirs = TORCH[name]
+    optimizer = ours()
+    params = parameters(start())
+    torch_params = {n: torch.nn.Parameter(torch.from_numpy(v)) for n, v in start().items()}
+    torch_optimizer = theirs(torch, list(torch_params.values()))
+    for step in range(STEPS):
+        grads = gradients(step)
+        optimizer(loss_of(params, grads))
+        for key, param in torch_params.items():
+            param.grad = torch.from_numpy(grads[key])
+        torch_optimizer.step()
+        assert_close(
+            {key: param.numpy() for key, param in params.items()},
+            {key: param.detach().numpy() for key, param in torch_params.items()},
+        )
+
+
+def test_dampening_like_torch_from_zero_moments(torch):
+    # PyTorch applies no dampening in the first step; SINGA and singa start with zeros.
+    params = [torch.nn.Parameter(torch.from_numpy(v)) for v in start().values()]
+    theirs = torch.optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.3)
+    for param in params:
+        theirs.state[param]["momentum_buffer"] = torch.zeros_like(param)
+    for step in range(STEPS):
+        for param, grad in zip(params, gradients(step).values(), strict=True):
+            param.grad = torch.from_numpy(grad)
+        theirs.step()
+    expected = {name: p.detach().numpy() for name, p in zip(SHAPES, params, strict=True)}
+    assert_close(run(opt.SGD(lr=0.1, momentum=0.9, dampening=0.3)), expected)
+
+
+# --- against their formulas in float64
+
+
+def formula(update, decay=0.0):
+    values = {name: value.astype(np.float64) for name, value in start().items()}
+    kept = {name: {} for name in values}
+    for step in range(STEPS):
+        for name, grad in gradients(step).items():
+            g = grad.astype(np.float64) + decay * values[name]
+            values[name] = values[name] - update(g, kept[name], step + 1)
+    return values
+
+
+def test_rmsprop_formula():
+    def update(g, kept, t):
+        kept["v"] = 0.8 * kept.get("v", 0.0) + 0.2 * g * g
+        return 0.05 * g / np.sqrt(kept["v"] + 1e-6)
+
+    got = run(opt.RMSProp(lr=0.05, rho=0.8, epsilon=1e-6, weight_decay=0.01))
+    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
+
+
+def test_adagrad_formula():
+    def update(g, kept, t):
+        kept["v"] = kept.get("v", 0.0) + g * g
+        return 0.05 * g / np.sqrt(kept["v"] + 1e-8)
+
+    got = run(opt.AdaGrad(lr=0.05, weight_decay=0.01))
+    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
+
+
+def test_adam_formula():
+    def update(g, kept, t):
+        kept["m"] = 0.8 * kept.get("m", 0.0) + 0.2 * g
+        kept["v"] = 0.95 * kept.get("v", 0.0) + 0.05 * g * g
+        m, v = kept["m"] / (1 - 0.8**t), kept["v"] / (1 - 0.95**t)
+        return 0.02 * m / (np.sqrt(v) + 1e-7)
+
+    got = run(opt.Adam(lr=0.02, beta_1=0.8, beta_2=0.95, epsilon=1e-7))
+    assert_close(got, formula(update), rtol=1e-5, atol=1e-6)
+
+
+# --- one parameter at a time, as SINGA's scripts do it
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: opt.SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+        lambda: opt.RMSProp(lr=0.1),
+        lambda: opt.AdaGrad(lr=0.1),
+        lambda: opt.Adam(lr=0.1),
+    ],
+)
+def test_apply_and_update_equal_a_whole_step(make):
+    expected = run(make(), steps=3)
+    for one_by_one in (
+        lambda o, p, g: o.apply(p.name, p, g),
+        lambda o, p, g: o.update(p, g),
+    ):
+        optimizer, params = make(), parameters(start())
+        for step in range(3):
+            for name, grad in gradients(step).items():
+                one_by_one(optimizer, params[name], tensor.from_numpy(grad))
+            optimizer.step()
+        for name, param in params.items():
+            np.testing.assert_array_equal(param.numpy(), expected[name])
+
+
+def test_apply_leaves_the_gradient_alone_and_takes_no_name():
+    w = tensor.Tensor((2, 3)).set_value(0.5)
+    g = tensor.Tensor((2, 3)).set_value(0.1)
+    opt.SGD(lr=0.1, weight_decay=0.2).apply(w.name, w, g)
+    np.testing.assert_allclose(w.numpy(), 0.5 - 0.1 * (0.1 + 0.2 * 0.5), rtol=1e-6)
+    np.testing.assert_array_equal(g.numpy(), np.full((2, 3), 0.1, np.float32))
+
+
+def test_apply_tells_parameters_without_names_apart():
+    expected = run(opt.SGD(lr=0.1, momentum=0.9), steps=3)
+    sgd = opt.SGD(lr=0.1, momentum=0.9)
+    params = {name: tensor.Tensor(data=value, stores_grad=True) for name, value in start().items()}
+    for step in range(3):
+        for name, grad in gradients(step).items():
+            sgd.apply(params[name].name, params[name], tensor.from_numpy(grad))
+        sgd.step()
+    for name, param in params.items():
+        np.testing.assert_array_equal(param.numpy(), expected[name])
+
+
+def test_apply_refuses_another_shape():
+    w, g = tensor.Tensor((2, 3)), tensor.Tensor((3, 2))
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)|\(3, 2\).*\(2, 3\)"):
+        opt.SGD(lr=0.1).apply("w", w, g)
+
+
+def test_subclass_with_its_own_apply_is_called_for_whole_steps():
+    class Signs(opt.SGD):
+        def apply(self, param_name, param_value, param_grad):
+            super().apply(param_name, param_value, tensor.sign(param_grad))
+
+    expected = {n: v - np.float32(0.1) * np.sign(gradients(0)[n]) for n, v in start().items()}
+    assert_close(run(Signs(lr=0.1), steps=1), expected)
+
+
+def test_base_class_says_that_it_cannot():
+    with pytest.raises(NotImplementedError, match="does not say how"):
+        run(opt.Optimizer(0.1), steps=1)
+
+
+# --- what is around the rule
+
+
+def test_groups():
+    groups = [
+        opt.ParamGroup(["b", "sc*"], weight_decay=0.0),
+        opt.ParamGroup(lambda name, param: name == "w", lr_scale=0.5),
+    ]
+    got = run(opt.SGD(lr=0.1, weight_decay=0.2, groups=groups), steps=1)
+    values, grads = start(), gradients(0)
+    expected = {
+        "w": values["w"] - 0.05 * (grads["w"] + 0.2 * values["w"]),
+        "b": values["b"] - 0.1 * grads["b"],
+        "scale": values["scale"] - 0.1 * grads["scale"],
+    }
+    assert_close(got, expected)
+
+
+def test_norm_and_bias_are_the_vectors():
+    got = run(
+        opt.SGD(lr=0.1, weight_decay=0.2, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)]), steps=1
+    )
+    plain, decayed = run(opt.SGD(lr=0.1), steps=1), run(opt.SGD(lr=0.1, weight_decay=0.2), steps=1)
+    np.testing.assert_array_equal(got["b"], plain["b"])
+    np.testing.assert_array_equal(got["scale"], plain["scale"])
+    np.testing.assert_array_equal(got["w"], decayed["w"])
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0])
+def test_clip_by_global_norm_like_torch(torch, max_norm):
+    params = [torch.nn.Parameter(torch.from_numpy(v)) for v in start().values()]
+    theirs = torch.optim.SGD(params, lr=0.1)
+    for step in range(2):
+        for param, grad in zip(params, gradients(step).values(), strict=True):
+            param.grad = torch.from_numpy(grad.copy())
+        norm = float(torch.nn.utils.clip_grad_norm_(params, max_norm))
+        theirs.step()
+    expected = {name: p.detach().numpy() for name, p in zip(SHAPES, params, strict=True)}
+    assert_close(run(opt.SGD(lr=0.1, clip_norm=max_norm), steps=2), expected)
+    grads = [tensor.from_numpy(grad) for grad in gradients(1).values()]
+    assert opt.clip_by_global_norm(grads, max_norm) == pytest.approx(norm, rel=1e-6)
+
+
+def test_clip_when_two_parameters_get_the_same_gradient():
+    a = tensor.Tensor((3,), stores_grad=True, name="a")
+    b = tensor.Tensor((3,), stores_grad=True, name="b")
+    opt.SGD(lr=1.0, clip_norm=1.0)(autograd.reduce_sum(autograd.add(a, b), keepdims=0))
+    np.testing.assert_allclose(a.numpy(), -1 / np.sqrt(6), rtol=1e-5)
+    np.testing.assert_allclose(b.numpy(), -1 / np.sqrt(6), rtol=1e-5)
+
+
+def test_accumulation_is_the_mean_gradient():
+    optimizer = opt.SGD(lr=0.1, momentum=0.9, accumulate=3)
+    params = parameters(start())
+    for step in range(6):
+        before = {name: param.numpy() for name, param in params.items()}
+        optimizer(loss_of(params, gradients(step)))
+        changed = not np.array_equal(before["w"], params["w"].numpy())
+        assert changed == (step % 3 == 2)
+        assert optimizer.steps == (step + 1) // 3
+
+    def mean(step):
+        parts = [gradients(3 * step + i) for i in range(3)]
+        return {name: np.mean([part[name] for part in parts], axis=0) for name in SHAPES}
+
+    expected = run(opt.SGD(lr=0.1, momentum=0.9), steps=2, grads=mean)
+    assert_close({n: p.numpy() for n, p in params.items()}, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_namesakes_have_states_of_their_own():
+    one = tensor.Tensor(data=np.ones((2, 2), np.float32), stores_grad=True, name="W")
+    other = tensor.Tensor(data=np.ones(3, np.float32), stores_grad=True, name="W")
+    optimizer = opt.SGD(lr=0.1, momentum=0.9)
+    for _ in range(2):
+        total = autograd.add(
+            autograd.reduce_sum(one, keepdims=0),
+            autograd.reduce_sum(autograd.mul(other, other), keepdims=0),
+        )
+        optimizer(total)
+    assert {state.shape for state in optimizer.get_states()["moments"].values()} == {(2, 2), (3,)}
+    np.testing.assert_allclose(one.numpy(), 1 - 0.1 - 0.19, rtol=1e-6)
+
+
+def test_frozen_parameter_stays():
+    params = parameters(start())
+    params["b"].requires_grad = False
+    opt.SGD(lr=0.1, weight_decay=0.5)(loss_of(params, gradients(0)))
+    np.testing.assert_array_equal(params["b"].numpy(), start()["b"])
+    assert not np.array_equal(params["w"].numpy(), start()["w"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_other_float_types_keep_wide_states(dtype):
+    w = tensor.Tensor((3,), dtype=dtype, stores_grad=True, name="w").set_value(1.0)
+    optimizer = opt.SGD(lr=0.5, momentum=0.5)
+    for _ in range(2):
+        optimizer.apply("w", w, tensor.Tensor((3,), dtype=dtype).set_value(0.25))
+    np.testing.assert_array_equal(w.numpy(), np.full(3, 1 - 0.125 - 0.1875))
+    wide = tensor.float64 if dtype == "float64" else tensor.float32
+    assert optimizer.moments["w"].dtype == wide
+
+
+# --- saved state
+
+MAKERS = {
+    "sgd": lambda: opt.SGD(opt.CosineDecay(0.1, 10), momentum=0.9),
+    "rmsprop": lambda: opt.RMSProp(0.01),
+    "adagrad": lambda: opt.AdaGrad(0.01),
+    "adam": lambda: opt.Adam(opt.ExponentialDecay(0.01, 2, 0.5)),
+    "adamw": lambda: opt.AdamW(0.01, accumulate=2),
+    "scaled": lambda: opt.SGD(0.01, momentum=0.9, scaler=opt.GradScaler(3.0, growth_interval=2)),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("how", ["states", "pickle", "deepcopy"])
+def test_restored_optimizer_goes_on_to_the_same_bits(name, how):
+    whole = run(MAKERS[name](), steps=7)
+    optimizer = MAKERS[name]()
+    half = run(optimizer, steps=3)
+    if how == "states":
+        restored = MAKERS[name]()
+        restored.set_states(optimizer.get_states())
+    else:
+        restored = (
+            pickle.loads(pickle.dumps(optimizer)) if how == "pickle" else copy.deepcopy(optimizer)
+        )
+    optimizer.set_states({"step_counter": 0})  # the copy must not share data
+    rest = run(restored, steps=4, values=half, grads=lambda step: gradients(step + 3))
+    for key, value in whole.items():
+        np.testing.assert_array_equal(rest[key], value)
+
+
+HYPERPARAMETERS = [
+    (kind, name)
+    for kind, names in (
+        (opt.SGD, ("lr", "momentum", "dampening", "weight_decay")),
+        (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay")),
+        (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
+        (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+        (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
+    )
+    for name in names
+]
+ids = [f"{kind.__name__} {name}" for kind, name in HYPERPARAMETERS]
+
+
+def as_bytes(params):
+    return {name: param.numpy().tobytes() for name, param in params.items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+def test_an_assigned_number_does_what_one_from_the_beginning_does(kind, name):
+    assigned = kind(**({"lr": 0.1} | {name: 0.125}))
+    setattr(assigned, name, 0.5)
+    assert isinstance(getattr(assigned, name), opt.Constant)
+    expected = run(kind(**({"lr": 0.1} | {name: 0.5})))
+    np.testing.assert_equal(run(assigned), expected)
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: 0.5, lambda: opt.WarmUp(opt.MultiStepDecay(0.5, [3, 8], 0.5), 2)]
+)
+@pytest.mark.parametrize("how", ["states", "pickle", "deepcopy"])
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+def test_what_was_assigned_is_saved_and_restored(kind, name, how, value):
+    one, params = kind(lr=0.1), parameters(start())
+    step(one, params, 0)
+    setattr(one, name, value())
+    if how == "states":
+        other = kind(lr=0.1)
+        other.set_states(one.get_states())
+    else:
+        other = pickle.loads(pickle.dumps(one)) if how == "pickle" else copy.deepcopy(one)
+    twins = parameters({n: p.numpy() for n, p in params.items()})
+    for i in range(1, 6):
+        step(one, params, i), step(other, twins, i)
+    assert as_bytes(twins) == as_bytes(params)
+    assert one.get_states().keys() == other.get_states().keys()
+    assert name in one.get_states()
+
+
+def step(optimizer, params, i):
+    optimizer(loss_of(params, gradients(i)))
+
+
+def test_states_of_before_an_assignment_bring_back_what_was_before():
+    schedule = opt.CosineDecay(0.1, 10)
+    optimizer = opt.SGD(lr=schedule, momentum=0.5)
+    before = optimizer.get_states()
+    assert before.keys() == {"step_counter", "moments"}
+    optimizer.lr, optimizer.momentum = 0.3, 0.25
+    assert optimizer.get_states().keys() == before.keys() | {"lr", "momentum"}
+    optimizer.set_states(before)
+    assert optimizer.now("lr") == 0.1
+    assert optimizer.now("momentum") == 0.5
+    optimizer.lr.init_value = 0.2  # an assignment, too
+    other = opt.SGD(lr=schedule, momentum=0.5)
+    other.set_states(optimizer.get_states())
+    assert other.lr.terms() == optimizer.lr.terms()
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        -1.0,
+        float("nan"),
+        "0.1",
+        '{"class": "Constant"}',
+        '{"class": "nothing"}',
+        '{"class": "math", "init_value": 1}',
+        '{"class": "StepDecay", "init_value": "a", "step_size": 2, "rate": 0.5}',
+        '{"class": "StepDecay", "init_value": -1.0, "step_size": 2, "rate": 0.5}',
+        "[" * 100_000,
+    ],
+)
+def test_states_with_no_number_change_nothing(saved):
+    optimizer = opt.SGD(lr=0.1)
+    with pytest.raises((ValueError, TypeError), match=r"\[SGD\] lr"):
+        optimizer.set_states({"step_counter": 3, "lr": saved})
+    assert optimizer.steps == 0
+    assert optimizer.now("lr") == 0.1
+
+
+@pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ("x", TypeError),
+        (None, TypeError),
+        (True, TypeError),
+        ([0.1], TypeError),
+        (-0.1, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        (opt.Constant(-1), ValueError),
+    ],
+)
+def test_wrong_numbers_raise_where_they_are_assigned(kind, name, value, error):
+    optimizer = kind()
+    before = getattr(optimizer, name)
+    with pytest.raises(error, match=rf"\[{kind.__name__}\] {name} must "):
+        setattr(optimizer, name, value)
+    assert getattr(optimizer, name) is before
+
+
+def test_arithmetic_on_a_rate():
+    optimizer = opt.SGD(lr=0.5)
+    optimizer.lr *= 0.5
+    assert optimizer.now("lr") == 0.25
+    optimizer.lr /= 2
+    assert float(optimizer.lr) == 0.125
+    optimizer.lr = 2 * optimizer.lr
+    assert optimizer.now("lr") == 0.25
+    optimizer.lr = np.float32(0.75)
+    assert optimizer.now("lr") == 0.75
+
+
+def test_groups_that_are_assigned_hold_from_then_on():
+    def trained(first, then):
+        optimizer, params = opt.SGD(lr=0.1, groups=first), parameters(start())
+        for i in range(4):
+            if i == 2:
+                optimizer.groups = then
+            step(optimizer, params, i)
+        return as_bytes(params)
+
+    twice, none = [opt.ParamGroup("w", lr_scale=2.0)], [opt.ParamGroup("w", lr_scale=0.0)]
+    assert trained(twice, none) != trained(twice, twice)
+    assert trained(none, none)["w"] == start()["w"].tobytes()
+    with pytest.raises(TypeError, match=r"\[SGD\] groups must be ParamGroups"):
+        opt.SGD().groups = ["w"]
+    optimizer = opt.SGD(groups=twice)
+    with pytest.raises(TypeError, match="ParamGroups"):
+        optimizer.groups = ["w"]
+    assert optimizer.groups == tuple(twice)  # rejected groups are not kept
+
+
+def test_other_settings_that_are_assigned_are_checked():
+    optimizer = opt.SGD(lr=0.1)
+    for name, value, error in [
+        ("clip_norm", -1.0, ValueError),
+        ("clip_norm", "1", TypeError),
+        ("accumulate", 0, ValueError),
+        ("accumulate", 1.5, ValueError),
+        ("nesterov", True, ValueError),
+    ]:
+        with pytest.raises(error, match=rf"\[SGD\] {name} "):
+            setattr(optimizer, name, value)
+    assert (optimizer.clip_norm, optimizer.accumulate, optimizer.nesterov) == (None, 1, False)
+    optimizer.accumulate = 3
+    params = parameters(start())
+    step(optimizer, params, 0)
+    with pytest.raises(ValueError, match="1 of 3 were made"):
+        optimizer.accumulate = 1
+
+
+def test_state_of_singa():
+    optimizer = opt.Optimizer(0.1)
+    optimizer.step()
+    optimizer.step()
+    assert optimizer.get_states()["step_counter"] == 2
+    other = opt.Optimizer(0.01)
+    other.set_states(optimizer.get_states())
+    np.testing.assert_array_equal(tensor.to_numpy(other.step_counter), [2])
+    with pytest.raises(ValueError, match="step_counter"):
+        other.set_states({})
+
+
+# --- wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: opt.SGD(lr="0.1"), TypeError, r"\[SGD\] lr must be a number"),
+        (lambda: opt.SGD(lr=None), TypeError, "NoneType"),
+        (lambda: opt.SGD(lr=-0.1), ValueError, "must not be negative"),
+        (lambda: opt.SGD(lr=float("nan")), ValueError, "must not be negative"),
+        (lambda: opt.SGD(momentum=-1), ValueError, "momentum must not be negative"),
+        (lambda: opt.SGD(nesterov=True), ValueError, "nesterov needs a momentum"),
+        (lambda: opt.SGD(momentum=0.9, dampening=0.1, nesterov=True), ValueError, "nesterov"),
+        (lambda: opt.Adam(beta_1=1.0), ValueError, "beta_1 must be below 1"),
+        (lambda: opt.Adam(epsilon=-1e-8), ValueError, "epsilon"),
+        (lambda: opt.SGD(clip_norm=0), ValueError, "clip_norm"),
+        (lambda: opt.SGD(accumulate=0), ValueError, "accumulate"),
+        (lambda: opt.SGD(learning_rate=0.1), TypeError, "learning_rate"),
+        (lambda: opt.StepDecay(0.1, 0), ValueError, "step_size must be positive"),
+        (lambda: opt.ExponentialDecay(0.1, 0, 0.5), ValueError, "decay_steps"),
+        (lambda: opt.OneCycle(0.1, 0), ValueError, "total_steps"),
+        (lambda: opt.OneCycle(0.1, 10, warmup=1.5), ValueError, "warmup"),
+        (lambda: opt.WarmUp(0.1, -1), ValueError, "steps must not be negative"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+# --- states that do not fit
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["after a step", "before the first"])
+@pytest.mark.parametrize("dtype", [tensor.float16, tensor.bfloat16, tensor.int32])
+def test_moments_of_another_type_are_refused_before_anything_is_set(dtype, known):
+    optimizer = opt.Adam(0.1)
+    run(optimizer, 2)
+    states = optimizer.get_states()
+    wrong = {name: value.as_type(dtype) for name, value in states["v"].items()}
+    target = opt.Adam(0.1)
+    params = parameters(start())
+    if known:
+        target(loss_of(params, gradients(0)))
+    before = {name: {k: v.numpy() for k, v in target.get_states()[name].items()} for name in "mv"}
+    with pytest.raises(TypeError, match=rf"\[Adam\] v of \w+ is {dtype.name}, not float32"):
+        target.set_states({**states, "v": wrong})
+    assert target.steps == int(known)
+    for name in "mv":
+        now = {k: v.numpy().tolist() for k, v in target.get_states()[name].items()}
+        assert now == {k: v.tolist() for k, v in before[name].items()}
+    target.set_states(states)
+    target(loss_of(params, gradients(0)))
+
+
+def test_moments_of_another_shape_are_refused():
+    optimizer = opt.SGD(0.1, momentum=0.9)
+    params = parameters(start())
+    optimizer(loss_of(params, gradients(0)))
+    states = optimizer.get_states()
+    wrong = {**states["moments"], "b": tensor.ones((4,))}
+    with pytest.raises(ValueError, match=r"\[SGD\] moments of b is \(4,\), not \(3,\)"):
+        optimizer.set_states({**states, "moments": wrong})
+    double = {**states["moments"], "b": tensor.ones((3,), dtype=tensor.float64)}
+    with pytest.raises(TypeError, match=r"\[SGD\] moments of b is float64, not float32"):
+        optimizer.set_states({**states, "moments": double})

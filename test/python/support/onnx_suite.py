@@ -1,0 +1,111 @@
+"""The test cases of the onnx package: what singa makes of each."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from singa import tensor
+from singa.onnx import InvalidModelError, UnsupportedError, load
+from singa.onnx.tensors import as_tensor
+
+PASSED, REFUSED, WRONG = "passed", "refused", "wrong"
+#: Kinds of cases whose data are in the onnx package. Those of the kind "real" need downloads.
+KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
+
+#: The exact imaginary part at half of the length is 0, and the expected one is float32's rounding
+#: error of 2e-7, more than the case's tolerance.
+_ATOL = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
+
+
+@functools.cache
+def cases() -> dict[str, Any]:
+    """All cases by kind and name, such as "node/test_relu"."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = {f"{kind}/{c.name}": c for kind in KINDS for c in load_model_tests(kind=kind)}
+    return dict(sorted(found.items()))
+
+
+def _data_sets(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    if case.model_dir is None:
+        yield from case.data_sets
+        return
+    import pathlib
+
+    import onnx
+    from onnx import numpy_helper
+
+    folder = pathlib.Path(case.model_dir)
+    for data in sorted(folder.glob("test_data_set_*")):
+        lists = []
+        for what in ("input", "output"):
+            arrays = []
+            for i in range(len(list(data.glob(f"{what}_*.pb")))):
+                proto = onnx.TensorProto()
+                proto.ParseFromString((data / f"{what}_{i}.pb").read_bytes())
+                arrays.append(numpy_helper.to_array(proto))
+            lists.append(arrays)
+        yield lists[0], lists[1]
+        return
+
+
+def _model(case: Any) -> Any:
+    import pathlib
+
+    import onnx
+
+    if case.model is not None:
+        return case.model
+    return onnx.load(pathlib.Path(case.model_dir) / "model.onnx")
+
+
+def outcome(case: Any) -> tuple[str, str]:
+    """(PASSED, REFUSED or WRONG, why) for a case. Other errors are raised."""
+    try:
+        net = load(_model(case))
+        net.eval()  # values() follows autograd.training
+    except UnsupportedError as error:
+        return REFUSED, str(error.problems[0])
+    except InvalidModelError as error:
+        return REFUSED, f"invalid: {error}"
+    for inputs, expected in _data_sets(case):
+        try:
+            given = [as_tensor(_array(x), tensor.Tensor((1,)).device) for x in inputs]
+            results = net.values(given, net.output_names)
+        except UnsupportedError as error:
+            return REFUSED, str(error.problems[0])
+        for i, (y, wanted) in enumerate(zip(results, expected, strict=True)):
+            if why := _difference(y, _array(wanted), case):
+                return WRONG, f"output {i}: {why}"
+    return PASSED, ""
+
+
+def _array(value: Any) -> Any:
+    from onnx import TensorProto, numpy_helper
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def _difference(y: Any, wanted: Any, case: Any) -> str:
+    if y.dtype.name != wanted.dtype.name:
+        return f"type {y.dtype}, not {wanted.dtype}"
+    if tuple(y.shape) != wanted.shape:
+        return f"shape {tuple(y.shape)}, not {wanted.shape}"
+    found = y.numpy()
+    rtol = case.rtol
+    # Two units in the last place of 16-bit types, as the onnx package's runner allows bfloat16.
+    if wanted.dtype.name == "bfloat16":
+        wanted, rtol = wanted.astype(np.float32), max(rtol, 2**-6)
+    elif wanted.dtype.name == "float16":
+        rtol = max(rtol, 2**-9)
+    try:
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=_ATOL.get(case.name, case.atol))
+    except AssertionError as error:
+        return " ".join(str(error).split())[:300]
+    return ""

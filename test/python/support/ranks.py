@@ -1,0 +1,60 @@
+"""Runs a function as the ranks of a job, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from singa import set_num_threads, singa_wrap
+
+
+class FailedRank(str):
+    """The text of the exception that a rank has raised, or "killed"."""
+
+
+def in_ranks(
+    world: int, body: Callable[[int, singa_wrap.NcclIdHolder], Any], seconds: int = 60
+) -> list[Any]:
+    """What `body(rank, holder)` returns in each rank; a FailedRank where it raises. A rank that
+    takes longer than `seconds` is killed."""
+    holder = singa_wrap.NcclIdHolder()
+    children = []
+    for rank in range(world):
+        read, write = os.pipe()
+        with warnings.catch_warnings():  # Python warns of forks beside other threads
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            _run(rank, holder, body, write, seconds)
+        os.close(write)
+        children.append((child, read))
+    results = []
+    for child, read in children:
+        with os.fdopen(read, "rb") as pipe:
+            text = pipe.read()
+        _, status = os.waitpid(child, 0)
+        results.append(pickle.loads(text) if status == 0 and text else FailedRank("killed"))
+    return results
+
+
+def _run(rank: int, holder: Any, body: Callable[..., Any], pipe: int, seconds: int) -> None:
+    """The life of a child, which must not go on with the tests."""
+    try:
+        signal.alarm(seconds)
+        set_num_threads(1)
+        try:
+            result = body(rank, holder)
+        except Exception as error:
+            result = FailedRank(str(error))
+            if os.environ.get("SINGA_TEST_TRACEBACKS"):
+                traceback.print_exc()
+        with os.fdopen(pipe, "wb") as file:
+            pickle.dump(result, file)
+        os._exit(0)
+    finally:
+        os._exit(1)

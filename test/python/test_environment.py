@@ -1,0 +1,77 @@
+"""Environment variables: one table defines how they are read and documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+import singa
+from own_process import printed_by
+from singa import __main__ as command_line
+from singa import singa_wrap as wrap
+
+ROOT = Path(__file__).parents[2]
+WORDS = {v.name: v.values for v in wrap.EnvironmentVariables()}
+CHECKED = {name: words for name, words in WORDS.items() if re.search(r"\b(number|or|cpu)\b", words)}
+CHECKED.pop("OMP_NUM_THREADS")  # OpenMP also accepts a list
+
+
+def test_the_page_is_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["env"]) == 0
+    assert capsys.readouterr().out in (ROOT / "docs/environment.md").read_text()
+
+
+def test_everything_is_read_by_the_table() -> None:
+    reading = {
+        path.name
+        for folder, kinds in (("src", ".cc .cu .h"), ("include", ".h"), ("python", ".py"))
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in kinds.split()
+        and re.search(
+            r"getenv\(|environ(\.get\(|\[)\"(?!PYTHONPATH)[^\n=]*$", path.read_text(), re.M
+        )
+    }
+    assert reading == {"environment.cc"}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(name, raising=False)
+    unset = wrap.EnvironmentValue(name)
+    words = re.findall(r"\w+", re.sub(r"\b(a number|from|to|or|on)\b", " ", CHECKED[name]))
+    assert unset in (*words, "")
+    for text in ("", *words):
+        monkeypatch.setenv(name, text)
+        assert wrap.EnvironmentValue(name) == (text or unset)
+    for text in ("or", "-1", "1x", "a number", words[0] + " ", words[0][1:] or " "):
+        monkeypatch.setenv(name, text)
+        expected = f"[environment] {name} must be {CHECKED[name]}, got '{text}'"
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            wrap.EnvironmentValue(name)
+        assert expected.removeprefix("[environment] ") in singa.doctor()["problems"]
+
+
+def test_another_name() -> None:
+    with pytest.raises(ValueError, match="SINGA_PREFFER is no variable that singa reads"):
+        wrap.EnvironmentValue("SINGA_PREFFER")
+
+
+def test_doctor_finds_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SINGA_PREFFER", "autotune")
+    assert "SINGA_PREFFER is no variable that singa reads" in singa.doctor()["problems"]
+
+
+@pytest.mark.parametrize(
+    "name", ["SINGA_PREFER", "SINGA_LAYOUT", "SINGA_STRICT", "SINGA_OPCHECK", "SINGA_PLAN_CACHE",
+             "SINGA_ALLOCATOR", "SINGA_COMPAT"]
+)  # fmt: skip
+def test_a_wrong_value_is_an_error_where_it_is_read(name: str) -> None:
+    program = """
+try:
+    from singa import layer, tensor
+    layer.Conv2d(3, 3)(tensor.ones((1, 2, 5, 5)))
+except ValueError as error:
+    print(error)
+"""
+    assert printed_by(program, **{name: "wrong"}) == (
+        f"[environment] {name} must be {CHECKED[name]}, got 'wrong'\n"
+    )

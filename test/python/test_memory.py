@@ -28,6 +28,24 @@ def resident() -> int:
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def resident_growth(step: Callable[[], None], steps: int, limit: int) -> int:
+    """The growth of resident memory over `steps` calls, measured up to three times while it
+    reaches `limit`.
+
+    A leak shows each time. Resident memory also grows once for other reasons: the heap gets
+    another arena, or the system joins pages to huge pages of 2 MiB."""
+    growth = limit
+    for _ in range(3):
+        before = resident()
+        for _ in range(steps):
+            step()
+        gc.collect()
+        growth = min(growth, resident() - before)
+        if growth < limit:
+            break
+    return growth
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     before = singa.get_num_threads()
@@ -164,20 +182,18 @@ def test_a_thousand_steps(make: Callable[[Net], Callable[[], None]], where: str)
     for _ in range(200):
         step()
     gc.collect()
-    memory, before, objects = singa.device_memory(), resident(), len(gc.get_objects())
-    for _ in range(800):
-        step()
-    gc.collect()
+    memory, objects = singa.device_memory(), len(gc.get_objects())
+    limit = 4096 * KIB  # a leak of 5 KiB in each step would exceed it
+    growth = resident_growth(step, 800, limit)
     after = singa.device_memory()
-    # The heap grows for some steps. A leak of 5 KiB in each step would exceed the limit.
-    assert resident() - before < 4096 * KIB
+    assert growth < limit
     assert after["live"] == memory["live"]
     assert after["peak"] == memory["peak"]
     assert after["reserved"] == memory["reserved"]
     assert after["system_allocations"] == memory["system_allocations"]
     assert after["allocations"] > memory["allocations"]  # the steps did allocate
     assert len(gc.get_objects()) - objects < 50
-    assert net.where == "" or net.calls == 1000
+    assert net.where == "" or net.calls >= 1000
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
@@ -240,8 +256,7 @@ def test_without_the_collector_a_step_leaves_nothing() -> None:
 
 
 def test_a_device_of_its_own_gives_all_back() -> None:
-    before = resident()
-    for _ in range(20):
+    def use() -> None:
         own = device.create_cpu_device(separate=True)
         filled = tensor.ones((1024, 1024), device=own)  # 4 MiB that are written
         assert singa.device_memory(own)["live"] >= 4 << 20
@@ -249,4 +264,6 @@ def test_a_device_of_its_own_gives_all_back() -> None:
         assert singa.device_memory(own)["live"] == 0
         own.Close()
         assert singa.device_memory(own)["reserved"] == 0
-    assert resident() - before < 16 << 20  # 80 MiB were allocated in total
+
+    limit = 16 << 20
+    assert resident_growth(use, 20, limit) < limit  # 80 MiB are allocated in total

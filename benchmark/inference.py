@@ -5,11 +5,17 @@
     python benchmark/inference.py --graph --models resnet50 --batches 1
     python benchmark/inference.py --out results/                 # resumable: a file per case
     python benchmark/inference.py --graph --sides singa singa-other --other OLD/build/release/python
+    python benchmark/inference.py --graph --models resnet50 lstm --sides singa-onnx onnxruntime
 
 All sides use the same weights and images, made by PyTorch. Each process first compares its scores
 with PyTorch's and fails if they differ. Prints milliseconds per batch (median over the batches of a
-process, minimum over the processes), images/s, and the time divided by singa's. Needs PyTorch, and
-`onnx` for the export, `onnxruntime` and `openvino`; skips sides that are not installed.
+process, minimum over the processes), images/s, and the time divided by singa's, which is the time
+of singa-onnx without the side singa. "load" is the time from the file to a network that can be
+called: of singa-onnx `singa.onnx.load`, of the others their session. Needs PyTorch, and `onnx` for
+the export, `onnxruntime` and `openvino`; skips sides that are not installed.
+
+singa-onnx imports the ONNX file that the others run; singa has the network from singa.models.
+vit_b_16 and lstm are not among these, so they are for all sides but singa.
 """
 
 from __future__ import annotations
@@ -27,7 +33,17 @@ from pathlib import Path
 import harness
 import numpy as np
 
-SIDES = ("singa", "singa-other", "onnxruntime", "openvino", "torch", "torch-channels-last")
+SIDES = (
+    "singa",
+    "singa-onnx",
+    "singa-other",
+    "onnxruntime",
+    "openvino",
+    "torch",
+    "torch-channels-last",
+)
+#: Shape of an input, and number of classes, of networks that singa.models does not have.
+IMPORTED = {"vit_b_16": ((3, 224, 224), 1000), "lstm": ((64, 128), 10)}
 #: Largest allowed difference from PyTorch's scores, relative to the largest score.
 TOLERANCE = 1e-3
 
@@ -41,11 +57,21 @@ def prepare(
 
     torch.manual_seed(0)
     network = torch_models.create(model, classes)
-    with torch.no_grad():  # running statistics of real activations, as after training
-        for _ in range(3):
-            network(torch.randn(max(8, min(batch, 32)), *image))
+
+    def random_inputs(count: int) -> torch.Tensor:
+        """Images, or tokens for inputs of one axis."""
+        if len(image) == 1:
+            return torch.randint(0, classes, (count, *image), dtype=torch.int32)
+        return torch.randn(count, *image)
+
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            if name == "heads.head.weight":  # torchvision's ViT begins with zeros
+                value.normal_(std=0.02)
+        for _ in range(3):  # running statistics of real activations, as after training
+            network(random_inputs(max(8, min(batch, 32))))
     network.eval()
-    x = torch.randn(batch, *image)
+    x = random_inputs(batch)
     with torch.no_grad():
         scores = network(x)
     np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in network.state_dict().items()})
@@ -64,6 +90,24 @@ def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np
     network.compile([images], is_train=False, use_graph=args.graph)
     with np.load(args.folder / "weights.npz") as weights:
         network.load_torch(dict(weights))
+
+    def step() -> np.ndarray:
+        with autograd.no_grad():
+            return network(images).numpy()
+
+    return step, singa.__version__
+
+
+def singa_onnx_side(
+    args: argparse.Namespace, x: np.ndarray
+) -> tuple[Callable[[], np.ndarray], str]:
+    import singa
+    from singa import autograd, onnx, tensor
+
+    singa.set_num_threads(args.threads)
+    network = onnx.load(args.folder / "model.onnx")
+    images = tensor.from_numpy(x)
+    network.compile([images], is_train=False, use_graph=args.graph)
 
     def step() -> np.ndarray:
         with autograd.no_grad():
@@ -122,6 +166,7 @@ def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np
 
 MAKERS = {
     "singa": singa_side,
+    "singa-onnx": singa_onnx_side,
     "singa-other": singa_side,
     "onnxruntime": onnxruntime_side,
     "openvino": openvino_side,
@@ -130,12 +175,28 @@ MAKERS = {
 }
 
 
+#: What a side needs, which does not count as loading.
+MODULES = {
+    "singa": ["singa.models"],
+    "singa-onnx": ["singa.onnx"],
+    "singa-other": ["singa.models"],
+    "onnxruntime": ["onnxruntime"],
+    "openvino": ["openvino"],
+    "torch": ["torch", "torch_models"],
+    "torch-channels-last": ["torch", "torch_models"],
+}
+
+
 def child(args: argparse.Namespace) -> dict:
     from singa import bench
 
     with np.load(args.folder / "images.npz") as arrays:
         x, scores = arrays["x"], arrays["scores"]
+    for module in MODULES[args.side]:
+        importlib.import_module(module)
+    start = time.perf_counter()
     step, version = MAKERS[args.side](args, x)
+    load = time.perf_counter() - start
     difference = float(np.abs(step() - scores).max() / np.abs(scores).max())
     if not difference <= TOLERANCE:
         raise SystemExit(f"{args.side}: scores differ from PyTorch's by {difference:.2g}")
@@ -146,26 +207,31 @@ def child(args: argparse.Namespace) -> dict:
         count += 1
     each = (time.perf_counter() - start) / count
     figures = bench.measure(step, max(5, int(args.seconds / each)))
-    return {**figures, "difference": difference, "version": version}
+    return {**figures, "load_ms": load * 1e3, "difference": difference, "version": version}
 
 
 def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
     from singa import models
 
-    network = models.create(model)
+    if model in IMPORTED:
+        shape, classes = IMPORTED[model]
+    else:
+        network = models.create(model)
+        shape, classes = network.image_shape, network.num_classes
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         common = ["--folder", str(folder), "--threads", str(args.threads)]
-        common += ["--seconds", str(args.seconds), "--classes", str(network.num_classes)]
+        common += ["--seconds", str(args.seconds), "--classes", str(classes)]
         common += ["--graph"] if args.graph else []
-        export = bool({"onnxruntime", "openvino"}.intersection(args.sides))
-        prepare(model, network.num_classes, network.image_shape, batch, folder, export)
+        export = bool({"singa-onnx", "onnxruntime", "openvino"}.intersection(args.sides))
+        prepare(model, classes, shape, batch, folder, export)
         sides = {
             side: harness.Side(
                 [sys.executable, __file__, "--child", model, "--side", side, *common],
                 {"PYTHONPATH": str(args.other)} if side == "singa-other" else None,
             )
             for side in args.sides
+            if model not in IMPORTED or side not in ("singa", "singa-other")
         }
         results = harness.alternate(
             sides, args.rounds, lambda text: print(f"  {model} {batch} {text}", file=sys.stderr)
@@ -181,7 +247,7 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
 
 
 def rows(result: dict) -> list[dict[str, str]]:
-    ours = result["sides"].get("singa")
+    ours = result["sides"].get("singa") or result["sides"].get("singa-onnx")
     return [
         {
             "model": result["model"],
@@ -189,6 +255,7 @@ def rows(result: dict) -> list[dict[str, str]]:
             "side": f"{side} {r['version']}",
             "ms": f"{r['ms']:.3f}",
             "images/s": f"{result['batch'] / r['ms'] * 1e3:.1f}",
+            "load ms": f"{r['load_ms']:.0f}" if "load_ms" in r else "",
             "difference": f"{r['difference']:.1e}",
             "side / singa": f"{r['ms'] / ours['ms']:.2f}" if ours else "",
         }
@@ -227,11 +294,12 @@ def main() -> None:
         return
     if not args.sides:
         sides = [s for s in SIDES if s != "singa-other" or args.other]
-        args.sides = [s for s in sides if importlib.util.find_spec(s.split("-")[0])]
+        args.sides = [s for s in sides if importlib.util.find_spec(MODULES[s][0].split(".")[0])]
     from singa import models
 
-    if unknown := set(args.models) - set(models.names()):
-        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(models.names())}")
+    names = [*models.names(), *IMPORTED]
+    if unknown := set(args.models) - set(names):
+        parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(names)}")
     print(f"{harness.cpu_name()}, {args.threads} threads")
     everything = []
     for model in args.models:

@@ -1,5 +1,5 @@
-"""The newer networks of singa.models in PyTorch: torchvision's and timm's, and those that neither
-has. Parameters have the names that singa's `model.load_torch` expects."""
+"""The newer networks of singa.models in PyTorch: torchvision's and timm's, those that neither has,
+and an LSTM. Parameters have the names that singa's `model.load_torch` expects."""
 
 from __future__ import annotations
 
@@ -136,6 +136,18 @@ class GPT(nn.Module):
         return F.linear(parts["ln_f"](x), parts["wte"].weight)
 
 
+class LSTM(nn.Module):
+    """Two layers over sequences; the last step is classified."""
+
+    def __init__(self, classes: int, inputs: int = 128, width: int = 256) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, width, num_layers=2, batch_first=True)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(x)[0][:, -1])
+
+
 def imported(name: str) -> ModuleType:
     """torchvision or timm, also where torchvision's compiled operators cannot be loaded because
     they want another build of PyTorch. No network here uses them."""
@@ -195,6 +207,7 @@ def swin_tiny(classes: int, stochastic_depth_prob: float = 0.2) -> nn.Module:
 BUILDERS = {
     "convnext_cifar": convnext_cifar,
     "gpt_small": GPT,
+    "lstm": LSTM,
     "swin_tiny": swin_tiny,
     "unet": UNet,
     "vit_small_16": lambda classes, **o: vit("vit_small_patch16_224", classes, **o),

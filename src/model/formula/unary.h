@@ -12,8 +12,8 @@
 
 namespace singa::formula {
 
-// Functions of x and of an exponential of x, which the caller computes: by the C library, or by a
-// form that vectorises.
+// Functions of x and of an exponential or erfc of x, which the caller computes: by the C library, or
+// by a form that vectorises.
 
 /// x·sigmoid(z), from exp(−z).
 template <class C>
@@ -26,6 +26,22 @@ template <class C>
 [[gnu::always_inline]] constexpr C TimesSigmoidSlope(C x, C exponential, C dz) {
   const C s = C(1) / (C(1) + exponential);
   return s + x * (s * (C(1) - s)) * dz;
+}
+
+/// GELU x·Φ(x), from erfc of this argument, which keeps the digits that 1 + erf(x) loses below zero.
+template <class C>
+[[gnu::always_inline]] constexpr C GeluArgument(C x) {
+  return -x * (std::numbers::sqrt2_v<C> / 2);
+}
+template <class C>
+[[gnu::always_inline]] constexpr C Gelu(C x, C erfc) {
+  return x / 2 * erfc;
+}
+/// Its derivative Φ(x) + x·φ(x), from the same and e^(−x²/2).
+template <class C>
+[[gnu::always_inline]] constexpr C GeluSlope(C x, C erfc, C exponential) {
+  constexpr C kInvRootTwoPi = std::numbers::inv_sqrtpi_v<C> * std::numbers::sqrt2_v<C> / 2;
+  return erfc / 2 + x * (kInvRootTwoPi * exponential);
 }
 
 /// GELU by tanh is x·sigmoid(z), since (1 + tanh(z / 2)) / 2 = sigmoid(z).
@@ -61,8 +77,7 @@ namespace detail {
 // Functions of floats only.
 template <class C>
 [[gnu::always_inline]] constexpr C FloatFunction(UnaryOp op, C x, C a, C b) {
-  constexpr C k0 = 0, k1 = 1, kHalf = 0.5;
-  constexpr C kRootHalf = std::numbers::sqrt2_v<C> / 2;
+  constexpr C k0 = 0, k1 = 1;
   // clang-format off
   switch (op) {
     case UnaryOp::kReciprocal: return k1 / x;
@@ -95,8 +110,7 @@ template <class C>
       gate = gate < k0 ? k0 : gate;
       return x * ((gate > C(6) ? C(6) : gate) / C(6));
     }
-    // erfc keeps the digits that 1 + erf(x) loses below zero.
-    case UnaryOp::kGelu: return kHalf * x * std::erfc(-x * kRootHalf);
+    case UnaryOp::kGelu: return Gelu(x, std::erfc(GeluArgument(x)));
     // log(1 + exp(x)) without overflow.
     case UnaryOp::kSoftPlus: return arithmetic::Max(x, k0) + std::log1p(std::exp(-std::fabs(x)));
     case UnaryOp::kSoftSign: return x / (k1 + std::fabs(x));
@@ -179,7 +193,6 @@ constexpr bool HasIntegerFunction(UnaryOp op) {
 template <class C>
 [[gnu::always_inline]] constexpr C UnaryGradient(UnaryOp op, C dy, C xy, C a, C b) {
   constexpr C k0 = 0, k1 = 1, k2 = 2, kHalf = 0.5;
-  constexpr C kRootHalf = std::numbers::sqrt2_v<C> / 2;
   constexpr C kInvRootPi = std::numbers::inv_sqrtpi_v<C>;
   const C x = xy, y = xy;
   // clang-format off
@@ -213,11 +226,8 @@ template <class C>
     case UnaryOp::kLeakyRelu: return xy > k0 ? dy : dy * a;
     case UnaryOp::kHardSigmoid: { const C h = a * x + b; return h > k0 && h < k1 ? dy * a : k0; }
     case UnaryOp::kClip: return x >= a && x <= b ? dy : k0;
-    // Φ(x) + x·φ(x)
-    case UnaryOp::kGelu: {
-      const C density = kInvRootPi * kRootHalf * std::exp(-kHalf * x * x);
-      return dy * (kHalf * std::erfc(-x * kRootHalf) + x * density);
-    }
+    case UnaryOp::kGelu:
+      return dy * GeluSlope(x, std::erfc(GeluArgument(x)), std::exp(-kHalf * x * x));
     case UnaryOp::kGeluTanh:
       return dy * TimesSigmoidSlope(x, std::exp(-GeluTanhArgument(x)), GeluTanhArgumentSlope(x));
     case UnaryOp::kSilu: return dy * TimesSigmoidSlope(x, std::exp(-x), k1);

@@ -13,6 +13,8 @@ namespace singa::reference {
 
 namespace {
 
+using formula::Erf;
+using formula::Erfc;
 using formula::Exp;
 using formula::Sigmoid;
 using formula::Tanh;
@@ -41,7 +43,8 @@ constexpr bool IsArithmetic(UnaryOp op) {
 // True if vector_math.h has the function for floats.
 constexpr bool Vectorises(UnaryOp op) {
   return op == UnaryOp::kExp || op == UnaryOp::kTanh || op == UnaryOp::kSigmoid ||
-         op == UnaryOp::kGeluTanh || op == UnaryOp::kSilu || op == UnaryOp::kMish;
+         op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
+         op == UnaryOp::kSilu || op == UnaryOp::kMish;
 }
 
 template <UnaryOp kOp, class C>
@@ -52,6 +55,8 @@ void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
       if constexpr (kOp == UnaryOp::kExp) return Exp(x);
       if constexpr (kOp == UnaryOp::kTanh) return Tanh(x);
       if constexpr (kOp == UnaryOp::kSigmoid) return Sigmoid(x);
+      if constexpr (kOp == UnaryOp::kErf) return Erf(x);
+      if constexpr (kOp == UnaryOp::kGelu) return formula::Gelu(x, Erfc(formula::GeluArgument(x)));
       if constexpr (kOp == UnaryOp::kGeluTanh)
         return formula::TimesSigmoid(x, Exp(-formula::GeluTanhArgument(x)));
       if constexpr (kOp == UnaryOp::kSilu) return formula::TimesSigmoid(x, Exp(-x));

@@ -1,6 +1,7 @@
 // dx = dy · f'(x). The derivatives are in model/formula/unary.h.
 
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include "backend/reference/elementwise/map.h"
@@ -18,7 +19,6 @@ namespace {
 // True if the derivative calls the C library, so that its loop does not vectorise.
 constexpr bool CallsLibrary(UnaryOp op) {
   switch (op) {
-    case UnaryOp::kErf:
     case UnaryOp::kSin:
     case UnaryOp::kCos:
     case UnaryOp::kSinh:
@@ -27,7 +27,6 @@ constexpr bool CallsLibrary(UnaryOp op) {
     case UnaryOp::kSoftPlus:
     case UnaryOp::kElu:
     case UnaryOp::kSelu:
-    case UnaryOp::kGelu:
     case UnaryOp::kPowScalar:
       return true;
     default:
@@ -37,7 +36,8 @@ constexpr bool CallsLibrary(UnaryOp op) {
 
 // In float, by vector_math.h.
 constexpr bool Vectorises(UnaryOp op) {
-  return op == UnaryOp::kGeluTanh || op == UnaryOp::kSilu || op == UnaryOp::kMish;
+  return op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
+         op == UnaryOp::kSilu || op == UnaryOp::kMish;
 }
 
 template <class C>
@@ -50,9 +50,15 @@ void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
     throw std::logic_error("a unary derivative without a kernel");
   formula::SwitchOperation(square ? UnaryOp::kSquare : spec.kind, [&]<UnaryOp kOp>() {
     if constexpr (formula::HasUnaryGradient(kOp)) {
-      const auto f = [a, b](C dy, C xy) {
+      const auto f = [a, b](C dy, C xy) SINGA_INLINE_LAMBDA {
         if constexpr (std::is_same_v<C, float>) {  // the same in a form that vectorises
           using namespace formula;  // NOLINT(google-build-using-namespace): reads as formulas
+          if constexpr (kOp == UnaryOp::kErf)
+            return dy * (2 * std::numbers::inv_sqrtpi_v<float> * Exp(-xy * xy));
+          if constexpr (kOp == UnaryOp::kGelu) {
+            const Tail tail = ErfcAndDensity(GeluArgument(xy));
+            return dy * GeluSlope(xy, tail.erfc, tail.density);
+          }
           if constexpr (kOp == UnaryOp::kGeluTanh)
             return dy *
                    TimesSigmoidSlope(xy, Exp(-GeluTanhArgument(xy)), GeluTanhArgumentSlope(xy));

@@ -57,5 +57,27 @@ TEST(VectorMath, SigmoidIsWithinThreeUlp) {
   EXPECT_TRUE(std::isnan(Sigmoid(kNan)));
 }
 
+TEST(VectorMath, ErfcIsWithinSevenUlp) {
+  ForFloats([](float x) { ASSERT_LE(Ulps(Erfc(x), std::erfc(double{x})), 7) << x; });
+  EXPECT_EQ(Erfc(-kInf), 2);
+  EXPECT_EQ(Erfc(kInf), 0);
+  EXPECT_TRUE(std::isnan(Erfc(kNan)));
+}
+
+TEST(VectorMath, ErfIsWithinThreeUlp) {
+  ForFloats([](float x) { ASSERT_LE(Ulps(Erf(x), std::erf(double{x})), 3) << x; });
+  EXPECT_EQ(Erf(kInf), 1);
+  EXPECT_EQ(Erf(-kInf), -1);
+  EXPECT_TRUE(std::signbit(Erf(-0.0f)));
+  EXPECT_TRUE(std::isnan(Erf(kNan)));
+}
+
+TEST(VectorMath, TheDensityIsWithinThreeUlp) {
+  ForFloats([](float x) {
+    const double exact = std::exp(-double{x} * double{x});
+    ASSERT_LE(Ulps(ErfcAndDensity(x).density, exact), 3) << x;
+  });
+}
+
 }  // namespace
 }  // namespace singa::formula

@@ -174,6 +174,23 @@ TEST_P(ConvTest, RandomGeometries) {
   EXPECT_GT(uneven, 50);
 }
 
+TEST_P(ConvTest, GroupsNarrowerThanAVector) {
+  Random random(15);
+  const DType dtypes[] = {kFloat32, kBFloat16, kFloat32, kFloat16};
+  size_t done = 0;
+  for (const auto& [in, out] : {std::pair{4, 4}, {8, 8}, {4, 8}, {8, 4}, {2, 6}, {12, 4}, {3, 3}})
+    for (const int64_t groups : {4, 8, 32})
+      for (const int64_t stride : {1, 2})
+        CheckGeometry(random,
+                      Conv({2, in * groups, 6, 7}, {3, 3}, {stride, stride}, {1, 1}, out * groups,
+                           random.Coin(), {1, 1}, groups),
+                      dtypes[done++ % 4]);
+  CheckGeometry(random, Conv({2, 32, 40}, {5}, {1}, {2}, 32, true, {1}, 8), kFloat32);
+  CheckGeometry(random,
+                Conv({2, 16, 5, 6, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16, true, {1, 1, 1}, 4),
+                kFloat32);
+}
+
 TEST_P(ConvTest, OneDimensional) {
   Random random(3);
   CheckGeometry(random, Conv({2, 5, 1, 700}, {1, 7}, {1, 3}, {0, 3}, 9, true, {1, 2}), kFloat32);

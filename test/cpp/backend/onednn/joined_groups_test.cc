@@ -1,0 +1,61 @@
+// Where groups are joined. ConvTest compares their results with the definition.
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/lane_layouts.h"
+#include "backend/onednn/engine.h"
+#include "model/dispatch/dispatch.h"
+#include "model/spec/spatial/conv.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using test::ExpectIn;
+using test::Random;
+using test::RandomTensor;
+
+std::string Implementation(int64_t groups, int64_t in, int64_t out, bool plain = false) {
+  ConvSpec spec;
+  spec.plain = plain;
+  spec.geometry = ConvRecorder("Conv", {2, groups * in, 9, 9}, {3, 3}, {1, 1}, {1, 1},
+                               groups * out, false, {1, 1}, groups);
+  return FindPlan(*DefaultDevice(), spec)->implementation();
+}
+
+TEST(JoinedGroups, AreThoseThatFillVectorsTogether) {
+  backend::EnsureRegistered();
+  if (onednn::EffectiveInstructionSet() < InstructionSet::kAvx512)
+    GTEST_SKIP() << "vectors of other lengths";
+  EXPECT_EQ(Implementation(32, 4, 4), "joined groups");
+  EXPECT_EQ(Implementation(8, 2, 4), "joined groups");
+  EXPECT_EQ(Implementation(2, 8, 8), "joined groups");
+  EXPECT_NE(Implementation(2, 4, 4), "joined groups");
+  EXPECT_NE(Implementation(32, 4, 4, true), "joined groups");
+  EXPECT_NE(Implementation(4, 16, 16), "joined groups");
+  EXPECT_NE(Implementation(32, 1, 1), "joined groups");
+  EXPECT_NE(Implementation(1, 4, 4), "joined groups");
+}
+
+/// Images stay in their layout from one pass to the next, and the filter is not reordered.
+TEST(JoinedGroups, FollowTheLayout) {
+  backend::EnsureRegistered();
+  if (onednn::EffectiveInstructionSet() < InstructionSet::kAvx512)
+    GTEST_SKIP() << "vectors of other lengths";
+  Random random(5);
+  for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c}) {
+    const Tensor x = test::In(RandomTensor(random, {2, 128, 14, 14}), tag);
+    const Tensor w = RandomTensor(random, {128, 4, 3, 3});
+    const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 32);
+    const uint64_t reorders = test::Reorders();
+    const Tensor y = ConvForward(x, w, {}, handle);
+    const auto gradients = ConvBackward(y, x, w, handle, true, true, false);
+    EXPECT_EQ(test::Reorders(), reorders);
+    ExpectIn(y, tag, "y");
+    ExpectIn(gradients[0], tag, "dx");
+    EXPECT_EQ(gradients[1].layout(), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace singa

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from .. import autograd
 from ..raw.check import fraction
 from ..tensor import Tensor
-from .activation import ReLU6
+from .activation import Hardswish, ReLU6, SiLU
 from .base import Layer, are_watched
 from .norm import BatchNorm2d
 
@@ -74,9 +74,13 @@ class ReLU(Layer):
         return autograd.relu(x)
 
 
-#: Activations that run with the batch norm before them. Hardswish and SiLU are computed twice in
-#: backward then, which takes as long as the passes over memory that it saves.
-_BEHIND_NORM: dict[type, str] = {ReLU: "relu", ReLU6: "relu6"}
+#: Activations that run with the batch norm before them.
+_BEHIND_NORM: dict[type, str] = {
+    ReLU: "relu",
+    ReLU6: "relu6",
+    Hardswish: "hardswish",
+    SiLU: "silu",
+}
 
 
 class Sigmoid(Layer):

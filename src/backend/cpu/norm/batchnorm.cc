@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "backend/cpu/norm/batchnorm_loops.h"
@@ -269,13 +270,16 @@ class BackwardPlan final : public BatchNormPlan {
     for (int64_t panel = 0; panel < panels_.panels; ++panel)
       SetAffine<T>(constants, panel, execution.in<float>(3), execution.in<float>(4),
                    execution.in_or_null<float>(2), execution.in_or_null<float>(5));
-    // dadd is the gradient behind the activation, so the second pass needs none.
-    const T* g = need_add_ ? dadd : dy;
-    const Activation activation = need_add_ ? Activation() : activation_;
+    // The first pass may write the gradient in front of the activation, so that the second one has
+    // no activation: to dadd, or to dx where the slope takes long to compute.
+    const bool sums = training_ || need_scale_ || need_add_;
+    T* slopes = need_add_ ? dadd : sums && need_x_ && IsSlow(activation_) ? dx : nullptr;
+    const T* g = slopes ? slopes : dy;
+    const Activation activation = slopes ? Activation() : activation_;
     InTwoPasses(
-        training_ || need_scale_ || need_add_,
+        sums,
         [&](int64_t panel, int64_t chunk) {
-          Sum(execution, dy, dy2, x, y, panel, chunk, Row(constants, panel), dadd);
+          Sum(execution, dy, dy2, x, y, panel, chunk, Row(constants, panel), slopes);
         },
         [&](int64_t panel) { Finish(execution, constants, panel); }, need_x_,
         [&](int64_t panel, int64_t chunk) {
@@ -286,8 +290,15 @@ class BackwardPlan final : public BatchNormPlan {
  private:
   enum : size_t { kConstant = kAffineCount, kSlope, kCount };
 
+  /// Whether computing the slope again takes longer than writing and reading it. BFloat16 would
+  /// round it.
+  static bool IsSlow(const Activation& activation) {
+    return std::is_same_v<T, float> && (activation.kind == ActivationKind::kHardSwish ||
+                                        activation.kind == ActivationKind::kSilu);
+  }
+
   void Sum(const Execution& execution, const T* dy, const T* dy2, const T* x, const T* y,
-           int64_t panel, int64_t chunk, const AffineRow& affine, T* dadd) const {
+           int64_t panel, int64_t chunk, const AffineRow& affine, T* slopes) const {
     const int64_t width = panels_.row_width(panel);
     Buffer sum, products;
     double* total = Totals(execution, panel, chunk);
@@ -299,11 +310,11 @@ class BackwardPlan final : public BatchNormPlan {
         const T* sign = y ? y + offset : nullptr;
         if (need_add_) {
           AddGradientsOfSum(dy + offset, dy2 ? dy2 + offset : nullptr, x + offset, sign, rows,
-                            width, affine.mean, sum.data(), products.data(), dadd + offset,
+                            width, affine.mean, sum.data(), products.data(), slopes + offset,
                             stream_);
         } else {
           AddGradients(activation_, dy + offset, x + offset, sign, rows, width, affine, sum.data(),
-                       products.data());
+                       products.data(), slopes ? slopes + offset : nullptr);
         }
       });
       AddToTotals(width, sum.data(), products.data(), total);

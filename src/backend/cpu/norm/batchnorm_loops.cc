@@ -442,34 +442,45 @@ SINGA_MULTI_ISA void NormalizeRows(const T* x, const T* add, int64_t rows, int64
 template <class T>
 SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, const T* x, const T* y,
                                   int64_t rows, int64_t width, const AffineRow& row, float* sum,
-                                  float* products) {
+                                  float* products, T* slopes) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     Columns<float, decltype(n)> s(sum, n), p(products, n);
-    WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
+    const auto add = [&](auto stores, const auto& f) SINGA_INLINE_LAMBDA {
       using Function = std::decay_t<decltype(f)>;
       int64_t r = 0;
       for (; r + 2 <= rows; r += 2) {
         ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
           using Row = Gradients<Function, T, decltype(part)>;
           const Row row0(dy, x, y, r * n, part), row1(dy, x, y, r * n + n, part);
-          ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
-            const float a = row0.Counted(f, affine, column, k),
-                        b = row1.Counted(f, affine, column, k);
-            s[k] += a + b;
-            p[k] += a * (row0.x[column] - affine.mean[k]) + b * (row1.x[column] - affine.mean[k]);
+          PartOfRow a, b;
+          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+            a[i] = row0.Counted(f, affine, column, k);
+            b[i] = row1.Counted(f, affine, column, k);
+            s[k] += a[i] + b[i];
+            p[k] += a[i] * (row0.x[column] - affine.mean[k]) +
+                    b[i] * (row1.x[column] - affine.mean[k]);
           });
+          if constexpr (stores) {
+            Put<false>(a, part, slopes + r * n);
+            Put<false>(b, part, slopes + r * n + n);
+          }
         });
       }
       if (r == rows) return;
       ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
         const Gradients<Function, T, decltype(part)> row0(dy, x, y, r * n, part);
-        ForColumns(part, [&](auto column, int64_t k, int64_t) SINGA_INLINE_LAMBDA {
-          const float a = row0.Counted(f, affine, column, k);
-          s[k] += a;
-          p[k] += a * (row0.x[column] - affine.mean[k]);
+        PartOfRow a;
+        ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+          a[i] = row0.Counted(f, affine, column, k);
+          s[k] += a[i];
+          p[k] += a[i] * (row0.x[column] - affine.mean[k]);
         });
+        if constexpr (stores) Put<false>(a, part, slopes + r * n);
       });
+    };
+    WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
+      WithFlag(slopes != nullptr, [&](auto stores) SINGA_INLINE_LAMBDA { add(stores, f); });
     });
   });
 }
@@ -556,7 +567,7 @@ void StreamFence() {
   template void NormalizeRows(const T*, const T*, int64_t, int64_t, const AffineRow&,           \
                               const Activation&, T*, bool);                                     \
   template void AddGradients(const Activation&, const T*, const T*, const T*, int64_t, int64_t, \
-                             const AffineRow&, float*, float*);                                 \
+                             const AffineRow&, float*, float*, T*);                             \
   template void AddGradientsOfSum(const T*, const T*, const T*, const T*, int64_t, int64_t,     \
                                   const float*, float*, float*, T*, bool);                      \
   template void GradientRows(const Activation&, const T*, const T*, const T*, int64_t, int64_t, \

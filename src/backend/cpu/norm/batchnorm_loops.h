@@ -58,10 +58,11 @@ void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width, const 
                    const Activation& activation, T* y, bool stream);
 
 /// Adds Σ g and Σ g · (x − mean) for each channel, where g is dy times the activation's slope: at y
-/// if that is not null, which is for ReLU only, else at bn(x).
+/// if that is not null, which is for ReLU only, else at bn(x). If `slopes` is not null, writes g
+/// there; it may be dy.
 template <class T>
 void AddGradients(const Activation& activation, const T* dy, const T* x, const T* y, int64_t rows,
-                  int64_t width, const AffineRow& row, float* sum, float* products);
+                  int64_t width, const AffineRow& row, float* sum, float* products, T* slopes);
 
 /// Like AddGradients for ReLU with y, and writes g to `dadd`, which may be dy. If dy2 is not null,
 /// the gradient is dy + dy2, rounded to T.

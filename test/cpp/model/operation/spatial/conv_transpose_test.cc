@@ -113,6 +113,25 @@ TEST_P(ConvTransposeTest, RandomGeometries) {
   EXPECT_GT(extended, 50);
 }
 
+/// Strides that are the kernel: patches do not overlap.
+TEST_P(ConvTransposeTest, Patches) {
+  Random random(5);
+  const DType dtypes[] = {kFloat32, kBFloat16, kFloat32, kFloat16};
+  size_t done = 0;
+  for (const Ints& kernel : {Ints{2, 2}, Ints{3, 2}, Ints{1, 4}})
+    for (const auto& [in, out] : {std::pair{32, 16}, {16, 64}, {20, 48}, {24, 20}, {3, 8}, {1, 1}})
+      for (int i = 0; i < 4 && !HasFatalFailure(); ++i) {
+        const Shape x_shape = {random.Int(1, 3), in, random.Int(1, 9), random.Int(1, 9)};
+        const bool bias = random.Coin();
+        const ConvTransposeHandle handle(Tensor(x_shape), kernel, kernel, {0, 0}, {0, 0}, in, out,
+                                         bias);
+        CheckHandle(random, handle, x_shape, bias, dtypes[done++ % 4]);
+      }
+  const Shape signal = {2, 32, 11};
+  CheckHandle(random, ConvTransposeHandle(Tensor(signal), {2}, {2}, {0}, {0}, 32, 16, true), signal,
+              true, kFloat32);
+}
+
 TEST_P(ConvTransposeTest, SignalsAndVolumes) {
   Random random(3);
   for (int done = 0; done < 100 && !HasFatalFailure();) {

@@ -1,6 +1,7 @@
 """Neighbouring nodes that singa computes in one operation.
 
-    BatchNormalization → Relu, BatchNormalization → Add → Relu
+    BatchNormalization → Relu, Clip to [0, 6], HardSwish or x·sigmoid(x)
+    BatchNormalization → Add → Relu
     Transpose → LayerNormalization → Transpose            layer norm over channels
     MatMul → Add of a vector
     Sigmoid → Mul, HardSigmoid → Mul                     x·sigmoid(x), x·clip(x / 6 + 1/2, 0, 1)
@@ -57,6 +58,13 @@ class Fusion:
         for i in range(len(self.steps)):
             if self.is_one(i, "Relu"):
                 self._relu(i)
+            elif self.is_one(i, "Clip"):
+                self._relu6(i)
+            elif self.is_one(i, "HardSwish"):
+                self._behind_norm(i, "hardswish")
+            elif self.is_one(i, "Swish"):
+                if self.step(i).node.attributes.get("alpha", 1.0) == 1:
+                    self._behind_norm(i, "silu")
             elif self.is_one(i, "Mul"):
                 self._sigmoid(i) or self._gelu(i)
             elif self.is_one(i, "Add"):
@@ -133,14 +141,29 @@ class Fusion:
         self.steps[last] = merged
         return True
 
-    # Batch norm, Add, Relu.
+    # Batch norm and an activation; batch norm, Add, Relu.
+
+    def _behind_norm(self, i: int, activation: str, gone: Sequence[int] = ()) -> bool:
+        """Merges an activation, which ends with step i, with the batch norm before it."""
+        first = self.step(gone[0] if gone else i)
+        norm = self.only(first.node.inputs[0], "BatchNormalization", uses=1 + len(gone))
+        if norm is None:
+            return False
+        lead = self.step(norm)
+        compute = _with(lead.compute, activation=activation)
+        return self.merge([norm, *gone], i, lead, lead.node.inputs, compute)
+
+    def _relu6(self, i: int) -> bool:
+        node = self.step(i).node
+        limits = [node.attributes.get(name) for name in ("min", "max")]
+        if len(node.inputs) == 3:
+            limits = [self.number(name) for name in node.inputs[1:]]
+        return limits == [0, 6] and self._behind_norm(i, "relu6")
 
     def _relu(self, i: int) -> bool:
         (x,) = self.step(i).node.inputs
-        norm = self.only(x, "BatchNormalization")
-        if norm is not None:
-            lead = self.step(norm)
-            return self.merge([norm], i, lead, lead.node.inputs, _with(lead.compute, relu=True))
+        if self._behind_norm(i, "relu"):
+            return True
         added = self.only(x, "Add")
         if added is None or self.step(added).node.version < 7:
             return False
@@ -196,14 +219,15 @@ class Fusion:
             if at is None or self.step(at).node.inputs != (x,):
                 continue
             lead = self.step(at)
-            function = autograd.silu
+            function, name = autograd.silu, "silu"
             if lead.node.op == "HardSigmoid":
                 alpha = lead.node.attributes.get("alpha", 0.2)
                 beta = lead.node.attributes.get("beta", 0.5)
                 if abs(alpha - 1 / 6) > 1e-7 or beta != 0.5:
                     continue
-                function = autograd.hardswish
-            return self.merge([at], i, lead, [x], _of_one(function))
+                function, name = autograd.hardswish, "hardswish"
+            merged = self._behind_norm(i, name, [at])
+            return merged or self.merge([at], i, lead, [x], _of_one(function))
         return False
 
     # x·(1 + erf(x / √2)) / 2
@@ -271,7 +295,7 @@ def _with_add(compute: Any) -> Any:
         *norm, add = inputs
         x = norm[0]
         if add.shape == x.shape and add.dtype == x.dtype and len(x.shape) <= 4:
-            return compute(run, *norm, add=add, relu=True)
+            return compute(run, *norm, add=add, activation="relu")
         return autograd.relu(autograd.add(compute(run, *norm), add))
 
     return fused

@@ -30,9 +30,9 @@ ConvSpec PatchSpec(const ConvTransposeSpec& spec) {
   const std::vector<int64_t> ones(static_cast<size_t>(r.spatial), 1);
   const std::vector<int64_t> zeros(static_cast<size_t>(r.spatial), 0);
   ConvSpec inner = spec;
-  inner.geometry = ConvRecorder(spec.op(), r.output_shape(), ones, ones, zeros,
-                                r.taps() * r.in_channels,
-                                r.bias && spec.pass == ConvPass::kForward, ones, 1);
+  inner.geometry =
+      ConvRecorder(spec.op(), r.output_shape(), ones, ones, zeros, r.taps() * r.in_channels,
+                   r.bias && spec.pass == ConvPass::kForward, ones, 1);
   inner.dy_layout = nullptr;
   if (const auto tag = LaneTagOf(spec.dy_layout, r.input_shape(), spec.dtype))
     inner.dy_layout = LaneLayout(inner.geometry.output_shape(), spec.dtype, *tag);
@@ -78,20 +78,22 @@ class Patches {
   template <class MoveRun>
   void Move(const MoveRun& move) const {
     const int64_t rows = to_.images * to_.blocks * to_.height;
-    ParallelFor(rows, kParallelGrain / (to_.width * to_.lanes) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t at = begin; at < end; ++at) {
-        const int64_t image = at / (to_.blocks * to_.height), block = at / to_.height % to_.blocks;
-        const int64_t row = at % to_.height, tap = row % rows_ * columns_;
-        const int64_t channel = image * from_.image_step + block * from_.block_step +
-                                row / rows_ * from_.row_step + tap * tap_step_;
-        const int64_t pixel =
-            image * to_.image_step + block * to_.block_step + row * to_.row_step;
-        for (int64_t w = 0; w < from_.width; ++w)
-          for (int64_t j = 0; j < columns_; ++j)
-            move((channel + w * from_.column_step + j * tap_step_) * element_,
-                 (pixel + (w * columns_ + j) * to_.column_step) * element_);
-      }
-    });
+    ParallelFor(rows, kParallelGrain / (to_.width * to_.lanes) + 1,
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t at = begin; at < end; ++at) {
+                    const int64_t image = at / (to_.blocks * to_.height),
+                                  block = at / to_.height % to_.blocks;
+                    const int64_t row = at % to_.height, tap = row % rows_ * columns_;
+                    const int64_t channel = image * from_.image_step + block * from_.block_step +
+                                            row / rows_ * from_.row_step + tap * tap_step_;
+                    const int64_t pixel =
+                        image * to_.image_step + block * to_.block_step + row * to_.row_step;
+                    for (int64_t w = 0; w < from_.width; ++w)
+                      for (int64_t j = 0; j < columns_; ++j)
+                        move((channel + w * from_.column_step + j * tap_step_) * element_,
+                             (pixel + (w * columns_ + j) * to_.column_step) * element_);
+                  }
+                });
   }
 
   const Lanes from_, to_;

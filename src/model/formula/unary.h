@@ -12,8 +12,8 @@
 
 namespace singa::formula {
 
-// Functions of x and of an exponential or erfc of x, which the caller computes: by the C library, or
-// by a form that vectorises.
+// Functions of x and of an exponential or erfc of x, which the caller computes: by the C library,
+// or by a form that vectorises.
 
 /// x·sigmoid(z), from exp(−z).
 template <class C>
@@ -28,7 +28,8 @@ template <class C>
   return s + x * (s * (C(1) - s)) * dz;
 }
 
-/// GELU x·Φ(x), from erfc of this argument, which keeps the digits that 1 + erf(x) loses below zero.
+/// GELU x·Φ(x), from erfc of this argument, which keeps the digits that 1 + erf(x) loses below
+/// zero.
 template <class C>
 [[gnu::always_inline]] constexpr C GeluArgument(C x) {
   return -x * (std::numbers::sqrt2_v<C> / 2);

@@ -258,3 +258,59 @@ def test_other_transpositions_stay() -> None:
     net = singa.onnx.load(model)
     assert _steps(net) == ["Transpose", "LayerNormalization", "Transpose"]
     assert net(tensor.Tensor((2, 6, 3, 4), dtype=tensor.float64)).shape == (2, 6, 4, 3)
+
+
+_IMAGES = _RANDOM.standard_normal((2, 3, 4, 5))
+_AFFINE = {name: _RANDOM.uniform(0.5, 1.5, 3) for name in ("scale", "bias", "mean", "var")}
+
+
+def _normalised() -> Any:
+    column = {name: a[:, None, None] for name, a in _AFFINE.items()}
+    deviation = (_IMAGES - column["mean"]) / np.sqrt(column["var"] + 1e-5)
+    return 3 * (deviation * column["scale"] + column["bias"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "function"),
+    [
+        ([("Relu", "n", {})], lambda v: np.maximum(v, 0)),
+        ([("Clip", "n zero six", {})], lambda v: np.clip(v, 0, 6)),
+        ([("HardSwish", "n", {})], lambda v: v * np.clip(v / 6 + 0.5, 0, 1)),
+        (
+            [("HardSigmoid", "n", {"alpha": 1 / 6}), ("Mul", "n a0", {})],
+            lambda v: v * np.clip(v / 6 + 0.5, 0, 1),
+        ),
+        ([("Sigmoid", "n", {}), ("Mul", "a0 n", {})], lambda v: v / (1 + np.exp(-v))),
+    ],
+    ids=["relu", "relu6", "HardSwish", "hardswish of two", "silu"],
+)
+@pytest.mark.parametrize("read_twice", [False, True])
+def test_an_activation_behind_batch_norm(nodes: Any, function: Any, read_twice: bool) -> None:
+    """One step, unless something else reads the normalised values."""
+    made = [node("BatchNormalization", "x scale bias mean var", "n")]
+    for i, (op, inputs, attributes) in enumerate(nodes):
+        name = "y" if i + 1 == len(nodes) else f"a{i}"
+        made.append(node(op, inputs, name, **attributes))
+    outputs = [info("y", [None] * 4, "float64")]
+    if read_twice:
+        outputs.append(info("n", [None] * 4, "float64"))
+    constants = {"zero": np.array(0.0), "six": np.array(6.0)}
+    affine = {**_AFFINE, "scale": 3 * _AFFINE["scale"], "bias": 3 * _AFFINE["bias"]}
+    x = info("x", ["b", 3, "h", "w"], "float64")
+    net = singa.onnx.load(network(made, [x], outputs, {**constants, **affine}))
+    assert ("BatchNormalization" in _steps(net)[-1:]) == (not read_twice)
+    assert len(_steps(net)) == (2 if read_twice else 1)
+    found = net(tensor.from_numpy(_IMAGES, dtype="float64"))
+    y = found[0] if read_twice else found
+    _close(y.numpy(), function(_normalised()))
+
+
+def test_other_limits_stay_apart() -> None:
+    made = [
+        node("BatchNormalization", "x scale bias mean var", "n"),
+        node("Clip", "n zero six", "y"),
+    ]
+    constants = {"zero": np.array(0.0), "six": np.array(7.0)}
+    x, y = info("x", ["b", 3, "h", "w"], "float64"), info("y", [None] * 4, "float64")
+    net = singa.onnx.load(network(made, [x], [y], {**constants, **_AFFINE}))
+    assert _steps(net) == ["BatchNormalization", "Clip"]

@@ -36,7 +36,7 @@ def batch_norm(node: Node) -> Compute:
         mean: Tensor,
         var: Tensor,
         add: Tensor | None = None,
-        relu: bool = False,
+        activation: str | None = None,
     ) -> Tensor:
         shape = tuple(x.shape)
         if len(shape) > 4:
@@ -46,7 +46,7 @@ def batch_norm(node: Node) -> Compute:
             handle = handles[shape[1]] = singa_wrap.BatchNormHandle(new, x.data, epsilon)
         if mean.dtype in (tensor.float16, tensor.bfloat16):
             mean, var = autograd.cast(mean, tensor.float32), autograd.cast(var, tensor.float32)
-        y = autograd.batchnorm_2d(handle, x, scale, bias, mean, var, add, relu)
+        y = autograd.batchnorm_2d(handle, x, scale, bias, mean, var, add, activation=activation)
         return reshaped(y, shape)
 
     return compute

@@ -458,8 +458,8 @@ SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, con
             a[i] = row0.Counted(f, affine, column, k);
             b[i] = row1.Counted(f, affine, column, k);
             s[k] += a[i] + b[i];
-            p[k] += a[i] * (row0.x[column] - affine.mean[k]) +
-                    b[i] * (row1.x[column] - affine.mean[k]);
+            p[k] +=
+                a[i] * (row0.x[column] - affine.mean[k]) + b[i] * (row1.x[column] - affine.mean[k]);
           });
           if constexpr (stores) {
             Put<false>(a, part, slopes + r * n);

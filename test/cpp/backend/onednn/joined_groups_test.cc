@@ -18,8 +18,8 @@ using test::RandomTensor;
 std::string Implementation(int64_t groups, int64_t in, int64_t out, bool plain = false) {
   ConvSpec spec;
   spec.plain = plain;
-  spec.geometry = ConvRecorder("Conv", {2, groups * in, 9, 9}, {3, 3}, {1, 1}, {1, 1},
-                               groups * out, false, {1, 1}, groups);
+  spec.geometry = ConvRecorder("Conv", {2, groups * in, 9, 9}, {3, 3}, {1, 1}, {1, 1}, groups * out,
+                               false, {1, 1}, groups);
   return FindPlan(*DefaultDevice(), spec)->implementation();
 }
 

@@ -394,7 +394,8 @@ def test_a_network_of_models(name: str) -> None:
         if key.endswith("running_var"):
             t.uniform(0.5, 1.5)
     options = {"dynamic_axes": {"x": [0]}, "input_names": ["x"]}
-    _check(net, [x], others=[[batch(3)]], **options)
+    # With Winograd's method a deep network differs by up to 3e-6.
+    _check(net, [x], bound=5e-6, others=[[batch(3)]], **options)
 
 
 # The others take several minutes.

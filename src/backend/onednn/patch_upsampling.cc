@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/norm/bias_gradient.h"
 #include "backend/onednn/engine.h"
 #include "backend/onednn/inner_convolution.h"
 #include "core/device/parallel.h"
@@ -100,6 +99,15 @@ class Patches {
   const int64_t rows_, columns_, tap_step_, element_;
 };
 
+/// The gradient of the bias alone, for a dy in this layout.
+PlanPtr BiasGradient(ConvTransposeSpec spec, const LayoutPtr& dy) {
+  spec.pass = ConvPass::kBackwardB;
+  spec.dy_layout = dy;
+  for (const auto* kernel : Registry<ConvTransposeSpec>::Get().kernels())
+    if (const PlanOrReason made = kernel->Make(spec)) return made.plan();
+  return nullptr;
+}
+
 class PatchPlan final : public Plan {
  public:
   PatchPlan(const ConvTransposeSpec& spec, const ConvSpec& inner, LaneTag tag, PlanPtr plan)
@@ -110,8 +118,7 @@ class PatchPlan final : public Plan {
                         SizeOf(spec.dtype)),
         patches_(spec.geometry, inner.geometry.output_shape(), tag, SizeOf(spec.dtype)),
         inner_(inner, std::move(plan)) {
-    if (inner_.gradient() && spec.geometry.bias)
-      bias_ = cpu::MakeBiasGradient(tag, spec.geometry.input_shape(), spec.dtype);
+    if (inner_.gradient() && spec.geometry.bias) bias_ = BiasGradient(spec, y_layout_);
   }
 
   std::string Describe() const override {

@@ -13,7 +13,8 @@ another learning rate, or has no room for the checkpoint. For each it is checked
 - the second start continues from the last checkpoint and ends with the bits of a job without fault,
 - no process and no shared memory is left.
 
-It prints a line for each job. The exit status is 1 if a check failed.
+It prints a line for each job. The exit status is 1 if a check failed. With SINGA_NODE_RANKS=1 the
+ranks exchange data as if each were on a machine of its own.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ ResNet-20 (option --model) is trained on images of CIFAR-10 from FOLDER, execute
 - with dropout and four virtual ranks, on 1, 2 and 4 ranks.
 
 All parameters, running statistics and states of the optimizer of every rank are compared. --mpiexec
-starts the ranks by that command instead of `singa launch`. It prints a line for each job. The exit
-status is 1 if bits differ.
+starts the ranks by that command instead of `singa launch`. With SINGA_NODE_RANKS=n every n ranks
+exchange data with the others as if on a machine of their own. It prints a line for each job. The
+exit status is 1 if bits differ.
 """
 
 from __future__ import annotations

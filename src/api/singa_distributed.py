@@ -61,7 +61,9 @@ def _joined_by_environment():
         return _joined_by_mpi(_of_environment("SINGA_TIMEOUT"))
     if world_size > 1 and not job:
         raise ValueError(
-            f"[Communicator] SINGA_WORLD_SIZE is {world_size}, but SINGA_JOB is not set"
+            f"[Communicator] SINGA_WORLD_SIZE is {world_size}, but SINGA_JOB is not set. Ranks on "
+            "several machines find each other by MPI: start them by mpiexec, or by srun with "
+            "--mpi=pmi2 or pmix"
         )
     timeout = _of_environment("SINGA_TIMEOUT")
     return Communicator.Join(job, _of_environment("SINGA_RANK"), world_size, timeout)

@@ -1,10 +1,11 @@
 #pragma once
 
-// Collectives of the ranks of one machine, over the slots of a RankGroup. All ranks have described
-// the same collective before.
+// Collectives over the memory of a node and the connections between nodes. All ranks have described
+// the same collective before, so each has finished the one before.
 //
-// Each runs in chunks. Writing chunk k, combining chunk k − 1 and taking chunk k − 2 take turns, so
-// that ranks seldom wait for each other, and data that was just written is still in a cache.
+// Each runs in chunks, which are written, combined and taken, some chunks apart, so that ranks
+// seldom wait for each other, and data that was just written is still in a cache. These distances
+// also limit what is on its way between nodes, so that a buffer is free when its data comes.
 
 #include <cstddef>
 #include <functional>

@@ -18,6 +18,7 @@
 namespace singa {
 
 using distributed::ByteStream;
+using distributed::Nodes;
 using distributed::RankGroup;
 
 namespace {
@@ -87,10 +88,13 @@ uint64_t HashLayouts(const std::vector<Tensor>& tensors) {
   return hash;
 }
 
-Communicator::Impl::Impl(const std::string& job, int rank, int world_size, double timeout)
+Communicator::Impl::Impl(const std::string& job, const distributed::Nodes& nodes, double timeout,
+                         const distributed::Exchange& exchange)
     : process_(getpid()) {
-  if (world_size == 1 && rank == 0) return;
-  group = std::make_unique<RankGroup>(job, rank, world_size, timeout);
+  if (nodes.world_size() == 1) return;
+  distributed::Meeting meeting;
+  if (nodes.count() > 1) meeting = distributed::Meet(nodes, exchange);
+  group = std::make_unique<RankGroup>(job, nodes, timeout, std::move(meeting));
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -151,6 +155,7 @@ void Communicator::Impl::Execute(const Collective& collective) {
   try {
     const bool same_layouts = group->CompareDescriptions(number, where);
     if (collective.run) collective.run(*group, same_layouts, where);
+    group->Finish();
   } catch (const std::exception& error) {
     throw std::runtime_error(group->Fail(error.what()));  // the others wait for this rank
   }
@@ -208,25 +213,29 @@ void Communicator::Impl::Drain() noexcept {
 
 // The public class.
 
-Communicator::Communicator(int world, int rank, std::unique_ptr<Impl> impl)
-    : world_size(world),
-      global_rank(rank),
-      local_rank(rank),
-      local_size(world),
+Communicator::Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl)
+    : world_size(nodes.world_size()),
+      global_rank(nodes.rank()),
+      local_rank(nodes.local_rank()),
+      local_size(nodes.local_size()),
       impl_(std::move(impl)) {}
 
 CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_size,
                                    double timeout) {
-  auto impl = std::make_unique<Impl>(job, rank, world_size, timeout);
-  return CommunicatorPtr(new Communicator(world_size, rank, std::move(impl)));
+  Nodes::CheckPlace(rank, world_size);
+  std::vector<std::string> machines;
+  for (int r = 0; r < world_size; ++r) machines.push_back(distributed::NodeName("", r));
+  const Nodes nodes(rank, machines);
+  auto impl = std::make_unique<Impl>(
+      job, nodes, timeout, distributed::ExchangeOnMachine(job, rank, world_size, timeout));
+  return CommunicatorPtr(new Communicator(nodes, std::move(impl)));
 }
 
 CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
   const distributed::MpiJob job = distributed::AskMpi(libraries);
-  Check<NotImplemented>(job.machines == 1, "Communicator", "the ", job.world_size,
-                        " ranks of MPI are on ", job.machines,
-                        " machines; singa joins those of one machine only");
-  return Join(job.name, job.rank, job.world_size, timeout);
+  const Nodes nodes(job.rank, job.exchange(distributed::NodeName(job.machine, job.rank)));
+  auto impl = std::make_unique<Impl>(job.name, nodes, timeout, job.exchange);
+  return CommunicatorPtr(new Communicator(nodes, std::move(impl)));
 }
 
 void Communicator::LeaveMpi(const CommunicatorPtr& communicator) {

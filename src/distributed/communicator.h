@@ -30,7 +30,9 @@ struct Collective {
 };
 
 struct Communicator::Impl {
-  Impl(const std::string& job, int rank, int world_size, double timeout);
+  /// `exchange` is for several nodes.
+  Impl(const std::string& job, const distributed::Nodes& nodes, double timeout,
+       const distributed::Exchange& exchange);
   ~Impl();
 
   /// Queues a collective. The thread runs those that are queued one after the other. Returns a

@@ -1,6 +1,7 @@
 #include "distributed/mpi.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,14 +9,12 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <set>
 
 #include "singa/core/error.h"
 
 namespace singa::distributed {
 namespace {
 
-constexpr size_t kText = 64;
 constexpr const char* kOp = "Communicator";
 
 enum class Abi { kMpich, kStandard, kOpenMpi };
@@ -63,12 +62,18 @@ void CheckCall(int status, const char* call) {
   Check<std::runtime_error>(status == 0, kOp, call, " failed with status ", status);
 }
 
-/// Identifies a machine, until it is started again.
+/// Identifies what shares memory: a machine, until it is started again, or a container.
 std::string Machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   std::array<char, 256> host{};
   if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
+  // Containers may have a /dev/shm, and numbers of processes, of their own.
+  for (const char* path : {"/dev/shm", "/proc/self/ns/pid"}) {
+    struct stat info {};
+    if (stat(path, &info) == 0)
+      id += "-" + std::to_string(info.st_dev) + "." + std::to_string(info.st_ino);
+  }
   return id;
 }
 
@@ -100,18 +105,20 @@ MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_retu
             "MPI_Comm_size");
   const auto gather =
       Find<int (*)(const void*, int, Handle, void*, int, Handle, Handle)>(library, "MPI_Allgather");
-  // Each rank's machine, and a name of which that of rank 0 is taken.
-  std::array<char, 2 * kText> own{};
-  std::strncpy(own.data(), Machine().c_str(), kText - 1);
-  std::strncpy(own.data() + kText, NewName().c_str(), kText - 1);
-  std::vector<char> all(own.size() * static_cast<size_t>(job.world_size));
-  const int bytes = static_cast<int>(own.size());
-  CheckCall(gather(own.data(), bytes, byte, all.data(), bytes, byte, world), "MPI_Allgather");
-  std::set<std::string> machines;
-  for (size_t r = 0; r < static_cast<size_t>(job.world_size); ++r)
-    machines.insert(all.data() + r * own.size());
-  job.machines = static_cast<int>(machines.size());
-  job.name = all.data() + kText;
+  const int count = job.world_size;
+  job.exchange = [gather, byte, world, count](const std::string& text) {
+    std::array<char, kExchangedText + 1> own{};
+    std::strncpy(own.data(), text.c_str(), kExchangedText);
+    std::vector<char> all(own.size() * static_cast<size_t>(count));
+    const int bytes = static_cast<int>(own.size());
+    CheckCall(gather(own.data(), bytes, byte, all.data(), bytes, byte, world), "MPI_Allgather");
+    std::vector<std::string> texts;
+    for (size_t r = 0; r < static_cast<size_t>(count); ++r)
+      texts.emplace_back(all.data() + r * own.size());
+    return texts;
+  };
+  job.name = job.exchange(NewName())[0];
+  job.machine = Machine();
   return job;
 }
 

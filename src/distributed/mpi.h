@@ -3,14 +3,17 @@
 #include <string>
 #include <vector>
 
+#include "distributed/meeting.h"
+
 namespace singa::distributed {
 
 /// What an MPI library says of this process's job.
 struct MpiJob {
   int rank = 0;
   int world_size = 1;
-  int machines = 1;
-  std::string name;  ///< equal in all ranks, and no other job's
+  std::string name;     ///< equal in all ranks, and no other job's
+  std::string machine;  ///< identifies the machine of this rank
+  Exchange exchange{};  ///< between all ranks
 };
 
 /// Opens an MPI library, initialises it if nobody has, and asks it about the job. All ranks call

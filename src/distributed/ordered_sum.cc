@@ -33,16 +33,25 @@ SINGA_MULTI_ISA void Round(const C* sum, T* to, int64_t n) {
 }
 
 template <class T>
-void Sum(double factor, const void* const* from, int64_t count, int64_t n, T* to) {
+void Sum(double factor, const void* const* from, int64_t count, int64_t n,
+         const ComputeType<T>* before, ComputeType<T>* sums, T* to) {
   using C = ComputeType<T>;
   const C f = Convert<C>(factor);
   alignas(64) C sum[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);
-    Multiply(f, static_cast<const T*>(from[0]) + begin, sum, size);
-    for (int64_t r = 1; r < count; ++r)
-      AddProduct(f, static_cast<const T*>(from[r]) + begin, sum, size);
-    Round(sum, to + begin, size);
+    const auto term = [&](int64_t r) { return static_cast<const T*>(from[r]) + begin; };
+    if (before) {
+      std::copy_n(before + begin, size, sum);
+    } else {
+      Multiply(f, term(0), sum, size);
+    }
+    for (int64_t r = before ? 0 : 1; r < count; ++r) AddProduct(f, term(r), sum, size);
+    if (to) {
+      Round(sum, to + begin, size);
+    } else {
+      std::copy_n(sum, size, sums + begin);
+    }
   }
 }
 
@@ -53,14 +62,23 @@ bool HasOrderedSum(DType dtype) {
          dtype == kInt32 || dtype == kInt64;
 }
 
-void OrderedSum(DType dtype, double factor, const void* const* from, int64_t count, int64_t n,
-                void* to) {
+void AddToSum(DType dtype, double factor, const void* const* from, int64_t count, int64_t n,
+              const void* before, void* sums, void* to) {
   Check<TypeError>(HasOrderedSum(dtype), "all_reduce", "elements of type ", DTypeName(dtype),
                    " cannot be added; convert them to a float type, int32 or int64");
   SwitchAll(dtype, "all_reduce", [&]<class T>() {
+    using C = ComputeType<T>;
     if constexpr (kIsFloatType<T> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>)
-      Sum<T>(factor, from, count, n, static_cast<T*>(to));
+      Sum<T>(factor, from, count, n, static_cast<const C*>(before), static_cast<C*>(sums),
+             static_cast<T*>(to));
   });
 }
+
+void OrderedSum(DType dtype, double factor, const void* const* from, int64_t count, int64_t n,
+                void* to) {
+  AddToSum(dtype, factor, from, count, n, nullptr, nullptr, to);
+}
+
+size_t SumBytes(DType dtype) { return std::max<size_t>(SizeOf(dtype), 4); }
 
 }  // namespace singa::distributed

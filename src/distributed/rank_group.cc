@@ -1,14 +1,9 @@
 #include "distributed/rank_group.h"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <climits>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -23,31 +18,22 @@
 namespace singa::distributed {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kFailure = 4096;
 /// A wait tries this often before it sleeps: for some microseconds, or a few hundred.
 constexpr int kSpins = 100, kPatientSpins = 5000;
-constexpr int kYield = 64;                // tries after which another thread may have the core
-constexpr int64_t kSleep = 20'000'000;    // nanoseconds between two looks at a rank's process
+constexpr int kYield = 64;  // tries after which another thread may have the core
+constexpr const char* kOp = "Communicator";
 constexpr uint64_t kGrace = 300'000'000;  // nanoseconds that a message waits for other ranks
-constexpr double kSilent = 1;             // seconds without a beat after which it is told
-constexpr int kShownAtOnce = 8;           // ranks that a message lists
-
-size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+/// Nanoseconds after which this process, rather than the other one, was stopped.
+constexpr uint64_t kStall = 500'000'000;
+constexpr double kSilent = 1;       // seconds without a beat after which it is told
+constexpr double kHandOver = 0.5;   // seconds in which the system may take what is sent
+constexpr double kLastWords = 0.2;  // the same for an error
+constexpr int kShownAtOnce = 8;     // ranks that a message lists
 
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-void Sleep(const std::atomic<uint32_t>& word, uint32_t value) {
-  const timespec most{0, kSleep};
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, &most, nullptr, 0);
-}
-
-void WakeSleepers(const std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 std::string Seconds(double seconds) {
@@ -74,158 +60,149 @@ std::vector<std::string> Lines(const std::string& text) {
 
 }  // namespace
 
-/// A rank's state. Processes write to their own and read all.
-struct RankGroup::Rank {
-  struct Description {
-    uint64_t hash, layouts;
-    uint32_t length;
-    char text[kDescription];
-  };
-  alignas(64) std::atomic<uint32_t> event;  // changes with everything that another rank waits for
-  std::atomic<uint32_t> sleepers;
-  std::atomic<uint32_t> joined, left;
-  std::atomic<uint64_t> collective;  // number of the last description
-  std::array<std::atomic<uint64_t>, 3> counts;
-  alignas(64) std::atomic<uint64_t> beat;  // SharedClock
-  Process process;
-  std::array<Description, 2> descriptions;  // of collectives with even and odd numbers
-};
-
-struct RankGroup::Shared {
-  std::atomic<uint32_t> world_size, joined;
-  std::atomic<uint32_t> failed;  // 1: the text is being written, 2: it is there
-  char failure[kFailure];
-};
-
-static_assert(std::atomic<uint64_t>::is_always_lock_free);
-
-RankGroup::RankGroup(const std::string& name, int rank, int world_size, double timeout)
-    : rank_(rank), world_size_(world_size), timeout_(timeout) {
-  const char* op = "Communicator";
-  Check(world_size >= 1 && world_size <= 4096, op, "world_size must be from 1 to 4096, got ",
-        world_size);
-  Check(rank >= 0 && rank < world_size, op, "rank must be from 0 to ", world_size - 1, ", got ",
-        rank);
-  Check(timeout > 0 && std::isfinite(timeout), op, "timeout must be positive, got ", timeout);
-  const size_t ranks = static_cast<size_t>(world_size);
-  const size_t bytes =
-      Pages(sizeof(Shared)) + ranks * Pages(sizeof(Rank)) + (ranks + 1) * kBuffers * kChunkBytes;
-  segment_ = std::make_unique<SharedSegment>(name, bytes);
+RankGroup::RankGroup(const std::string& name, Nodes nodes, double timeout, Meeting meeting)
+    : timeout_(timeout), memory_(name, std::move(nodes)) {
   try {
-    Shared& shared = *static_cast<Shared*>(segment_->data());
-    uint32_t known = 0;
-    const auto size = static_cast<uint32_t>(world_size);
-    if (!shared.world_size.compare_exchange_strong(known, size) && known != size)
-      throw std::invalid_argument(detail::Message(op, "rank ", rank, " has a world_size of ", size,
-                                                  ", another rank of ", known));
-    Rank& own = At(rank);
-    if (own.joined.exchange(1) != 0)
+    Check(timeout > 0 && std::isfinite(timeout), kOp, "timeout must be positive, got ", timeout);
+    memory_.CheckWorldSize();
+    if (own().joined.exchange(1) != 0)
       throw std::invalid_argument(
-          detail::Message(op, "two processes are rank ", rank, " of job ", name));
-    own.process = Process::Current();
+          detail::Message(kOp, "two processes are rank ", rank(), " of job ", name));
+    own().process = Process::Current();
     Beat();
-    own.joined.store(2);
-    Wake(own);
-    for (int r = 0; r < world_size; ++r)
+    own().joined.store(2);
+    memory_.Wake(own());
+    memory_.Post();
+    if (meeting.listener || !meeting.before.empty()) {
+      // Earlier than the waits end, so that the reason is told.
+      const double patience = std::min(timeout, 1e6);
+      const uint64_t deadline = SharedClock() + static_cast<uint64_t>(0.9e9 * patience);
+      links_ = std::make_unique<NodeLinks>(memory_, std::move(meeting), deadline, patience);
+    }
+    for (int r = 0; r < world_size(); ++r)
       WaitFor(
-          r, [&] { return At(r).joined.load() == 2; }, "the start of the job");
-    if (shared.joined.fetch_add(1) + 1 == size) segment_->Unlink();
+          r, [&] { return memory_.At(r).joined.load() == 2; }, WayTo(r), "the start of the job");
+    memory_.Joined();
   } catch (const std::exception& error) {
     Fail(error.what());
-    segment_->Unlink();
+    memory_.Unlink();
     throw;
   }
 }
 
 RankGroup::~RankGroup() {
-  Rank& own = At(rank_);
-  own.left.store(1);
-  Wake(own);
-}
-
-RankGroup::Rank& RankGroup::At(int rank) const {
-  char* start = static_cast<char*>(segment_->data()) + Pages(sizeof(Shared));
-  return *reinterpret_cast<Rank*>(start + static_cast<size_t>(rank) * Pages(sizeof(Rank)));
-}
-
-char* RankGroup::Slot(int rank, uint64_t number) const {
-  char* start = static_cast<char*>(segment_->data()) + Pages(sizeof(Shared)) +
-                static_cast<size_t>(world_size_) * Pages(sizeof(Rank));
-  return start + (static_cast<size_t>(rank) * kBuffers + number % kBuffers) * kChunkBytes;
-}
-
-char* RankGroup::Result(uint64_t number) const { return Slot(world_size_, number); }
-
-void RankGroup::Wake(Rank& rank) const noexcept {
-  rank.event.fetch_add(1);
-  if (rank.sleepers.load() != 0) WakeSleepers(rank.event);
+  own().left.store(1);
+  memory_.Wake(own());
+  memory_.Post();
 }
 
 template <class Ready>
-void RankGroup::WaitFor(int rank, const Ready& ready, const std::string& where) {
+void RankGroup::WaitFor(int rank, const Ready& ready, const Suspects& suspects,
+                        const std::string& where) {
   for (int i = 0, end = patient_ ? kPatientSpins : kSpins; i < end; ++i) {
     if (ready()) return;
     Pause();
     if (i % kYield == kYield - 1) sched_yield();
   }
-  const uint64_t start = SharedClock();
-  Rank& other = At(rank);
+  uint64_t start = SharedClock(), last = start;
+  RankState& other = memory_.At(rank);
   while (true) {
-    other.sleepers.fetch_add(1);
     const uint32_t event = other.event.load();
-    const bool is_ready = ready();
-    if (!is_ready) Sleep(other.event, event);
-    other.sleepers.fetch_sub(1);
-    if (is_ready || ready()) return;
+    if (ready()) return;
+    memory_.AwaitChange(other, event);
+    if (ready()) return;
     ThrowIfFailed();
     Beat();
-    CheckAlive(rank, where, static_cast<double>(SharedClock() - start) * 1e-9);
+    const uint64_t now = SharedClock();
+    if (now - last > kStall) start += now - last;
+    last = now;
+    const double waited = static_cast<double>(now - start) * 1e-9;
+    const std::string problem = Problem(rank, suspects, where, waited);
+    if (problem.empty()) continue;
+    if (ready()) return;  // it has ended since, after it was ready
+    Throw(problem);
   }
 }
 
-void RankGroup::CheckAlive(int rank, const std::string& where, double waited) {
-  const Rank& other = At(rank);
-  const auto fail = [&](const std::string& what) {
-    Throw(detail::Message("distributed", "rank ", rank, " ", what, "; rank ", rank_,
-                          " has waited for it for ", Seconds(waited), " in ", where));
+/// The ranks through which this one hears of `rank`, nearest first, and `rank`.
+RankGroup::Suspects RankGroup::WayTo(int rank) const {
+  return [this, rank](const std::function<void(int)>& visit) {
+    const int node = nodes().of(rank);
+    if (node != nodes().own()) {
+      const int step = node < nodes().own() ? -1 : 1;
+      for (int n = nodes().own(); n != node; n += step) visit(nodes().first(n));
+      if (rank != nodes().first(node)) visit(nodes().first(node));
+    }
+    visit(rank);
   };
-  const bool joined = other.joined.load() == 2;
-  if (other.left.load() != 0) fail("has left the job");
-  if (joined && !other.process.Lives())
-    fail("(process " + std::to_string(other.process.id) + ") has ended");
-  if (waited < timeout_) return;
-  if (!joined) fail("has not joined the job");
-  const double silent = static_cast<double>(SharedClock() - other.beat.load()) * 1e-9;
-  const std::string process = "(process " + std::to_string(other.process.id) + ") ";
-  if (silent > kSilent)
-    fail(process + "is stopped: it gave no sign of life for " + Seconds(silent));
-  fail(process + "does something else");
+}
+
+/// The rank that has this node's connections, and all ranks of `node`, a neighbour, and beyond.
+RankGroup::Suspects RankGroup::AllOnSide(int node) const {
+  return [this, node](const std::function<void(int)>& visit) {
+    visit(nodes().first(nodes().own()));
+    const int step = node < nodes().own() ? -1 : 1;
+    for (int n = node; n >= 0 && n < nodes().count(); n += step)
+      for (int r = nodes().first(n); r < nodes().end(n); ++r) visit(r);
+  };
+}
+
+/// Why `rank` does not answer: a suspect has ended or left, or the deadline is over. Else "".
+std::string RankGroup::Problem(int rank, const Suspects& suspects, const std::string& where,
+                               double waited) const {
+  std::string found;
+  const auto note = [&](int r, const std::string& what) {
+    if (found.empty())
+      found = detail::Message("distributed", "rank ", r, " ", what, "; rank ", this->rank(),
+                              " has waited for it for ", Seconds(waited), " in ", where);
+  };
+  const auto process = [&](int r) {
+    return "(process " + std::to_string(memory_.At(r).process.id) + ") ";
+  };
+  const auto joined = [&](int r) { return memory_.At(r).joined.load() == 2; };
+  suspects([&](int r) {
+    if (memory_.At(r).left.load() != 0) note(r, "has left the job");
+    if (joined(r) && !memory_.Lives(r)) note(r, process(r) + "has ended");
+  });
+  if (waited < timeout_) return found;
+  suspects([&](int r) {
+    if (!joined(r)) return note(r, "has not joined the job");
+    const double silent = memory_.At(r).Silent();
+    if (silent > kSilent)
+      note(r, process(r) + "is stopped: it gave no sign of life for " + Seconds(silent));
+  });
+  note(rank, process(rank) + "does something else");
+  return found;
 }
 
 void RankGroup::Describe(uint64_t number, const std::string& text, uint64_t layouts) {
-  Rank& own = At(rank_);
-  Rank::Description& description = own.descriptions[number % 2];
+  RankState::Description& description = own().descriptions[number % 2];
   description.hash = std::hash<std::string>()(text);
   description.layouts = layouts;
-  description.length = static_cast<uint32_t>(std::min(text.size(), kDescription));
+  description.length = static_cast<uint32_t>(std::min(text.size(), RankState::kText));
   std::memcpy(description.text, text.data(), description.length);
-  own.collective.store(number);
-  Wake(own);
+  own().collective.store(number);
+  memory_.Wake(own());
+  memory_.Post();
 }
 
 bool RankGroup::CompareDescriptions(uint64_t number, const std::string& where) {
-  const Rank::Description& own = At(rank_).descriptions[number % 2];
+  const RankState::Description& mine = own().descriptions[number % 2];
   bool same_layouts = true;
-  for (int r = 0; r < world_size_; ++r) {
-    const Rank& other = At(r);
+  for (int r = 0; r < world_size(); ++r) {
+    const RankState& other = memory_.At(r);
     WaitFor(
-        r, [&] { return other.collective.load() >= number; }, where);
-    const Rank::Description& theirs = other.descriptions[number % 2];
-    same_layouts &= theirs.layouts == own.layouts;
-    if (theirs.hash == own.hash) continue;
+        r, [&] { return other.collective.load() >= number; }, WayTo(r), where);
+    const RankState::Description& theirs = other.descriptions[number % 2];
+    same_layouts &= theirs.layouts == mine.layouts;
+    if (theirs.hash == mine.hash) continue;
     Throw(Disagreement(AwaitForMessage(number), number, where));
   }
   return same_layouts;
+}
+
+void RankGroup::Finish() {
+  if (links_) links_->Flush(kHandOver);
 }
 
 /// The ranks that have reached collective `number`. Those that are about to get some time for it,
@@ -234,9 +211,9 @@ std::vector<int> RankGroup::AwaitForMessage(uint64_t number) const {
   const uint64_t end = SharedClock() + kGrace;
   while (true) {
     std::vector<int> arrived;
-    for (int r = 0; r < world_size_; ++r)
-      if (At(r).collective.load() >= number) arrived.push_back(r);
-    if (arrived.size() == static_cast<size_t>(world_size_) || SharedClock() > end) return arrived;
+    for (int r = 0; r < world_size(); ++r)
+      if (memory_.At(r).collective.load() >= number) arrived.push_back(r);
+    if (arrived.size() == static_cast<size_t>(world_size()) || SharedClock() > end) return arrived;
     ThrowIfFailed();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -248,7 +225,7 @@ std::string RankGroup::Disagreement(const std::vector<int>& ranks, uint64_t numb
   std::vector<std::vector<std::string>> texts;
   size_t most = 0;
   for (int r : ranks) {
-    const Rank::Description& d = At(r).descriptions[number % 2];
+    const RankState::Description& d = memory_.At(r).descriptions[number % 2];
     texts.push_back(Lines({d.text, d.length}));
     most = std::max(most, texts.back().size());
   }
@@ -266,75 +243,77 @@ std::string RankGroup::Disagreement(const std::vector<int>& ranks, uint64_t numb
     return detail::Message("distributed", "the ranks disagree in ", where, ": ", out.str());
   }
   return detail::Message("distributed", "the ranks disagree in ", where, ", beyond the first ",
-                         kDescription, " bytes of its description");
+                         RankState::kText, " bytes of its description");
 }
 
-uint64_t RankGroup::count(Stage stage) const {
-  return At(rank_).counts[static_cast<size_t>(stage)].load();
-}
+uint64_t RankGroup::count(Stage stage) const { return own().count(stage).load(); }
 
 void RankGroup::Publish(Stage stage, uint64_t count) {
-  Rank& own = At(rank_);
-  own.counts[static_cast<size_t>(stage)].store(count);
-  Wake(own);
+  own().count(stage).store(count);
+  memory_.Wake(own());
+  if (stage != Stage::kTaken) memory_.Post();
 }
 
-void RankGroup::Await(int rank, Stage stage, uint64_t count, const std::string& where) {
-  const std::atomic<uint64_t>& now = At(rank).counts[static_cast<size_t>(stage)];
-  WaitFor(
-      rank, [&] { return now.load() >= count; }, where);
+void RankGroup::AwaitNode(Stage stage, uint64_t count, const std::string& where) {
+  for (int r = nodes().first(nodes().own()); r < nodes().end(nodes().own()); ++r)
+    WaitFor(
+        r, [&] { return memory_.At(r).count(stage).load() >= count; }, WayTo(r), where);
 }
 
 void RankGroup::AwaitAll(Stage stage, uint64_t count, const std::string& where) {
-  for (int r = 0; r < world_size_; ++r) Await(r, stage, count, where);
+  for (int r = 0; r < world_size(); ++r)
+    WaitFor(
+        r, [&] { return memory_.At(r).count(stage).load() >= count; }, WayTo(r), where);
+}
+
+void RankGroup::AwaitPartial(uint64_t count, const std::string& where) {
+  AwaitNeighbour(nodes().own() - 1, count, where);
+}
+
+void RankGroup::AwaitResult(uint64_t count, const std::string& where) {
+  AwaitNeighbour(nodes().own() + 1, count, where);
+}
+
+void RankGroup::AwaitNeighbour(int node, uint64_t count, const std::string& where) {
+  const int r = nodes().first(node);
+  WaitFor(
+      r, [&] { return memory_.At(r).count(Stage::kCombined).load() >= count; }, AllOnSide(node),
+      where);
 }
 
 std::string RankGroup::Fail(const std::string& text) noexcept {
-  Shared& shared = *static_cast<Shared*>(segment_->data());
-  uint32_t none = 0;
-  if (shared.failed.compare_exchange_strong(none, 1)) {
-    std::strncpy(shared.failure, text.c_str(), kFailure - 1);
-    shared.failed.store(2);
-    for (int r = 0; r < world_size_; ++r) {
-      At(r).event.fetch_add(1);
-      WakeSleepers(At(r).event);
-    }
-  }
-  // The rank that writes the text may be killed before it is there.
-  const uint64_t end = SharedClock() + kGrace;
-  while (shared.failed.load() == 1) {
-    if (SharedClock() > end) return text;
-    Pause();
-  }
-  return shared.failure;
+  const std::string decided = memory_.Fail(text);
+  if (links_) links_->Flush(kLastWords);  // the process may end now
+  return decided;
 }
 
 void RankGroup::Throw(const std::string& text) { throw std::runtime_error(Fail(text)); }
 
 void RankGroup::ThrowIfFailed() const {
-  const Shared& shared = *static_cast<const Shared*>(segment_->data());
-  if (shared.failed.load() == 2) throw std::runtime_error(shared.failure);
+  if (memory_.failure() != NodeMemory::Failure::kNone)
+    throw std::runtime_error(memory_.Fail("another rank has failed"));
 }
 
 bool RankGroup::Leave() {
-  const auto& shared = *static_cast<const Shared*>(segment_->data());
-  At(rank_).left.store(1);
-  Wake(At(rank_));
-  for (int r = 0; r < world_size_; ++r) {
-    Rank& other = At(r);
+  own().left.store(1);
+  memory_.Wake(own());
+  memory_.Post();
+  for (int r = 0; r < world_size(); ++r) {
+    RankState& other = memory_.At(r);
     while (true) {
       const uint32_t event = other.event.load();
-      if (shared.failed.load() != 0) return false;
+      if (memory_.failure() != NodeMemory::Failure::kNone) return false;
       if (other.left.load() != 0) break;
-      if (!other.process.Lives()) return false;
-      other.sleepers.fetch_add(1);
-      Sleep(other.event, event);
-      other.sleepers.fetch_sub(1);
+      bool lost = false;
+      WayTo(r)([&](int suspect) { lost |= !memory_.Lives(suspect); });
+      if (lost) return false;
+      memory_.AwaitChange(other, event);
     }
   }
+  links_.reset();  // tells the others before this process ends
   return true;
 }
 
-void RankGroup::Beat() noexcept { At(rank_).beat.store(SharedClock()); }
+void RankGroup::Beat() noexcept { own().beat.store(SharedClock()); }
 
 }  // namespace singa::distributed

@@ -1,44 +1,38 @@
 #pragma once
 
-// The ranks of one machine and what they share: for each rank its state, a message that describes
-// the collective it is in, and a slot for data; and the error by which the job has failed.
+// The ranks of a job, as a rank sees them: which collective each is in, the chunks of data that it
+// has handed over, and the error by which the job has failed.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "distributed/process.h"
-#include "distributed/shared_segment.h"
+#include "distributed/link.h"
+#include "distributed/node_memory.h"
 
 namespace singa::distributed {
 
-/// A collective hands data over in chunks. Each rank counts, over its whole life, the chunks of
-/// which it has written its part, combined its share, and taken the result. All ranks run the same
-/// collectives, so equal counts mean the same chunk.
-enum class Stage : int { kWritten = 0, kCombined = 1, kTaken = 2 };
-
 class RankGroup {
  public:
-  /// Chunks that are under way at once.
-  static constexpr uint64_t kBuffers = 4;
-  /// Bytes of a rank's part of a chunk, and of a chunk's result. Four of both stay in the caches.
-  static constexpr size_t kChunkBytes = size_t{256} << 10;
-  /// Most bytes of a description.
-  static constexpr size_t kDescription = size_t{16} << 10;
-
   /// Joins the job `name` and waits for all ranks. `timeout` is the deadline of every wait, in
-  /// seconds. Raises std::invalid_argument for a rank outside of the world, or if ranks disagree
-  /// about its size, and std::runtime_error, naming the ranks that are missing, at the deadline.
-  RankGroup(const std::string& name, int rank, int world_size, double timeout);
+  /// seconds; `meeting` is how this node reaches the others. Raises std::invalid_argument if ranks
+  /// disagree about the size of the world, and std::runtime_error, naming the ranks that are
+  /// missing, at the deadline.
+  RankGroup(const std::string& name, Nodes nodes, double timeout, Meeting meeting = {});
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  int rank() const { return rank_; }
-  int world_size() const { return world_size_; }
+  int rank() const { return nodes().rank(); }
+  int world_size() const { return nodes().world_size(); }
+  const Nodes& nodes() const { return memory_.nodes(); }
+  /// Buffers, and how many there are.
+  const NodeMemory& memory() const { return memory_; }
+  /// The connections to other nodes; null if there are none, or if another rank has them.
+  NodeLinks* links() const { return links_.get(); }
 
   /// Shows the other ranks which collective this rank is in, and a number for the layouts of its
   /// tensors. `number` counts from 1.
@@ -46,18 +40,20 @@ class RankGroup {
   /// Waits until all ranks are in collective `number`. Fails if a description differs. Returns
   /// whether the layouts of all ranks are equal.
   bool CompareDescriptions(uint64_t number, const std::string& where);
+  /// To be called after a collective: hands what other nodes still need to the system.
+  void Finish();
 
   uint64_t count(Stage stage) const;
   /// Says that this rank has finished `stage` of the chunks before `count`.
   void Publish(Stage stage, uint64_t count);
-  /// Waits until a rank, or all, have finished `stage` of the chunks before `count`. `where` names
-  /// the collective in errors.
-  void Await(int rank, Stage stage, uint64_t count, const std::string& where);
+  /// Waits until the ranks of this node, or of all nodes, have finished `stage` of the chunks
+  /// before `count`. `where` names the collective in errors.
+  void AwaitNode(Stage stage, uint64_t count, const std::string& where);
   void AwaitAll(Stage stage, uint64_t count, const std::string& where);
-
-  /// Where `rank` writes its part of chunk `number`, and where the chunk's result goes.
-  char* Slot(int rank, uint64_t number) const;
-  char* Result(uint64_t number) const;
+  /// Waits until the partial sums of the node before, or the results of the next node, have come
+  /// for the chunks before `count`.
+  void AwaitPartial(uint64_t count, const std::string& where);
+  void AwaitResult(uint64_t count, const std::string& where);
 
   /// How waits begin. A thread beside which others compute sleeps after a few microseconds. One
   /// that has nothing else to do tries for longer, since waking up takes time.
@@ -74,24 +70,26 @@ class RankGroup {
   void Beat() noexcept;
 
  private:
-  struct Shared;
-  struct Rank;
+  /// Calls a function for ranks whose state may be the reason why others do not answer.
+  using Suspects = std::function<void(const std::function<void(int)>&)>;
+  Suspects WayTo(int rank) const;
+  Suspects AllOnSide(int node) const;
 
-  Rank& At(int rank) const;
-  void Wake(Rank& rank) const noexcept;
+  RankState& own() const { return memory_.At(rank()); }
   template <class Ready>
-  void WaitFor(int rank, const Ready& ready, const std::string& where);
+  void WaitFor(int rank, const Ready& ready, const Suspects& suspects, const std::string& where);
   [[noreturn]] void Throw(const std::string& text);
-  void CheckAlive(int rank, const std::string& where, double waited);
+  std::string Problem(int rank, const Suspects& suspects, const std::string& where,
+                      double waited) const;
+  void AwaitNeighbour(int node, uint64_t count, const std::string& where);
   std::vector<int> AwaitForMessage(uint64_t number) const;
   std::string Disagreement(const std::vector<int>& ranks, uint64_t number,
                            const std::string& where) const;
 
-  int rank_;
-  int world_size_;
   double timeout_;
   bool patient_ = false;
-  std::unique_ptr<SharedSegment> segment_;
+  NodeMemory memory_;
+  std::unique_ptr<NodeLinks> links_;
 };
 
 }  // namespace singa::distributed

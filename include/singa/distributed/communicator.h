@@ -13,6 +13,12 @@
 
 namespace singa {
 
+#ifndef SWIG
+namespace distributed {
+class Nodes;
+}
+#endif
+
 class Reduction;
 
 /// A rank's connection to the others of its job. All ranks call the same collectives in the same
@@ -32,10 +38,10 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   /// std::runtime_error if ranks are missing at the deadline.
   static std::shared_ptr<Communicator> Join(const std::string& job, int rank, int world_size,
                                             double timeout = 60);
-  /// Joins the ranks of the MPI job that this process is part of; they must be on one machine. MPI
-  /// tells them of each other, and data goes through shared memory. The library is one that is
-  /// loaded, else the first of these files that opens. Raises std::runtime_error if there is none,
-  /// or if the ranks are on several machines.
+  /// Joins the ranks of the MPI job that this process is part of, on one machine or several. MPI
+  /// tells them of each other. Data goes through shared memory within a machine, and through TCP
+  /// connections between machines. The library is one that is loaded, else the first of these files
+  /// that opens. Raises std::runtime_error if there is none, or if machines cannot be reached.
   static std::shared_ptr<Communicator> JoinMpi(const std::vector<std::string>& libraries,
                                                double timeout = 60);
   /// Ends MPI at the end of the program, if JoinMpi has initialised it and no rank has failed.
@@ -75,7 +81,7 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   Impl& impl() const { return *impl_; }
 
  private:
-  Communicator(int world, int rank, std::unique_ptr<Impl> impl);
+  Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 #endif
 };

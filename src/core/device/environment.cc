@@ -64,6 +64,12 @@ constexpr Row kTable[] = {
      "Processes of the job on this machine.", 1, kMost},
     {"SINGA_RESTART", Kind::kNumber, "a number from 0 on", "0",
      "How often `singa launch` has started the job again.", 0, kMost},
+    {"SINGA_INTERFACE", Kind::kText, "a name, such as eth0", "all",
+     "The network interface by which the other machines of a job reach this one."},
+    {"SINGA_NODE_RANKS", Kind::kNumber, "a number from 0 on", "0",
+     "For tests: every so many ranks of a machine exchange data with the others as if they were on "
+     "a machine of their own; 0: none.",
+     0, kMost},
     {"SINGA_TIMEOUT", Kind::kNumber, "seconds, from 1 on", "60",
      "How long a rank waits for another one before it raises an error.", 1, kMost},
     {"SINGA_CUDA_LIBRARY", Kind::kText, "a file", "`libsinga_cuda.so` beside `libsinga.so`",

@@ -62,6 +62,22 @@ int SegmentsLeft() {
   return found;
 }
 
+/// The parameter is SINGA_NODE_RANKS: 0 for ranks that share memory, otherwise the number of ranks
+/// of a node.
+class Ranks : public testing::TestWithParam<int> {
+ protected:
+  Ranks() { setenv("SINGA_NODE_RANKS", std::to_string(GetParam()).c_str(), 1); }
+  ~Ranks() override { unsetenv("SINGA_NODE_RANKS"); }
+  /// Expects errors with these parts of all survivors: one error if they can still reach each
+  /// other.
+  void ExpectErrors(const Texts& texts, const Texts& parts) const {
+    if (GetParam() == 0) return ExpectOneError(texts, parts);
+    for (const std::string& text : texts) ExpectOneError({text}, parts);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Nodes, Ranks, testing::Values(0, 1, 2));
+
 TEST(Communicator, OneRankNeedsNoJob) {
   const CommunicatorPtr alone = Communicator::Join("", 0, 1);
   const Tensor t = FromValues({2}, {1, 2});
@@ -73,7 +89,7 @@ TEST(Communicator, OneRankNeedsNoJob) {
   alone->CheckEqual("a");
 }
 
-TEST(Communicator, AddsInTheOrderOfTheRanks) {
+TEST_P(Ranks, AddsInTheOrderOfTheRanks) {
   for (int world : {2, 3, 4}) {
     ExpectAll(InRanks(world,
                       [&](Communicator& c) -> std::string {
@@ -102,7 +118,7 @@ TEST(Communicator, AddsInTheOrderOfTheRanks) {
   }
 }
 
-TEST(Communicator, AddsShardsOfARankOneAfterTheOther) {
+TEST_P(Ranks, AddsShardsOfARankOneAfterTheOther) {
   constexpr int kShards = 3, kWorld = 2;
   ExpectAll(InRanks(kWorld,
                     [&](Communicator& c) -> std::string {
@@ -121,7 +137,7 @@ TEST(Communicator, AddsShardsOfARankOneAfterTheOther) {
             "right");
 }
 
-TEST(Communicator, ReductionsRunOneAfterTheOther) {
+TEST_P(Ranks, ReductionsRunOneAfterTheOther) {
   ExpectAll(
       InRanks(3,
               [&](Communicator& c) -> std::string {
@@ -144,7 +160,7 @@ TEST(Communicator, ReductionsRunOneAfterTheOther) {
       "right");
 }
 
-TEST(Communicator, SumsAndCopiesViews) {
+TEST_P(Ranks, SumsAndCopiesViews) {
   ExpectAll(InRanks(2,
                     [&](Communicator& c) -> std::string {
                       const Tensor whole = Term(c.global_rank, 3, {40, 30}, kFloat32);
@@ -162,10 +178,10 @@ TEST(Communicator, SumsAndCopiesViews) {
             "right");
 }
 
-TEST(Communicator, BroadcastAndGatherLargeTensors) {
+TEST_P(Ranks, BroadcastAndGatherLargeTensors) {
   ExpectAll(InRanks(3,
                     [&](Communicator& c) -> std::string {
-                      const Shape shape{100001};
+                      const Shape shape{700001};
                       const Tensor t = Term(c.global_rank, 1, shape, kFloat32);
                       const Tensor all = c.AllGather(t);
                       for (int r = 0; r < 3; ++r)
@@ -178,7 +194,39 @@ TEST(Communicator, BroadcastAndGatherLargeTensors) {
             "right");
 }
 
-TEST(Communicator, AddsIntegers) {
+TEST_P(Ranks, SumsManyChunksBesideOtherCollectives) {
+  ExpectAll(InRanks(4,
+                    [&](Communicator& c) -> std::string {
+                      for (int trial = 0; trial < 4; ++trial) {
+                        const DType dtype = trial % 2 ? kBFloat16 : kFloat32;
+                        const Shape shape{800001};
+                        const Tensor t = Term(c.global_rank, trial, shape, dtype);
+                        const Tensor all = c.AllGather(t);
+                        c.AllReduce({t}, {}, 0.25);
+                        if (!SameBytes(t, SumOf(4, 1, trial, shape, dtype, 0.25))) return "sum";
+                        c.Barrier();
+                        for (int r = 0; r < 4; ++r)
+                          if (!SameBytes(all.SliceAxis(0, r, r + 1).Squeeze({0}),
+                                         Term(r, trial, shape, dtype)))
+                            return "gather";
+                        c.Broadcast({t}, trial);
+                      }
+                      return "right";
+                    }),
+            "right");
+}
+
+TEST_P(Ranks, KnowTheirPlaceOnTheMachine) {
+  const int size = GetParam() == 0 ? 3 : GetParam();
+  const Texts texts = InRanks(3, [](Communicator& c) -> std::string {
+    return std::to_string(c.local_rank) + " of " + std::to_string(c.local_size);
+  });
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(texts[rank], std::to_string(rank % size) + " of " +
+                               std::to_string(std::min(size, 3 - rank / size * size)));
+}
+
+TEST_P(Ranks, AddsIntegers) {
   ExpectAll(InRanks(2,
                     [&](Communicator& c) -> std::string {
                       const Tensor t = FromValues({2}, {1.0 + c.global_rank, 5}, kInt64);
@@ -190,7 +238,7 @@ TEST(Communicator, AddsIntegers) {
 
 // Disagreement.
 
-TEST(Communicator, OtherShapesAreOneErrorThatNamesThem) {
+TEST_P(Ranks, OtherShapesAreOneErrorThatNamesThem) {
   ExpectOneError(InRanks(3,
                          [](Communicator& c) -> std::string {
                            const Tensor a({2, 3}), b({4}), wrong({5});
@@ -201,7 +249,7 @@ TEST(Communicator, OtherShapesAreOneErrorThatNamesThem) {
                   "rank 1: a.b (5,) float32"});
 }
 
-TEST(Communicator, OtherTypesOrdersAndOperationsAreErrors) {
+TEST_P(Ranks, OtherTypesOrdersAndOperationsAreErrors) {
   const auto run = [](const std::function<void(Communicator&)>& body) {
     return InRanks(2, [&](Communicator& c) -> std::string {
       c.Barrier();
@@ -235,7 +283,7 @@ TEST(Communicator, OtherTypesOrdersAndOperationsAreErrors) {
       {"rank 0: two; rank 1: one"});
 }
 
-TEST(Communicator, TheErrorStays) {
+TEST_P(Ranks, TheErrorStays) {
   const Texts texts = InRanks(2, [](Communicator& c) -> std::string {
     std::string first;
     try {
@@ -255,7 +303,7 @@ TEST(Communicator, TheErrorStays) {
 
 // Ranks that fail.
 
-TEST(Communicator, AKilledRankIsNamed) {
+TEST_P(Ranks, AKilledRankIsNamed) {
   Texts texts = InRanks(3, [](Communicator& c) -> std::string {
     c.Barrier();
     if (c.global_rank == 1) raise(SIGKILL);
@@ -264,10 +312,10 @@ TEST(Communicator, AKilledRankIsNamed) {
   });
   EXPECT_EQ(texts[1], "killed");
   texts.erase(texts.begin() + 1);
-  ExpectOneError(texts, {"rank 1 (process ", ") has ended; rank ", "in all_reduce 2 (w)"});
+  ExpectErrors(texts, {"rank 1 (process ", ") has ended; rank ", "in all_reduce 2 (w)"});
 }
 
-TEST(Communicator, ARankThatIsKilledInTheMiddleIsNamed) {
+TEST_P(Ranks, ARankThatIsKilledInTheMiddleIsNamed) {
   for (int trial = 0; trial < 6; ++trial) {
     Texts texts = InRanks(3, [&](Communicator& c) -> std::string {
       const Tensor t({400000});
@@ -282,12 +330,12 @@ TEST(Communicator, ARankThatIsKilledInTheMiddleIsNamed) {
     });
     EXPECT_EQ(texts[trial % 3], "killed");
     texts.erase(texts.begin() + trial % 3);
-    ExpectOneError(texts, {"rank " + std::to_string(trial % 3) + " (process ", ") has ended"});
+    ExpectErrors(texts, {"rank " + std::to_string(trial % 3) + " (process ", ") has ended"});
   }
   EXPECT_EQ(SegmentsLeft(), 0);
 }
 
-TEST(Communicator, ARankThatLeavesIsNamed) {
+TEST_P(Ranks, ARankThatLeavesIsNamed) {
   Texts texts = InRanks(2, [](Communicator& c) -> std::string {
     if (c.global_rank == 1) return "left";
     c.Barrier();
@@ -298,7 +346,7 @@ TEST(Communicator, ARankThatLeavesIsNamed) {
   EXPECT_NE(texts[0].find("has waited for it for "), std::string::npos) << texts[0];
 }
 
-TEST(Communicator, ARankThatDoesNotAnswerIsNamedAtTheDeadline) {
+TEST_P(Ranks, ARankThatDoesNotAnswerIsNamedAtTheDeadline) {
   Texts texts = InRanks(
       3,
       [](Communicator& c) -> std::string {
@@ -315,7 +363,7 @@ TEST(Communicator, ARankThatDoesNotAnswerIsNamedAtTheDeadline) {
   ExpectOneError(texts, {"rank 2 (process ", ") does something else; rank ", " in barrier 2"});
 }
 
-TEST(Communicator, AbortReachesTheOthers) {
+TEST_P(Ranks, AbortReachesTheOthers) {
   ExpectOneError(InRanks(3,
                          [](Communicator& c) -> std::string {
                            if (c.global_rank == 2) c.Abort("rank 2: the disk is full");
@@ -325,7 +373,7 @@ TEST(Communicator, AbortReachesTheOthers) {
                  {"rank 2: the disk is full"});
 }
 
-TEST(Communicator, MissingRanksAreNamed) {
+TEST_P(Ranks, MissingRanksAreNamed) {
   const std::string job = JobName();
   const Texts texts = InProcesses(1, [&](int) -> std::string {
     Communicator::Join(job, 0, 2, 0.3);
@@ -335,10 +383,10 @@ TEST(Communicator, MissingRanksAreNamed) {
   EXPECT_EQ(SegmentsLeft(), 0);
 }
 
-TEST(Communicator, WorldsMustBeOfOneSize) {
+TEST_P(Ranks, WorldsMustBeOfOneSize) {
   const std::string job = JobName();
   const Texts texts = InProcesses(2, [&](int rank) -> std::string {
-    Communicator::Join(job, rank, 2 + rank, 5);
+    Communicator::Join(job, rank, 3 + rank, 5);
     return "nothing was raised";
   });
   for (const std::string& text : texts)
@@ -367,7 +415,7 @@ TEST(Communicator, RefusesWrongArguments) {
       "the factor of integers must be 1");
 }
 
-TEST(Communicator, LeavesNothingBehind) {
+TEST_P(Ranks, LeavesNothingBehind) {
   InRanks(2, [](Communicator& c) -> std::string {
     if (c.global_rank == 0) raise(SIGKILL);
     return "";

@@ -69,6 +69,26 @@ TEST(OrderedSum, ResultMayBeATerm) {
   EXPECT_EQ(a, std::vector<double>(3000, 7));
 }
 
+TEST(OrderedSum, PartsAddUpToItsBits) {
+  Random random(3);
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
+    const int64_t n = random.Int(1, 5000);
+    std::vector<Tensor> terms;
+    std::vector<const void*> from;
+    for (int r = 0; r < 6; ++r) {
+      terms.push_back(RandomTensor(random, {n}, dtype, -10, 10));
+      from.push_back(terms.back().raw_data());
+    }
+    const Tensor want({n}, nullptr, dtype), got({n}, nullptr, dtype);
+    distributed::OrderedSum(dtype, 0.3, from.data(), 6, n, want.raw_data());
+    std::vector<char> sums(static_cast<size_t>(n) * distributed::SumBytes(dtype));
+    distributed::AddToSum(dtype, 0.3, from.data(), 3, n, nullptr, sums.data(), nullptr);
+    distributed::AddToSum(dtype, 0.3, from.data() + 3, 1, n, sums.data(), sums.data(), nullptr);
+    distributed::AddToSum(dtype, 0.3, from.data() + 4, 2, n, sums.data(), nullptr, got.raw_data());
+    EXPECT_EQ(Bytes(got), Bytes(want)) << DTypeName(dtype);
+  }
+}
+
 TEST(OrderedSum, RefusesOtherTypes) {
   const void* from[] = {nullptr};
   ExpectError<TypeError>([&] { distributed::OrderedSum(kBool, 1, from, 1, 0, nullptr); },

@@ -123,14 +123,18 @@ def _start(*arguments, **variables):
     )
 
 
-def test_ranks_of_the_launcher(script):
-    status, output, _ = _finished(_start("-n", "3", "--timeout", "20", script, "run"))
+@pytest.mark.parametrize("node", ["0", "1", "2"])
+def test_ranks_of_the_launcher(script, node):
+    started = _start("-n", "3", "--timeout", "20", script, "run", SINGA_NODE_RANKS=node)
+    status, output, _ = _finished(started)
     assert status == 0
     assert sorted(output.splitlines()) == [f"[{rank}] 3.0 [0, 1, 2]" for rank in range(3)]
 
 
-def test_an_exception_is_the_reason_of_all(script):
-    status, _, errors = _finished(_start("-n", "2", "--timeout", "20", script, "raise"))
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_an_exception_is_the_reason_of_all(script, node):
+    started = _start("-n", "2", "--timeout", "20", script, "raise", SINGA_NODE_RANKS=node)
+    status, _, errors = _finished(started)
     assert status == 1
     assert "[1] ArithmeticError: of rank 1\n" in errors
     assert "[0] RuntimeError: rank 1: ArithmeticError: of rank 1\n" in errors

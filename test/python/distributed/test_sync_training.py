@@ -55,8 +55,12 @@ def _sgd():
 
 @pytest.mark.filterwarnings("ignore::singa.graph.GraphWarning")
 @pytest.mark.parametrize("use_graph", [False, True])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])  # 5 ranks have 3 or 2 of the 12 images
-def test_is_training_with_the_whole_batch(ranks, use_graph):
+@pytest.mark.parametrize(
+    ("ranks", "node"),  # 5 ranks have 3 or 2 of the 12 images; `node` of them share memory, 0: all
+    [(1, 0), (2, 0), (3, 0), (5, 0), (2, 1), (5, 2)],
+)
+def test_is_training_with_the_whole_batch(ranks, node, use_graph, monkeypatch):
+    monkeypatch.setenv("SINGA_NODE_RANKS", str(node))
     want = _trained(layer.BatchNorm2d, _sgd(), lambda a: a, False)
 
     def train(rank, holder):

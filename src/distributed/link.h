@@ -1,0 +1,144 @@
+#pragma once
+
+// The connections between nodes. Nodes form a chain: each is connected to the one before it and the
+// one after it. The process of a node's first rank has the connections, with two threads each,
+// which keep the states of all ranks in the memory of every node, and move data that the first rank
+// hands to them.
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/meeting.h"
+#include "distributed/node_memory.h"
+#include "distributed/socket.h"
+
+namespace singa::distributed {
+
+/// What nodes tell each other.
+enum class Topic : uint32_t {
+  kJoined,       // a rank, its process
+  kDescription,  // of a rank's collective
+  kSlot,         // a rank's part of a chunk
+  kPartial,      // the sum of a chunk over the ranks up to this node; goes to the next node
+  kResult,       // the sum of a chunk over all ranks; goes to the node before
+  kBeats,        // nanoseconds since the last sign of life of each rank of a node
+  kLeft,         // a rank makes no further collective
+  kEnded,        // a rank's process is gone
+  kFailure,      // to the node before: an error that is proposed; to the next one: the decided one
+  kTopics,
+};
+
+struct Message {
+  Topic topic = Topic::kTopics;
+  int32_t rank = 0;
+  uint64_t number = 0;  // of the collective or the chunk
+  uint64_t bytes = 0;   // that follow
+  uint64_t hash = 0, layouts = 0;
+};
+
+/// Something to send. Its bytes lie in the node's memory, or in `text`.
+struct Parcel {
+  Message message;
+  const char* data = nullptr;
+  std::string text{};
+};
+
+/// A connection to one of the two neighbours.
+class Link {
+ public:
+  /// Opens the connection; returns nothing if that fails, with a reason, or if it shall stop.
+  using Open = std::function<std::optional<Socket>(const std::atomic<bool>&, std::string*)>;
+
+  Link(NodeMemory& memory, int node, Open open);
+  ~Link();
+
+  /// Opens the connection and starts its work. `next` is the connection at the other side of this
+  /// node, or null: what comes from ranks beyond goes on to it.
+  void Start(Link* next);
+  /// Sends a parcel when it is complete: its data when the ranks of this node have written it.
+  void Send(Parcel parcel);
+  /// Waits until all that there was to send at the call has been handed to the system, at most so
+  /// many seconds.
+  void Flush(double seconds);
+  /// Sends what is left and ends the connection, which takes at most so many seconds.
+  void Close(double seconds) noexcept;
+
+ private:
+  struct Told {
+    bool joined = false, gone = false;
+    uint64_t collective = 0;
+  };
+
+  void Receive();
+  bool ReceiveOne();
+  void TakeText(const Message& message, std::string text);
+  void TakeData(const Message& message);
+  void SendAll();
+  std::vector<bool> Gone();
+  bool SendGone(const std::vector<bool>& gone);
+  bool SendNews();
+  bool SendQueued();
+  bool IsReady(const Parcel& parcel) const;
+  void Put(const Message& message, const void* data);
+  void PassOn(Parcel parcel);
+  void EndOfNeighbour();
+
+  NodeMemory& memory_;
+  const Nodes& nodes_;
+  int node_;  // the neighbour
+  bool is_before_;
+  Open open_;
+  Link* next_ = nullptr;
+  std::optional<Socket> socket_;
+  std::atomic<bool> stop_ = false, connected_ = false;
+
+  // Of the thread that sends.
+  std::vector<Told> told_;  // of each rank of this node
+  std::vector<bool> gone_;
+  bool told_failure_ = false;
+  uint64_t last_beat_ = 0, last_look_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Parcel> texts_, data_;
+  uint64_t flush_wanted_ = 0, flushed_ = 0;
+  bool closing_ = false, sent_all_ = false, received_all_ = false;
+  std::thread receiver_, sender_;
+};
+
+/// The connections of a node.
+class NodeLinks {
+ public:
+  /// Connects until `deadline` (SharedClock), in threads. `patience` is the most seconds that the
+  /// neighbours get at the end for what is on its way to them.
+  NodeLinks(NodeMemory& memory, Meeting meeting, uint64_t deadline, double patience);
+  ~NodeLinks();
+
+  /// Sends the part of chunk `number` of each rank of this node to all nodes, when it is written.
+  /// bytes(rank) is its size.
+  void SendSlots(uint64_t number, const std::function<size_t(int)>& bytes);
+  /// Sends the partial sum of chunk `number` to the next node, when all shares are there.
+  void SendPartial(uint64_t number, const char* sum, size_t bytes);
+  /// On the last node: sends the result of chunk `number` to all nodes, when all shares are there.
+  void SendResult(uint64_t number, size_t bytes);
+  void Flush(double seconds);
+
+ private:
+  NodeMemory& memory_;
+  double patience_;
+  Meeting meeting_;
+  std::unique_ptr<Link> before_, after_;
+};
+
+}  // namespace singa::distributed

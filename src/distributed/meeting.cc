@@ -1,0 +1,78 @@
+#include "distributed/meeting.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "distributed/process.h"
+#include "distributed/shared_segment.h"
+#include "singa/core/environment.h"
+#include "singa/core/error.h"
+
+namespace singa::distributed {
+namespace {
+
+constexpr const char* kOp = "Communicator";
+constexpr auto kLook = std::chrono::milliseconds(1);
+
+struct Entry {
+  std::atomic<int32_t> written;  // the size of the rank's world, when its text is there
+  char text[kExchangedText + 1];
+};
+
+struct Board {
+  std::atomic<int32_t> readers;
+  Entry entries[1];  // of each rank
+};
+
+}  // namespace
+
+Meeting Meet(const Nodes& nodes, const Exchange& exchange) {
+  Meeting meeting;
+  const int own = nodes.own();
+  if (nodes.is_first() && own + 1 < nodes.count()) meeting.listener = std::make_unique<Listener>();
+  const std::vector<std::string> all =
+      exchange(meeting.listener ? meeting.listener->address() : "");
+  if (nodes.is_first() && own > 0) meeting.before = all[static_cast<size_t>(nodes.first(own - 1))];
+  return meeting;
+}
+
+Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, double timeout) {
+  return [=](const std::string& text) {
+    const auto world = static_cast<size_t>(world_size);
+    SharedSegment segment(job + "-meeting", sizeof(Board) + world * sizeof(Entry));
+    Board& board = *static_cast<Board*>(segment.data());
+    Entry& own = board.entries[rank];
+    std::strncpy(own.text, text.c_str(), kExchangedText);
+    own.written.store(world_size);
+    const uint64_t start = SharedClock();
+    std::vector<std::string> all;
+    try {
+      for (int r = 0; r < world_size; ++r) {
+        const Entry& other = board.entries[r];
+        while (other.written.load() == 0) {
+          std::this_thread::sleep_for(kLook);
+          Check<std::runtime_error>(static_cast<double>(SharedClock() - start) * 1e-9 < timeout,
+                                    kOp, "rank ", r, " has not joined the job; rank ", rank,
+                                    " has waited for it for ", timeout, " s");
+        }
+        Check(other.written.load() == world_size, kOp, "rank ", rank, " has a world_size of ",
+              world_size, ", another rank of ", other.written.load());
+        all.emplace_back(other.text);
+      }
+    } catch (...) {
+      segment.Unlink();
+      throw;
+    }
+    if (board.readers.fetch_add(1) + 1 == world_size) segment.Unlink();
+    return all;
+  };
+}
+
+std::string NodeName(const std::string& machine, int rank) {
+  const int64_t ranks = std::stoll(EnvironmentValue("SINGA_NODE_RANKS", kOp));
+  return ranks == 0 ? machine : machine + "-" + std::to_string(rank / ranks);
+}
+
+}  // namespace singa::distributed

@@ -1,0 +1,36 @@
+#pragma once
+
+// How ranks that are started find each other.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/nodes.h"
+#include "distributed/socket.h"
+
+namespace singa::distributed {
+
+/// Gives each rank's text to all ranks, in their order. All ranks call it.
+using Exchange = std::function<std::vector<std::string>(const std::string&)>;
+/// Most bytes of such a text.
+inline constexpr size_t kExchangedText = 1000;
+
+/// How the first rank of a node reaches the nodes beside it.
+struct Meeting {
+  std::unique_ptr<Listener> listener;  // for the next node
+  std::string before;                  // address of the node before
+};
+
+Meeting Meet(const Nodes& nodes, const Exchange& exchange);
+
+/// An exchange between ranks of one machine that are taken for several nodes: through a segment of
+/// shared memory, once. Raises std::runtime_error, naming a rank that is missing, after `timeout`
+/// seconds.
+Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, double timeout);
+
+/// The machine of a rank: `machine`, or with SINGA_NODE_RANKS its part that holds the rank.
+std::string NodeName(const std::string& machine, int rank);
+
+}  // namespace singa::distributed

@@ -1,0 +1,59 @@
+#include "distributed/rank_group.h"
+
+#include "distributed/collectives.h"
+#include "distributed/ordered_sum.h"
+#include "ranks.h"
+#include "support.h"
+
+namespace singa::test {
+namespace {
+
+using namespace distributed;
+
+/// Elements that `rank` adds.
+std::vector<float> Term(int rank, size_t count) {
+  Random random(static_cast<uint64_t>(rank + 1));
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(random.Real());
+  return values;
+}
+
+std::string SumOn(const std::string& job, int rank, const std::vector<std::string>& machines) {
+  const int world = static_cast<int>(machines.size());
+  const Nodes nodes(rank, machines);
+  RankGroup group(job, nodes, 20, Meet(nodes, ExchangeOnMachine(job, rank, world, 20)));
+  uint64_t number = 0;
+  for (const size_t count : {size_t{1}, size_t{1000}, size_t{600000}}) {
+    std::vector<float> own = Term(rank, count), want(count);
+    ByteStream stream;
+    stream.Add(own.data(), count * sizeof(float));
+    group.Describe(++number, "sum");
+    group.CompareDescriptions(number, "a test");
+    AllReduce(group, {&stream, 1}, kFloat32, 0.3, stream, "a test");
+    group.Finish();
+    std::vector<std::vector<float>> terms;
+    std::vector<const void*> from;
+    for (int r = 0; r < world; ++r) {
+      terms.push_back(Term(r, count));
+      from.push_back(terms.back().data());
+    }
+    OrderedSum(kFloat32, 0.3, from.data(), world, static_cast<int64_t>(count), want.data());
+    if (own != want) return "wrong sum of " + std::to_string(count);
+  }
+  return "right";
+}
+
+TEST(RankGroup, SumsDoNotDependOnThePlaces) {
+  const std::vector<std::vector<std::string>> placements = {{"a", "a"},           {"a", "b"},
+                                                            {"a", "b", "a", "b"}, {"a", "a", "b"},
+                                                            {"a", "b", "b"},      {"a", "b", "c"}};
+  for (const std::vector<std::string>& machines : placements) {
+    const std::string job = JobName();
+    const std::vector<std::string> texts = InProcesses(
+        static_cast<int>(machines.size()), [&](int rank) { return SumOn(job, rank, machines); });
+    for (const std::string& text : texts) EXPECT_EQ(text, "right");
+  }
+}
+
+}  // namespace
+}  // namespace singa::test

@@ -24,8 +24,8 @@ import singa
 from singa import autograd, data, device, initializer, layer, model, opt, tensor
 from singa import singa_wrap as wrap
 
-#: Memory that a rejected call may take, in bytes.
-_ROOM = 64 << 20
+#: Memory that a rejected call may take, in bytes. The first one for a GPU loads a library.
+_ROOM = 128 << 20
 
 _ROW = re.compile(r"(?P<call>.+) -> (?P<errors>[\w|]+): (?P<names>.+)")
 

@@ -90,7 +90,7 @@ autograd.interpolate(IMAGES, (4, 4, 4)) -> ValueError: [Interpolate] 2 (4, 4, 4)
 autograd.interpolate(IMAGES, 0) -> ValueError: [Interpolate] size 1 0
 autograd.interpolate(IMAGES, scale_factor=-1.0) -> ValueError: [Interpolate] scales (-1.0, -1.0)
 autograd.interpolate(IMAGES, scale_factor=NAN) -> ValueError: [Interpolate] scale NaN
-autograd.interpolate(IMAGES, BIG) -> ValueError: [tensor] (2, 3, 1099511627776, 1099511627776)
+autograd.interpolate(IMAGES, BIG) -> ValueError: [Interpolate] (2, 3, 1099511627776, 1099511627776)
 autograd.interpolate(IMAGES, (BIG, 1)) -> MemoryError: [Interpolate] (2, 3, 1099511627776, 1)
     float32
 autograd.interpolate(IMAGES, 4, mode="linear")

@@ -85,6 +85,7 @@ std::vector<InterpolationFields> Passes(const InterpolationHandle& handle, DType
 
 template <class Spec>
 Tensor RunPass(const InterpolationFields& fields, const Tensor& from, const Shape& shape) {
+  CheckShape(kOp, shape, SizeOf(fields.dtype));
   Spec spec{fields};
   spec.layout = from.layout();
   const DevicePtr device = from.device();

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Ranks on two nodes with a slow link between them.
+
+    PYTHONPATH=build/release/python python scripts/slow_link.py [--mbit 1000] [--delay 0]
+
+Two ranks of this machine get network namespaces of their own, which a pair of veth devices with a
+token bucket (tc's tbf) connects, so that they exchange data as two machines would. It prints
+
+- the time of an all-reduce of 100 MB of float32, beside bytes over bandwidth,
+- with --model, milliseconds of a training step with and without the exchange, and how much of the
+  exchange backward hides: 1 - (step - step without exchange) / exchange alone.
+
+It needs root, `ip` and `tc`. With --delay, two tun devices and a small program that forwards and
+delays packets take the place of the veth devices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import json
+import multiprocessing
+import os
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BYTES = 100_000_000
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_TUNSETIFF = 0x400454CA
+_TUN_WITHOUT_HEADER = 0x1001  # IFF_TUN | IFF_NO_PI
+_PACKET = 16000  # bytes, so that Python keeps up
+
+
+def run(*command: str) -> None:
+    """Runs a command, which must succeed."""
+    subprocess.run(command, check=True)
+
+
+class Link:
+    """Two network namespaces, a and b, and the devices that connect them."""
+
+    def __init__(self, mbit: int, delay: float) -> None:
+        self.names = [f"singa{os.getpid()}{side}" for side in "ab"]
+        self._forwarder: multiprocessing.process.BaseProcess | None = None
+        devices = [f"sg{os.getpid() % 100000}{side}" for side in "ab"]
+        try:
+            for name in self.names:
+                run("ip", "netns", "add", name)
+            if delay:
+                context = multiprocessing.get_context("fork")
+                ready = context.Event()
+                arguments = (self.names, devices, mbit * 1e6 / 8, delay / 1e3, ready)
+                self._forwarder = context.Process(target=forward, args=arguments, daemon=True)
+                self._forwarder.start()
+                ready.wait()
+            else:
+                one, other = devices
+                run("ip", "link", "add", one, "type", "veth", "peer", "name", other)
+            for i, (name, device) in enumerate(zip(self.names, devices, strict=True)):
+                if not delay:
+                    run("ip", "link", "set", device, "netns", name)
+                inside = ("ip", "netns", "exec", name)
+                run(*inside, "ip", "address", "add", f"10.213.7.{i + 1}/24", "dev", device)
+                run(*inside, "ip", "link", "set", device, "up")
+                if not delay:
+                    tbf = ("tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
+                    run(*inside, "tc", "qdisc", "add", "dev", device, "root", *tbf)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Removes the namespaces, and the devices with them."""
+        if self._forwarder is not None:
+            self._forwarder.kill()
+            self._forwarder.join()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def forward(names: list[str], devices: list[str], rate: float, delay: float, ready: Any) -> None:
+    """Forwards packets between a tun device in each namespace, `rate` bytes a second, `delay`
+    seconds later."""
+    files = []
+    for name, device in zip(names, devices, strict=True):
+        enter(name)
+        file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _TUN_WITHOUT_HEADER))
+        run("ip", "link", "set", device, "mtu", str(_PACKET), "txqueuelen", "100")
+        files.append(file)
+    ready.set()
+    free = [0.0, 0.0]  # when the line of a direction is free again
+    queues: list[deque[tuple[float, bytes]]] = [deque(), deque()]
+    while True:
+        now = time.monotonic()
+        for side, queue in enumerate(queues):
+            while queue and queue[0][0] <= now:
+                with contextlib.suppress(OSError):  # a full queue loses packets, as lines do
+                    os.write(files[1 - side], queue.popleft()[1])
+        first = min([queue[0][0] for queue in queues if queue], default=now + 1)
+        for file in select.select(files, [], [], max(first - time.monotonic(), 0))[0]:
+            side = files.index(file)
+            packet = os.read(file, _PACKET + 64)
+            free[side] = max(free[side], time.monotonic()) + len(packet) / rate
+            queues[side].append((free[side] + delay, packet))
+
+
+def enter(name: str) -> None:
+    """Has this process use a network namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path(f"/run/netns/{name}").open() as file:
+        if libc.setns(file.fileno(), _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+
+
+def seconds_of(function: Callable[[], Any], rounds: int) -> list[float]:
+    """How long each call takes, after one more."""
+    function()
+    found = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        function()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def rank(arguments: argparse.Namespace) -> None:
+    """What each rank does."""
+    enter(arguments.namespaces[int(os.environ["SINGA_RANK"])])
+    import singa
+    from singa import distributed, singa_wrap
+
+    singa.set_num_threads(1)
+    communicator = distributed.communicator()
+    wire = BYTES * 8 / (arguments.mbit * 1e6)
+    for name, size in (("float32", 4), ("bfloat16", 2)):
+        t = singa_wrap.Full((BYTES // size,), 1.0, None, getattr(singa.dtypes.DType, name))
+        times = seconds_of(lambda t=t: communicator.all_reduce([t], ["t"], 0.5), arguments.rounds)
+        if distributed.is_main():
+            best, worst = min(times), max(times)
+            print(
+                f"all-reduce of {BYTES / 1e6:.0f} MB of {name}: {best * 1e3:.0f} to "
+                f"{worst * 1e3:.0f} ms, {best / wire:.3f} to {worst / wire:.3f} times bytes over "
+                "bandwidth",
+                flush=True,
+            )
+    if not arguments.model:
+        return
+    steps = {kind: training(arguments, kind == "exchange") for kind in ("alone", "exchange")}
+    size = sum(p.size() for p in steps["exchange"][1].get_params().values())
+    gradients = singa_wrap.Full((size,), 1.0, None, singa_wrap.kFloat32)
+    ways: dict[str, Callable[[], Any]] = {kind: step for kind, (step, _) in steps.items()}
+    ways["gradients"] = lambda: communicator.all_reduce([gradients], ["g"], 0.5)
+    found: dict[str, list[float]] = {kind: [] for kind in ways}
+    for _ in range(arguments.rounds):
+        for kind, way in ways.items():
+            communicator.barrier()
+            found[kind] += seconds_of(way, 1)
+    slowest = {kind: max(distributed.gather(min(times))) for kind, times in found.items()}
+    hidden = 1 - (slowest["exchange"] - slowest["alone"]) / slowest["gradients"]
+    if distributed.is_main():
+        print(
+            f"{arguments.model}, {arguments.batch} images a rank: a step takes "
+            f"{slowest['exchange'] * 1e3:.0f} ms, {slowest['alone'] * 1e3:.0f} ms without the "
+            f"exchange, {slowest['gradients'] * 1e3:.0f} ms the exchange alone of {size / 1e6:.1f} "
+            f"million gradients; {hidden:.2f} of it is hidden",
+            flush=True,
+        )
+
+
+def training(arguments: argparse.Namespace, exchange: bool) -> tuple[Callable[[], Any], Any]:
+    """A recorded step of a network, and the network."""
+    import numpy as np
+    from singa import models, opt, seed, tensor
+
+    seed(1)
+    sgd = opt.SGD(lr=1e-3, momentum=0.9)
+    net = models.create(arguments.model, num_classes=10)
+    net.set_optimizer(opt.DistOpt(sgd) if exchange else sgd)
+    draw = np.random.default_rng(0)
+    x = tensor.from_numpy(draw.normal(size=(arguments.batch, 3, 32, 32)).astype(np.float32))
+    y = tensor.from_numpy(draw.integers(0, 10, arguments.batch).astype(np.int32))
+    net.compile([x], use_graph=True)
+
+    def step() -> None:
+        _, loss = net(x, y)
+        loss.item()
+
+    for _ in range(3):
+        step()
+    return step, net
+
+
+def main() -> int:
+    """Makes the link, runs the ranks, and removes it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mbit", type=int, default=1000, help="Mbit/s of each way [1000]")
+    parser.add_argument("--delay", type=float, default=0, help="ms of each way [0]")
+    parser.add_argument("--rounds", type=int, default=5, help="[5]")
+    parser.add_argument("--model", default="", help="such as vgg16_cifar [none]")
+    parser.add_argument("--batch", type=int, default=32, help="images of a rank [32]")
+    parser.add_argument("--namespaces", type=json.loads, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.namespaces:
+        rank(arguments)
+        return 0
+    link = Link(arguments.mbit, arguments.delay)
+    try:
+        launch = (sys.executable, "-m", "singa", "launch", "-n", "2", __file__)
+        own = ("--namespaces", json.dumps(link.names))
+        environment = os.environ | {"SINGA_NODE_RANKS": "1", "OMP_WAIT_POLICY": "passive"}
+        command = [*launch, *own, *sys.argv[1:]]
+        return subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        link.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/tensor/round_up.h"
 #include "distributed/ordered_sum.h"
 
 namespace singa::distributed {
@@ -12,8 +13,6 @@ namespace {
 constexpr size_t kSmall = size_t{4} << 10;
 /// Shares of a chunk start at multiples of this many elements, in lines of the cache of their own.
 constexpr size_t kShareUnit = 64;
-
-size_t Ceil(size_t a, size_t b) { return (a + b - 1) / b; }
 
 /// How many chunks a rank writes before it combines one, and before it takes its result.
 struct Distances {
@@ -99,7 +98,7 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
   alignas(64) char own_sum[kSmall];
   // A neighbour's buffer is free, since this rank has taken the result of the chunk before in it.
   RunStages(
-      group, Ceil(bytes, part), {1, memory.buffers() - 2}, where,
+      group, CeilDivide(bytes, part), {1, memory.buffers() - 2}, where,
       [&](size_t k, uint64_t number) {
         for (size_t s = 0; s < shards.size(); ++s)
           shards[s].Read(k * part, end(k), memory.Slot(group.rank(), number) + s * part);
@@ -117,7 +116,7 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
         }
         if (!first_node) group.AwaitPartial(number + 1, where);
         const auto ranks = static_cast<size_t>(end_rank - begin_rank);
-        const size_t share = Ceil(Ceil(count, ranks), kShareUnit) * kShareUnit;
+        const size_t share = RoundUp(CeilDivide(count, ranks), kShareUnit);
         const size_t begin =
             std::min(count, static_cast<size_t>(group.rank() - begin_rank) * share);
         sum(number, begin, std::min(count, begin + share), memory.Result(number));
@@ -144,7 +143,7 @@ void AllGather(RankGroup& group, const ByteStream& own, const TakeBytes& take,
   const size_t part = memory.chunk_bytes();
   const auto end = [&](size_t chunk) { return std::min(own.bytes(), (chunk + 1) * part); };
   ShareChunks(
-      group, Ceil(own.bytes(), part), where,
+      group, CeilDivide(own.bytes(), part), where,
       [&](size_t k, uint64_t number) {
         own.Read(k * part, end(k), memory.Slot(group.rank(), number));
         if (group.links()) group.links()->SendSlots(number, [&](int) { return end(k) - k * part; });
@@ -161,7 +160,7 @@ void Broadcast(RankGroup& group, const ByteStream& stream, int root, const std::
   const auto end = [&](size_t chunk) { return std::min(stream.bytes(), (chunk + 1) * part); };
   const bool is_root = group.rank() == root;
   ShareChunks(
-      group, Ceil(stream.bytes(), part), where,
+      group, CeilDivide(stream.bytes(), part), where,
       [&](size_t k, uint64_t number) {
         if (is_root) stream.Read(k * part, end(k), memory.Slot(root, number));
         // The others send empty chunks, which say that they keep up.

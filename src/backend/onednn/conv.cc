@@ -158,8 +158,7 @@ memory::desc Activation(const ConvSpec& spec, const Geometry& g, const LayoutPtr
 /// Channels-last if whole blocks of channels need more than 15 % of padding: with blocks of 16, 20
 /// channels take the memory and work of 32. Otherwise null, because oneDNN's own choice is better.
 LayoutPtr NarrowLayout(const ConvSpec& spec, const Shape& shape) {
-  const int64_t lanes = AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8;
-  const int64_t padded = RoundUp(shape[1], lanes);
+  const int64_t padded = RoundUp(shape[1], BlockedChannels());
   if (spec.plain || padded * 100 <= shape[1] * 115) return nullptr;
   return LaneLayout(shape, spec.dtype, LaneTag::kNhwc);
 }

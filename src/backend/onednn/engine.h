@@ -40,6 +40,11 @@ std::string VersionAndIsa();
 /// The instruction set that oneDNN generates code for. ONEDNN_MAX_CPU_ISA may limit it.
 InstructionSet EffectiveInstructionSet();
 
+/// Channels in a block of the layouts that oneDNN prefers on this CPU.
+inline int64_t BlockedChannels() {
+  return AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8;
+}
+
 /// Sets the calling thread's OpenMP thread count to `threads` during its lifetime. oneDNN reads
 /// that count when it makes a primitive and when it runs one.
 class ThreadScope {

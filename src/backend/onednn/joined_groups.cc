@@ -25,10 +25,9 @@ constexpr int64_t kMostJoined = 8;
 /// How many groups have whole vectors of channels together, on both sides; 0: there is no such
 /// number.
 int64_t GroupsToJoin(const Recorder& r) {
-  const InstructionSet set = EffectiveInstructionSet();
-  const int64_t lanes = set >= InstructionSet::kAvx512 ? 16 : 8;
+  const int64_t lanes = BlockedChannels();
   const int64_t in = r.in_channels / r.group, out = r.out_channels / r.group;
-  if (set < InstructionSet::kAvx2 || std::min(in, out) >= lanes) return 0;
+  if (AllowedInstructionSet() < InstructionSet::kAvx2 || std::min(in, out) >= lanes) return 0;
   for (int64_t joined = 2; joined <= kMostJoined; ++joined)
     if (r.group % joined == 0 && joined * in % lanes == 0 && joined * out % lanes == 0)
       return joined;

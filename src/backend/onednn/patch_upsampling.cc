@@ -18,6 +18,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/dtype_switch.h"
+#include "core/tensor/round_up.h"
 
 namespace singa::onednn {
 namespace {
@@ -191,7 +192,7 @@ class PatchPlan final : public Plan {
   template <bool kToFilter, class Of, class Filter>
   void Arrange(Of* w, Filter* filter) const {
     const int64_t row = channels() * taps(), kSome = 4;
-    ParallelFor(CountOf(channels(), kSome), 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(CeilDivide(channels(), kSome), 1, [&](int64_t begin, int64_t end) {
       for (int64_t x = 0; x < x_channels(); ++x)
         for (int64_t c = begin * kSome; c < std::min(end * kSome, channels()); ++c)
           for (int64_t tap = 0; tap < taps(); ++tap) {
@@ -204,7 +205,6 @@ class PatchPlan final : public Plan {
           }
     });
   }
-  static int64_t CountOf(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
   const ConvTransposeSpec spec_;
   const LayoutPtr y_layout_;
@@ -238,8 +238,7 @@ PlanOrReason Make(const ConvTransposeSpec& spec) {
   const LayoutPtr layout =
       spec.pass == ConvPass::kForward ? plan.output_layout(0) : plan.input_layout(0);
   const auto tag = LaneTagOf(layout, inner.geometry.output_shape(), spec.dtype);
-  const int64_t lanes = !tag || *tag == LaneTag::kNhwc ? 1 : *tag == LaneTag::kNChw8c ? 8 : 16;
-  if (!tag || spec.geometry.in_channels % lanes != 0)
+  if (!tag || spec.geometry.in_channels % BlockOf(*tag) != 0)
     return PlanOrReason::None("a patch's channels do not begin at a block");
   return std::make_shared<PatchPlan>(spec, inner, *tag, made.plan());
 }

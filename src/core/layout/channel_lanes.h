@@ -32,6 +32,11 @@ inline int64_t VectorLanes() {
 /// layouts: nwc and nCw16c, ndhwc and nCdhw16c.
 enum class LaneTag { kNhwc, kNChw8c, kNChw16c };
 
+/// Channels in a block; 1 for channels-last images, which have no blocks.
+constexpr int64_t BlockOf(LaneTag tag) {
+  return tag == LaneTag::kNhwc ? 1 : tag == LaneTag::kNChw8c ? 8 : 16;
+}
+
 /// Whether a tensor of this shape is an image: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
 inline bool IsImage(const Shape& shape) { return shape.rank() >= 3 && shape.rank() <= 5; }
 
@@ -49,8 +54,8 @@ struct Lanes {
         depth(shape.rank() > 4 ? shape[2] : 1),
         height(shape.rank() > 3 ? shape[shape.rank() - 2] : 1),
         width(shape.back()) {
-    lanes = tag == LaneTag::kNhwc ? channels : tag == LaneTag::kNChw8c ? 8 : 16;
-    blocks = (channels + lanes - 1) / lanes;
+    lanes = tag == LaneTag::kNhwc ? channels : BlockOf(tag);
+    blocks = CeilDivide(channels, lanes);
     column_step = lanes;
     row_step = width * lanes;
     plane_step = height * row_step;
@@ -67,8 +72,7 @@ inline LayoutPtr LaneLayout(const Shape& shape, DType dtype, LaneTag tag) {
   std::vector<int> order = {0, 1};
   for (int axis = 2; axis < shape.rank(); ++axis) order.push_back(axis);
   if (tag != LaneTag::kNhwc)
-    return MakeBlockedLayout(Placement::Of(shape, order, {{1, tag == LaneTag::kNChw8c ? 8 : 16}}),
-                             dtype);
+    return MakeBlockedLayout(Placement::Of(shape, order, {{1, BlockOf(tag)}}), dtype);
   std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   return MakeBlockedLayout(Placement::Of(shape, order), dtype);
 }

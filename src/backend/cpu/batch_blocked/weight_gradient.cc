@@ -34,8 +34,6 @@ constexpr int64_t kBlock = 2 * kSide;      // inputs, and outputs, of a product
 constexpr int64_t kBlockSums = 4 * kSums;  // sums of a block for one tap
 constexpr int64_t kTogetherPixels = 256;   // of a chunk: 16 kB per channel
 
-int64_t CountOf(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 /// Pixels along one axis: which ones are packed for a range of outputs, and where a tap finds its
 /// own.
 struct Axis {
@@ -54,7 +52,7 @@ struct Axis {
   /// The outputs for which a tap is inside the image.
   Range Outputs(int64_t tap) const {
     const int64_t before = pad - tap * dilation, room = in - 1 + before;
-    return {before > 0 ? CountOf(before, stride) : 0,
+    return {before > 0 ? CeilDivide(before, stride) : 0,
             room < 0 ? 0 : std::min(room / stride + 1, out)};
   }
   /// The positions to pack for a range of outputs: all that their taps cover. With one tap only
@@ -87,7 +85,7 @@ struct Source {
 
   Source(const Shape& shape, LaneTag tag)
       : lanes(shape, tag),
-        groups(CountOf(shape[1], kSide)),
+        groups(CeilDivide(shape[1], kSide)),
         group_step(tag == LaneTag::kNhwc ? kSide : lanes.block_step),
         channels_last(tag == LaneTag::kNhwc) {}
 
@@ -117,7 +115,7 @@ class WeightGradientPlan final : public Plan {
         dw_layout_(WeightsLayout(spec.geometry.weight_shape())),
         x_(spec.geometry.input_shape(), tag),
         dy_(spec.geometry.output_shape(), tag),
-        image_groups_(CountOf(spec.geometry.batchsize, kDepth)),
+        image_groups_(CeilDivide(spec.geometry.batchsize, kDepth)),
         down_(Down(spec.geometry)),
         across_(Across(spec.geometry)),
         columns_(across_.Of({0, across_.out})),
@@ -166,8 +164,8 @@ class WeightGradientPlan final : public Plan {
   }
 
   int64_t taps() const { return down_.taps * across_.taps; }
-  int64_t in_blocks() const { return CountOf(x_.groups, 2); }
-  int64_t out_blocks() const { return CountOf(dy_.groups, 2); }
+  int64_t in_blocks() const { return CeilDivide(x_.groups, 2); }
+  int64_t out_blocks() const { return CeilDivide(dy_.groups, 2); }
   int64_t sums_size() const { return in_blocks() * out_blocks() * taps() * kBlockSums; }
   // Packed elements of x, and of x and dy, for the largest chunk.
   int64_t x_size() const { return x_.groups * groups_ * x_rows_ * columns_.count * kTile; }
@@ -201,7 +199,7 @@ class WeightGradientPlan final : public Plan {
     int64_t pieces = 1;  // pieces into which an image's rows are divided
     if (image > pixels) {
       const int64_t rows = std::max<int64_t>(pixels / across_.out, 1);
-      pieces = CountOf(down_.out, rows);
+      pieces = CeilDivide(down_.out, rows);
     }
     const int64_t together = std::clamp<int64_t>(pixels / image, 1, image_groups_);
     std::vector<Chunk> chunks;
@@ -253,7 +251,8 @@ class WeightGradientPlan final : public Plan {
     const int64_t block = 2 * pixels * kTile * static_cast<int64_t>(sizeof(BFloat16));
     const int64_t most = std::max<int64_t>(cache_ / 2 / block, 1);
     const int64_t panels = std::min(
-        std::max(CountOf(out_blocks(), most), CountOf(2 * threads_, in_blocks())), out_blocks());
+        std::max(CeilDivide(out_blocks(), most), CeilDivide(int64_t{2} * threads_, in_blocks())),
+        out_blocks());
     for (const Chunk& chunk : chunks_) {
       ParallelFor(PackTasks(chunk), 1, [&](int64_t begin, int64_t end) {
         for (int64_t task = begin; task < end; ++task)

@@ -307,7 +307,7 @@ class GradientPlan final : public DepthwisePlan<T> {
   /// sums are small beside the images.
   int64_t Slices() const {
     const int64_t elements = this->x_.images * this->x_.image_step;
-    const int64_t most = std::max<int64_t>(8, CountOf(64, this->planes()));
+    const int64_t most = std::max<int64_t>(8, CeilDivide(int64_t{64}, this->planes()));
     return std::clamp<int64_t>(std::min(rows() / 8, elements / (8 * sums_size())), 1, most);
   }
 

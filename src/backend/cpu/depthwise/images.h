@@ -8,11 +8,10 @@
 
 #include "backend/cpu/depthwise/loops.h"
 #include "core/layout/channel_lanes.h"
+#include "core/tensor/round_up.h"
 #include "singa/operation/recorder.h"
 
 namespace singa::cpu::depthwise {
-
-constexpr int64_t CountOf(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
 /// The rows of the source, x or dy, that each row of results reads.
 struct Down {
@@ -36,7 +35,7 @@ struct Down {
     const int64_t reach = (taps - 1) * dilation;
     const int64_t at = gradient ? result + pad - reach : result * stride - pad;
     if (!gradient) return {std::max<int64_t>(at, 0), std::min(at + reach, rows - 1)};
-    return {at > 0 ? CountOf(at, stride) : 0, std::min((result + pad) / stride, rows - 1)};
+    return {at > 0 ? CeilDivide(at, stride) : 0, std::min((result + pad) / stride, rows - 1)};
   }
   /// The most rows of a Range.
   int64_t held() const {
@@ -89,16 +88,16 @@ struct Panels {
 
   /// As many vectors in a panel as fit into `bytes`, at `each` bytes.
   Panels(const Lanes& image, int64_t lanes, int64_t each, int64_t bytes)
-      : lanes(lanes), vectors(CountOf(image.lanes, lanes)) {
+      : lanes(lanes), vectors(CeilDivide(image.lanes, lanes)) {
     last = image.lanes - (vectors - 1) * lanes;
-    count = CountOf(vectors, std::max<int64_t>(bytes / each, 1));
+    count = CeilDivide(vectors, std::max<int64_t>(bytes / each, 1));
   }
   int64_t first(int64_t panel) const { return vectors * panel / count; }
   Panel Get(int64_t panel) const {
     const int64_t end = first(panel + 1);
     return {end - first(panel), end == vectors ? last : lanes};
   }
-  int64_t most() const { return CountOf(vectors, count); }
+  int64_t most() const { return CeilDivide(vectors, count); }
 };
 
 /// The rows of a panel that a row of results reads, as floats.

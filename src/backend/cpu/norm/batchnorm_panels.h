@@ -35,7 +35,7 @@ struct Panels {
 
   Panels(const Shape& shape, LaneTag tag)
       : channels(shape[1]), images(shape[0]), pixels(shape.Count(2, shape.rank())) {
-    const int64_t block = tag == LaneTag::kNhwc ? 1 : tag == LaneTag::kNChw8c ? 8 : 16;
+    const int64_t block = BlockOf(tag);
     lanes = RoundUp(channels, block);
     if (block == 1 || pixels == 1) {  // blocks of a single pixel are contiguous
       // With few rows, threads divide the channels.

@@ -272,18 +272,25 @@ struct Affine {
 };
 
 /// The tensors that backward reads, for a part of a row.
-template <class Function, class T, class Part>
+template <class Function, class T, class Width, class Part>
 struct Gradients {
   static constexpr bool kReadsResult = requires { Function::kReadsResult; };
 
-  SINGA_INLINE Gradients(const T* dy, const T* x, const T* y, int64_t row, const Part& part)
-      : dy(dy + row, part), x(x + row, part), y((kReadsResult ? y : x) + row, part) {}
+  SINGA_INLINE Gradients(const Function& f, Affine<Width>& affine, const T* dy, const T* x,
+                         const T* y, int64_t row, const Part& part)
+      : f(f),
+        affine(affine),
+        dy(dy + row, part),
+        x(x + row, part),
+        y((kReadsResult ? y : x) + row, part) {}
   /// dy of a column times the slope of f. k is the index of the column's constants.
-  template <class Column, class Width>
-  SINGA_INLINE float Counted(const Function& f, Affine<Width>& affine, Column c, int64_t k) const {
+  template <class Column>
+  SINGA_INLINE float Counted(Column c, int64_t k) const {
     if constexpr (kReadsResult) return f.Gradient(dy[c], y[c]);
     return f.Gradient(dy[c], affine(k, x[c]));
   }
+  const Function& f;
+  Affine<Width>& affine;
   Elements<T, Part> dy, x;
   Elements<T, Part, kReadsResult> y;
 };
@@ -298,13 +305,48 @@ struct GradientsOfSum {
         x(x + row, part),
         y(y + row, part) {}
   template <class Column>
-  SINGA_INLINE float Counted(Column c) const {
+  SINGA_INLINE float Counted(Column c, int64_t) const {
     return WhereRectified(y[c], kTwo ? AsStored<T>(dy[c] + dy2[c]) : dy[c]);
   }
   Elements<T, Part> dy;
   Elements<T, Part, kTwo> dy2;
   Elements<T, Part> x, y;
 };
+
+/// Adds g and g · (x − mean) of all rows, two at once. make(row, part) reads a part of the row at
+/// an offset. store(g, part, row) may keep g.
+template <class T, class Count, class Make, class StoreRow>
+SINGA_INLINE void AddRows(Count n, int64_t rows, Columns<const float, Count>& mean, float* sum,
+                          float* products, const Make& make, const StoreRow& store) {
+  Columns<float, Count> s(sum, n), p(products, n);
+  int64_t r = 0;
+  for (; r + 2 <= rows; r += 2) {
+    ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+      const int64_t at = r * n, next = at + n;
+      const auto row0 = make(at, part), row1 = make(next, part);
+      PartOfRow a, b;
+      ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+        a[i] = row0.Counted(column, k);
+        b[i] = row1.Counted(column, k);
+        s[k] += a[i] + b[i];
+        p[k] += a[i] * (row0.x[column] - mean[k]) + b[i] * (row1.x[column] - mean[k]);
+      });
+      store(a, part, at);
+      store(b, part, next);
+    });
+  }
+  if (r == rows) return;
+  ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+    const auto row0 = make(r * n, part);
+    PartOfRow a;
+    ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+      a[i] = row0.Counted(column, k);
+      s[k] += a[i];
+      p[k] += a[i] * (row0.x[column] - mean[k]);
+    });
+    store(a, part, r * n);
+  });
+}
 
 }  // namespace
 
@@ -445,42 +487,19 @@ SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, con
                                   float* products, T* slopes) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
-    Columns<float, decltype(n)> s(sum, n), p(products, n);
-    const auto add = [&](auto stores, const auto& f) SINGA_INLINE_LAMBDA {
-      using Function = std::decay_t<decltype(f)>;
-      int64_t r = 0;
-      for (; r + 2 <= rows; r += 2) {
-        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-          using Row = Gradients<Function, T, decltype(part)>;
-          const Row row0(dy, x, y, r * n, part), row1(dy, x, y, r * n + n, part);
-          PartOfRow a, b;
-          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-            a[i] = row0.Counted(f, affine, column, k);
-            b[i] = row1.Counted(f, affine, column, k);
-            s[k] += a[i] + b[i];
-            p[k] +=
-                a[i] * (row0.x[column] - affine.mean[k]) + b[i] * (row1.x[column] - affine.mean[k]);
-          });
-          if constexpr (stores) {
-            Put<false>(a, part, slopes + r * n);
-            Put<false>(b, part, slopes + r * n + n);
-          }
-        });
-      }
-      if (r == rows) return;
-      ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-        const Gradients<Function, T, decltype(part)> row0(dy, x, y, r * n, part);
-        PartOfRow a;
-        ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-          a[i] = row0.Counted(f, affine, column, k);
-          s[k] += a[i];
-          p[k] += a[i] * (row0.x[column] - affine.mean[k]);
-        });
-        if constexpr (stores) Put<false>(a, part, slopes + r * n);
-      });
-    };
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
-      WithFlag(slopes != nullptr, [&](auto stores) SINGA_INLINE_LAMBDA { add(stores, f); });
+      WithFlag(slopes != nullptr, [&](auto stores) SINGA_INLINE_LAMBDA {
+        AddRows<T>(
+            n, rows, affine.mean, sum, products,
+            [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
+              using Function = std::decay_t<decltype(f)>;
+              using Part = std::decay_t<decltype(part)>;
+              return Gradients<Function, T, decltype(n), Part>(f, affine, dy, x, y, at, part);
+            },
+            [&](const PartOfRow& g, const auto& part, int64_t at) SINGA_INLINE_LAMBDA {
+              if constexpr (stores) Put<false>(g, part, slopes + at);
+            });
+      });
     });
   });
 }
@@ -493,37 +512,16 @@ SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, co
                                        float* products, T* dadd, bool stream) {
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<const float, decltype(n)> origin(mean, n);
-    Columns<float, decltype(n)> s(sum, n), p(products, n);
     WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
       WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
-        int64_t r = 0;
-        for (; r + 2 <= rows; r += 2) {
-          ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-            const int64_t at = r * n, next = at + n;
-            using Row = GradientsOfSum<two, T, decltype(part)>;
-            const Row row0(dy, dy2, x, y, at, part), row1(dy, dy2, x, y, next, part);
-            PartOfRow a, b;
-            ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-              a[i] = row0.Counted(column);
-              b[i] = row1.Counted(column);
-              s[k] += a[i] + b[i];
-              p[k] += a[i] * (row0.x[column] - origin[k]) + b[i] * (row1.x[column] - origin[k]);
-            });
-            Put<streams, false>(a, part, dadd + at);
-            Put<streams, false>(b, part, dadd + next);
-          });
-        }
-        if (r == rows) return;
-        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-          const GradientsOfSum<two, T, decltype(part)> row0(dy, dy2, x, y, r * n, part);
-          PartOfRow a;
-          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-            a[i] = row0.Counted(column);
-            s[k] += a[i];
-            p[k] += a[i] * (row0.x[column] - origin[k]);
-          });
-          Put<streams, false>(a, part, dadd + r * n);
-        });
+        AddRows<T>(
+            n, rows, origin, sum, products,
+            [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
+              using Part = std::decay_t<decltype(part)>;
+              return GradientsOfSum<two, T, Part>(dy, dy2, x, y, at, part);
+            },
+            [&](const PartOfRow& g, const auto& part, int64_t at)
+                SINGA_INLINE_LAMBDA { Put<streams, false>(g, part, dadd + at); });
       });
     });
   });
@@ -541,10 +539,11 @@ SINGA_MULTI_ISA void GradientRows(const Activation& activation, const T* dy, con
       WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
         for (int64_t at = 0; at < rows * n; at += n) {
           ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-            const Gradients<Function, T, decltype(part)> of_row(dy, x, y, at, part);
+            const Gradients<Function, T, decltype(n), decltype(part)> of_row(f, affine, dy, x, y,
+                                                                             at, part);
             PartOfRow v;
             ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-              const float g = of_row.Counted(f, affine, column, k);
+              const float g = of_row.Counted(column, k);
               const float deviation = of_row.x[column] - affine.mean[k];
               v[i] = affine.factor[k] * g - level[k] - steep[k] * deviation;
             });

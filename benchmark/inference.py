@@ -11,8 +11,8 @@ All sides use the same weights and images, made by PyTorch. Each process first c
 with PyTorch's and fails if they differ. Prints milliseconds per batch (median over the batches of a
 process, minimum over the processes), images/s, and the time divided by singa's, which is the time
 of singa-onnx without the side singa. "load" is the time from the file to a network that can be
-called: of singa-onnx `singa.onnx.load`, of the others their session. Needs PyTorch, and `onnx` for
-the export, `onnxruntime` and `openvino`; skips sides that are not installed.
+called. Needs PyTorch, and `onnx` for the export, `onnxruntime` and `openvino`; skips sides that are
+not installed, and channels_last where there are no images.
 
 singa-onnx imports the ONNX file that the others run; singa has the network from singa.models.
 vit_b_16 and lstm are not among these, so they are for all sides but singa.
@@ -29,19 +29,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import harness
 import numpy as np
 
-SIDES = (
-    "singa",
-    "singa-onnx",
-    "singa-other",
-    "onnxruntime",
-    "openvino",
-    "torch",
-    "torch-channels-last",
-)
 #: Shape of an input, and number of classes, of networks that singa.models does not have.
 IMPORTED = {"vit_b_16": ((3, 224, 224), 1000), "lstm": ((64, 128), 10)}
 #: Largest allowed difference from PyTorch's scores, relative to the largest score.
@@ -80,21 +72,27 @@ def prepare(
         torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
 
 
-def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
-    import singa
-    from singa import autograd, models, tensor
+def singa_step(network: Any, images: Any, graph: bool) -> Callable[[], np.ndarray]:
+    from singa import autograd
 
-    singa.set_num_threads(args.threads)
-    network = models.create(args.child)
-    images = tensor.from_numpy(x)
-    network.compile([images], is_train=False, use_graph=args.graph)
-    with np.load(args.folder / "weights.npz") as weights:
-        network.load_torch(dict(weights))
+    network.compile([images], is_train=False, use_graph=graph)
 
     def step() -> np.ndarray:
         with autograd.no_grad():
             return network(images).numpy()
 
+    return step
+
+
+def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+    import singa
+    from singa import models, tensor
+
+    singa.set_num_threads(args.threads)
+    network = models.create(args.child)
+    step = singa_step(network, tensor.from_numpy(x), args.graph)
+    with np.load(args.folder / "weights.npz") as weights:
+        network.load_torch(dict(weights))
     return step, singa.__version__
 
 
@@ -102,18 +100,11 @@ def singa_onnx_side(
     args: argparse.Namespace, x: np.ndarray
 ) -> tuple[Callable[[], np.ndarray], str]:
     import singa
-    from singa import autograd, onnx, tensor
+    from singa import onnx, tensor
 
     singa.set_num_threads(args.threads)
     network = onnx.load(args.folder / "model.onnx")
-    images = tensor.from_numpy(x)
-    network.compile([images], is_train=False, use_graph=args.graph)
-
-    def step() -> np.ndarray:
-        with autograd.no_grad():
-            return network(images).numpy()
-
-    return step, singa.__version__
+    return singa_step(network, tensor.from_numpy(x), args.graph), singa.__version__
 
 
 def onnxruntime_side(
@@ -164,26 +155,22 @@ def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np
     return step, torch.__version__
 
 
-MAKERS = {
-    "singa": singa_side,
-    "singa-onnx": singa_onnx_side,
-    "singa-other": singa_side,
-    "onnxruntime": onnxruntime_side,
-    "openvino": openvino_side,
-    "torch": torch_side,
-    "torch-channels-last": torch_side,
-}
+class Side(NamedTuple):
+    """What makes the step of a side, and the modules that it imports, which takes no part in the
+    time of loading."""
+
+    make: Callable[[argparse.Namespace, np.ndarray], tuple[Callable[[], np.ndarray], str]]
+    modules: tuple[str, ...]
 
 
-#: What a side needs, which does not count as loading.
-MODULES = {
-    "singa": ["singa.models"],
-    "singa-onnx": ["singa.onnx"],
-    "singa-other": ["singa.models"],
-    "onnxruntime": ["onnxruntime"],
-    "openvino": ["openvino"],
-    "torch": ["torch", "torch_models"],
-    "torch-channels-last": ["torch", "torch_models"],
+SIDES = {
+    "singa": Side(singa_side, ("singa.models",)),
+    "singa-onnx": Side(singa_onnx_side, ("singa.onnx",)),
+    "singa-other": Side(singa_side, ("singa.models",)),
+    "onnxruntime": Side(onnxruntime_side, ("onnxruntime",)),
+    "openvino": Side(openvino_side, ("openvino",)),
+    "torch": Side(torch_side, ("torch", "torch_models")),
+    "torch-channels-last": Side(torch_side, ("torch", "torch_models")),
 }
 
 
@@ -192,10 +179,11 @@ def child(args: argparse.Namespace) -> dict:
 
     with np.load(args.folder / "images.npz") as arrays:
         x, scores = arrays["x"], arrays["scores"]
-    for module in MODULES[args.side]:
+    side = SIDES[args.side]
+    for module in side.modules:
         importlib.import_module(module)
     start = time.perf_counter()
-    step, version = MAKERS[args.side](args, x)
+    step, version = side.make(args, x)
     load = time.perf_counter() - start
     difference = float(np.abs(step() - scores).max() / np.abs(scores).max())
     if not difference <= TOLERANCE:
@@ -231,7 +219,8 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
                 {"PYTHONPATH": str(args.other)} if side == "singa-other" else None,
             )
             for side in args.sides
-            if model not in IMPORTED or side not in ("singa", "singa-other")
+            if not (model in IMPORTED and side in ("singa", "singa-other"))
+            and not (len(shape) != 3 and side == "torch-channels-last")
         }
         results = harness.alternate(
             sides, args.rounds, lambda text: print(f"  {model} {batch} {text}", file=sys.stderr)
@@ -294,7 +283,9 @@ def main() -> None:
         return
     if not args.sides:
         sides = [s for s in SIDES if s != "singa-other" or args.other]
-        args.sides = [s for s in sides if importlib.util.find_spec(MODULES[s][0].split(".")[0])]
+        args.sides = [
+            s for s in sides if importlib.util.find_spec(SIDES[s].modules[0].split(".")[0])
+        ]
     from singa import models
 
     names = [*models.names(), *IMPORTED]
@@ -311,10 +302,7 @@ def main() -> None:
             else:
                 result = compare(model, batch, args)
                 if file:
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    partial = file.with_suffix(".tmp")
-                    partial.write_text(json.dumps(result, indent=1))
-                    partial.replace(file)
+                    harness.save(file, result)
             everything += rows(result)
     print(harness.table(everything))
 

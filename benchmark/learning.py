@@ -164,10 +164,7 @@ def run(args: argparse.Namespace, side: str, seed: int) -> dict:
         for name in ("data", "model", "epochs", "batch", "lr", "threads", "first", "dtype"):
             command += [f"--{name}", str(getattr(args, name))]
         result = harness.run_child(command)
-        args.out.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(".tmp")
-        partial.write_text(json.dumps(result))
-        partial.replace(file)
+        harness.save(file, result)
     return json.loads(file.read_text())
 
 

@@ -192,6 +192,11 @@ class PreferenceScope {
 /// The reference implementation and the default one.
 inline constexpr Preference kImplementations[] = {Preference::kReference, Preference::kFastest};
 
+/// Runs the tests of a suite with each preference.
+class EachPreference : public testing::TestWithParam<Preference> {
+  PreferenceScope scope_{GetParam()};
+};
+
 /// Expects fn() to throw exactly `Error`, with `part` in its message.
 template <class Error, class Fn>
 void ExpectError(const Fn& fn, const std::string& part) {

@@ -7,25 +7,19 @@ import gc
 import os
 import resource
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import singa
+from resident import resident
 from singa import autograd, device, layer, model, models, opt, tensor
 
 KIB = 1 << 10
-_STATM = Path("/proc/self/statm")
 pytestmark = [
-    pytest.mark.skipif(not _STATM.exists(), reason="no /proc/self/statm"),
+    pytest.mark.skipif(not resident(), reason="no /proc/self/statm"),
     # Sanitizers keep freed memory, to detect late reads.
     pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="address sanitizer"),
 ]
-
-
-def resident() -> int:
-    """Resident memory of this process in bytes."""
-    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_growth(step: Callable[[], None], steps: int, limit: int) -> int:

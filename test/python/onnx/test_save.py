@@ -396,6 +396,12 @@ def test_a_network_of_models(name: str) -> None:
     options = {"dynamic_axes": {"x": [0]}, "input_names": ["x"]}
     # With Winograd's method a deep network differs by up to 3e-6.
     _check(net, [x], bound=5e-6, others=[[batch(3)]], **options)
+    strict = singa.is_strict()
+    singa.set_strict(True)
+    try:
+        _check(net, [x], **options)
+    finally:
+        singa.set_strict(strict)
 
 
 # The others take several minutes.

@@ -2,14 +2,13 @@
 results do not depend on the cache, and a warning names what keeps changing."""
 
 import gc
-import os
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import singa
+from resident import resident
 from singa import autograd, device, layer, model, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
@@ -116,10 +115,6 @@ def test_results_are_the_same_bits_without_it() -> None:
         np.testing.assert_array_equal(value, without[name], err_msg=name)
 
 
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def random_shapes(count: int) -> Iterator[None]:
     """Runs small convolutions and poolings forward and backward, each with another geometry."""
     random = np.random.default_rng(3)
@@ -148,7 +143,7 @@ def random_shapes(count: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc/self/statm")
+@pytest.mark.skipif(not resident(), reason="no /proc/self/statm")
 def test_5000_shapes_stay_within_the_limit() -> None:
     limit = 8 * MIB
     plan_cache.set_limit(bytes=limit, entries=1 << 20)

@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import builtins
 import functools
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import device_under_test
 import numpy as np
 import pytest
 import singa
+from resident import resident
 from singa import autograd, data, device, initializer, layer, model, opt, tensor
 from singa import singa_wrap as wrap
 
-#: Memory that a rejected call may take, in bytes. The first one for a GPU loads a library.
-_ROOM = 128 << 20
+#: Memory that a rejected call may take, in bytes.
+_ROOM = 64 << 20
 
 _ROW = re.compile(r"(?P<call>.+) -> (?P<errors>[\w|]+): (?P<names>.+)")
 
@@ -78,15 +77,6 @@ def _count(name: str, message: str) -> int:
     begin = r"(?<![\w-])(?<!\d\.)" if re.match(r"\w", name) else ""
     end = r"(?!\w|\.\d)" if re.search(r"\w$", name) else ""
     return len(re.findall(begin + re.escape(name) + end, message))
-
-
-def resident() -> int:
-    """Resident memory of this process in bytes; 0 if the system does not report it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def make(*shape: int, dtype: str = "float32") -> tensor.Tensor:

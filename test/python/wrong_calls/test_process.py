@@ -6,6 +6,8 @@ from singa import autograd, device, tensor
 from singa import singa_wrap as wrap
 from wrong_call import make, table
 
+device.get_num_gpus()  # loads the library for GPUs, which takes memory that no wrong call takes
+
 DEVICE, OTHER = device.get_default_device(), device.create_cpu_device(separate=True)
 ELSEWHERE = tensor.Tensor((2, 3), device=OTHER)
 HERE, THERE = DEVICE.name(), OTHER.name()

@@ -21,18 +21,7 @@ using test::RandomTensor;
 using test::Sums;
 using test::Values;
 
-/// Runs all tests of this file with each preference.
-class LinalgTest : public testing::TestWithParam<Preference> {
- protected:
-  void SetUp() override {
-    before_ = GetPreference();
-    SetPreference(GetParam());
-  }
-  void TearDown() override { SetPreference(before_); }
-
- private:
-  Preference before_ = Preference::kFastest;
-};
+using LinalgTest = test::EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, LinalgTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return PreferenceName(info.param); });

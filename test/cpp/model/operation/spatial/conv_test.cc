@@ -28,18 +28,7 @@ Recorder Conv(const Shape& input, const Ints& kernel, const Ints& stride, const 
   return ConvRecorder("Conv", input, kernel, stride, padding, out, bias, dilation, group);
 }
 
-/// Runs all tests of this file with each preference.
-class ConvTest : public testing::TestWithParam<Preference> {
- protected:
-  void SetUp() override {
-    before_ = GetPreference();
-    SetPreference(GetParam());
-  }
-  void TearDown() override { SetPreference(before_); }
-
- private:
-  Preference before_ = Preference::kFastest;
-};
+using ConvTest = test::EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, ConvTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return std::string(PreferenceName(info.param)); });

@@ -20,18 +20,7 @@ using test::Sums;
 using test::Values;
 using Ints = std::vector<int64_t>;
 
-/// Runs all tests of this file with each preference.
-class ConvTransposeTest : public testing::TestWithParam<Preference> {
- protected:
-  void SetUp() override {
-    before_ = GetPreference();
-    SetPreference(GetParam());
-  }
-  void TearDown() override { SetPreference(before_); }
-
- private:
-  Preference before_ = Preference::kFastest;
-};
+using ConvTransposeTest = test::EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, ConvTransposeTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return PreferenceName(info.param); });

@@ -1,14 +1,10 @@
 #include "distributed/mpi.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <random>
 
 #include "singa/core/error.h"
 
@@ -62,27 +58,6 @@ void CheckCall(int status, const char* call) {
   Check<std::runtime_error>(status == 0, kOp, call, " failed with status ", status);
 }
 
-/// Identifies what shares memory: a machine, until it is started again, or a container.
-std::string Machine() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  std::array<char, 256> host{};
-  if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
-  // Containers may have a /dev/shm, and numbers of processes, of their own.
-  for (const char* path : {"/dev/shm", "/proc/self/ns/pid"}) {
-    struct stat info {};
-    if (stat(path, &info) == 0)
-      id += "-" + std::to_string(info.st_dev) + "." + std::to_string(info.st_ino);
-  }
-  return id;
-}
-
-std::string NewName() {
-  std::random_device random;
-  return "mpi-" + std::to_string(getpid()) + "-" + std::to_string(random()) +
-         std::to_string(random());
-}
-
 /// Handle: the type of MPI's handles.
 template <class Handle>
 MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_return,
@@ -117,8 +92,6 @@ MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_retu
       texts.emplace_back(all.data() + r * own.size());
     return texts;
   };
-  job.name = job.exchange(NewName())[0];
-  job.machine = Machine();
   return job;
 }
 

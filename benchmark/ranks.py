@@ -8,10 +8,10 @@ All ways take turns in the same two processes, so they see the same load. Prints
 
 - milliseconds of a step with the exchange, and without it: then each process trains by itself, the
   other one beside it,
-- milliseconds of the exchange alone, an all-reduce of as many gradients,
-- the part of it that is hidden: 1 - (step - step without exchange) / exchange alone,
-- the most that could be hidden, where buckets leave at the times at which backward has made them,
-  one after the other, and an update follows the last one,
+- with --mbit, milliseconds of the exchange alone, an all-reduce of as many gradients, and the part
+  of it that is hidden: 1 - (step - step without exchange) / exchange alone; beside it the most that
+  could be hidden, where buckets leave when backward has made them, one after the other, and an
+  update follows the last one,
 - with --torch, milliseconds of a step of DistributedDataParallel with gloo on the same network and
   cores, the faster one of row-major and channels-last images.
 
@@ -147,14 +147,20 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
     most = min(distributed.gather(most_hidden(exchange, best["alone"], best["gradients"])))
     if not distributed.is_main():
         return
-    hidden = 1 - (best["exchange"] - best["alone"]) / best["gradients"]
     print(
         f"{name}, {images} images a rank: a step takes {best['exchange'] * 1e3:.1f} ms, "
         f"{best['exchange'] / best['alone']:.3f} times the {best['alone'] * 1e3:.1f} ms without "
-        f"the exchange; the exchange alone of {count / 1e6:.1f} million gradients "
-        f"{best['gradients'] * 1e3:.1f} ms, {hidden:.2f} of it hidden, at most {most:.2f}",
+        "the exchange",
         flush=True,
     )
+    if arguments.mbit:
+        hidden = 1 - (best["exchange"] - best["alone"]) / best["gradients"]
+        print(
+            f"    the exchange alone of {count / 1e6:.1f} million gradients takes "
+            f"{best['gradients'] * 1e3:.1f} ms, {hidden:.2f} of it is hidden, at most {most:.2f} "
+            "can be",
+            flush=True,
+        )
     if torch:
         fastest = min([best[kind] for kind in ways if kind.startswith("torch")])
         print(

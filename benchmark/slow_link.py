@@ -21,6 +21,7 @@ import json
 import multiprocessing
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -47,6 +48,7 @@ class Link:
     """Two network namespaces, a and b, and the devices that connect them."""
 
     def __init__(self, mbit: int, delay: float) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # closes it
         self.names = [f"singa{os.getpid()}{side}" for side in "ab"]
         self._forwarder: multiprocessing.process.BaseProcess | None = None
         self.devices = devices = [f"sg{os.getpid() % 100000}{side}" for side in "ab"]
@@ -68,7 +70,8 @@ class Link:
                     run("ip", "link", "set", device, "netns", name)
                 inside = ("ip", "netns", "exec", name)
                 run(*inside, "ip", "address", "add", f"{ADDRESSES[i]}/24", "dev", device)
-                run(*inside, "ip", "link", "set", device, "up")
+                for each in (device, "lo"):  # lo: a connection to the own address
+                    run(*inside, "ip", "link", "set", each, "up")
                 if not delay:
                     tbf = ("tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
                     run(*inside, "tc", "qdisc", "add", "dev", device, "root", *tbf)

@@ -1,10 +1,12 @@
 #include "distributed/mpi.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 
 #include "singa/core/error.h"
 
@@ -58,6 +60,16 @@ void CheckCall(int status, const char* call) {
   Check<std::runtime_error>(status == 0, kOp, call, " failed with status ", status);
 }
 
+/// MPICH removes the name of its shared memory in MPI_Finalize, which a rank that is killed, or one
+/// of a job that has failed, does not call.
+void UnlinkSharedMemory() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/mpich_shm");
+    if (path != line.npos) unlink(line.c_str() + path);
+  }
+}
+
 /// Handle: the type of MPI's handles.
 template <class Handle>
 MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_return,
@@ -92,6 +104,10 @@ MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_retu
       texts.emplace_back(all.data() + r * own.size());
     return texts;
   };
+  if (!initialized) {
+    job.exchange("");  // all ranks have initialised MPI
+    UnlinkSharedMemory();
+  }
   return job;
 }
 

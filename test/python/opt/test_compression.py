@@ -8,6 +8,7 @@ import pytest
 from rank_training import differing, made, sgd, shards, states, train
 from ranks import FailedRank, in_ranks
 from singa import distributed, opt, singa_wrap, tensor
+from singa.opt.compression import Residuals, sum_of_halves
 from singa.training import checkpoint
 
 pytestmark = [
@@ -65,6 +66,35 @@ def step_by(net, step, x, y):
     loss = net.loss(out, y)
     step(loss)
     return out, loss
+
+
+def test_halves_send_what_rounding_has_left():
+    rng = np.random.default_rng(4)
+    grads = rng.normal(size=(2, 3, 50)).astype(np.float32)  # of ranks and steps
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        residuals = Residuals()
+        found = []
+        for grad in grads[rank]:
+            raw = tensor.from_numpy(grad).data
+            (mean,) = sum_of_halves(communicator, ["w"], [raw], residuals)
+            kept = residuals.of("w", raw)
+            found.append([tensor.from_raw_tensor(t).numpy().copy() for t in (mean, kept)])
+        return found
+
+    results = in_ranks(2, body)
+    kept = np.zeros((2, 50), np.float32)
+    for step in range(3):
+        wanted = kept + grads[:, step]
+        sent = wanted.astype(np.float16)
+        kept = wanted - sent
+        mean = (sent[0] * np.float32(0.5) + sent[1] * np.float32(0.5)).astype(np.float16)
+        for rank, found in enumerate(results):
+            assert not isinstance(found, FailedRank), found
+            np.testing.assert_array_equal(found[step][0], mean)
+            np.testing.assert_array_equal(found[step][1], kept[rank])
+        assert np.abs(kept).max() > 0
 
 
 def test_all_elements_are_the_whole_sum():

@@ -141,7 +141,7 @@ class Jobs:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        killer = threading.Timer(120, process.kill)
+        killer = threading.Timer(max(120, 10 * self.timeout), process.kill)
         killer.start()
         assert process.stdout is not None
         lines = [(time.monotonic(), line.rstrip("\n")) for line in process.stdout]

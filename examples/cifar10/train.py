@@ -20,7 +20,7 @@ A run that is resumed gives the same bits as one that was never interrupted. Ctr
 checkpoint and stops; a second Ctrl-C stops at once.
 
 Under `singa launch` each rank trains on its part of every batch. A run may be resumed with another
-number of ranks.
+number of ranks. With --virtual-ranks 4, it gives the same bits on 1, 2 and 4 ranks.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ PROG = "python train.py"
 SETTINGS = (
     *("model", "data", "images", "epochs", "batch_size", "lr", "schedule", "warmup", "momentum"),
     *("weight_decay", "label_smoothing", "no_augment", "seed", "dtype", "optimizer"),
+    "virtual_ranks",
 )
 METRICS = ("loss", "top1", "top5")
 MODELS = {
@@ -112,6 +113,12 @@ def parse(argv: Sequence[str] | None = None, prog: str = PROG) -> argparse.Names
     )
     run.add_argument("--label-smoothing", type=amount, default=0, metavar="X", help="[%(default)s]")
     run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
+    run.add_argument(
+        "--virtual-ranks",
+        type=count,
+        metavar="V",
+        help="parts of a batch, each of which a rank trains on at a time [as many as ranks]",
+    )
     run.add_argument("--seed", type=natural, default=0, metavar="N", help="[%(default)s]")
     run.add_argument(
         "--dtype",
@@ -183,8 +190,9 @@ def load_images(args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoa
     augmented = plain if args.no_augment else data.standard_augmentation(mean, std)
     dev = device.get_default_device()
     common = {"device": dev, "shard": distributed.shard()}
+    parts = {"virtual_ranks": args.virtual_ranks}
     return (
-        data.DataLoader(train, args.batch_size, True, args.seed, augmented, **common),
+        data.DataLoader(train, args.batch_size, True, args.seed, augmented, **common, **parts),
         data.DataLoader(test, 200, transform=plain, **common),
     )
 
@@ -286,10 +294,11 @@ def train(args: argparse.Namespace) -> int:
         undecayed = opt.ParamGroup(opt.norm_and_bias, weight_decay=0.0)
         optimizer = opt.AdamW(schedule, groups=[undecayed], **common)
     ranks = distributed.world_size()
-    if ranks > 1:
-        optimizer = opt.DistOpt(optimizer)
+    parts = args.virtual_ranks or ranks
+    if parts > 1:
+        optimizer = opt.DistOpt(optimizer, virtual_ranks=args.virtual_ranks)
     net.set_optimizer(optimizer)
-    images = -(-args.batch_size // ranks)
+    images = -(-args.batch_size // parts)
     example = tensor.Tensor((images, 3, 32, 32), device.get_default_device())
     net.compile([example], is_train=True, use_graph=True, dtype=args.dtype)
     parameters = sum(p.size() for p in net.get_params().values())
@@ -321,11 +330,13 @@ def train(args: argparse.Namespace) -> int:
             began, seen, rate = time.monotonic(), totals.sums["images"], 0.0
             title = f"epoch {epoch}/{args.epochs}"
             with Progress(len(loader), title, start=loader.state_dict()["batch"]) as bar:
-                for x, y in loader:
-                    # Ranks with fewer images of a batch count less.
+                for number, (x, y) in enumerate(loader, 1):
+                    # Parts with fewer images of a batch count less.
                     uneven = [] if loader.weight == 1.0 else [loader.weight]
                     out, loss = net(x, y, *uneven)
                     totals.add(out, loss, y)
+                    if number % (parts // ranks):
+                        continue
                     rate = ranks * (totals.sums["images"] - seen) / (time.monotonic() - began)
                     bar.step(**totals.means("loss", "top1"), **{"images/s": rate})
                     every = args.checkpoint_steps

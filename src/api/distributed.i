@@ -10,6 +10,7 @@
 %rename(abort) singa::Communicator::Abort;
 %rename(drain) singa::Communicator::Drain;
 %rename(_join_mpi) singa::Communicator::JoinMpi;
+%rename(_join_at) singa::Communicator::JoinAt;
 %rename(_leave_mpi) singa::Communicator::LeaveMpi;
 %nodefaultctor singa::Communicator;
 

@@ -55,6 +55,10 @@ def _joined_by_mpi(timeout):
 def _joined_by_environment():
     job = EnvironmentValue("SINGA_JOB", "Communicator")
     world_size = _of_environment("SINGA_WORLD_SIZE")
+    meeting = EnvironmentValue("SINGA_MEETING", "Communicator")
+    if meeting:
+        place = _of_environment("SINGA_RANK"), world_size, _of_environment("SINGA_TIMEOUT")
+        return Communicator._join_at(meeting, job, *place)
     if not job and (
         any([name in _os.environ for name in _MPI_RANKS]) or "mpi4py.MPI" in _sys.modules
     ):
@@ -62,11 +66,25 @@ def _joined_by_environment():
     if world_size > 1 and not job:
         raise ValueError(
             f"[Communicator] SINGA_WORLD_SIZE is {world_size}, but SINGA_JOB is not set. Ranks on "
-            "several machines find each other by MPI: start them by mpiexec, or by srun with "
-            "--mpi=pmi2 or pmix"
+            "several machines find each other by MPI, such as mpiexec's, or at SINGA_MEETING"
         )
+    if not job:
+        _check_alone()
     timeout = _of_environment("SINGA_TIMEOUT")
     return Communicator.Join(job, _of_environment("SINGA_RANK"), world_size, timeout)
+
+
+def _check_alone():
+    """Each rank of a launcher whose variables C++ does not read would train a model of its own."""
+    from singa.launcher.environment import environment
+
+    place = environment()
+    if place.world_size > 1:
+        raise ValueError(
+            f"[Communicator] this is rank {place.rank} of {place.world_size} that {place.source} "
+            "has started, and does not know the others: within it, start `python -m singa launch "
+            "SCRIPT`"
+        )
 
 
 _default = None
@@ -75,8 +93,8 @@ _default_lock = _threading.Lock()
 
 def default_communicator():
     """The communicator of this process, made at the first call: the rank that SINGA_RANK,
-    SINGA_WORLD_SIZE and SINGA_JOB describe, else that of the MPI job of which the process is part,
-    else one process alone."""
+    SINGA_WORLD_SIZE and SINGA_JOB or SINGA_MEETING describe, else that of the MPI job of which the
+    process is part, else one process alone."""
     global _default
     with _default_lock:
         if _default is None or _default[0] != _os.getpid():

@@ -12,6 +12,7 @@
 #include "distributed/collectives.h"
 #include "distributed/mpi.h"
 #include "distributed/ordered_sum.h"
+#include "distributed/rendezvous.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
 
@@ -233,8 +234,21 @@ CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_s
 
 CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
   const distributed::MpiJob job = distributed::AskMpi(libraries);
-  const Nodes nodes(job.rank, job.exchange(distributed::NodeName(job.machine, job.rank)));
-  auto impl = std::make_unique<Impl>(job.name, nodes, timeout, job.exchange);
+  return JoinBy(job.exchange, job.rank, timeout);
+}
+
+CommunicatorPtr Communicator::JoinAt(const std::string& meeting, const std::string& job, int rank,
+                                     int world_size, double timeout) {
+  Nodes::CheckPlace(rank, world_size);
+  const distributed::Place place = distributed::PlaceOf(meeting);
+  return JoinBy(distributed::ExchangeAt(place, job, rank, world_size, timeout), rank, timeout);
+}
+
+CommunicatorPtr Communicator::JoinBy(const distributed::Exchange& exchange, int rank,
+                                     double timeout) {
+  const std::string job = exchange(distributed::NewJobName())[0];
+  const Nodes nodes(rank, exchange(distributed::NodeName(distributed::ThisMachine(), rank)));
+  auto impl = std::make_unique<Impl>(job, nodes, timeout, exchange);
   return CommunicatorPtr(new Communicator(nodes, std::move(impl)));
 }
 

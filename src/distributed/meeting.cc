@@ -1,8 +1,14 @@
 #include "distributed/meeting.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <thread>
 
 #include "distributed/process.h"
@@ -73,6 +79,26 @@ Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, dou
 std::string NodeName(const std::string& machine, int rank) {
   const int64_t ranks = std::stoll(EnvironmentValue("SINGA_NODE_RANKS", kOp));
   return ranks == 0 ? machine : machine + "-" + std::to_string(rank / ranks);
+}
+
+std::string ThisMachine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  std::array<char, 256> host{};
+  if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
+  // Containers may have a /dev/shm, and numbers of processes, of their own.
+  for (const char* path : {"/dev/shm", "/proc/self/ns/pid"}) {
+    struct stat info {};
+    if (stat(path, &info) == 0)
+      id += "-" + std::to_string(info.st_dev) + "." + std::to_string(info.st_ino);
+  }
+  return id;
+}
+
+std::string NewJobName() {
+  std::random_device random;
+  return "job-" + std::to_string(getpid()) + "-" + std::to_string(random()) +
+         std::to_string(random());
 }
 
 }  // namespace singa::distributed

@@ -33,4 +33,9 @@ Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, dou
 /// The machine of a rank: `machine`, or with SINGA_NODE_RANKS its part that holds the rank.
 std::string NodeName(const std::string& machine, int rank);
 
+/// Identifies what shares memory: this machine, until it is started again, or a container.
+std::string ThisMachine();
+/// A name that no other job has.
+std::string NewJobName();
+
 }  // namespace singa::distributed

@@ -1,14 +1,12 @@
 #include "distributed/mpi.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <random>
 
 #include "singa/core/error.h"
 
@@ -62,25 +60,14 @@ void CheckCall(int status, const char* call) {
   Check<std::runtime_error>(status == 0, kOp, call, " failed with status ", status);
 }
 
-/// Identifies what shares memory: a machine, until it is started again, or a container.
-std::string Machine() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  std::array<char, 256> host{};
-  if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
-  // Containers may have a /dev/shm, and numbers of processes, of their own.
-  for (const char* path : {"/dev/shm", "/proc/self/ns/pid"}) {
-    struct stat info {};
-    if (stat(path, &info) == 0)
-      id += "-" + std::to_string(info.st_dev) + "." + std::to_string(info.st_ino);
+/// MPICH removes the name of its shared memory in MPI_Finalize, which a rank that is killed, or one
+/// of a job that has failed, does not call.
+void UnlinkSharedMemory() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/mpich_shm");
+    if (path != line.npos) unlink(line.c_str() + path);
   }
-  return id;
-}
-
-std::string NewName() {
-  std::random_device random;
-  return "mpi-" + std::to_string(getpid()) + "-" + std::to_string(random()) +
-         std::to_string(random());
 }
 
 /// Handle: the type of MPI's handles.
@@ -117,8 +104,10 @@ MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_retu
       texts.emplace_back(all.data() + r * own.size());
     return texts;
   };
-  job.name = job.exchange(NewName())[0];
-  job.machine = Machine();
+  if (!initialized) {
+    job.exchange("");  // all ranks have initialised MPI
+    UnlinkSharedMemory();
+  }
   return job;
 }
 

@@ -11,8 +11,6 @@ namespace singa::distributed {
 struct MpiJob {
   int rank = 0;
   int world_size = 1;
-  std::string name;     ///< equal in all ranks, and no other job's
-  std::string machine;  ///< identifies the machine of this rank
   Exchange exchange{};  ///< between all ranks
 };
 

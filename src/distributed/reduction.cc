@@ -50,7 +50,15 @@ void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_c
   distributed::AllReduce(group, shards, tensors[0].data_type(), factor, shards[0], where);
 }
 
-/// Ranks whose kernels chose different layouts add row-major copies.
+/// Whether each tensor lies alike in all shards of this rank.
+bool ShardsLieAlike(const std::vector<Tensor>& tensors, size_t shard_count) {
+  const size_t count = tensors.size() / shard_count;
+  for (size_t i = count; i < tensors.size(); ++i)
+    if (!SameLayout(tensors[i].layout(), tensors[i % count].layout())) return false;
+  return true;
+}
+
+/// Where kernels chose different layouts, ranks add row-major copies.
 void ReducePlain(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count,
                  double factor, const std::string& where) {
   std::vector<Tensor> plain;
@@ -75,7 +83,9 @@ Collective CollectiveOf(const Bucket& bucket, const Execution& execution) {
   // It does not hold the communicator, whose thread must not be the last to let go of it.
   collective.run = [shards = bucket.shards, factor = bucket.factor, tensors = std::move(tensors)](
                        RankGroup& group, bool same_layouts, const std::string& where) {
-    (same_layouts ? Reduce : ReducePlain)(group, tensors, shards, factor, where);
+    // With the layouts of all ranks equal, all ranks come to the same answer.
+    const bool as_stored = same_layouts && ShardsLieAlike(tensors, shards);
+    (as_stored ? Reduce : ReducePlain)(group, tensors, shards, factor, where);
   };
   return collective;
 }

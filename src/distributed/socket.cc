@@ -74,22 +74,32 @@ std::string NewSecret() {
   return text;
 }
 
-/// A socket that listens to all addresses of this machine, IPv6 where there is one.
-Socket Listening() {
+/// A socket that listens to all addresses of this machine, IPv6 where there is one. Port 0: the
+/// system chooses one.
+Socket Listening(int port) {
   for (const int family : {AF_INET6, AF_INET}) {
     const int file = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0) continue;
     Socket made(file);
-    const int off = 0;
+    const int off = 0, on = 1;
+    // A job that is started again takes the port while old connections to it are kept.
+    if (port != 0) setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (family == AF_INET6) setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     sockaddr_storage any{};
     any.ss_family = static_cast<sa_family_t>(family);
+    const in_port_t wanted = htons(static_cast<uint16_t>(port));
+    if (family == AF_INET6) {
+      reinterpret_cast<sockaddr_in6&>(any).sin6_port = wanted;
+    } else {
+      reinterpret_cast<sockaddr_in&>(any).sin_port = wanted;
+    }
     const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     if (bind(file, reinterpret_cast<sockaddr*>(&any), size) == 0 && listen(file, 8) == 0)
       return made;
   }
+  const std::string where = port != 0 ? " on port " + std::to_string(port) : "";
   throw std::runtime_error(
-      detail::Message(kOp, "cannot listen for connections: ", std::strerror(errno)));
+      detail::Message(kOp, "cannot listen for connections", where, ": ", std::strerror(errno)));
 }
 
 int PortOf(const Socket& socket) {
@@ -148,14 +158,19 @@ bool Matches(const Hello& got, const Hello& want) {
 std::string Try(const std::string& host, const std::string& port, const Hello& own,
                 const Hello& other, std::optional<Socket>* connected) {
   addrinfo hints{}, *found = nullptr;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_flags = AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return "no address";
-  const int file = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  Socket made(file);
-  made.SetPatience(kHandshake);
-  const bool reached = file >= 0 && connect(file, found->ai_addr, found->ai_addrlen) == 0;
-  const int error = errno;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
+    return "there is no such machine";
+  Socket made(-1);
+  int error = 0;
+  bool reached = false;
+  for (const addrinfo* each = found; each && !reached; each = each->ai_next) {
+    made = Socket(socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    made.SetPatience(kHandshake);
+    reached = connect(made.file(), each->ai_addr, each->ai_addrlen) == 0;
+    error = errno;
+  }
   freeaddrinfo(found);
   if (!reached) return error == EINPROGRESS ? "no answer" : std::strerror(error);
   Hello answer;
@@ -230,7 +245,10 @@ void Socket::SetPatience(int seconds) {
   setsockopt(file_, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
 }
 
-Listener::Listener() : socket_(Listening()), secret_(NewSecret()) {
+Listener::Listener() : Listener(0, NewSecret()) {}
+
+Listener::Listener(int port, const std::string& secret)
+    : socket_(Listening(port)), secret_(secret) {
   address_ = std::to_string(PortOf(socket_)) + " " + secret_;
   for (const std::string& host : OwnAddresses(EnvironmentValue("SINGA_INTERFACE", kOp)))
     address_ += " " + host;
@@ -238,7 +256,14 @@ Listener::Listener() : socket_(Listening()), secret_(NewSecret()) {
 
 std::optional<Socket> Listener::Accept(int own, int other, uint64_t deadline,
                                        const std::atomic<bool>& stop) {
-  const Hello mine = MakeHello(secret_, own), theirs = MakeHello(secret_, other);
+  int found = 0;
+  return Accept(
+      own, [other](int node) { return node == other; }, &found, deadline, stop);
+}
+
+std::optional<Socket> Listener::Accept(int own, const std::function<bool(int)>& wanted, int* other,
+                                       uint64_t deadline, const std::atomic<bool>& stop) {
+  const Hello mine = MakeHello(secret_, own);
   while (!stop.load() && SharedClock() < deadline) {
     pollfd ready{socket_.file(), POLLIN, 0};
     if (poll(&ready, 1, kLook) <= 0) continue;
@@ -247,9 +272,10 @@ std::optional<Socket> Listener::Accept(int own, int other, uint64_t deadline,
     Socket made(file);
     made.SetPatience(kHandshake);
     Hello hello;
-    if (!made.Receive(&hello, sizeof(hello)) || !Matches(hello, theirs) ||
-        !made.Send(&mine, sizeof(mine), nullptr, 0))
+    if (!made.Receive(&hello, sizeof(hello)) || !Matches(hello, MakeHello(secret_, hello.node)) ||
+        !wanted(hello.node) || !made.Send(&mine, sizeof(mine), nullptr, 0))
       continue;
+    *other = hello.node;
     made.SetPatience(0);
     Tune(made);
     return made;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,10 +35,12 @@ class Socket {
   int file_;
 };
 
-/// Waits for one connection, on a port that the system chooses.
+/// Waits for connections, on a port that the system chooses and with a new secret, or on those
+/// that are given. Raises std::runtime_error if the port is not free.
 class Listener {
  public:
   Listener();
+  Listener(int port, const std::string& secret);
   /// The port, a secret, and this machine's addresses: those of the interface SINGA_INTERFACE, or
   /// all. For Connect.
   const std::string& address() const { return address_; }
@@ -45,14 +48,18 @@ class Listener {
   /// (SharedClock), or when `stop` is set.
   std::optional<Socket> Accept(int own, int other, uint64_t deadline,
                                const std::atomic<bool>& stop);
+  /// The same for the next node that `wanted` takes; `other` gets its number.
+  std::optional<Socket> Accept(int own, const std::function<bool(int)>& wanted, int* other,
+                               uint64_t deadline, const std::atomic<bool>& stop);
 
  private:
   Socket socket_;
   std::string secret_, address_;
 };
 
-/// Connects node `own` to the Listener of node `other`, at the first of its addresses that answers.
-/// Nothing at the deadline, or when `stop` is set; then `reason` says what was tried.
+/// Connects node `own` to the Listener of node `other`, at the first of its addresses, or names of
+/// machines, that answers. Nothing at the deadline, or when `stop` is set; then `reason` says what
+/// was tried.
 std::optional<Socket> Connect(const std::string& address, int own, int other, uint64_t deadline,
                               const std::atomic<bool>& stop, std::string* reason);
 

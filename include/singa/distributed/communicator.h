@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ namespace singa {
 #ifndef SWIG
 namespace distributed {
 class Nodes;
-}
+using Exchange = std::function<std::vector<std::string>(const std::string&)>;
+}  // namespace distributed
 #endif
 
 class Reduction;
@@ -44,6 +46,11 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   /// that opens. Raises std::runtime_error if there is none, or if machines cannot be reached.
   static std::shared_ptr<Communicator> JoinMpi(const std::vector<std::string>& libraries,
                                                double timeout = 60);
+  /// The same without MPI: rank 0 listens at `meeting`, "host:port", and tells the ranks of each
+  /// other. `job` is a text that other jobs do not have. Raises std::invalid_argument for another
+  /// meeting, and std::runtime_error if ranks are missing at the deadline.
+  static std::shared_ptr<Communicator> JoinAt(const std::string& meeting, const std::string& job,
+                                              int rank, int world_size, double timeout = 60);
   /// Ends MPI at the end of the program, if JoinMpi has initialised it and no rank has failed.
   static void LeaveMpi(const std::shared_ptr<Communicator>& communicator);
   ~Communicator();
@@ -81,6 +88,8 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   Impl& impl() const { return *impl_; }
 
  private:
+  static std::shared_ptr<Communicator> JoinBy(const distributed::Exchange& exchange, int rank,
+                                              double timeout);
   Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 #endif

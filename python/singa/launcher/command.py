@@ -144,7 +144,8 @@ def _start(
     options: argparse.Namespace, guard: Guard, name: str, ranks: int, restart: int
 ) -> Outcome:
     guard.watch(name)
-    own = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    given = _without_place(os.environ)
+    own = {name: value for name, value in given.items() if name not in FOREIGN}
     shared = finding_singa(own | {"PYTHONUNBUFFERED": "1"})
     if options.hosts:
         place = Environment(job=name, timeout=options.timeout, restart=restart)
@@ -195,10 +196,12 @@ def _as_rank(
     """Command, variables, place and cores (empty: as they are) of this process, which another
     launcher has started as a rank."""
     place: Environment = dataclasses.replace(options.place, timeout=options.timeout)
-    if place.local_size < place.world_size:
-        place = dataclasses.replace(place, job="")  # the name is that of one machine's memory
-    elif not place.job:
-        place = dataclasses.replace(place, job=_job_of(place, os.environ))
+    if place.local_size == place.world_size:
+        job = place.job or _job_of(place, os.environ) or f"singa-{os.getppid()}"
+        place = dataclasses.replace(place, job=job, meeting="")
+    else:  # MPI gives it a name, where there is no meeting
+        job = place.meeting and (place.job or _job_of(place, os.environ))
+        place = dataclasses.replace(place, job=job)
     every = cores.available()
     # A launcher that binds its processes has left each of them a part of the cores.
     own, bound = every, []
@@ -218,14 +221,14 @@ def script_command(options: argparse.Namespace) -> list[str]:
 
 
 def _job_of(place: Environment, variables: Mapping[str, str]) -> str:
-    """A name that all ranks of a job on this machine agree on, and no other job has."""
+    """A name that the launcher gives to this start of the job; "" if it does not."""
     names: tuple[str, ...] = ()
     if place.source == "torchrun":
         names = ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
     elif place.source == "SLURM":
         names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-    parts = [variables.get(name, "0") for name in names] or [str(os.getppid())]
-    return "-".join(["singa", *parts]).replace("/", "_")
+    parts = [variables.get(name, "0") for name in names]
+    return "-".join(["singa", *parts]).replace("/", "_") if parts else ""
 
 
 def _with_threads(
@@ -237,7 +240,7 @@ def _with_threads(
 
 def _without_place(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables without those of a rank of `singa launch`."""
-    own = set(Environment(job="-").variables())
+    own = set(Environment(job="-", meeting="-").variables())
     return {name: value for name, value in variables.items() if name not in own}
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEFAULT_TIMEOUT = 60
+#: Ports of meetings in steps of SLURM, below those that systems give to connections.
+_FIRST_PORT, _PORTS = 20000, 10000
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Environment:
     timeout     seconds for which a rank waits for the others (default 60)
     restart     how often the job has been started again (default 0)
     source      the launcher, "" without one
+    meeting     "host:port" at which ranks on several machines find each other; "": by MPI
     """
 
     rank: int = 0
@@ -32,6 +36,7 @@ class Environment:
     timeout: int = DEFAULT_TIMEOUT
     restart: int = 0
     source: str = ""
+    meeting: str = ""
 
     def variables(self) -> dict[str, str]:
         """The variables that give a process this place."""
@@ -45,6 +50,8 @@ class Environment:
         }
         if self.job:
             values["SINGA_JOB"] = self.job
+        if self.meeting:
+            values["SINGA_MEETING"] = self.meeting
         return {name: str(value) for name, value in values.items()}
 
 
@@ -116,7 +123,9 @@ def environment(variables: Mapping[str, str] | None = None) -> Environment:
         return Environment(timeout=_timeout(given), job=given.get("SINGA_JOB", ""))
     local = _local_place(source, place, given)
     restart = _number(given, "SINGA_RESTART") if given.get("SINGA_RESTART") else 0
-    return Environment(*place, *local, given.get("SINGA_JOB", ""), _timeout(given), restart, source)
+    meeting = given.get("SINGA_MEETING", "") or _meeting(source, given)
+    job = given.get("SINGA_JOB", "")
+    return Environment(*place, *local, job, _timeout(given), restart, source, meeting)
 
 
 def _global_place(launcher: _Launcher, given: Mapping[str, str]) -> tuple[int, int] | None:
@@ -170,6 +179,20 @@ def _slurm_local_size(world_size: int, given: Mapping[str, str]) -> int:
             f"of {world_size} tasks"
         )
     return tasks[node]
+
+
+def _meeting(source: str, given: Mapping[str, str]) -> str:
+    """Where the ranks of a launcher that is no MPI's find each other; "" if it does not say."""
+    if source == "torchrun" and given.get("MASTER_ADDR") and given.get("MASTER_PORT"):
+        port = _number(given, "MASTER_PORT")  # torchrun's own
+        host = given["MASTER_ADDR"]
+        return f"{f'[{host}]' if ':' in host else host}:{port + (1 if port < 65535 else -1)}"
+    if source == _SLURM.name and given.get("SLURM_STEP_NODELIST") and not given.get("PMIX_RANK"):
+        # The first of a list such as "node[01-03,07],other", which has rank 0.
+        first = re.sub(r"\[(\w+)[^]]*\]", r"\1", given["SLURM_STEP_NODELIST"]).partition(",")[0]
+        step = f"{given.get('SLURM_JOB_ID')}.{given.get('SLURM_STEP_ID')}"
+        return f"{first}:{_FIRST_PORT + zlib.crc32(step.encode()) % _PORTS}"
+    return ""
 
 
 def _number(given: Mapping[str, str], name: str, least: int = 0) -> int:

@@ -117,9 +117,7 @@ class BatchNorm2d(Layer):
 def _sync_batchnorm(handle: Any, x: Tensor, *states: Tensor, **options: Any) -> Tensor:
     """The batch norm of all ranks together; that of this process in a job of one rank."""
     scale, bias, mean, var = states
-    if distributed.world_size() == 1:
-        return autograd.batchnorm_2d(handle, x, scale, bias, mean, var, **options)
-    ranks = distributed.communicator()
+    ranks = distributed.communicator() if distributed.world_size() > 1 else None
     return autograd.sync_batchnorm_2d(handle, x, scale, bias, mean, var, ranks, **options)
 
 

@@ -418,17 +418,25 @@ def sync_batchnorm_2d(
     bias: Tensor,
     running_mean: Tensor,
     running_var: Tensor,
-    communicator: Any,
+    communicator: Any | None,
     add: Tensor | None = None,
     relu: bool = False,
     activation: str | None = None,
 ) -> Tensor:
-    """`batchnorm_2d` with mean and variance over the batches of all ranks of `communicator`.
+    """`batchnorm_2d` with mean and variance over the batches of all ranks of `communicator`; None:
+    there are no other ranks.
 
     The batches may have different sizes, also 0 where another rank has images. All ranks update
-    their running statistics alike. In inference no rank waits for another.
+    their running statistics alike. In inference no rank waits for another. Raises ValueError in a
+    step of a DistOpt with `virtual_ranks` of which a rank has several.
     """
-    if not training() or communicator.world_size == 1:
+    if training() and batch_statistics.state.shards_apart:
+        raise ValueError(
+            "[SyncBatchNorm] its statistics are those of the shards that the ranks compute at "
+            "once, so they would depend on the number of ranks. With virtual_ranks, take "
+            "BatchNorm2d or as many ranks as virtual ones"
+        )
+    if not training() or communicator is None or communicator.world_size == 1:
         return batchnorm_2d(
             handle, x, scale, bias, running_mean, running_var, add, relu, activation
         )

@@ -54,7 +54,8 @@ class DistOpt:
     buffSize       the most elements of one message to the other ranks; results do not depend on it
     virtual_ranks  V: the batch of an update is split into V shards, whatever the number of ranks W.
                    A rank makes V / W calls for each update, for shards r·V/W to (r+1)·V/W - 1.
-                   Results have the same bits for every W that divides V. Default: W · accumulate.
+                   Results have the same bits for every W that divides V, so SyncBatchNorm needs
+                   V = W. Default: W · accumulate.
 
     The gradient of an update is the mean over all shards, added in their order with the arithmetic
     of `accumulate=V` in one process, so it has the same bits. Batch norms see one shard each; their
@@ -69,8 +70,8 @@ class DistOpt:
 
     opt: Optimizer
     not_settings: ClassVar[tuple[str, ...]] = (
-        *("communicator", "_shards", "_shard_statistics", "_statistics", "_models", "_stream"),
-        *("partial", "_residuals"),
+        *("communicator", "_shards", "_kept", "_reductions", "_shard_statistics", "_statistics"),
+        *("_models", "_stream", "partial", "_residuals"),
     )
 
     def __init__(
@@ -100,9 +101,12 @@ class DistOpt:
         self.buffSize = buffer
         self.virtual_ranks = self._checked_virtual_ranks(virtual_ranks)
         self.calls = self.virtual_ranks // self.world_size
+        self._shards_apart = virtual_ranks is not None and self.calls > 1
         opt.accumulate = 1  # the calls for an update are counted here
         self.partial = 0
-        self._shards: list[list[_Pair]] = []  # gradients of the calls so far
+        self._shards: list[list[list[_Pair]]] = []  # buckets of the calls so far
+        self._kept: list[list[_Pair]] = []  # buckets of the present call
+        self._reductions: list[Any] = []  # that the last call of an update has started
         self._shard_statistics: list[list[BatchStatistics]] = []
         self._statistics: list[BatchStatistics] = []  # of the present call
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -160,7 +164,8 @@ class DistOpt:
             return
         self._start_from_rank_0(model)
         self._announce()
-        with self._aborting(), self._random_stream(model), collected_in(self._statistics):
+        collected = collected_in(self._statistics, self._shards_apart)
+        with self._aborting(), self._random_stream(model), collected:
             yield
             if self._statistics:  # the step did not call the optimizer
                 self._take_statistics()
@@ -173,9 +178,13 @@ class DistOpt:
             name = type(error).__name__
             self.communicator.abort(f"[DistOpt] rank {self.global_rank}: {name}: {error}")
             self.communicator.drain()  # before the memory of gradients goes away
-            self._shards, self._shard_statistics = [], []
-            self._statistics.clear()
+            self._forget_calls()
             raise
+
+    def _forget_calls(self) -> None:
+        """Drops what calls have kept for an update that is not made."""
+        self._shards, self._kept, self._reductions, self._shard_statistics = [], [], [], []
+        self._statistics.clear()
 
     def _announce(self) -> None:
         """Ranks that are not in the same step, or have another learning rate, are told apart."""
@@ -241,12 +250,13 @@ class DistOpt:
             else:
                 self._announce()
             pairs = autograd.backward(loss, self._seed(loss))
+            buckets = self._buckets(pairs, min(limit or self.buffSize, self.buffSize))
             if self.calls > 1:
-                self._collect(list(pairs))
+                self._collect(buckets)
                 return
-            buckets = list(self._buckets(pairs, min(limit or self.buffSize, self.buffSize)))
+            started = [(self._started([bucket]), bucket) for bucket in buckets]
             self._take_statistics()
-            self._update(buckets)
+            self._update(started)
 
     def _seed(self, loss: Tensor) -> Tensor | None:
         return None if self.opt.scaler is None else self.opt.scaler.seed(loss)
@@ -255,9 +265,9 @@ class DistOpt:
         if not self._shards:
             self.opt._end_call()
 
-    def _buckets(self, pairs: Iterable[_Pair], limit: int) -> Iterator[tuple[Any, list[_Pair]]]:
-        """Fills buckets with gradients of one type, in the order in which backward makes them, and
-        starts the reduction of those that are full. Yields (reduction, its gradients)."""
+    def _buckets(self, pairs: Iterable[_Pair], limit: int) -> Iterator[list[_Pair]]:
+        """Fills buckets with gradients of one type, in the order in which backward makes them.
+        Yields those that are full, before backward goes on, and at last the others."""
         filling: dict[DType, list[_Pair]] = {}
         sizes: dict[DType, int] = {}
         full = max(limit // _FIRST, 1)
@@ -267,11 +277,10 @@ class DistOpt:
             bucket.append((param, _dense(grad)))
             sizes[dtype] = sizes.get(dtype, 0) + grad.size()
             if sizes[dtype] >= full:
-                yield self._started([bucket]), bucket
                 del filling[dtype], sizes[dtype]
+                yield bucket
                 full = limit
-        for bucket in filling.values():
-            yield self._started([bucket]), bucket
+        yield from filling.values()
 
     def _started(self, shards: Sequence[Sequence[_Pair]]) -> Any:
         raw = [grad.data for shard in shards for _, grad in shard]
@@ -300,35 +309,44 @@ class DistOpt:
 
     # Several calls for an update.
 
-    def _collect(self, pairs: list[_Pair]) -> None:
+    def _collect(self, buckets: Iterable[list[_Pair]]) -> None:
+        """Keeps the gradients and statistics of a call. In the last call of an update the gradients
+        of all calls go to the other ranks, each bucket while backward makes the next ones."""
+        for bucket in buckets:
+            host_call(functools.partial(self._keep, bucket), [grad.data for _, grad in bucket])
         seen, self._statistics[:] = list(self._statistics), []
-        lent = [g.data for _, g in pairs] + [t for one in seen for t in (one.mean, one.var)]
-        host_call(functools.partial(self._keep, pairs, seen), lent)
+        lent = [t for one in seen for t in (one.mean, one.var)]
+        host_call(functools.partial(self._end_collecting, seen), lent)
 
-    def _keep(self, pairs: list[_Pair], seen: list[BatchStatistics]) -> None:
-        """Keeps the gradients and statistics of a call. The last call of an update adds them up."""
-        self._shards.append([(p, wrap(g.data.Clone(), False)) for p, g in pairs])
+    def _keep(self, bucket: list[_Pair]) -> None:
+        number = len(self._kept)
+        self._kept.append([(param, wrap(grad.data.Clone(), False)) for param, grad in bucket])
+        if len(self._shards) + 1 == self.calls:
+            shards = [*self._shards, self._kept]
+            self._check_equal_parameters([shard[number : number + 1] for shard in shards])
+            self._reductions.append(self._started([shard[number] for shard in shards]))
+
+    def _end_collecting(self, seen: list[BatchStatistics]) -> None:
         kept = [s._replace(mean=s.mean.Clone(), var=s.var.Clone()) for s in seen]
+        self._shards.append(self._kept)
         self._shard_statistics.append(kept)
+        self._kept = []
         if len(self._shards) < self.calls:
             return
         shards, self._shards = self._shards, []
         statistics, self._shard_statistics = self._shard_statistics, []
+        reductions, self._reductions = self._reductions, []
+        self._check_equal_parameters(shards)
         self._update_statistics(statistics)
-        params = [param for param, _ in shards[0]]
-        for shard in shards:
-            if [id(p) for p, _ in shard] != [id(p) for p in params]:
-                raise RuntimeError("[DistOpt] the calls for an update train different parameters")
-        buckets = []
-        places: dict[DType, list[int]] = {}
-        for i, (_, grad) in enumerate(shards[0]):
-            places.setdefault(grad.dtype, []).append(i)
-        for chosen in places.values():
-            parts = [[shard[i] for i in chosen] for shard in shards]
-            buckets.append((self._started(parts), parts[0]))
-        for reduction, _ in buckets:
+        for reduction in reductions:
             reduction.Wait()
-        self.opt._apply_gradients([pair for _, bucket in buckets for pair in bucket])
+        self.opt._apply_gradients([pair for bucket in shards[0] for pair in bucket])
+
+    @staticmethod
+    def _check_equal_parameters(shards: Sequence[Sequence[list[_Pair]]]) -> None:
+        first, *others = [[[id(p) for p, _ in b] for b in shard] for shard in shards]
+        if any([shard != first for shard in others]):
+            raise RuntimeError("[DistOpt] the calls for an update train different parameters")
 
     # Running statistics of batch norms.
 

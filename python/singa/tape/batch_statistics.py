@@ -27,17 +27,20 @@ class BatchStatistics(NamedTuple):
 
 class _State(threading.local):
     collector: list[BatchStatistics] | None = None
+    shards_apart = False
 
 
-#: This thread's collector. None: batch norms update their running statistics.
+#: This thread's collector; None: batch norms update their running statistics. `shards_apart`:
+#: results must not depend on how many of the shards of an update are computed at once.
 state = _State()
 
 
 @contextmanager
-def collected_in(collector: list[BatchStatistics]) -> Iterator[None]:
+def collected_in(collector: list[BatchStatistics], shards_apart: bool = False) -> Iterator[None]:
     """Context manager: batch norms of this thread add to `collector`."""
-    before, state.collector = state.collector, collector
+    before = state.collector, state.shards_apart
+    state.collector, state.shards_apart = collector, shards_apart
     try:
         yield
     finally:
-        state.collector = before
+        state.collector, state.shards_apart = before

@@ -64,6 +64,8 @@ constexpr Row kTable[] = {
      "Processes of the job on this machine.", 1, kMost},
     {"SINGA_RESTART", Kind::kNumber, "a number from 0 on", "0",
      "How often `singa launch` has started the job again.", 0, kMost},
+    {"SINGA_MEETING", Kind::kText, "host:port", "",
+     "Where rank 0 listens, so that ranks on several machines find each other without MPI."},
     {"SINGA_INTERFACE", Kind::kText, "a name, such as eth0", "all",
      "The network interface by which the other machines of a job reach this one."},
     {"SINGA_NODE_RANKS", Kind::kNumber, "a number from 0 on", "0",

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/layout/blocked_layout.h"
 #include "distributed/ordered_sum.h"
 #include "ranks.h"
 #include "support.h"
@@ -133,6 +134,27 @@ TEST_P(Ranks, AddsShardsOfARankOneAfterTheOther) {
                           return "wrong";
                       }
                       return "right";
+                    }),
+            "right");
+}
+
+// Kernels may choose another layout in a later call.
+TEST_P(Ranks, AddsShardsInDifferentLayouts) {
+  const Shape shape{2, 5, 3, 4};
+  const auto in = [&](const char* layout, const Tensor& t) {
+    return t.ToLayout(BlockedLayoutNamed(layout, shape, kFloat32));
+  };
+  ExpectAll(InRanks(2,
+                    [&](Communicator& c) -> std::string {
+                      std::vector<Tensor> shards;
+                      for (int s = 0; s < 3; ++s)
+                        shards.push_back(Term(c.global_rank * 3 + s, 7, shape, kFloat32));
+                      shards[0] = in("nChw8c", shards[0]);
+                      shards[2] = in("nhwc", shards[2]);
+                      Reduction reduction(c.shared_from_this(), shards, {"w"}, 3, 0.5);
+                      reduction.Run();
+                      const Tensor want = SumOf(2, 3, 7, shape, kFloat32, 0.5);
+                      return SameBytes(shards[0].Plain(), want) ? "right" : "wrong";
                     }),
             "right");
 }

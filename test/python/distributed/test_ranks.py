@@ -1,6 +1,7 @@
 """What ranks ask each other: with a plain communicator, and with the engine in real jobs."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -138,6 +139,49 @@ def test_an_exception_is_the_reason_of_all(script, node):
     assert status == 1
     assert "[1] ArithmeticError: of rank 1\n" in errors
     assert "[0] RuntimeError: rank 1: ArithmeticError: of rank 1\n" in errors
+
+
+def _free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def _torchrun(rank, port):
+    """Variables of one of two ranks, each on a machine of its own, that meet at `port`."""
+    local = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    place = {"RANK": str(rank), "WORLD_SIZE": "2"} | local
+    return place | {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port - 1)}
+
+
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_ranks_of_torchrun_on_several_machines(script, node):
+    # They find each other at rank 0's machine. With `node` 0 they notice that it is the same.
+    port = _free_port()
+    places = [_torchrun(rank, port) | {"SINGA_NODE_RANKS": node} for rank in (1, 0)]
+    ranks = [_start("--timeout", "20", script, "run", **place) for place in places]
+    for rank in ranks:
+        assert _finished(rank) == (0, "2.0 [0, 1]\n", "")
+
+
+def test_a_rank_that_is_missing_at_the_meeting_is_named(script):
+    status, _, errors = _finished(
+        _start("--timeout", "1", script, "run", **_torchrun(0, _free_port()))
+    )
+    assert status == 1
+    assert "rank 1 has not joined the job; rank 0 has waited for 1 s at localhost:" in errors
+
+
+@pytest.mark.parametrize(
+    "place", [("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")]
+)
+def test_ranks_that_do_not_know_each_other_are_an_error(script, place):
+    command = [sys.executable, script, "run"]
+    variables = _variables(**dict(zip(place, ("1", "2"), strict=True)))
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "this is rank 1 of 2 that" in ended.stderr
+    assert "start `python -m singa launch SCRIPT`" in ended.stderr
 
 
 @pytest.mark.parametrize(

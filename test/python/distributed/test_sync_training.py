@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ranks import in_ranks
+from ranks import FailedRank, in_ranks
 from singa import autograd, distributed, layer, model, opt, seed, tensor
 
 STEPS, IMAGES = 5, 12
@@ -51,6 +51,24 @@ def _trained(norm, optimizer, part, use_graph, weight=1.0):
 
 def _sgd():
     return opt.SGD(lr=0.05, momentum=0.9, weight_decay=1e-3)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_virtual_ranks_would_give_other_bits(ranks):
+    def train(rank, holder, **options):
+        optimizer = opt.DistOpt(options.pop("inner", _sgd()), holder, rank, ranks, **options)
+        distributed.use(optimizer.communicator)
+        return _trained(layer.SyncBatchNorm, optimizer, lambda a: a[rank::ranks], False)
+
+    for error in in_ranks(ranks, lambda *place: train(*place, virtual_ranks=4)):
+        assert isinstance(error, FailedRank), "nothing was raised"
+        assert "[SyncBatchNorm] its statistics are those of the shards that the ranks" in error
+    # Accumulation makes no such promise.
+    accumulating = opt.SGD(lr=0.05, momentum=0.9, accumulate=2)
+    for found in in_ranks(ranks, lambda *place: train(*place, inner=accumulating)):
+        assert isinstance(found, dict), found
+    for found in in_ranks(ranks, lambda *place: train(*place, virtual_ranks=ranks)):
+        assert isinstance(found, dict), found
 
 
 @pytest.mark.filterwarnings("ignore::singa.graph.GraphWarning")

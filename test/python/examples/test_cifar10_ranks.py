@@ -106,6 +106,21 @@ def test_a_job_that_was_started_again_has_the_same_bits(training, fault, node, m
     assert training.outcome(out) == training.outcome("whole")
 
 
+def test_virtual_ranks_make_it_the_same_experiment_on_any_number_of_ranks(training):
+    options = ("--epochs", "2", "--checkpoint-steps", "1", "--virtual-ranks", "4")
+    training.run(1, "virtual on 1", *options)
+    output = training.run(
+        2, "virtual, fewer", *options,
+        fault=("kill", 1, 4), launch=("--restarts", 1, "--restart-with", 1),
+    )  # fmt: skip
+    assert "[0] resumed after step 4" in output
+    want = training.weights("virtual on 1")
+    for name, value in training.weights("virtual, fewer").items():
+        np.testing.assert_array_equal(value, want[name], name)
+    output = training.run(3, "virtual on 3", *options, status=1)
+    assert "virtual_ranks must be a multiple of the 3 ranks, got 4" in output
+
+
 @pytest.mark.slow
 def test_a_signal_stops_all_ranks_after_the_same_step(training):
     out = training.folder / "stopped"

@@ -51,8 +51,39 @@ def test_places(variables, place):
     assert environment(variables) == place
 
 
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+STEP = SLURM | {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "meeting"),
+    [
+        (TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "29500"}, "a:29501"),
+        (TORCHRUN | {"MASTER_ADDR": "fe::1", "MASTER_PORT": "65535"}, "[fe::1]:65534"),
+        (TORCHRUN | {"MASTER_ADDR": "a"}, ""),
+        (TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "1", "SINGA_MEETING": "b:2"}, "b:2"),
+        (STEP | {"SLURM_STEP_NODELIST": "node[003-005,7],z"}, "node003:"),
+        (STEP | {"SLURM_STEP_NODELIST": "rack[1-2]n[3,4]"}, "rack1n3:"),
+        (STEP | {"SLURM_STEP_NODELIST": "b,a[1-2]"}, "b:"),
+        (STEP | {"SLURM_STEP_NODELIST": "b,a", "PMIX_RANK": "4"}, ""),  # MPI is there
+        (STEP, ""),
+        (OPEN_MPI | {"MASTER_ADDR": "a", "MASTER_PORT": "29500"}, ""),
+    ],
+)
+def test_meetings(variables, meeting):
+    found = environment(variables).meeting
+    if meeting.endswith(":"):  # the port is that of the step
+        host, port = found.split(":")
+        assert host + ":" == meeting
+        assert 20000 <= int(port) < 30000
+        other = environment(variables | {"SLURM_STEP_ID": "1"}).meeting
+        assert found == environment(variables).meeting != other
+    else:
+        assert found == meeting
+
+
 def test_variables_say_the_place():
-    place = Environment(5, 6, 1, 2, "name", 7, 3, "singa launch")
+    place = Environment(5, 6, 1, 2, "name", 7, 3, "singa launch", "host:1")
     assert environment(place.variables()) == place
     # The same place from two launchers is no contradiction.
     same = {"PMI_RANK": "5", "PMI_SIZE": "6"}
@@ -77,6 +108,10 @@ def test_variables_say_the_place():
             "torchrun says rank 0 of 4, Open MPI says rank 3 of 4: unset the variables of one",
         ),
         (SLURM | {"SLURM_NODEID": "3"}, "SLURM_STEP_TASKS_PER_NODE is '2(x2),1', for node 3"),
+        (
+            TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "x"},
+            "MASTER_PORT must be a number from 0 on, got 'x'",
+        ),
         ({"SINGA_TIMEOUT": "0"}, "SINGA_TIMEOUT must be a number from 1 on, got '0'"),
         ({"SINGA_TIMEOUT": "2.5"}, "SINGA_TIMEOUT must be a number from 1 on, got '2.5'"),
     ],

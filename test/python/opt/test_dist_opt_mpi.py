@@ -51,7 +51,10 @@ def test_ranks_of_mpi_add_up(node):
 
 
 @pytest.mark.parametrize("node", [0, 1])
-def test_a_rank_that_leaves_is_named_and_nothing_hangs(node):
+def test_a_rank_that_leaves_is_named_and_nothing_is_left(node):
+    before = set(os.listdir("/dev/shm"))
     done = run(node, "leave")
+    new = set(os.listdir("/dev/shm")) - before
+    assert not [name for name in new if name.startswith(("mpich", "job-"))]
     assert done.returncode != 0
     assert "rank 1 has left the job; rank 0 has waited" in done.stderr

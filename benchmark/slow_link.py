@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
-"""Ranks on two nodes with a slow link between them.
+"""Time of an all-reduce of 100 MB over a slow link, beside bytes over bandwidth.
 
-    PYTHONPATH=build/release/python python scripts/slow_link.py [--mbit 1000] [--delay 0]
+    PYTHONPATH=build/release/python python benchmark/slow_link.py [--mbit 1000] [--delay 0]
 
 Two ranks of this machine get network namespaces of their own, which a pair of veth devices with a
-token bucket (tc's tbf) connects, so that they exchange data as two machines would. It prints
-
-- the time of an all-reduce of 100 MB of float32, beside bytes over bandwidth,
-- with --model, milliseconds of a training step with and without the exchange, and how much of the
-  exchange backward hides: 1 - (step - step without exchange) / exchange alone.
+token bucket (tc's tbf) connects, so that they exchange data as two machines would. ranks.py trains
+over such a link.
 
 It needs root, `ip` and `tc`. With --delay, two tun devices and a small program that forwards and
 delays packets take the place of the veth devices.
@@ -24,6 +21,7 @@ import json
 import multiprocessing
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -34,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 BYTES = 100_000_000
+ADDRESSES = ("10.213.7.1", "10.213.7.2")
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _TUNSETIFF = 0x400454CA
 _TUN_WITHOUT_HEADER = 0x1001  # IFF_TUN | IFF_NO_PI
@@ -49,9 +48,10 @@ class Link:
     """Two network namespaces, a and b, and the devices that connect them."""
 
     def __init__(self, mbit: int, delay: float) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # closes it
         self.names = [f"singa{os.getpid()}{side}" for side in "ab"]
         self._forwarder: multiprocessing.process.BaseProcess | None = None
-        devices = [f"sg{os.getpid() % 100000}{side}" for side in "ab"]
+        self.devices = devices = [f"sg{os.getpid() % 100000}{side}" for side in "ab"]
         try:
             for name in self.names:
                 run("ip", "netns", "add", name)
@@ -69,8 +69,9 @@ class Link:
                 if not delay:
                     run("ip", "link", "set", device, "netns", name)
                 inside = ("ip", "netns", "exec", name)
-                run(*inside, "ip", "address", "add", f"10.213.7.{i + 1}/24", "dev", device)
-                run(*inside, "ip", "link", "set", device, "up")
+                run(*inside, "ip", "address", "add", f"{ADDRESSES[i]}/24", "dev", device)
+                for each in (device, "lo"):  # lo: a connection to the own address
+                    run(*inside, "ip", "link", "set", each, "up")
                 if not delay:
                     tbf = ("tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
                     run(*inside, "tc", "qdisc", "add", "dev", device, "root", *tbf)
@@ -153,51 +154,6 @@ def rank(arguments: argparse.Namespace) -> None:
                 "bandwidth",
                 flush=True,
             )
-    if not arguments.model:
-        return
-    steps = {kind: training(arguments, kind == "exchange") for kind in ("alone", "exchange")}
-    size = sum(p.size() for p in steps["exchange"][1].get_params().values())
-    gradients = singa_wrap.Full((size,), 1.0, None, singa_wrap.kFloat32)
-    ways: dict[str, Callable[[], Any]] = {kind: step for kind, (step, _) in steps.items()}
-    ways["gradients"] = lambda: communicator.all_reduce([gradients], ["g"], 0.5)
-    found: dict[str, list[float]] = {kind: [] for kind in ways}
-    for _ in range(arguments.rounds):
-        for kind, way in ways.items():
-            communicator.barrier()
-            found[kind] += seconds_of(way, 1)
-    slowest = {kind: max(distributed.gather(min(times))) for kind, times in found.items()}
-    hidden = 1 - (slowest["exchange"] - slowest["alone"]) / slowest["gradients"]
-    if distributed.is_main():
-        print(
-            f"{arguments.model}, {arguments.batch} images a rank: a step takes "
-            f"{slowest['exchange'] * 1e3:.0f} ms, {slowest['alone'] * 1e3:.0f} ms without the "
-            f"exchange, {slowest['gradients'] * 1e3:.0f} ms the exchange alone of {size / 1e6:.1f} "
-            f"million gradients; {hidden:.2f} of it is hidden",
-            flush=True,
-        )
-
-
-def training(arguments: argparse.Namespace, exchange: bool) -> tuple[Callable[[], Any], Any]:
-    """A recorded step of a network, and the network."""
-    import numpy as np
-    from singa import models, opt, seed, tensor
-
-    seed(1)
-    sgd = opt.SGD(lr=1e-3, momentum=0.9)
-    net = models.create(arguments.model, num_classes=10)
-    net.set_optimizer(opt.DistOpt(sgd) if exchange else sgd)
-    draw = np.random.default_rng(0)
-    x = tensor.from_numpy(draw.normal(size=(arguments.batch, 3, 32, 32)).astype(np.float32))
-    y = tensor.from_numpy(draw.integers(0, 10, arguments.batch).astype(np.int32))
-    net.compile([x], use_graph=True)
-
-    def step() -> None:
-        _, loss = net(x, y)
-        loss.item()
-
-    for _ in range(3):
-        step()
-    return step, net
 
 
 def main() -> int:
@@ -208,8 +164,6 @@ def main() -> int:
     parser.add_argument("--mbit", type=int, default=1000, help="Mbit/s of each way [1000]")
     parser.add_argument("--delay", type=float, default=0, help="ms of each way [0]")
     parser.add_argument("--rounds", type=int, default=5, help="[5]")
-    parser.add_argument("--model", default="", help="such as vgg16_cifar [none]")
-    parser.add_argument("--batch", type=int, default=32, help="images of a rank [32]")
     parser.add_argument("--namespaces", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.namespaces:

@@ -1,0 +1,150 @@
+"""What the ranks of a DistOpt report when one of them fails, and wrong arguments."""
+
+import os
+import re
+import signal
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from rank_training import Net, made, sgd, shards
+from ranks import FailedRank, in_ranks
+from singa import distributed, opt, singa_wrap, tensor
+
+pytestmark = [
+    pytest.mark.cpu("ranks are processes with memory on the CPU"),
+    pytest.mark.usefixtures("one_thread"),
+]
+
+
+def run_and_fail(rank, holder, fault, world=3, graph=False):
+    optimizer = opt.DistOpt(sgd(), holder, rank, world)
+    net = made(optimizer, graph)
+    for step in range(8):
+        x, y = (tensor.from_numpy(v) for v in shards(step, world)[rank])
+        if step == 5 and rank == 1:
+            fault(net, x, y)
+        net(x, y)
+    return "nothing was raised"
+
+
+def killed(net, x, y):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_python(net, x, y):
+    net.graph(False)
+    net.loss = lambda out, y: 1 / 0
+
+
+def other_rate(net, x, y):
+    net.optimizer.lr = 0.3
+
+
+def skipped(net, x, y):
+    net.optimizer.opt.step()
+
+
+def frozen(net, x, y):
+    net.second.W.stores_grad = False
+
+
+def checked(net, x, y):
+    net.optimizer.communicator.check("saved")
+
+
+FAULTS = {
+    killed: r"rank 1 \(process \d+\) has ended",
+    in_python: r"\[DistOpt\] rank 1: ZeroDivisionError: division by zero",
+    other_rate: r"ranks 0 and 2: update 5, call 0, learning rate 0.1; rank 1: .* rate 0.3",
+    skipped: r"ranks 0 and 2: update 5, .*; rank 1: update 6",
+    frozen: r"second.W|factor",
+    checked: r"rank 1: check",
+}
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_in_one_rank_is_one_error_in_all(fault, graph, node, on_nodes):
+    on_nodes(node)
+    results = in_ranks(3, partial(run_and_fail, fault=fault, graph=graph))
+    assert all([isinstance(result, FailedRank) for result in results]), results
+    if fault in (killed, in_python):
+        assert results.pop(1) == ("killed" if fault is killed else "division by zero")
+    if fault is not killed or node != 1:  # rank 1 is between the others
+        assert len({*results}) == 1, results
+    for result in results:
+        assert re.search(FAULTS[fault], result), result
+
+
+@pytest.mark.parametrize("stopped", [0, 1, 2, 3])
+@pytest.mark.parametrize("node", [1, 2])
+def test_all_nodes_name_the_rank_that_is_stopped(stopped, node, monkeypatch, on_nodes):
+    on_nodes(node)
+    monkeypatch.setenv("SINGA_TIMEOUT", "2")
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 4, holder, 0)
+        distributed.use(communicator)
+        values = tensor.from_numpy(np.ones(300000, np.float32)).data
+        communicator.all_reduce([values])
+        pids = distributed.gather(os.getpid())
+        if rank == stopped:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        before = time.monotonic()
+        with pytest.raises(RuntimeError) as raised:
+            communicator.all_reduce([values])
+        waited = time.monotonic() - before
+        if rank == (stopped + 1) % 4:
+            time.sleep(1)  # the others report, too
+            os.kill(pids[stopped], signal.SIGCONT)
+        return str(raised.value), waited
+
+    for rank, (text, waited) in enumerate(in_ranks(4, body)):
+        assert re.match(rf"\[distributed\] rank {stopped} \(process \d+\) is stopped", text), text
+        assert rank == stopped or 1 < waited < 3
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_stopped_rank_is_named_at_the_deadline(monkeypatch, node, on_nodes):
+    on_nodes(node)
+    monkeypatch.setenv("SINGA_TIMEOUT", "2")
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        communicator.barrier()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            communicator.barrier()
+        with pytest.raises(RuntimeError) as raised:
+            communicator.barrier()
+        stopped = re.search(r"rank 1 \(process (\d+)\) is stopped", text := str(raised.value))
+        os.kill(int(stopped[1]), signal.SIGCONT)
+        return text
+
+    one, other = in_ranks(2, body)
+    assert "it gave no sign of life for" in one
+    assert one.endswith("in barrier 2")
+    assert other == one
+
+
+def test_wrong_arguments():
+    holder = singa_wrap.NcclIdHolder()
+    with pytest.raises(ValueError, match="rank must be from 0 to 1, got 2"):
+        opt.DistOpt(sgd(), holder, 2, 2)
+    with pytest.raises(TypeError, match="nccl_id must be an NcclIdHolder"):
+        opt.DistOpt(sgd(), "id", 0, 2)
+    with pytest.raises(TypeError, match="opt must be an Optimizer"):
+        opt.DistOpt("sgd")
+    with pytest.raises(ValueError, match="accumulate=3"):
+        opt.DistOpt(sgd(accumulate=2), virtual_ranks=3)
+    with pytest.raises(AttributeError, match="follows from virtual_ranks"):
+        opt.DistOpt(sgd()).accumulate = 2
+    with pytest.raises(AttributeError, match="nothing"):
+        opt.DistOpt(sgd()).nothing  # noqa: B018
+    net = Net()
+    net.set_optimizer(opt.DistOpt(sgd(), virtual_ranks=2))
+    with pytest.raises(RuntimeError, match=r"call compile\(\) first"):
+        net(*(tensor.from_numpy(v) for v in shards(0, 1)[0]))

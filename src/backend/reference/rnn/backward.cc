@@ -1,16 +1,23 @@
 #include <algorithm>
 
 #include "backend/reference/reduce/fold.h"
-#include "backend/reference/rnn/cells.h"
-#include "backend/reference/rnn/float32.h"
 #include "backend/reference/rnn/network.h"
 #include "core/device/parallel.h"
 #include "core/tensor/copy.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/recurrent_cells.h"
+#include "model/spec/rnn_on_cpu.h"
 
 namespace singa::reference {
 
 namespace {
+
+using formula::CellBackward;
+using formula::GruResetBackward;
+using rnn::DataOrNull;
+using rnn::Float32Copies;
+using rnn::PreviousState;
+using rnn::RunInFloat32;
 
 // Workspace, in elements: zeros for missing initial states, the gradients of one layer's matrix
 // products, the gradient of a layer's output (if there are several layers), and copies of 16-bit
@@ -62,7 +69,7 @@ class Backward {
   void Run() {
     for (int64_t layer = f_.layers - 1; layer >= 0; --layer) {
       const T* dy = layer + 1 == f_.layers ? DataOrNull<T>(execution_.inputs[0]) : doutput_;
-      steps_.ForEachGroup([&](int64_t d, int64_t first, int64_t last) {
+      ForEachGroup(f_, [&](int64_t d, int64_t first, int64_t last) {
         WalkSteps(layer * f_.directions + d, first, last, dy);
       });
       WriteInputGradient(layer);
@@ -109,7 +116,7 @@ class Backward {
           const T* from = dy + row * f_.width() + direction * hidden;
           for (int64_t j = 0; j < hidden; ++j) dh[state + j] += from[j];
         }
-        CellBackward(f_.mode, hidden, gates + row * f_.gate_columns(), h_prev + state,
+        CellBackward(f_.mode, hidden, hidden, gates + row * f_.gate_columns(), h_prev + state,
                      c_prev + state, hs + row * hidden, cs + row * hidden, dh + state,
                      dc ? dc + state : nullptr, dproducts + n * columns);
       }
@@ -128,7 +135,7 @@ class Backward {
          weights_ + f_.w_hh(part) + 2 * hidden * hidden, hidden, T(0), rows + 3 * hidden, columns);
     for (int64_t n = first; n < last; ++n)
       if (steps_.counts(time, n))
-        GruResetBackward(hidden, gates + (time * f_.batch + n) * f_.gate_columns(),
+        GruResetBackward(hidden, hidden, gates + (time * f_.batch + n) * f_.gate_columns(),
                          h_prev + n * hidden, dproducts + n * columns, dh + n * hidden);
   }
 
@@ -215,7 +222,7 @@ class Backward {
 
   const RnnBackwardSpec& f_;
   const Execution& execution_;
-  RnnSteps steps_;
+  rnn::Steps steps_;
   const T* hx_;
   const T* cx_;
   const T* weights_;

@@ -1,16 +1,23 @@
 #include <algorithm>
 
-#include "backend/reference/rnn/cells.h"
-#include "backend/reference/rnn/float32.h"
 #include "backend/reference/rnn/network.h"
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/philox_fill.h"
+#include "model/formula/recurrent_cells.h"
+#include "model/spec/rnn_on_cpu.h"
 
 namespace singa::reference {
 
 namespace {
+
+using formula::CellForward;
+using formula::GruResetForward;
+using rnn::DataOrNull;
+using rnn::Float32Copies;
+using rnn::PreviousState;
+using rnn::RunInFloat32;
 
 // Workspace, in elements: zeros for missing initial states, sums of the biases, the state that
 // training would save (in inference), and copies of 16-bit arguments.
@@ -50,7 +57,7 @@ class Forward {
     for (int64_t layer = 0; layer < f_.layers; ++layer) {
       const T* input = layer == 0 ? execution_.in<T>(0) : saved_ + f_.saved_input(layer);
       for (int64_t d = 0; d < f_.directions; ++d) Project(layer * f_.directions + d, input);
-      steps_.ForEachGroup([&](int64_t d, int64_t first, int64_t last) {
+      ForEachGroup(f_, [&](int64_t d, int64_t first, int64_t last) {
         WalkSteps(layer * f_.directions + d, first, last);
       });
       WriteOutput(layer);
@@ -103,7 +110,7 @@ class Forward {
         for (int64_t n = first; n < last; ++n) {
           T* gates = products + (n - first) * ProductColumns();
           if (steps_.counts(time, n)) {
-            GruResetForward(hidden, gates, bias, h_prev + n * hidden);
+            GruResetForward(hidden, hidden, gates, bias, h_prev + n * hidden);
           } else {
             std::fill_n(gates + 3 * hidden, hidden, T(0));  // backward multiplies it by 0
           }
@@ -115,7 +122,7 @@ class Forward {
         T* h = hs + row * hidden;
         T* c = f_.has_cells() ? cs + row * hidden : nullptr;
         if (steps_.counts(time, n)) {
-          CellForward(f_.mode, hidden, Products(part) + row * ProductColumns(), bias,
+          CellForward(f_.mode, hidden, hidden, Products(part) + row * ProductColumns(), bias,
                       h_prev + n * hidden, c_prev + n * hidden, h, c);
         } else {
           std::copy_n(h_prev + n * hidden, hidden, h);
@@ -184,7 +191,7 @@ class Forward {
 
   const RnnForwardSpec& f_;
   const Execution& execution_;
-  RnnSteps steps_;
+  rnn::Steps steps_;
   const T* hx_;
   const T* cx_;
   const T* weights_;

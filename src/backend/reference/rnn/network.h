@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared by both passes of a recurrent network: the order of the steps, which steps belong to a
-// sequence, and matrix products divided into blocks.
+// Shared by both passes of a recurrent network: groups of sequences, and matrix products divided
+// into blocks.
 
 #include <algorithm>
 
@@ -30,54 +30,18 @@ void GemmByRows(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, con
   });
 }
 
-/// The tensor's data; null if the tensor is empty.
-template <class T>
-const T* DataOrNull(const Tensor& t) {
-  return t.empty() ? nullptr : static_cast<const T*>(t.raw_data());
-}
-
-class RnnSteps {
- public:
-  /// Throws std::invalid_argument, naming `op`, if a length is outside [0, steps].
-  RnnSteps(const char* op, const RnnFields& fields, const Tensor& seq_lengths)
-      : fields_(fields), lengths_(DataOrNull<int32_t>(seq_lengths)) {
-    if (lengths_) CheckLengths(op, fields, {lengths_, static_cast<size_t>(fields.batch)});
-  }
-
-  /// The time of step s of a direction. Direction 1 runs backwards.
-  int64_t time(int64_t direction, int64_t s) const {
-    return direction == 0 ? s : fields_.steps - 1 - s;
-  }
-  /// Whether the sequence extends to this time.
-  bool counts(int64_t time, int64_t sequence) const {
-    return lengths_ == nullptr || time < lengths_[sequence];
-  }
-
-  /// Calls run(direction, first, last) on all threads, for groups of sequences of each direction.
-  template <class Run>
-  void ForEachGroup(const Run& run) const {
-    const int64_t groups = (fields_.batch + kSequenceGroup - 1) / kSequenceGroup;
-    const int64_t work = fields_.steps * kSequenceGroup * fields_.gate_rows() * fields_.hidden;
-    ParallelFor(fields_.directions * groups, std::max<int64_t>(1, kGemmGrain / work),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) {
-                    const int64_t first = i % groups * kSequenceGroup;
-                    run(i / groups, first, std::min(fields_.batch, first + kSequenceGroup));
-                  }
-                });
-  }
-
- private:
-  const RnnFields& fields_;
-  const int32_t* lengths_;
-};
-
-/// First row of the state before step s; `initial` (or zeros) before the first step.
-template <class T>
-const T* PreviousState(const RnnFields& fields, const RnnSteps& steps, int64_t direction, int64_t s,
-                       const T* initial, const T* states) {
-  if (s == 0) return initial;
-  return states + steps.time(direction, s - 1) * fields.batch * fields.hidden;
+/// Calls run(direction, first, last) on all threads, for groups of sequences of each direction.
+template <class Run>
+void ForEachGroup(const RnnFields& fields, const Run& run) {
+  const int64_t groups = (fields.batch + kSequenceGroup - 1) / kSequenceGroup;
+  const int64_t work = fields.steps * kSequenceGroup * fields.gate_rows() * fields.hidden;
+  ParallelFor(fields.directions * groups, std::max<int64_t>(1, kGemmGrain / work),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t first = i % groups * kSequenceGroup;
+                  run(i / groups, first, std::min(fields.batch, first + kSequenceGroup));
+                }
+              });
 }
 
 }  // namespace singa::reference

@@ -1,6 +1,7 @@
 #pragma once
 
-// Computes recurrent networks of 16-bit types in float32, on copies of their arguments.
+// Shared by the CPU's kernels of recurrent networks: the order of the steps, which steps belong to
+// a sequence, and the computation of 16-bit types in float32, on copies of their arguments.
 
 #include <initializer_list>
 #include <memory>
@@ -10,7 +11,41 @@
 #include "model/spec/rnn.h"
 #include "singa/core/plan.h"
 
-namespace singa::reference {
+namespace singa::rnn {
+
+/// The tensor's data; null if the tensor is empty.
+template <class T>
+const T* DataOrNull(const Tensor& t) {
+  return t.empty() ? nullptr : static_cast<const T*>(t.raw_data());
+}
+
+class Steps {
+ public:
+  /// Throws std::invalid_argument, naming `op`, if a length is outside [0, steps].
+  Steps(const char* op, const RnnFields& fields, const Tensor& seq_lengths)
+      : steps_(fields.steps), lengths_(DataOrNull<int32_t>(seq_lengths)) {
+    if (lengths_) CheckLengths(op, fields, {lengths_, static_cast<size_t>(fields.batch)});
+  }
+
+  /// The time of step s of a direction. Direction 1 runs backwards.
+  int64_t time(int64_t direction, int64_t s) const { return direction == 0 ? s : steps_ - 1 - s; }
+  /// Whether the sequence extends to this time.
+  bool counts(int64_t time, int64_t sequence) const {
+    return lengths_ == nullptr || time < lengths_[sequence];
+  }
+
+ private:
+  int64_t steps_;
+  const int32_t* lengths_;
+};
+
+/// First row of the state before step s; `initial` (or zeros) before the first step.
+template <class T>
+const T* PreviousState(const RnnFields& fields, const Steps& steps, int64_t direction, int64_t s,
+                       const T* initial, const T* states) {
+  if (s == 0) return initial;
+  return states + steps.time(direction, s - 1) * fields.batch * fields.hidden;
+}
 
 /// Elements of the copies; 0 for other types. `sizes` lists all tensors of the spec's type.
 inline int64_t Float32Copies(const RnnFields& fields, std::initializer_list<int64_t> sizes) {
@@ -46,4 +81,4 @@ void RunInFloat32(Spec spec, const Execution& execution, float* place, const Run
       StridedCopy(outputs[i], execution.outputs[i]);
 }
 
-}  // namespace singa::reference
+}  // namespace singa::rnn

@@ -3,6 +3,7 @@
 
     python benchmark/winograd.py                        # all layers
     python benchmark/winograd.py --threads 2 resnet50
+    python benchmark/winograd.py --dtype bfloat16 unet
 
 Prints for each layer: milliseconds of forward, gradient of the input and gradient of the weights in
 strict mode (direct) and normal mode, their ratio, and the root mean square error against float64
@@ -20,6 +21,7 @@ import numpy as np
 import singa
 from singa import singa_wrap as raw
 from singa import tensor
+from singa.dtypes import as_dtype
 
 # (batch, input channels, height and width, output channels[, kernel, or its height and width, if
 # not 3]). Outputs have the size of the inputs.
@@ -43,6 +45,15 @@ LAYERS: dict[str, list[tuple[int, ...]]] = {
         (32, 24, 14, 64, 5),
         (32, 32, 14, 128, 5),
         (32, 48, 7, 128, 5),
+    ],
+    "densenet121": [(32, 128, size, 32) for size in (56, 28, 14, 7)],
+    "unet": [
+        (8, 64, 256, 64),
+        (8, 64, 128, 128),
+        (8, 128, 128, 128),
+        (8, 256, 64, 256),
+        (8, 512, 32, 512),
+        (8, 1024, 32, 512),
     ],
     "inception_v4": [
         (32, 192, 17, 224, 1, 7),
@@ -71,11 +82,12 @@ def blocked(t: raw.Tensor) -> raw.Tensor:
     channels = t.shape()[1]
     handle = raw.ConvHandle(t, [1, 1], [1, 1], [0, 0], channels, channels, False)
     identity = np.eye(channels, dtype=np.float32).reshape(channels, channels, 1, 1)
-    return raw.ConvForward(t, tensor.from_numpy(identity).data, None, handle)
+    weights = tensor.from_numpy(identity).data.AsType(t.data_type())
+    return raw.ConvForward(t, weights, None, handle)
 
 
 def numpy(t: raw.Tensor) -> np.ndarray:
-    return tensor.to_numpy(tensor.from_raw_tensor(t))
+    return tensor.to_numpy(tensor.from_raw_tensor(t.AsType(raw.kFloat32)))
 
 
 def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -92,7 +104,7 @@ def convolution(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
     )
 
 
-def compare(layer: tuple[int, ...], repeats: int) -> None:
+def compare(layer: tuple[int, ...], dtype: int, repeats: int) -> None:
     batch, channels, size, filters, *kernel = layer
     kernel = (kernel or [3]) * (2 if len(kernel) < 2 else 1)
     random = np.random.default_rng(0)
@@ -100,11 +112,14 @@ def compare(layer: tuple[int, ...], repeats: int) -> None:
     shape = (filters, channels, *kernel)
     weights = random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
     gradients = random.standard_normal((batch, filters, size, size))
-    x, w, dy = (tensor.from_numpy(a.astype(np.float32)).data for a in (images, weights, gradients))
+    x, w, dy = (
+        tensor.from_numpy(a.astype(np.float32)).data.AsType(dtype)
+        for a in (images, weights, gradients)
+    )
     handle = raw.ConvHandle(
         x, kernel, [1, 1], [side // 2 for side in kernel], channels, filters, False
     )
-    exact = convolution(images[:2].astype(np.float32), weights.astype(np.float32))
+    exact = convolution(numpy(x)[:2], numpy(w))
     x, dy = blocked(x), blocked(dy)
     times, errors = [], []
     for strict in (True, False):
@@ -132,6 +147,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("networks", nargs="*", default=list(LAYERS), help=", ".join(LAYERS))
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
@@ -144,7 +160,7 @@ def main() -> None:
     for network in args.networks:
         print(network)
         for layer in LAYERS[network]:
-            compare(layer, args.repeats)
+            compare(layer, as_dtype(args.dtype), args.repeats)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 // Vectors of floats in registers, of any width; the compiler splits those that are too wide.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/device/inline.h"
+#include "singa/core/half.h"
 
 namespace singa::cpu {
 
@@ -28,6 +30,36 @@ SINGA_INLINE void Load(V& v, const float* from) {
 template <class V>
 SINGA_INLINE void Store(float* to, const V& v) {
   *reinterpret_cast<typename Unaligned<V>::Type*>(to) = v;
+}
+
+/// Rounds a vector of floats as BFloat16 does. The result is in the upper halves of 32-bit words.
+template <class Floats, class Words>
+SINGA_INLINE void RoundToBFloat16(const Floats& values, Words& rounded) {
+  const auto words = reinterpret_cast<Words>(values);
+  const auto nan = reinterpret_cast<Words>(values != values);
+  rounded = (words + ((0x7fffu + ((words >> 16) & 1u)) & ~nan)) | (nan & 0x400000u);
+}
+
+/// Vectors of as many bfloat16 numbers, and of their bits as floats.
+template <class V>
+struct Halves {
+  static constexpr size_t kLanes = sizeof(V) / sizeof(float);
+  using Type __attribute__((vector_size(kLanes * sizeof(uint16_t)))) = uint16_t;
+  using Words __attribute__((vector_size(kLanes * sizeof(uint32_t)))) = uint32_t;
+  using Unaligned __attribute__((aligned(alignof(uint16_t)), may_alias)) = Type;
+};
+template <class V>
+SINGA_INLINE void Load(V& v, const BFloat16* from) {
+  const typename Halves<V>::Type halves =
+      *reinterpret_cast<const typename Halves<V>::Unaligned*>(from);
+  v = reinterpret_cast<V>(__builtin_convertvector(halves, typename Halves<V>::Words) << 16);
+}
+template <class V>
+SINGA_INLINE void Store(BFloat16* to, const V& v) {
+  typename Halves<V>::Words words;
+  RoundToBFloat16(v, words);
+  *reinterpret_cast<typename Halves<V>::Unaligned*>(to) =
+      __builtin_convertvector(words >> 16, typename Halves<V>::Type);
 }
 
 }  // namespace singa::cpu

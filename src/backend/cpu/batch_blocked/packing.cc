@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/batch_blocked/round_bfloat16.h"
+#include "backend/cpu/vector.h"
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
 

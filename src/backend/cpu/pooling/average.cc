@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/cpu/batch_blocked/round_bfloat16.h"
+#include "backend/cpu/vector.h"
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"

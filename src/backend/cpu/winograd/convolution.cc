@@ -55,8 +55,6 @@ void FillRows(int64_t count, int64_t rows, int64_t depth, int64_t positions, con
       std::fill_n(values + p * layout.position_step + i * layout.tile_step, depth, 0.0f);
 }
 
-LayoutPtr LayoutOf(const Shape& shape, LaneTag tag) { return LaneLayout(shape, kFloat32, tag); }
-
 /// The layout of the images on both sides: the present one, if it is supported.
 LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
@@ -65,9 +63,9 @@ LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
   auto readable = [&](std::optional<LaneTag> tag) {
     return tag && (*tag == blocked || (*tag == LaneTag::kNhwc && channels_last));
   };
-  const auto x = LaneTagOf(spec.x_layout, r.input_shape(), kFloat32);
+  const auto x = LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype);
   if (readable(x)) return *x;
-  const auto y = LaneTagOf(spec.dy_layout, r.output_shape(), kFloat32);
+  const auto y = LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype);
   if (readable(y)) return *y;
   return blocked;
 }
@@ -110,9 +108,9 @@ class WinogradPlan : public Plan {
 std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const Shape& from,
                                        const Shape& to, int64_t lanes) {
   std::vector<LayoutPtr> layouts(spec.add_input() + 1);
-  layouts[0] = LayoutOf(from, tag);
+  layouts[0] = LaneLayout(from, spec.dtype, tag);
   if (IsPrepared(spec, lanes)) layouts[1] = PreparedLayout(spec.geometry.weight_shape(), lanes);
-  if (spec.has_add) layouts[spec.add_input()] = LayoutOf(to, tag);
+  if (spec.has_add) layouts[spec.add_input()] = LaneLayout(to, spec.dtype, tag);
   return layouts;
 }
 
@@ -122,12 +120,13 @@ std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const 
 /// threads share. By panel: all tiles are transformed first, then each thread takes panels of the
 /// filter. The former keeps the tiles' values in the L2 cache; the latter keeps the filter's, of
 /// which deep layers with small images have many more. Both give the same bits.
-template <int64_t kLanes, class Taps>
+template <class T, int64_t kLanes, class Taps>
 class FilterPlan final : public WinogradPlan {
  public:
   FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
              int64_t pad_left)
-      : WinogradPlan(spec, ArgumentLayouts(spec, tag, from, to, kLanes), {LayoutOf(to, tag)}),
+      : WinogradPlan(spec, ArgumentLayouts(spec, tag, from, to, kLanes),
+                     {LaneLayout(to, spec.dtype, tag)}),
         prepared_(IsPrepared(spec, kLanes)),
         from_(from, tag),
         to_(to, tag),
@@ -152,30 +151,34 @@ class FilterPlan final : public WinogradPlan {
   }
 
   void Run(const Execution& execution) const override {
-    const float* bias = spec_.geometry.bias ? execution.in<float>(2) : nullptr;
-    const float* add = spec_.has_add ? execution.in<float>(spec_.add_input()) : nullptr;
-    const Call call{execution.in<float>(0),
-                    execution.in<float>(1),
+    const T* bias = spec_.geometry.bias ? execution.in<T>(2) : nullptr;
+    const T* add = spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr;
+    const Call call{execution.in<T>(0),
+                    execution.in<T>(1),
                     {bias, add, spec_.relu},
-                    execution.out<float>(0),
+                    execution.out<T>(0),
                     static_cast<float*>(execution.workspace)};
     by_panel_ ? RunByPanel(call) : RunByTiles(call);
   }
 
  private:
-  using Loops = Kernels<kLanes, Taps>;
+  using Loops = Kernels<T, kLanes, Taps>;
   static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kRows = kTileRows<kLanes>;
-  static constexpr int64_t kPanel = FilterPanels<kLanes, Taps>::kWidth;
+  static constexpr int64_t kPanel = FilterPanels<T, kLanes, Taps>::kWidth;
 
   struct Call {
-    const float* x;
-    const float* weights;  // or their values, if the filter is prepared
-    After after;
-    float* y;
+    const T* x;
+    const T* weights;
+    After<T> after;
+    T* y;
     float* workspace;
   };
 
+  /// The values of a filter that is prepared; such a filter is float32.
+  static const float* Prepared(const Call& call) {
+    return reinterpret_cast<const float*>(call.weights);
+  }
   static bool ByPanel(int64_t depth, int64_t columns, int64_t tiles, int threads) {
     return tiles < columns && columns >= kPanel * threads && tiles * depth < (int64_t{256} << 10);
   }
@@ -197,7 +200,7 @@ class FilterPlan final : public WinogradPlan {
   }
 
   void RunByTiles(const Call& call) const {
-    const float* filter = call.weights;
+    const float* filter = Prepared(call);
     float* own = call.workspace;
     if (!prepared_) {
       float* transformed = call.workspace;
@@ -235,7 +238,7 @@ class FilterPlan final : public WinogradPlan {
       float* transformed = products + products_.size;
       const int64_t last = filter_.count * (thread + 1) / threads_;
       for (int64_t panel = filter_.count * thread / threads_; panel < last; ++panel) {
-        const float* filter = prepared_ ? call.weights + panel * filter_.size : transformed;
+        const float* filter = prepared_ ? Prepared(call) + panel * filter_.size : transformed;
         if (!prepared_) filter_.Transform(panel, call.weights, transformed);
         for (int64_t first = 0; first < tiles_.count; first += chunk_)
           MultiplyPanel(call, panel, filter, values + first * values_.tile_step, first,
@@ -244,7 +247,7 @@ class FilterPlan final : public WinogradPlan {
     });
   }
 
-  void TransformTiles(const float* x, int64_t first, int64_t count, float* values) const {
+  void TransformTiles(const T* x, int64_t first, int64_t count, float* values) const {
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
       Loops::TransformInput(from_, x + place.image * from_.image_step, place.h - pad_top_,
@@ -264,7 +267,7 @@ class FilterPlan final : public WinogradPlan {
                        products + p * products_.position_step, products_.tile_step, false);
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
-      After after = call.after;
+      After<T> after = call.after;
       if (after.add) after.add += place.image * to_.image_step;
       Loops::TransformOutput(to_, panel * kPanel / kLanes, width / kLanes,
                              products + i * products_.tile_step, products_.position_step, after,
@@ -279,7 +282,7 @@ class FilterPlan final : public WinogradPlan {
   bool by_panel_;
   int64_t chunk_;
   Values values_, products_;
-  FilterPanels<kLanes, Taps> filter_;
+  FilterPanels<T, kLanes, Taps> filter_;
 };
 
 /// Computes dW and db from dy and x: sums of products of all tiles' values, in one of three ways.
@@ -292,11 +295,11 @@ class FilterPlan final : public WinogradPlan {
 ///   computes the sums and the weights of some results at a time.
 ///
 /// Tiles are summed in an order that does not depend on the number of threads.
-template <int64_t kLanes, class Taps>
+template <class T, int64_t kLanes, class Taps>
 class GradientPlan final : public WinogradPlan {
  public:
   GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
-      : WinogradPlan(spec, {LayoutOf(y, tag), LayoutOf(x, tag)}, {}),
+      : WinogradPlan(spec, {LaneLayout(y, spec.dtype, tag), LaneLayout(x, spec.dtype, tag)}, {}),
         x_(x, tag),
         y_(y, tag),
         images_(x[0]),
@@ -320,16 +323,16 @@ class GradientPlan final : public WinogradPlan {
   }
 
   void Run(const Execution& execution) const override {
-    const float* dy = execution.in<float>(0);
-    const float* x = execution.in<float>(1);
-    float* dw = execution.out<float>(0);
+    const T* dy = execution.in<T>(0);
+    const T* x = execution.in<T>(1);
+    T* dw = execution.out<T>(0);
     auto* workspace = static_cast<float*>(execution.workspace);
     slices_ > 0 ? RunBySlice(x, dy, dw, workspace) : RunByChunk(x, dy, dw, workspace);
-    if (spec_.geometry.bias) SumOutputs(dy, execution.out<float>(1));
+    if (spec_.geometry.bias) SumOutputs(dy, execution.out<T>(1));
   }
 
  private:
-  using Loops = Kernels<kLanes, Taps>;
+  using Loops = Kernels<T, kLanes, Taps>;
   static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kBlock = kLanes == 16 ? 16 : 12;  // results that are summed together
   static constexpr int64_t kRows = 4;                        // of them in one product
@@ -364,7 +367,7 @@ class GradientPlan final : public WinogradPlan {
                                                       TilesLike(512, kPositions)));
   }
 
-  void RunBySlice(const float* x, const float* dy, float* dw, float* workspace) const {
+  void RunBySlice(const T* x, const T* dy, T* dw, float* workspace) const {
     const int64_t values = x_values_.size + y_values_.size;
     float* sums = workspace + threads_ * values;
     ForEachThread(threads_, [&](int64_t thread) {
@@ -391,7 +394,7 @@ class GradientPlan final : public WinogradPlan {
     });
   }
 
-  void RunByChunk(const float* x, const float* dy, float* dw, float* workspace) const {
+  void RunByChunk(const T* x, const T* dy, T* dw, float* workspace) const {
     float* x_values = workspace;
     float* y_values = x_values + x_values_.size;
     float* sums = y_values + y_values_.size;
@@ -424,7 +427,7 @@ class GradientPlan final : public WinogradPlan {
   }
 
   /// Transforms tiles [begin, end), counted from `first`.
-  void TransformTiles(const float* x, const float* dy, int64_t first, int64_t begin, int64_t end,
+  void TransformTiles(const T* x, const T* dy, int64_t first, int64_t begin, int64_t end,
                       float* x_values, float* y_values) const {
     for (int64_t i = begin; i < end; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
@@ -449,7 +452,7 @@ class GradientPlan final : public WinogradPlan {
         result_step(), add);
   }
 
-  void SumOutputs(const float* dy, float* db) const {
+  void SumOutputs(const T* dy, T* db) const {
     ParallelFor(y_.blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         std::array<double, kLanes> sums = {};
@@ -459,7 +462,7 @@ class GradientPlan final : public WinogradPlan {
                           y_.column_step, y_.width, sums.data());
         const int64_t first = y_.channel(block);
         for (int64_t lane = 0; lane < std::min(kLanes, out_ - first); ++lane)
-          db[first + lane] = static_cast<float>(sums[static_cast<size_t>(lane)]);
+          db[first + lane] = T(static_cast<float>(sums[static_cast<size_t>(lane)]));
       }
     });
   }
@@ -473,21 +476,21 @@ class GradientPlan final : public WinogradPlan {
   Values x_values_, y_values_;
 };
 
-template <int64_t kLanes, class Taps>
+template <class T, int64_t kLanes, class Taps>
 PlanPtr MakePlanOf(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
   const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan<kLanes, Taps>>(spec, tag, r.input_shape(),
-                                                        r.output_shape(), r.pad_top, r.pad_left);
+      return std::make_shared<FilterPlan<T, kLanes, Taps>>(spec, tag, r.input_shape(),
+                                                           r.output_shape(), r.pad_top, r.pad_left);
     case ConvPass::kBackwardX:
-      return std::make_shared<FilterPlan<kLanes, Taps>>(
+      return std::make_shared<FilterPlan<T, kLanes, Taps>>(
           spec, tag, r.output_shape(), r.input_shape(), Taps::kDown - 1 - r.pad_top,
           Taps::kAcross - 1 - r.pad_left);
     default:
-      return std::make_shared<GradientPlan<kLanes, Taps>>(spec, tag, r.input_shape(),
-                                                          r.output_shape());
+      return std::make_shared<GradientPlan<T, kLanes, Taps>>(spec, tag, r.input_shape(),
+                                                             r.output_shape());
   }
 }
 
@@ -495,7 +498,11 @@ PlanPtr MakePlanOf(const ConvSpec& spec) {
 
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
   return WithTaps(spec.geometry, [&]<class Taps>(Taps) {
-    return lanes == 16 ? MakePlanOf<16, Taps>(spec) : MakePlanOf<8, Taps>(spec);
+    const auto make = [&]<class T>() {
+      return lanes == 16 ? MakePlanOf<T, 16, Taps>(spec) : MakePlanOf<T, 8, Taps>(spec);
+    };
+    return spec.dtype == kBFloat16 ? make.template operator()<BFloat16>()
+                                   : make.template operator()<float>();
   });
 }
 

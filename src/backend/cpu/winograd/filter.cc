@@ -80,7 +80,7 @@ class FilterLayout final : public OpaqueLayout {
   }
 
  private:
-  FilterPanels<kLanes, Square> panels_;
+  FilterPanels<float, kLanes, Square> panels_;
 };
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace singa::cpu::winograd {
 
-/// Layout of a transformed filter: panels of results, each [position][depth][column].
-template <int64_t kLanes, class Taps>
+/// Layout of a transformed filter of T: panels of results, each [position][depth][column].
+template <class T, int64_t kLanes, class Taps>
 struct FilterPanels {
   static constexpr int64_t kWidth = 2 * kLanes;  // columns that a product computes together
 
@@ -30,13 +30,13 @@ struct FilterPanels {
     return std::min(kWidth, RoundUp(columns - panel * kWidth, kLanes));
   }
   size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
-  void Transform(int64_t panel, const float* weights, float* values) const {
+  void Transform(int64_t panel, const T* weights, float* values) const {
     constexpr int64_t kWeights = Taps::kWeights;
     const int64_t lane_step = turned ? kWeights : depth * kWeights,
                   depth_step = turned ? columns * kWeights : kWeights;
     for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
       const int64_t first = panel * kWidth + lane;
-      Kernels<kLanes, Taps>::TransformFilter(
+      Kernels<T, kLanes, Taps>::TransformFilter(
           {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
           weights + first * lane_step, values + lane, position_step, width(panel));
     }

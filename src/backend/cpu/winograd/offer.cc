@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/batch_blocked/product.h"
 #include "backend/cpu/linalg/tile_product.h"
 #include "backend/cpu/winograd/convolution.h"
 #include "backend/cpu/winograd/taps.h"
@@ -25,6 +26,21 @@ struct Costs {
 constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 16, 1};
 constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8, 8};
 
+/// How many times as fast as in float32 the direct method is, measured with benchmark/winograd.py.
+/// Winograd's method multiplies float32 values in both types.
+double DirectSpeed(DType dtype) {
+  using batch_blocked::Unit;
+  if (dtype == kFloat32) return 1;
+  switch (batch_blocked::BestUnit()) {
+    case Unit::kAmx:
+      return 16;
+    case Unit::kAvx512:
+      return 2.2;
+    default:
+      return 1;  // or less: bfloat16 is converted first
+  }
+}
+
 /// True if at least half of the vectors' lanes hold channels.
 bool MostlyFilled(int64_t channels, int64_t lanes) {
   return RoundUp(channels, lanes) < 2 * channels;
@@ -37,7 +53,8 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (lanes < 8) return "Winograd's method pays with AVX-512 or AVX2";
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
-  if (spec.dtype != kFloat32) return "Winograd's method is for float32";
+  if (spec.dtype != kFloat32 && spec.dtype != kBFloat16)
+    return "Winograd's method is for float32 and bfloat16";
   if (r.spatial == 3) return "Winograd's method is for one or two dimensions";
   const bool known = WithTaps(r, []<class Taps>(Taps) { return true; });
   if (!known || r.stride_h != 1 || r.stride_w != 1 || r.dilation_h != 1 || r.dilation_w != 1)
@@ -81,7 +98,7 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
                            Taps::kWeights *
                            RoundUp(r.in_channels, to_input ? costs.results : costs.summands) *
                            RoundUp(r.out_channels, to_input ? costs.summands : costs.results);
-    return cost < 0.95 * static_cast<double>(direct);
+    return cost * DirectSpeed(spec.dtype) < 0.95 * static_cast<double>(direct);
   });
 }
 

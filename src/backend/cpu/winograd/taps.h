@@ -21,9 +21,10 @@ auto WithTaps(const Recorder& r, const Visitor& visit) -> decltype(visit(Taps<3,
   return {};
 }
 
-/// True if the transformed filter is an argument, instead of being computed in each call.
+/// True if the transformed filter is an argument, instead of being computed in each call. A layout
+/// of bfloat16 weights could not hold its float32 values.
 inline bool IsPrepared(const ConvSpec& spec, int64_t lanes) {
-  return spec.constant_weights && spec.pass == ConvPass::kForward &&
+  return spec.constant_weights && spec.dtype == kFloat32 && spec.pass == ConvPass::kForward &&
          FitsPrepared(spec.geometry.weight_shape(), lanes);
 }
 

@@ -9,10 +9,10 @@ namespace singa::cpu::winograd {
 namespace {
 
 /// Loads a row of n pixels of a tile, starting at (h, w); pixels outside the image are zero.
-template <int n, int64_t kLanes>
-SINGA_INLINE void LoadRow(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
-                          bool inside, Vec<kLanes>* row) {
-  const float* from = x + h * image.row_step + w * image.column_step;
+template <int n, class T, int64_t kLanes>
+SINGA_INLINE void LoadRow(const Image<kLanes>& image, const T* x, int64_t h, int64_t w, bool inside,
+                          Vec<kLanes>* row) {
+  const T* from = x + h * image.row_step + w * image.column_step;
   if (inside) {
     SINGA_UNROLL for (int j = 0; j < n; ++j) Load(row[j], from + j * image.column_step);
     return;
@@ -56,32 +56,33 @@ SINGA_INLINE void StoreValues(float* values, int64_t position_step, int j, const
 }
 
 /// Loads the first `count` numbers and fills with zeros; loads all if kFull.
-template <bool kFull, class V>
-SINGA_INLINE void LoadSome(V& v, const float* from, int64_t count) {
+template <bool kFull, class V, class T>
+SINGA_INLINE void LoadSome(V& v, const T* from, int64_t count) {
   if constexpr (kFull) return Load(v, from);
   v = V{};
-  for (int64_t lane = 0; lane < count; ++lane) v[lane] = from[lane];
+  for (int64_t lane = 0; lane < count; ++lane) v[lane] = static_cast<float>(from[lane]);
 }
 
 /// Stores the first `count` numbers and fills with zeros up to `all`; stores all if kFull. The
 /// other lanes may be NaN (zero times infinity).
-template <bool kFull, class V>
-SINGA_INLINE void StoreSome(float* to, const V& v, int64_t count, int64_t all) {
+template <bool kFull, class V, class T>
+SINGA_INLINE void StoreSome(T* to, const V& v, int64_t count, int64_t all) {
   if constexpr (kFull) return Store(to, v);
-  for (int64_t lane = 0; lane < all; ++lane) to[lane] = lane < count ? v[lane] : 0.0f;
+  for (int64_t lane = 0; lane < all; ++lane) to[lane] = T(lane < count ? v[lane] : 0.0f);
 }
 
 }  // namespace
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformInput(const Image<kLanes>& image,
-                                                           const float* x, int64_t h, int64_t w,
-                                                           float* values, int64_t position_step) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformInput(const Image<kLanes>& image,
+                                                              const T* x, int64_t h, int64_t w,
+                                                              float* values,
+                                                              int64_t position_step) {
   using V = Vec<kLanes>;
   const bool inside =
       h >= 0 && w >= 0 && h + Taps::kInDown <= image.height && w + Taps::kInAcross <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    const float* from = x + image.offset(block);
+    const T* from = x + image.offset(block);
     float* to = values + image.channel(block);
     TransformTile<kLanes, Taps, Taps::kInDown, Taps::kInAcross>(
         [&](int i, V* row)
@@ -93,15 +94,15 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformInput(const Image<kLanes>& 
   }
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutputGradient(const Image<kLanes>& image,
-                                                                    const float* dy, int64_t h,
-                                                                    int64_t w, float* values,
-                                                                    int64_t position_step) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutputGradient(const Image<kLanes>& image,
+                                                                       const T* dy, int64_t h,
+                                                                       int64_t w, float* values,
+                                                                       int64_t position_step) {
   using V = Vec<kLanes>;
   const bool inside = h + Taps::kOutDown <= image.height && w + Taps::kOutAcross <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
-    const float* from = dy + image.offset(block);
+    const T* from = dy + image.offset(block);
     float* to = values + image.channel(block);
     TransformTile<kLanes, Taps, Taps::kOutDown, Taps::kInAcross>(
         [&](int i, V* row)
@@ -113,10 +114,10 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutputGradient(const Image<
   }
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutput(
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutput(
     const Image<kLanes>& image, int64_t first, int64_t blocks, const float* values,
-    int64_t position_step, const After& after, int64_t h, int64_t w, float* y) {
+    int64_t position_step, const After<T>& after, int64_t h, int64_t w, T* y) {
   using V = Vec<kLanes>;
   const int64_t rows = std::min<int64_t>(Taps::kOutDown, image.height - h);
   const int64_t columns = std::min<int64_t>(Taps::kOutAcross, image.width - w);
@@ -158,19 +159,19 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformOutput(
   if (!last_is_full) transform.template operator()<false>(full);
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilter(const Filter& filter,
-                                                            const float* weights, float* values,
-                                                            int64_t position_step,
-                                                            int64_t columns) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& filter,
+                                                               const T* weights, float* values,
+                                                               int64_t position_step,
+                                                               int64_t columns) {
   using V = Vec<kLanes>;
   constexpr int kWeights = Taps::kWeights;
   float gathered[kWeights][kLanes] = {};
   for (int64_t d = 0; d < filter.depth; ++d) {
     for (int64_t lane = 0; lane < filter.results; ++lane) {
-      const float* from = weights + lane * filter.lane_step + d * filter.depth_step;
+      const T* from = weights + lane * filter.lane_step + d * filter.depth_step;
       for (int i = 0; i < kWeights; ++i)
-        gathered[filter.turned ? kWeights - 1 - i : i][lane] = from[i];
+        gathered[filter.turned ? kWeights - 1 - i : i][lane] = static_cast<float>(from[i]);
     }
     float* to = values + d * columns;
     TransformTile<kLanes, Taps, Taps::kDown, Taps::kInAcross>(
@@ -185,11 +186,11 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilter(const Filter& filter
   }
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilterGradient(int64_t depth,
-                                                                    const float* values,
-                                                                    int64_t position_step,
-                                                                    float* weights) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t depth,
+                                                                       const float* values,
+                                                                       int64_t position_step,
+                                                                       T* weights) {
   using V = Vec<kLanes>;
   for (int64_t d = 0; d < depth; d += kLanes) {
     const int64_t filled = std::min(kLanes, depth - d);
@@ -203,20 +204,20 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::TransformFilterGradient(int64_t dept
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           for (int64_t lane = 0; lane < filled; ++lane)
             for (int i = 0; i < Taps::kDown; ++i)
-              weights[(d + lane) * Taps::kWeights + i * Taps::kAcross + j] = column[i][lane];
+              weights[(d + lane) * Taps::kWeights + i * Taps::kAcross + j] = T(column[i][lane]);
         });
   }
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::Add(int64_t count, const float* from, float* to) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::Add(int64_t count, const float* from, float* to) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-template <int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<kLanes, Taps>::SumRow(const float* row, int64_t step, int64_t count,
-                                                   double* sums) {
+template <class T, int64_t kLanes, class Taps>
+SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::SumRow(const T* row, int64_t step, int64_t count,
+                                                      double* sums) {
   Vec<kLanes> sum = {};
   for (int64_t i = 0; i < count; ++i) {
     Vec<kLanes> v;
@@ -226,17 +227,16 @@ SINGA_MULTI_ISA void Kernels<kLanes, Taps>::SumRow(const float* row, int64_t ste
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
 }
 
-template struct Kernels<8, Taps<3, 3>>;
-template struct Kernels<8, Taps<5, 5>>;
-template struct Kernels<8, Taps<1, 3>>;
-template struct Kernels<8, Taps<3, 1>>;
-template struct Kernels<8, Taps<1, 7>>;
-template struct Kernels<8, Taps<7, 1>>;
-template struct Kernels<16, Taps<3, 3>>;
-template struct Kernels<16, Taps<5, 5>>;
-template struct Kernels<16, Taps<1, 3>>;
-template struct Kernels<16, Taps<3, 1>>;
-template struct Kernels<16, Taps<1, 7>>;
-template struct Kernels<16, Taps<7, 1>>;
+#define SINGA_INSTANTIATE(T, kLanes)              \
+  template struct Kernels<T, kLanes, Taps<3, 3>>; \
+  template struct Kernels<T, kLanes, Taps<5, 5>>; \
+  template struct Kernels<T, kLanes, Taps<1, 3>>; \
+  template struct Kernels<T, kLanes, Taps<3, 1>>; \
+  template struct Kernels<T, kLanes, Taps<1, 7>>; \
+  template struct Kernels<T, kLanes, Taps<7, 1>>
+SINGA_INSTANTIATE(float, 8);
+SINGA_INSTANTIATE(float, 16);
+SINGA_INSTANTIATE(BFloat16, 8);
+SINGA_INSTANTIATE(BFloat16, 16);
 
 }  // namespace singa::cpu::winograd

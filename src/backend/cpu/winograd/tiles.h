@@ -1,7 +1,8 @@
 #pragma once
 
 // Winograd's transforms of image tiles and of filters. Values are stored as [position][...], with
-// `position_step` between positions.
+// `position_step` between positions. They are float32 for bfloat16 images and filters, too: values
+// rounded to bfloat16 would lose bits that the transforms need.
 
 #include <algorithm>
 #include <cstdint>
@@ -70,36 +71,38 @@ struct Filter {
 
 /// The epilogue of the sums: y = relu(sum + bias + add). Null pointers and `relu` = false skip a
 /// step. `add` has y's layout, and may be y itself.
+template <class T>
 struct After {
-  const float* bias;
-  const float* add;
+  const T* bias;
+  const T* add;
   bool relu;
 };
 
-/// Loops over tiles for Taps. Instantiated for 8 and 16 lanes and the filters of WithTaps.
-template <int64_t kLanes, class Taps>
+/// Loops over tiles for Taps. T is the type of images and filters, float or BFloat16. Instantiated
+/// for 8 and 16 lanes and the filters of WithTaps.
+template <class T, int64_t kLanes, class Taps>
 struct Kernels {
   /// Transforms all channels of the input tile at (h, w). Pixels outside the image are zero.
-  static void TransformInput(const Image<kLanes>& image, const float* x, int64_t h, int64_t w,
+  static void TransformInput(const Image<kLanes>& image, const T* x, int64_t h, int64_t w,
                              float* values, int64_t position_step);
   /// Transforms the output gradients of the tile at (h, w).
-  static void TransformOutputGradient(const Image<kLanes>& image, const float* dy, int64_t h,
-                                      int64_t w, float* values, int64_t position_step);
+  static void TransformOutputGradient(const Image<kLanes>& image, const T* dy, int64_t h, int64_t w,
+                                      float* values, int64_t position_step);
   /// Computes the outputs at (h, w) that are inside the image, for `blocks` blocks of channels
   /// starting at block `first`.
   static void TransformOutput(const Image<kLanes>& image, int64_t first, int64_t blocks,
-                              const float* values, int64_t position_step, const After& after,
-                              int64_t h, int64_t w, float* y);
+                              const float* values, int64_t position_step, const After<T>& after,
+                              int64_t h, int64_t w, T* y);
   /// Transforms the weights of a vector of results at every depth to [position][depth][columns].
-  static void TransformFilter(const Filter& filter, const float* weights, float* values,
+  static void TransformFilter(const Filter& filter, const T* weights, float* values,
                               int64_t position_step, int64_t columns);
   /// Computes the weight gradients of one result from those of its values, [position][depth].
   static void TransformFilterGradient(int64_t depth, const float* values, int64_t position_step,
-                                      float* weights);
+                                      T* weights);
   /// Adds `count` numbers to those at `to`.
   static void Add(int64_t count, const float* from, float* to);
   /// Adds the sum of a row of `count` pixels to `sums`, for one vector of channels.
-  static void SumRow(const float* row, int64_t step, int64_t count, double* sums);
+  static void SumRow(const T* row, int64_t step, int64_t count, double* sums);
 };
 
 }  // namespace singa::cpu::winograd

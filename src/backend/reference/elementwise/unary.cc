@@ -6,18 +6,12 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
-#include "model/formula/vector_math.h"
+#include "model/formula/vector_unary.h"
 #include "model/spec/elementwise.h"
 
 namespace singa::reference {
 
 namespace {
-
-using formula::Erf;
-using formula::Erfc;
-using formula::Exp;
-using formula::Sigmoid;
-using formula::Tanh;
 
 // True if the function is pure arithmetic, so that its loop vectorises.
 constexpr bool IsArithmetic(UnaryOp op) {
@@ -40,31 +34,15 @@ constexpr bool IsArithmetic(UnaryOp op) {
   }
 }
 
-// True if vector_math.h has the function for floats.
-constexpr bool Vectorises(UnaryOp op) {
-  return op == UnaryOp::kExp || op == UnaryOp::kTanh || op == UnaryOp::kSigmoid ||
-         op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
-         op == UnaryOp::kSilu || op == UnaryOp::kMish;
-}
-
 template <UnaryOp kOp, class C>
 void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
   const auto f = [a, b](C x) {
-    // the same functions in a form that vectorises
-    if constexpr (std::is_same_v<C, float>) {
-      if constexpr (kOp == UnaryOp::kExp) return Exp(x);
-      if constexpr (kOp == UnaryOp::kTanh) return Tanh(x);
-      if constexpr (kOp == UnaryOp::kSigmoid) return Sigmoid(x);
-      if constexpr (kOp == UnaryOp::kErf) return Erf(x);
-      if constexpr (kOp == UnaryOp::kGelu) return formula::Gelu(x, Erfc(formula::GeluArgument(x)));
-      if constexpr (kOp == UnaryOp::kGeluTanh)
-        return formula::TimesSigmoid(x, Exp(-formula::GeluTanhArgument(x)));
-      if constexpr (kOp == UnaryOp::kSilu) return formula::TimesSigmoid(x, Exp(-x));
-      if constexpr (kOp == UnaryOp::kMish) return formula::Mish(x, Exp(-std::fabs(x)));
-    }
-    return formula::Unary(kOp, x, a, b);
+    if constexpr (std::is_same_v<C, float> && formula::HasVectorForm(kOp))
+      return formula::VectorUnary<kOp>(x);
+    else
+      return formula::Unary(kOp, x, a, b);
   };
-  if constexpr (IsArithmetic(kOp) || (std::is_same_v<C, float> && Vectorises(kOp))) {
+  if constexpr (IsArithmetic(kOp) || (std::is_same_v<C, float> && formula::HasVectorForm(kOp))) {
     MapArithmetic<C>(in, out, f);
   } else {
     MapMath<C>(in, out, f);

@@ -1,7 +1,6 @@
 // dx = dy · f'(x). The derivatives are in model/formula/unary.h.
 
 #include <cmath>
-#include <numbers>
 #include <type_traits>
 
 #include "backend/reference/elementwise/map.h"
@@ -9,7 +8,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
 #include "model/formula/unary.h"
-#include "model/formula/vector_math.h"
+#include "model/formula/vector_unary.h"
 #include "model/spec/elementwise.h"
 
 namespace singa::reference {
@@ -34,12 +33,6 @@ constexpr bool CallsLibrary(UnaryOp op) {
   }
 }
 
-// In float, by vector_math.h.
-constexpr bool Vectorises(UnaryOp op) {
-  return op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
-         op == UnaryOp::kSilu || op == UnaryOp::kMish;
-}
-
 template <class C>
 void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
   const C a = static_cast<C>(execution.scalars.v[0]);
@@ -51,23 +44,13 @@ void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
   formula::SwitchOperation(square ? UnaryOp::kSquare : spec.kind, [&]<UnaryOp kOp>() {
     if constexpr (formula::HasUnaryGradient(kOp)) {
       const auto f = [a, b](C dy, C xy) SINGA_INLINE_LAMBDA {
-        if constexpr (std::is_same_v<C, float>) {  // the same in a form that vectorises
-          using namespace formula;  // NOLINT(google-build-using-namespace): reads as formulas
-          if constexpr (kOp == UnaryOp::kErf)
-            return dy * (2 * std::numbers::inv_sqrtpi_v<float> * Exp(-xy * xy));
-          if constexpr (kOp == UnaryOp::kGelu) {
-            const Tail tail = ErfcAndDensity(GeluArgument(xy));
-            return dy * GeluSlope(xy, tail.erfc, tail.density);
-          }
-          if constexpr (kOp == UnaryOp::kGeluTanh)
-            return dy *
-                   TimesSigmoidSlope(xy, Exp(-GeluTanhArgument(xy)), GeluTanhArgumentSlope(xy));
-          if constexpr (kOp == UnaryOp::kSilu) return dy * TimesSigmoidSlope(xy, Exp(-xy), 1.0f);
-          if constexpr (kOp == UnaryOp::kMish) return dy * MishSlope(xy, Exp(-std::fabs(xy)));
-        }
-        return formula::UnaryGradient(kOp, dy, xy, a, b);
+        if constexpr (std::is_same_v<C, float> && formula::HasVectorSlope(kOp))
+          return dy * formula::VectorSlope<kOp>(xy);
+        else
+          return formula::UnaryGradient(kOp, dy, xy, a, b);
       };
-      if constexpr (CallsLibrary(kOp) || (std::is_same_v<C, double> && Vectorises(kOp))) {
+      if constexpr (CallsLibrary(kOp) ||
+                    (std::is_same_v<C, double> && formula::HasVectorSlope(kOp))) {
         MapMath<C>(execution.inputs, execution.outputs[0], f);
       } else {
         MapArithmetic<C>(execution.inputs, execution.outputs[0], f);

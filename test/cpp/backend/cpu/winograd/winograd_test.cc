@@ -3,6 +3,7 @@
 #include "backend/cpu/winograd/convolution.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "backend/cpu/winograd/filter.h"
@@ -14,7 +15,6 @@
 namespace singa {
 namespace {
 
-using test::ExpectSums;
 using test::ForEachProduct;
 using test::Random;
 using test::RandomTensor;
@@ -22,12 +22,19 @@ using test::Sums;
 using test::Values;
 
 /// Runs with vectors of both widths, on any CPU: results are the same everywhere.
-class Winograd : public testing::TestWithParam<int64_t> {
+class Winograd : public testing::TestWithParam<std::tuple<int64_t, DType>> {
  protected:
-  const int64_t lanes_ = GetParam();
+  const int64_t lanes_ = std::get<0>(GetParam());
+  const DType dtype_ = std::get<1>(GetParam());
   const LaneTag blocked_ = lanes_ == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c;
+
+  Tensor Draw(Random& random, const Shape& shape, double most = 1) const {
+    return RandomTensor(random, shape, dtype_, -most, most);
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Lanes, Winograd, testing::Values(8, 16));
+INSTANTIATE_TEST_SUITE_P(LanesAndTypes, Winograd,
+                         testing::Combine(testing::Values(8, 16),
+                                          testing::Values(kFloat32, kBFloat16)));
 
 /// Channels that fill vectors or do not, with at least `least` vectors.
 Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
@@ -55,8 +62,9 @@ std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<
                             const std::vector<Shape>& outputs, LaneTag tag, int64_t lanes) {
   ConvSpec spec;
   spec.pass = pass;
+  spec.dtype = inputs[0].data_type();
   spec.geometry = g;
-  const auto layout = [&](const Shape& shape) { return LaneLayout(shape, kFloat32, tag); };
+  const auto layout = [&](const Shape& shape) { return LaneLayout(shape, spec.dtype, tag); };
   spec.x_layout = layout(g.input_shape());
   if (pass != ConvPass::kForward) spec.dy_layout = layout(g.output_shape());
   EXPECT_EQ(cpu::winograd::Refuses(spec, lanes), "");
@@ -65,21 +73,28 @@ std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<
   for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
   std::vector<Tensor> results;
   for (size_t i = 0; i < outputs.size(); ++i)
-    results.push_back(NewOutput(*plan, i, outputs[i], DefaultDevice(), kFloat32));
+    results.push_back(NewOutput(*plan, i, outputs[i], DefaultDevice(), spec.dtype));
   DefaultDevice()->Exec(spec.op(), plan, wanted, results);
   return results;
 }
 
 /// Winograd's method rounds more and spreads errors over a tile, so a sum may be off by eight times
-/// the bound of its plane's largest sum. OPCHECK allows the same.
-void ExpectSpreadSums(const Tensor& result, const Shape& shape, Sums sums,
+/// the bound of its plane's largest sum, in float32. OPCHECK allows the same. The result is rounded
+/// once.
+void ExpectSpreadSums(const Tensor& result, const Shape& shape, const Sums& sums,
                       const std::string& what) {
+  ASSERT_EQ(result.shape(), shape) << what;
   const auto plane = static_cast<std::ptrdiff_t>(shape.Count(2, shape.rank()));
-  for (std::vector<double>* values : {&sums.magnitude, &sums.length})
-    for (auto at = values->begin(); at != values->end(); at += plane)
-      std::fill_n(at, plane, *std::max_element(at, at + plane));
-  for (double& magnitude : sums.magnitude) magnitude *= 8;
-  ExpectSums(result, shape, sums, what);
+  std::vector<double> tolerance(sums.value.size());
+  for (std::ptrdiff_t at = 0; at < shape.Count(); at += plane) {
+    const auto largest = [&](const std::vector<double>& of) {
+      return *std::max_element(of.begin() + at, of.begin() + at + plane);
+    };
+    std::fill_n(
+        tolerance.begin() + at, plane,
+        64 * test::Epsilon(kFloat32) * std::sqrt(largest(sums.length)) * largest(sums.magnitude));
+  }
+  test::ExpectNear(result, sums.value, tolerance, what);
 }
 
 TEST_P(Winograd, EveryPassIsTheDefinition) {
@@ -88,10 +103,8 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
     const Recorder g = Geometry(random, lanes_, random.Coin(), tag == LaneTag::kNhwc);
     SCOPED_TRACE(g.ToString());
-    const Tensor x = RandomTensor(random, g.input_shape()),
-                 w = RandomTensor(random, g.weight_shape());
-    const Tensor dy = RandomTensor(random, g.output_shape());
-    const Tensor b = RandomTensor(random, {g.out_channels});
+    const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
+    const Tensor dy = Draw(random, g.output_shape()), b = Draw(random, {g.out_channels});
     Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
     Sums db(g.out_channels);
     const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
@@ -120,7 +133,7 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     const std::vector<Tensor> gradients =
         RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, lanes_);
     ExpectSpreadSums(gradients[0], g.weight_shape(), dw, "dW");
-    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
+    if (g.bias) test::ExpectSums(gradients[1], {g.out_channels}, db, "db");
   }
 }
 
@@ -140,13 +153,14 @@ TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
     spec.relu = random.Coin();
     spec.constant_weights = random.Coin();
     const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
-    spec.x_layout = LaneLayout(x_shape, kFloat32, tag);
+    spec.dtype = dtype_;
+    spec.x_layout = LaneLayout(x_shape, dtype_, tag);
     SCOPED_TRACE(g.ToString());
     std::vector<Tensor> inputs(spec.add_input() + spec.has_add);
-    inputs[0] = RandomTensor(random, x_shape);
-    inputs[1] = RandomTensor(random, g.weight_shape());
-    if (g.bias) inputs[2] = RandomTensor(random, {g.out_channels});
-    if (spec.has_add) inputs.back() = RandomTensor(random, y_shape, kFloat32, -4, 4);
+    inputs[0] = Draw(random, x_shape);
+    inputs[1] = Draw(random, g.weight_shape());
+    if (g.bias) inputs[2] = Draw(random, {g.out_channels});
+    if (spec.has_add) inputs.back() = Draw(random, y_shape, 4);
 
     Sums y(y_shape.Count());
     const std::vector<double> xs = Values(inputs[0]), ws = Values(inputs[1]);
@@ -167,14 +181,16 @@ TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
     EXPECT_EQ(plan->inplace_input(0), spec.has_add ? static_cast<int>(spec.add_input()) : -1);
     const bool in_place = spec.has_add && random.Coin();
     const Tensor result =
-        in_place ? inputs.back() : NewOutput(*plan, 0, y_shape, DefaultDevice(), kFloat32);
+        in_place ? inputs.back() : NewOutput(*plan, 0, y_shape, DefaultDevice(), dtype_);
     DefaultDevice()->Exec(spec.op(), plan, inputs, {&result, 1});
     ExpectSpreadSums(result, y_shape, y, "y");
   }
-  EXPECT_GT(prepared, 8);
+  EXPECT_EQ(prepared > 8, dtype_ == kFloat32);
+  EXPECT_TRUE(dtype_ == kFloat32 || prepared == 0);
 }
 
 TEST_P(Winograd, PreparedFiltersComeBack) {
+  if (dtype_ != kFloat32) GTEST_SKIP() << "none is prepared";
   Random random(5);
   for (const int64_t out : {lanes_, 3 * lanes_, 4 * lanes_, 2 * lanes_ - 3}) {
     const int64_t taps = random.Coin() ? 3 : 5;
@@ -192,17 +208,22 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
   const Recorder g = ConvRecorder("Conv", {2, lanes_ - 1, 7, 6}, {5, 5}, {1, 1}, {2, 2}, lanes_ + 5,
                                   true, {1, 1}, 1);
   Random random(6);
-  const Tensor x = RandomTensor(random, g.input_shape()),
-               w = RandomTensor(random, g.weight_shape()), b = RandomTensor(random, {lanes_ + 5});
-  static_cast<float*>(x.raw_data())[3] = std::numeric_limits<float>::infinity();
+  const Shape shape = g.input_shape();
+  std::vector<double> values = Values(Draw(random, shape));
+  values[3] = std::numeric_limits<double>::infinity();
+  const Tensor x = test::FromValues(shape, values, dtype_), w = Draw(random, g.weight_shape()),
+               b = Draw(random, {lanes_ + 5});
   const Tensor y =
       RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, lanes_)[0];
-  const auto* elements = static_cast<const float*>(y.raw_data());
+  const auto element = [&](int64_t at) {
+    return dtype_ == kBFloat16 ? static_cast<float>(static_cast<const BFloat16*>(y.raw_data())[at])
+                               : static_cast<const float*>(y.raw_data())[at];
+  };
   const int64_t pixels = 7 * 6, blocks = 2;
   for (int64_t block = 0; block < 2 * blocks; ++block)
     for (int64_t pixel = 0; pixel < pixels; ++pixel)
       for (int64_t lane = 5; lane < lanes_ && block % blocks == 1; ++lane)
-        ASSERT_EQ(elements[(block * pixels + pixel) * lanes_ + lane], 0) << block << " " << lane;
+        ASSERT_EQ(element((block * pixels + pixel) * lanes_ + lane), 0) << block << " " << lane;
 }
 
 /// More tiles than a chunk, and a partial last chunk.
@@ -210,9 +231,8 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
   Random random(2);
   const Recorder g =
       ConvRecorder("Conv", {8, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
-  const Tensor x = RandomTensor(random, g.input_shape()),
-               w = RandomTensor(random, g.weight_shape());
-  const Tensor dy = RandomTensor(random, g.output_shape());
+  const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
+  const Tensor dy = Draw(random, g.output_shape());
   const int before = NumThreads();
   std::vector<std::vector<double>> first;
   for (const int threads : {1, 2, 3}) {
@@ -247,8 +267,7 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
   Random random(7);
   const Recorder g =
       ConvRecorder("Conv", {5, 96, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 96, false, {1, 1}, 1);
-  const Tensor x = RandomTensor(random, g.input_shape()),
-               dy = RandomTensor(random, g.output_shape());
+  const Tensor x = Draw(random, g.input_shape()), dy = Draw(random, g.output_shape());
   const int before = NumThreads();
   std::vector<std::vector<double>> results;
   for (const int threads : {1, 2, 3}) {
@@ -262,7 +281,10 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
   SetStrict(true);
   const std::vector<double> direct = Values(ConvBackwardW(dy, x, ConvHandle(g)));
   SetStrict(strict);
-  for (size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(results[0][i], direct[i], 2e-2) << i;
+  for (size_t i = 0; i < direct.size(); ++i)
+    ASSERT_NEAR(results[0][i], direct[i],
+                dtype_ == kBFloat16 ? 0.02 + 0x1p-6 * std::abs(direct[i]) : 2e-2)
+        << i;
 }
 
 TEST(Winograd, StrictModeLeavesItOut) {

@@ -2,6 +2,8 @@
 
     BatchNormalization → Relu, Clip to [0, 6], HardSwish or x·sigmoid(x)
     BatchNormalization → Add → Relu
+    Mul → Add of a parameter per channel                 batch norm, in inference
+    Pad → Conv
     Transpose → LayerNormalization → Transpose            layer norm over channels
     MatMul → Add of a vector
     Sigmoid → Mul, HardSigmoid → Mul                     x·sigmoid(x), x·clip(x / 6 + 1/2, 0, 1)
@@ -20,13 +22,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import autograd
+import numpy as np
+
+from .. import autograd, singa_wrap
+from ..dtypes import wide_type
+from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import attention_fusion
-from .graph import Graph, ValueType, subgraphs
+from .graph import Graph, Node, ValueType, subgraphs
+from .values import argument
 
 if TYPE_CHECKING:
-    from .network import Step
+    from .network import Run, Step
 
 
 class Fusion:
@@ -68,7 +75,9 @@ class Fusion:
             elif self.is_one(i, "Mul"):
                 self._sigmoid(i) or self._gelu(i)
             elif self.is_one(i, "Add"):
-                self._linear(i)
+                self._linear(i) or self._scale_and_shift(i)
+            elif self.is_one(i, "Conv"):
+                self._padded(i)
             elif self.is_one(i, "Transpose"):
                 self._channel_norm(i)
         return [step for step in self.steps if step is not None]
@@ -210,6 +219,73 @@ class Fusion:
                 return self.merge([product], i, lead, [*lead.node.inputs, bias], _linear)
         return False
 
+    # Mul, Add of parameters with one number for each channel.
+
+    def _scale_and_shift(self, i: int) -> bool:
+        end = self.step(i)
+        for name, shift in (end.node.inputs, end.node.inputs[::-1]):
+            at = self.only(name, "Mul")
+            if at is None or end.node.version < 7 or not self._per_channel(end.node, shift):
+                continue
+            lead = self.step(at)
+            for x, scale in (lead.node.inputs, lead.node.inputs[::-1]):
+                if self._per_channel(lead.node, scale) and len(lead.node.shape_of(x) or ()) == 4:
+                    node = replace(lead.node, op="BatchNormalization", inputs=(x, scale, shift))
+                    reader = None if lead.reader is None else replace(lead.reader, either=False)
+                    compute = _ScaleAndShift(lead.compute, end.compute).compute
+                    norm = self.make(node, reader, compute)
+                    return self.merge([at], i, norm, node.inputs, compute)
+        return False
+
+    def _per_channel(self, node: Node, name: str) -> bool:
+        """Whether a value is a parameter, or a constant, of shape (1, C, 1, 1) or (C, 1, 1)."""
+        if name in self.makers or name in self.graph.inputs:
+            return False
+        array = self.constants.get(name)
+        shape = node.shape_of(name) if array is None else array.shape
+        return shape is not None and shape[-2:] == (1, 1) and shape[:-3] in ((), (1,))
+
+    # Pad with zeros, Conv.
+
+    def _padded(self, i: int) -> bool:
+        end = self.step(i)
+        at = self.only(end.node.inputs[0], "Pad")
+        if at is None or end.node.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+            return False
+        before = self.step(at).node
+        pads = self._zeros_around(before)
+        if pads is None:
+            return False
+        own = end.node.attributes.get("pads") or [0] * len(pads)
+        if len(own) != len(pads):
+            return False
+        sums = [a + b for a, b in zip(own, pads, strict=True)]
+        node = replace(
+            end.node,
+            inputs=(before.inputs[0], *end.node.inputs[1:]),
+            input_types=(before.input_types[0], *end.node.input_types[1:]),
+            attributes={**end.node.attributes, "pads": sums, "auto_pad": "NOTSET"},
+        )
+        assert end.reader is not None
+        conv = self.make(node, end.reader, end.reader.make(node))
+        return self.merge([at], i, conv, node.inputs, conv.compute)
+
+    def _zeros_around(self, node: Node) -> list[int] | None:
+        """What a Pad adds before and after each axis but the first two; None if it adds something
+        else than zeros, or this is not known."""
+        if any(name and name not in self.constants for name in node.inputs[1:]):
+            return None
+        given: list[Any] = [self.constants.get(name) for name in node.inputs]
+        pads = argument(node, "pads" if node.version > 1 else "paddings", given, 1)
+        value = given[2] if node.has(2) else node.attributes.get("value", 0)
+        if pads is None or node.has(3) or node.attributes.get("mode", "constant") != "constant":
+            return None
+        rank = len(pads) // 2
+        outside = [*pads[:2], *pads[rank : rank + 2]]
+        if rank < 3 or any(outside) or min(pads) < 0 or np.any(value):
+            return None
+        return [*pads[2:rank], *pads[rank + 2 :]]
+
     # x·sigmoid(x) and x·hardsigmoid(x).
 
     def _sigmoid(self, i: int) -> bool:
@@ -268,6 +344,51 @@ class Fusion:
                 gone = [scaled, erf, more, product]
                 return self.merge(gone, i, lead, [x], _of_one(autograd.gelu))
         return False
+
+
+class _ScaleAndShift:
+    """x · scale + shift. In inference it is batch norm with mean 0 and variance 1, which becomes a
+    part of the convolution before it."""
+
+    def __init__(self, product: Callable[..., Any], total: Callable[..., Any]) -> None:
+        self.product, self.total = product, total
+        self.handles: dict[int, Any] = {}
+
+    def compute(
+        self,
+        run: Run,
+        x: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        add: Tensor | None = None,
+        activation: str | None = None,
+    ) -> Tensor:
+        channels = x.shape[1] if len(x.shape) == 4 else 0
+        of_channels = scale.size() == shift.size() == channels
+        if training() or not of_channels or not x.dtype == scale.dtype == shift.dtype:
+            y = self.total(run, self.product(run, x, scale), shift)
+            y = y if add is None else autograd.add(y, add)
+            return y if activation is None else _ACTIVATIONS[activation](y)
+        handle = self.handles.get(channels)
+        if handle is None:
+            handle = singa_wrap.BatchNormHandle(0.1, x.data, _NO_EPSILON)
+            self.handles[channels] = handle
+        kind = wide_type(x.dtype).name
+        mean = run.tensor(run.made(("zeros", channels, kind), lambda: np.zeros(channels, kind)))
+        var = run.tensor(run.made(("ones", channels, kind), lambda: np.ones(channels, kind)))
+        scale, shift = (autograd.reshape(t, (channels,)) for t in (scale, shift))
+        return autograd.batchnorm_2d(handle, x, scale, shift, mean, var, add, activation=activation)
+
+
+#: Added to a variance of 1 it leaves 1.
+_NO_EPSILON = 1e-30
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": autograd.relu,
+    "relu6": lambda x: autograd.clip(x, 0.0, 6.0),
+    "hardswish": autograd.hardswish,
+    "silu": autograd.silu,
+}
 
 
 def _of_one(function: Callable[[Tensor], Tensor]) -> Any:

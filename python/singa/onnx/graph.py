@@ -21,11 +21,12 @@ class ValueType:
     type   element type; None: unknown, or not a tensor
     shape  lengths of the axes, where a name stands for any length and None is unknown; None: the
            rank is unknown
+    kind   "tensor", "sequence", or another kind that singa does not have
     """
 
     type: str | None = None
     shape: tuple[Dimension, ...] | None = None
-    is_tensor: bool = True
+    kind: str = "tensor"
 
 
 @dataclass
@@ -56,6 +57,11 @@ class Node:
         """Number of axes of input `i`, if it is known."""
         shape = self.input_types[i].shape if i < len(self.input_types) else None
         return None if shape is None else len(shape)
+
+    def shape_of(self, name: str) -> tuple[Dimension, ...] | None:
+        """The shape of an input, if it is known."""
+        i = self.inputs.index(name)
+        return self.input_types[i].shape if i < len(self.input_types) else None
 
     def has(self, i: int) -> bool:
         """Whether input `i` is given."""

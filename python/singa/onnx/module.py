@@ -217,8 +217,11 @@ class ImportedModel(model.Model):
         outputs = self.values(inputs, self.output_names)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def values(self, inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """The values `names` of the graph for these inputs: outputs, or results of any node."""
+    def values(self, inputs: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """The values `names` of the graph for these inputs: outputs, or results of any node.
+
+        A sequence is a list of tensors.
+        """
         given = self._checked_inputs(inputs)
         parameters = {name: self.__dict__[key] for name, key in self._keys.items()}
         return self.network().run(given, parameters, names)
@@ -279,6 +282,10 @@ class ImportedModel(model.Model):
 
 
 def _checked_input(name: str, x: Any, declared: ValueType) -> Tensor:
+    if declared.kind == "sequence":
+        if not isinstance(x, list | tuple) or not all(isinstance(t, Tensor) for t in x):
+            raise TypeError(f"[onnx] input {name!r} must be a list of Tensors")
+        return list(x)
     if not isinstance(x, Tensor):
         raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
     if declared.shape is not None:

@@ -2,10 +2,10 @@
 
 `Network` compiles a graph: it computes what depends on constants only, looks up a reader for every
 other node, and reports all nodes that cannot be read. `Run` is one execution. A value is an array
-while the host knows it, and a Tensor otherwise. Shapes are known to the host, so arithmetic with
-them is, too. Such values are kept in a `Plan` for each signature (shapes and types) of the inputs:
-later executions with this signature take them from there, and the device gets the same tensors
-each time, as the replay of a captured step requires.
+while the host knows it, and a Tensor otherwise; a sequence is a list of values. Shapes are known to
+the host, so arithmetic with them is, too. Such values are kept in a `Plan` for each signature
+(shapes and types) of the inputs: later executions with this signature take them from there, and the
+device gets the same tensors each time, as the replay of a captured step requires.
 """
 
 from __future__ import annotations
@@ -82,22 +82,26 @@ class Step:
             return _EITHER if as_it_comes else _TENSOR
 
         self.kinds = tuple(kind(i) for i in range(len(node.inputs)))
+        self.takes_sequences = reader is not None and reader.sequences
 
     def run(self, run: Run, arguments: list[Any]) -> Sequence[Any]:
         """The outputs for these inputs: None where one is not given."""
+        sequences = any([isinstance(x, list) for x in arguments])
+        if sequences and not self.takes_sequences:
+            raise Refused("an input is a sequence")
         if self.of_shape:
             shape = arguments[0].shape
             if self.node.op == "Shape":
                 return (values.shape_of(self.node, shape),)
             return (np.array(int(np.prod(shape, dtype=np.int64)), np.int64),)
-        if self.on_host and not any([isinstance(x, Tensor) for x in arguments]):
+        if self.on_host and not sequences and not any([isinstance(x, Tensor) for x in arguments]):
             return values.computed(self.node, arguments)
         for i, x in enumerate(arguments):
             if x is None:
                 continue
             kind = self.kinds[i]
             if kind == _TENSOR:
-                if not isinstance(x, Tensor):
+                if isinstance(x, np.ndarray):
                     arguments[i] = run.tensor(x)
             elif kind == _HOST and isinstance(x, Tensor):
                 arguments[i] = run.host(x)
@@ -279,8 +283,8 @@ class Network:
 
     def run(
         self, inputs: Mapping[str, Any], parameters: Mapping[str, Tensor], wanted: Sequence[str]
-    ) -> list[Tensor]:
-        """The values `wanted` for these inputs and parameters.
+    ) -> list[Any]:
+        """The values `wanted` for these inputs and parameters: tensors, and lists of tensors.
 
         Raises InvalidModelError for a name that is not a value of the graph.
         """
@@ -325,15 +329,22 @@ class Network:
         return plan
 
 
-def _signature(inputs: Mapping[str, Tensor]) -> Any:
-    return tuple((x.device.id(), tuple(x.shape), int(x.dtype)) for x in inputs.values())
+def _signature(inputs: Mapping[Any, Any]) -> Any:
+    return tuple(
+        _signature(dict(enumerate(x)))
+        if isinstance(x, list)
+        else (x.device.id(), tuple(x.shape), int(x.dtype))
+        for x in inputs.values()
+    )
 
 
 def _made(node: Node) -> set[str]:
     return {name for name in node.outputs if name}
 
 
-def _as_result(run: Run, value: Any) -> Tensor:
+def _as_result(run: Run, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_result(run, x) for x in value]
     return value if isinstance(value, Tensor) else run.tensor(value)
 
 
@@ -451,8 +462,8 @@ def _wrong_type(node: Node, reader: Reader) -> str:
     for i, value in enumerate(node.input_types):
         if not node.has(i) or i in reader.host:
             continue
-        if not value.is_tensor:
-            return f"input {i} is not a tensor"
+        if value.kind != "tensor" and not (value.kind == "sequence" and reader.sequences):
+            return f"input {i} is not a tensor ({value.kind})"
         if value.type is not None and not is_singas(value.type):
             return f"input {i} has type {value.type}, of which singa has no tensors"
     first = next((i for i in range(len(node.inputs)) if node.has(i)), None)

@@ -329,7 +329,8 @@ class _Undecodable(Exception):  # noqa: N818
 
 def _value_type(value: Any) -> ValueType:
     if not value.type.HasField("tensor_type"):
-        return ValueType(is_tensor=value.type.WhichOneof("value") is None)
+        kind = value.type.WhichOneof("value") or "tensor"
+        return ValueType(kind=kind.removesuffix("_type"))
     tensor = value.type.tensor_type
     shape: tuple[Dimension, ...] | None = None
     if tensor.HasField("shape"):

@@ -76,14 +76,30 @@ def outcome(case: Any) -> tuple[str, str]:
         return REFUSED, f"invalid: {error}"
     for inputs, expected in _data_sets(case):
         try:
-            given = [as_tensor(_array(x), tensor.Tensor((1,)).device) for x in inputs]
+            given = [_given(x) for x in inputs]
             results = net.values(given, net.output_names)
         except UnsupportedError as error:
             return REFUSED, str(error.problems[0])
         for i, (y, wanted) in enumerate(zip(results, expected, strict=True)):
-            if why := _difference(y, _array(wanted), case):
+            if why := _mismatch(y, wanted, case):
                 return WRONG, f"output {i}: {why}"
     return PASSED, ""
+
+
+def _given(value: Any) -> Any:
+    """An input as a tensor; a list for a sequence."""
+    if isinstance(value, list):
+        return [_given(x) for x in value]
+    return as_tensor(_array(value), tensor.Tensor((1,)).device)
+
+
+def _mismatch(y: Any, wanted: Any, case: Any) -> str:
+    if not isinstance(wanted, list) or not isinstance(y, list):
+        return _difference(y, _array(wanted), case)
+    if len(y) != len(wanted):
+        return f"{len(y)} elements, not {len(wanted)}"
+    parts = zip(y, wanted, strict=True)
+    return next((why for part in parts if (why := _mismatch(*part, case))), "")
 
 
 def _array(value: Any) -> Any:

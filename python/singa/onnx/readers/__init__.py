@@ -6,6 +6,7 @@ from . import (
     contraction,
     control,
     convolution,
+    determinant,
     folding,
     fourier,
     indexing,
@@ -20,6 +21,7 @@ from . import (
     resize,
     rotary,
     sampling,
+    sequences,
     sorting,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "contraction",
     "control",
     "convolution",
+    "determinant",
     "folding",
     "fourier",
     "indexing",
@@ -43,5 +46,6 @@ __all__ = [
     "resize",
     "rotary",
     "sampling",
+    "sequences",
     "sorting",
 ]

@@ -40,7 +40,6 @@ _function("Erf", 9, 13, function=autograd.erf)
 _function("Exp", 1, 6, 13, function=autograd.exp)
 _function("Floor", 1, 6, 13, function=autograd.floor, gradient="zero")
 _function("HardSwish", 14, 22, function=autograd.hardswish)
-_function("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, function=autograd.identity, types=ALL)
 _function("Log", 1, 6, 13, function=autograd.log)
 _function("Mish", 18, 22, function=autograd.mish)
 _function("Neg", 1, 6, 13, function=autograd.negative, types=NUMERIC)
@@ -57,6 +56,12 @@ _function("Sqrt", 1, 6, 13, function=autograd.sqrt)
 _function("Tan", 7, 22, function=autograd.tan)
 _function("Tanh", 1, 6, 13, function=autograd.tanh)
 _function("Not", 1, function=autograd._not, types=BOOL, gradient=False)
+
+
+@reads("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=ALL, either=True, sequences=True)
+def identity(node: Node) -> Compute:
+    """The input."""
+    return lambda run, x: x if isinstance(x, list) else autograd.identity(run.as_tensor(x))
 
 
 @reads("LeakyRelu", 1, 6, 16)

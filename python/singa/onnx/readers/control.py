@@ -44,7 +44,13 @@ def if_(node: Node) -> Compute:
     return compute
 
 
-@reads("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25, types=ALL, host=(0, 1), either=True)
+@reads(
+    *("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25),
+    types=ALL,
+    host=(0, 1),
+    either=True,
+    sequences=True,
+)
 def loop(node: Node) -> Compute:
     """Repeats a subgraph a number of times, while a condition holds."""
     body = _graph(node, "body")

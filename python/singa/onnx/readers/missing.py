@@ -5,11 +5,6 @@ from __future__ import annotations
 _REASONS = {
     "singa has no sampling of regions": ("MaxRoiPool", "DeformConv"),
     "singa has no Fourier transforms": ("STFT", "MelWeightMatrix"),
-    "singa has no sequences": (
-        *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"),
-        *("SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence"),
-        "ConcatFromSequence",
-    ),
     "singa has no optional values": ("Optional", "OptionalGetElement", "OptionalHasElement"),
     "singa has no strings": (
         *("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
@@ -17,7 +12,6 @@ _REASONS = {
     "singa has no conversion of bits": ("BitCast",),
     "singa has no products of integers": ("MatMulInteger", "ConvInteger", "QLinearMatMul"),
     "singa has no quantised convolution": ("QLinearConv",),
-    "singa has no decompositions of matrices": ("Det",),
     "random numbers of the file's own": (
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         *("Multinomial", "Bernoulli"),

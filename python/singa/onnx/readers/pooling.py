@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ... import autograd, singa_wrap, tensor
 from ...dtypes import is_float
@@ -11,8 +14,15 @@ from ...tensor import Tensor
 from ..element_types import FLOATS
 from ..errors import Refused
 from ..graph import Node
+from ..values import bounded
+from .movement import reshaped
 from .registry import Compute, reads
 from .window import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 _POOLING: Any = (autograd.pooling_1d, autograd.pooling_2d, autograd.pooling_3d)
 
@@ -42,17 +52,70 @@ def _pool(node: Node, is_max: bool, count_padding: bool) -> Any:
 
 @reads("MaxPool", 1, 8, 10, 11, 12, 22, types=FLOATS | {"int8", "uint8"})
 def max_pool(node: Node) -> Compute:
-    """Maximum of each window."""
-    if len(node.used) > 1 and node.used[1]:
-        raise Refused("the indices of max pooling")
+    """Maximum of each window, and where it is in the flat image."""
     pool = _pool(node, True, False)
+    has_places = len(node.used) > 1 and node.used[1]
 
-    def compute(run: Any, x: Tensor) -> Tensor:
+    def compute(run: Any, x: Tensor) -> Any:
         if is_float(x.dtype):
-            return pool(x)
-        return autograd.cast(pool(autograd.cast(x, tensor.float32)), x.dtype)  # exact
+            y = pool(x)
+        else:
+            y = autograd.cast(pool(autograd.cast(x, tensor.float32)), x.dtype)  # exact
+        return (y, _places(node, run, x, y)) if has_places else y
 
     return compute
+
+
+def _places(node: Node, run: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Indices of the elements y in the flat x: of equal ones, the first."""
+    shape, sizes = tuple(x.shape), tuple(y.shape[2:])
+    rows, windows = math.prod(shape[:2]), math.prod(sizes)
+    if not rows * windows:
+        return run.tensor(run.made((node.name, shape), lambda: np.zeros(tuple(y.shape), np.int64)))
+    inside = run.made((node.name, "elements", shape[2:]), lambda: _elements(node, shape[2:], sizes))
+    count = inside.shape[1]
+    elements = autograd.gather(reshaped(x, (rows, math.prod(shape[2:]))), 1, run.tensor(inside))
+    best = autograd.cast(autograd.argmax(elements, 2), tensor.int64)  # of (rows, windows, count)
+
+    def beginnings() -> Array:
+        return np.arange(windows, dtype=np.int64) * count
+
+    def table() -> Array:
+        if not node.attributes.get("storage_order", 0):
+            return inside.reshape(-1)
+        axes = np.unravel_index(inside.reshape(-1), shape[2:])
+        return np.ravel_multi_index(axes, shape[2:], order="F").astype(np.int64)
+
+    def images() -> Array:
+        return np.arange(rows, dtype=np.int64)[:, None] * math.prod(shape[2:])
+
+    chosen = best + run.tensor(run.made((node.name, "begin", shape[2:]), beginnings))
+    places = autograd.gather(
+        run.tensor(run.made((node.name, "table", shape[2:]), table)), 0, chosen
+    )
+    places = places + run.tensor(run.made((node.name, "image", shape), images))
+    return reshaped(places, tuple(y.shape))
+
+
+def _elements(node: Node, lengths: Sequence[int], sizes: Sequence[int]) -> Array:
+    """For each window the flat indices of its elements. One in the padding has the index of the
+    window's first element."""
+    window, axes = Window(node), len(lengths)
+    kernel, strides, dilations = (
+        window.of(values, axes, 1) for values in (window.kernel, window.strides, window.dilations)
+    )
+    padding = window.padding(lengths, kernel, strides, dilations)
+    bounded(node, (math.prod(sizes), math.prod(kernel)))
+    flat, exists = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    for n, m, k, s, d, before in zip(
+        lengths, sizes, kernel, strides, dilations, padding, strict=False
+    ):
+        at = np.arange(m)[:, None] * s + np.arange(k) * d - before
+        flat = (flat[:, None, :, None] * n + at[None, :, None, :]).reshape(len(flat) * m, -1)
+        there = (at >= 0) & (at < n)
+        exists = (exists[:, None, :, None] & there[None, :, None, :]).reshape(flat.shape)
+    first = np.take_along_axis(flat, exists.argmax(1)[:, None], 1)
+    return np.where(exists, flat, np.where(exists.any(1, keepdims=True), first, 0))
 
 
 @reads("AveragePool", 1, 7, 10, 11, 19, 22)

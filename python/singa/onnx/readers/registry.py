@@ -40,6 +40,7 @@ class Reader:
     weights   inputs that are parameters also if they have only one element
     states    inputs that are running statistics: saved, not trained
     data      shapes of results depend on values of tensors
+    sequences  inputs may be sequences, which are lists of values
     """
 
     op: str
@@ -53,6 +54,7 @@ class Reader:
     weights: tuple[int, ...]
     states: tuple[int, ...]
     data: bool
+    sequences: bool
 
 
 _READERS: dict[tuple[str, str, int], Reader] = {}
@@ -68,6 +70,7 @@ def reads(
     weights: tuple[int, ...] = (),
     states: tuple[int, ...] = (),
     data: bool = False,
+    sequences: bool = False,
     domain: str = "",
 ) -> Callable[[Factory], Factory]:
     """A decorator that adds a reader to the table. The arguments are the fields of `Reader`."""
@@ -75,7 +78,18 @@ def reads(
     def add(make: Factory) -> Factory:
         taken = frozenset(types)
         reader = Reader(
-            op, domain, versions, make, taken, gradient, host, either, weights, states, data
+            op,
+            domain,
+            versions,
+            make,
+            taken,
+            gradient,
+            host,
+            either,
+            weights,
+            states,
+            data,
+            sequences,
         )
         for version in versions:
             key = (domain, op, version)

@@ -19,7 +19,8 @@ namespace singa {
 // mask    empty, or a tensor that broadcasts to (B, H, N, M), of any strides: bool, where true
 // means
 //         that the query uses the key, or a float type, whose values are added to the scores. -inf
-//         excludes a key.
+//         excludes a key. Its first axis may also be a divisor of B: sequence b has mask b modulo
+//         that number, as windows of images do.
 // causal  query i uses the keys up to first_query + i only. With first_query = 0 the diagonal
 //         begins in the upper left corner, as PyTorch's is_causal has it; with M − N it ends in the
 //         lower right one. With a cache of keys, first_query is the number of queries before these.

@@ -157,19 +157,6 @@ class Permute(layer.Layer):
         return x.transpose(self.axes)
 
 
-def attention_with_bias(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """softmax(q·kᵀ / √d + bias)·v for q (N, heads, L, d) and k, v (N, heads, S, d). Vaswani et al.
-    2017.
-
-    The bias is float32 and broadcasts to (N, heads, L, S). This holds all scores, but takes less
-    time for many short sequences than `autograd.scaled_dot_product_attention`.
-    """
-    scores = autograd.matmul(q, k.transpose((0, 1, 3, 2))) * (q.shape[-1] ** -0.5) + bias
-    weights = autograd.softmax(scores, 3)
-    narrow = v.dtype in (tensor.bfloat16, tensor.float16)
-    return autograd.matmul(autograd.cast(weights, v.dtype) if narrow else weights, v)
-
-
 _constants: dict[tuple[Any, ...], Tensor] = {}
 
 
@@ -277,16 +264,6 @@ class TransformerBlock(layer.Layer):
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         x = x + self.drop_path(self.attn(self.norm1(x), *context))
         return x + self.drop_path(self.mlp(self.norm2(x)))
-
-
-def roll(x: Tensor, shifts: Sequence[int], axes: Sequence[int]) -> Tensor:
-    """Moves elements along the axes by `shifts` places. Those that leave one end come in at the
-    other."""
-    for shift, axis in zip(shifts, axes, strict=True):
-        if moved := shift % x.shape[axis]:
-            parts = autograd.split(x, axis, (x.shape[axis] - moved, moved))
-            x = autograd.cat(parts[::-1], axis)
-    return x
 
 
 def depth_rates(drop_path: float, depths: Sequence[int]) -> list[list[float]]:

@@ -12,10 +12,9 @@ from ..tensor import Tensor
 from .blocks import (
     Permute,
     TransformerBlock,
-    attention_with_bias,
     constant,
     depth_rates,
-    roll,
+    heads_apart,
 )
 from .common import Classifier, fan_in_uniform, normal_002
 
@@ -49,28 +48,24 @@ class WindowAttention(layer.Layer):
         shifts = [0 if count == 1 else self.shift for count in (rows, columns)]
         if below or right:
             x = autograd.pad(x, "constant", [0, 0, 0, 0, 0, below, right, 0])
-        x = roll(x, [-shift for shift in shifts], (1, 2))
+        if any(shifts):
+            x = autograd.roll(x, [-shift for shift in shifts], (1, 2))
         x = x.reshape((n, rows, window, columns, window, channels))
-        x = x.transpose((0, 1, 3, 2, 4, 5)).reshape((n, rows * columns, area, channels))
+        x = x.transpose((0, 1, 3, 2, 4, 5)).reshape((-1, area, channels))
 
         mask = self._position_bias()
-        groups = 1  # windows that differ in their mask
-        if any(shifts):
-            groups = rows * columns
-            shift_mask = constant("shift", x, _shift_mask, rows, columns, window, *shifts)
-            mask = (mask + shift_mask).reshape((groups * heads, area, area))
-
-        def heads_apart(part: Tensor) -> Tensor:
-            part = part.reshape((-1, groups, area, heads, channels // heads))
-            part = part.transpose((0, 1, 3, 2, 4))
-            return part.reshape((-1, groups * heads, area, channels // heads))
-
-        q, k, v = map(heads_apart, autograd.split(self.qkv(x), 3, num_output=3))
-        y = attention_with_bias(q, k, v, mask).reshape((-1, heads, area, channels // heads))
+        if any(shifts):  # the sum of both for each window of an image, which repeats
+            mask = mask + constant("shift", x, _shift_mask, rows, columns, window, *shifts)
+        q, k, v = (
+            heads_apart(part, heads) for part in autograd.split(self.qkv(x), 2, num_output=3)
+        )
+        y = autograd.scaled_dot_product_attention(q, k, v, mask)
         y = self.proj(y.transpose((0, 2, 1, 3)).reshape((-1, area, channels)))
 
         y = y.reshape((n, rows, columns, window, window, channels)).transpose((0, 1, 3, 2, 4, 5))
-        y = roll(y.reshape((n, rows * window, columns * window, channels)), shifts, (1, 2))
+        y = y.reshape((n, rows * window, columns * window, channels))
+        if any(shifts):
+            y = autograd.roll(y, shifts, (1, 2))
         return y[:, :height, :width] if below or right else y
 
     def _position_bias(self) -> Tensor:

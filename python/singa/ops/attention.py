@@ -79,7 +79,9 @@ def scaled_dot_product_attention(
     key, value   (B, H, M, D) and (B, H, M, E). With `enable_gqa` they may have fewer heads, whose
                  number divides H: neighbouring heads of the query share one (Ainslie et al. 2023)
     attn_mask    of a shape that broadcasts to (B, H, N, M): bool, where True means that the query
-                 uses the key, or float, which is added to the scores, and which has a gradient
+                 uses the key, or float, which is added to the scores, and which has a gradient.
+                 The first of four axes may also be a divisor of B: the masks repeat, so that
+                 sequence b has mask b modulo their number
     dropout_p    probability in [0, 1) with which each weight becomes zero in training; the others
                  are divided by 1 - dropout_p (default 0). No weight is dropped in inference
     is_causal    query i uses the keys up to first_query + i only, together with `attn_mask`
@@ -92,7 +94,7 @@ def scaled_dot_product_attention(
     as a whole: it grows with N + M. A query that uses no key gives zeros. 16-bit floats are summed
     in float32. Under `autocast` float32 operands are converted to 16 bits. Any strides are read in
     place where the last axis is contiguous. The gradient of attn_mask is summed over the axes along
-    which it broadcasts, tile by tile.
+    which it broadcasts or repeats, tile by tile.
 
     Raises ValueError for wrong shapes and numbers; TypeError for types that differ, or are no
     floats.

@@ -26,6 +26,12 @@ void CheckHeads(const char* op, int64_t heads, int64_t kv_heads) {
         " heads of k and v must divide the ", heads, " heads of q");
 }
 
+/// The first axis of a mask of four axes: B, or a divisor of it.
+int64_t MaskBatch(const Tensor& mask, int64_t batch) {
+  const int64_t own = mask.rank() == 4 ? mask.shape(0) : 1;
+  return own > 0 && batch % own == 0 ? own : batch;
+}
+
 void CheckMaskType(const char* op, DType dtype) {
   Check<TypeError>(dtype == kBool || IsFloat(dtype), op,
                    "mask must be bool or of a float type, got ", DTypeName(dtype));
@@ -46,6 +52,7 @@ AttentionGeometry GeometryOf(const char* op, const Tensor& q, const Tensor& k, c
                                    .value_dim = !v.empty() && v.rank() == 4 ? v.shape(3) : 0,
                                    .dtype = q.data_type(),
                                    .has_mask = !mask.empty(),
+                                   .mask_batch = mask.empty() ? 1 : MaskBatch(mask, q.shape(0)),
                                    .causal = causal,
                                    .has_dropout = dropout > 0};
   const struct {
@@ -65,7 +72,8 @@ AttentionGeometry GeometryOf(const char* op, const Tensor& q, const Tensor& k, c
     CheckMaskType(op, mask.data_type());
     const Shape wanted = geometry.mask_shape();
     Check(mask.rank() <= 4 && BroadcastShapes(op, mask.shape(), wanted) == wanted, op,
-          "mask must broadcast to ", wanted, ", got ", mask);
+          "mask must broadcast to ",
+          Shape{geometry.batch, geometry.heads, geometry.queries, geometry.keys}, ", got ", mask);
     CheckSameDevice(op, "mask", mask, "q", q);
   }
   return geometry;
@@ -158,6 +166,8 @@ void CheckGeometry(const AttentionGeometry& g, const CallChecker& call) {
   for (const Shape& shape : {g.q_shape(), g.k_shape(), g.v_shape(), g.y_shape(), g.mask_shape()})
     call.RequireShape(shape);
   CheckHeads(call.op(), g.heads, g.kv_heads);
+  call.Require(g.mask_batch > 0 ? g.batch % g.mask_batch == 0 : g.batch == 0, "mask_batch ",
+               g.mask_batch, " does not divide the batch ", g.batch);
   const auto& v = call.scalars().v;
   const double first_query = v[2];
   call.Require(std::abs(first_query) <= static_cast<double>(kMostQuery) &&
@@ -193,7 +203,7 @@ void AttentionBackwardSpec::CheckCall(CallChecker& call) const {
     const Shape scores = mask_shape();
     call.Require(has_mask && dmask.rank() == 4, "dmask ", dmask, " needs a mask and four axes");
     for (int axis = 0; axis < 4; ++axis)
-      call.Require(dmask[axis] == 1 || dmask[axis] == scores[axis], "dmask ", dmask,
+      call.Require((axis > 0 && dmask[axis] == 1) || dmask[axis] == scores[axis], "dmask ", dmask,
                    " does not broadcast to ", scores);
   }
   CheckHeadInput(call, 0, "dy", y_shape(), dtype);

@@ -28,6 +28,7 @@ struct AttentionGeometry {
   int64_t value_dim = 0;  // of values
   DType dtype = kFloat32;
   bool has_mask = false;
+  int64_t mask_batch = 1;  // divides `batch`: sequence b has mask b % mask_batch
   bool causal = false;
   bool has_dropout = false;
 
@@ -35,7 +36,7 @@ struct AttentionGeometry {
   Shape k_shape() const { return {batch, kv_heads, keys, dim}; }
   Shape v_shape() const { return {batch, kv_heads, keys, value_dim}; }
   Shape y_shape() const { return {batch, heads, queries, value_dim}; }
-  Shape mask_shape() const { return {batch, heads, queries, keys}; }
+  Shape mask_shape() const { return {mask_batch, heads, queries, keys}; }
   Shape logsumexp_shape() const { return {batch, heads, queries}; }
   DType logsumexp_type() const { return dtype == kFloat64 ? kFloat64 : kFloat32; }
   /// Number of heads of q that use one head of k.
@@ -53,6 +54,7 @@ struct AttentionGeometry {
     visitor("value_dim", self.value_dim);
     visitor("dtype", self.dtype);
     visitor("has_mask", self.has_mask);
+    visitor("mask_batch", self.mask_batch);
     visitor("causal", self.causal);
     visitor("has_dropout", self.has_dropout);
   }
@@ -74,7 +76,7 @@ struct AttentionBackwardSpec : AttentionGeometry {
   bool need_q = true;
   bool need_k = true;
   bool need_v = true;
-  Shape dmask = {};  ///< (B or 1, H or 1, N or 1, M or 1); rank 0: not needed
+  Shape dmask = {};  ///< (mask_batch, H or 1, N or 1, M or 1); rank 0: not needed
 
   const char* op() const { return "AttentionBackward"; }
   void CheckCall(CallChecker& call) const;
@@ -87,7 +89,7 @@ struct AttentionBackwardSpec : AttentionGeometry {
   int64_t sum_length() const {
     const int64_t elements = need_mask() ? dmask.Count() : 0;
     return std::max(AttentionGeometry::sum_length(),
-                    elements == 0 ? 0 : mask_shape().Count() / elements);
+                    elements == 0 ? 0 : logsumexp_shape().Count() * keys / elements);
   }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs, const Scalars& scalars) const;
   template <class Self, class Visitor>

@@ -32,7 +32,7 @@ struct AttentionRows {
 inline int64_t AttentionMaskElement(const AttentionBackwardSpec& spec, int64_t row, int64_t j) {
   const Shape& s = spec.dmask;
   const auto at = [](int64_t index, int64_t extent) { return extent == 1 ? 0 : index; };
-  const int64_t b = at(row / spec.queries / spec.heads, s[0]);
+  const int64_t b = row / spec.queries / spec.heads % s[0];
   const int64_t h = at(row / spec.queries % spec.heads, s[1]);
   return ((b * s[1] + h) * s[2] + at(row % spec.queries, s[2])) * s[3] + at(j, s[3]);
 }
@@ -41,18 +41,24 @@ inline int64_t AttentionMaskElement(const AttentionBackwardSpec& spec, int64_t r
 template <class C>
 class AttentionMask {
  public:
-  /// Empty: no mask.
+  /// Empty: no mask. Its first axis repeats along the batch.
   explicit AttentionMask(const Tensor& mask) : there_(!mask.empty()) {
     if (!there_) return;
+    batch_ = mask.shape(0);
     data_ = mask.raw_data();
     strides_ = mask.strides();
     is_bool_ = mask.data_type() == kBool;
+    direct_ = mask.data_type() == (sizeof(C) == 4 ? kFloat32 : kFloat64) && strides_[3] == 1;
     load_ = FindLoad<C>(mask.data_type());
   }
   explicit operator bool() const { return there_; }
   /// Where the row of a query begins. Queries with the same number have the same mask.
   int64_t RowOffset(int64_t b, int64_t h, int64_t i) const {
-    return there_ ? b * strides_[0] + h * strides_[1] + i * strides_[2] : 0;
+    return there_ ? b % batch_ * strides_[0] + h * strides_[1] + i * strides_[2] : 0;
+  }
+  /// The row, where it is stored as it is added; else null.
+  const C* Floats(int64_t row_offset) const {
+    return direct_ ? static_cast<const C*>(data_) + row_offset : nullptr;
   }
   /// out[j] is for key first + j of this row.
   void Load(int64_t row_offset, int64_t first, int64_t n, C* out) const {
@@ -64,7 +70,8 @@ class AttentionMask {
 
  private:
   bool there_;
-  bool is_bool_ = false;
+  bool is_bool_ = false, direct_ = false;
+  int64_t batch_ = 1;
   const void* data_ = nullptr;
   Strides strides_;
   LoadChunkFn<C> load_ = nullptr;

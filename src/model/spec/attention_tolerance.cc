@@ -65,12 +65,13 @@ struct Rows {
       const auto first_query = static_cast<int64_t>(numbers.v[2]);
       keys = g.causal ? formula::CausalKeys(first_query, row % g.queries, g.keys) : g.keys;
       const int64_t head = row / g.queries;
+      const int64_t mask_row = row % (g.mask_batch * g.heads * g.queries);
       kv_head = head / g.heads * g.kv_heads + head % g.heads / g.group();
       for (int64_t j = 0; j < keys; ++j) {
         const double *a = q.data() + row * g.dim, *b = Key(j);
         double score = 0;
         for (int64_t d = 0; d < g.dim; ++d) score += a[d] * b[d];
-        const double added = g.has_mask ? mask[static_cast<size_t>(row * g.keys + j)] : 0;
+        const double added = g.has_mask ? mask[static_cast<size_t>(mask_row * g.keys + j)] : 0;
         const auto at = static_cast<size_t>(j);
         scores[at] = numbers.v[0] * score + added;
         terms[at] = std::abs(numbers.v[0]) * Terms(a, b, g.dim) +

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch_pairs
-from singa import autograd, layer, models, tensor
+from singa import layer, models, tensor
 from singa.models import blocks, swin
 from singa.models.unet import UNet
 
@@ -16,43 +16,6 @@ def draw(shape, seed=0, dtype=np.float64):
 
 def parameter(array):
     return tensor.Tensor(data=array, dtype=array.dtype.name, stores_grad=True)
-
-
-@pytest.mark.parametrize("kind", ["plain", "causal", "hidden", "bias of heads"])
-@pytest.mark.parametrize("lengths", [(5, 5), (1, 1), (3, 7)])
-def test_attention_like_torch(torch, training, kind, lengths):
-    rows, columns = lengths
-    q, k, v = (draw((2, 3, n, 4), seed) for seed, n in ((1, rows), (2, columns), (3, columns)))
-    bias = draw((3 if kind == "bias of heads" else 1, rows, columns), 4)
-    if kind == "hidden":
-        bias[:, :, 1:] = np.where(bias[:, :, 1:] > 0, -np.inf, 0)
-    biased = kind in ("hidden", "bias of heads")
-    arrays = [q, k, v, bias] if kind == "bias of heads" else [q, k, v]
-    theirs = [torch.from_numpy(each).requires_grad_() for each in arrays]
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        *theirs[:3],
-        attn_mask=(*theirs, torch.from_numpy(bias))[3] if biased else None,
-        is_causal=kind == "causal",
-    )
-    dy = draw(expected.shape, 5)
-    expected.backward(torch.from_numpy(dy))
-    ours = [parameter(each) for each in arrays]
-    if biased:
-        constant = tensor.Tensor(data=bias, dtype="float64", requires_grad=False)
-        y = blocks.attention_with_bias(*ours[:3], (*ours, constant)[3])
-    else:
-        y = autograd.scaled_dot_product_attention(*ours, is_causal=kind == "causal")
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-14)
-    gradients = {id(p): g.numpy() for p, g in autograd.backward(y, dy)}
-    for own, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(gradients[id(own)], other.grad.numpy(), atol=1e-13)
-
-
-@pytest.mark.parametrize("shifts", [(0, 0), (2, -1), (-3, 4), (5, 0), (-7, 13)])
-def test_roll(shifts):
-    x = draw((2, 5, 4, 3), dtype=np.float32)
-    y = blocks.roll(tensor.from_numpy(x), shifts, (1, 2))
-    np.testing.assert_array_equal(y.numpy(), np.roll(x, shifts, (1, 2)))
 
 
 def test_windows_of_a_shifted_image_see_their_own_region_only():

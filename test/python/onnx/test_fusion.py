@@ -101,7 +101,7 @@ def test_attention(scale: Any) -> None:
 
 
 def test_a_scale_of_the_product_stays() -> None:
-    """As Swin's attention has it, in singa too: its bits would differ."""
+    """Its bits would differ."""
     net = singa.onnx.load(_attention(scale="product"))
     assert "Attention" not in _steps(net)
     _close(_run(net), _expected())

@@ -340,6 +340,24 @@ def test_a_query_without_keys(kind: str) -> None:
     assert not net.forward(*inputs).numpy()[:, :, 1].any()
 
 
+def test_masks_that_repeat_along_the_batch() -> None:
+    mask = _tensor((2, 3, 4, 4), 1)
+
+    def attend(images: Tensor) -> Tensor:
+        x = images.reshape((-1, 3, 4, 5))  # two windows of each image
+        return autograd.scaled_dot_product_attention(x, x, x, mask)
+
+    _check(
+        _Function(attend),
+        [_tensor((2, 2, 3, 4, 5))],
+        bound=2e-5,
+        exact=False,
+        others=[[_tensor((1, 2, 3, 4, 5), 2)], [_tensor((3, 2, 3, 4, 5), 3)]],
+        dynamic_axes={"x": {0: "n"}},
+        input_names=["x"],
+    )
+
+
 def test_positions_beside_the_values() -> None:
     """Both results of topk, and a gather by the positions."""
 

@@ -315,6 +315,42 @@ def test_gradient_of_a_bias_is_pytorchs(torch: ModuleType, dtype: str) -> None:
             np.testing.assert_allclose(got, want, rtol=0, atol=limit * scale)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("length", [49, 70])
+def test_masks_of_windows_repeat_along_the_batch(
+    torch: ModuleType, dtype: str, length: int
+) -> None:
+    """As torchvision's Swin has it: the scores of all images get the masks of their windows."""
+    rng = np.random.default_rng(18)
+    images, windows, heads = 3, 4, 2
+    lengths = (length, length)
+    arrays = _rounded(_inputs(rng, (images * windows, heads, heads), lengths, (8, 5)), dtype)
+    bias = rng.standard_normal((windows, heads, *lengths)).astype(np.float32).astype(np.float64)
+    bias[1, :, 3] = -np.inf  # queries without keys
+    ours = [_tensor(arrays[name], dtype) for name in "qkv"]
+    ours.append(_tensor(bias, "float64" if dtype == "float64" else "float32"))
+    y = autograd.scaled_dot_product_attention(*ours)
+    gradients = autograd.gradients(y, _tensor(arrays["dy"], dtype, trained=False))
+    theirs = [torch.tensor(arrays[name], requires_grad=True) for name in "qkv"]
+    theirs.append(torch.tensor(bias, requires_grad=True))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        wanted = torch.nn.functional.scaled_dot_product_attention(
+            *theirs[:3], theirs[3].repeat(images, 1, 1, 1)
+        )
+        wanted.backward(torch.tensor(arrays["dy"]))
+    limit = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 4e-2}[dtype]
+    pairs = [
+        (y, wanted.detach()),
+        *((gradients[a], b.grad) for a, b in zip(ours, theirs, strict=True)),
+    ]
+    for mine, other in pairs:
+        want = other.numpy()
+        scale = max(1.0, float(np.abs(want).max(initial=0.0)))
+        np.testing.assert_allclose(
+            mine.as_type("float64").numpy(), want, rtol=0, atol=limit * scale
+        )
+
+
 def test_a_bias_alone_gets_its_gradient() -> None:
     """The same as with all gradients, and no others are computed."""
     arrays = _inputs(np.random.default_rng(13), (2, 3, 3), (9, 70), (4, 4))

@@ -478,6 +478,16 @@ add(
     [*_HEADS, np.arange(15).reshape(3, 5) % 4 > 0],
     constants=(3,),
 )
+_MANY = [_random(4, 2, 3, 6, seed=seed) for seed in range(3)]
+add(
+    "scaled_dot_product_attention with a bias that repeats",
+    "ScaledDotProductAttention",
+    autograd.scaled_dot_product_attention,
+    lambda torch, q, k, v, bias: torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, bias.repeat(2, 1, 1, 1)
+    ),
+    [*_MANY, _random(2, 2, 3, 3)],
+)
 for _shape in ((3, 5), (2, 1, 1, 5), (4, 3, 1)):
     add(
         f"scaled_dot_product_attention with a bias {_shape}",

@@ -129,6 +129,12 @@ def attention() -> None:
     for extra in ((mask, 0.3), (None, 0.5, True, 2, 0.25)):
         y, logsumexp, draw = wrap.AttentionForward(q, k, v, *extra)
         wrap.AttentionBackward(y, q, k, v, extra[0], y, logsumexp, draw, *extra[1:])
+    many = make(4, 2, 5, 8)
+    repeats = make(2, 1, 5, 5)
+    y, logsumexp, draw = wrap.AttentionForward(many, many, many, repeats, 1.0)
+    wrap.AttentionBackward(
+        y, many, many, many, repeats, y, logsumexp, draw, 1.0, False, 0, 0.0, *[True] * 4
+    )
     turned = make(2, 5, 4, 8).Transpose((0, 2, 1, 3))
     y, logsumexp, draw = wrap.AttentionForward(turned, k, v, make(2, 1, 1, 7), 1.0)
     wrap.AttentionBackward(

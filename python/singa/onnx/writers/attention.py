@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,10 +38,14 @@ def attention(call: Call) -> None:
     if len(call.inputs) > 3:
         empty = True
         kind, mask = call.type_of_input(3), call.inputs[3]
+        if repeats := _repeats(call):
+            scores = call.reshape(scores, *repeats)
         if kind == "bool":
             scores = call.step("Where", [mask, scores, minus_infinity])
         else:
             scores = call.step("Add", [scores, call.cast(mask, kind, wide)])
+        if repeats:
+            scores = call.reshape(scores, *reversed(repeats))
     if op.causal:
         scores = call.step("Where", [_causal(call), scores, minus_infinity])
     hidden = ""
@@ -53,6 +57,17 @@ def attention(call: Call) -> None:
     if hidden:
         weights = call.step("Where", [hidden, call.constant(0.0, wide), weights])
     call.finish(call.step("MatMul", [weights, v]), wide)
+
+
+def _repeats(call: Call) -> tuple[list[Any], list[Any]] | None:
+    """Where the mask repeats along the batch: the shapes of the scores, and with an axis for the
+    repetitions."""
+    masks = [shape[0] if len(shape) == 4 else 1 for shape in call.in_shapes(3)]
+    scores = [(*q[:3], k[2]) for q, k in zip(call.in_shapes(), call.in_shapes(1), strict=True)]
+    if all(own in (1, shape[0]) for own, shape in zip(masks, scores, strict=True)):
+        return None
+    apart = [(shape[0] // own, own, *shape[1:]) for own, shape in zip(masks, scores, strict=True)]
+    return scores, apart
 
 
 def _causal(call: Call) -> str:

@@ -17,7 +17,9 @@ template <class Spec>
 PlanOrReason Make(const Spec& spec) {
   if constexpr (std::is_same_v<Spec, AttentionForwardSpec>)
     if (spec.queries * spec.group() <= kFewQueries) return MakeFewQueriesPlan(spec);
-  return MakePlan(spec, AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8);
+  const int64_t lanes = AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8;
+  if (spec.queries <= kWindow && spec.keys <= kWindow) return MakeWindowPlan(spec, lanes);
+  return MakePlan(spec, lanes);
 }
 
 template <class Spec>

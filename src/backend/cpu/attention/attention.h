@@ -13,5 +13,9 @@ PlanPtr MakePlan(const AttentionForwardSpec& spec, int64_t lanes);
 inline constexpr int64_t kFewQueries = 4;
 PlanPtr MakeFewQueriesPlan(const AttentionForwardSpec& spec);
 PlanPtr MakePlan(const AttentionBackwardSpec& spec, int64_t lanes);
+/// For up to this many queries and keys of a head it is faster.
+inline constexpr int64_t kWindow = 64;
+PlanPtr MakeWindowPlan(const AttentionForwardSpec& spec, int64_t lanes);
+PlanPtr MakeWindowPlan(const AttentionBackwardSpec& spec, int64_t lanes);
 
 }  // namespace singa::cpu::attention

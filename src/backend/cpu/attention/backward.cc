@@ -26,8 +26,6 @@ namespace singa::cpu::attention {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-/// Below this number of heads or teams, their work is split up.
-constexpr int64_t kEnoughHeads = 8;
 
 /// Where the tiles of a thread lie in its workspace.
 struct Workspace : Parts {
@@ -62,24 +60,24 @@ struct Workspace : Parts {
 class Teams {
  public:
   explicit Teams(const AttentionBackwardSpec& spec) {
-    const bool joins_batches = spec.need_mask() && spec.dmask[0] == 1;
     const bool joins_heads = spec.need_mask() && spec.dmask[1] == 1;
-    size_ = (joins_batches ? spec.batch : 1) * (joins_heads ? spec.kv_heads : 1);
-    count_ = (joins_batches ? 1 : spec.batch) * (joins_heads ? 1 : spec.kv_heads);
+    masks_ = spec.need_mask() ? spec.mask_batch : spec.batch;
     columns_ = joins_heads ? 1 : spec.kv_heads;
     member_columns_ = joins_heads ? spec.kv_heads : 1;
     kv_heads_ = spec.kv_heads;
+    count_ = masks_ * columns_;
+    size_ = masks_ == 0 ? 0 : spec.batch / masks_ * member_columns_;
   }
   int64_t count() const { return count_; }
   int64_t size() const { return size_; }
   /// The head of keys, counted over all batches.
   int64_t Head(int64_t team, int64_t member) const {
-    const int64_t b = team / columns_ + member / member_columns_;
+    const int64_t b = team / columns_ + member / member_columns_ * masks_;
     return b * kv_heads_ + team % columns_ + member % member_columns_;
   }
 
  private:
-  int64_t size_, count_, columns_, member_columns_, kv_heads_;
+  int64_t masks_, size_, count_, columns_, member_columns_, kv_heads_;
 };
 
 template <class T, int64_t kLanes>
@@ -92,9 +90,9 @@ class BackwardPlan final : public Plan {
         threads_(NumThreads()),
         heads_(spec.batch * spec.kv_heads),
         tiles_(Problem::TilesOfHead(spec)),
-        parts_(Split(heads_, tiles_)),
+        parts_(SplitWork(heads_, tiles_)),
         teams_(spec),
-        shares_(Split(teams_.count(), teams_.size())) {
+        shares_(SplitWork(teams_.count(), teams_.size())) {
     // Products write whole rows of keys, in fours.
     if (spec.need_k) dk_size_ = RoundUp(spec.keys, 4) * place_.q_step;
     if (spec.need_v) dv_size_ = RoundUp(spec.keys, 4) * place_.dy_step;
@@ -147,11 +145,6 @@ class BackwardPlan final : public Plan {
   }
 
  private:
-  /// Into how many pieces to split things that have `most` each.
-  static int64_t Split(int64_t things, int64_t most) {
-    return things == 0 ? 1
-                       : std::clamp<int64_t>(kEnoughHeads / things, 1, std::max<int64_t>(most, 1));
-  }
   int64_t sums_size() const { return dk_size_ + dv_size_; }
   /// Tasks of a team.
   int64_t copies() const { return shares_ * parts_; }

@@ -66,11 +66,6 @@ SINGA_MULTI_ISA void AddRows(const float* weights, const T* v, int64_t step, int
 }
 
 template <class T>
-SINGA_MULTI_ISA void StoreScaled(const float* x, int64_t n, float factor, T* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = Convert<T>(x[i] * factor);
-}
-
-template <class T>
 class FewQueriesPlan final : public Plan {
  public:
   explicit FewQueriesPlan(const AttentionForwardSpec& spec)

@@ -62,7 +62,7 @@ void Problem::Locate(int64_t kv_head, int64_t index, Tile* tile) const {
   for (int64_t c = 0; c < tile->count; ++c) {
     tile->head[c] = tile->kv_head * g.group() + (first + c) / g.queries;
     const int64_t i = tile->query[c] = (first + c) % g.queries;
-    tile->keys[c] = g.causal ? formula::CausalKeys(first_query_, i, g.keys) : g.keys;
+    tile->keys[c] = KeysOf(i);
     tile->any_keys = std::max(tile->any_keys, tile->keys[c]);
     tile->all_keys = std::min(tile->all_keys, tile->keys[c]);
     tile->mask[c] = mask_.RowOffset(tile->batch, tile->head[c], i);
@@ -70,11 +70,20 @@ void Problem::Locate(int64_t kv_head, int64_t index, Tile* tile) const {
   }
 }
 
+void Problem::AddMask(int64_t b, int64_t h, int64_t i, int64_t n, float* scores) const {
+  if (!mask_) return;
+  const int64_t offset = mask_.RowOffset(b, h, i);
+  if (const float* added = mask_.Floats(offset)) return AddTo(added, n, scores);
+  float added[kTileKeys];
+  mask_.Load(offset, 0, n, added);
+  AddTo(added, n, scores);
+}
+
 void Problem::MaskRow(const Tile& tile, int64_t c, int64_t first, int64_t n, float* scores) const {
   if (!mask_) return;
   float added[kTileKeys];
   mask_.Load(tile.mask[c], first, n, added);
-  for (int64_t j = 0; j < n; ++j) scores[j] += added[j];
+  AddTo(added, n, scores);
 }
 
 void Problem::Mask(const Tile& tile, int64_t first, int64_t n, float* scores) const {
@@ -98,9 +107,12 @@ void Problem::Mask(const Tile& tile, int64_t first, int64_t n, float* scores) co
 
 void Problem::DropoutRow(const Tile& tile, int64_t c, int64_t first, int64_t n,
                          float* factors) const {
+  DropoutRow((tile.batch * geometry_.heads + tile.head[c]) * geometry_.queries + tile.query[c],
+             first, n, factors);
+}
+
+void Problem::DropoutRow(int64_t row, int64_t first, int64_t n, float* factors) const {
   uint32_t words[kTileKeys];
-  const int64_t row =
-      (tile.batch * geometry_.heads + tile.head[c]) * geometry_.queries + tile.query[c];
   PhiloxFill(dropout_.seed, dropout_.Row(row) + static_cast<uint64_t>(first), n, words);
   const auto factor = static_cast<float>(dropout_.factor);
   for (int64_t j = 0; j < n; ++j) factors[j] = words[j] < dropout_.threshold ? 0.0f : factor;
@@ -217,6 +229,11 @@ SINGA_MULTI_ISA void ScaleColumns(float* x, int64_t rows, int64_t columns, const
     for (int64_t c = 0; c < columns; ++c) x[r * columns + c] *= factors[c];
 }
 
+SINGA_MULTI_ISA void AddTo(const float* y, int64_t n, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
 SINGA_MULTI_ISA void MultiplyBy(const float* y, int64_t n, float* x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) x[i] *= y[i];
@@ -242,6 +259,25 @@ SINGA_MULTI_ISA void WeightsAndGradients(float* scores, float* products, const f
         s[c] = weight;
         p[c] = weight * (p[c] - along[c]);
       }
+    }
+  }
+}
+
+SINGA_MULTI_ISA void RowWeightsAndGradients(float* scores, float* products, const float* z,
+                                            int64_t keys, float logsumexp, float along) {
+  if (z) {
+#pragma omp simd
+    for (int64_t j = 0; j < keys; ++j) {
+      const float weight = Weight(scores[j] - logsumexp);
+      scores[j] = weight * z[j];
+      products[j] = weight * (z[j] * products[j] - along);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < keys; ++j) {
+      const float weight = Weight(scores[j] - logsumexp);
+      scores[j] = weight;
+      products[j] = weight * (products[j] - along);
     }
   }
 }
@@ -297,6 +333,12 @@ void MaskSums::Store(const float* sums, int64_t count, int64_t apart, float* out
 }
 
 template <class T>
+SINGA_MULTI_ISA void StoreScaled(const float* x, int64_t n, float factor, T* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = Convert<T>(x[i] * factor);
+}
+
+template <class T>
 SINGA_MULTI_ISA void StoreSum(const float* from, int64_t count, int64_t apart, int64_t n, T* to) {
   for (int64_t i = 0; i < n; ++i) {
     float sum = from[i];
@@ -311,6 +353,7 @@ SINGA_MULTI_ISA void StoreSum(const float* from, int64_t count, int64_t apart, i
                                float*, int64_t, float*);                                           \
   template void StoreQueries<T>(const float*, const Tile&, int64_t, const float*,                  \
                                 const AttentionRows<T>&);                                          \
+  template void StoreScaled<T>(const float*, int64_t, float, T*);                                  \
   template void StoreSum<T>(const float*, int64_t, int64_t, int64_t, T*)
 SINGA_INSTANTIATE(float);
 SINGA_INSTANTIATE(BFloat16);

@@ -48,6 +48,14 @@ class Parts {
   int64_t size_ = 0;
 };
 
+/// Below this number of independent things, the work of each is split up.
+inline constexpr int64_t kEnoughTasks = 8;
+/// Into how many pieces to split things that have `most` each.
+inline int64_t SplitWork(int64_t things, int64_t most) {
+  return things == 0 ? 1
+                     : std::clamp<int64_t>(kEnoughTasks / things, 1, std::max<int64_t>(most, 1));
+}
+
 /// Neighbouring queries of one head of keys, and which keys they use.
 struct Tile {
   int64_t batch, kv_head;
@@ -80,11 +88,19 @@ class Problem {
   }
   /// Tile `index` of a head of keys; heads are counted over all batches.
   void Locate(int64_t kv_head, int64_t index, Tile* tile) const;
+  /// The number of keys that query i may use.
+  int64_t KeysOf(int64_t i) const {
+    return geometry_.causal ? formula::CausalKeys(first_query_, i, geometry_.keys) : geometry_.keys;
+  }
+  /// Adds the mask to one query's scores of the first n keys.
+  void AddMask(int64_t b, int64_t h, int64_t i, int64_t n, float* scores) const;
   /// Adds the mask to one query's scores of the keys [first, first + n).
   void MaskRow(const Tile& tile, int64_t c, int64_t first, int64_t n, float* scores) const;
   /// As MaskRow, for all queries (n x columns); also excludes later keys.
   void Mask(const Tile& tile, int64_t first, int64_t n, float* scores) const;
-  /// Dropout's factors of one query's weights of these keys.
+  /// Dropout's factors of one query's weights of these keys. Rows are counted over batch, heads and
+  /// queries.
+  void DropoutRow(int64_t row, int64_t first, int64_t n, float* factors) const;
   void DropoutRow(const Tile& tile, int64_t c, int64_t first, int64_t n, float* factors) const;
   /// Of all queries (n x columns).
   void DropoutFactors(const Tile& tile, int64_t first, int64_t n, float* factors) const;
@@ -154,6 +170,9 @@ float Dot(const float* a, const float* b, int64_t n);
 /// Multiplies column c of each row by factors[c].
 void ScaleColumns(float* x, int64_t rows, int64_t columns, const float* factors);
 
+/// x += y
+void AddTo(const float* y, int64_t n, float* x);
+
 /// x *= y
 void MultiplyBy(const float* y, int64_t n, float* x);
 
@@ -162,6 +181,9 @@ void MultiplyBy(const float* y, int64_t n, float* x);
 /// in the place of the products. z are dropout's factors; null: 1.
 void WeightsAndGradients(float* scores, float* products, const float* z, int64_t keys,
                          int64_t columns, const float* logsumexp, const float* along);
+/// The same for one query.
+void RowWeightsAndGradients(float* scores, float* products, const float* z, int64_t keys,
+                            float logsumexp, float along);
 
 /// Sums of the gradients of scores over the axes along which the mask broadcasts: a matrix (keys x
 /// queries) for each of `heads` heads of the mask, where the sizes may be 1.
@@ -176,6 +198,10 @@ struct MaskSums {
   /// The sums of `count` of these, `apart` floats apart, as (heads, queries, keys).
   void Store(const float* sums, int64_t count, int64_t apart, float* out) const;
 };
+
+/// y = factor · x
+template <class T>
+void StoreScaled(const float* x, int64_t n, float factor, T* y);
 
 /// to[i] = Σ over `count` matrices that are `apart` floats apart.
 template <class T>

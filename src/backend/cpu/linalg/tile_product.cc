@@ -67,9 +67,10 @@ void Multiply(int64_t rows, int64_t columns, int64_t depth, const Strided& a, co
                             out + first * out_step, out_step, add);
   };
   if constexpr (kLanes == 16) {
-    if (rows % 12 == 0) return multiply.template operator()<12>(0, rows);
-    if (rows % 8 == 0) return multiply.template operator()<8>(0, rows);
-    return multiply.template operator()<4>(0, rows);
+    const int64_t rest = rows % 12;  // 0, 4 or 8
+    multiply.template operator()<12>(0, rows - rest);
+    if (rest == 8) multiply.template operator()<8>(rows - rest, rest);
+    if (rest == 4) multiply.template operator()<4>(rows - rest, rest);
   } else {
     const int64_t fours = rows % 6 == 0 ? 0 : rows % 6 == 2 ? 8 : 4;
     multiply.template operator()<6>(0, rows - fours);

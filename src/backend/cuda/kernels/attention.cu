@@ -39,6 +39,7 @@ struct Numbers {
 struct MaskArgument {
   const void* data = nullptr;
   DType dtype = kFloat32;
+  int64_t batch = 1;  ///< masks, which repeat along the batch
   int64_t stride[4] = {};
 
   MaskArgument() = default;
@@ -46,11 +47,12 @@ struct MaskArgument {
     if (mask.empty()) return;
     data = mask.raw_data();
     dtype = mask.data_type();
+    batch = mask.shape(0);
     for (int i = 0; i < 4; ++i) stride[i] = mask.strides()[i];
   }
   template <class C>
   __device__ C At(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const int64_t at = b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3];
+    const int64_t at = b % batch * stride[0] + h * stride[1] + i * stride[2] + j * stride[3];
     if (dtype != kBool) return LoadAs<C>(data, dtype, at);
     return static_cast<const bool*>(data)[at] ? C(0) : -std::numeric_limits<C>::infinity();
   }
@@ -411,7 +413,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreTile(sums, static_cast<C>(n.scale), dq, b, h, i0, a.queries, column0, a.dim);
 }
 
-/// A gradient of the mask: (B or 1, H or 1, N or 1, M or 1).
+/// A gradient of the mask: (masks, H or 1, N or 1, M or 1).
 template <class C>
 struct MaskResult {
   C* data;
@@ -436,7 +438,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto end = [](int64_t extent, int64_t own, int64_t all) {
     return extent == 1 ? all : own + 1;
   };
-  for (int64_t b = begin(out.batch, block.batch); b < end(out.batch, block.batch, batch); ++b)
+  for (int64_t b = block.batch; b < batch; b += out.batch)
     for (int64_t h = begin(out.heads, block.head); h < end(out.heads, block.head, a.heads); ++h)
       for (int64_t i0 = begin(out.queries, row0); i0 < end(out.queries, row0, a.queries);
            i0 += kTile)

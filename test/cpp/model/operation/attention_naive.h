@@ -46,7 +46,7 @@ struct AttentionCase {
     const auto features = [&] {
       return random.Int(0, 3) == 0 ? random.Int(1, 5) : random.Int(6, 40);
     };
-    AttentionCase c = Of(random, dtype, {random.Int(1, 2), kv_heads * group, kv_heads},
+    AttentionCase c = Of(random, dtype, {random.Int(1, 4), kv_heads * group, kv_heads},
                          {length(), length()}, {features(), features()});
     c.scale = random.Real(-0.5, 2);
     c.causal = random.Coin();
@@ -55,6 +55,7 @@ struct AttentionCase {
       Shape shape{c.q.shape(0), c.q.shape(1), c.q.shape(2), c.k.shape(2)};
       for (int axis = 0; axis < 4; ++axis)
         if (random.Int(0, 2) == 0) shape[axis] = 1;
+      if (shape[0] == 4 && random.Coin()) shape[0] = 2;  // repeats along the batch
       if (random.Coin() && shape[0] == 1) shape.erase(0);
       const DType types[] = {kFloat32, dtype, kFloat64};
       c.mask = AnyTensor(random, shape, types[random.Int(0, 2)], -2, 2);
@@ -80,8 +81,8 @@ class NaiveAttention {
  public:
   explicit NaiveAttention(const AttentionCase& c)
       : c_(c), q_(Values(c.q)), k_(Values(c.k)), v_(Values(c.v)), dy_(Values(c.dy)) {
-    const Shape shape{B(), H(), N(), M()};
-    if (!c.mask.empty()) mask_ = Values(c.mask.Broadcast(shape));
+    masks_ = c.mask.rank() == 4 ? c.mask.shape(0) : 1;
+    if (!c.mask.empty()) mask_ = Values(c.mask.Broadcast({masks_, H(), N(), M()}));
     y_.resize(static_cast<size_t>(B() * H() * N() * E()));
     y_bound_ = y_;
     const int64_t longest = std::max({M(), D(), E(), N() * (K() > 0 ? H() / K() : 0)});
@@ -208,7 +209,8 @@ class NaiveAttention {
               terms += std::abs(product);
             }
             if (!mask_.empty()) {
-              const double m = mask_[static_cast<size_t>(((b * H() + h) * N() + i) * M() + j)];
+              const double m =
+                  mask_[static_cast<size_t>(((b % masks_ * H() + h) * N() + i) * M() + j)];
               const bool is_bool = c_.mask.data_type() == kBool;
               const double added = !is_bool ? m : m != 0 ? 0 : -kNone;
               score += added;
@@ -246,7 +248,7 @@ class NaiveAttention {
   }
   /// The element of the mask that is added to a score.
   size_t MaskElement(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const int64_t index[] = {b, h, i, j};
+    const int64_t index[] = {b % masks_, h, i, j};
     const Shape& shape = c_.mask.shape();
     int64_t at = 0;
     for (int axis = 0; axis < shape.rank(); ++axis)
@@ -259,6 +261,7 @@ class NaiveAttention {
 
   const AttentionCase& c_;
   std::vector<double> q_, k_, v_, dy_, mask_;
+  int64_t masks_ = 1;  ///< sequence b has mask b % masks_
   double step_;
   std::vector<double> y_, y_bound_, logsumexp_, logsumexp_bound_;
 };

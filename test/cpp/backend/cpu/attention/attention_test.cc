@@ -1,4 +1,5 @@
-// Attention by tiles with vectors of both widths, on any CPU, against the definition in float64.
+// Attention by tiles and of short sequences with vectors of both widths, on any CPU, against the
+// definition in float64.
 
 #include "backend/cpu/attention/attention.h"
 
@@ -11,6 +12,7 @@ namespace {
 using test::AttentionCase;
 using test::NaiveAttention;
 using test::Random;
+using test::RandomTensor;
 
 class CpuAttention : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Lanes, CpuAttention, testing::Values(8, 16));
@@ -26,8 +28,9 @@ Tensor Result(const Tensor& like, int64_t features) {
   return Full({s[0], s[2], s[1], features}, 77, nullptr, like.data_type()).Transpose({0, 2, 1, 3});
 }
 
-void CheckCase(const AttentionCase& c, int64_t lanes) {
-  SCOPED_TRACE(c.ToString());
+/// `make` makes a plan for a Spec.
+template <class Make>
+void CheckPlans(const AttentionCase& c, const Make& make) {
   AttentionGeometry geometry{.batch = c.q.shape(0),
                              .heads = c.q.shape(1),
                              .kv_heads = c.k.shape(1),
@@ -37,6 +40,7 @@ void CheckCase(const AttentionCase& c, int64_t lanes) {
                              .value_dim = c.v.shape(3),
                              .dtype = c.q.data_type(),
                              .has_mask = !c.mask.empty(),
+                             .mask_batch = c.mask.rank() == 4 ? c.mask.shape(0) : 1,
                              .causal = c.causal};
   const Tensor mask = c.mask.empty() ? c.mask : c.mask.Broadcast(geometry.mask_shape());
   const Tensor q = Projected(c.q), k = Projected(c.k), v = Projected(c.v), dy = Projected(c.dy);
@@ -45,8 +49,7 @@ void CheckCase(const AttentionCase& c, int64_t lanes) {
   const NaiveAttention want(c);
   const auto run = [&](const auto& spec, const std::vector<Tensor>& inputs,
                        const std::vector<Tensor>& outputs) {
-    DefaultDevice()->Exec(spec.op(), cpu::attention::MakePlan(spec, lanes), inputs, outputs,
-                          scalars);
+    DefaultDevice()->Exec(spec.op(), make(spec), inputs, outputs, scalars);
     return outputs;
   };
   want.ExpectForward(run(AttentionForwardSpec{geometry}, {q, k, v, mask},
@@ -66,6 +69,13 @@ void CheckCase(const AttentionCase& c, int64_t lanes) {
   want.ExpectBackward(gradients);
 }
 
+void CheckCase(const AttentionCase& c, int64_t lanes) {
+  SCOPED_TRACE(c.ToString());
+  CheckPlans(c, [&](const auto& spec) { return cpu::attention::MakePlan(spec, lanes); });
+  if (std::max(c.q.shape(2), c.k.shape(2)) <= cpu::attention::kWindow)
+    CheckPlans(c, [&](const auto& spec) { return cpu::attention::MakeWindowPlan(spec, lanes); });
+}
+
 TEST_P(CpuAttention, IsTheDefinition) {
   Random random(17);
   for (int i = 0; i < 25 && !testing::Test::HasFailure(); ++i)
@@ -80,6 +90,19 @@ TEST_P(CpuAttention, OverManyTilesAndParts) {
     c.first_query = 80;
     CheckCase(c, GetParam());
   }
+}
+
+TEST_P(CpuAttention, OverShortSequences) {
+  Random random(19);
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (const int64_t length : {1, 16, 49, 64})
+      for (const Shape& mask : {Shape{}, Shape{2, 2, length, length}, Shape{1, 2, 1, length},
+                                Shape{4, 1, length, 1}, Shape{length, length}}) {
+        AttentionCase c = AttentionCase::Of(random, dtype, {4, 2, 1}, {length, length}, {20, 9});
+        if (!mask.empty()) c.mask = RandomTensor(random, mask);
+        c.causal = length == 16;
+        CheckCase(c, GetParam());
+      }
 }
 
 }  // namespace

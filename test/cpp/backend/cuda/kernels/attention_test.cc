@@ -31,6 +31,7 @@ Tensor Turned(const Tensor& t) {
 
 void Check(Random& random, AttentionGeometry g, const Tensor& mask = {}, const Options& o = {}) {
   g.has_mask = !mask.empty();
+  g.mask_batch = mask.rank() == 4 ? mask.shape(0) : 1;
   g.has_dropout = o.dropout > 0;
   const std::string what = g.q_shape().ToString() + " " + g.k_shape().ToString();
   const auto any = [&](const Shape& shape) {
@@ -123,6 +124,14 @@ TEST(CudaAttention, TheGradientOfTheMaskSumsWhatItBroadcasts) {
     Check(random, any, RandomTensor(random, shape),
           {.need_q = which % 2 == 0, .need_k = false, .need_v = false});
   }
+}
+
+TEST(CudaAttention, MasksRepeatAlongTheBatch) {
+  Random random(12);
+  const AttentionGeometry g{
+      .batch = 6, .heads = 2, .kv_heads = 1, .queries = 9, .keys = 9, .dim = 3, .value_dim = 4};
+  Check(random, g, RandomTensor(random, {2, 2, 9, 9}));
+  Check(random, g, RandomTensor(random, {3, 1, 1, 9}));
 }
 
 TEST(CudaAttention, OnlyWhatIsNeeded) {

@@ -5,7 +5,7 @@
 // these layers have few.
 //
 // Zero times infinity is NaN, so a value that is not finite also reaches the results of the groups
-// that are joined with its own.
+// that are joined with its own. Strict mode therefore joins none.
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +15,7 @@
 
 #include "backend/onednn/engine.h"
 #include "backend/onednn/inner_convolution.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::onednn {
 namespace {
@@ -97,6 +98,7 @@ std::string Refuses(const ConvSpec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return "groups are joined for the other passes";
   if (spec.plain) return "groups are joined in blocked and channels-last images";
   if (spec.geometry.group == 1) return "there is one group";
+  if (IsStrict()) return "NaN would spread to other groups, which strict mode does not allow";
   if (GroupsToJoin(spec.geometry) == 0)
     return "groups are joined where at most 8 of them fill a vector, on CPUs with AVX2";
   return "";

@@ -35,7 +35,8 @@ constexpr Row kTable[] = {
     {"SINGA_LAYOUT", Kind::kChoice, "auto or plain", "auto",
      "`plain` keeps all results row-major (`singa.set_layout`)."},
     {"SINGA_STRICT", Kind::kChoice, kFlag, "0",
-     "`1` disables methods that round differently: Winograd, FFT and TF32 (`singa.set_strict`)."},
+     "`1` disables methods that round differently (Winograd, FFT, TF32) or let NaN spread to other "
+     "groups of a convolution (`singa.set_strict`)."},
     {"SINGA_DETERMINISTIC", Kind::kChoice, kFlag, "1",
      "`0` allows GPU kernels whose order of summation varies (`singa.set_deterministic`)."},
     {"SINGA_TF32", Kind::kChoice, kFlag, "0",

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "backend/cpu/lane_layouts.h"
 #include "backend/onednn/engine.h"
 #include "model/dispatch/dispatch.h"
@@ -14,6 +18,7 @@ namespace {
 using test::ExpectIn;
 using test::Random;
 using test::RandomTensor;
+using test::Values;
 
 std::string Implementation(int64_t groups, int64_t in, int64_t out, bool plain = false) {
   ConvSpec spec;
@@ -55,6 +60,22 @@ TEST(JoinedGroups, FollowTheLayout) {
     ExpectIn(gradients[0], tag, "dx");
     EXPECT_EQ(gradients[1].layout(), nullptr);
   }
+}
+
+TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
+  Random random(6);
+  std::vector<double> values = Values(RandomTensor(random, {1, 128, 6, 6}));
+  values[0] = test::kInf;
+  const Tensor x = test::FromValues({1, 128, 6, 6}, values);
+  const Tensor w = RandomTensor(random, {128, 4, 3, 3});
+  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 32);
+  const bool before = IsStrict();
+  SetStrict(true);
+  const std::vector<double> y = Values(ConvForward(x, w, {}, handle));
+  SetStrict(before);
+  const size_t group = 4 * 6 * 6;
+  EXPECT_TRUE(std::isinf(y[0]));
+  for (size_t i = group; i < y.size(); ++i) ASSERT_TRUE(std::isfinite(y[i])) << i;
 }
 
 }  // namespace

@@ -193,6 +193,71 @@ def test_training_replays_the_executed_bits() -> None:
     assert train(True) == train(False)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [1, 9])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
+@pytest.mark.usefixtures("training")
+def test_wide_networks_are_pytorchs(torch: ModuleType, mode: str, batch: int, threads: int) -> None:
+    """Results and gradients in float32 beside PyTorch's in float64."""
+    rng = np.random.default_rng(7)
+    x, dy = rng.standard_normal((6, batch, 90)), rng.standard_normal((6, batch, 2 * 100))
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)
+    options = {"num_layers": 2, "bidirectional": True}
+    theirs = (
+        kind(90, 100, **options) if kind else torch.nn.RNN(90, 100, nonlinearity=mode, **options)
+    )
+    tx = tensor.Tensor(data=x, dtype="float32", stores_grad=True)
+    inner = layer.CudnnRNN(100, rnn_mode=mode, batch_first=False, **options)
+    net = _loaded(inner, theirs, tx)
+    before = singa.get_num_threads()
+    singa.set_num_threads(threads)
+    try:
+        y = inner(tx)
+        gradients = autograd.gradients(y, dy.astype(np.float32))
+    finally:
+        singa.set_num_threads(before)
+    px = torch.tensor(x).requires_grad_()
+    truth = theirs.double()(px)[0]
+    truth.backward(torch.tensor(dy))
+    found = {"y": (y.numpy(), truth.detach()), "x": (gradients[tx].numpy(), px.grad)}
+    dw = gradients[net.get_params()["inner.W"]].numpy()
+    parameters = dict(theirs.named_parameters())
+    for name, (at, shape) in inner.weight_places().items():
+        part = dw[at : at + int(np.prod(shape))].reshape(shape)
+        found[name] = (part, parameters[name].grad)
+    for name, (ours, other) in found.items():
+        limit = 1e-5 * max(1, other.abs().max().item())
+        np.testing.assert_allclose(ours, other.numpy(), rtol=0, atol=limit, err_msg=name)
+
+
+@pytest.mark.cpu("the layout of weights is that of the CPU's kernel")
+def test_inference_prepares_the_weights_once() -> None:
+    rng = np.random.default_rng(8)
+    x, short = (
+        tensor.from_numpy(rng.standard_normal((batch, 5, 20), np.float32)) for batch in (4, 1)
+    )
+    net = Around(layer.CudnnRNN(40, num_layers=2))
+    net.compile([x], is_train=False, use_graph=False)
+
+    def agree() -> None:
+        for inputs in (x, short):
+            net.graph(False)
+            executed = net(inputs).numpy()
+            net.graph(True)
+            for _ in range(4):
+                np.testing.assert_array_equal(net(inputs).numpy(), executed)
+
+    agree()
+    weights = net.inner.W
+    prepared = net.memory_plan()["by_kind"]["prepared weights"]
+    assert weights.memsize() <= prepared < 1.5 * weights.memsize()  # for both sizes of batches
+    singa.layout_report()
+    net(x)
+    assert singa.layout_report(record=False) == []
+    weights.copy_from_numpy(weights.numpy() * np.float32(1.5))
+    agree()
+
+
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"\[GRU\] expected three axes and 3 features"):
         layer.GRU(3, 4)(tensor.Tensor((2, 5, 4)))

@@ -86,9 +86,9 @@ class Backward {
       for (int64_t d = 0; d < f_.directions; ++d)
         PackRows({weights_ + f_.w_hh(layer * f_.directions + d), f_.gate_rows(), nullptr},
                  f_.gate_rows(), f_.hidden, units_, PackedRecurrent(d));
-      RunInStep(division, (f_.steps + 1) * phases, [&](int64_t lane, int64_t part, int64_t step) {
+      RunInStep(division, (f_.steps + 1) * phases, [&](int64_t group, int64_t part, int64_t step) {
         const PanelRange range = PanelsOf(units_.count(), division, part);
-        const Block block = BlockOf(f_, division, lane);
+        const Block block = BlockOf(f_, division, group);
         if (range.first == range.last || block.rows() == 0) return;
         if (step % phases == 0) {
           RunStep(layer, block, step / phases, range, dy);

@@ -70,8 +70,8 @@ class Forward {
         Project(layer * f_.directions + d, input);
       }
       const int64_t phases = packing_.phases();
-      RunInStep(division, f_.steps * phases, [&](int64_t lane, int64_t part, int64_t step) {
-        const Block block = BlockOf(f_, division, lane);
+      RunInStep(division, f_.steps * phases, [&](int64_t group, int64_t part, int64_t step) {
+        const Block block = BlockOf(f_, division, group);
         const PanelRange range = PanelsOf(packing_.panels(step % phases).count(), division, part);
         RunStep(layer, block, step / phases, step % phases, range);
       });

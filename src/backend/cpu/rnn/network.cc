@@ -126,9 +126,9 @@ Division Divide(const RnnFields& fields, int64_t panels, int64_t multiply_adds) 
   return {fields.directions * blocks, parts};
 }
 
-Block BlockOf(const RnnFields& fields, const Division& division, int64_t lane) {
-  const int64_t blocks = division.lanes / fields.directions, block = lane % blocks;
-  return {lane / blocks, fields.batch * block / blocks, fields.batch * (block + 1) / blocks};
+Block BlockOf(const RnnFields& fields, const Division& division, int64_t group) {
+  const int64_t blocks = division.groups / fields.directions, block = group % blocks;
+  return {group / blocks, fields.batch * block / blocks, fields.batch * (block + 1) / blocks};
 }
 
 int64_t Lanes() { return AllowedInstructionSet() >= InstructionSet::kAvx512 ? 16 : 8; }

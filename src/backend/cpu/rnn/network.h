@@ -76,12 +76,12 @@ LayoutPtr PackedLayout(const RnnFields& fields, int64_t lanes);
 /// `panels`.
 Division Divide(const RnnFields& fields, int64_t panels, int64_t multiply_adds);
 
-/// Sequences of a lane of a Division.
+/// Sequences of a group of a Division.
 struct Block {
   int64_t direction, first, last;
   int64_t rows() const { return last - first; }
 };
-Block BlockOf(const RnnFields& fields, const Division& division, int64_t lane);
+Block BlockOf(const RnnFields& fields, const Division& division, int64_t group);
 
 /// Panels [first, last) of a part of a Division.
 struct PanelRange {

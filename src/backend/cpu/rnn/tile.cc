@@ -73,8 +73,13 @@ void MultiplyRows(int64_t rows, int64_t depth, const Strided& a, const float* pa
   // Tiles of about the same number of rows.
   for (int64_t first = 0; first < rows;) {
     const int64_t rest = rows - first, count = CeilDivide(rest, CeilDivide(rest, kMost));
-    kTiles[count - 1](depth, {a.data + first * a.row_step, a.row_step, a.column_step}, panel,
-                      target.data + first * target.row_step, target);
+    float* data = target.data + first * target.row_step;
+    // The places are far apart; they come to the cache while the tile is computed.
+    for (int64_t r = 0; r < count; ++r)
+      for (int v = 0; v < kVectors; ++v)
+        __builtin_prefetch(data + r * target.row_step + target.place[v], 1);
+    kTiles[count - 1](depth, {a.data + first * a.row_step, a.row_step, a.column_step}, panel, data,
+                      target);
     first += count;
   }
 }

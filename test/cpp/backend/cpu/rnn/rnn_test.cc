@@ -170,7 +170,7 @@ std::string Describe(const RnnCase& c) {
 
 TEST_P(CpuRnn, RandomNetworksAgreeWithReference) {
   Random random(51);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 60; ++round) {
     RnnCase c = RandomRnnCase(random, round, 70);
     c.batch = random.Int(1, 20);
     SCOPED_TRACE(Describe(c));
@@ -267,11 +267,11 @@ TEST_P(CpuRnn, StepsBeyondALengthGiveZeros) {
 
 /// Runs steps and expects that all parts of a step end before one of the next begins.
 void ExpectInStep(const cpu::rnn::Division& division, int64_t steps) {
-  std::vector<std::vector<int64_t>> ends(static_cast<size_t>(division.lanes));
+  std::vector<std::vector<int64_t>> ends(static_cast<size_t>(division.groups));
   std::mutex mutex;
-  cpu::rnn::RunInStep(division, steps, [&](int64_t lane, int64_t part, int64_t step) {
+  cpu::rnn::RunInStep(division, steps, [&](int64_t group, int64_t part, int64_t step) {
     const std::lock_guard<std::mutex> lock(mutex);
-    auto& done = ends[static_cast<size_t>(lane)];
+    auto& done = ends[static_cast<size_t>(group)];
     EXPECT_GE(static_cast<int64_t>(done.size()), step * division.parts);
     EXPECT_LT(part, division.parts);
     done.push_back(step * division.parts + part);
@@ -286,12 +286,12 @@ void ExpectInStep(const cpu::rnn::Division& division, int64_t steps) {
 TEST(CpuRnnTeam, AllPartsOfAStepEndBeforeTheNext) {
   const int before = NumThreads();
   for (const int threads : {1, 2, 4})
-    for (const int64_t lanes : {1, 3})
+    for (const int64_t groups : {1, 3})
       for (const int64_t parts : {1, 4}) {
         SetNumThreads(threads);
-        ExpectInStep({lanes, parts}, 50);
+        ExpectInStep({groups, parts}, 50);
         // Inside a parallel region there is one thread, which does everything.
-        ForEachThread(2, [&](int64_t) { ExpectInStep({lanes, parts}, 5); });
+        ForEachThread(2, [&](int64_t) { ExpectInStep({groups, parts}, 5); });
       }
   SetNumThreads(before);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "backend/cpu/linalg/tile_product.h"
 #include "backend/cpu/winograd/filter.h"
@@ -82,7 +83,7 @@ class WinogradPlan : public Plan {
     const auto by = [](int down, int across) {
       return std::to_string(down) + "x" + std::to_string(across);
     };
-    const std::string method = WithTaps(spec_.geometry, [&]<class Taps>(Taps) {
+    const std::string method = WithTaps(spec_, [&]<class Taps>(Taps) {
       return "F(" + by(Taps::kOutDown, Taps::kOutAcross) + ", " + by(Taps::kDown, Taps::kAcross) +
              ")";
     });
@@ -497,12 +498,13 @@ PlanPtr MakePlanOf(const ConvSpec& spec) {
 }  // namespace
 
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
-  return WithTaps(spec.geometry, [&]<class Taps>(Taps) {
+  return WithTaps(spec, [&]<class Taps>(Taps) {
     const auto make = [&]<class T>() {
       return lanes == 16 ? MakePlanOf<T, 16, Taps>(spec) : MakePlanOf<T, 8, Taps>(spec);
     };
-    return spec.dtype == kBFloat16 ? make.template operator()<BFloat16>()
-                                   : make.template operator()<float>();
+    if constexpr (!std::is_same_v<Taps, LargeTile>)
+      if (spec.dtype == kFloat32) return make.template operator()<float>();
+    return make.template operator()<BFloat16>();
   });
 }
 

@@ -16,8 +16,9 @@ constexpr size_t kCachedBytes = size_t{1} << 20;
 /// and those at ±a and (for five weights) ±b give the even and odd parts.
 template <int kTaps>
 void WeightsOf(const float* u, int step, float* g) {
-  constexpr Constants<kTaps> c;
-  constexpr float kA = kPoints<kTaps>[0], kB = kPoints<kTaps>[1], kA2 = kA * kA;
+  constexpr Constants<Axis<kTaps>> c;
+  constexpr int kIn = Axis<kTaps>::kIn;
+  constexpr float kA = kPoints<kIn>[0], kB = kPoints<kIn>[1], kA2 = kA * kA;
   const float odd_a = (u[step] - u[2 * step]) / (2 * c.factor[0] * kA);
   g[0] = u[0] / c.zero_factor;
   g[1] = odd_a;
@@ -26,9 +27,9 @@ void WeightsOf(const float* u, int step, float* g) {
     const float odd_b = (u[3 * step] - u[4 * step]) / (2 * c.factor[1] * kB);
     g[3] = (odd_b - odd_a) / (kB * kB - kA2);
     g[1] = odd_a - kA2 * g[3];
-    g[2] = (even_a - g[0] - kA2 * kA2 * u[(kIn<kTaps> - 1) * step]) / kA2;
+    g[2] = (even_a - g[0] - kA2 * kA2 * u[(kIn - 1) * step]) / kA2;
   }
-  g[kTaps - 1] = u[(kIn<kTaps> - 1) * step];
+  g[kTaps - 1] = u[(kIn - 1) * step];
 }
 
 template <int64_t kLanes, int kTaps>

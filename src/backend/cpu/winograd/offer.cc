@@ -56,14 +56,14 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (spec.dtype != kFloat32 && spec.dtype != kBFloat16)
     return "Winograd's method is for float32 and bfloat16";
   if (r.spatial == 3) return "Winograd's method is for one or two dimensions";
-  const bool known = WithTaps(r, []<class Taps>(Taps) { return true; });
+  const bool known = WithTaps(spec, []<class Taps>(Taps) { return true; });
   if (!known || r.stride_h != 1 || r.stride_w != 1 || r.dilation_h != 1 || r.dilation_w != 1)
     return "Winograd's method is for kernels of 3 x 3, 5 x 5, and 3 or 7 in a row, of stride and "
            "dilation 1";
   // In a tile larger than the image most terms cancel, and the rest has the whole tile's rounding
   // error.
   const auto thin = [](int64_t taps, int64_t in, int64_t out) {
-    return taps > 3 && std::min(in, out) < kOut<7>;
+    return taps > 3 && std::min(in, out) < Axis<7>::kOut;
   };
   if (thin(r.kernel_h, r.height, r.conv_height) || thin(r.kernel_w, r.width, r.conv_width))
     return "Winograd's method is for images that fill a tile, where kernels have 5 weights and "
@@ -82,7 +82,7 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
-  return WithTaps(r, [&]<class Taps>(Taps) {
+  return WithTaps(spec, [&]<class Taps>(Taps) {
     const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
                       to_input ? r.width : r.conv_width, Taps::kOutDown, Taps::kOutAcross);
     constexpr double share = Taps::kPositions / 36.0;  // relative to a tile of 6 x 6

@@ -87,8 +87,8 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformInput(const Image<kLanes
     TransformTile<kLanes, Taps, Taps::kInDown, Taps::kInAcross>(
         [&](int i, V* row)
             SINGA_INLINE_LAMBDA { LoadRow<Taps::kInAcross>(image, from, h + i, w, inside, row); },
-        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<Taps::kAcross>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<Taps::kDown>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<typename Taps::Across>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { InputAxis<typename Taps::Down>(v); },
         [&](int j, const V* column)
             SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
@@ -107,8 +107,8 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutputGradient(const Ima
     TransformTile<kLanes, Taps, Taps::kOutDown, Taps::kInAcross>(
         [&](int i, V* row)
             SINGA_INLINE_LAMBDA { LoadRow<Taps::kOutAcross>(image, from, h + i, w, inside, row); },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<Taps::kAcross>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<Taps::kDown>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<typename Taps::Across>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputGradientAxis<typename Taps::Down>(v); },
         [&](int j, const V* column)
             SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
@@ -136,8 +136,8 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutput(
           SINGA_UNROLL for (int j = 0; j < Taps::kInAcross; ++j)
               Load(row[j], from + (i * Taps::kInAcross + j) * position_step);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<Taps::kAcross>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<Taps::kDown>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<typename Taps::Across>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { OutputAxis<typename Taps::Down>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           if (j >= columns) return;
           SINGA_UNROLL for (int i = 0; i < Taps::kOutDown; ++i) if (i < rows) {
@@ -179,8 +179,8 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& fil
           SINGA_UNROLL for (int j = 0; j < Taps::kAcross; ++j)
               Load(row[j], gathered[i * Taps::kAcross + j]);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<Taps::kAcross>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<Taps::kDown>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Across>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Down>(v); },
         [&](int j, const V* column)
             SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
@@ -199,8 +199,8 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t d
           SINGA_UNROLL for (int j = 0; j < Taps::kInAcross; ++j)
               Load(row[j], values + (i * Taps::kInAcross + j) * position_step + d);
         },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<Taps::kAcross>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<Taps::kDown>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<typename Taps::Across>(v); },
+        [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<typename Taps::Down>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
           for (int64_t lane = 0; lane < filled; ++lane)
             for (int i = 0; i < Taps::kDown; ++i)
@@ -238,5 +238,7 @@ SINGA_INSTANTIATE(float, 8);
 SINGA_INSTANTIATE(float, 16);
 SINGA_INSTANTIATE(BFloat16, 8);
 SINGA_INSTANTIATE(BFloat16, 16);
+template struct Kernels<BFloat16, 8, LargeTile>;
+template struct Kernels<BFloat16, 16, LargeTile>;
 
 }  // namespace singa::cpu::winograd

@@ -24,51 +24,58 @@
 
 namespace singa::cpu::winograd {
 
-/// Outputs of a tile along an axis with 1, 3, 5 or 7 weights.
-template <int kTaps>
-inline constexpr int kOut = kTaps == 1 ? 1 : 4;
-/// Inputs of a tile along that axis, and also the number of values.
-template <int kTaps>
-inline constexpr int kIn = kOut<kTaps> + kTaps - 1;
-
-/// The size of a filter, and of its tiles.
-template <int down, int across>
-struct Taps {
-  static constexpr int kDown = down, kAcross = across, kWeights = down * across;
-  static constexpr int kInDown = kIn<down>, kInAcross = kIn<across>;
-  static constexpr int kOutDown = kOut<down>, kOutAcross = kOut<across>;
-  static constexpr int kPositions = kInDown * kInAcross;  ///< products
+/// An axis of a tile: `out` outputs of a filter with `taps` weights take `in` inputs, and as many
+/// values.
+template <int taps, int out = taps == 1 ? 1 : 4>
+struct Axis {
+  static constexpr int kTaps = taps, kOut = out, kIn = out + taps - 1;
 };
 
-/// The positive points; −p is a point for each of them.
-template <int kTaps>
+/// The size of a filter, and of its tiles.
+template <class down, class across>
+struct TapsOf {
+  using Down = down;
+  using Across = across;
+  static constexpr int kDown = Down::kTaps, kAcross = Across::kTaps, kWeights = kDown * kAcross;
+  static constexpr int kInDown = Down::kIn, kInAcross = Across::kIn;
+  static constexpr int kOutDown = Down::kOut, kOutAcross = Across::kOut;
+  static constexpr int kPositions = kInDown * kInAcross;  ///< products
+};
+template <int down, int across>
+using Taps = TapsOf<Axis<down>, Axis<across>>;
+/// F(6 x 6, 3 x 3), for bfloat16 images: four fifths of the products of F(4 x 4, 3 x 3). Its larger
+/// rounding error is far below that of the result.
+using LargeTile = TapsOf<Axis<3, 6>, Axis<3, 6>>;
+
+/// The positive points of an axis with so many values; −p is a point for each of them.
+template <int values>
 inline constexpr std::array<float, 0> kPoints = {};
 template <>
-inline constexpr std::array<float, 2> kPoints<3> = {0.75f, 1.5f};
+inline constexpr std::array<float, 2> kPoints<6> = {0.75f, 1.5f};
 template <>
-inline constexpr std::array<float, 3> kPoints<5> = {0.5f, 1.0f, 2.0f};
+inline constexpr std::array<float, 3> kPoints<8> = {0.5f, 1.0f, 2.0f};
 template <>
-inline constexpr std::array<float, 4> kPoints<7> = {0.5f, 0.75f, 1.25f, 2.0f};
+inline constexpr std::array<float, 4> kPoints<10> = {0.5f, 0.75f, 1.25f, 2.0f};
 
 /// Constants of an axis's transforms, for `n` pairs of points.
-template <int kTaps, size_t n = kPoints<kTaps>.size()>
+template <class A, size_t n = kPoints<A::kIn>.size()>
 struct Constants {
-  using Polynomial = std::array<float, n + 1>;              // in x², from degree 0
-  Polynomial all = {1};                                     // Π (x² − p²)
-  std::array<Polynomial, n> without = {};                   // ... without the factor of a point
-  std::array<std::array<float, kIn<kTaps>>, n> power = {};  // of a point
+  using Polynomial = std::array<float, n + 1>;          // in x², from degree 0
+  Polynomial all = {1};                                 // Π (x² − p²)
+  std::array<Polynomial, n> without = {};               // ... without the factor of a point
+  std::array<std::array<float, A::kIn>, n> power = {};  // of a point
   float zero_factor = 1;             // 1 / Π (point − other points), for the point 0
   std::array<float, n> factor = {};  // the same for ±p
 
   constexpr Constants() {
     for (size_t i = 0; i < n; ++i) {
-      const float p = kPoints<kTaps>[i], p2 = p * p;
+      const float p = kPoints<A::kIn>[i], p2 = p * p;
       MultiplyBy(p2, &all);
       without[i][0] = 1;
       float denominator = 2 * p2;
       for (size_t j = 0; j < n; ++j) {
         if (j == i) continue;
-        const float q2 = kPoints<kTaps>[j] * kPoints<kTaps>[j];
+        const float q2 = kPoints<A::kIn>[j] * kPoints<A::kIn>[j];
         MultiplyBy(q2, &without[i]);
         denominator *= p2 - q2;
       }
@@ -90,13 +97,13 @@ struct Constants {
 #define SINGA_UNROLL _Pragma("GCC unroll 10")
 
 /// Bᵀ: inputs to values, in the order 0, each pair p and −p, infinity.
-template <int kTaps, class V>
+template <class A, class V>
 SINGA_INLINE void InputAxis(V* v) {
-  if constexpr (kTaps > 1) {
-    constexpr Constants<kTaps> c;
-    constexpr int n = kPoints<kTaps>.size();
-    V d[kIn<kTaps>];
-    SINGA_UNROLL for (int i = 0; i < kIn<kTaps>; ++i) d[i] = v[i];
+  if constexpr (A::kTaps > 1) {
+    constexpr Constants<A> c;
+    constexpr int n = kPoints<A::kIn>.size();
+    V d[A::kIn];
+    SINGA_UNROLL for (int i = 0; i < A::kIn; ++i) d[i] = v[i];
     V zero = d[2 * n], infinity = d[2 * n + 1];
     SINGA_UNROLL for (int k = 0; k < n; ++k) {
       zero += c.all[k] * d[2 * k];
@@ -110,7 +117,7 @@ SINGA_INLINE void InputAxis(V* v) {
         even += c.without[i][k] * d[2 * k + 2];
         odd += c.without[i][k] * d[2 * k + 1];
       }
-      odd *= kPoints<kTaps>[i];
+      odd *= kPoints<A::kIn>[i];
       v[2 * i + 1] = even + odd;
       v[2 * i + 2] = even - odd;
     }
@@ -118,85 +125,84 @@ SINGA_INLINE void InputAxis(V* v) {
 }
 
 /// Aᵀ: values to outputs.
-template <int kTaps, class V>
+template <class A, class V>
 SINGA_INLINE void OutputAxis(V* v) {
-  if constexpr (kTaps > 1) {
-    constexpr Constants<kTaps> c;
-    constexpr int n = kPoints<kTaps>.size();
-    V sum[n], difference[n], out[kOut<kTaps>];
+  if constexpr (A::kTaps > 1) {
+    constexpr Constants<A> c;
+    constexpr int n = kPoints<A::kIn>.size();
+    V sum[n], difference[n], out[A::kOut];
     SINGA_UNROLL for (int i = 0; i < n; ++i) {
       sum[i] = v[2 * i + 1] + v[2 * i + 2];
       difference[i] = v[2 * i + 1] - v[2 * i + 2];
     }
-    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) {
+    SINGA_UNROLL for (int k = 0; k < A::kOut; ++k) {
       out[k] = c.power[0][k] * (k % 2 ? difference[0] : sum[0]);
       SINGA_UNROLL for (int i = 1; i < n; ++i) out[k] +=
           c.power[i][k] * (k % 2 ? difference[i] : sum[i]);
     }
     out[0] += v[0];
-    out[kOut<kTaps> - 1] += v[2 * n + 1];
-    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) v[k] = out[k];
+    out[A::kOut - 1] += v[2 * n + 1];
+    SINGA_UNROLL for (int k = 0; k < A::kOut; ++k) v[k] = out[k];
   }
 }
 
 /// A: gradients of outputs to gradients of values.
-template <int kTaps, class V>
+template <class A, class V>
 SINGA_INLINE void OutputGradientAxis(V* v) {
-  if constexpr (kTaps > 1) {
-    constexpr Constants<kTaps> c;
-    constexpr int n = kPoints<kTaps>.size();
-    V y[kOut<kTaps>];
-    SINGA_UNROLL for (int k = 0; k < kOut<kTaps>; ++k) y[k] = v[k];
+  if constexpr (A::kTaps > 1) {
+    constexpr Constants<A> c;
+    constexpr int n = kPoints<A::kIn>.size();
+    V y[A::kOut];
+    SINGA_UNROLL for (int k = 0; k < A::kOut; ++k) y[k] = v[k];
     SINGA_UNROLL for (int i = 0; i < n; ++i) {
       V even = y[0], odd = c.power[i][1] * y[1];
-      SINGA_UNROLL for (int k = 2; k < kOut<kTaps>; ++k)(k % 2 ? odd : even) +=
-          c.power[i][k] * y[k];
+      SINGA_UNROLL for (int k = 2; k < A::kOut; ++k)(k % 2 ? odd : even) += c.power[i][k] * y[k];
       v[2 * i + 1] = even + odd;
       v[2 * i + 2] = even - odd;
     }
-    v[2 * n + 1] = y[kOut<kTaps> - 1];
+    v[2 * n + 1] = y[A::kOut - 1];
   }
 }
 
 /// G: weights to values.
-template <int kTaps, class V>
+template <class A, class V>
 SINGA_INLINE void FilterAxis(V* v) {
-  if constexpr (kTaps > 1) {
-    constexpr Constants<kTaps> c;
-    constexpr int n = kPoints<kTaps>.size();
-    V g[kTaps];
-    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) g[k] = v[k];
+  if constexpr (A::kTaps > 1) {
+    constexpr Constants<A> c;
+    constexpr int n = kPoints<A::kIn>.size();
+    V g[A::kTaps];
+    SINGA_UNROLL for (int k = 0; k < A::kTaps; ++k) g[k] = v[k];
     v[0] = c.zero_factor * g[0];
     SINGA_UNROLL for (int i = 0; i < n; ++i) {
       V even = c.factor[i] * g[0], odd = c.factor[i] * c.power[i][1] * g[1];
-      SINGA_UNROLL for (int k = 2; k < kTaps; ++k)(k % 2 ? odd : even) +=
+      SINGA_UNROLL for (int k = 2; k < A::kTaps; ++k)(k % 2 ? odd : even) +=
           c.factor[i] * c.power[i][k] * g[k];
       v[2 * i + 1] = even + odd;
       v[2 * i + 2] = even - odd;
     }
-    v[2 * n + 1] = g[kTaps - 1];
+    v[2 * n + 1] = g[A::kTaps - 1];
   }
 }
 
 /// Gᵀ: gradients of values to gradients of weights.
-template <int kTaps, class V>
+template <class A, class V>
 SINGA_INLINE void FilterGradientAxis(V* v) {
-  if constexpr (kTaps > 1) {
-    constexpr Constants<kTaps> c;
-    constexpr int n = kPoints<kTaps>.size();
-    V sum[n], difference[n], g[kTaps];
+  if constexpr (A::kTaps > 1) {
+    constexpr Constants<A> c;
+    constexpr int n = kPoints<A::kIn>.size();
+    V sum[n], difference[n], g[A::kTaps];
     SINGA_UNROLL for (int i = 0; i < n; ++i) {
       sum[i] = c.factor[i] * (v[2 * i + 1] + v[2 * i + 2]);
       difference[i] = c.factor[i] * (v[2 * i + 1] - v[2 * i + 2]);
     }
-    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) {
+    SINGA_UNROLL for (int k = 0; k < A::kTaps; ++k) {
       g[k] = c.power[0][k] * (k % 2 ? difference[0] : sum[0]);
       SINGA_UNROLL for (int i = 1; i < n; ++i) g[k] +=
           c.power[i][k] * (k % 2 ? difference[i] : sum[i]);
     }
     g[0] += c.zero_factor * v[0];
-    g[kTaps - 1] += v[2 * n + 1];
-    SINGA_UNROLL for (int k = 0; k < kTaps; ++k) v[k] = g[k];
+    g[A::kTaps - 1] += v[2 * n + 1];
+    SINGA_UNROLL for (int k = 0; k < A::kTaps; ++k) v[k] = g[k];
   }
 }
 

@@ -10,7 +10,8 @@
     Div or Mul → Erf → Add → Mul → Mul                   x·Φ(x), in the order of PyTorch's exporter
     attention (`attention_fusion`)
 
-Only values that nothing else reads are left out.
+Only values that nothing else reads are left out. Identity, by which exporters give equal weights
+several names, is left out everywhere.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Fusion:
         constants: Mapping[str, Any],
         make: Callable[..., Step],
     ) -> None:
+        steps = _without_identities(steps, graph, make)
         self.steps: list[Step | None] = list(steps)
         self.graph, self.constants, self.make = graph, constants, make
         self.uses: Counter[str] = Counter(graph.outputs)
@@ -344,6 +346,28 @@ class Fusion:
                 gone = [scaled, erf, more, product]
                 return self.merge(gone, i, lead, [x], _of_one(autograd.gelu))
         return False
+
+
+def _without_identities(
+    steps: Sequence[Step], graph: Graph, make: Callable[..., Step]
+) -> list[Step]:
+    """The steps without Identity, but where the graph or a subgraph needs its name."""
+    needed = {*graph.outputs}
+    for step in steps:
+        for inner in subgraphs(step.node):
+            needed |= inner.free_names()
+    sources: dict[str, str] = {}
+    rest = []
+    for step in steps:
+        node = step.node
+        if not sources.keys().isdisjoint(node.inputs):
+            node = replace(node, inputs=tuple([sources.get(name, name) for name in node.inputs]))
+            step = make(node, step.reader, step.compute)
+        if node.op == "Identity" and not node.domain and node.outputs[0] not in needed:
+            sources[node.outputs[0]] = node.inputs[0]
+        else:
+            rest.append(step)
+    return rest
 
 
 class _ScaleAndShift:

@@ -385,26 +385,37 @@ def _head(graph: Graph, parameters: Mapping[str, str]) -> tuple[str, int, str | 
     """(weight, its axis of outputs, bias) of the last layer."""
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
     name, bias = graph.outputs[0], None
+
+    def source(inputs: Sequence[str]) -> list[str]:
+        """Names of values without Identity."""
+        found = []
+        for each in inputs:
+            while each in makers and makers[each].op == "Identity":
+                each = makers[each].inputs[0]
+            found.append(each)
+        return found
+
     for _ in range(len(graph.nodes) + 1):
         node = makers.get(name)
         if node is None:
             break
+        inputs = source(node.inputs)
         if node.op in _SHAPE_ONLY:
-            name = node.inputs[0]
-        elif node.op == "Gemm" and node.inputs[1] in parameters:
-            own = next((n for n in node.inputs[2:3] if n in parameters), None)
-            return node.inputs[1], 0 if node.attributes.get("transB") else 1, own
-        elif node.op == "Conv" and node.inputs[1] in parameters and not bias:
-            own = next((n for n in node.inputs[2:3] if n in parameters), None)
-            return node.inputs[1], 0, own
-        elif node.op == "MatMul" and node.inputs[1] in parameters:
-            return node.inputs[1], -1, bias
+            name = inputs[0]
+        elif node.op == "Gemm" and inputs[1] in parameters:
+            own = next((n for n in inputs[2:3] if n in parameters), None)
+            return inputs[1], 0 if node.attributes.get("transB") else 1, own
+        elif node.op == "Conv" and inputs[1] in parameters and not bias:
+            own = next((n for n in inputs[2:3] if n in parameters), None)
+            return inputs[1], 0, own
+        elif node.op == "MatMul" and inputs[1] in parameters:
+            return inputs[1], -1, bias
         elif node.op == "Add" and bias is None:
-            ours = [n for n in node.inputs if n in parameters]
+            ours = [n for n in inputs if n in parameters]
             if len(ours) != 1:
                 break
             bias = ours[0]
-            name = next(n for n in node.inputs if n != bias)
+            name = next(n for n in inputs if n != bias)
         else:
             break
     last = makers.get(name)

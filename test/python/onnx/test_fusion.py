@@ -314,3 +314,33 @@ def test_other_limits_stay_apart() -> None:
     x, y = info("x", ["b", 3, "h", "w"], "float64"), info("y", [None] * 4, "float64")
     net = singa.onnx.load(network(made, [x], [y], {**constants, **_AFFINE}))
     assert _steps(net) == ["BatchNormalization", "Clip"]
+
+
+def test_weights_with_several_names() -> None:
+    """Identity of parameters, as PyTorch's exporter writes for equal ones, stands in no one's way;
+    its values can be asked for. The head is found behind it, too."""
+    nodes = [
+        node("Identity", "b", "c"),
+        node("Identity", "c", "d"),
+        node("MatMul", "x w", "m"),
+        node("Add", "c m", "h"),
+        node("Identity", "h", "i"),
+        node("Identity", "w", "v"),
+        node("Gemm", "i v d", "y"),
+    ]
+    weights = {"w": _RANDOM.standard_normal((4, 4)), "b": _RANDOM.standard_normal(4)}
+    ends = info("x", ["n", 4], "float64"), info("y", ["n", None], "float64")
+    net = singa.onnx.load(network(nodes, ends[:1], ends[1:], weights))
+    assert _steps(net) == ["MatMul", "Gemm"]
+    x = _RANDOM.standard_normal((3, 4))
+    given = tensor.from_numpy(x, dtype="float64")
+    hidden = x @ weights["w"] + weights["b"]
+    found = net.values([given], ["y", "i", "d"])
+    wanted = hidden @ weights["w"] + weights["b"], hidden, weights["b"]
+    for y, array in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(y.numpy(), array, rtol=1e-13)
+    np.testing.assert_allclose(net(given).numpy(), wanted[0], rtol=1e-13)
+    alone = [*nodes[:2], nodes[2], node("Add", "m d", "y")]
+    net = singa.onnx.load(network(alone, ends[:1], ends[1:], weights))
+    assert net.replace_head(7) == ("w", "b")
+    assert net(given).shape == (3, 7)

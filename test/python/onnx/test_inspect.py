@@ -80,16 +80,16 @@ def test_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_what_is_not_supported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 1, also with --check, and each node is named."""
-    nodes = [node("Relu", "x", "r"), node("Det", "r", "y", "last")]
-    path = _written(tmp_path, network(nodes, [info("x", [2, 2])], [info("y", [])]))
+    nodes = [node("Relu", "x", "r"), node("RandomNormalLike", "r", "y", "last")]
+    path = _written(tmp_path, network(nodes, [info("x", [2, 2])], [info("y", [2, 2])]))
     for options in ((), ("--check",)):
         assert _run(path, *options) == 1
         lines = capsys.readouterr().out.splitlines()
-        assert "  Det       1  not supported" in lines
-        assert "  Relu      1" in lines
+        assert "  RandomNormalLike      1  not supported" in lines
+        assert "  Relu                  1" in lines
         last = lines[-1]
         assert lines[-2] == "not supported:"
-        assert last.startswith("  node 'last' (Det version 11): "), last
+        assert last.startswith("  node 'last' (RandomNormalLike version 1): "), last
 
 
 def test_beside_onnx_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -283,14 +283,14 @@ def test_all_unsupported_nodes_are_listed() -> None:
     from onnx import helper
 
     nodes = [
-        node("Det", "x", "a", "first"),
+        node("RandomNormalLike", "x", "a", "first"),
         helper.make_node("FusedMatMul", ["x", "x"], ["b"], "second", domain="com.microsoft"),
         node("Pad", "x pads", "c", "third", mode="wrap"),
     ]
     model = network(
         nodes,
         [info("x", [2, 2])],
-        [info("a", []), info("b", ["n", "m"]), info("c", ["k", "l"])],
+        [info("a", [2, 2]), info("b", ["n", "m"]), info("c", ["k", "l"])],
         {"pads": np.array([1, 0, 0, 0])},
         imports=[helper.make_opsetid("com.microsoft", 1)],
     )
@@ -298,7 +298,7 @@ def test_all_unsupported_nodes_are_listed() -> None:
         singa.onnx.load(model)
     lines = str(error.value).splitlines()
     assert lines[0] == "[onnx.load] 3 nodes are not supported:"
-    assert lines[1].startswith("  node 'first' (Det version 11): ")
+    assert lines[1].startswith("  node 'first' (RandomNormalLike version 1): ")
     assert "node 'second' (com.microsoft.FusedMatMul): " in lines[2]
     assert "'com.microsoft'" in lines[2]
     assert "node 'third' (Pad version 21): mode 'wrap'" in lines[3]

@@ -3,6 +3,11 @@
 
     python benchmark/attention.py
     python benchmark/attention.py --lengths 512 4096 --dtype bfloat16 --causal --rounds 3
+    python benchmark/attention.py --windows 64 --lengths 49 --batch 32 --heads 3 --dim 32
+
+With --windows, each sequence of the batch is an image with so many windows, each of which has a
+learned bias of its own, as Swin's first stage has it. PyTorch then computes it by products and a
+softmax, as torchvision's Swin does.
 
 Prints milliseconds of forward, and of forward with backward (median over calls, of the process with
 the smallest), and the memory that the process took for it, in MiB.
@@ -26,10 +31,19 @@ SIDES = ("singa", "torch")
 
 
 def arrays(options: argparse.Namespace) -> list[np.ndarray]:
-    """q, k, v and dy."""
+    """q, k, v and dy, and the bias of windows."""
     rng = np.random.default_rng(0)
-    shape = (options.batch, options.heads, options.length, options.dim)
-    return [rng.standard_normal(shape, np.float32) for _ in range(4)]
+    shape = (options.batch * max(options.windows, 1), options.heads, options.length, options.dim)
+    bias = (options.windows, options.heads, options.length, options.length)
+    return [rng.standard_normal(s, np.float32) for s in (*[shape] * 4, bias)]
+
+
+def composed(torch: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
+    """Attention of windows by products, as in torchvision."""
+    scores = (q * q.shape[-1] ** -0.5).matmul(k.transpose(-2, -1))
+    windows, heads, n, _ = bias.shape
+    scores = (scores.view(-1, windows, heads, n, n) + bias).view(-1, heads, n, n)
+    return scores.softmax(-1).to(v.dtype).matmul(v)
 
 
 def singa_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -37,11 +51,13 @@ def singa_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callabl
     from singa import autograd, tensor
 
     singa.set_num_threads(options.threads)
-    q, k, v, dy = (tensor.from_numpy(a).as_type(options.dtype) for a in arrays(options))
-    q, k, v = (tensor.Tensor(data=t.data, stores_grad=True) for t in (q, k, v))
+    *made, bias = map(tensor.from_numpy, arrays(options))
+    q, k, v, dy = (t.as_type(options.dtype) for t in made)
+    q, k, v, bias = (tensor.Tensor(data=t.data, stores_grad=True) for t in (q, k, v, bias))
+    mask = bias if options.windows else None
 
     def attend() -> Any:
-        return autograd.scaled_dot_product_attention(q, k, v, is_causal=options.causal)
+        return autograd.scaled_dot_product_attention(q, k, v, mask, is_causal=options.causal)
 
     def forward() -> None:
         with autograd.no_grad():
@@ -59,11 +75,15 @@ def torch_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callabl
 
     torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype)
-    q, k, v, dy = (torch.from_numpy(a).to(dtype) for a in arrays(options))
-    for t in (q, k, v):
+    *made, bias = map(torch.from_numpy, arrays(options))
+    q, k, v, dy = (t.to(dtype) for t in made)
+    trained = (q, k, v, bias) if options.windows else (q, k, v)
+    for t in trained:
         t.requires_grad_()
 
     def attend() -> Any:
+        if options.windows:
+            return composed(torch, q, k, v, bias)
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=options.causal)
 
     def forward() -> None:
@@ -71,7 +91,7 @@ def torch_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callabl
             attend()
 
     def both() -> None:
-        torch.autograd.grad(attend(), (q, k, v), dy)
+        torch.autograd.grad(attend(), trained, dy)
 
     return forward, both
 
@@ -109,9 +129,12 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--windows", type=int, default=0, help="of each image (default: none)")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--length", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.windows and options.causal:
+        parser.error("windows are not causal")
     if options.child:
         return child(options)
     rows = []

@@ -78,9 +78,11 @@ class Binary(BuiltinOperator):
 class BinaryOperator(Binary):
     """c = f(a, b), where gradients are summed to the shapes of a and b."""
 
+    reads_result = False  #: whether backward needs c
+
     def forward(self, a: Raw, b: Raw) -> Raw:
         c = _c.Binary(self.code, a, b)
-        self.save(a, b, c)
+        self.save(a, b, c if self.reads_result else None)
         return c
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
@@ -146,6 +148,7 @@ class Pow(BinaryOperator):
     """a ** b, elementwise."""
 
     code = _c.BinaryOp_kPow
+    reads_result = True
     with_number = _c.UnaryOp_kPowScalar
     of_number = _c.UnaryOp_kScalarPow
 

@@ -131,6 +131,9 @@ Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a
   const bool from_result = op == BinaryOp::kPow && argument == 1;
   Tensor gradient = dy, left = a, right = b;
   if (from_result) right = c.empty() ? Binary(op, a, b) : c;
+  // An operand that the derivative does not read must not be kept until backward.
+  if (op == BinaryOp::kMul || (op == BinaryOp::kDiv && argument == 0))
+    (argument == 0 ? left : right) = argument == 0 ? right : left;
   const LayoutPtr layout = UnifyLayouts(GradientKeepsZero(op), {&gradient, &left, &right});
   // A result that is summed afterwards is not rounded to 16 bits before.
   const bool sums = wanted != dy.shape();

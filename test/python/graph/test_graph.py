@@ -489,3 +489,32 @@ def test_planned_memory_is_what_is_used():
     results = plan["by_kind"]["results"]
     assert device.memory().peak - live <= results + 4096
     assert "arena" in str(plan)
+
+
+@pytest.mark.parametrize("divide", [False, True])
+def test_a_product_with_a_constant_keeps_no_operand(divide):
+    """Stochastic depth multiplies by constants, whose gradient nobody needs: nothing waits for
+    backward."""
+
+    class Chain(model.Model):
+        def forward(self, x):
+            for factor in self.factors:
+                x = x / factor if divide else x * factor
+            return x
+
+        def train_one_batch(self, x):
+            loss = autograd.reduce_sum(self.forward(x * 2.0))
+            return autograd.gradients(loss)[x]
+
+    net = Chain()
+    x = tensor.Tensor((64, 1024), stores_grad=True)
+    x.set_value(1.0)
+    net.factors = [tensor.from_numpy(np.full((64, 1), 2.0, np.float32)) for _ in range(8)]
+    for factor in net.factors:
+        factor.requires_grad = False
+    net.compile([x], is_train=True, use_graph=True)
+    for _ in range(6):
+        dx = net(x)
+    np.testing.assert_array_equal(dx.numpy(), 2.0 * 2.0 ** (-8 if divide else 8))
+    (graph,) = net.memory_plan()["graphs"]
+    assert graph["peak"] <= 3 * x.size() * 4 + 65536

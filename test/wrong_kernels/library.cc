@@ -23,6 +23,7 @@
 #include "model/spec/sort.h"
 #include "model/spec/spatial/conv.h"
 #include "model/spec/spatial/interpolate.h"
+#include "model/spec/spatial/norm_conv.h"
 #include "model/spec/spatial/pooling.h"
 #include "wrong_kernel.h"
 
@@ -56,16 +57,16 @@ extern "C" __attribute__((visibility("default"))) int singa_add_wrong_kernels(co
   using namespace singa;
   return test::AddTo<
       ArgReduceSpec, AttentionBackwardSpec, AttentionForwardSpec, AxisMapBackwardSpec, AxisMapSpec,
-      AxpySpec, BatchNormBackwardSpec, BatchNormForwardSpec, BinaryBackwardSpec, BinarySpec,
-      ChannelScaleBackwardSpec, ChannelScaleSpec, ConcatSpec, ConvSpec, ConvTransposeSpec,
-      CountNonZeroSpec, CountTopKSpec, CumSumSpec, DropoutBackwardSpec, DropoutSpec,
-      FoldBatchNormSpec, GatherBackwardSpec, GatherSpec, InterpolateBackwardSpec, InterpolateSpec,
-      LossScaleSpec, LrnBackwardSpec, LrnForwardSpec, MatMulSpec, NonZeroSpec, NormBackwardSpec,
-      NormForwardSpec, OneHotSpec, OptimizerSpec, PairLossBackwardSpec, PairLossSpec,
-      PoolingBackwardSpec, PoolingForwardSpec, PositionsSpec, RandomSpec, ReduceBackwardSpec,
-      ReduceSpec, RnnBackwardSpec, RnnForwardSpec, RotaryBackwardSpec, RotarySpec,
-      ScatterBackwardSpec, ScatterSpec, SliceBackwardSpec, SoftmaxBackwardSpec,
-      SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec, SplitSpec,
-      SumSquareSpec, TopKSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
+      AxpySpec, BatchNormBackwardSpec, BatchNormForwardSpec, BatchNormStatisticsSpec,
+      BinaryBackwardSpec, BinarySpec, ChannelScaleBackwardSpec, ChannelScaleSpec, ConcatSpec,
+      ConvSpec, ConvTransposeSpec, CountNonZeroSpec, CountTopKSpec, CumSumSpec, DropoutBackwardSpec,
+      DropoutSpec, FoldBatchNormSpec, GatherBackwardSpec, GatherSpec, InterpolateBackwardSpec,
+      InterpolateSpec, LossScaleSpec, LrnBackwardSpec, LrnForwardSpec, MatMulSpec, NonZeroSpec,
+      NormBackwardSpec, NormConvSpec, NormForwardSpec, OneHotSpec, OptimizerSpec,
+      PairLossBackwardSpec, PairLossSpec, PoolingBackwardSpec, PoolingForwardSpec, PositionsSpec,
+      RandomSpec, ReduceBackwardSpec, ReduceSpec, RnnBackwardSpec, RnnForwardSpec,
+      RotaryBackwardSpec, RotarySpec, ScatterBackwardSpec, ScatterSpec, SliceBackwardSpec,
+      SoftmaxBackwardSpec, SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec,
+      SplitSpec, SumSquareSpec, TopKSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
       spec, static_cast<test::Wrong>(wrong));
 }

@@ -137,7 +137,7 @@ void Forward(const Spec& spec, const Execution& execution) {
   const Channels channels(spec.shape);
   const T* x = execution.in<T>(0);
   const T* add = execution.in_or_null<T>(5);
-  T* y = execution.out<T>(0);
+  T* y = execution.out_or_null<T>(0);
   ParallelFor(channels.count, channels.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       S mean, var;
@@ -155,6 +155,7 @@ void Forward(const Spec& spec, const Execution& execution) {
         mean = execution.in<S>(3)[c];
         var = execution.in<S>(4)[c];
       }
+      if (!y) continue;
       const BatchNormAffine<S> affine(mean, var, execution.value_or<S>(1, c, 1),
                                       execution.value_or<S>(2, c, 0), spec.epsilon);
       channels.ForRuns(c, [&](int64_t at) {
@@ -252,6 +253,7 @@ void RunBackward(const BatchNormBackwardSpec& spec, const Execution& execution) 
 SINGA_KERNELS(reference) {
   RegisterReference<BatchNormForwardSpec, RunForward<BatchNormForwardSpec>>();
   RegisterReference<BatchNormFromSumsSpec, RunForward<BatchNormFromSumsSpec>>();
+  RegisterReference<BatchNormStatisticsSpec, RunForward<BatchNormStatisticsSpec>>();
   RegisterReference<BatchNormBackwardSpec, RunBackward, BackwardWorkspace>();
 }
 

@@ -15,6 +15,10 @@ struct Pass {
 
 bool Trains(const PassOptions& options, const RecordedStep&) { return options.training; }
 
+bool TrainsOnCpu(const PassOptions& options, const RecordedStep& step) {
+  return options.training && step.device()->kind() == DeviceKind::kCpu;
+}
+
 bool FusesOnCpu(const PassOptions& options, const RecordedStep& step) {
   return options.training && options.fuse && step.device()->kind() == DeviceKind::kCpu;
 }
@@ -47,6 +51,8 @@ constexpr Pass kPasses[] = {
     // After all passes that look for single elementwise operations: a chain has no Spec.
     {PassPhase::kSegment, FusesOnCpu, ChainElementwise},
     {PassPhase::kSegment, FusesOnGpu, TakeStatisticsInConvolutions},
+    // After FuseRelu, which looks for plain convolutions.
+    {PassPhase::kSegment, TrainsOnCpu, NormalizeInConvolutions},
     // After convolution statistics, since it computes such batch norms again without the sums. Last
     // of its phase, since it depends on how far apart the uses of a result are.
     {PassPhase::kSegment, Recomputes, RecomputeNormalized},

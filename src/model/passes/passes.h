@@ -25,6 +25,11 @@ std::vector<Node> MergeGradientSums(const RecordedStep& step, std::vector<Node> 
 /// optimizer and norms of gradients read the 16-bit gradients. The same bits.
 std::vector<Node> SkipGradientCasts(const RecordedStep& step, std::vector<Node> nodes);
 
+/// Has depthwise convolutions compute the result of the batch norm in front of them where they read
+/// it, in forward and for the gradient of the filters, so that it is neither written nor kept.
+/// Batch norm itself computes its statistics only. The same bits.
+std::vector<Node> NormalizeInConvolutions(const RecordedStep& step, std::vector<Node> nodes);
+
 /// Merges ReLU into its neighbours, to the same bits:
 ///
 /// - ReLU behind a convolution or Linear becomes part of it, if the chosen implementation computes

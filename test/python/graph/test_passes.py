@@ -126,3 +126,54 @@ def test_recomputed_activations_are_the_same_bits_in_less_memory():
     # Both activations inside a block, and two of three sums.
     assert less["arena_bytes"] < max(0.73 * plain["arena_bytes"], KEPT_APART)
     assert less["graphs"][0]["nodes"] == plain["graphs"][0]["nodes"] + 12 + 4
+
+
+class Separable(model.Model):
+    """Depthwise convolutions behind batch norms with each kind of activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = layer.Conv2d(32, 3, padding=1, bias=False)
+        self.kinds = (
+            {"relu": True},
+            {"activation": "relu6"},
+            {"activation": "hardswish"},
+            {"activation": "silu"},
+        )
+        for i in range(len(self.kinds)):
+            setattr(self, f"bn{i}", layer.BatchNorm2d(momentum=0.1))
+            conv = layer.Conv2d(32, 3, padding=1, stride=1 + i % 2, group=32, bias=False)
+            setattr(self, f"conv{i}", conv)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for i, kind in enumerate(self.kinds):
+            x = getattr(self, f"conv{i}")(getattr(self, f"bn{i}")(x, **kind))
+        return self.fc(autograd.flatten(autograd.globalaveragepool(x)))
+
+    train_one_batch = Net.train_one_batch
+
+
+@pytest.mark.cpu("these operations are merged on the CPU only")
+def test_batch_norms_in_front_of_depthwise_convolutions_are_computed_there():
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((4, 3, 24, 24)).astype(np.float32))
+    y = tensor.from_numpy(rng.integers(0, 3, 4).astype(np.int32))
+    results = {}
+    for use_graph in (False, True):
+        singa.seed(2)
+        m = Separable()
+        m.set_optimizer(sgd())
+        m.compile([x], is_train=True, use_graph=use_graph)
+        results[use_graph] = ([m(x, y)[1].numpy().tobytes() for _ in range(6)], bits(m))
+    assert results[True][0] == results[False][0]
+    assert_same(results[True][1], results[False][1])
+    text = graphs(m)[0].ToString()
+    if "depthwise" not in text:
+        pytest.skip("this CPU has no depthwise kernels")
+    with singa.opcheck(every=1, action="raise") as check:
+        m(x, y)
+    for op in ("BatchNormStatistics", "NormConvForward", "NormConvBackwardW"):
+        assert check.stats()[op]["checked"] == text.count(f" {op}") == 4, op
+    assert " BatchNormForwardTraining" not in text

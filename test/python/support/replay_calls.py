@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import singa
-from singa import plan_cache
+from singa import autograd, layer, model, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
 LIBRARY = Path(singa.__file__).parents[2] / "lib" / "libsinga_wrong_kernels.so"
@@ -276,6 +276,32 @@ def random() -> None:
     wrap.DropoutBackward(out, mask, 0.5)
 
 
+class Separable(model.Model):
+    """A depthwise convolution that computes the batch norm in front of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = layer.Conv2d(16, 3, padding=1)
+        self.norm = layer.BatchNorm2d()
+        self.depthwise = layer.Conv2d(16, 3, padding=1, group=16)
+
+    def train_one_batch(self, x: tensor.Tensor) -> tensor.Tensor:
+        loss = autograd.reduce_sum(self.depthwise(self.norm(self.conv(x), relu=True)))
+        self.optimizer(loss)
+        return loss
+
+    forward = train_one_batch
+
+
+def passes() -> None:
+    """What only recorded steps call."""
+    net = Separable()
+    net.set_optimizer(opt.SGD(lr=0.1))
+    x = tensor.from_raw_tensor(make(2, 16, 6, 6))
+    net.compile([x], is_train=True, use_graph=True)
+    net(x)
+
+
 #: The calls that `save` makes.
 CALLS: tuple[Callable[[], None], ...] = (
     convolutions,
@@ -290,6 +316,7 @@ CALLS: tuple[Callable[[], None], ...] = (
     recurrent,
     updates,
     random,
+    passes,
 )
 
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backend/cpu/depthwise/images.h"
+#include "backend/cpu/norm/batchnorm_loops.h"
 #include "backend/cpu/norm/bias_gradient.h"
 #include "core/device/cache_size.h"
 #include "core/device/parallel.h"
@@ -56,13 +58,16 @@ template <class T>
 class DepthwisePlan : public Plan {
  public:
   std::string Describe() const override {
-    return std::string("depthwise") + (spec_.has_add ? " + add" : "");
+    const std::string front = norm_ ? "norm" + ActivationSuffix(norm_->activation) + " + " : "";
+    return front + "depthwise" + (spec_.has_add ? " + add" : "");
   }
 
  protected:
-  DepthwisePlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
+  /// `norm`: with this batch norm in front; may be null.
+  DepthwisePlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
       : Plan("depthwise"),
         spec_(spec),
+        norm_(norm ? std::optional(*norm) : std::nullopt),
         loops_(LoopsFor<T>(spec.geometry, lanes)),
         gradient_(spec.pass == ConvPass::kBackwardX),
         x_(spec.geometry.input_shape(), tag),
@@ -84,8 +89,25 @@ class DepthwisePlan : public Plan {
   int64_t weights_size() const { return spec_.geometry.kernel_h * row_size(); }  // of a vector
   int64_t vectors() const { return x_.blocks * panels_.vectors; }
   int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held()); }
-  Window<T> NewWindow(float* buffer) const {
-    return Window<T>(source(), across_, panels_, down_.held(), loops_.copy, buffer);
+  Window<T> NewWindow(const std::optional<Front>& front, float* buffer) const {
+    return Window<T>(source(), across_, panels_, down_.held(), loops_.copy,
+                     front ? &*front : nullptr, buffer);
+  }
+  /// Floats for the constants of a batch norm in front.
+  int64_t front_size() const { return norm_ ? 3 * vectors() * panels_.lanes : 0; }
+  /// The batch norm in front, whose constants go to `memory`. Those of missing channels are zero,
+  /// which keeps them zero.
+  std::optional<Front> FrontOf(const Execution& execution, float* memory) const {
+    if (!norm_) return {};
+    const size_t at = norm_->mean_input();
+    const int64_t step = vectors() * panels_.lanes;
+    float *mean = memory, *factor = mean + step, *bias = factor + step;
+    std::fill_n(memory, front_size(), 0.0f);
+    std::copy_n(execution.in<float>(at), channels(), mean);
+    FindFactors(execution.in<float>(at + 1), execution.in_or_null<float>(at + 2), norm_->epsilon,
+                channels(), factor);
+    if (norm_->has_bias) std::copy_n(execution.in<float>(at + 3), channels(), bias);
+    return Front{{mean, factor, bias}, norm_->activation};
   }
 
   /// The parts of all images that are walked by rows: a panel of a block of an image.
@@ -118,6 +140,7 @@ class DepthwisePlan : public Plan {
   }
 
   const ConvSpec spec_;
+  const std::optional<NormConvSpec> norm_;  // in front
   const Loops<T> loops_;
   const bool gradient_;  // of the input
   const Lanes x_, y_;
@@ -136,8 +159,8 @@ class FilterPlan final : public DepthwisePlan<T> {
   using typename Base::Plane;
 
  public:
-  FilterPlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
-      : Base(spec, lanes, tag),
+  FilterPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
+      : Base(spec, norm, lanes, tag),
         compute_(gradient_ && !across_.turned ? this->loops_.input_gradient
                                               : this->loops_.forward) {}
 
@@ -159,7 +182,10 @@ class FilterPlan final : public DepthwisePlan<T> {
     auto* weights = static_cast<float*>(execution.workspace);
     float* bias = weights + this->vectors() * this->weights_size();
     Prepare(execution, weights, bias);
-    const Call call{execution.in<T>(0), weights, bias,
+    const Call call{execution.in<T>(0),
+                    weights,
+                    bias,
+                    this->FrontOf(execution, bias + this->vectors() * panels_.lanes),
                     spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr,
                     execution.out<T>(0)};
     const int64_t rows = to().images * this->planes() * to().height;
@@ -173,12 +199,15 @@ class FilterPlan final : public DepthwisePlan<T> {
   struct Call {
     const T* from;
     const float *weights, *bias;
+    std::optional<Front> front;
     const T* add;
     T* to;
   };
 
   const Lanes& to() const { return gradient_ ? this->x_ : this->y_; }
-  int64_t shared_size() const { return this->vectors() * (this->weights_size() + panels_.lanes); }
+  int64_t shared_size() const {
+    return this->vectors() * (this->weights_size() + panels_.lanes) + this->front_size();
+  }
 
   /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros.
   void Prepare(const Execution& execution, float* weights, float* bias) const {
@@ -209,14 +238,14 @@ class FilterPlan final : public DepthwisePlan<T> {
   void RunRows(const Call& call, int64_t begin, int64_t end, float* buffer) const {
     const Lanes& image = to();
     const bool stream = Streams(call.to);
-    Window<T> window = this->NewWindow(buffer);
+    Window<T> window = this->NewWindow(call.front, buffer);
     std::array<const float*, kMostRows> sources, weights;
     Plane plane = {};
     for (int64_t at = begin; at < end; ++at) {
       const int64_t row = at % image.height;
       if (at == begin || row == 0) {
         plane = this->PlaneAt(at / image.height);
-        window.Enter(call.from + this->OffsetOf(plane, this->source()), plane.panel);
+        window.Enter(call.from + this->OffsetOf(plane, this->source()), plane.panel, plane.vector);
       }
       window.Advance(down_.Of(row));
       size_t count = 0;
@@ -268,13 +297,13 @@ class GradientPlan final : public DepthwisePlan<T> {
   using Base::down_, Base::panels_, Base::spec_, Base::threads_;
 
  public:
-  GradientPlan(const ConvSpec& spec, int64_t lanes, LaneTag tag)
-      : Base(spec, lanes, tag), slices_(Slices()) {
+  GradientPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
+      : Base(spec, norm, lanes, tag), slices_(Slices()) {
     if (spec.geometry.bias) bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
   }
 
   LayoutPtr input_layout(size_t i) const override {
-    return i == 0 ? this->y_layout_ : this->x_layout_;
+    return i == 0 ? this->y_layout_ : i == 1 ? this->x_layout_ : nullptr;
   }
   size_t workspace_bytes() const override {
     return OwnBytes() + (bias_ ? bias_->workspace_bytes() : 0);
@@ -283,9 +312,11 @@ class GradientPlan final : public DepthwisePlan<T> {
   void Run(const Execution& execution) const override {
     auto* sums = static_cast<float*>(execution.workspace);
     float* windows = sums + slices_ * sums_size();
+    const std::optional<Front> front =
+        this->FrontOf(execution, windows + threads_ * this->window_size());
     const int64_t items = slices_ * this->planes();
     ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {
-      Window<T> window = this->NewWindow(windows + thread * this->window_size());
+      Window<T> window = this->NewWindow(front, windows + thread * this->window_size());
       for (int64_t i = items * thread / threads_; i < items * (thread + 1) / threads_; ++i)
         SumSlice(execution.in<T>(0), execution.in<T>(1), i / this->planes(), i % this->planes(),
                  window, sums);
@@ -300,7 +331,8 @@ class GradientPlan final : public DepthwisePlan<T> {
   int64_t sums_size() const { return this->vectors() * this->weights_size(); }
   int64_t rows() const { return this->y_.images * this->y_.height; }
   size_t OwnBytes() const {
-    const int64_t floats = slices_ * sums_size() + threads_ * this->window_size();
+    const int64_t floats =
+        slices_ * sums_size() + threads_ * this->window_size() + this->front_size();
     return RoundUp(static_cast<size_t>(floats) * sizeof(float), size_t{64});
   }
   /// Enough for many threads, and for short sums in float32. Slices have at least 8 rows, and their
@@ -323,7 +355,7 @@ class GradientPlan final : public DepthwisePlan<T> {
       const int64_t row = at % y.height;
       if (at == begin || row == 0) {
         plane.image = at / y.height;
-        window.Enter(x + this->OffsetOf(plane, this->x_), plane.panel);
+        window.Enter(x + this->OffsetOf(plane, this->x_), plane.panel, plane.vector);
       }
       window.Advance(down_.Of(row));
       size_t count = 0;
@@ -370,11 +402,12 @@ class GradientPlan final : public DepthwisePlan<T> {
 };
 
 template <class T>
-PlanPtr MakePlanOf(const ConvSpec& spec, int64_t lanes) {
+PlanPtr MakePlanOf(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes) {
   const LaneTag tag = TagFor(spec, lanes);
   if (tag == LaneTag::kNChw8c) lanes = 8;
-  if (spec.pass == ConvPass::kBackwardW) return std::make_shared<GradientPlan<T>>(spec, lanes, tag);
-  return std::make_shared<FilterPlan<T>>(spec, lanes, tag);
+  if (spec.pass == ConvPass::kBackwardW)
+    return std::make_shared<GradientPlan<T>>(spec, norm, lanes, tag);
+  return std::make_shared<FilterPlan<T>>(spec, norm, lanes, tag);
 }
 
 }  // namespace
@@ -397,8 +430,19 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
 }
 
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
-  if (spec.dtype == kBFloat16) return MakePlanOf<BFloat16>(spec, lanes);
-  return MakePlanOf<float>(spec, lanes);
+  if (spec.dtype == kBFloat16) return MakePlanOf<BFloat16>(spec, nullptr, lanes);
+  return MakePlanOf<float>(spec, nullptr, lanes);
+}
+
+std::string Refuses(const NormConvSpec& spec, int64_t lanes) {
+  if (spec.dtype != kFloat32) return "rows are normalised as floats, and not rounded";
+  if (spec.activation.low > 0 || spec.activation.high < 0)
+    return "the activation of zero, which fills up vectors, is not zero";
+  return Refuses(static_cast<const ConvSpec&>(spec), lanes);
+}
+
+PlanPtr MakePlan(const NormConvSpec& spec, int64_t lanes) {
+  return MakePlanOf<float>(spec, &spec, lanes);
 }
 
 namespace {
@@ -433,6 +477,10 @@ SINGA_KERNELS(cpu) {
        .make = [](const ConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); },
        .candidates = depthwise::Candidates},
       AskedFirst::kYes);
+  Register<NormConvSpec>(
+      DeviceKind::kCpu, "depthwise",
+      {.refuses = [](const NormConvSpec& spec) { return depthwise::Refuses(spec); },
+       .make = [](const NormConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); }});
 }
 
 }  // namespace singa::cpu

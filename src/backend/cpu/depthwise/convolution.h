@@ -11,6 +11,7 @@
 #include "core/device/instruction_set.h"
 #include "core/layout/channel_lanes.h"
 #include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/norm_conv.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::depthwise {
@@ -21,5 +22,8 @@ int64_t BestLanes();
 /// The reason why there is no plan for this pass; empty if there is one. `lanes`: of a vector.
 std::string Refuses(const ConvSpec& spec, int64_t lanes = BestLanes());
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes = BestLanes());
+/// The same with a batch norm in front.
+std::string Refuses(const NormConvSpec& spec, int64_t lanes = BestLanes());
+PlanPtr MakePlan(const NormConvSpec& spec, int64_t lanes = BestLanes());
 
 }  // namespace singa::cpu::depthwise

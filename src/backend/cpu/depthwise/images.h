@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/cpu/depthwise/loops.h"
+#include "backend/cpu/norm/batchnorm_loops.h"
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/round_up.h"
 #include "singa/operation/recorder.h"
@@ -100,13 +101,19 @@ struct Panels {
   int64_t most() const { return CeilDivide(vectors, count); }
 };
 
+/// A batch norm in front of a convolution. The constants are those of all vectors' channels.
+struct Front {
+  AffineRow constants;
+  Activation activation;
+};
+
 /// The rows of a panel that a row of results reads, as floats.
 template <class T>
 class Window {
  public:
-  /// `buffer` has Size() floats.
+  /// `buffer` has Size() floats. Where `front` is not null, the rows are those behind it.
   Window(const Lanes& image, const Across& across, const Panels& panels, int64_t held,
-         void (*copy)(const CopyCall<T>&), float* buffer)
+         void (*copy)(const CopyCall<T>&), const Front* front, float* buffer)
       : image_(image),
         across_(across),
         held_(held),
@@ -114,6 +121,7 @@ class Window {
         vector_step_(across.columns * panels.lanes),
         row_step_(vector_step_ * panels.most()),
         copy_(copy),
+        front_(front),
         buffer_(buffer) {
     std::fill_n(buffer, Size(across, panels, held), 0.0f);
   }
@@ -121,18 +129,22 @@ class Window {
     return held * panels.most() * panels.lanes * across.columns;
   }
 
-  /// Begins another image; `from` points to the panel's first channel.
-  void Enter(const T* from, const Panel& panel) {
+  /// Begins another image; `from` points to the panel's first channel, which is that of this
+  /// vector.
+  void Enter(const T* from, const Panel& panel, int64_t vector) {
     from_ = from;
     panel_ = panel;
+    vector_ = vector;
     next_ = 0;
   }
   /// Copies the rows of the range that are not there. Ranges come in ascending order.
   void Advance(const Down::Range& rows) {
-    for (next_ = std::max(next_, rows.first); next_ <= rows.last; ++next_)
+    for (next_ = std::max(next_, rows.first); next_ <= rows.last; ++next_) {
+      float* to = Start(next_) + across_.place * lanes_;
       copy_({panel_, from_ + next_ * image_.row_step + across_.first * image_.column_step,
-             across_.count, image_.column_step, Start(next_) + across_.place * lanes_,
-             vector_step_});
+             across_.count, image_.column_step, to, vector_step_});
+      if (front_) Normalize(to);
+    }
   }
   /// What Advance will copy for this range, if it lies side by side.
   Next Ahead(const Down::Range& rows) const {
@@ -146,15 +158,27 @@ class Window {
 
  private:
   float* Start(int64_t row) { return buffer_ + row % held_ * row_step_; }
+  /// Computes the values behind the batch norm from those of a row.
+  void Normalize(float* row) const {
+    for (int64_t v = 0; v < panel_.vectors; ++v) {
+      const int64_t channel = (vector_ + v) * lanes_;
+      const AffineRow& all = front_->constants;
+      float* values = row + v * vector_step_;
+      NormalizeRows<float>(values, nullptr, across_.count, lanes_,
+                           {all.mean + channel, all.factor + channel, all.bias + channel},
+                           front_->activation, values, false);
+    }
+  }
 
   const Lanes& image_;
   const Across& across_;
   int64_t held_, lanes_, vector_step_, row_step_;
   void (*copy_)(const CopyCall<T>&);
+  const Front* front_;
   float* buffer_;
   const T* from_ = nullptr;
   Panel panel_ = {};
-  int64_t next_ = 0;
+  int64_t vector_ = 0, next_ = 0;
 };
 
 }  // namespace singa::cpu::depthwise

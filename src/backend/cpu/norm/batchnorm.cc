@@ -150,14 +150,17 @@ class BatchNormPlan : public Plan {
 template <class T>
 class ForwardPlan final : public BatchNormPlan {
  public:
-  ForwardPlan(const BatchNormForwardSpec& spec, Tag tag)
+  template <class Spec>
+  ForwardPlan(const Spec& spec, Tag tag)
       : BatchNormPlan(spec, tag, sizeof(T)),
         training_(spec.training),
+        need_y_(!std::is_same_v<Spec, BatchNormStatisticsSpec>),
         activation_(spec.activation),
         add_(spec.has_add) {}
 
   std::string Describe() const override {
-    return std::string("cpu batch norm") + (add_ ? " + add" : "") + ActivationSuffix(activation_);
+    return std::string("cpu batch norm") + (need_y_ ? "" : " statistics") + (add_ ? " + add" : "") +
+           ActivationSuffix(activation_);
   }
   size_t workspace_bytes() const override {
     return Constants::Bytes(panels_, kAffineCount) + (training_ ? TotalsBytes() : 0);
@@ -169,7 +172,7 @@ class ForwardPlan final : public BatchNormPlan {
 
   void Run(const Execution& execution) const override {
     const T *x = execution.in<T>(0), *add = execution.in_or_null<T>(5);
-    T* y = execution.out<T>(0);
+    T* y = execution.out_or_null<T>(0);
     const Constants constants(
         panels_, static_cast<char*>(execution.workspace) + (training_ ? TotalsBytes() : 0));
     const float* mean = training_ ? execution.out<float>(1) : execution.in<float>(3);
@@ -178,10 +181,11 @@ class ForwardPlan final : public BatchNormPlan {
         training_, [&](int64_t panel, int64_t chunk) { Sum(execution, x, panel, chunk); },
         [&](int64_t panel) {
           if (training_) Statistics(execution, x, panel);
-          SetAffine<T>(constants, panel, mean, var, execution.in_or_null<float>(1),
-                       execution.in_or_null<float>(2));
+          if (need_y_)
+            SetAffine<T>(constants, panel, mean, var, execution.in_or_null<float>(1),
+                         execution.in_or_null<float>(2));
         },
-        true,
+        need_y_,
         [&](int64_t panel, int64_t chunk) {
           Normalize(x, add, panel, chunk, Row(constants, panel), y);
         });
@@ -231,7 +235,7 @@ class ForwardPlan final : public BatchNormPlan {
     });
   }
 
-  bool training_;
+  bool training_, need_y_;
   Activation activation_;
   bool add_;
 };
@@ -392,6 +396,9 @@ SINGA_KERNELS(cpu) {
   Register<BatchNormForwardSpec>(
       DeviceKind::kCpu, "cpu",
       {.refuses = Refuses, .make = Make<BatchNormForwardSpec, ForwardPlan>});
+  Register<BatchNormStatisticsSpec>(
+      DeviceKind::kCpu, "cpu",
+      {.refuses = Refuses, .make = Make<BatchNormStatisticsSpec, ForwardPlan>});
   Register<BatchNormBackwardSpec>(
       DeviceKind::kCpu, "cpu",
       {.refuses = Refuses, .make = Make<BatchNormBackwardSpec, BackwardPlan>});

@@ -194,6 +194,12 @@ MeasuredCall BatchNormFromSumsSpec::Measured() const {
   return call;
 }
 
+MeasuredCall BatchNormStatisticsSpec::Measured() const {
+  MeasuredCall call = BatchNormForwardSpec::Measured();
+  call.outputs[0] = MeasuredTensors(*this).first(false);
+  return call;
+}
+
 MeasuredCall BatchNormBackwardSpec::Measured() const {
   const auto [image, of_channels] = MeasuredTensors(*this);
   return {{image(true), image(true), of_channels(has_scale), of_channels(true), of_channels(true),
@@ -288,7 +294,8 @@ void CheckFields(const BatchNormFields& spec, const CallChecker& call) {
   call.RequireLayout("x_layout", spec.x_layout, spec.shape, spec.dtype);
 }
 
-void CheckForward(const BatchNormForwardSpec& spec, bool from_sums, CallChecker& call) {
+/// `sums`: whether there are inputs of sums. `y`: whether y is computed.
+void CheckForward(const BatchNormForwardSpec& spec, bool sums, bool y, CallChecker& call) {
   CheckFields(spec, call);
   const DType statistics = StatisticsType(spec.dtype);
   const Shape channels{spec.shape[1]};
@@ -305,12 +312,12 @@ void CheckForward(const BatchNormForwardSpec& spec, bool from_sums, CallChecker&
   CheckActivation(call.op(), spec.activation);
   call.Require(!spec.has_add || IsReluOrNone(spec.activation), kAfterAdd);
   call.InputIf(spec.has_add, "add", spec.shape, spec.dtype);
-  if (from_sums) {
+  if (sums) {
     call.Require(spec.training, "sums are for training");
     call.Input("sum", channels, statistics);
     call.Input("sum of squares", channels, statistics);
   }
-  call.Output("y", spec.shape, spec.dtype);
+  call.OutputIf(y, "y", spec.shape, spec.dtype);
   if (!spec.training) return;
   CheckMomentum(call.op(), call.scalars().v[0]);
   call.Output("mean", channels, statistics);
@@ -327,8 +334,17 @@ void CheckForward(const BatchNormForwardSpec& spec, bool from_sums, CallChecker&
 
 }  // namespace
 
-void BatchNormForwardSpec::CheckCall(CallChecker& call) const { CheckForward(*this, false, call); }
-void BatchNormFromSumsSpec::CheckCall(CallChecker& call) const { CheckForward(*this, true, call); }
+void BatchNormForwardSpec::CheckCall(CallChecker& call) const {
+  CheckForward(*this, false, true, call);
+}
+void BatchNormFromSumsSpec::CheckCall(CallChecker& call) const {
+  CheckForward(*this, true, true, call);
+}
+void BatchNormStatisticsSpec::CheckCall(CallChecker& call) const {
+  call.Require(training && !has_scale && !has_bias && !has_add && !activation,
+               "statistics depend on x alone");
+  CheckForward(*this, false, false, call);
+}
 
 void BatchNormBackwardSpec::CheckCall(CallChecker& call) const {
   CheckFields(*this, call);

@@ -119,6 +119,14 @@ struct BatchNormFromSumsSpec : BatchNormForwardSpec {
   MeasuredCall Measured() const;
 };
 
+/// Training where nothing reads y: the statistics alone. The arguments are the same, with an empty
+/// scale, bias, addition and y.
+struct BatchNormStatisticsSpec : BatchNormForwardSpec {
+  const char* op() const { return "BatchNormStatistics"; }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+};
+
 /// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y [, dy2]. Outputs: dx, dscale, dbias,
 /// and dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
 /// depend on x; otherwise they are constants.

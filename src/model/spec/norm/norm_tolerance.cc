@@ -13,6 +13,7 @@
 #include "model/spec/norm/norm.h"
 #include "model/spec/softmax.h"
 #include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/norm_conv.h"
 
 namespace singa {
 namespace {
@@ -115,6 +116,28 @@ std::vector<Tensor> BatchNormForwardSpec::Magnitudes(const std::vector<Tensor>& 
   if (!training) return {Write(y, shape)};
   return {Write(y, shape), Write(mean, channels), Write(var, channels), Write(new_mean, channels),
           Write(new_var, channels)};
+}
+
+// No activation makes more of its argument than 3/2 times that.
+std::vector<Tensor> NormConvSpec::Magnitudes(const std::vector<Tensor>& inputs) const {
+  ConvSpec wide = *this;
+  wide.dtype = kFloat64;
+  wide.x_layout = wide.dy_layout = nullptr;
+  std::vector<Tensor> magnitudes(inputs.begin(), inputs.begin() + mean_input());
+  for (Tensor& t : magnitudes) t = opcheck::AbsoluteValue(t.AsType(kFloat64));
+  Values normalized = Read(Norm().Magnitudes(NormInputs(inputs))[0]);
+  for (double& value : normalized) value *= 1.5;
+  magnitudes[x_input()] = Write(normalized, geometry.input_shape());
+  std::vector<Tensor> results;
+  if (pass == ConvPass::kForward) {
+    results.emplace_back(geometry.output_shape(), nullptr, kFloat64);
+  } else {
+    results.emplace_back(geometry.weight_shape(), nullptr, kFloat64);
+    if (geometry.bias) results.emplace_back(Shape{geometry.out_channels}, nullptr, kFloat64);
+  }
+  const PlanPtr plan = Registry<ConvSpec>::Get().Find("reference")->Make(wide).plan();
+  DefaultDevice()->Exec(op(), plan, magnitudes, results, Scalars());
+  return results;
 }
 
 // All sides find the same argument of the activation, so they agree on where it has a kink. Its

@@ -9,6 +9,7 @@
 #include "backend/cpu/lane_layouts.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/spatial/conv_naive.h"
+#include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
 
 namespace singa {
@@ -79,7 +80,8 @@ ConvSpec SpecOf(ConvPass pass, const Recorder& g, DType dtype, LaneTag tag) {
 }
 
 /// Runs a pass, into memory that is not zero.
-std::vector<Tensor> RunPass(const ConvSpec& spec, const std::vector<Tensor>& inputs,
+template <class Spec>
+std::vector<Tensor> RunPass(const Spec& spec, const std::vector<Tensor>& inputs,
                             const std::vector<Shape>& outputs, int64_t lanes) {
   EXPECT_EQ(cpu::depthwise::Refuses(spec, lanes), "");
   const PlanPtr plan = cpu::depthwise::MakePlan(spec, lanes);
@@ -149,6 +151,73 @@ TEST_P(Depthwise, EveryPassIsTheDefinition) {
     if (g.bias) ExpectRounded(gradients[1], db, "db");
   }
   SetNumThreads(before);
+}
+
+/// A batch norm in front gives the bits of the same pass on its result.
+TEST_P(Depthwise, BehindABatchNorm) {
+  const int before = NumThreads();
+  Random random(4);
+  const Activation activations[] = {false,
+                                    true,
+                                    {ActivationKind::kClip, -0.5, 0.75},
+                                    ActivationKind::kHardSwish,
+                                    ActivationKind::kSilu};
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    const LaneTag tag = kTags[random.Int(0, 2)];
+    const Recorder g = AnyGeometry(random);
+    const Activation activation = activations[random.Int(0, 4)];
+    SCOPED_TRACE(g.ToString() + " tag " + std::to_string(int(tag)) + ActivationSuffix(activation));
+    const Shape channels{g.in_channels};
+    const Tensor x = RandomTensor(random, g.input_shape()),
+                 w = RandomTensor(random, g.weight_shape()),
+                 b = RandomTensor(random, {g.out_channels}),
+                 dy = RandomTensor(random, g.output_shape()), mean = RandomTensor(random, channels),
+                 var = RandomTensor(random, channels, kFloat32, 0.5, 2);
+    const Tensor scale = random.Coin() ? RandomTensor(random, channels) : Tensor(),
+                 bias = random.Coin() ? RandomTensor(random, channels) : Tensor();
+    const BatchNormHandle handle(0.1, x);
+    // Other layouts have another implementation, whose activations round differently.
+    const PlanPtr plan =
+        cpu::depthwise::MakePlan(SpecOf(ConvPass::kForward, g, kFloat32, tag), GetParam());
+    const Tensor normalized = BatchNormForwardInference(handle, InPlanLayout(*plan, 0, x), scale,
+                                                        bias, mean, var, {}, activation);
+    for (const ConvPass pass : {ConvPass::kForward, ConvPass::kBackwardW}) {
+      const ConvSpec plain = SpecOf(pass, g, kFloat32, tag);
+      const NormConvSpec spec{plain, !scale.empty(), !bias.empty(), handle.epsilon, activation};
+      std::vector<Tensor> inputs;
+      std::vector<Shape> outputs;
+      if (pass == ConvPass::kForward) {
+        inputs = {normalized, w};
+        if (g.bias) inputs.push_back(b);
+        outputs = {g.output_shape()};
+      } else {
+        inputs = {dy, normalized};
+        outputs = {g.weight_shape()};
+        if (g.bias) outputs.push_back({g.out_channels});
+      }
+      SetNumThreads(static_cast<int>(random.Int(1, 4)));
+      const std::vector<Tensor> want = RunPass(plain, inputs, outputs, GetParam());
+      inputs[spec.x_input()] = x;
+      for (const Tensor& t : {mean, var, scale, bias}) inputs.push_back(t);
+      SetNumThreads(static_cast<int>(random.Int(1, 4)));
+      const std::vector<Tensor> got = RunPass(spec, inputs, outputs, GetParam());
+      for (size_t k = 0; k < want.size(); ++k)
+        EXPECT_EQ(Values(got[k]), Values(want[k])) << spec.op() << " " << k;
+    }
+  }
+  SetNumThreads(before);
+}
+
+/// What the rows cannot hold, or would fill up with other values than zero.
+TEST_P(Depthwise, RefusesBatchNorms) {
+  NormConvSpec spec{SpecOf(ConvPass::kForward, Make({1, 16, 5, 5}, {3, 3}, {1, 1}, {1, 1}, false),
+                           kFloat32, LaneTag::kNhwc)};
+  EXPECT_EQ(cpu::depthwise::Refuses(spec, GetParam()), "");
+  spec.activation = {ActivationKind::kClip, 1, 2};
+  EXPECT_NE(cpu::depthwise::Refuses(spec, GetParam()), "");
+  spec.activation = {};
+  spec.dtype = kBFloat16;
+  EXPECT_NE(cpu::depthwise::Refuses(spec, GetParam()), "");
 }
 
 /// The options of inference: an addition, in y's memory or separate, and ReLU.

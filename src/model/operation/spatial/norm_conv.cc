@@ -1,0 +1,30 @@
+#include "model/spec/spatial/norm_conv.h"
+
+#include "model/dispatch/call_check.h"
+#include "model/operation/check.h"
+
+namespace singa {
+
+MeasuredCall NormConvSpec::Measured() const {
+  MeasuredCall call = ConvSpec::Measured();
+  for (const bool there : {true, true, has_scale, has_bias})
+    call.inputs.push_back(
+        {.shape = {geometry.in_channels}, .dtype = StatisticsType(dtype), .absent = !there});
+  return call;
+}
+
+void NormConvSpec::CheckCall(CallChecker& call) const {
+  call.Require((pass == ConvPass::kForward || pass == ConvPass::kBackwardW) && !has_add,
+               "batch norm is in front of a forward pass or a gradient of the filters");
+  CheckEpsilon(call.op(), epsilon);
+  CheckActivation(call.op(), activation);
+  ConvSpec::CheckCall(call);
+  const DType statistics = StatisticsType(dtype);
+  const Shape channels{geometry.in_channels};
+  call.Input("mean", channels, statistics);
+  call.Input("var", channels, statistics);
+  call.InputIf(has_scale, "scale", channels, statistics);
+  call.InputIf(has_bias, "bias", channels, statistics);
+}
+
+}  // namespace singa

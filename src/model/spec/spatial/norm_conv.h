@@ -1,0 +1,61 @@
+#pragma once
+
+#include "model/spec/activation.h"
+#include "model/spec/norm/batchnorm.h"
+#include "model/spec/spatial/conv.h"
+#include "singa/operation/activation.h"
+
+namespace singa {
+
+/// A convolution of f(bn(x)), a batch norm's result that is not in memory: it is computed where the
+/// convolution reads it (passes/norm_conv.cc). The arguments of kForward or kBackwardW, with x in
+/// the place of f(bn(x)), and then mean, variance, scale (or empty: 1) and bias (or empty: 0) of
+/// batch norm, in StatisticsType.
+struct NormConvSpec : ConvSpec {
+  bool has_scale = true;
+  bool has_bias = true;
+  double epsilon = 1e-5;
+  Activation activation = {};
+
+  const char* op() const {
+    return pass == ConvPass::kForward ? "NormConvForward" : "NormConvBackwardW";
+  }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+  // For OPCHECK: bn(x) is a small difference of large terms (norm_tolerance.cc).
+  static constexpr bool kLinear = false;
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+
+  /// Position of x among the inputs, and that of batch norm's mean.
+  size_t x_input() const { return pass == ConvPass::kForward ? 0 : 1; }
+  size_t mean_input() const { return pass == ConvPass::kForward && geometry.bias ? 3 : 2; }
+  /// The batch norm in front of the convolution, by given statistics.
+  BatchNormForwardSpec Norm() const {
+    return {{.shape = geometry.input_shape(),
+             .dtype = dtype,
+             .training = false,
+             .has_scale = has_scale,
+             .epsilon = epsilon,
+             .x_layout = x_layout},
+            has_bias,
+            false,
+            activation};
+  }
+  /// Norm's inputs among those of this Spec.
+  template <class Inputs>
+  std::vector<Tensor> NormInputs(const Inputs& inputs) const {
+    const size_t at = mean_input();
+    return {inputs[x_input()], inputs[at + 2], inputs[at + 3], inputs[at], inputs[at + 1], {}};
+  }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    ConvSpec::VisitFields(self, visitor);
+    visitor("has_scale", self.has_scale);
+    visitor("has_bias", self.has_bias);
+    visitor("epsilon", self.epsilon);
+    VisitActivation(self.activation, visitor);
+  }
+};
+
+}  // namespace singa

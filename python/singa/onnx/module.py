@@ -268,7 +268,7 @@ class ImportedModel(model.Model):
             finally:
                 autograd.training = before
 
-    def _checked_inputs(self, inputs: Sequence[Any]) -> dict[str, Tensor]:
+    def _checked_inputs(self, inputs: Sequence[Any]) -> dict[str, Any]:
         names = self.input_names
         if len(inputs) != len(names):
             raise ValueError(
@@ -281,7 +281,7 @@ class ImportedModel(model.Model):
         }
 
 
-def _checked_input(name: str, x: Any, declared: ValueType) -> Tensor:
+def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     if declared.kind == "sequence":
         if not isinstance(x, list | tuple) or not all(isinstance(t, Tensor) for t in x):
             raise TypeError(f"[onnx] input {name!r} must be a list of Tensors")

@@ -65,7 +65,7 @@ def _with_first(a: Tensor, sizes: Tensor, zero: Tensor) -> tuple[Tensor, Tensor]
     best = autograd.argmax(sizes, 1)
     hit = autograd.onehot(1, best, rows, values)
     hit = autograd.cast(hit, a.dtype)
-    sign = 2.0 * _part(hit, 1) - 1.0
+    sign = _part(hit, 1) * 2.0 - 1.0
     chosen = autograd.gather_nd(a, reshaped(best, (count, 1)), 1)
     first = autograd.slice(a, [0], [1], [1])
     others = autograd.slice(a, [1], [rows], [1])

@@ -84,7 +84,7 @@ def _places(node: Node, run: Any, x: Tensor, y: Tensor) -> Tensor:
         if not node.attributes.get("storage_order", 0):
             return inside.reshape(-1)
         axes = np.unravel_index(inside.reshape(-1), shape[2:])
-        return np.ravel_multi_index(axes, shape[2:], order="F").astype(np.int64)
+        return np.asarray(np.ravel_multi_index(axes, shape[2:], order="F"), np.int64)
 
     def images() -> Array:
         return np.arange(rows, dtype=np.int64)[:, None] * math.prod(shape[2:])

@@ -7,7 +7,8 @@ namespace singa {
 /// What a step is recorded for. Passes rewrite its operations accordingly;
 /// src/model/passes/passes.cc lists them.
 struct PassOptions {
-  /// A training step. Sums and conversions of gradients become part of other operations.
+  /// A training step. Sums and conversions of gradients become part of other operations, and on the
+  /// CPU a batch norm that of a depthwise convolution behind it.
   bool training = false;
   /// With `training`: operations that follow each other become one, where that saves a pass over
   /// memory.

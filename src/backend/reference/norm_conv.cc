@@ -27,7 +27,7 @@ size_t Workspace(const NormConvSpec& spec) {
 void Run(const NormConvSpec& spec, const Execution& execution) {
   const Tensor& x = execution.inputs[spec.x_input()];
   const size_t bytes = NormalizedBytes(spec);
-  const auto block = std::make_shared<Block>(x.device(), execution.workspace, bytes, nullptr);
+  const auto block = std::make_shared<Block>(x.device(), execution.workspace, bytes, [] {});
   const Tensor normalized(block, x.shape(), ContiguousStrides(x.shape()), 0, spec.dtype);
   const std::vector<Tensor> norm_inputs = spec.NormInputs(execution.inputs);
   ReferenceOf(spec.Norm())

@@ -89,15 +89,15 @@ class DepthwisePlan : public Plan {
   int64_t weights_size() const { return spec_.geometry.kernel_h * row_size(); }  // of a vector
   int64_t vectors() const { return x_.blocks * panels_.vectors; }
   int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held()); }
-  Window<T> NewWindow(const std::optional<Front>& front, float* buffer) const {
-    return Window<T>(source(), across_, panels_, down_.held(), loops_.copy,
-                     front ? &*front : nullptr, buffer);
+  Window<T> NewWindow(const std::optional<NormCall>& front, float* buffer) const {
+    return Window<T>(source(), across_, panels_, down_.held(), loops_, front ? &*front : nullptr,
+                     buffer);
   }
   /// Floats for the constants of a batch norm in front.
   int64_t front_size() const { return norm_ ? 3 * vectors() * panels_.lanes : 0; }
   /// The batch norm in front, whose constants go to `memory`. Those of missing channels are zero,
   /// which keeps them zero.
-  std::optional<Front> FrontOf(const Execution& execution, float* memory) const {
+  std::optional<NormCall> FrontOf(const Execution& execution, float* memory) const {
     if (!norm_) return {};
     const size_t at = norm_->mean_input();
     const int64_t step = vectors() * panels_.lanes;
@@ -107,7 +107,7 @@ class DepthwisePlan : public Plan {
     FindFactors(execution.in<float>(at + 1), execution.in_or_null<float>(at + 2), norm_->epsilon,
                 channels(), factor);
     if (norm_->has_bias) std::copy_n(execution.in<float>(at + 3), channels(), bias);
-    return Front{{mean, factor, bias}, norm_->activation};
+    return NormCall{mean, factor, bias, norm_->activation};
   }
 
   /// The parts of all images that are walked by rows: a panel of a block of an image.
@@ -199,7 +199,7 @@ class FilterPlan final : public DepthwisePlan<T> {
   struct Call {
     const T* from;
     const float *weights, *bias;
-    std::optional<Front> front;
+    std::optional<NormCall> front;
     const T* add;
     T* to;
   };
@@ -312,7 +312,7 @@ class GradientPlan final : public DepthwisePlan<T> {
   void Run(const Execution& execution) const override {
     auto* sums = static_cast<float*>(execution.workspace);
     float* windows = sums + slices_ * sums_size();
-    const std::optional<Front> front =
+    const std::optional<NormCall> front =
         this->FrontOf(execution, windows + threads_ * this->window_size());
     const int64_t items = slices_ * this->planes();
     ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cpu/depthwise/loops.h"
 #include "backend/cpu/norm/batchnorm_loops.h"
@@ -101,26 +102,20 @@ struct Panels {
   int64_t most() const { return CeilDivide(vectors, count); }
 };
 
-/// A batch norm in front of a convolution. The constants are those of all vectors' channels.
-struct Front {
-  AffineRow constants;
-  Activation activation;
-};
-
 /// The rows of a panel that a row of results reads, as floats.
 template <class T>
 class Window {
  public:
   /// `buffer` has Size() floats. Where `front` is not null, the rows are those behind it.
   Window(const Lanes& image, const Across& across, const Panels& panels, int64_t held,
-         void (*copy)(const CopyCall<T>&), const Front* front, float* buffer)
+         const Loops<T>& loops, const NormCall* front, float* buffer)
       : image_(image),
         across_(across),
         held_(held),
         lanes_(panels.lanes),
         vector_step_(across.columns * panels.lanes),
         row_step_(vector_step_ * panels.most()),
-        copy_(copy),
+        loops_(loops),
         front_(front),
         buffer_(buffer) {
     std::fill_n(buffer, Size(across, panels, held), 0.0f);
@@ -141,9 +136,16 @@ class Window {
   void Advance(const Down::Range& rows) {
     for (next_ = std::max(next_, rows.first); next_ <= rows.last; ++next_) {
       float* to = Start(next_) + across_.place * lanes_;
-      copy_({panel_, from_ + next_ * image_.row_step + across_.first * image_.column_step,
-             across_.count, image_.column_step, to, vector_step_});
-      if (front_) Normalize(to);
+      const CopyCall<T> call{panel_,
+                             from_ + next_ * image_.row_step + across_.first * image_.column_step,
+                             across_.count,
+                             image_.column_step,
+                             to,
+                             vector_step_};
+      if (front_)
+        CopyNormed(call);
+      else
+        loops_.copy(call);
     }
   }
   /// What Advance will copy for this range, if it lies side by side.
@@ -158,23 +160,29 @@ class Window {
 
  private:
   float* Start(int64_t row) { return buffer_ + row % held_ * row_step_; }
-  /// Computes the values behind the batch norm from those of a row.
-  void Normalize(float* row) const {
-    for (int64_t v = 0; v < panel_.vectors; ++v) {
-      const int64_t channel = (vector_ + v) * lanes_;
-      const AffineRow& all = front_->constants;
-      float* values = row + v * vector_step_;
-      NormalizeRows<float>(values, nullptr, across_.count, lanes_,
-                           {all.mean + channel, all.factor + channel, all.bias + channel},
-                           front_->activation, values, false);
+  /// Copies what the batch norm makes of a row.
+  void CopyNormed(const CopyCall<T>& call) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const int64_t first = vector_ * lanes_;
+      const NormCall norm = {front_->mean + first, front_->factor + first, front_->bias + first,
+                             front_->activation};
+      if (IsCopied(norm.activation.kind)) return loops_.copy_normed(call, norm);
+      loops_.copy(call);
+      for (int64_t v = 0; v < panel_.vectors; ++v) {
+        const int64_t at = v * lanes_;
+        float* values = call.to + v * vector_step_;
+        NormalizeRows<float>(values, nullptr, call.columns, lanes_,
+                             {norm.mean + at, norm.factor + at, norm.bias + at}, norm.activation,
+                             values, false);
+      }
     }
   }
 
   const Lanes& image_;
   const Across& across_;
   int64_t held_, lanes_, vector_step_, row_step_;
-  void (*copy_)(const CopyCall<T>&);
-  const Front* front_;
+  const Loops<T>& loops_;
+  const NormCall* front_;  // with the constants of all vectors
   float* buffer_;
   const T* from_ = nullptr;
   Panel panel_ = {};

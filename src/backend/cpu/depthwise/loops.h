@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "singa/operation/activation.h"
+
 namespace singa::cpu::depthwise {
 
 /// Results of a row are computed in tiles of 8 columns, the last ones in a tile of 4.
@@ -38,6 +40,15 @@ struct CopyCall {
   float* to;            ///< [vector][column][lane]
   int64_t vector_step;  ///< of the buffer
 };
+
+/// The batch norm in front of a convolution, of a panel: [vector][lane] of its constants, and its
+/// activation.
+struct NormCall {
+  const float *mean, *factor, *bias;
+  Activation activation;
+};
+/// Activations that CopyNormed computes.
+constexpr bool IsCopied(ActivationKind kind) { return kind != ActivationKind::kSilu; }
 
 /// Computes a row of results of a panel: bias, plus the products of all rows of taps.
 ///
@@ -79,6 +90,8 @@ struct GradientCall {
 template <class T>
 struct Loops {
   void (*copy)(const CopyCall<T>&);
+  /// Copies the batch norm's results, to the bits of NormalizeRows.
+  void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
   void (*input_gradient)(const RowCall<T>&);
   void (*weight_gradient)(const GradientCall<T>&);

@@ -65,6 +65,13 @@ struct Vectors {
     return v;
   }
   SINGA_TARGET static Type Add(Type a, Type b) { return _mm256_add_ps(a, b); }
+  SINGA_TARGET static Type Subtract(Type a, Type b) { return _mm256_sub_ps(a, b); }
+  SINGA_TARGET static Type Multiply(Type a, Type b) { return _mm256_mul_ps(a, b); }
+  SINGA_TARGET static Type All(float value) { return _mm256_set1_ps(value); }
+  /// v, or the limit that it is beyond. NaN stays.
+  SINGA_TARGET static Type Clip(Type v, Type low, Type high) {
+    return _mm256_min_ps(high, _mm256_max_ps(low, v));
+  }
   /// a · b + c
   SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm256_fmadd_ps(a, b, c); }
   SINGA_TARGET static Type Rectify(Type v) {

@@ -58,6 +58,13 @@ struct Vectors {
     return v;
   }
   SINGA_TARGET static Type Add(Type a, Type b) { return _mm512_add_ps(a, b); }
+  SINGA_TARGET static Type Subtract(Type a, Type b) { return _mm512_sub_ps(a, b); }
+  SINGA_TARGET static Type Multiply(Type a, Type b) { return _mm512_mul_ps(a, b); }
+  SINGA_TARGET static Type All(float value) { return _mm512_set1_ps(value); }
+  /// v, or the limit that it is beyond. NaN stays.
+  SINGA_TARGET static Type Clip(Type v, Type low, Type high) {
+    return _mm512_min_ps(high, _mm512_max_ps(low, v));
+  }
   /// a · b + c
   SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
   SINGA_TARGET static Type Rectify(Type v) {

@@ -46,6 +46,56 @@ SINGA_TARGET void Copy(const CopyCall<T>& call) {
   }
 }
 
+template <ActivationKind kKind>
+SINGA_TARGET_INLINE Vector Activated(Vector v, Vector low, Vector high) {
+  if constexpr (kKind == ActivationKind::kRelu) return Vectors::Rectify(v);
+  if constexpr (kKind == ActivationKind::kClip) return Vectors::Clip(v, low, high);
+  if constexpr (kKind == ActivationKind::kHardSwish) {
+    const Vector gate =
+        Vectors::Clip(Vectors::Add(v, Vectors::All(3)), Vectors::All(0), Vectors::All(6));
+    return Vectors::Multiply(v, Vectors::Multiply(gate, Vectors::All(1.0f / 6)));
+  }
+  return v;
+}
+
+template <ActivationKind kKind>
+SINGA_TARGET_INLINE void CopyActivated(const CopyCall<float>& call, const NormCall& norm) {
+  const bool partial = call.panel.last < kLanes;
+  const int64_t whole = call.panel.vectors - partial;
+  const Vectors::Mask mask = Vectors::First(call.panel.last);
+  const Vector low = Vectors::All(static_cast<float>(norm.activation.low)),
+               high = Vectors::All(static_cast<float>(norm.activation.high));
+  const float* from = call.from;
+  float* to = call.to;
+  for (int64_t column = 0; column < call.columns; ++column) {
+    for (int64_t v = 0; v < call.panel.vectors; ++v) {
+      const int64_t at = v * kLanes;
+      const Vector x = v < whole ? Vectors::Load(from + at) : Vectors::Load(from + at, mask);
+      const Vector deviation = Vectors::Subtract(x, Vectors::Load(norm.mean + at));
+      // Held, or the compiler would make one rounding of the product and the sum.
+      const Vector product =
+          Vectors::Held(Vectors::Multiply(deviation, Vectors::Load(norm.factor + at)));
+      const Vector result = Vectors::Add(product, Vectors::Load(norm.bias + at));
+      Vectors::Store(to + v * call.vector_step, Activated<kKind>(result, low, high));
+    }
+    from += call.column_step;
+    to += kLanes;
+  }
+}
+
+SINGA_TARGET void CopyNormed(const CopyCall<float>& call, const NormCall& norm) {
+  switch (norm.activation.kind) {
+    case ActivationKind::kRelu:
+      return CopyActivated<ActivationKind::kRelu>(call, norm);
+    case ActivationKind::kClip:
+      return CopyActivated<ActivationKind::kClip>(call, norm);
+    case ActivationKind::kHardSwish:
+      return CopyActivated<ActivationKind::kHardSwish>(call, norm);
+    default:
+      return CopyActivated<ActivationKind::kNone>(call, norm);
+  }
+}
+
 /// Stores results `first` + [0, kCount) of vector v, as far as they belong to the row.
 template <int kCount, class T>
 SINGA_TARGET_INLINE void StoreResults(const RowCall<T>& call, int64_t v, int64_t first,
@@ -206,9 +256,12 @@ SINGA_TARGET void SumProducts(const GradientCall<T>& call) {
 }
 
 template <class T, int kKernel, int kStride>
-constexpr Loops<T> kLoops = {Copy<T>, ComputeRow<true, kKernel, kStride, T>,
+constexpr Loops<T> kLoops = {Copy<T>,
+                             CopyNormed,
+                             ComputeRow<true, kKernel, kStride, T>,
                              ComputeRow<false, kKernel, kStride, T>,
-                             SumProducts<kKernel, kStride, T>, Vectors::Fence};
+                             SumProducts<kKernel, kStride, T>,
+                             Vectors::Fence};
 
 template <class T>
 Loops<T> Find(int64_t kernel, int64_t stride) {

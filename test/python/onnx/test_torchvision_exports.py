@@ -44,7 +44,7 @@ _SIZES = {
     "shufflenet_v2_x1_0": 64,
     "squeezenet1_1": 64,
     "swin_t": 64,
-    "vgg16_bn": 64,
+    "vgg16_bn": 224,
     "vit_b_16": 224,
 }
 #: Largest float64 difference. These files have 32^-0.5, the scale of the scores, as a float32.

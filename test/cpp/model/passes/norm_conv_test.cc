@@ -112,7 +112,9 @@ TEST(NormalizeInConvolutions, TheBitsAreThoseOfTheResult) {
           const std::string what = shape.ToString() + LayoutName(block.x.layout()) +
                                    std::to_string(static_cast<int>(activation.kind));
           const RecordingPtr recording = Check(step, block.x, what);
-          if (block.x.layout()) EXPECT_TRUE(IsMerged(*recording)) << what;
+          if (block.x.layout()) {
+            EXPECT_TRUE(IsMerged(*recording)) << what;
+          }
           block.x = block.x.Plain();
         }
       }
@@ -176,7 +178,11 @@ TEST(NormalizeInConvolutions, OpcheckComparesThem) {
   };
   using Counts = std::vector<std::pair<uint64_t, uint64_t>>;
   const OpcheckOptions before = GetOpcheck();
-  SetOpcheck({.every = 1, .raise = false, .replay_directory = testing::TempDir()});
+  OpcheckOptions options;
+  options.every = 1;
+  options.raise = false;
+  options.replay_directory = testing::TempDir();
+  SetOpcheck(options);
   EXPECT_EQ(compared(), (Counts{{1, 0}, {1, 0}}));
   {
     const test::WrongKernelScope<NormConvSpec> wrong;

@@ -1,7 +1,8 @@
 """Scaled dot-product attention, written as products and a softmax, as one operation.
 
     MatMul(q · scale, Transpose(k) · scale')
-    → masks: Where(mask, ·, -inf) and Add of a mask
+    → masks: Where(mask, ·, -inf) and Add of a mask, between two Reshapes where it repeats along the
+      batch: the first one splits the batch into (repetitions, masks)
     → Softmax along the last axis → MatMul(·, v)
 
 So PyTorch's exporters write it, and singa's own, which adds nodes that make the result of a query
@@ -37,11 +38,24 @@ _MOST_FORMS = 32
 _MOST_MASKS = 3
 
 
+@dataclass(frozen=True)
+class _Mask:
+    """A mask, by the name of its value.
+
+    by_where  True for Where, whose mask is bool, False for Add
+    shapes    of the two Reshapes around it, the first one's first; empty where there are none
+    """
+
+    by_where: bool
+    name: str
+    shapes: tuple[str, ...] = ()
+
+
 @dataclass
 class _Found:
     """What the nodes say, by names of values.
 
-    masks    in the order in which they apply: True for Where, whose mask is bool, False for Add
+    masks    in the order in which they apply
     guarded  whether a query without keys gives zeros, not NaN
     """
 
@@ -50,13 +64,13 @@ class _Found:
     v: str = ""
     multiplied: list[str] = field(default_factory=list)
     divided: list[str] = field(default_factory=list)
-    masks: list[tuple[bool, str]] = field(default_factory=list)
+    masks: list[_Mask] = field(default_factory=list)
     guarded: bool = False
     steps: list[int] = field(default_factory=list)
 
     def names(self) -> list[str]:
         """The inputs of the operation."""
-        masks = [name for _, name in self.masks]
+        masks = [name for mask in self.masks for name in (mask.name, *mask.shapes)]
         return [self.q, self.k, self.v, *self.multiplied, *self.divided, *masks]
 
 
@@ -121,28 +135,48 @@ def _match(fusion: Fusion, last: int) -> _Found | None:
 def _masked(fusion: Fusion, scores: str, uses: int, found: _Found, more: int) -> int | None:
     """The product behind at most `more` masks; None if there is something else. Notes masks and
     steps."""
-    at = fusion.only(scores, "MatMul", "Where", "Add", uses=uses)
+    at = fusion.only(scores, "MatMul", "Where", "Add", "Reshape", uses=uses)
     if at is None or (not more and not fusion.is_one(at, "MatMul")):
         return None
-    inputs = fusion.step(at).node.inputs
-    marks = len(found.masks), len(found.steps)
+    before = len(found.steps)
     found.steps.append(at)
-    if fusion.step(at).node.op == "MatMul":
+    if fusion.is_one(at, "MatMul"):
         return at
-    if fusion.step(at).node.op == "Where":
-        choices = [(True, inputs[0], inputs[1])] if fusion.number(inputs[2]) == -math.inf else []
-    elif fusion.step(at).node.version < 7:
-        choices = []
-    else:  # attention has no gradient of a mask that is added
-        pairs = (inputs, inputs[::-1])
-        choices = [(False, mask, inner) for inner, mask in pairs if fusion.is_given(mask)]
-    for by_where, mask, inner in choices:
+    together = ""
+    if fusion.is_one(at, "Reshape"):
+        scores, together = fusion.step(at).node.inputs
+        at = fusion.only(scores, "Where", "Add")
+        found.steps += [] if at is None else [at]
+    for mask, inner in [] if at is None else _mask_choices(fusion, at, found.guarded):
+        kept = len(found.steps)
+        if together:
+            reshape = fusion.only(inner, "Reshape")
+            if reshape is None:
+                continue
+            inner, apart = fusion.step(reshape).node.inputs
+            found.steps.append(reshape)
+            mask = replace(mask, shapes=(apart, together))
         product = _masked(fusion, inner, 1, found, more - 1)
         if product is not None:
-            found.masks.append((by_where, mask))
+            found.masks.append(mask)
             return product
-    del found.masks[marks[0] :], found.steps[marks[1] :]
+        del found.steps[kept:]
+    del found.steps[before:]
     return None
+
+
+def _mask_choices(fusion: Fusion, at: int, guarded: bool) -> list[tuple[_Mask, str]]:
+    """The mask that step `at` may apply, and the scores that it is applied to."""
+    node = fusion.step(at).node
+    inputs = node.inputs
+    if node.op == "Where":
+        hides = fusion.number(inputs[2]) == -math.inf
+        return [(_Mask(True, inputs[0]), inputs[1])] if hides else []
+    # A mask that is computed may hide all keys of a query, which then is NaN without the guard.
+    pairs = (inputs, inputs[::-1]) if node.version >= 7 else ()
+    return [
+        (_Mask(False, mask), inner) for inner, mask in pairs if guarded or fusion.is_given(mask)
+    ]
 
 
 def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
@@ -205,21 +239,23 @@ class _Attention:
         if not fits or not q.dtype == k.dtype == v.dtype or not keys:
             return None
         factors = len(self.found.multiplied) + len(self.found.divided)
-        others = others[: factors + len(self.found.masks)]
+        values = iter(others[factors:])
         scale = self._scale(others[:factors], width)
         if scale is None:
             return None
         options: dict[str, Any] = {"scale": None if scale == 0 else scale, "mask": None}
-        for (by_where, _), mask in zip(self.found.masks, others[factors:], strict=True):
-            first, safe = self._form(mask, by_where)
-            wanted = (batch, heads, queries, keys)
-            if not safe or not _broadcasts(tuple(mask.shape), wanted):
+        for found in self.found.masks:
+            mask, *shapes = (next(values) for _ in (found.name, *found.shapes))
+            first, safe = self._form(mask, found.by_where)
+            if not safe or not _fits(tuple(mask.shape), (batch, heads, queries, keys), shapes):
                 return None
             if first is not None and tuple(mask.shape) == (queries, keys):
                 if "first_query" in options:
                     return None
                 options |= {"is_causal": True, "first_query": first}
-            elif options["mask"] is not None or (not by_where and mask.dtype.name != q.dtype.name):
+            elif options["mask"] is not None or (
+                not found.by_where and mask.dtype.name != q.dtype.name
+            ):
                 return None
             else:
                 options["mask"] = mask
@@ -272,6 +308,25 @@ def _form_of(mask: Array, by_where: bool) -> tuple[int | None, bool]:
     queries, keys = used.shape
     causal = np.arange(keys) <= np.arange(queries)[:, None] + first
     return (first if np.array_equal(used, causal) else None), safe
+
+
+def _fits(mask: tuple[int, ...], scores: tuple[int, ...], shapes: Sequence[Any]) -> bool:
+    """Whether attention takes a mask of this shape, which the nodes apply between Reshapes to
+    `shapes`."""
+    if not shapes:
+        return _broadcasts(mask, scores)
+    if len(mask) != 4 or not mask[0] or scores[0] % mask[0]:
+        return False
+    apart = (scores[0] // mask[0], mask[0], *scores[1:])
+    return _broadcasts(mask, apart[1:]) and all(map(_is_shape, shapes, (apart, scores)))
+
+
+def _is_shape(given: Any, wanted: tuple[int, ...]) -> bool:
+    """Whether a Reshape to `given` gives this shape."""
+    if not isinstance(given, np.ndarray) or given.shape != (len(wanted),) or 0 in wanted:
+        return False
+    unknown = given == -1
+    return unknown.sum() <= 1 and bool((unknown | (given == wanted)).all())
 
 
 def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

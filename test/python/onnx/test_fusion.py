@@ -173,11 +173,12 @@ def test_masks_that_are_inputs(op: str, guard: bool) -> None:
     assert np.isnan(found).all() if not guard else not found.any()
 
 
-def test_a_learned_bias_has_a_gradient() -> None:
-    """Attention has none of a mask, so the nodes stay apart."""
+@pytest.mark.parametrize("guard", [False, True])
+def test_a_learned_bias_has_a_gradient(guard: bool) -> None:
+    """It might hide all keys, so without the guard the nodes stay apart."""
     bias = _RANDOM.standard_normal((H, N, M))
-    net = singa.onnx.load(_attention([("Add", "bias")], {"bias": bias}))
-    assert "Attention" not in _steps(net)
+    net = singa.onnx.load(_attention([("Add", "bias")], {"bias": bias}, guard=guard))
+    assert ("Attention" in _steps(net)) == guard
     _close(_run(net), _expected([bias]))
     xs = [tensor.from_numpy(a, dtype="float64") for a in (Q, K, V)]
 

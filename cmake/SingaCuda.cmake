@@ -47,15 +47,17 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13 REQUIRED) # CUDA::cudart_static
 
-# cuDNN and cuBLAS are opened at their first use, so compiling needs only their headers.
+# cuDNN, cuBLAS and NCCL are opened at their first use, so compiling needs only their headers.
 singa_package(cudnn_include _cudnn)
 singa_package(cublas_include _cublas)
+singa_package(nccl_include _nccl)
 find_path(SINGA_CUDNN_INCLUDE cudnn_graph.h HINTS "${_cudnn}" PATHS ${CUDAToolkit_INCLUDE_DIRS})
 find_path(SINGA_CUBLAS_INCLUDE cublasLt.h HINTS "${_cublas}" PATHS ${CUDAToolkit_INCLUDE_DIRS})
-if(NOT SINGA_CUDNN_INCLUDE OR NOT SINGA_CUBLAS_INCLUDE)
+find_path(SINGA_NCCL_INCLUDE nccl.h HINTS "${_nccl}" PATHS ${CUDAToolkit_INCLUDE_DIRS})
+if(NOT SINGA_CUDNN_INCLUDE OR NOT SINGA_CUBLAS_INCLUDE OR NOT SINGA_NCCL_INCLUDE)
   set(
     _missing
-    "nvcc is here, but the headers of cuDNN 9 (cudnn_graph.h) or cuBLAS (cublasLt.h) are not. "
+    "nvcc is here, but the headers of cuDNN 9 (cudnn_graph.h), cuBLAS (cublasLt.h) or NCCL (nccl.h) are not. "
     "`scripts/cuda_headers.py` fetches them for the Python that CMake uses (${Python_EXECUTABLE})."
   )
   if(SINGA_CUDA STREQUAL "on")

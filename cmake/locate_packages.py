@@ -39,6 +39,7 @@ kept = Path(sys.prefix, "include", "nvidia")
 for key, distribution, header in (
     ("cudnn_include", "nvidia-cudnn-cu13", "cudnn_graph.h"),
     ("cublas_include", "nvidia-cublas", "cublasLt.h"),
+    ("nccl_include", "nvidia-nccl-cu13", "nccl.h"),
 ):
     if (kept / header).exists():
         found[key] = str(kept)

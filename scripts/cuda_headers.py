@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs the headers of cuDNN and cuBLAS into <prefix>/include/nvidia of this environment.
+"""Installs the headers of cuDNN, cuBLAS and NCCL into <prefix>/include/nvidia of this environment.
 
 PyPI has them only in packages with the libraries, a gigabyte that a build does not need. pip finds
 the packages. If the index serves parts of files, only the headers are downloaded. Does nothing if
@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-PACKAGES = ["nvidia-cudnn-cu13>=9.10,<10", "nvidia-cublas>=13,<14"]
+PACKAGES = ["nvidia-cudnn-cu13>=9.10,<10", "nvidia-cublas>=13,<14", "nvidia-nccl-cu13>=2.27,<3"]
 
 
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

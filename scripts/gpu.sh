@@ -49,7 +49,7 @@ prepare() {
       --no-compile --target "$site" "$wheels"/*.whl
   fi
   export PYTHONPATH=$site PATH=$site/bin:$PATH
-  # Use PyTorch's cuDNN and cuBLAS.
+  # Use PyTorch's cuDNN, cuBLAS and NCCL.
   SINGA_NVIDIA_PATH=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   export SINGA_NVIDIA_PATH
 }
@@ -98,6 +98,9 @@ run_tests() {
   echo "== tests"
   [[ ! -d $out/test/cpp ]] || ctest --test-dir "$out" --output-on-failure -j 4 || failed=1
   on_gpu "$python" -m pytest -q test/python || failed=1
+  echo "== ranks on several GPUs, as far as there are some"
+  # These fork, so they must not use CUDA before: tests run without a GPU of their own.
+  PYTHONPATH=$out/python:$site "$python" -m pytest -q -rs test/python/distributed/test_gpu_ranks.py || failed=1
   return "$failed"
 }
 

@@ -8,8 +8,10 @@
 #include <sstream>
 #include <utility>
 
+#include "core/graph/capture.h"
 #include "core/statistics/profile.h"
 #include "distributed/collectives.h"
+#include "distributed/device_collectives.h"
 #include "distributed/mpi.h"
 #include "distributed/ordered_sum.h"
 #include "distributed/rendezvous.h"
@@ -24,7 +26,19 @@ using distributed::RankGroup;
 
 namespace {
 
+constexpr const char* kLaunch = "launch";  // see RankGroup::kLaunch
 constexpr auto kBeat = std::chrono::milliseconds(200);
+/// Seconds in which a GPU finishes what a rank that has ended has left it.
+constexpr double kAfterwards = 0.5;
+
+/// Whether a device has still to run collectives.
+bool HasWork(DeviceGroup& devices) {
+  try {
+    return !devices.oldest().where.empty();
+  } catch (const std::exception&) {
+    return false;  // it has failed
+  }
+}
 
 void CheckTensors(const char* op, const std::vector<Tensor>& tensors,
                   const std::vector<std::string>& names) {
@@ -32,7 +46,8 @@ void CheckTensors(const char* op, const std::vector<Tensor>& tensors,
         names.size(), " names");
   for (const Tensor& t : tensors) {
     Check(!t.empty(), op, "a tensor is empty (None)");
-    Check(t.device()->kind() == DeviceKind::kCpu, op, "tensors must be on the CPU, got ", t);
+    Check(t.device() == tensors[0].device(), op, "tensors must be on one device, got ", tensors[0],
+          " and ", t);
   }
 }
 
@@ -80,7 +95,7 @@ std::string DescribeTensors(const std::vector<Tensor>& tensors,
   return text.str();
 }
 
-uint64_t HashLayouts(const std::vector<Tensor>& tensors) {
+uint64_t HashLayouts(std::span<const Tensor> tensors) {
   uint64_t hash = 0;
   for (const Tensor& t : tensors)
     hash =
@@ -101,12 +116,16 @@ Communicator::Impl::Impl(const std::string& job, const distributed::Nodes& nodes
 
 Communicator::Impl::~Impl() {
   if (!group) return;
+  // The thread gives up what waits for ranks that have failed.
+  for (const DeviceGroupPtr& devices : DeviceGroupsNow())
+    while (HasWork(*devices)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   {
     const std::lock_guard<std::mutex> lock(mutex);
     stopping_ = true;
   }
   changed_.notify_all();
   thread_.join();
+  devices_.clear();  // not before, since the thread watches them
 }
 
 bool Communicator::Impl::InOwnProcess() const { return getpid() == process_; }
@@ -123,6 +142,9 @@ void Communicator::Impl::Loop() {
       if (stopping_ && queue_.empty() && !busy_) return;
       changed_.wait_for(lock, kBeat);
       group->Beat();
+      lock.unlock();
+      WatchDevices();
+      lock.lock();
       continue;
     }
     const Collective collective = std::move(queue_.front());
@@ -147,16 +169,20 @@ void Communicator::Impl::Loop() {
   }
 }
 
-void Communicator::Impl::Execute(const Collective& collective) {
+uint64_t Communicator::Impl::Execute(const Collective& collective) {
   group->ThrowIfFailed();
   const uint64_t number = ++number_;
   const std::string where = collective.op + " " + std::to_string(number) +
                             (collective.name.empty() ? "" : " (" + collective.name + ")");
   group->Describe(number, collective.op + "\n" + collective.text, collective.layouts);
   try {
-    const bool same_layouts = group->CompareDescriptions(number, where);
-    if (collective.run) collective.run(*group, same_layouts, where);
+    const RankGroup::Comparison found = group->CompareDescriptions(number, where);
+    const bool launches = collective.op == kLaunch;
+    if (found.mixed && !launches) return Execute(collective);
+    if (launches && (found.mixed || !found.same_layouts)) return 0;
+    if (collective.run) collective.run(*group, found.same_layouts, where);
     group->Finish();
+    return number;
   } catch (const std::exception& error) {
     throw std::runtime_error(group->Fail(error.what()));  // the others wait for this rank
   }
@@ -178,7 +204,7 @@ void Communicator::Impl::Wait(uint64_t ticket) {
   if (!error_.empty()) throw std::runtime_error(error_);
 }
 
-void Communicator::Impl::Run(Collective collective) {
+uint64_t Communicator::Impl::Run(Collective collective) {
   CheckProcess();
   {
     std::unique_lock<std::mutex> lock(mutex);
@@ -189,9 +215,10 @@ void Communicator::Impl::Run(Collective collective) {
   }
   std::string error;
   std::exception_ptr thrown;
+  uint64_t number = 0;
   group->SetPatience(true);
   try {
-    Execute(collective);
+    number = Execute(collective);
   } catch (const std::exception& caught) {
     error = caught.what();
     thrown = std::current_exception();
@@ -204,12 +231,77 @@ void Communicator::Impl::Run(Collective collective) {
   }
   changed_.notify_all();
   if (thrown) std::rethrow_exception(thrown);
+  return number;
+}
+
+uint64_t Communicator::Impl::AgreeToLaunch(const std::string& text, uint64_t state) {
+  if (!group) return 1;
+  return Run({.op = kLaunch, .name = "recorded step", .text = text, .layouts = state});
+}
+
+// Devices.
+
+std::vector<DeviceGroupPtr> Communicator::Impl::DeviceGroupsNow() {
+  const std::lock_guard<std::mutex> lock(devices_mutex_);
+  std::vector<DeviceGroupPtr> found;
+  for (const auto& [device, devices] : devices_) found.push_back(devices);
+  return found;
+}
+
+DeviceGroupPtr Communicator::Impl::GroupOn(Device& device) {
+  CheckProcess();
+  {
+    const std::lock_guard<std::mutex> lock(devices_mutex_);
+    const auto found = devices_.find(&device);
+    if (found != devices_.end()) return found->second;
+  }
+  auto* maker = dynamic_cast<DeviceGroups*>(&device);
+  Check<Unavailable>(maker, "Communicator", device.name(), " has no collectives");
+  DeviceGroupPtr made;
+  if (!group) {
+    made = maker->JoinGroup("", 0, 1, {});
+  } else {
+    Run({.op = "join_devices", .run = [&](RankGroup& ranks, bool, const std::string& where) {
+           std::string id(DeviceGroups::kGroupId, '\0');
+           if (ranks.rank() == 0) id = maker->NewGroupId();
+           ByteStream bytes;
+           bytes.Add(id.data(), id.size());
+           distributed::Broadcast(ranks, bytes, 0, where);
+           // The group's calls wait for other ranks as long as this class does.
+           made = maker->JoinGroup(id, ranks.rank(), ranks.world_size(), [&ranks](double waited) {
+             ranks.CheckOthers("a call of NCCL", waited);
+           });
+         }});
+  }
+  const std::lock_guard<std::mutex> lock(devices_mutex_);
+  return devices_[&device] = made;
+}
+
+/// Gives up work that waits for ranks that have failed, and tells them of errors.
+void Communicator::Impl::WatchDevices() {
+  for (const DeviceGroupPtr& devices : DeviceGroupsNow()) {
+    try {
+      const std::string problem = devices->Problem();
+      Check<std::runtime_error>(problem.empty(), "distributed", "rank ", group->rank(), ": ",
+                                problem);
+      const DeviceGroup::Oldest oldest = devices->oldest();
+      if (oldest.seconds > kAfterwards) group->CheckOthers(oldest.where, oldest.seconds);
+    } catch (const std::exception& error) {
+      const std::string text = group->Fail(error.what());
+      devices->Abort(text);
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (error_.empty()) error_ = text;
+    }
+  }
 }
 
 void Communicator::Impl::Drain() noexcept {
-  if (!group || !InOwnProcess()) return;
-  std::unique_lock<std::mutex> lock(mutex);
-  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  if (!InOwnProcess()) return;
+  if (group) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  }
+  for (const DeviceGroupPtr& devices : DeviceGroupsNow()) devices->AwaitAll();
 }
 
 // The public class.
@@ -289,6 +381,10 @@ Tensor Communicator::AllGather(const Tensor& tensor) {
   Shape shape{world_size};
   for (int64_t length : tensor.shape()) shape.push_back(length);
   const Tensor result(shape, tensor.device(), tensor.data_type());
+  if (tensor.device()->kind() != DeviceKind::kCpu) {
+    GatherOnDevices(shared_from_this(), tensor.Plain().Contiguous(), result);
+    return result;
+  }
   const std::vector<Tensor> own{tensor};
   const Dense dense(own);
   char* to = static_cast<char*>(result.raw_data());
@@ -315,7 +411,15 @@ void Communicator::Broadcast(const std::vector<Tensor>& tensors, int root,
   CheckTensors("broadcast", tensors, names);
   Check(root >= 0 && root < world_size, "broadcast", "root must be from 0 to ", world_size - 1,
         ", got ", root);
-  if (!impl_->group) return;
+  if (!impl_->group || tensors.empty()) return;
+  if (tensors[0].device()->kind() != DeviceKind::kCpu) {
+    std::vector<Tensor> dense;
+    for (const Tensor& t : tensors) dense.push_back(t.Plain().Contiguous());
+    BroadcastOnDevices(shared_from_this(), dense, root, names);
+    for (size_t i = 0; global_rank != root && i < dense.size(); ++i)
+      if (dense[i].block() != tensors[i].block()) Tensor(tensors[i]).CopyFrom(dense[i]);
+    return;
+  }
   const Dense dense(tensors);
   Collective collective{.op = "broadcast",
                         .name = "from rank " + std::to_string(root),

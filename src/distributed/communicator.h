@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
+#include <vector>
 
+#include "core/device/device_group.h"
 #include "distributed/rank_group.h"
 #include "singa/distributed/communicator.h"
 
@@ -41,8 +44,17 @@ struct Communicator::Impl {
   /// Waits for the collective, and raises its error. With one rank there is nothing to wait for.
   void Wait(uint64_t ticket);
   /// Start and Wait. Runs in this thread if nothing is queued.
-  void Run(Collective collective);
+  /// Returns its number, or 0 for a launch that not all ranks make.
+  uint64_t Run(Collective collective);
+  /// Asks all ranks whether they are about to launch captured collectives, described by `text`,
+  /// too. `state` has to be equal on all ranks. Returns the number of the collective in which they
+  /// have agreed; 0: they do not.
+  uint64_t AgreeToLaunch(const std::string& text, uint64_t state);
   void Drain() noexcept;
+
+  /// The devices of all ranks; the first call makes the group. Raises Unavailable if the device has
+  /// no collectives, and NotCapturable if the first call is part of captured work.
+  DeviceGroupPtr GroupOn(Device& device);
   /// False in a child that was forked.
   bool InOwnProcess() const;
 
@@ -52,8 +64,11 @@ struct Communicator::Impl {
 
  private:
   void CheckProcess() const;
-  void Execute(const Collective& collective);
+  /// Returns the number of the collective; 0: a launch that not all ranks make.
+  uint64_t Execute(const Collective& collective);
   void Loop();
+  std::vector<DeviceGroupPtr> DeviceGroupsNow();
+  void WatchDevices();
 
   int32_t process_;
   std::condition_variable changed_;
@@ -64,12 +79,14 @@ struct Communicator::Impl {
   uint64_t number_ = 0;                  // of the last collective that was described
   std::string error_;                    // of the first collective that has failed
   std::thread thread_;
+  std::mutex devices_mutex_;
+  std::map<Device*, DeviceGroupPtr> devices_;
 };
 
 /// "name (2, 3) float32", one line for each tensor.
 std::string DescribeTensors(const std::vector<Tensor>& tensors,
                             const std::vector<std::string>& names, size_t count);
 /// A hash of their layouts.
-uint64_t HashLayouts(const std::vector<Tensor>& tensors);
+uint64_t HashLayouts(std::span<const Tensor> tensors);
 
 }  // namespace singa

@@ -10,6 +10,7 @@
 #include <iomanip>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -156,23 +157,35 @@ std::string RankGroup::Problem(int rank, const Suspects& suspects, const std::st
       found = detail::Message("distributed", "rank ", r, " ", what, "; rank ", this->rank(),
                               " has waited for it for ", Seconds(waited), " in ", where);
   };
-  const auto process = [&](int r) {
-    return "(process " + std::to_string(memory_.At(r).process.id) + ") ";
-  };
   const auto joined = [&](int r) { return memory_.At(r).joined.load() == 2; };
   suspects([&](int r) {
     if (memory_.At(r).left.load() != 0) note(r, "has left the job");
-    if (joined(r) && !memory_.Lives(r)) note(r, process(r) + "has ended");
+    if (joined(r) && !memory_.Lives(r)) note(r, ProcessOf(r) + "has ended");
   });
   if (waited < timeout_) return found;
   suspects([&](int r) {
     if (!joined(r)) return note(r, "has not joined the job");
     const double silent = memory_.At(r).Silent();
     if (silent > kSilent)
-      note(r, process(r) + "is stopped: it gave no sign of life for " + Seconds(silent));
+      note(r, ProcessOf(r) + "is stopped: it gave no sign of life for " + Seconds(silent));
   });
-  note(rank, process(rank) + "does something else");
+  note(rank, rank == this->rank() ? "has work that does not end"
+                                  : ProcessOf(rank) + "does something else");
   return found;
+}
+
+std::string RankGroup::ProcessOf(int rank) const {
+  return "(process " + std::to_string(memory_.At(rank).process.id) + ") ";
+}
+
+void RankGroup::CheckOthers(const std::string& where, double waited) {
+  ThrowIfFailed();
+  const Suspects others = [this](const std::function<void(int)>& visit) {
+    for (int r = 0; r < world_size(); ++r)
+      if (r != rank()) visit(r);
+  };
+  const std::string problem = Problem(rank(), others, where, waited);
+  if (!problem.empty()) Throw(problem);
 }
 
 void RankGroup::Describe(uint64_t number, const std::string& text, uint64_t layouts) {
@@ -186,19 +199,24 @@ void RankGroup::Describe(uint64_t number, const std::string& text, uint64_t layo
   memory_.Post();
 }
 
-bool RankGroup::CompareDescriptions(uint64_t number, const std::string& where) {
+RankGroup::Comparison RankGroup::CompareDescriptions(uint64_t number, const std::string& where) {
+  const auto launches = [](const RankState::Description& d) {
+    return std::string_view(d.text, d.length).starts_with(kLaunch);
+  };
   const RankState::Description& mine = own().descriptions[number % 2];
-  bool same_layouts = true;
+  Comparison found;
   for (int r = 0; r < world_size(); ++r) {
     const RankState& other = memory_.At(r);
     WaitFor(
         r, [&] { return other.collective.load() >= number; }, WayTo(r), where);
     const RankState::Description& theirs = other.descriptions[number % 2];
-    same_layouts &= theirs.layouts == mine.layouts;
+    found.same_layouts &= theirs.layouts == mine.layouts;
     if (theirs.hash == mine.hash) continue;
-    Throw(Disagreement(AwaitForMessage(number), number, where));
+    found.mixed |= launches(theirs) != launches(mine);
+    if (launches(theirs) == launches(mine))
+      Throw(Disagreement(AwaitForMessage(number), number, where));
   }
-  return same_layouts;
+  return found;
 }
 
 void RankGroup::Finish() {

@@ -37,9 +37,17 @@ class RankGroup {
   /// Shows the other ranks which collective this rank is in, and a number for the layouts of its
   /// tensors. `number` counts from 1.
   void Describe(uint64_t number, const std::string& text, uint64_t layouts = 0);
-  /// Waits until all ranks are in collective `number`. Fails if a description differs. Returns
-  /// whether the layouts of all ranks are equal.
-  bool CompareDescriptions(uint64_t number, const std::string& where);
+  /// What Describe begins with for a launch of captured collectives, which happens only if all
+  /// ranks are about to make it.
+  static constexpr char kLaunch[] = "launch\n";
+  struct Comparison {
+    bool same_layouts = true;
+    /// Some ranks are about to launch captured collectives, and others to start one. Then nothing
+    /// is moved under this number, and nothing else compared.
+    bool mixed = false;
+  };
+  /// Waits until all ranks are in collective `number`. Fails if a description differs.
+  Comparison CompareDescriptions(uint64_t number, const std::string& where);
   /// To be called after a collective: hands what other nodes still need to the system.
   void Finish();
 
@@ -68,6 +76,9 @@ class RankGroup {
   bool Leave();
   /// Shows the other ranks that this process is alive.
   void Beat() noexcept;
+  /// Fails if the job has, if another rank has ended or left, or after the deadline. For those who
+  /// have waited `waited` seconds for something else than another rank's state.
+  void CheckOthers(const std::string& where, double waited);
 
  private:
   /// Calls a function for ranks whose state may be the reason why others do not answer.
@@ -81,6 +92,7 @@ class RankGroup {
   [[noreturn]] void Throw(const std::string& text);
   std::string Problem(int rank, const Suspects& suspects, const std::string& where,
                       double waited) const;
+  std::string ProcessOf(int rank) const;
   void AwaitNeighbour(int node, uint64_t count, const std::string& where);
   std::vector<int> AwaitForMessage(uint64_t number) const;
   std::string Disagreement(const std::vector<int>& ranks, uint64_t number,

@@ -4,12 +4,14 @@
 #include <sstream>
 #include <utility>
 
+#include "distributed/bucket.h"
 #include "distributed/collectives.h"
-#include "distributed/communicator.h"
+#include "distributed/device_collectives.h"
 #include "distributed/ordered_sum.h"
 #include "model/spec/norm/batchnorm.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa {
 
@@ -20,26 +22,6 @@ namespace {
 
 constexpr int kMostShards = 1024;
 
-/// What Start and Wait of one Reduction share.
-struct Bucket {
-  CommunicatorPtr communicator;
-  std::string text;  ///< what ranks agree about
-  std::string name;
-  size_t shards;
-  double factor;
-  uint64_t ticket = 0;  // of the present run
-
-  bool Equals(const Bucket& other) const {
-    return communicator == other.communicator && text == other.text && shards == other.shards &&
-           factor == other.factor;
-  }
-};
-using BucketPtr = std::shared_ptr<Bucket>;
-
-size_t StoredBytes(const Tensor& t) {
-  return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
-}
-
 void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count, double factor,
             const std::string& where) {
   std::vector<ByteStream> shards(shard_count);
@@ -48,14 +30,6 @@ void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_c
     if (tensors[i].size() > 0)
       shards[i / count].Add(tensors[i].raw_data(), StoredBytes(tensors[i]));
   distributed::AllReduce(group, shards, tensors[0].data_type(), factor, shards[0], where);
-}
-
-/// Whether each tensor lies alike in all shards of this rank.
-bool ShardsLieAlike(const std::vector<Tensor>& tensors, size_t shard_count) {
-  const size_t count = tensors.size() / shard_count;
-  for (size_t i = count; i < tensors.size(); ++i)
-    if (!SameLayout(tensors[i].layout(), tensors[i % count].layout())) return false;
-  return true;
 }
 
 /// Where kernels chose different layouts, ranks add row-major copies.
@@ -84,25 +58,11 @@ Collective CollectiveOf(const Bucket& bucket, const Execution& execution) {
   collective.run = [shards = bucket.shards, factor = bucket.factor, tensors = std::move(tensors)](
                        RankGroup& group, bool same_layouts, const std::string& where) {
     // With the layouts of all ranks equal, all ranks come to the same answer.
-    const bool as_stored = same_layouts && ShardsLieAlike(tensors, shards);
+    const bool as_stored = same_layouts && ListsLieAlike(tensors, tensors.size() / shards);
     (as_stored ? Reduce : ReducePlain)(group, tensors, shards, factor, where);
   };
   return collective;
 }
-
-/// A plan that belongs to a bucket; `Self` is the derived class.
-template <class Self>
-class BucketPlan : public Plan {
- public:
-  explicit BucketPlan(BucketPtr bucket) : Plan("distributed"), bucket_(std::move(bucket)) {}
-  bool SameAs(const Plan& other) const override {
-    const auto* same = dynamic_cast<const Self*>(&other);
-    return same && bucket_->Equals(*same->bucket_);
-  }
-
- protected:
-  BucketPtr bucket_;
-};
 
 class StartPlan final : public BucketPlan<StartPlan> {
  public:
@@ -153,8 +113,17 @@ class LocalSumPlan final : public BucketPlan<LocalSumPlan> {
 }  // namespace
 
 struct Reduction::Impl {
+  struct Part {
+    const char* op;
+    PlanPtr plan;  // null: there is nothing to do
+  };
+  void Exec(const Part& part) const {
+    if (part.plan) tensors[0].device()->Exec(part.op, part.plan, tensors, results);
+  }
+
   BucketPtr bucket;
   std::vector<Tensor> tensors, results;
+  Part start, wait, run;
 };
 
 Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& tensors,
@@ -172,7 +141,8 @@ Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& te
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     Check(!t.empty(), op, "tensor ", i, " is empty (None)");
-    Check(t.device()->kind() == DeviceKind::kCpu, op, "tensors must be on the CPU, got ", t);
+    Check(t.device() == tensors[0].device(), op, "tensors must be on one device, got ", tensors[0],
+          " and ", t);
     Check(t.layout() || t.is_contiguous(), op, "tensors must be contiguous, got ", t);
     Check(t.data_type() == tensors[0].data_type(), op, "tensors must have one type, got ",
           tensors[0], " and ", t);
@@ -183,9 +153,14 @@ Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& te
                    "elements must be floats, int32 or int64, got ", tensors[0]);
   const bool integers = tensors[0].data_type() == kInt32 || tensors[0].data_type() == kInt64;
   Check(!integers || factor == 1, op, "the factor of integers must be 1, got ", factor);
+  const bool on_cpu = tensors[0].device()->kind() == DeviceKind::kCpu;
+  const bool ordered = on_cpu || IsDeterministic();
   std::ostringstream text;
-  text << "factor " << factor << ", " << shards << " shards in each rank, " << count
-       << " tensors\n";
+  text << "factor " << factor << ", " << shards << " shards in each rank, " << count << " tensors"
+       << (on_cpu    ? ""
+           : ordered ? " on GPUs"
+                     : " on GPUs, in any order")
+       << '\n';
   impl_->bucket = std::make_shared<Bucket>();
   impl_->bucket->text = text.str() + DescribeTensors(tensors, names, count);
   impl_->bucket->name = names.empty() ? std::to_string(count) + " tensors" : names[0];
@@ -193,52 +168,34 @@ Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& te
     impl_->bucket->name += " and " + std::to_string(count - 1) + " more";
   impl_->bucket->shards = static_cast<size_t>(shards);
   impl_->bucket->factor = factor;
+  impl_->bucket->ordered = ordered;
   impl_->bucket->communicator = std::move(communicator);
   impl_->tensors = tensors;
   impl_->results.assign(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(count));
+  const BucketPtr& bucket = impl_->bucket;
+  if (!on_cpu) {
+    impl_->start = {"AllReduceStart", DeviceSumStart(bucket)};
+    impl_->wait = {"AllReduceWait", DeviceSumWait(bucket)};
+    impl_->run = {"AllReduce", DeviceSum(bucket)};
+  } else if (bucket->communicator->impl().group) {
+    impl_->start = {"AllReduceStart", std::make_shared<StartPlan>(bucket)};
+    impl_->wait = {"AllReduceWait", std::make_shared<WaitPlan>(bucket)};
+    impl_->run = {"AllReduce", std::make_shared<RunPlan>(bucket)};
+  } else {
+    impl_->start = impl_->run = {"AllReduce", std::make_shared<LocalSumPlan>(bucket)};
+    impl_->wait = {"AllReduceWait", nullptr};
+  }
 }
 
 Reduction::~Reduction() = default;
 
-void Reduction::Start() {
-  const DevicePtr device = impl_->tensors[0].device();
-  if (!impl_->bucket->communicator->impl().group) {
-    device->Exec("AllReduce", std::make_shared<LocalSumPlan>(impl_->bucket), impl_->tensors,
-                 impl_->results);
-    return;
-  }
-  device->Exec("AllReduceStart", std::make_shared<StartPlan>(impl_->bucket), impl_->tensors,
-               impl_->results);
-}
-
-void Reduction::Wait() {
-  if (!impl_->bucket->communicator->impl().group) return;
-  const DevicePtr device = impl_->tensors[0].device();
-  device->Exec("AllReduceWait", std::make_shared<WaitPlan>(impl_->bucket), impl_->tensors,
-               impl_->results);
-}
-
-void Reduction::Run() {
-  if (!impl_->bucket->communicator->impl().group) {
-    Start();
-    return;
-  }
-  const DevicePtr device = impl_->tensors[0].device();
-  device->Exec("AllReduce", std::make_shared<RunPlan>(impl_->bucket), impl_->tensors,
-               impl_->results);
-}
+void Reduction::Start() { impl_->Exec(impl_->start); }
+void Reduction::Wait() { impl_->Exec(impl_->wait); }
+void Reduction::Run() { impl_->Exec(impl_->run); }
 
 // Running statistics.
 
 namespace {
-
-struct Norms {
-  CommunicatorPtr communicator;
-  std::vector<int64_t> counts;  // of each shard and batch norm
-  std::vector<double> factors;  // of each batch norm
-
-  bool operator==(const Norms& other) const = default;
-};
 
 template <class T>
 void UpdateAll(const Norms& norms, std::span<const Tensor> running, const char* batch,
@@ -251,6 +208,17 @@ void UpdateAll(const Norms& norms, std::span<const Tensor> running, const char* 
                                static_cast<T*>(running[2 * i + 1].raw_data()));
     batch += 2 * channels * static_cast<int64_t>(sizeof(T));
   }
+}
+
+/// What ranks agree about.
+std::string DescribeNorms(const Norms& norms, std::span<const Tensor> running) {
+  const size_t count = norms.factors.size();
+  std::ostringstream text;
+  text << norms.counts.size() / count << " shards in each rank\n";
+  for (size_t i = 0; i < count; ++i)
+    text << "batch norm " << i << ": " << running[2 * i].size() << " channels, momentum "
+         << norms.factors[i] << '\n';
+  return text.str();
 }
 
 class StatisticsPlan final : public Plan {
@@ -276,12 +244,8 @@ class StatisticsPlan final : public Plan {
     if (!norms_.communicator->impl().group) {
       own.Read(0, own.bytes(), all.data());
     } else {
-      std::ostringstream text;
-      text << shards << " shards in each rank\n";
-      for (size_t i = 0; i < norms; ++i)
-        text << "batch norm " << i << ": " << running[2 * i].size() << " channels, momentum "
-             << norms_.factors[i] << '\n';
-      Collective collective{.op = "all_gather", .name = "running statistics", .text = text.str()};
+      Collective collective{
+          .op = "all_gather", .name = "running statistics", .text = DescribeNorms(norms_, running)};
       collective.run = [&](RankGroup& group, bool, const std::string& where) {
         distributed::AllGather(
             group, own,
@@ -338,11 +302,16 @@ void UpdateStatistics(const CommunicatorPtr& communicator, const std::vector<Ten
           running[0], " and ", t);
     Check(t.data_type() == kFloat32 || t.data_type() == kFloat64, op,
           "tensors must be float32 or float64, got ", t);
-    Check(t.size() == like.size() && t.is_contiguous() && t.device()->kind() == DeviceKind::kCpu,
-          op, "tensors must be contiguous, on the CPU and of ", like.size(), " channels, got ", t);
+    Check(t.size() == like.size() && t.is_contiguous() && t.device() == running[0].device(), op,
+          "tensors must be contiguous, on one device and of ", like.size(), " channels, got ", t);
   }
-  inputs[0].device()->Exec(
-      op, std::make_shared<StatisticsPlan>(Norms{communicator, counts, factors}), inputs, running);
+  const Norms all{communicator, counts, factors};
+  const DevicePtr device = running[0].device();
+  if (device->kind() != DeviceKind::kCpu) {
+    UpdateStatisticsOnDevices(all, DescribeNorms(all, running), inputs, running);
+  } else {
+    device->Exec(op, std::make_shared<StatisticsPlan>(all), inputs, running);
+  }
 }
 
 }  // namespace singa

@@ -19,6 +19,11 @@ namespace singa::cuda::emulated {
 /// Queues `work`, which may access device memory. It must hold its arguments by value.
 void Enqueue(Stream stream, std::function<void()> work);
 
+/// The same for work that waits for other processes. A GPU runs it without a host that waits for
+/// it, which may be what the other processes wait for. So a thread runs it, and what comes before
+/// it, as soon as it is queued. The work may take long, and holds everything else up meanwhile.
+void EnqueueShared(Stream stream, std::function<void()> work);
+
 /// The GPU that the calling thread uses.
 int CurrentGpu();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,14 +38,17 @@ struct CUgraphNode_st {
 };
 
 struct Work {
+  bool shared = false;                 ///< some of it waits for other processes
   std::deque<CUgraphNode_st> nodes;    // in the order of the capture; addresses are stable
   std::vector<CUgraphNode_st*> after;  ///< dependencies of the next node
 };
 
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
-  uint64_t queued = 0;                  ///< in total
-  uint64_t run = 0;                     ///< in total
+  std::atomic<uint64_t> queued{0};      ///< in total
+  std::atomic<uint64_t> run{0};         ///< in total, with the work that runs
+  std::atomic<uint64_t> ended{0};       ///< in total
+  uint64_t shared = 0;                  ///< what a thread has to run by itself, of all
   bool running = false;                 ///< its work, which may be waiting for another stream
   std::unique_ptr<Work> captured = {};  ///< not null during a capture
 };
@@ -55,7 +60,7 @@ struct CUgraphExec_st {
 namespace singa::cuda {
 namespace {
 
-constexpr int kGpus = 2;
+constexpr int kGpus = 4;
 constexpr size_t kPage = 4096;
 
 /// One lock for everything. Simple enough for tests; queued work must not queue more.
@@ -209,18 +214,17 @@ void RunNext(CUstream_st& stream) {
   const std::function<void()> work = std::move(stream.queue.front());
   stream.queue.pop_front();
   ++stream.run;
-  if (!g_failed.empty()) return;  // as on a GPU, nothing runs after a failure
-  if (!g_fail_next.empty()) {
-    g_failed = std::exchange(g_fail_next, {});
-    return;
+  if (g_failed.empty() && !g_fail_next.empty()) g_failed = std::exchange(g_fail_next, {});
+  if (g_failed.empty()) {  // as on a GPU, nothing runs after a failure
+    stream.running = true;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      g_failed = error.what();
+    }
+    stream.running = false;
   }
-  stream.running = true;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    g_failed = error.what();
-  }
-  stream.running = false;
+  ++stream.ended;
 }
 
 /// The stream that runs next when somebody waits for `wanted`.
@@ -242,6 +246,36 @@ void Run(CUstream_st& stream, uint64_t position) {
   while (stream.run < position && !stream.queue.empty()) RunNext(NextStream(stream));
   for (int id = 0; id < kGpus; ++id) MemoryOf(id).Close();
 }
+
+/// Runs the work that waits for other processes.
+class SharedWorker {
+ public:
+  /// The stream has such work by now.
+  static void Wake(CUstream_st& stream) {
+    stream.shared = stream.queued;
+    static SharedWorker& worker = *new SharedWorker;
+    worker.woken_.notify_one();
+  }
+
+ private:
+  SharedWorker() {
+    std::thread([this] { Loop(); }).detach();
+  }
+  [[noreturn]] void Loop() {
+    std::unique_lock<std::recursive_mutex> lock(Mutex());
+    while (true) {
+      const auto found =
+          std::find_if(Streams().begin(), Streams().end(),
+                       [](const CUstream_st* stream) { return stream->run < stream->shared; });
+      if (found == Streams().end()) {
+        woken_.wait(lock);
+      } else {
+        Run(**found, (*found)->shared);
+      }
+    }
+  }
+  std::condition_variable_any woken_;
+};
 
 /// The captured nodes in one of the orders that their dependencies permit: as captured (early),
 /// each as late as possible (late), or random (shuffled).
@@ -287,6 +321,16 @@ void Push(CUstream_st& stream, std::function<void()> work) {
 }  // namespace
 
 namespace emulated {
+
+void EnqueueShared(Stream stream, std::function<void()> work) {
+  const std::lock_guard<std::recursive_mutex> lock(Mutex());
+  Enqueue(stream, std::move(work));
+  if (Work* captured = stream->captured.get()) {
+    captured->shared = true;
+  } else {
+    SharedWorker::Wake(*stream);
+  }
+}
 
 void Enqueue(Stream stream, std::function<void()> work) {
   const std::lock_guard<std::recursive_mutex> lock(Mutex());
@@ -418,17 +462,19 @@ Event NewEvent() { return new CUevent_st; }
 void DeleteEvent(Event event) { delete event; }
 
 void Record(Event event, Stream stream) {
-  const Lock lock(Mutex());
-  RefuseInCapture("Record");
+  RefuseInCapture("Record");  // as Reached, without the lock
   event->stream = stream;
   event->position = stream->queued;
 }
 
 bool Reached(Event event) {
-  const Lock lock(Mutex());
   RefuseInCapture("Reached");
-  CheckAlive("Reached");
-  return !event->stream || event->stream->run >= event->position;
+  // Work that waits for other processes holds the lock, but a GPU would answer.
+  if (const std::unique_lock<std::recursive_mutex> lock(Mutex(), std::try_to_lock);
+      lock.owns_lock())
+    CheckAlive("Reached");
+  // Another thread may ask while work runs, which is not over then.
+  return !event->stream || event->stream->ended >= event->position;
 }
 
 void Wait(Event event) {
@@ -499,6 +545,7 @@ void LaunchGraph(CapturedGraph graph, Stream stream) {
   emulated::Enqueue(stream, [work = graph->work] {
     for (size_t n : OrderOf(*work)) work->nodes[n].work();
   });
+  if (graph->work->shared) SharedWorker::Wake(*stream);
 }
 
 }  // namespace runtime

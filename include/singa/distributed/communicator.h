@@ -31,8 +31,10 @@ class Reduction;
 /// that names the rank if that one has ended, left or does not answer. From then on all ranks raise
 /// that error.
 ///
-/// A thread of its own carries out what was started; it needs no lock of Python. Tensors are on the
-/// CPU.
+/// The tensors of a call are on one device. On the CPU, a thread of its own carries out what was
+/// started; it needs no lock of Python. Those of GPUs, one for each rank, are queued there in the
+/// order of the calls, and nobody waits for the result. An error that shows later is raised by the
+/// next call that waits for the GPU, and by all later collectives.
 class SINGA_API Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   /// Joins the ranks of a job on this machine. `job` is a name that no other start of a job has;
@@ -64,7 +66,8 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
 
   /// Replaces each tensor by factor · (its sum over the ranks), added in the order of the ranks.
   /// Bits follow from the values alone. Sums of 16-bit floats are added in float32 and rounded
-  /// once. `names` are for errors; they may be empty.
+  /// once. On GPUs with SetDeterministic(false), NCCL chooses the order for wider types. `names`
+  /// are for errors; they may be empty.
   void AllReduce(const std::vector<Tensor>& tensors, const std::vector<std::string>& names = {},
                  double factor = 1);
   /// The tensors of all ranks: (world_size, ...).

@@ -101,6 +101,7 @@ class DistOpt:
         self.buffSize = buffer
         self.virtual_ranks = self._checked_virtual_ranks(virtual_ranks)
         self.calls = self.virtual_ranks // self.world_size
+        self._promises_bits = virtual_ranks is not None
         self._shards_apart = virtual_ranks is not None and self.calls > 1
         opt.accumulate = 1  # the calls for an update are counted here
         self.partial = 0
@@ -213,6 +214,13 @@ class DistOpt:
         states = model.get_states()
         if not states:
             raise RuntimeError("[DistOpt] the model has no parameters yet: call compile() first")
+        device = _device_of(model)
+        on_gpu = device.kind() == singa_wrap.DeviceKind_kCuda
+        if self._promises_bits and on_gpu and not singa_wrap.IsDeterministic():
+            raise ValueError(
+                "[DistOpt] virtual_ranks promise bits that do not depend on the number of ranks, "
+                "which set_deterministic(False) gives up; leave one of them out"
+            )
         numbers = []
         for slot, value in self.opt.get_states().items():
             if isinstance(value, dict):
@@ -225,7 +233,6 @@ class DistOpt:
         )
         names = sorted(states)  # states that were loaded from a file may lie in any order
         self.communicator.broadcast([states[name].data for name in names], 0, names)
-        device = _device_of(model)
         random = np.array(device.random_state(), np.uint64).view(np.int64)
         shared = singa_wrap.from_buffer(random, True)
         self.communicator.broadcast([shared], 0, ["random state"])

@@ -78,7 +78,7 @@ constexpr Row kTable[] = {
     {"SINGA_CUDA_LIBRARY", Kind::kText, "a file", "`libsinga_cuda.so` beside `libsinga.so`",
      "The CUDA backend (`cuda.md`)."},
     {"SINGA_NVIDIA_PATH", Kind::kText, "folders, separated by `:`", "",
-     "Where to look for cuDNN and cuBLASLt, besides the usual folders."},
+     "Where to look for cuDNN, cuBLASLt and NCCL, besides the usual folders."},
     {"SINGA_CUDA_GRAPHS", Kind::kChoice, kFlag, "1", "`0` disables CUDA graphs."},
     {"SINGA_CUDA_BRANCHES", Kind::kNumber, "a number from 1 to 16", "1",
      "The largest number of parallel branches of a CUDA graph.", 1, 16},
@@ -88,6 +88,9 @@ constexpr Row kTable[] = {
      "Bytes of memory of the emulated GPU; 0 is 4 GiB.", 0, kMost},
     {"SINGA_CUDA_EMULATED_STREAMS", Kind::kChoice, "late, early or shuffled", "late",
      "What other streams of the emulated GPU do while one is waited for."},
+    {"SINGA_CUDA_EMULATED_NCCL", Kind::kText, "a fault", "",
+     "What fails between emulated GPUs: `missing`, `absent 1`, and `stuck`, `killed` or "
+     "`error 1 5` for what rank 1 does as the fifth."},
     {"SINGA_CUDA_EMULATED_THREADS", Kind::kChoice, "forward, reversed or shuffled", "forward",
      "The order of threads and blocks on the emulated GPU."},
     {"SINGA_CUDA_EMULATED_RACES", Kind::kChoice, kFlag, "0",

@@ -4,15 +4,19 @@
 // whole. A Device that can do this is a Capturer, too.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 
 #include "singa/core/export.h"
 
 namespace singa {
 
+class Device;
+struct Node;
 struct Scalars;
 
 /// Operations that were queued once and kept.
@@ -49,6 +53,23 @@ class SINGA_API Capturer {
   /// Within Capture: operations queued between this call and the next one wait only for those that
   /// were queued after the given earlier calls. Calls are numbered from 0.
   virtual void CaptureAfter(std::span<const size_t> calls) = 0;
+};
+
+/// A plan whose work exchanges data with other processes. Captured, it works only if all of them
+/// have captured it together, and launch what they have captured together.
+class SINGA_API JointPlan {
+ public:
+  virtual ~JointPlan();
+  /// What all processes have to agree about, and a hash of the rest that has to be equal.
+  virtual std::string Text(const Node& node) const = 0;
+  virtual uint64_t Layouts(const Node& node) const = 0;
+  /// Asks all processes whether they are about to launch work with the plans of this `text`, which
+  /// was captured in the agreement `captured`; 0: it is to be captured now. Returns a number of the
+  /// agreement, equal on all of them; 0: not all do. Raises an error if texts differ.
+  virtual uint64_t AgreeToLaunch(Device& device, const std::string& text, uint64_t layouts,
+                                 uint64_t captured) const = 0;
+  /// To be called after the launch.
+  virtual void Launched(Device& device) const = 0;
 };
 
 }  // namespace singa

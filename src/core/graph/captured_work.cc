@@ -19,6 +19,7 @@ constexpr int64_t kFills = int64_t{1} << 21;
 
 CapturedWork::~CapturedWork() = default;
 Capturer::~Capturer() = default;
+JointPlan::~JointPlan() = default;
 
 CapturedNodes::CapturedNodes(Device& device, Capturer& capturer, std::span<const Node> nodes)
     : device_(device), capturer_(capturer), nodes_(nodes), alone_(nodes.size()) {
@@ -72,9 +73,32 @@ StreamSchedule CapturedNodes::PlanOf(size_t begin, size_t end, const Workspace& 
   return PlanStreams(steps, capturer_.branches());
 }
 
+CapturedNodes::Joint CapturedNodes::JointOf(size_t begin, size_t end) const {
+  Joint joint;
+  for (size_t i = begin; i < end; ++i) {
+    const auto* plan = dynamic_cast<const JointPlan*>(nodes_[i].plan.get());
+    if (!plan) continue;
+    if (!joint.first) joint.first = plan;
+    joint.text += plan->Text(nodes_[i]);
+    joint.layouts = joint.layouts * 31 + plan->Layouts(nodes_[i]);
+  }
+  return joint;
+}
+
 /// Returns false if some of the nodes cannot be captured; `alone_` then says why.
 bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace) {
   Captured& captured = work_[begin];
+  if (!captured.work) captured.joint = JointOf(begin, end);
+  if (Joint& joint = captured.joint; joint.first) {
+    const uint64_t agreed =
+        joint.first->AgreeToLaunch(device_, joint.text, joint.layouts, joint.agreed);
+    if (agreed == 0) {  // the next time all capture together
+      captured = {};
+      for (size_t i = begin; i < end; ++i) device_.Run(nodes_[i], workspace(i));
+      return true;
+    }
+    if (!captured.work) joint.agreed = agreed;
+  }
   if (captured.work) {
     CountReorders(captured.reorders.count, captured.reorders.bytes);
   } else {
@@ -111,6 +135,7 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace)
     }
   }
   captured.work->Launch();
+  if (const Joint& joint = captured.joint; joint.first) joint.first->Launched(device_);
   return true;
 }
 

@@ -45,13 +45,22 @@ class CapturedNodes {
   struct Reorders {
     uint64_t count = 0, bytes = 0;
   };
+  /// The nodes of joint plans, as the other processes see them.
+  struct Joint {
+    const JointPlan* first = nullptr;  ///< null: there are none
+    std::string text;
+    uint64_t layouts = 0;
+    uint64_t agreed = 0;  ///< the agreement in which all have captured them
+  };
   struct Captured {
     std::unique_ptr<CapturedWork> work;
+    Joint joint;
     Reorders reorders;  ///< among its nodes
     size_t nodes = 0;
     size_t branches = 1;
     size_t longest = 0;
   };
+  Joint JointOf(size_t begin, size_t end) const;
   using Workspace = std::function<char*(size_t)>;  // of a node
   bool Launch(size_t begin, size_t end, const Workspace& workspace);
   StreamSchedule PlanOf(size_t begin, size_t end, const Workspace& workspace) const;

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/kernels/copy.h"
 #include "backend/cuda/kernels/replay_scalars.h"
+#include "backend/cuda/nccl/group.h"
 #include "backend/cuda/runtime/allocator.h"
 #include "backend/cuda/runtime/capture.h"
 #include "backend/cuda/runtime/faults.h"
@@ -78,6 +79,7 @@ class Capturing {
     return current_ && current_->device_ == &device ? current_ : nullptr;
   }
   Stream stream() const { return stream_; }
+  uint64_t number() const { return number_; }
   ReplayScalars& scalars() const { return scalars_; }
 
   /// Starts a step: work queued next depends only on the given earlier steps.
@@ -92,9 +94,15 @@ class Capturing {
   }
 
  private:
+  static uint64_t Next() {
+    static std::atomic<uint64_t> captures{0};
+    return ++captures;
+  }
+
   static thread_local Capturing* current_;
   const Device* device_;
   Stream stream_;
+  const uint64_t number_ = Next();
   ReplayScalars& scalars_;
   bool has_steps_ = false;
   std::vector<std::vector<CapturedLaunch>> ends_;  // last launches of each step
@@ -107,7 +115,7 @@ std::string HardwareOf(const GpuProperties& gpu) {
          std::to_string(gpu.multiprocessors) + " multiprocessors";
 }
 
-class CudaDevice final : public Device, public Capturer {
+class CudaDevice final : public Device, public Capturer, public DeviceGroups {
  public:
   explicit CudaDevice(int id)
       : Device(DeviceKind::kCuda, id, "cuda:" + std::to_string(id)),
@@ -170,7 +178,7 @@ class CudaDevice final : public Device, public Capturer {
       staging_.ToHost(static_cast<char*>(host_data), static_cast<const char*>(device_data), bytes,
                       stream());
     });
-    RaiseFaults();
+    RaiseFound();
   }
 
   void* AllocateCopy(const void* host_data, size_t bytes) override {
@@ -208,11 +216,22 @@ class CudaDevice final : public Device, public Capturer {
       runtime::Synchronize(stream());
       uploads_.Synchronize();
     });
-    RaiseFaults();
+    RaiseFound();
   }
 
   void MakeCurrent() const override { runtime::Use(id()); }
   std::string hardware() const override { return hardware_; }
+
+  std::string NewGroupId() override { return nccl::NewGroupId(); }
+  DeviceGroupPtr JoinGroup(const std::string& id, int rank, int world_size,
+                           const std::function<void(double)>& check) override {
+    RefuseInCapture("joins other ranks");
+    return nccl::JoinGroup(shared_from_this(), id, rank, world_size, check);
+  }
+  void FailNextWait(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    failure_ = text;
+  }
 
   bool captures() const override { return captures_ && !blocking_; }
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) override;
@@ -271,6 +290,17 @@ class CudaDevice final : public Device, public Capturer {
                          ", which captured work cannot repeat, on ", name());
   }
 
+  /// Throws what kernels and collectives have found.
+  void RaiseFound() {
+    RaiseFaults();
+    std::string failure;
+    {
+      const std::lock_guard<std::mutex> lock(failure_mutex_);
+      failure.swap(failure_);
+    }
+    if (!failure.empty()) throw std::runtime_error(failure);
+  }
+
   /// Calls fn() and adds the name of the last queued operation to errors, which may be from earlier
   /// work.
   template <class Fn>
@@ -297,6 +327,8 @@ class CudaDevice final : public Device, public Capturer {
   Uploads uploads_;
   std::mutex staging_mutex_;
   Staging staging_;
+  std::mutex failure_mutex_;
+  std::string failure_;
   std::atomic<const char*> last_op_{"cuda"};
   const bool blocking_ = EnvironmentFlag("SINGA_CUDA_BLOCKING");
   const bool captures_ = EnvironmentFlag("SINGA_CUDA_GRAPHS");
@@ -348,6 +380,15 @@ std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& q
 }  // namespace
 
 Stream StreamOf(const Device& device) { return static_cast<const CudaDevice&>(device).stream(); }
+
+uint64_t CaptureOf(const Device& device) {
+  const Capturing* capturing = Capturing::On(device);
+  return capturing ? capturing->number() : 0;
+}
+
+void FailNextWait(Device& device, const std::string& text) {
+  static_cast<CudaDevice&>(device).FailNextWait(text);
+}
 
 DevicePtr NewDevice(int id) { return std::make_shared<CudaDevice>(id); }
 

@@ -1,0 +1,8 @@
+#include "core/device/device_group.h"
+
+namespace singa {
+
+DeviceGroup::~DeviceGroup() = default;
+DeviceGroups::~DeviceGroups() = default;
+
+}  // namespace singa

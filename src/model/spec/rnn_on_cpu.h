@@ -47,6 +47,20 @@ const T* PreviousState(const RnnFields& fields, const Steps& steps, int64_t dire
   return states + steps.time(direction, s - 1) * fields.batch * fields.hidden;
 }
 
+/// Puts the gradients of the last states, or zeros, into dhx and dcx, which carry them from the
+/// last step to the first.
+inline void StartStateGradients(const Execution& execution) {
+  for (const size_t i : {1, 2}) {
+    const Tensor &given = execution.inputs[i], &carried = execution.outputs[i];
+    if (carried.empty()) continue;
+    if (given.empty()) {
+      StridedFill(carried, 0);
+    } else {
+      StridedCopy(given, carried);
+    }
+  }
+}
+
 /// Elements of the copies; 0 for other types. `sizes` lists all tensors of the spec's type.
 inline int64_t Float32Copies(const RnnFields& fields, std::initializer_list<int64_t> sizes) {
   int64_t elements = 0;

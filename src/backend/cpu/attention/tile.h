@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "backend/cpu/parts.h"
 #include "core/device/parallel.h"
 #include "core/tensor/round_up.h"
 #include "model/formula/attention.h"
@@ -33,20 +34,6 @@ constexpr int64_t RowStep(int64_t width) {
   const int64_t step = RoundUp(width, 4);
   return step % 256 == 0 ? step + 16 : step;
 }
-
-/// Gives out parts of a workspace, in floats. Vectors fill cache lines.
-class Parts {
- public:
-  int64_t Take(int64_t floats) {
-    const int64_t at = size_;
-    size_ += RoundUp(floats, 16);
-    return at;
-  }
-  int64_t size() const { return size_; }
-
- private:
-  int64_t size_ = 0;
-};
 
 /// Below this number of independent things, the work of each is split up.
 inline constexpr int64_t kEnoughTasks = 8;

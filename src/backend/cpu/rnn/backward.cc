@@ -42,7 +42,7 @@ struct Workspace {
         f, {2 * f.rows() * f.input, 6 * f.states(), 2 * f.weights_size(), f.rows() * f.width()}));
   }
 
-  Floats floats;
+  Parts floats;
   int64_t columns;  ///< between rows of the gates' gradients
   int64_t zero, dgates, doutput, w_hh, w_ih, inputs, copies;
 };
@@ -64,17 +64,7 @@ class Backward {
         own_(static_cast<float*>(execution.workspace)),
         columns_(places.columns) {
     std::fill_n(own_ + places.zero, spec.batch * spec.hidden, 0.0f);
-    // dhx and dcx carry the states' gradients from the last step to the first.
-    const auto start = [&](const Tensor& given, const Tensor& carried) {
-      if (carried.empty()) return;
-      if (given.empty()) {
-        StridedFill(carried, 0);
-      } else {
-        StridedCopy(given, carried);
-      }
-    };
-    start(execution.inputs[1], execution.outputs[1]);
-    start(execution.inputs[2], execution.outputs[2]);
+    singa::rnn::StartStateGradients(execution);
   }
 
   void Run() {

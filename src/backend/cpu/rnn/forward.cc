@@ -38,7 +38,7 @@ struct Workspace {
         f, {f.rows() * f.input, 4 * f.states(), f.weights_size(), f.rows() * f.width()}));
   }
 
-  Floats floats;
+  Parts floats;
   int64_t zero, bias, bias_step, packed, gates = 0, cells = 0, hidden = 0, outputs[2] = {}, copies;
 };
 

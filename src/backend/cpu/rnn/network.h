@@ -7,26 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/parts.h"
 #include "backend/cpu/rnn/panels.h"
 #include "backend/cpu/rnn/team.h"
 #include "model/spec/rnn.h"
 #include "singa/core/layout.h"
 
 namespace singa::cpu::rnn {
-
-/// Gives out parts of a workspace, in floats. Each begins a cache line.
-class Floats {
- public:
-  int64_t Take(int64_t floats) {
-    const int64_t at = size_;
-    size_ += RoundUp(floats, 16);
-    return at;
-  }
-  int64_t size() const { return size_; }
-
- private:
-  int64_t size_ = 0;
-};
 
 /// The weights of all layers for forward: both matrices of a layer and direction in panels of units
 /// with all their gates, then the biases as they are. A GRU that resets before the product has two

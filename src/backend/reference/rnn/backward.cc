@@ -53,17 +53,7 @@ class Backward {
         doutput_(dproducts_ + spec.directions * ProductSize(spec)),
         dw_(execution.out<T>(3)) {
     std::fill_n(zero_, ZeroSize(spec), T(0));
-    // dhx and dcx carry the states' gradients from the last step to the first.
-    const auto start = [&](const Tensor& given, const Tensor& carried) {
-      if (carried.empty()) return;
-      if (given.empty()) {
-        StridedFill(carried, 0);
-      } else {
-        StridedCopy(given, carried);
-      }
-    };
-    start(execution.inputs[1], execution.outputs[1]);
-    start(execution.inputs[2], execution.outputs[2]);
+    rnn::StartStateGradients(execution);
   }
 
   void Run() {

@@ -2,7 +2,8 @@
 // 8. For these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
 // beside it then have to read. Here as many groups are joined as fill a vector. An output channel
 // has zeros in the filter for the channels of the other groups. That costs multiplications, but
-// these layers have few.
+// these layers have few. Groups of one channel are left to the depthwise kernels, which have no
+// such zeros.
 //
 // Zero times infinity is NaN, so a value that is not finite also reaches the results of the groups
 // that are joined with its own. Strict mode therefore joins none.
@@ -29,6 +30,7 @@ int64_t GroupsToJoin(const Recorder& r) {
   const int64_t lanes = BlockedChannels();
   const int64_t in = r.in_channels / r.group, out = r.out_channels / r.group;
   if (AllowedInstructionSet() < InstructionSet::kAvx2 || std::min(in, out) >= lanes) return 0;
+  if (in == 1 && out == 1) return 0;
   for (int64_t joined = 2; joined <= kMostJoined; ++joined)
     if (r.group % joined == 0 && joined * in % lanes == 0 && joined * out % lanes == 0)
       return joined;
@@ -100,7 +102,8 @@ std::string Refuses(const ConvSpec& spec) {
   if (spec.geometry.group == 1) return "there is one group";
   if (IsStrict()) return "NaN would spread to other groups, which strict mode does not allow";
   if (GroupsToJoin(spec.geometry) == 0)
-    return "groups are joined where at most 8 of them fill a vector, on CPUs with AVX2";
+    return "groups of several channels are joined, where at most 8 of them fill a vector, on CPUs "
+           "with AVX2";
   return "";
 }
 

@@ -38,8 +38,13 @@ TEST(JoinedGroups, AreThoseThatFillVectorsTogether) {
   EXPECT_NE(Implementation(2, 4, 4), "joined groups");
   EXPECT_NE(Implementation(32, 4, 4, true), "joined groups");
   EXPECT_NE(Implementation(4, 16, 16), "joined groups");
-  EXPECT_NE(Implementation(32, 1, 1), "joined groups");
   EXPECT_NE(Implementation(1, 4, 4), "joined groups");
+}
+
+/// Eight of them fill a vector of AVX2.
+TEST(JoinedGroups, AreNotThoseOfOneChannel) {
+  backend::EnsureRegistered();
+  EXPECT_NE(Implementation(32, 1, 1), "joined groups");
 }
 
 /// Images stay in their layout from one pass to the next, and the filter is not reordered.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/layout/channel_lanes.h"
+#include "core/device/instruction_set.h"
 #include "model/passes/recorded.h"
 #include "model/spec/spatial/norm_conv.h"
 #include "singa/dispatch/opcheck.h"
@@ -90,7 +90,7 @@ RecordingPtr Check(const test::Step& step, const Tensor& x, const std::string& w
   return recording;
 }
 
-bool HasDepthwiseKernels() { return VectorLanes() >= 8; }
+bool HasDepthwiseKernels() { return AllowedInstructionSet() >= InstructionSet::kAvx2; }
 
 TEST(NormalizeInConvolutions, TheBitsAreThoseOfTheResult) {
   if (!HasDepthwiseKernels()) GTEST_SKIP() << "this CPU has no depthwise kernels";

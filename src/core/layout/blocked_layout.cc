@@ -1,6 +1,7 @@
 #include "core/layout/blocked_layout.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <utility>
 
@@ -27,6 +28,9 @@ const char* DefaultLetters(int rank) {
 
 /// The letters of a filter's axes.
 const char* FilterLetters(int rank) { return rank == 3 ? "oiw" : rank == 4 ? "oihw" : "oidhw"; }
+const char* GroupedFilterLetters(int rank) {
+  return rank == 3 ? "goiw" : rank == 4 ? "goihw" : "goidhw";
+}
 
 size_t HashOf(const std::vector<int64_t>& key, size_t bytes) {
   uint64_t hash = 0x9e3779b97f4a7c15u ^ bytes;
@@ -170,15 +174,38 @@ LayoutPtr MakeBlockedLayout(const Placement& placement, DType dtype, const char*
                                          letters);
 }
 
-LayoutPtr BlockedLayoutNamed(const std::string& tag, const Shape& shape, DType dtype) {
+std::string NameOf(const BlockedLayout& layout) {
+  const Shape& dims = layout.placement().dims;
+  const bool grouped = dims.rank() == layout.shape().rank() + 1;
+  return layout.ToString() + (grouped ? "/" + std::to_string(dims[0]) : "");
+}
+
+LayoutPtr BlockedLayoutNamed(const std::string& name, const Shape& shape, DType dtype) {
+  const size_t slash = name.find('/');
+  const std::string tag = name.substr(0, slash);
   const bool filter = tag.find_first_of("oO") != std::string::npos;
   const char* letters = filter ? FilterLetters(shape.rank()) : nullptr;
   if (shape.rank() == 0 || shape.Count() == 0) return nullptr;
   if (filter && (shape.rank() < 3 || shape.rank() > 5)) return nullptr;
-  const std::optional<Placement> placement = Placement::FromTag(tag, shape, letters);
+  Shape dims = shape;
+  if (slash != std::string::npos) {
+    const char* end = name.data() + name.size();
+    int64_t groups = 0;
+    const auto parsed = std::from_chars(name.data() + slash + 1, end, groups);
+    if (!filter || parsed.ec != std::errc() || parsed.ptr != end) return nullptr;
+    if (groups < 1 || shape[0] % groups != 0) return nullptr;
+    letters = GroupedFilterLetters(shape.rank());
+    std::vector<int64_t> sizes = shape.ToVector();
+    sizes[0] /= groups;
+    sizes.insert(sizes.begin(), groups);
+    dims = Shape(sizes);
+  }
+  const std::optional<Placement> placement = Placement::FromTag(tag, dims, letters);
   if (!placement) return nullptr;
   CheckShape("layout", placement->padded, SizeOf(dtype));
-  return MakeBlockedLayout(*placement, dtype, letters);
+  Placement plain = Placement::RowMajor(dims);
+  if (*placement == plain) return nullptr;
+  return std::make_shared<BlockedLayout>(*placement, std::move(plain), shape, dtype, letters);
 }
 
 const BlockedLayout* AsBlocked(const LayoutPtr& layout) {

@@ -83,9 +83,11 @@ class BlockedLayout : public OpaqueLayout {
 /// The layout of `placement`, which has the tensor's axes; null if it is row-major or has no
 /// elements.
 LayoutPtr MakeBlockedLayout(const Placement& placement, DType dtype, const char* letters = nullptr);
-/// The layout with this ToString() and the tensor's axes; null if there is none. A tag with the
-/// letter o is a filter's (oiw, oihw or oidhw).
-LayoutPtr BlockedLayoutNamed(const std::string& tag, const Shape& shape, DType dtype);
+/// The layout's tag; for a grouped filter, the number of groups behind it: "gOIhw4i4o/2".
+std::string NameOf(const BlockedLayout& layout);
+/// The layout of a tensor of this shape with this NameOf(); null if there is none. A tag with the
+/// letter o is a filter's (oiw, oihw or oidhw; with g in front, a grouped one's).
+LayoutPtr BlockedLayoutNamed(const std::string& name, const Shape& shape, DType dtype);
 /// The layout as a BlockedLayout; null if it is plain or another kind of layout.
 const BlockedLayout* AsBlocked(const LayoutPtr& layout);
 

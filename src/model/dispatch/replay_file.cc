@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/layout/blocked_layout.h"
 #include "model/dispatch/opcheck.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
@@ -397,11 +398,12 @@ std::map<std::string, LayoutMaker>& LayoutMakers() {
 
 void AddLayoutMaker(const char* backend, LayoutMaker make) { LayoutMakers()[backend] = make; }
 
-// backend, type, shape, name: "onednn float32 (2, 16, 8, 8) nChw16c".
+// backend, type, shape, name: "cpu float32 (2, 16, 8, 8) nChw16c".
 std::string LayoutText(const LayoutPtr& layout) {
   if (!layout) return "plain";
+  const BlockedLayout* blocked = AsBlocked(layout);
   return std::string(layout->backend()) + " " + DTypeName(layout->dtype()) + " " +
-         layout->shape().ToString() + " " + layout->ToString();
+         layout->shape().ToString() + " " + (blocked ? NameOf(*blocked) : layout->ToString());
 }
 
 LayoutPtr LayoutFromText(const std::string& text) {

@@ -237,7 +237,8 @@ def test_relu_in_a_convolution(
             got = singa_wrap.ConvForward(_raw(x, dtype), W, b, handle, extra, True)
         plain = _read(singa_wrap.ConvForward(_raw(x, dtype), W, b, handle, extra, False))
         assert np.isnan(plain).any()
-        assert np.isinf(plain).any()
+        # Winograd's method subtracts infinities, which gives NaN.
+        assert np.isinf(plain).any() or (kernel == 3 and stride == 1 and groups == 1)
         np.testing.assert_array_equal(_read(got), _rectified(plain))
 
 

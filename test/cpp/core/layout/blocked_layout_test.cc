@@ -95,5 +95,20 @@ TEST(BlockedLayoutTest, TagsOfNoLayout) {
   EXPECT_EQ(BlockedLayoutNamed("nhwc", {0, 20, 3, 3}, kFloat32), nullptr);
 }
 
+TEST(BlockedLayoutTest, GroupedFilters) {
+  const Shape w = {24, 2, 3, 3};
+  const LayoutPtr layout = BlockedLayoutNamed("gOIhw4i4o/3", w, kFloat32);
+  ASSERT_NE(layout, nullptr);
+  const BlockedLayout* blocked = AsBlocked(layout);
+  EXPECT_EQ(layout->shape(), w);
+  EXPECT_EQ(blocked->placement().dims, Shape({3, 8, 2, 3, 3}));
+  EXPECT_EQ(blocked->plain().strides, Placement::RowMajor({3, 8, 2, 3, 3}).strides);
+  EXPECT_EQ(NameOf(*blocked), "gOIhw4i4o/3");
+  for (const char* name :
+       {"gOIhw4i4o", "gOIhw4i4o/5", "gOIhw4i4o/0", "gOIhw4i4o/-3", "gOIhw4i4o/", "gOIhw4i4o/3x",
+        "gOIhw4i4o/99999999999999999999", "OIhw4i4o/3", "goihw/3", "nhwc/2"})
+    EXPECT_EQ(BlockedLayoutNamed(name, w, kFloat32), nullptr) << name;
+}
+
 }  // namespace
 }  // namespace singa

@@ -1,6 +1,7 @@
 // OPCHECK finds, reports and counts the errors of deliberately wrong kernels.
 
 #include "model/dispatch/opcheck.h"
+#include "core/layout/blocked_layout.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -234,6 +235,9 @@ TEST(ReplayTextTest, Layouts) {
   if (blocked) {
     EXPECT_TRUE(SameLayout(opcheck::LayoutFromText(opcheck::LayoutText(blocked)), blocked));
   }
+  const LayoutPtr grouped = BlockedLayoutNamed("Goihw8g/20", {20, 1, 3, 3}, kFloat32);
+  EXPECT_EQ(opcheck::LayoutText(grouped), "cpu float32 (20, 1, 3, 3) Goihw8g/20");
+  EXPECT_TRUE(SameLayout(opcheck::LayoutFromText(opcheck::LayoutText(grouped)), grouped));
   for (const char* text :
        {"", "cpu", "cpu float32 (2, 3)", "cpu float99 (2, 3, 4, 4) nhwc",
         "cpu float32 (2, 3, 4, -4) nhwc", "cpu float32 (2, 3, 4) nhwc",

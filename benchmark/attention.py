@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,15 +103,7 @@ def child(options: argparse.Namespace) -> None:
     """One side, in this process."""
     calls = {"singa": singa_calls, "torch": torch_calls}[options.child](options)
     before = peak()
-    times: list[float] = []
-    for call in calls:
-        call()
-        laps = []
-        for _ in range(options.calls):
-            start = time.perf_counter()
-            call()
-            laps.append((time.perf_counter() - start) * 1e3)
-        times.append(statistics.median(laps))
+    times = [harness.median_ms(call, options.calls, 1) for call in calls]
     print(json.dumps({"ms": times[1], "forward": times[0], "mib": peak() - before}))
 
 

@@ -15,8 +15,10 @@ import json
 import os
 import platform
 import signal
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +118,18 @@ def alternate(
             if kept:
                 save(kept, runs)
     return best_runs({name: runs[name] for name in sides})
+
+
+def median_ms(call: Callable[[], object], calls: int, warmup: int) -> float:
+    """Median time of a call in milliseconds, after `warmup` calls."""
+    for _ in range(warmup):
+        call()
+    laps = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        laps.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(laps)
 
 
 def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:

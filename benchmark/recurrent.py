@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -88,16 +86,7 @@ def torch_calls(options: argparse.Namespace) -> tuple[Callable[[], Any], Callabl
 def child(options: argparse.Namespace) -> None:
     """One side, in this process."""
     calls = {"singa": singa_calls, "torch": torch_calls}[options.child](options)
-    times: list[float] = []
-    for call in calls:
-        for _ in range(3):
-            call()
-        laps = []
-        for _ in range(options.calls):
-            start = time.perf_counter()
-            call()
-            laps.append((time.perf_counter() - start) * 1e3)
-        times.append(statistics.median(laps))
+    times = [harness.median_ms(call, options.calls, 3) for call in calls]
     print(json.dumps({"ms": times[1], "inference": times[0]}))
 
 

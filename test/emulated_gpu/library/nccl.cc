@@ -180,7 +180,7 @@ void RunGroup(ncclComm& comm, const std::vector<Call>& calls) {
   const size_t count = sent.size(), list = count * sizeof(Sent);
   if (sizeof(count) + list + text.size() + 1 > kText) throw std::runtime_error("too many calls");
   std::memcpy(own.text, &count, sizeof(count));
-  std::memcpy(own.text + sizeof(count), sent.data(), list);
+  std::copy_n(reinterpret_cast<const char*>(sent.data()), list, own.text + sizeof(count));
   std::strcpy(own.text + sizeof(count) + list, text.c_str());
   own.written = number;
   if (!Await(comm, [&] { return comm.All(&Slot::written, number); })) return;
@@ -190,7 +190,8 @@ void RunGroup(ncclComm& comm, const std::vector<Call>& calls) {
     size_t found = 0;
     std::memcpy(&found, theirs, sizeof(found));
     std::vector<Sent>& parts = all.emplace_back(found);
-    std::memcpy(parts.data(), theirs + sizeof(found), found * sizeof(Sent));
+    std::copy_n(theirs + sizeof(found), found * sizeof(Sent),
+                reinterpret_cast<char*>(parts.data()));
     if (theirs + sizeof(found) + found * sizeof(Sent) != text)
       return comm.Fail("ranks do not do the same: " + text + " and " +
                        (theirs + sizeof(found) + found * sizeof(Sent)));

@@ -8,10 +8,11 @@ All ways take turns in the same two processes, so they see the same load. Prints
 
 - milliseconds of a step with the exchange, and without it: then each process trains by itself, the
   other one beside it,
-- with --mbit, milliseconds of the exchange alone, an all-reduce of as many gradients, and the part
-  of it that is hidden: 1 - (step - step without exchange) / exchange alone; beside it the most that
-  could be hidden, where buckets leave when backward has made them, one after the other, and an
-  update follows the last one,
+- with --mbit, milliseconds of the exchange alone, an all-reduce of as many gradients, those of them
+  in which each core is busy, and the part of the exchange that is hidden: 1 - (step - step without
+  exchange) / exchange alone; beside it the most that could be hidden, where buckets leave when
+  backward has made them, one after the other, and an update follows the last one, if the exchange
+  took no processor time,
 - with --torch, milliseconds of a step of DistributedDataParallel with gloo on the same network and
   cores, the faster one of row-major and channels-last images.
 
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +90,14 @@ def torch_step(name: str, images: int, rank: int, channels_last: bool) -> Step:
     return step
 
 
+def busy_seconds() -> float:
+    """Processor time of the whole machine so far, that of the kernel included."""
+    user, nice, system, _, _, irq, softirq, *_ = map(
+        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def most_hidden(step: Step, alone: float, exchange: float) -> float:
     """The most of the exchange that the computation of a step can hide. `alone`, `exchange`:
     seconds of a step without the exchange, and of the exchange."""
@@ -135,13 +145,15 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
         for _ in range(arguments.warmup):
             way()
     found: dict[str, list[float]] = {kind: [] for kind in ways}
+    busy = dict.fromkeys(ways, 0.0)
     for _ in range(arguments.rounds):
         for kind, way in ways.items():
             communicator.barrier()
-            start = time.perf_counter()
+            start, before = time.perf_counter(), busy_seconds()
             for _ in range(arguments.steps):
                 way()
             own = (time.perf_counter() - start) / arguments.steps
+            busy[kind] += (busy_seconds() - before) / (RANKS * arguments.rounds * arguments.steps)
             found[kind].append(max(distributed.gather(own)))
     best = {kind: min(times) for kind, times in found.items()}
     most = min(distributed.gather(most_hidden(exchange, best["alone"], best["gradients"])))
@@ -157,8 +169,8 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
         hidden = 1 - (best["exchange"] - best["alone"]) / best["gradients"]
         print(
             f"    the exchange alone of {count / 1e6:.1f} million gradients takes "
-            f"{best['gradients'] * 1e3:.1f} ms, {hidden:.2f} of it is hidden, at most {most:.2f} "
-            "can be",
+            f"{best['gradients'] * 1e3:.1f} ms, in {busy['gradients'] * 1e3:.1f} of which a core "
+            f"is busy; {hidden:.2f} of it is hidden, at most {most:.2f} can be",
             flush=True,
         )
     if torch:

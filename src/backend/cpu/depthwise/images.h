@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "backend/cpu/depthwise/loops.h"
-#include "backend/cpu/norm/batchnorm_loops.h"
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/round_up.h"
 #include "singa/operation/recorder.h"
@@ -166,15 +165,7 @@ class Window {
       const int64_t first = vector_ * lanes_;
       const NormCall norm = {front_->mean + first, front_->factor + first, front_->bias + first,
                              front_->activation};
-      if (IsCopied(norm.activation.kind)) return loops_.copy_normed(call, norm);
-      loops_.copy(call);
-      for (int64_t v = 0; v < panel_.vectors; ++v) {
-        const int64_t at = v * lanes_;
-        float* values = call.to + v * vector_step_;
-        NormalizeRows<float>(values, nullptr, call.columns, lanes_,
-                             {norm.mean + at, norm.factor + at, norm.bias + at}, norm.activation,
-                             values, false);
-      }
+      loops_.copy_normed(call, norm);
     }
   }
 

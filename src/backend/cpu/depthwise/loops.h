@@ -47,8 +47,6 @@ struct NormCall {
   const float *mean, *factor, *bias;
   Activation activation;
 };
-/// Activations that CopyNormed computes.
-constexpr bool IsCopied(ActivationKind kind) { return kind != ActivationKind::kSilu; }
 
 /// Computes a row of results of a panel: bias, plus the products of all rows of taps.
 ///
@@ -90,7 +88,7 @@ struct GradientCall {
 template <class T>
 struct Loops {
   void (*copy)(const CopyCall<T>&);
-  /// Copies the batch norm's results, to the bits of NormalizeRows.
+  /// Copies the batch norm's results, to the bits of NormalizeRows. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
   void (*input_gradient)(const RowCall<T>&);

@@ -138,7 +138,7 @@ class Separable(model.Model):
             {"relu": True},
             {"activation": "relu6"},
             {"activation": "hardswish"},
-            {"activation": "silu"},
+            {"activation": "silu"},  # stays with batch norm
         )
         for i in range(len(self.kinds)):
             setattr(self, f"bn{i}", layer.BatchNorm2d(momentum=0.1))
@@ -175,5 +175,5 @@ def test_batch_norms_in_front_of_depthwise_convolutions_are_computed_there():
     with singa.opcheck(every=1, action="raise") as check:
         m(x, y)
     for op in ("BatchNormStatistics", "NormConvForward", "NormConvBackwardW"):
-        assert check.stats()[op]["checked"] == text.count(f" {op}") == 4, op
-    assert " BatchNormForwardTraining" not in text
+        assert check.stats()[op]["checked"] == text.count(f" {op}") == 3, op
+    assert text.count(" BatchNormForwardTraining") == 1

@@ -1,7 +1,6 @@
 // OPCHECK finds, reports and counts the errors of deliberately wrong kernels.
 
 #include "model/dispatch/opcheck.h"
-#include "core/layout/blocked_layout.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/layout/blocked_layout.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/replay_file.h"
 #include "model/spec/elementwise.h"

@@ -145,7 +145,7 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
         for _ in range(arguments.warmup):
             way()
     found: dict[str, list[float]] = {kind: [] for kind in ways}
-    busy = dict.fromkeys(ways, 0.0)
+    busy = 0.0  # seconds of a core in the exchange alone
     for _ in range(arguments.rounds):
         for kind, way in ways.items():
             communicator.barrier()
@@ -153,7 +153,8 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
             for _ in range(arguments.steps):
                 way()
             own = (time.perf_counter() - start) / arguments.steps
-            busy[kind] += (busy_seconds() - before) / (RANKS * arguments.rounds * arguments.steps)
+            if kind == "gradients":
+                busy += (busy_seconds() - before) / (RANKS * arguments.rounds * arguments.steps)
             found[kind].append(max(distributed.gather(own)))
     best = {kind: min(times) for kind, times in found.items()}
     most = min(distributed.gather(most_hidden(exchange, best["alone"], best["gradients"])))
@@ -169,7 +170,7 @@ def measure(arguments: argparse.Namespace, communicator: Any, name: str, torch: 
         hidden = 1 - (best["exchange"] - best["alone"]) / best["gradients"]
         print(
             f"    the exchange alone of {count / 1e6:.1f} million gradients takes "
-            f"{best['gradients'] * 1e3:.1f} ms, in {busy['gradients'] * 1e3:.1f} of which a core "
+            f"{best['gradients'] * 1e3:.1f} ms, in {busy * 1e3:.1f} of which a core "
             f"is busy; {hidden:.2f} of it is hidden, at most {most:.2f} can be",
             flush=True,
         )

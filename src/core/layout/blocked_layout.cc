@@ -166,12 +166,21 @@ void BlockedLayout::Unpack(const void* opaque, void* plain) const {
   BlockedReorder(placement_, plain_, SizeOf(dtype())).Move(opaque, plain);
 }
 
-LayoutPtr MakeBlockedLayout(const Placement& placement, DType dtype, const char* letters) {
+namespace {
+
+/// The layout of a tensor of this shape, which is row-major on the placement's axes when plain.
+LayoutPtr MakeFor(const Shape& shape, const Placement& placement, DType dtype,
+                  const char* letters) {
   if (placement.padded_elements() == 0) return nullptr;
   Placement plain = Placement::RowMajor(placement.dims);
   if (placement == plain) return nullptr;
-  return std::make_shared<BlockedLayout>(placement, std::move(plain), placement.dims, dtype,
-                                         letters);
+  return std::make_shared<BlockedLayout>(placement, std::move(plain), shape, dtype, letters);
+}
+
+}  // namespace
+
+LayoutPtr MakeBlockedLayout(const Placement& placement, DType dtype, const char* letters) {
+  return MakeFor(placement.dims, placement, dtype, letters);
 }
 
 std::string NameOf(const BlockedLayout& layout) {
@@ -203,9 +212,7 @@ LayoutPtr BlockedLayoutNamed(const std::string& name, const Shape& shape, DType 
   const std::optional<Placement> placement = Placement::FromTag(tag, dims, letters);
   if (!placement) return nullptr;
   CheckShape("layout", placement->padded, SizeOf(dtype));
-  Placement plain = Placement::RowMajor(dims);
-  if (*placement == plain) return nullptr;
-  return std::make_shared<BlockedLayout>(*placement, std::move(plain), shape, dtype, letters);
+  return MakeFor(shape, *placement, dtype, letters);
 }
 
 const BlockedLayout* AsBlocked(const LayoutPtr& layout) {

@@ -43,10 +43,10 @@ struct RowMajorImage {
   static constexpr bool kAllGroups = false;
   int64_t channels, positions, first, last;
 
-  void Sums(const T* x, double* sums) const {
+  SINGA_MULTI_ISA void Sums(const T* x, double* sums) const {
     for (int64_t c = first; c < last; ++c) sums[c] = RunSum(x + c * positions, positions);
   }
-  void Squares(const T* x, const float* mean, double* sums) const {
+  SINGA_MULTI_ISA void Squares(const T* x, const float* mean, double* sums) const {
     for (int64_t c = first; c < last; ++c)
       sums[c] = RunSquares(x + c * positions, positions, mean[c]);
   }
@@ -55,8 +55,8 @@ struct RowMajorImage {
     for (int64_t c = first; c < last; ++c)
       RunNormalize(x + c * positions, y + c * positions, positions, mean[c], factor[c], bias[c]);
   }
-  void GradientSums(const T* dy, const T* x, const float* mean, double* sums,
-                    double* products) const {
+  SINGA_MULTI_ISA void GradientSums(const T* dy, const T* x, const float* mean, double* sums,
+                                    double* products) const {
     for (int64_t c = first; c < last; ++c) {
       const auto of_run =
           SumGradients(dy + c * positions, x + c * positions, positions, mean[c], nullptr);

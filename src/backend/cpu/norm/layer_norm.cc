@@ -26,8 +26,8 @@ constexpr int64_t kMostPieces = 64;
 
 /// y = (x − mean) · inv_std · scale + bias; scale and bias may be null.
 template <class T>
-SINGA_MULTI_ISA void Normalize(const T* x, T* y, int64_t n, NormMoments m, const float* scale,
-                               const float* bias) {
+[[gnu::always_inline]] inline void Normalize(const T* x, T* y, int64_t n, NormMoments m,
+                                             const float* scale, const float* bias) {
   if (scale && bias) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i)
@@ -43,8 +43,8 @@ SINGA_MULTI_ISA void Normalize(const T* x, T* y, int64_t n, NormMoments m, const
 
 /// dx = inv_std · (g − a − (x − mean) · b)
 template <class T>
-SINGA_MULTI_ISA void Gradient(const T* dy, const T* x, T* dx, int64_t n, NormMoments m,
-                              const float* scale, float a, float b) {
+[[gnu::always_inline]] inline void Gradient(const T* dy, const T* x, T* dx, int64_t n,
+                                            NormMoments m, const float* scale, float a, float b) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float g = scale ? Convert<float>(dy[i]) * scale[i] : Convert<float>(dy[i]);
@@ -54,8 +54,9 @@ SINGA_MULTI_ISA void Gradient(const T* dy, const T* x, T* dx, int64_t n, NormMom
 
 /// dscale += dy · x̂, dbias += dy
 template <class T>
-SINGA_MULTI_ISA void AddParameterGradients(const T* dy, const T* x, int64_t n, NormMoments m,
-                                           float* dscale, float* dbias) {
+[[gnu::always_inline]] inline void AddParameterGradients(const T* dy, const T* x, int64_t n,
+                                                         NormMoments m, float* dscale,
+                                                         float* dbias) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float g = Convert<float>(dy[i]);
@@ -64,8 +65,55 @@ SINGA_MULTI_ISA void AddParameterGradients(const T* dy, const T* x, int64_t n, N
   }
 }
 
-const float* FloatsOrNull(const Execution& execution, size_t i) {
-  return execution.inputs[i].empty() ? nullptr : execution.in<float>(i);
+/// Rows of `length` values, and their moments. Pointers of what is absent are null.
+template <class T>
+struct ForwardRows {
+  const T* x;
+  T* y;
+  int64_t length;
+  const float *scale, *bias;
+  float *means, *inv_stds;
+  double epsilon;
+};
+
+template <class T>
+SINGA_MULTI_ISA void NormalizeRows(const ForwardRows<T>& rows, int64_t begin, int64_t end) {
+  const int64_t n = rows.length;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = rows.x + row * n;
+    const NormMoments m = MomentsOfRun(x, n, rows.means != nullptr, rows.epsilon);
+    if (rows.means) rows.means[row] = m.mean;
+    rows.inv_stds[row] = m.inv_std;
+    Normalize(x, rows.y + row * n, n, m, rows.scale, rows.bias);
+  }
+}
+
+/// As ForwardRows. `dx` is null if it is not needed.
+template <class T>
+struct BackwardRows {
+  const T *dy, *x;
+  T* dx;
+  int64_t length;
+  const float *scale, *means, *inv_stds;
+};
+
+/// Adds the rows' gradients of scale and bias to `dscale` and `dbias`, unless these are null.
+template <class T>
+SINGA_MULTI_ISA void RowGradients(const BackwardRows<T>& rows, int64_t begin, int64_t end,
+                                  float* dscale, float* dbias) {
+  const int64_t n = rows.length;
+  for (int64_t row = begin; row < end; ++row) {
+    const T *dy = rows.dy + row * n, *x = rows.x + row * n;
+    const NormMoments m{rows.means ? rows.means[row] : 0, rows.inv_stds[row]};
+    if (dscale) AddParameterGradients(dy, x, n, m, dscale, dbias);
+    if (!rows.dx) continue;
+    const GradientSums sums = SumGradients(dy, x, n, m.mean, rows.scale);
+    const auto count = static_cast<double>(n);
+    const double variance = static_cast<double>(m.inv_std) * m.inv_std;
+    Gradient(dy, x, rows.dx + row * n, n, m, rows.scale,
+             static_cast<float>(rows.means ? sums.gradient / count : 0),
+             static_cast<float>(sums.product * variance / count));
+  }
 }
 
 class RowsPlan : public Plan {
@@ -95,17 +143,16 @@ class ForwardPlan final : public RowsPlan {
   LayoutPtr output_layout(size_t i) const override { return i == 0 ? layout_ : nullptr; }
 
   void Run(const Execution& execution) const override {
-    const float *scale = FloatsOrNull(execution, 1), *bias = FloatsOrNull(execution, 2);
-    float* means = centered_ ? execution.out<float>(1) : nullptr;
-    ParallelFor(rows_, grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const T* x = execution.in<T>(0) + row * length_;
-        const NormMoments m = MomentsOfRun(x, length_, centered_, epsilon_);
-        if (means) means[row] = m.mean;
-        execution.out<float>(2)[row] = m.inv_std;
-        Normalize(x, execution.out<T>(0) + row * length_, length_, m, scale, bias);
-      }
-    });
+    const ForwardRows<T> rows{.x = execution.in<T>(0),
+                              .y = execution.out<T>(0),
+                              .length = length_,
+                              .scale = execution.in_or_null<float>(1),
+                              .bias = execution.in_or_null<float>(2),
+                              .means = centered_ ? execution.out<float>(1) : nullptr,
+                              .inv_stds = execution.out<float>(2),
+                              .epsilon = epsilon_};
+    ParallelFor(rows_, grain(),
+                [&](int64_t begin, int64_t end) { NormalizeRows(rows, begin, end); });
   }
 
  private:
@@ -129,13 +176,20 @@ class BackwardPlan final : public RowsPlan {
   }
 
   void Run(const Execution& execution) const override {
+    const BackwardRows<T> rows{.dy = execution.in<T>(0),
+                               .x = execution.in<T>(1),
+                               .dx = need_x_ ? execution.out<T>(0) : nullptr,
+                               .length = length_,
+                               .scale = execution.in_or_null<float>(2),
+                               .means = centered_ ? execution.in<float>(3) : nullptr,
+                               .inv_stds = execution.in<float>(4)};
     auto* sums = static_cast<float*>(execution.workspace);
     ParallelFor(pieces_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t piece = begin; piece < end; ++piece) {
-        float* dscale = sums + piece * 2 * length_;
-        if (need_parameters_) std::fill_n(dscale, 2 * length_, 0.0f);
-        for (int64_t row = piece * rows_ / pieces_; row < (piece + 1) * rows_ / pieces_; ++row)
-          RunRow(execution, row, dscale);
+        float* dscale = need_parameters_ ? sums + piece * 2 * length_ : nullptr;
+        if (dscale) std::fill_n(dscale, 2 * length_, 0.0f);
+        RowGradients(rows, piece * rows_ / pieces_, (piece + 1) * rows_ / pieces_, dscale,
+                     dscale ? dscale + length_ : nullptr);
       }
     });
     if (need_parameters_)
@@ -145,21 +199,6 @@ class BackwardPlan final : public RowsPlan {
   }
 
  private:
-  /// `dscale`: the piece's sums for scale, then those for bias.
-  void RunRow(const Execution& execution, int64_t row, float* dscale) const {
-    const T *dy = execution.in<T>(0) + row * length_, *x = execution.in<T>(1) + row * length_;
-    const float* scale = FloatsOrNull(execution, 2);
-    const NormMoments m{centered_ ? execution.in<float>(3)[row] : 0, execution.in<float>(4)[row]};
-    if (need_parameters_) AddParameterGradients(dy, x, length_, m, dscale, dscale + length_);
-    if (!need_x_) return;
-    const GradientSums sums = SumGradients(dy, x, length_, m.mean, scale);
-    const auto count = static_cast<double>(length_);
-    const double variance = static_cast<double>(m.inv_std) * m.inv_std;
-    Gradient(dy, x, execution.out<T>(0) + row * length_, length_, m, scale,
-             static_cast<float>(centered_ ? sums.gradient / count : 0),
-             static_cast<float>(sums.product * variance / count));
-  }
-
   void AddPieces(const float* sums, float* out) const {
     for (int64_t i = 0; i < length_; ++i) {
       double total = 0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "singa/core/dtype.h"
@@ -36,6 +37,10 @@ class SINGA_API OpaqueLayout {
   /// The same layout for another float type: equal shape, positions and padding. Null if the
   /// backend has none.
   virtual std::shared_ptr<const OpaqueLayout> WithType(DType) const { return nullptr; }
+
+  /// The strides of the tensor's axes, in elements, if the layout only has these in another order,
+  /// as channels-last. Nothing for layouts with blocks or padding.
+  virtual std::optional<Strides> strides() const { return std::nullopt; }
 
   /// Pack copies row-major elements into this layout and fills the padding with zeros; Unpack
   /// copies them back.

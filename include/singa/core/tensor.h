@@ -62,7 +62,8 @@ class SINGA_API Tensor {
 
   // Views. They share the block; an opaque block is first converted to plain. They raise
   // std::invalid_argument for arguments that do not fit the shape.
-  /// Permutes the axes; by default reverses them.
+  /// Permutes the axes; by default reverses them. Of a channels-last image it is a view of a copy
+  /// in the same order, so that the image keeps its layout.
   Tensor Transpose(const std::vector<int64_t>& axes = {}) const;
   /// Broadcasts to `shape` by NumPy's rules; new and repeated axes have stride 0.
   Tensor Broadcast(const Shape& shape) const;

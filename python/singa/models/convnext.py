@@ -41,7 +41,7 @@ class ConvNeXtBlock(layer.Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.block(x) * autograd.reshape(self.layer_scale, (self.width,))
-        return x + self.stochastic_depth(y.transpose((0, 3, 1, 2)))
+        return x + self.stochastic_depth(y).transpose((0, 3, 1, 2))
 
 
 class ConvNeXt(Classifier):

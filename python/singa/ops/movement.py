@@ -427,7 +427,11 @@ class _Shape(Tensor):
         return apply(Reshape(shape), self)
 
     def transpose(self, axes: Sequence[int] | None = None) -> Tensor:
-        """A view with permuted axes. By default the order of the axes is reversed."""
+        """A view with permuted axes. By default the order of the axes is reversed.
+
+        Of an image in channels-last layout it is a view of a copy in the same order, which recorded
+        steps do without where the image is not used again.
+        """
         return apply(Transpose(axes), self)
 
     def contiguous(self) -> Tensor:

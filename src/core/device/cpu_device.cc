@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/device/parallel.h"
 #include "core/memory/caching_allocator.h"
 #include "core/memory/host_heap.h"
 #include "core/tensor/copy.h"
@@ -26,7 +27,11 @@ class CpuDevice final : public Device {
   void CopyElements(const Tensor& from, const Tensor& to) override { StridedCopy(from, to); }
   void FillElements(const Tensor& t, double value) override { StridedFill(t, value); }
   void CopyBytes(void* to, const void* from, size_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    constexpr int64_t kGrain = 4 * kParallelGrain;
+    ParallelFor(static_cast<int64_t>(bytes), kGrain, [&](int64_t begin, int64_t end) {
+      std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                  static_cast<size_t>(end - begin));
+    });
   }
   void ZeroBytes(void* to, size_t bytes) override {
     if (bytes > 0) std::memset(to, 0, bytes);

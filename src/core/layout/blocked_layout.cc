@@ -158,6 +158,12 @@ LayoutPtr BlockedLayout::WithType(DType wanted) const {
   return std::make_shared<BlockedLayout>(placement_, plain_, shape(), wanted, letters_);
 }
 
+std::optional<Strides> BlockedLayout::strides() const {
+  if (!placement_.blocks.empty() || placement_.dims != shape()) return std::nullopt;
+  if (!(plain_ == Placement::RowMajor(shape()))) return std::nullopt;
+  return placement_.strides;
+}
+
 void BlockedLayout::Pack(const void* plain, void* opaque) const {
   BlockedReorder(plain_, placement_, SizeOf(dtype())).Move(plain, opaque);
 }

@@ -69,6 +69,7 @@ class BlockedLayout : public OpaqueLayout {
   std::string ToString() const override { return tag_; }
   /// For float32 and bfloat16; null for other types.
   LayoutPtr WithType(DType dtype) const override;
+  std::optional<Strides> strides() const override;
   void Pack(const void* plain, void* opaque) const override;
   void Unpack(const void* opaque, void* plain) const override;
 

@@ -1,6 +1,7 @@
 #include "core/tensor/copy.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "core/device/parallel.h"
@@ -195,6 +196,14 @@ void StridedCopy(const Tensor& src, const Tensor& dst) {
   }
   CopyElements(CopySpace(src.shape(), {dst.strides(), src.strides()}), src.raw_data(),
                src.data_type(), dst.raw_data(), dst.data_type());
+}
+
+bool LiesAs(const Tensor& t, const LayoutPtr& layout) {
+  const std::optional<Strides> wanted = layout ? layout->strides() : std::nullopt;
+  if (!wanted || t.layout()) return false;
+  for (int axis = 0; axis < t.rank(); ++axis)
+    if (t.shape()[axis] > 1 && t.strides()[axis] != (*wanted)[axis]) return false;
+  return true;
 }
 
 void StridedFill(const Tensor& dst, double value) {

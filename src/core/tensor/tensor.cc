@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <ostream>
 #include <string_view>
 
@@ -174,6 +175,12 @@ const LayoutPtr& Tensor::layout() const { return block_ ? block_->layout() : kPl
 bool Tensor::is_contiguous() const { return block_ && !layout() && IsContiguous(shape_, strides_); }
 
 Tensor Tensor::Transpose(const std::vector<int64_t>& axes) const {
+  CheckNotEmpty("transpose", *this);
+  if (const std::optional<Strides> strides = layout() ? layout()->strides() : std::nullopt) {
+    const Tensor copy({size()}, device(), dtype_);
+    Execute(MemoryCopyPlan(), "Copy", {this, 1}, copy);
+    return Tensor(copy.block(), shape_, *strides, 0, dtype_).Transpose(axes);
+  }
   const BlockPtr& block = PlainBlock("transpose", *this);
   std::vector<int64_t> order = axes;
   if (order.empty())
@@ -344,6 +351,12 @@ Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
     Check(wanted->shape() == shape_ && wanted->dtype() == dtype_, "to_layout", "layout ",
           wanted->ToString(), " of ", wanted->shape(), " ", DTypeName(wanted->dtype()),
           " does not fit ", *this);
+  if (LiesAs(*this, wanted)) {
+    const Tensor flat(block_, {size()}, {1}, offset_, dtype_);
+    Tensor result(device(), wanted);
+    Execute(MemoryCopyPlan(), "Copy", {&flat, 1}, result);
+    return result;
+  }
   // A strided view must be made dense before it is packed.
   const Tensor source = layout() ? *this : Contiguous();
   Tensor result = wanted ? Tensor(device(), wanted) : Tensor(shape_, device(), dtype_);

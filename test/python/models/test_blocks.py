@@ -4,8 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+import singa
 import torch_pairs
-from singa import layer, models, tensor
+from singa import layer, models, opt, tensor
 from singa.models import blocks, swin
 from singa.models.unet import UNet
 
@@ -40,6 +41,25 @@ def test_rates_of_stochastic_depth_rise_linearly():
     net = models.create("efficientnet_b0")
     found = [each.drop_prob for each in net.sublayers() if isinstance(each, layer.DropPath)]
     np.testing.assert_allclose(found, 0.2 * np.arange(16) / 16)
+
+
+def test_a_convnext_block_reorders_nothing():
+    """Images and rows of features are the same memory, in both directions of a recorded step."""
+    net = models.create("convnext_cifar", drop_path=0.5)
+    net.set_optimizer(opt.SGD(lr=0.01))
+    x = tensor.from_numpy(draw((4, 3, 32, 32), dtype=np.float32))
+    y = tensor.from_numpy(np.arange(4, dtype=np.int32))
+    net.compile([x], is_train=True, use_graph=True)
+    for _ in range(4):
+        net(x, y)
+    with singa.profile() as profile:
+        net(x, y)
+    records = [r for r in profile.records if r.layer.startswith("features.1.1")]
+    made = {(r.op, r.implementation) for r in records}
+    if ("ConvForward", "depthwise") not in made:
+        pytest.skip("this CPU has no depthwise kernels")
+    assert not [r for r in records if r.op == "Reorder"]
+    assert {r.implementation for r in records if r.op == "Copy"} == {"core, as it lies"}
 
 
 @pytest.mark.parametrize(

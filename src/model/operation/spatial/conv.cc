@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/layout/channel_lanes.h"
+#include "core/tensor/copy.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
 #include "model/operation/spatial/geometry.h"
@@ -49,6 +51,13 @@ ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& first) {
 
 Tensor Zeros(const Shape& shape, const Tensor& like) {
   return Full(shape, 0, like.device(), like.data_type());
+}
+
+/// A permuted view of rows of features as the channels-last image that it is; other tensors as they
+/// are.
+Tensor AsChannelsLast(const Tensor& t) {
+  const LayoutPtr layout = LaneLayout(t.shape(), t.data_type(), LaneTag::kNhwc);
+  return LiesAs(t, layout) ? t.ToLayout(layout) : t;
 }
 
 Tensor RunBackwardX(const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout,
@@ -208,14 +217,15 @@ std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor
     CheckMatches(kOp, "W", W, "x", x);
   }
   const PlanOptions choice = ChoiceOf(handle);
+  const Tensor image = x.layout() ? AsChannelsLast(dy) : dy;  // once for all passes
   std::vector<Tensor> gradients(3);
-  if (need_x) gradients[0] = RunBackwardX(dy, W, x.layout(), geometry, choice);
+  if (need_x) gradients[0] = RunBackwardX(image, W, x.layout(), geometry, choice);
   if (need_w) {
-    std::vector<Tensor> parameters = RunBackwardW(dy, x, geometry, choice);
+    std::vector<Tensor> parameters = RunBackwardW(image, x, geometry, choice);
     gradients[1] = parameters[0];
     if (need_b) gradients[2] = parameters[1];
   } else if (need_b) {
-    gradients[2] = RunBackwardB(dy, geometry, choice);
+    gradients[2] = RunBackwardB(image, geometry, choice);
   }
   return gradients;
 }

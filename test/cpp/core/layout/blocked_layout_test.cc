@@ -95,6 +95,13 @@ TEST(BlockedLayoutTest, TagsOfNoLayout) {
   EXPECT_EQ(BlockedLayoutNamed("nhwc", {0, 20, 3, 3}, kFloat32), nullptr);
 }
 
+TEST(BlockedLayoutTest, StridesOfLayoutsWithoutBlocks) {
+  EXPECT_EQ(BlockedLayoutNamed("nhwc", {2, 3, 4, 5}, kFloat32)->strides(), Strides({60, 1, 15, 3}));
+  EXPECT_EQ(BlockedLayoutNamed("nwc", {2, 3, 4}, kFloat32)->strides(), Strides({12, 1, 3}));
+  EXPECT_FALSE(BlockedLayoutNamed("nChw16c", {2, 32, 4, 5}, kFloat32)->strides());
+  EXPECT_FALSE(BlockedLayoutNamed("ghwio/2", {4, 3, 3, 3}, kFloat32)->strides());
+}
+
 TEST(BlockedLayoutTest, GroupedFilters) {
   const Shape w = {24, 2, 3, 3};
   const LayoutPtr layout = BlockedLayoutNamed("gOIhw4i4o/3", w, kFloat32);

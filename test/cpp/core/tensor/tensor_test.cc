@@ -7,8 +7,10 @@
 #include <numeric>
 #include <random>
 
+#include "core/layout/blocked_layout.h"
 #include "singa/core/device.h"
 #include "singa/core/half.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 namespace {
@@ -36,6 +38,41 @@ TEST(Tensor, ViewsShareMemoryAndReadTheRightElements) {
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 2; ++j)
       for (int k = 0; k < 3; ++k) EXPECT_EQ(values[(i * 2 + j) * 3 + k], j * 12 + k * 4 + i);
+}
+
+/// Channels-last.
+LayoutPtr Nhwc(const Shape& shape) { return BlockedLayoutNamed("nhwc", shape, kFloat32); }
+
+TEST(Tensor, TransposingAChannelsLastImageReordersNothing) {
+  const Tensor plain = Iota({2, 3, 4, 5});
+  const Tensor image = plain.ToLayout(Nhwc(plain.shape()));
+  const uint64_t reorders = GetReorderStats().count;
+  const Tensor rows = image.Transpose({0, 2, 3, 1});
+  EXPECT_TRUE(rows.is_contiguous());
+  EXPECT_TRUE(image.is_blocked());
+  std::vector<int64_t> axes = {0, 1, 2, 3};
+  do {
+    EXPECT_EQ(Floats(image.Transpose(axes)), Floats(plain.Transpose(axes)));
+  } while (std::next_permutation(axes.begin(), axes.end()));
+  EXPECT_EQ(GetReorderStats().count, reorders);
+  Tensor(rows).Fill(7);  // the image has memory of its own
+  EXPECT_EQ(Floats(image), Floats(plain));
+}
+
+TEST(Tensor, RowsOfFeaturesAreAChannelsLastImage) {
+  const Tensor rows = Iota({4, 4, 5, 3});
+  const uint64_t reorders = GetReorderStats().count;
+  for (const auto& [first, last] : {std::pair(0, 4), std::pair(1, 3), std::pair(3, 4)}) {
+    const Tensor view = rows.SliceAxis(0, first, last).Transpose({0, 3, 1, 2});
+    const Tensor image = view.ToLayout(Nhwc(view.shape()));
+    EXPECT_TRUE(image.is_blocked());
+    EXPECT_EQ(Floats(image), Floats(view));
+  }
+  EXPECT_EQ(GetReorderStats().count, reorders + 3);  // those of Floats
+  const Tensor every_second = rows.SliceAxis(2, 0, 5, 2).Transpose({0, 3, 1, 2});
+  EXPECT_EQ(Floats(every_second.ToLayout(Nhwc(every_second.shape()))), Floats(every_second));
+  const Tensor other_order = rows.Transpose({0, 3, 2, 1});
+  EXPECT_EQ(Floats(other_order.ToLayout(Nhwc(other_order.shape()))), Floats(other_order));
 }
 
 TEST(Tensor, SliceFollowsPython) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/layout/in_type.h"
 #include "model/spec/alignment.h"
 #include "singa/core/threads.h"
 
@@ -165,7 +166,9 @@ void CallChecker::Elementwise(bool keeps_zero) {
   const auto check = [&](std::span<const Tensor> tensors,
                          std::span<const opcheck::Placement> places) {
     for (size_t i = 0; i < tensors.size(); ++i)
-      Require(tensors[i].empty() || SameLayout(places[i].layout, layout),
+      Require(tensors[i].empty() ||
+                  (places[i].layout &&
+                   SameLayout(places[i].layout, InType(layout, places[i].layout->dtype()))),
               "arguments lie in different layouts, among them ", layout->ToString());
   };
   check(call_.inputs, call_.input_places);

@@ -4,14 +4,15 @@
 
 #include <initializer_list>
 
+#include "core/layout/in_type.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
 
-/// Brings all operands into one layout and returns it; null: all plain. It is the layout of an
-/// opaque operand where all operands have its shape and type and zeros stay zeros (`keeps_zero`).
-/// The kernel then runs over the physical elements, padding included. Only the handles change,
-/// never the blocks. Empty tensors are ignored.
+/// Brings all operands into one layout, each in its own type, and returns it; null: all plain. It
+/// is the layout of an opaque operand where all operands have its shape, it exists for their types,
+/// and zeros stay zeros (`keeps_zero`). The kernel then runs over the physical elements, padding
+/// included. Only the handles change, never the blocks. Empty tensors are ignored.
 inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> operands) {
   LayoutPtr layout;
   for (const Tensor* t : operands)
@@ -19,17 +20,19 @@ inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> op
   if (!layout) return nullptr;
   bool together = keeps_zero;
   for (const Tensor* t : operands)
-    together &= t->empty() || (t->shape() == layout->shape() && t->data_type() == layout->dtype());
-  if (!together) layout = nullptr;
+    together &=
+        t->empty() || (t->shape() == layout->shape() && InType(layout, t->data_type()) != nullptr);
   for (Tensor* t : operands)
-    if (!t->empty()) *t = t->ToLayout(layout);
-  return layout;
+    if (!t->empty()) *t = t->ToLayout(together ? InType(layout, t->data_type()) : nullptr);
+  return together ? layout : nullptr;
 }
 
 /// A new result in that layout.
 inline Tensor ElementwiseOutput(const LayoutPtr& layout, const Shape& shape,
                                 const DevicePtr& device, DType dtype) {
-  return layout ? Tensor(device, layout) : Tensor(shape, device, dtype);
+  if (!layout) return Tensor(shape, device, dtype);
+  const LayoutPtr typed = InType(layout, dtype);
+  return Tensor(device, typed ? typed : layout);
 }
 
 }  // namespace singa

@@ -1,3 +1,4 @@
+#include "core/layout/blocked_layout.h"
 #include "model/operation/padded_layout.h"
 #include "model/spec/elementwise.h"
 #include "singa/core/threads.h"
@@ -329,6 +330,39 @@ TEST(Binary, OpaqueLayouts) {
     BinaryInto(f.op, a, b, pb);
     EXPECT_EQ(Values(pb), want);
   }
+}
+
+TEST(Binary, OpaqueLayoutsOfTwoTypes) {
+  Random random(7);
+  const Shape shape = {2, 3, 4, 5};
+  for (const char* tag : {"nhwc", "nChw16c"})
+    for (const Function& f : kFunctions) {
+      const Tensor a = RandomTensor(random, shape, kFloat32, f.low, f.high);
+      const Tensor b = RandomTensor(random, shape, kBFloat16, f.low, f.high);
+      const auto opaque = [&](const Tensor& t) {
+        return t.ToLayout(BlockedLayoutNamed(tag, shape, t.data_type()));
+      };
+      const V want = Values(Binary(f.op, a, b));
+      for (const auto& [x, y] :
+           {std::pair(opaque(a), opaque(b)), std::pair(opaque(a), b), std::pair(a, opaque(b))}) {
+        const Tensor c = Binary(f.op, x, y);
+        EXPECT_EQ(Values(c), want) << BinaryName(f.op);
+        EXPECT_EQ(c.data_type(), kFloat32);
+        EXPECT_EQ(LayoutName(c.layout()), KeepsZero(f.op) ? tag : "plain") << BinaryName(f.op);
+      }
+      if (f.has_gradient) {
+        const Tensor dy = RandomTensor(random, shape);
+        const auto got = BinaryBackward(f.op, opaque(dy), opaque(a), opaque(b), {}, true, true);
+        const auto plain = BinaryBackward(f.op, dy, a, b, {}, true, true);
+        for (int i = 0; i < 2; ++i) {
+          EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(f.op);
+          EXPECT_EQ(got[i].data_type(), plain[i].data_type());
+        }
+      }
+      const Tensor out = opaque(a);
+      BinaryInto(f.op, out, opaque(b), out);
+      EXPECT_EQ(Values(out), want) << BinaryName(f.op);
+    }
 }
 
 TEST(Binary, OneCacheEntryForAllShapes) {

@@ -1,7 +1,5 @@
-"""Elementwise operators of two tensors with NumPy's broadcasting, and of lists of tensors.
-
-It also defines Python's operators on tensors, such as `+` and `<`, which accept numbers and arrays.
-"""
+"""Elementwise operators of two tensors with NumPy's broadcasting, and of lists of tensors. Python's
+operators on tensors, such as `+` and `<`, accept numbers and arrays, too."""
 
 from __future__ import annotations
 

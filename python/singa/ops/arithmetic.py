@@ -1,5 +1,5 @@
-"""Elementwise operators of two tensors with NumPy's broadcasting, and of lists of tensors. Python's
-operators on tensors, such as `+` and `<`, accept numbers and arrays, too."""
+"""Elementwise operators of two tensors with NumPy's broadcasting, of lists of tensors, and Python's
+operators on tensors, such as `+` and `<`, which accept numbers and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that resize images and rearrange their pixels."""
+"""Layers that resize images and rearrange their pixels and channels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..tensor import Tensor
 from .base import Layer
 
 __all__ = [
+    "ChannelShuffle",
     "PixelShuffle",
     "PixelUnshuffle",
     "Upsample",
@@ -49,6 +50,20 @@ class Upsample(Layer):
             self.align_corners,
             self.recompute_scale_factor,
         )
+
+
+class ChannelShuffle(Layer):
+    """Divides the channels into groups that take turns in the result. Zhang et al. 2017.
+
+    groups  their number; must divide the channels
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.channel_shuffle(x, self.groups)
 
 
 class PixelShuffle(Layer):

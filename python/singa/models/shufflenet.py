@@ -26,13 +26,6 @@ def _depthwise(channels: int, stride: int) -> Conv2d:
     return _conv(channels, 3, stride, group=channels)
 
 
-def shuffle_channels(x: Tensor, groups: int) -> Tensor:
-    """Channels in the order in which `groups` groups of equal size take turns."""
-    n, channels, height, width = x.shape
-    x = x.reshape((n, groups, channels // groups, height, width))
-    return x.transpose((0, 2, 1, 3, 4)).reshape((n, channels, height, width))
-
-
 class ShuffleUnit(layer.Layer):
     """Two branches with half of the `out` channels each, joined and shuffled.
 
@@ -60,7 +53,7 @@ class ShuffleUnit(layer.Layer):
         else:
             kept, changed = autograd.split(x, 1, num_output=2)
             parts = kept, self.branch2(changed)
-        return shuffle_channels(autograd.cat(parts, 1), 2)
+        return autograd.channel_shuffle(autograd.cat(parts, 1), 2)
 
 
 class ShuffleNetV2(Classifier):

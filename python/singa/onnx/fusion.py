@@ -5,6 +5,7 @@
     Mul → Add of a parameter per channel                 batch norm, in inference
     Pad → Conv
     Transpose → LayerNormalization → Transpose            layer norm over channels
+    Reshape → Transpose → Reshape                         channel shuffle
     MatMul → Add of a vector
     Sigmoid → Mul, HardSigmoid → Mul                     x·sigmoid(x), x·clip(x / 6 + 1/2, 0, 1)
     Div or Mul → Erf → Add → Mul → Mul                   x·Φ(x), in the order of PyTorch's exporter
@@ -31,7 +32,7 @@ from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import attention_fusion
 from .graph import Graph, Node, ValueType, subgraphs
-from .values import argument
+from .values import argument, numbers, resolved_shape
 
 if TYPE_CHECKING:
     from .network import Run, Step
@@ -82,6 +83,8 @@ class Fusion:
                 self._padded(i)
             elif self.is_one(i, "Transpose"):
                 self._channel_norm(i)
+            elif self.is_one(i, "Reshape"):
+                self._shuffle(i)
         return [step for step in self.steps if step is not None]
 
     # What the rules ask.
@@ -209,6 +212,26 @@ class Fusion:
         inputs = [before.node.inputs[0], *lead.node.inputs[1:]]
         compute = _over_channels(before.compute, lead, self.step(i).compute)
         return self.merge([first, at], i, lead, inputs, compute)
+
+    # Reshape, Transpose, Reshape.
+
+    def _shuffle(self, i: int) -> bool:
+        end = self.step(i)
+        middle = self.only(end.node.inputs[0], "Transpose")
+        if middle is None or not end.node.has(1):
+            return False
+        turn = self.step(middle)
+        first = self.only(turn.node.inputs[0], "Reshape")
+        order = turn.node.attributes.get("perm") or []
+        if first is None or len(order) < 3 or order != [0, 2, 1, *range(3, len(order))]:
+            return False
+        lead = self.step(first)
+        if not lead.node.has(1) or lead.reader is None:
+            return False
+        inputs = [*lead.node.inputs[:2], end.node.inputs[1]]
+        compute = _shuffled(lead, turn, end)
+        lead = self.make(lead.node, replace(lead.reader, host=(1, 2)), compute)
+        return self.merge([first, middle], i, lead, inputs, compute)
 
     # MatMul, Add.
 
@@ -427,6 +450,20 @@ def _over_channels(before: Any, norm: Step, after: Any) -> Any:
         if tuple(scale.shape) == shape and (bias is None or tuple(bias.shape) == shape):
             return autograd.channel_norm(x, scale, bias, epsilon)
         return after(run, norm.compute(run, before(run, x), scale, bias))
+
+    return fused
+
+
+def _shuffled(apart: Step, turn: Step, together: Step) -> Any:
+    def fused(run: Any, x: Tensor, groups: Any, shape: Any) -> Tensor:
+        given = tuple(x.shape)
+        wanted = resolved_shape(apart.node, given, numbers(groups))
+        channels = math.prod(wanted[1:3])
+        if len(wanted) > 2 and given[:2] == (wanted[0], channels) and channels:
+            turned = (wanted[0], wanted[2], wanted[1], *wanted[3:])
+            if resolved_shape(together.node, turned, numbers(shape)) == given:
+                return autograd.channel_shuffle(x, wanted[1])
+        return together.compute(run, turn.compute(run, apart.compute(run, x, groups)), shape)
 
     return fused
 

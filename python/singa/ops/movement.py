@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cast",
+    "ChannelShuffle",
     "Concat",
     "ConstantOfShape",
     "Expand",
@@ -40,6 +41,7 @@ __all__ = [
     "Unsqueeze",
     "cast",
     "cat",
+    "channel_shuffle",
     "constant_of_shape",
     "expand",
     "flatten",
@@ -375,6 +377,26 @@ class Roll(BuiltinOperator):
         return _c.Roll(x.Reshape((-1,)), shifts, (0,)).Reshape(x.shape())
 
 
+class ChannelShuffle(BuiltinOperator):
+    """Divides the channels, axis 1, into `groups` equal groups that take turns in the result, as
+    torch.nn.ChannelShuffle: channel j·groups + i is channel j of group i."""
+
+    fresh_gradients = True
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = integer("ChannelShuffle", "groups", groups)
+        self._inverse = 1
+
+    def forward(self, x: Raw) -> Raw:
+        y = _c.ChannelShuffle(x, self.groups)
+        self._inverse = x.shape()[1] // self.groups
+        return y
+
+    def backward(self, dy: Raw) -> Raw:
+        return _c.ChannelShuffle(dy, self._inverse)
+
+
 class Cast(BuiltinOperator):
     """Converts to another element type. Integer and bool results have no gradient."""
 
@@ -542,6 +564,15 @@ def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | Non
     Raises ValueError unless there is one shift, or one for each axis.
     """
     return Roll(shifts, axis)(x)[0]
+
+
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """Channels in an order in which `groups` equal groups of them take turns, as
+    torch.nn.functional.channel_shuffle. x is (N, C, ...) and keeps its layout.
+
+    Raises ValueError if x has no axis 1 or `groups` does not divide it.
+    """
+    return ChannelShuffle(groups)(x)[0]
 
 
 def cast(x: Tensor, to: Any) -> Tensor:

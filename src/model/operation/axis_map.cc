@@ -1,5 +1,5 @@
-// Tile, Repeat, Roll, Pad and Upsample: each element of y is one of x, found axis by axis
-// (spec/axis_map.h).
+// Tile, Repeat, Roll, ChannelShuffle, Pad and Upsample: each element of y is one of x, found axis
+// by axis (spec/axis_map.h).
 
 #include <cmath>
 
@@ -204,6 +204,18 @@ Tensor Roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vect
   return Forward({fields}, x);
 }
 
+Tensor ChannelShuffle(const Tensor& x, int64_t groups) {
+  const char* op = "ChannelShuffle";
+  CheckGiven(op, "x", x);
+  Check(x.rank() >= 2, op, "needs an axis of channels behind that of images, got x ", x.shape());
+  Check(groups >= 1 && x.shape()[1] % groups == 0, op, groups,
+        " groups do not divide the channels of x ", x.shape());
+  AxisMapFields fields{AxisMapKind::kShuffle, x.data_type(), x.shape(), Shape::Filled(x.rank(), 1),
+                       NoLast(x.shape())};
+  fields.first[1] = groups;
+  return Forward({fields}, x);
+}
+
 namespace {
 
 /// The shape of y.
@@ -220,6 +232,11 @@ Shape CheckFields(const AxisMapFields& fields, const CallChecker& call) {
       call.Require(fields.first[axis] >= 0 && fields.first[axis] < std::max<int64_t>(x[axis], 1) &&
                        fields.last[axis] == 0,
                    "shift ", fields.first, " is not one of x ", x);
+  } else if (fields.kind == AxisMapKind::kShuffle) {
+    for (int axis = 0; axis < x.rank(); ++axis)
+      call.Require(
+          fields.first[axis] >= 1 && x[axis] % fields.first[axis] == 0 && fields.last[axis] == 0,
+          "groups ", fields.first, " do not divide x ", x);
   } else {
     const int64_t least = fields.kind == AxisMapKind::kUpsample ? 1 : 0;
     Repeats(call.op(), "repeats", fields.first.ToVector(), x, least);

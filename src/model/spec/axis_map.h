@@ -16,18 +16,24 @@ enum class AxisMapKind : int {
   kRepeat,    ///< f(i) = i div first
   kUpsample,  ///< kRepeat on several axes
   kRoll,      ///< f(i) = (i − first) mod length
+  kShuffle,   ///< f(i) = (i mod first) · (length div first) + i div first
   kPadConstant,
   kPadReflect,
   kPadEdge,
 };
 template <>
-inline constexpr int kEnumSize<AxisMapKind> = 7;
+inline constexpr int kEnumSize<AxisMapKind> = 8;
 
 inline bool IsPad(AxisMapKind kind) { return kind >= AxisMapKind::kPadConstant; }
 
+/// Whether y has each element of x once.
+inline bool IsPermutation(AxisMapKind kind) {
+  return kind == AxisMapKind::kRoll || kind == AxisMapKind::kShuffle;
+}
+
 /// The fields of both directions. For a pad, `first` and `last` hold for each axis how much is
 /// added before and after it. Otherwise `last` holds zeros, and `first` how often the axis is
-/// repeated, or by how much it is rolled, in [0, length).
+/// repeated, by how much it is rolled, in [0, length), or into how many groups it is divided.
 struct AxisMapFields {
   AxisMapKind kind;
   DType dtype;
@@ -47,7 +53,7 @@ struct AxisMapFields {
   }
 
   int64_t OutLength(int axis) const {
-    if (kind == AxisMapKind::kRoll) return x_shape[axis];
+    if (IsPermutation(kind)) return x_shape[axis];
     return IsPad(kind) ? x_shape[axis] + first[axis] + last[axis] : x_shape[axis] * first[axis];
   }
   Shape OutShape() const {
@@ -72,6 +78,8 @@ struct AxisMapFields {
         return i / first[axis];
       case AxisMapKind::kRoll:
         return j < 0 ? j + length : j;
+      case AxisMapKind::kShuffle:
+        return i % first[axis] * (length / first[axis]) + i / first[axis];
       case AxisMapKind::kPadConstant:
         return j >= 0 && j < length ? j : -1;
       case AxisMapKind::kPadEdge:
@@ -93,6 +101,7 @@ struct AxisMapSpec : AxisMapFields {
     if (IsPad(kind)) return "Pad";
     if (kind == AxisMapKind::kTile) return "Tile";
     if (kind == AxisMapKind::kRoll) return "Roll";
+    if (kind == AxisMapKind::kShuffle) return "ChannelShuffle";
     return kind == AxisMapKind::kRepeat ? "Repeat" : "Upsample";
   }
   void CheckCall(CallChecker& call) const;
@@ -104,6 +113,7 @@ struct AxisMapBackwardSpec : AxisMapFields {
   const char* op() const {
     if (IsPad(kind)) return "PadBackward";
     if (kind == AxisMapKind::kRoll) return "RollBackward";
+    if (kind == AxisMapKind::kShuffle) return "ChannelShuffleBackward";
     return kind == AxisMapKind::kTile ? "TileBackward" : "UpsampleBackward";
   }
   void CheckCall(CallChecker& call) const;

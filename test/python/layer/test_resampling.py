@@ -1,4 +1,4 @@
-"""Layers that resize images, and a small U-Net whose steps are recorded."""
+"""Layers that resize images or move pixels and channels, and a small U-Net that is recorded."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def test_pixel_shuffle(torch: ModuleType) -> None:
     shuffled = layer.PixelShuffle(3)(tensor.from_numpy(x))
     np.testing.assert_array_equal(shuffled.numpy(), torch.nn.PixelShuffle(3)(torch.tensor(x)))
     np.testing.assert_array_equal(layer.PixelUnshuffle(3)(shuffled).numpy(), x)
+
+
+def test_channel_shuffle(torch: ModuleType) -> None:
+    x = np.random.default_rng(2).standard_normal((2, 18, 4, 6)).astype(np.float32)
+    shuffled = layer.ChannelShuffle(3)(tensor.from_numpy(x))
+    np.testing.assert_array_equal(shuffled.numpy(), torch.nn.ChannelShuffle(3)(torch.tensor(x)))
+    np.testing.assert_array_equal(layer.ChannelShuffle(6)(shuffled).numpy(), x)
 
 
 def test_activations(torch: ModuleType) -> None:

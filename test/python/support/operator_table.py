@@ -801,6 +801,14 @@ add(
     lambda torch, x: torch.nn.functional.pixel_unshuffle(x, 2),
     [_random(2, 2, 4, 6)],
 )
+for _groups in (2, 3, 6):
+    add(
+        f"channel_shuffle {_groups}",
+        "ChannelShuffle",
+        lambda x, groups=_groups: autograd.channel_shuffle(x, groups),
+        lambda torch, x, groups=_groups: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2),
+        [_random(2, 6, 2, 3)],
+    )
 add("cast", "Cast", lambda x: autograd.cast(x, "float64"), lambda torch, x: x.double(), [_X])
 add(
     "cast to int",

@@ -203,6 +203,7 @@ def indexing() -> None:
     rows = make(2, 3)
     wrap.ScatterNDBackward(x, integers(2, 1), wrap.ScatterReduction_kMax, x, rows, x)
     wrap.Roll(x, [1, -1], [0, 1])
+    wrap.ChannelShuffle(make(2, 6, 3, 4), 3)
     wrap.TopK(x, 2, 0)
     wrap.CumSum(x, 0, True)
     wrap.CumSum(integers(2, 3), 1, False, True)

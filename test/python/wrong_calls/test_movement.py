@@ -84,6 +84,11 @@ autograd.roll(CUBE, 1, 3) -> ValueError: [Roll] axis 3 3
 autograd.roll(CUBE, (1, 2), 0) -> ValueError: [Roll] shifts (1, 2) axes (0,)
 autograd.roll(CUBE, (1, 2)) -> ValueError: [Roll] axis shifts (1, 2)
 autograd.roll(CUBE, 0.5, 0) -> ValueError: [Roll] shifts 0.5
+autograd.channel_shuffle(IMAGES, 2) -> ValueError: [ChannelShuffle] 2 groups (2, 3, 8, 8)
+autograd.channel_shuffle(IMAGES, 0) -> ValueError: [ChannelShuffle] 0 groups (2, 3, 8, 8)
+autograd.channel_shuffle(IMAGES, -3) -> ValueError: [ChannelShuffle] -3 groups (2, 3, 8, 8)
+autograd.channel_shuffle(IMAGES, 1.5) -> ValueError: [ChannelShuffle] groups 1.5
+autograd.channel_shuffle(make(3), 3) -> ValueError: [ChannelShuffle] axis (3,)
 autograd.interpolate(IMAGES) -> ValueError: [Interpolate] size scale
 autograd.interpolate(IMAGES, 4, 2.0) -> ValueError: [Interpolate] size scale
 autograd.interpolate(IMAGES, (4, 4, 4)) -> ValueError: [Interpolate] 2 (4, 4, 4)

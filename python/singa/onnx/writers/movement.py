@@ -200,6 +200,16 @@ def roll(call: Call) -> None:
     call.finish(x)
 
 
+@writes(ag.ChannelShuffle, reads="groups")
+def channel_shuffle(call: Call) -> None:
+    """The groups as an axis, which changes places with the channels of a group."""
+    groups, shapes = call.same(lambda o: o.groups, "groups"), call.in_shapes()
+    apart = [(s[0], groups, s[1] // groups, int(np.prod(s[2:]))) for s in shapes]
+    turned = [(n, c, g, rest) for n, g, c, rest in apart]
+    x = call.step("Transpose", [call.reshape(call.inputs[0], shapes, apart)], perm=[0, 2, 1, 3])
+    call.node("Reshape", [x, call.writer.new_shape(turned, shapes)])
+
+
 def _shape_of(call: Call) -> str:
     return call.writer.integers(call.out_shapes(), "a shape")
 

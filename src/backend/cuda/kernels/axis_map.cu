@@ -1,4 +1,5 @@
-// Tile, repeat, upsample, roll and pad: y[i0, i1, ...] is x[f0(i0), f1(i1), ...], or a constant.
+// Tile, repeat, upsample, roll, channel shuffle and pad: y[i0, i1, ...] is x[f0(i0), f1(i1), ...],
+// or a constant.
 // Backward sums, for each element of x, the elements to which it was copied. Along an axis, these
 // positions are one or two arithmetic progressions.
 
@@ -46,6 +47,8 @@ struct Axes {
         return i / a.first;
       case AxisMapKind::kRoll:
         return j < 0 ? j + a.in : j;
+      case AxisMapKind::kShuffle:
+        return i % a.first * (a.in / a.first) + i / a.first;
       case AxisMapKind::kPadConstant:
         return j >= 0 && j < a.in ? j : -1;
       case AxisMapKind::kPadEdge:
@@ -86,6 +89,10 @@ struct Axes {
         return {{i * a.first, 0}, {a.first, 0}, 1};
       case AxisMapKind::kRoll:
         return {{(i + a.first) % a.in, 0}, {1, 0}, 1};
+      case AxisMapKind::kShuffle: {
+        const int64_t length = a.in / a.first;  // of a group
+        return {{i % length * a.first + i / length, 0}, {1, 0}, 1};
+      }
       case AxisMapKind::kPadConstant:
         return Range(i + a.first, i + a.first + 1, a.out);
       case AxisMapKind::kPadEdge:

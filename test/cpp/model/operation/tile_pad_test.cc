@@ -1,4 +1,5 @@
-// Operations that repeat, move or surround what is there: Tile, Repeat, Roll, Pad, Upsample.
+// Operations that repeat, move or surround what is there: Tile, Repeat, Roll, ChannelShuffle, Pad,
+// Upsample.
 
 #include <algorithm>
 
@@ -102,6 +103,28 @@ TEST(Repeat, OneCountAndOneForEachElement) {
   ExpectError<std::invalid_argument>([&] { Repeat(x, {1, 1, -1}, 1); }, "got -1 for element 2");
   ExpectError<std::invalid_argument>([&] { Repeat(x, {1}, 2); }, "[Repeat]");
   ExpectError<std::invalid_argument>([&] { Repeat(x, {}, 0); }, "got 0");
+}
+
+TEST(ChannelShuffle, GroupsTakeTurns) {
+  Random random(42);
+  for (int round = 0; round < 100; ++round) {
+    const int64_t groups = random.Int(1, 5), length = random.Int(1, 5);
+    Shape shape = random.Dims(static_cast<int>(random.Int(2, 5)), round % 9 == 0 ? 0 : 1, 5);
+    shape[1] = groups * length;
+    const Tensor x = Whole(random, shape, AnyType(random));
+    const Tensor y = ChannelShuffle(x, groups);
+    ExpectCopied(y, x, shape, [&](const Index& index) {
+      Index from = index;
+      from[1] = index[1] % groups * length + index[1] / groups;
+      return static_cast<int64_t>(Flat(shape, from));
+    });
+    EXPECT_EQ(Values(ChannelShuffle(y, length)), Values(x));
+  }
+  const Tensor x({2, 6, 3});
+  ExpectError<std::invalid_argument>([&] { ChannelShuffle(x, 4); },
+                                     "[ChannelShuffle] 4 groups do not divide the channels of x");
+  ExpectError<std::invalid_argument>([&] { ChannelShuffle(x, 0); }, "[ChannelShuffle] 0 groups");
+  ExpectError<std::invalid_argument>([&] { ChannelShuffle(Tensor({4}), 2); }, "[ChannelShuffle]");
 }
 
 TEST(Roll, RandomShiftsOfSomeAxes) {

@@ -249,9 +249,9 @@ TEST(CudaIndexing, NonZero) {
 
 TEST(CudaAxisMap, EveryKindBothWays) {
   Random random(8);
-  for (AxisMapKind kind :
-       {AxisMapKind::kTile, AxisMapKind::kRepeat, AxisMapKind::kUpsample, AxisMapKind::kRoll,
-        AxisMapKind::kPadConstant, AxisMapKind::kPadReflect, AxisMapKind::kPadEdge}) {
+  for (AxisMapKind kind : {AxisMapKind::kTile, AxisMapKind::kRepeat, AxisMapKind::kUpsample,
+                           AxisMapKind::kRoll, AxisMapKind::kShuffle, AxisMapKind::kPadConstant,
+                           AxisMapKind::kPadReflect, AxisMapKind::kPadEdge}) {
     for (int i = 0; i < 12; ++i) {
       const DType dtype = kAll[i % 9];
       const Shape shape = random.Dims(static_cast<int>(random.Int(1, 4)), 1, 5);
@@ -262,9 +262,10 @@ TEST(CudaAxisMap, EveryKindBothWays) {
       for (int axis = 0; axis < shape.rank(); ++axis) {
         // Includes repeated reflection, and cropping down to nothing.
         const int64_t length = shape[axis];
-        const int64_t first = IsPad(kind)                  ? random.Int(-length, 9)
-                              : kind == AxisMapKind::kRoll ? random.Int(0, length - 1)
-                                                           : random.Int(1, 3);
+        int64_t first = IsPad(kind)                  ? random.Int(-length, 9)
+                        : kind == AxisMapKind::kRoll ? random.Int(0, length - 1)
+                                                     : random.Int(1, 3);
+        if (kind == AxisMapKind::kShuffle && length % first != 0) first = length;
         spec.first.push_back(first);
         spec.last.push_back(IsPad(kind) ? random.Int(-std::min(length, length + first), 9) : 0);
       }

@@ -5,6 +5,7 @@
 
 #include "python_support.h"
 #include "singa/core/error.h"
+#include "tape.h"
 
 namespace singa::python {
 namespace {
@@ -73,6 +74,16 @@ bool SameList(PyObject* list, Held* held) {
   return true;
 }
 
+/// Without descriptors: a model has hundreds of Tensors, and reading an attribute of Python's would
+/// write to its value's reference count.
+bool SameTensor(PyObject* tensor, Held* held) {
+  const TensorSettings now = SettingsOf(tensor);
+  if (!held->Has(static_cast<Py_ssize_t>(now.size()))) return false;
+  for (const PyObject* value : now)
+    if (!held->Next(value)) return false;
+  return true;
+}
+
 bool SameAttributes(PyObject* names, Held* held) {
   const Py_ssize_t size = PyTuple_Size(names);
   Check<TypeError>(size > 0, "SameObjects", "attributes of no object");
@@ -101,6 +112,7 @@ bool SameObjects(PyObject* containers, PyObject* held) {
   if (!PyList_Check(containers)) Refuse("a list of containers", containers);
   if (!PyBytes_Check(held)) Refuse("bytes", held);
   const Reference keep(held);
+  auto* const tensor_type = reinterpret_cast<PyTypeObject*>(TapeTensorType());
   Held objects(PyBytes_AsString(held), PyBytes_Size(held));
   // A descriptor may run code that changes the list, so its size is read in each iteration.
   for (Py_ssize_t i = 0; i < PyList_Size(containers); ++i) {
@@ -112,8 +124,10 @@ bool SameObjects(PyObject* containers, PyObject* held) {
       same = SameAttributes(container.object, &objects);
     } else if (PyList_Check(container.object)) {
       same = SameList(container.object, &objects);
+    } else if (PyObject_TypeCheck(container.object, tensor_type)) {
+      same = SameTensor(container.object, &objects);
     } else {
-      Refuse("a dict, a list or a tuple", container.object);
+      Refuse("a dict, a list, a tuple or a Tensor", container.object);
     }
     if (!same) return false;
   }

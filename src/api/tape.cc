@@ -231,6 +231,11 @@ PyObject* TapeOperatorType() {
   return type;
 }
 
+TensorSettings SettingsOf(PyObject* tensor) {
+  const auto* x = reinterpret_cast<TapeTensor*>(tensor);
+  return {x->data, x->requires_grad, x->stores_grad, x->name};
+}
+
 PyObject* NewTapeTensor(PyObject* type, PyObject* data, PyObject* requires_grad, PyObject* creator,
                         PyObject* index) {
   auto* kind = reinterpret_cast<PyTypeObject*>(type);

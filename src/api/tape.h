@@ -2,6 +2,8 @@
 
 #ifndef SWIG
 #include <Python.h>
+
+#include <array>
 #endif
 
 // What the tape (python/singa/tape) does in each operation, beside the operation. In Python it took
@@ -13,6 +15,11 @@ namespace singa::python {
 /// The bases of singa.tensor.Tensor and autograd.Operator, with the attributes that tape.cc reads.
 PyObject* TapeTensorType();
 PyObject* TapeOperatorType();
+
+/// The objects in a Tensor's attributes data, requires_grad, stores_grad and name, borrowed; null
+/// for one that was deleted.
+using TensorSettings = std::array<const PyObject*, 4>;
+TensorSettings SettingsOf(PyObject* tensor);
 #endif
 
 /// A Tensor of class `type`, which derives from TapeTensorType(), with the defaults in the other

@@ -48,7 +48,7 @@ _OPAQUE_MODULES = (
 )
 _PACKAGE = __name__.partition(".")[0]
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-_TENSOR = ("data", "requires_grad", "stores_grad", "name")
+_TENSOR = ("data", "requires_grad", "stores_grad", "name")  # as in SameObjects
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -168,7 +168,8 @@ class Settings:
         """
         kind = type(value)
         if isinstance(value, Tensor):
-            raw, *flags = self._attributes(value, *_TENSOR)
+            raw, *flags = found = [getattr(value, name) for name in _TENSOR]
+            self._note(value, found)
             self._alive.append(raw)
             self._members(place, value)
             return kind, id(value), id(raw), tuple([exact(flag) for flag in flags])

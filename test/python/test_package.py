@@ -110,6 +110,31 @@ def test_importing_starts_no_threads(before: str | None, monkeypatch: pytest.Mon
     assert _python(code).split() == ["0", str(before)]
 
 
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [
+        ({}, "3000"),
+        ({"GOMP_SPINCOUNT": "17"}, "17"),
+        ({"OMP_WAIT_POLICY": "passive"}, "0"),
+    ],
+    ids=str,
+)
+def test_threads_that_wait_soon_sleep(
+    given: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GNU OpenMP prints what it found in the environment when it is loaded."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**given, "OMP_DISPLAY_ENV": "verbose"}.items():
+        monkeypatch.setenv(name, value)
+    code = "import os\nfrom singa import tensor\nprint('left', os.getenv('GOMP_SPINCOUNT'))"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    if "GOMP_SPINCOUNT" not in said.stderr:
+        pytest.skip("another OpenMP than GNU's")
+    assert f"GOMP_SPINCOUNT = '{spins}'" in said.stderr
+    assert said.stdout.split() == ["left", given.get("GOMP_SPINCOUNT", "None")]
+
+
 def test_parts_are_there_without_an_import() -> None:
     code = "import singa\nprint(singa.tensor.ones((2,)).shape, singa.autograd.training)"
     assert _python(code).split() == ["(2,)", "False"]

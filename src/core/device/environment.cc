@@ -98,6 +98,11 @@ constexpr Row kTable[] = {
     {"OMP_NUM_THREADS", Kind::kText, "a number",
      "the CPUs of the process, within its cgroup's quota",
      "Threads of OpenMP, oneDNN and BLAS (`singa.set_num_threads`)."},
+    {"OMP_WAIT_POLICY", Kind::kText, "active or passive", "",
+     "OpenMP's setting of how threads wait for each other; without it, GOMP_SPINCOUNT counts."},
+    {"GOMP_SPINCOUNT", Kind::kText, "a number", "3000",
+     "How long a thread spins while it waits, before it sleeps, where `import singa` loads GNU "
+     "OpenMP."},
     {"MALLOC_MMAP_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
     {"MALLOC_TRIM_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
     {"MALLOC_TOP_PAD_", Kind::kText, "bytes", "", kGlibc},

@@ -66,13 +66,13 @@ case "${1-}" in
       [[ -n ${other-} ]] || echo "== no other CPython found: the extension was tried under this one"
       exit
     fi
-    # Both run at the same time. Threads of two processes that wait for each other on the same cores
-    # are slow, so threads sleep while they wait, and the second process has one. The outputs are
-    # printed one after the other.
+    # Both run at the same time, each with its share of the cores. PyTorch's threads sleep while they
+    # wait, as singa's do. The outputs are printed one after the other.
     PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
     export OMP_WAIT_POLICY=passive
+    if [[ -z ${OMP_NUM_THREADS-} ]]; then export OMP_NUM_THREADS=$((jobs > 1 ? jobs / 2 : 1)); fi
     # PyTorch may have no wheels for the other Python.
-    OMP_NUM_THREADS=1 SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python" >"$build/pytest.log" 2>&1 &
+    SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python" >"$build/pytest.log" 2>&1 &
     failed=0
     run "$venv/bin/python" || failed=1
     wait $! || failed=1

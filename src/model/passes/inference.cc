@@ -12,7 +12,7 @@
 #include "model/spec/elementwise.h"
 #include "model/spec/matmul.h"
 #include "model/spec/norm/batchnorm.h"
-#include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/norm_conv.h"
 #include "singa/core/stats.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/elementwise.h"
@@ -30,6 +30,7 @@ struct Chain {
   const Node* batch_norm = nullptr;
   Tensor add;
   Activation activation = {};
+  Activation front = {};  ///< of the chain before, applied where the convolution reads
 };
 
 /// The chains of one segment.
@@ -40,6 +41,7 @@ class Folding {
 
   std::vector<Node> Nodes() {
     FindChains();
+    MoveActivations();
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (const auto chain = chains_.find(n); chain != chains_.end())
         Emit(chain->second);
@@ -68,6 +70,32 @@ class Folding {
     }
   }
 
+  /// Leaves activations of images to the convolutions that read them, as their only readers, where
+  /// these have kernels for that: the image is neither read nor written once more.
+  void MoveActivations() {
+    for (auto& [last, chain] : chains_) {
+      if (!chain.activation || !chain.first->SpecAs<ConvSpec>()) continue;
+      const Tensor& y = nodes_[last].outputs[0];
+      const std::optional<size_t> next = uses_.OnlyReader(y);
+      if (!next) continue;
+      const auto reader = std::find_if(chains_.begin(), chains_.end(), [&](const auto& each) {
+        return each.second.first == &nodes_[*next];
+      });
+      if (reader == chains_.end() || !Applies(reader->second, y, chain.activation)) continue;
+      reader->second.front = chain.activation;
+      chain.activation = {};
+    }
+  }
+
+  /// Whether the convolution of `chain` applies `activation` to its image `x` in passing.
+  bool Applies(const Chain& chain, const Tensor& x, const Activation& activation) const {
+    const auto* conv = chain.first->SpecAs<ConvSpec>();
+    if (!conv || !chain.add.empty() || !SameView(chain.first->inputs[0], x)) return false;
+    if (step_.device()->kind() != DeviceKind::kCpu) return false;
+    const NormConvSpec spec = NormConvSpec::Behind(activation, *conv);
+    return FindPlan(*step_.device(), spec)->implementation() != kReference;
+  }
+
   bool BeginsChain(const Node& node) const {
     const auto* conv = node.SpecAs<ConvSpec>();
     const auto* product = node.SpecAs<MatMulSpec>();
@@ -92,9 +120,24 @@ class Folding {
       chain->activation = ActivationKind::kRelu;
       return true;
     }
+    if (const Activation behind = LimitOrGate(node); conv && behind) {
+      chain->activation = behind;
+      return true;
+    }
     if (conv && node.SpecAs<BatchNormForwardSpec>()) return TakeBatchNorm(node, chain);
     if (conv && node.SpecAs<BinarySpec>()) return TakeAdd(node, chain);
     return false;
+  }
+
+  /// The activation that an elementwise operation is, other than ReLU.
+  static Activation LimitOrGate(const Node& node) {
+    const auto* spec = node.SpecAs<UnarySpec>();
+    if (!spec || node.live) return {};
+    if (spec->kind == UnaryOp::kHardSwish) return ActivationKind::kHardSwish;
+    const double low = node.scalars.v[0], high = node.scalars.v[1];
+    return spec->kind == UnaryOp::kClip && low <= high
+               ? Activation(ActivationKind::kClip, low, high)
+               : Activation();
   }
 
   bool TakeBatchNorm(const Node& node, Chain* chain) const {
@@ -193,8 +236,10 @@ class Folding {
     spec.has_add = !chain.add.empty();
     spec.relu = chain.activation.kind == ActivationKind::kRelu;
     spec.constant_weights = HasConstantWeights(node);
-    const Tensor y = RunConvForward(spec, Newest(node.inputs[0]), W, b,
-                                    spec.has_add ? Newest(chain.add) : Tensor());
+    const Tensor x = Newest(node.inputs[0]);
+    const Tensor y =
+        chain.front ? RunConvForward(NormConvSpec::Behind(chain.front, spec), x, W, b)
+                    : RunConvForward(spec, x, W, b, spec.has_add ? Newest(chain.add) : Tensor());
     if (!chain.activation || spec.relu) return y;
     return Unary(formula::FunctionOf(chain.activation.kind), y, chain.activation.low,
                  chain.activation.high);

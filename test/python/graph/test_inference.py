@@ -36,6 +36,7 @@ class Net(model.Model):
         self.function = function
         self.conv = layer.Conv2d(8, 3, padding=1, bias=False)
         self.biased = layer.Conv2d(8, 3, padding=1)
+        self.depthwise = layer.Conv2d(8, 3, padding=1, group=8)
         self.bn = layer.BatchNorm2d(momentum=0.1)
         self.bn2 = layer.BatchNorm2d(momentum=0.1)
         self.fc = layer.Linear(5)
@@ -117,6 +118,51 @@ def test_activations_behind_batch_norm(activation, op):
     net = compiled(lambda n, x: n.bn(n.conv(x), activation=activation), images())
     names = check(net, images(), images(1))
     assert set(names) <= {"ConvForward", "Reorder", op}, names
+
+
+ACTIVATIONS = {
+    "relu": autograd.relu,
+    "relu6": lambda x: autograd.clip(x, 0.0, 6.0),
+    "hardswish": autograd.hardswish,
+    "silu": autograd.silu,
+}
+
+
+@pytest.mark.cpu("GPUs have no such kernels")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("part_of_norm", [True, False])
+def test_a_depthwise_convolution_applies_the_activation_before_it(activation, part_of_norm):
+    act = ACTIVATIONS[activation]
+
+    def forward(n, x):
+        x = n.conv(x)
+        x = n.bn(x, activation=activation) if part_of_norm else act(n.bn(x))
+        return n.bn2(n.depthwise(x), relu=True)
+
+    net = compiled(forward, images())
+    names = check(net, images(), images(1))
+    if "+ depthwise" not in graph_of(net).ToString():
+        assert activation == "silu" or "depthwise" not in graph_of(net).ToString()
+        return
+    assert set(names) <= {"ConvForward", "NormConvForward", "Reorder"}, names
+    with singa.opcheck(every=1, action="raise") as opcheck:
+        net(images())
+    assert opcheck.stats()["NormConvForward"]["checked"] == 1
+    nan = images()
+    nan[0, 3, 2, 2] = np.nan
+    net.graph(False)
+    want = np.isnan(net(nan).numpy())
+    net.graph(True)
+    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+
+
+@pytest.mark.cpu("GPUs have no such kernels")
+def test_an_activation_that_others_read_is_computed():
+    def forward(n, x):
+        x = n.bn(n.conv(x), activation="relu6")
+        return autograd.add(n.depthwise(x), x)
+
+    assert "NormConvForward" not in check(compiled(forward, images()), images(), images(1))
 
 
 @pytest.mark.parametrize("dtype", [tensor.float64, tensor.float32])

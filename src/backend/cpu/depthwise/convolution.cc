@@ -58,7 +58,8 @@ template <class T>
 class DepthwisePlan : public Plan {
  public:
   std::string Describe() const override {
-    const std::string front = norm_ ? "norm" + ActivationSuffix(norm_->activation) + " + " : "";
+    std::string front = norm_ ? "norm" + ActivationSuffix(norm_->activation) + " + " : "";
+    if (norm_ && !norm_->has_norm) front.erase(0, std::string_view("norm + ").size());
     return front + "depthwise" + (spec_.has_add ? " + add" : "");
   }
 
@@ -94,11 +95,14 @@ class DepthwisePlan : public Plan {
                      buffer);
   }
   /// Floats for the constants of a batch norm in front.
-  int64_t front_size() const { return norm_ ? 3 * vectors() * panels_.lanes : 0; }
-  /// The batch norm in front, whose constants go to `memory`. Those of missing channels are zero,
+  int64_t front_size() const {
+    return norm_ && norm_->has_norm ? 3 * vectors() * panels_.lanes : 0;
+  }
+  /// What is in front. A batch norm's constants go to `memory`. Those of missing channels are zero,
   /// which keeps them zero.
   std::optional<NormCall> FrontOf(const Execution& execution, float* memory) const {
     if (!norm_) return {};
+    if (!norm_->has_norm) return NormCall{nullptr, nullptr, nullptr, norm_->activation};
     const size_t at = norm_->mean_input();
     const int64_t step = vectors() * panels_.lanes;
     float *mean = memory, *factor = mean + step, *bias = factor + step;

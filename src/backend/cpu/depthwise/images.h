@@ -159,9 +159,10 @@ class Window {
 
  private:
   float* Start(int64_t row) { return buffer_ + row % held_ * row_step_; }
-  /// Copies what the batch norm makes of a row.
+  /// Copies what is made of a row in front of the convolution.
   void CopyNormed(const CopyCall<T>& call) const {
     if constexpr (std::is_same_v<T, float>) {
+      if (!front_->mean) return loops_.copy_normed(call, *front_);
       const int64_t first = vector_ * lanes_;
       const NormCall norm = {front_->mean + first, front_->factor + first, front_->bias + first,
                              front_->activation};

@@ -42,7 +42,7 @@ struct CopyCall {
 };
 
 /// The batch norm in front of a convolution, of a panel: [vector][lane] of its constants, and its
-/// activation.
+/// activation. Null constants: the activation alone.
 struct NormCall {
   const float *mean, *factor, *bias;
   Activation activation;
@@ -88,7 +88,7 @@ struct GradientCall {
 template <class T>
 struct Loops {
   void (*copy)(const CopyCall<T>&);
-  /// Copies the batch norm's results, to the bits of NormalizeRows. Not for SiLU.
+  /// Copies the results of what is in front, to the bits of NormalizeRows. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
   void (*input_gradient)(const RowCall<T>&);

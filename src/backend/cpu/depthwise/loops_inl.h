@@ -58,7 +58,7 @@ SINGA_TARGET_INLINE Vector Activated(Vector v, Vector low, Vector high) {
   return v;
 }
 
-template <ActivationKind kKind>
+template <ActivationKind kKind, bool kNorm>
 SINGA_TARGET_INLINE void CopyActivated(const CopyCall<float>& call, const NormCall& norm) {
   const bool partial = call.panel.last < kLanes;
   const int64_t whole = call.panel.vectors - partial;
@@ -70,30 +70,40 @@ SINGA_TARGET_INLINE void CopyActivated(const CopyCall<float>& call, const NormCa
   for (int64_t column = 0; column < call.columns; ++column) {
     for (int64_t v = 0; v < call.panel.vectors; ++v) {
       const int64_t at = v * kLanes;
-      const Vector x = v < whole ? Vectors::Load(from + at) : Vectors::Load(from + at, mask);
-      const Vector deviation = Vectors::Subtract(x, Vectors::Load(norm.mean + at));
-      // Held, or the compiler would make one rounding of the product and the sum.
-      const Vector product =
-          Vectors::Held(Vectors::Multiply(deviation, Vectors::Load(norm.factor + at)));
-      const Vector result = Vectors::Add(product, Vectors::Load(norm.bias + at));
-      Vectors::Store(to + v * call.vector_step, Activated<kKind>(result, low, high));
+      Vector x = v < whole ? Vectors::Load(from + at) : Vectors::Load(from + at, mask);
+      if constexpr (kNorm) {
+        const Vector deviation = Vectors::Subtract(x, Vectors::Load(norm.mean + at));
+        // Held, or the compiler would make one rounding of the product and the sum.
+        const Vector product =
+            Vectors::Held(Vectors::Multiply(deviation, Vectors::Load(norm.factor + at)));
+        x = Vectors::Add(product, Vectors::Load(norm.bias + at));
+      }
+      Vectors::Store(to + v * call.vector_step, Activated<kKind>(x, low, high));
     }
     from += call.column_step;
     to += kLanes;
   }
 }
 
-SINGA_TARGET void CopyNormed(const CopyCall<float>& call, const NormCall& norm) {
+template <bool kNorm>
+SINGA_TARGET void CopyBehind(const CopyCall<float>& call, const NormCall& norm) {
   switch (norm.activation.kind) {
     case ActivationKind::kRelu:
-      return CopyActivated<ActivationKind::kRelu>(call, norm);
+      return CopyActivated<ActivationKind::kRelu, kNorm>(call, norm);
     case ActivationKind::kClip:
-      return CopyActivated<ActivationKind::kClip>(call, norm);
+      return CopyActivated<ActivationKind::kClip, kNorm>(call, norm);
     case ActivationKind::kHardSwish:
-      return CopyActivated<ActivationKind::kHardSwish>(call, norm);
+      return CopyActivated<ActivationKind::kHardSwish, kNorm>(call, norm);
     default:
-      return CopyActivated<ActivationKind::kNone>(call, norm);
+      return CopyActivated<ActivationKind::kNone, kNorm>(call, norm);
   }
+}
+
+SINGA_TARGET void CopyNormed(const CopyCall<float>& call, const NormCall& norm) {
+  if (norm.mean)
+    CopyBehind<true>(call, norm);
+  else
+    CopyBehind<false>(call, norm);
 }
 
 /// Stores results `first` + [0, kCount) of vector v, as far as they belong to the row.

@@ -1,6 +1,7 @@
 #include "singa/operation/conv.h"
 
 #include <cstring>
+#include <utility>
 
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/copy.h"
@@ -8,7 +9,7 @@
 #include "model/operation/check.h"
 #include "model/operation/spatial/geometry.h"
 #include "model/spec/norm/statistics_type.h"
-#include "model/spec/spatial/conv.h"
+#include "model/spec/spatial/norm_conv.h"
 
 namespace singa {
 namespace {
@@ -152,8 +153,10 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
   return RunConvForward(spec, x, W, b, add);
 }
 
-Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
-                      const Tensor& add) {
+namespace {
+
+template <class Spec>
+Tensor RunForward(Spec spec, const Tensor& x, const Tensor& W, const Tensor& b, const Tensor& add) {
   const DevicePtr device = x.device();
   spec.x_layout = x.layout();
   spec.alignment = AlignmentOf({&x, &W, &b, &add});
@@ -168,6 +171,17 @@ Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Ten
   }
   Run(spec, device, plan, std::span<const Tensor>(inputs, count), {{y}});
   return y;
+}
+
+}  // namespace
+
+Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
+                      const Tensor& add) {
+  return RunForward(std::move(spec), x, W, b, add);
+}
+
+Tensor RunConvForward(NormConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b) {
+  return RunForward(std::move(spec), x, W, b, Tensor());
 }
 
 Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle,

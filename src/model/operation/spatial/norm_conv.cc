@@ -7,6 +7,7 @@ namespace singa {
 
 MeasuredCall NormConvSpec::Measured() const {
   MeasuredCall call = ConvSpec::Measured();
+  if (!has_norm) return call;
   for (const bool there : {true, true, has_scale, has_bias})
     call.inputs.push_back(
         {.shape = {geometry.in_channels}, .dtype = StatisticsType(dtype), .absent = !there});
@@ -16,9 +17,13 @@ MeasuredCall NormConvSpec::Measured() const {
 void NormConvSpec::CheckCall(CallChecker& call) const {
   call.Require((pass == ConvPass::kForward || pass == ConvPass::kBackwardW) && !has_add,
                "batch norm is in front of a forward pass or a gradient of the filters");
+  call.Require(has_norm || (pass == ConvPass::kForward && activation && epsilon == 0 &&
+                            !has_scale && !has_bias),
+               "without a batch norm, a forward pass has only an activation in front");
   CheckEpsilon(call.op(), epsilon);
   CheckActivation(call.op(), activation);
   ConvSpec::CheckCall(call);
+  if (!has_norm) return;
   const DType statistics = StatisticsType(dtype);
   const Shape channels{geometry.in_channels};
   call.Input("mean", channels, statistics);

@@ -123,9 +123,11 @@ std::vector<Tensor> NormConvSpec::Magnitudes(const std::vector<Tensor>& inputs) 
   ConvSpec wide = *this;
   wide.dtype = kFloat64;
   wide.x_layout = wide.dy_layout = nullptr;
-  std::vector<Tensor> magnitudes(inputs.begin(), inputs.begin() + mean_input());
+  const size_t count = has_norm ? mean_input() : inputs.size();
+  std::vector<Tensor> magnitudes(inputs.begin(), inputs.begin() + count);
   for (Tensor& t : magnitudes) t = opcheck::AbsoluteValue(t.AsType(kFloat64));
-  Values normalized = Read(Norm().Magnitudes(NormInputs(inputs))[0]);
+  Values normalized =
+      Read(has_norm ? Norm().Magnitudes(NormInputs(inputs))[0] : magnitudes[x_input()]);
   for (double& value : normalized) value *= 1.5;
   magnitudes[x_input()] = Write(normalized, geometry.input_shape());
   std::vector<Tensor> results;

@@ -10,12 +10,14 @@ namespace singa {
 /// A convolution of f(bn(x)), a batch norm's result that is not in memory: it is computed where the
 /// convolution reads it (passes/norm_conv.cc). The arguments of kForward or kBackwardW, with x in
 /// the place of f(bn(x)), and then mean, variance, scale (or empty: 1) and bias (or empty: 0) of
-/// batch norm, in StatisticsType.
+/// batch norm, in StatisticsType. Without has_norm, a convolution of f(x), in inference
+/// (passes/inference.cc): it ends with the arguments of kForward.
 struct NormConvSpec : ConvSpec {
   bool has_scale = true;
   bool has_bias = true;
   double epsilon = 1e-5;
   Activation activation = {};
+  bool has_norm = true;
 
   const char* op() const {
     return pass == ConvPass::kForward ? "NormConvForward" : "NormConvBackwardW";
@@ -41,6 +43,10 @@ struct NormConvSpec : ConvSpec {
             false,
             activation};
   }
+  /// f without a batch norm, of this convolution.
+  static NormConvSpec Behind(const Activation& f, const ConvSpec& conv) {
+    return {conv, false, false, 0, f, false};
+  }
   /// Norm's inputs among those of this Spec.
   template <class Inputs>
   std::vector<Tensor> NormInputs(const Inputs& inputs) const {
@@ -55,7 +61,11 @@ struct NormConvSpec : ConvSpec {
     visitor("has_bias", self.has_bias);
     visitor("epsilon", self.epsilon);
     VisitActivation(self.activation, visitor);
+    visitor("has_norm", self.has_norm);
   }
 };
+
+/// y of a forward `spec` without has_norm.
+Tensor RunConvForward(NormConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b);
 
 }  // namespace singa

@@ -8,9 +8,11 @@
 
 #include "backend/cpu/lane_layouts.h"
 #include "model/dispatch/dispatch.h"
+#include "model/formula/activation.h"
 #include "model/operation/spatial/conv_naive.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
+#include "singa/operation/elementwise.h"
 
 namespace singa {
 namespace {
@@ -201,6 +203,37 @@ TEST_P(Depthwise, BehindABatchNorm) {
       for (size_t k = 0; k < want.size(); ++k)
         EXPECT_EQ(Values(got[k]), Values(want[k])) << spec.op() << " " << k;
     }
+  }
+  SetNumThreads(before);
+}
+
+/// In inference: an activation that the convolution applies where it reads.
+TEST_P(Depthwise, ActivationsInFront) {
+  const int before = NumThreads();
+  Random random(8);
+  const Activation activations[] = {true,
+                                    {ActivationKind::kClip, 0, 6},
+                                    {ActivationKind::kClip, -1, 0.5},
+                                    ActivationKind::kHardSwish};
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    const LaneTag tag = kTags[random.Int(0, 2)];
+    const Recorder g = AnyGeometry(random);
+    const Activation& activation = activations[random.Int(0, 3)];
+    const Tensor x = RandomTensor(random, g.input_shape(), kFloat32, -5, 9),
+                 w = RandomTensor(random, g.weight_shape()),
+                 b = RandomTensor(random, {g.out_channels});
+    const Tensor active =
+        Unary(formula::FunctionOf(activation.kind), x, activation.low, activation.high);
+    const ConvSpec plain = SpecOf(ConvPass::kForward, g, kFloat32, tag);
+    SetNumThreads(static_cast<int>(random.Int(1, 4)));
+    std::vector<Tensor> inputs = {active, w};
+    if (g.bias) inputs.push_back(b);
+    const Tensor want = RunPass(plain, inputs, {g.output_shape()}, GetParam())[0];
+    inputs[0] = x;
+    const Tensor got =
+        RunPass(NormConvSpec::Behind(activation, plain), inputs, {g.output_shape()}, GetParam())[0];
+    const double error = activation.kind == ActivationKind::kHardSwish ? 1e-5 : 0;
+    test::ExpectNear(got, Values(want), Vector(static_cast<size_t>(want.size()), error), "y");
   }
   SetNumThreads(before);
 }

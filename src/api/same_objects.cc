@@ -74,8 +74,8 @@ bool SameList(PyObject* list, Held* held) {
   return true;
 }
 
-/// Without descriptors: a model has hundreds of Tensors, and reading an attribute of Python's would
-/// write to its value's reference count.
+/// Without descriptors: a model has hundreds of Tensors, and reading an attribute through Python
+/// would change its value's reference count.
 bool SameTensor(PyObject* tensor, Held* held) {
   const TensorSettings now = SettingsOf(tensor);
   if (!held->Has(static_cast<Py_ssize_t>(now.size()))) return false;

@@ -89,8 +89,8 @@ SINGA_API Tensor Roll(const Tensor& x, const std::vector<int64_t>& shifts,
                       const std::vector<int64_t>& axes);
 /// Divides the channels, axis 1, into `groups` equal groups that take turns in y: y's channel
 /// j · groups + i is x's channel i · (channels / groups) + j (torch.nn.ChannelShuffle). Its
-/// inverse, and backward, is a shuffle with channels / groups groups. Raises std::invalid_argument
-/// if the groups do not divide the channels.
+/// inverse, and backward, is a shuffle with channels / groups groups (1 if there are no channels).
+/// Raises std::invalid_argument if the groups do not divide the channels.
 SINGA_API Tensor ChannelShuffle(const Tensor& x, int64_t groups);
 /// Inserts an axis of length `depth`, with `on` at the position of the index and `off` elsewhere
 /// (ONNX OneHot). Negative indices count from the end. Indices out of range give `off` everywhere.

@@ -218,7 +218,7 @@ class Fusion:
     def _shuffle(self, i: int) -> bool:
         end = self.step(i)
         middle = self.only(end.node.inputs[0], "Transpose")
-        if middle is None or not end.node.has(1):
+        if middle is None or len(end.node.inputs) != 2:
             return False
         turn = self.step(middle)
         first = self.only(turn.node.inputs[0], "Reshape")
@@ -226,9 +226,11 @@ class Fusion:
         if first is None or len(order) < 3 or order != [0, 2, 1, *range(3, len(order))]:
             return False
         lead = self.step(first)
-        if not lead.node.has(1) or lead.reader is None:
+        if len(lead.node.inputs) != 2 or lead.reader is None:  # or it is a shuffle itself
             return False
-        inputs = [*lead.node.inputs[:2], end.node.inputs[1]]
+        if self.is_known(lead.node.inputs[0]):  # the host computes it
+            return False
+        inputs = [*lead.node.inputs, end.node.inputs[1]]
         compute = _shuffled(lead, turn, end)
         lead = self.make(lead.node, replace(lead.reader, host=(1, 2)), compute)
         return self.merge([first, middle], i, lead, inputs, compute)

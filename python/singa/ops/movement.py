@@ -390,7 +390,7 @@ class ChannelShuffle(BuiltinOperator):
 
     def forward(self, x: Raw) -> Raw:
         y = _c.ChannelShuffle(x, self.groups)
-        self._inverse = x.shape()[1] // self.groups
+        self._inverse = max(x.shape()[1] // self.groups, 1)
         return y
 
     def backward(self, dy: Raw) -> Raw:

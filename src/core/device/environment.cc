@@ -99,10 +99,10 @@ constexpr Row kTable[] = {
      "the CPUs of the process, within its cgroup's quota",
      "Threads of OpenMP, oneDNN and BLAS (`singa.set_num_threads`)."},
     {"OMP_WAIT_POLICY", Kind::kText, "active or passive", "",
-     "OpenMP's setting of how threads wait for each other; without it, GOMP_SPINCOUNT counts."},
+     "OpenMP's setting of how threads wait for each other. Where it is set, singa sets no "
+     "GOMP_SPINCOUNT."},
     {"GOMP_SPINCOUNT", Kind::kText, "a number", "3000",
-     "How long a thread spins while it waits, before it sleeps, where `import singa` loads GNU "
-     "OpenMP."},
+     "Turns that a waiting thread spins before it sleeps, where `import singa` loads GNU OpenMP."},
     {"MALLOC_MMAP_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
     {"MALLOC_TRIM_THRESHOLD_", Kind::kText, "bytes", "", kGlibc},
     {"MALLOC_TOP_PAD_", Kind::kText, "bytes", "", kGlibc},

@@ -92,8 +92,26 @@ class Folding {
     const auto* conv = chain.first->SpecAs<ConvSpec>();
     if (!conv || !chain.add.empty() || !SameView(chain.first->inputs[0], x)) return false;
     if (step_.device()->kind() != DeviceKind::kCpu) return false;
-    const NormConvSpec spec = NormConvSpec::Behind(activation, *conv);
-    return FindPlan(*step_.device(), spec)->implementation() != kReference;
+    return HasKernel(Behind(activation, *conv), chain);
+  }
+
+  static NormConvSpec Behind(const Activation& activation, const ConvSpec& conv) {
+    NormConvSpec spec = NormConvSpec::Behind(activation, conv);
+    if (spec.choice.preference == Preference::kAutotune)
+      spec.choice.preference = Preference::kFastest;
+    return spec;
+  }
+
+  /// Whether the implementation that computes the chain's convolution takes `spec`, too. The
+  /// reference would compute the activation as a whole.
+  bool HasKernel(const NormConvSpec& spec, const Chain& chain) const {
+    const std::string_view implementation = chain.first->plan->implementation();
+    if (implementation == kReference) return false;
+    try {
+      return FindPlan(*step_.device(), spec, spec.choice)->implementation() == implementation;
+    } catch (const Unavailable&) {  // the workspace is limited
+      return false;
+    }
   }
 
   bool BeginsChain(const Node& node) const {
@@ -236,13 +254,24 @@ class Folding {
     spec.has_add = !chain.add.empty();
     spec.relu = chain.activation.kind == ActivationKind::kRelu;
     spec.constant_weights = HasConstantWeights(node);
-    const Tensor x = Newest(node.inputs[0]);
-    const Tensor y =
-        chain.front ? RunConvForward(NormConvSpec::Behind(chain.front, spec), x, W, b)
-                    : RunConvForward(spec, x, W, b, spec.has_add ? Newest(chain.add) : Tensor());
-    if (!chain.activation || spec.relu) return y;
-    return Unary(formula::FunctionOf(chain.activation.kind), y, chain.activation.low,
-                 chain.activation.high);
+    Tensor x = Newest(node.inputs[0]);
+    if (chain.front) {
+      NormConvSpec behind = Behind(chain.front, spec);
+      behind.x_layout = x.layout();
+      if (HasKernel(behind, chain)) return Activated(chain, spec, RunConvForward(behind, x, W, b));
+      x = Apply(chain.front, x);
+    }
+    const Tensor add = spec.has_add ? Newest(chain.add) : Tensor();
+    return Activated(chain, spec, RunConvForward(spec, x, W, b, add));
+  }
+
+  static Tensor Apply(const Activation& activation, const Tensor& x) {
+    return Unary(formula::FunctionOf(activation.kind), x, activation.low, activation.high);
+  }
+
+  /// The end of a chain, from the result of its convolution.
+  static Tensor Activated(const Chain& chain, const ConvSpec& spec, const Tensor& y) {
+    return !chain.activation || spec.relu ? y : Apply(chain.activation, y);
   }
 
   /// The tensor that replaces `t`, in any layout; `t` itself if nothing does.

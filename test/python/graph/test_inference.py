@@ -158,11 +158,24 @@ def test_a_depthwise_convolution_applies_the_activation_before_it(activation, pa
 
 @pytest.mark.cpu("GPUs have no such kernels")
 def test_an_activation_that_others_read_is_computed():
-    def forward(n, x):
+    def joined(n, x):
         x = n.bn(n.conv(x), activation="relu6")
-        return autograd.add(n.depthwise(x), x)
+        return autograd.cat([n.depthwise(x), x], 1)
 
-    assert "NormConvForward" not in check(compiled(forward, images()), images(), images(1))
+    def added(n, x):
+        return autograd.add(n.depthwise(n.bn(n.conv(x), activation="relu6")), x)
+
+    for forward in (joined, added):
+        assert "NormConvForward" not in check(compiled(forward, images()), images(), images(1))
+
+
+@pytest.mark.cpu("GPUs have no such kernels")
+@pytest.mark.parametrize("prefer", ["limited_workspace", "no_workspace"])
+def test_a_depthwise_convolution_keeps_its_preference(prefer):
+    options = {"cudnn_prefer": prefer, "workspace_MB_limit": 0}
+    narrow = layer.Conv2d(8, 3, padding=1, group=8, **options)
+    net = compiled(lambda n, x: narrow(n.bn(n.conv(x), relu=True)), images())
+    assert "NormConvForward" not in check(net, images(), images(1))
 
 
 @pytest.mark.parametrize("dtype", [tensor.float64, tensor.float32])

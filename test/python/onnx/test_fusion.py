@@ -265,6 +265,66 @@ _IMAGES = _RANDOM.standard_normal((2, 3, 4, 5))
 _AFFINE = {name: _RANDOM.uniform(0.5, 1.5, 3) for name in ("scale", "bias", "mean", "var")}
 
 
+def _shuffles(*steps: tuple[Sequence[int], Sequence[int]], last: Sequence[int]) -> Any:
+    """Reshape, Transpose, Reshape, Transpose, ..., and Reshape to `last`."""
+    nodes, shapes, name = [], {}, "x"
+    for i, (shape, perm) in enumerate(steps):
+        shapes[f"s{i}"] = np.array(shape, np.int64)
+        nodes.append(node("Reshape", f"{name} s{i}", f"r{i}"))
+        nodes.append(node("Transpose", f"r{i}", f"t{i}", perm=list(perm)))
+        name = f"t{i}"
+    shapes["last"] = np.array(last, np.int64)
+    nodes.append(node("Reshape", f"{name} last", "y"))
+    outputs = [info("y", [None] * len(last), "float64")]
+    return network(nodes, [info("x", ["n", 12, 2, 3], "float64")], outputs, shapes)
+
+
+_SWAP = [0, 2, 1, 3, 4]
+_SHUFFLES: dict[str, tuple[Any, Any, int]] = {
+    "a shuffle": ([([-1, 3, 4, 2, 3], _SWAP)], [-1, 12, 2, 3], 1),
+    "pixels as one axis": ([([0, 3, 4, 6], _SWAP[:4])], [0, 12, 2, 3], 1),
+    "another shape at the end": ([([-1, 3, 4, 2, 3], _SWAP)], [-1, 4, 3, 6], 1),
+    "rows among the groups": ([([-1, 3, 8, 3], _SWAP[:4])], [-1, 12, 2, 3], 1),
+    "another permutation": ([([-1, 3, 4, 2, 3], [0, 1, 2, 4, 3])], [-1, 12, 2, 3], 3),
+    "two that meet in one Reshape": (
+        [([2, 3, 4, 6], _SWAP[:4]), ([2, 2, 6, 6], _SWAP[:4])],
+        [2, 12, 2, 3],
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _SHUFFLES)
+def test_channel_shuffles(name: str) -> None:
+    """One step, whose shapes are known when it runs; as NumPy in any case."""
+    steps, last, count = _SHUFFLES[name]
+    net = singa.onnx.load(_shuffles(*steps, last=last))
+    assert len(_steps(net)) == count
+    x = _RANDOM.standard_normal((2, 12, 2, 3))
+    wanted = x
+    for shape, perm in steps:
+        wanted = wanted.reshape([n or 2 for n in shape]).transpose(perm)
+    given = tensor.from_numpy(x, dtype="float64")
+    np.testing.assert_array_equal(net(given).numpy(), wanted.reshape([n or 2 for n in last]))
+    assert autograd.gradcheck(net.forward, given)
+
+
+def test_a_shape_is_no_image_to_shuffle() -> None:
+    """The host computes it, so that steps are recorded."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Reshape", "s apart", "r"),
+        node("Transpose", "r", "t", perm=[0, 2, 1]),
+        node("Reshape", "t together", "wanted"),
+        node("Reshape", "x wanted", "y"),
+    ]
+    shapes = {"apart": np.array([1, 2, 2]), "together": np.array([4])}
+    inputs = [info("x", [2, 12, 2, 3], "float64")]
+    net = singa.onnx.load(network(nodes, inputs, [info("y", [None] * 4, "float64")], shapes))
+    assert _steps(net).count("Reshape") != 1
+    assert net(tensor.Tensor((2, 12, 2, 3), dtype=tensor.float64)).shape == (2, 2, 12, 3)
+
+
 def _normalised() -> Any:
     column = {name: a[:, None, None] for name, a in _AFFINE.items()}
     deviation = (_IMAGES - column["mean"]) / np.sqrt(column["var"] + 1e-5)

@@ -408,7 +408,7 @@ def without(metadata: dict[str, str], name: str) -> dict[str, str]:
         (lambda a, m: (a, m | {"input.0.strides": "(99999999999, 1)"}), "cannot lie with strides"),
         (lambda a, m: (a, m | {"spec": "N5singa7NoSpecE"}), "does not have"),
         (lambda a, m: (a, m | {"device": "7"}), "device must be in"),
-        (lambda a, m: (a, m | {"replay": "2"}), "no replay file of this version"),
+        (lambda a, m: (a, m | {"replay": "1"}), "no replay file of this version"),
         (lambda a, m: (a, without(m, "replay")), "no replay file of this version"),
         (lambda a, m: (a | {"input.0": a["input.0"].ravel()[:3]}, m), "a must have 12 elements"),
         (lambda a, m: (a | {"input.0": a["input.0"].astype("f8")}, m), "a must be float32"),

@@ -439,7 +439,7 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
 }
 
 std::string Refuses(const NormConvSpec& spec, int64_t lanes) {
-  if (spec.dtype != kFloat32) return "rows are normalised as floats, and not rounded";
+  if (spec.dtype != kFloat32) return "rows are floats behind what is in front, and not rounded";
   if (spec.activation.kind == ActivationKind::kSilu)
     return "SiLU takes longer to compute twice than to write and read";
   if (spec.activation.low > 0 || spec.activation.high < 0)

@@ -15,8 +15,10 @@ MeasuredCall NormConvSpec::Measured() const {
 }
 
 void NormConvSpec::CheckCall(CallChecker& call) const {
-  call.Require((pass == ConvPass::kForward || pass == ConvPass::kBackwardW) && !has_add,
-               "batch norm is in front of a forward pass or a gradient of the filters");
+  call.Require(
+      (pass == ConvPass::kForward || pass == ConvPass::kBackwardW) && !has_add,
+      "a batch norm or an activation is in front of a forward pass without addition, or of a "
+      "gradient of the filters");
   call.Require(has_norm || (pass == ConvPass::kForward && activation && epsilon == 0 &&
                             !has_scale && !has_bias),
                "without a batch norm, a forward pass has only an activation in front");

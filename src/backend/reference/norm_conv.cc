@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "core/tensor/dtype_switch.h"
 #include "core/tensor/round_up.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/activation.h"
+#include "model/spec/elementwise.h"
 #include "model/spec/spatial/norm_conv.h"
 #include "singa/core/block.h"
 
@@ -27,18 +27,6 @@ size_t Workspace(const NormConvSpec& spec) {
   return NormalizedBytes(spec) + ReferenceOf<ConvSpec>(spec)->workspace_bytes();
 }
 
-/// y = f(x)
-void Activate(const NormConvSpec& spec, const void* x, void* y) {
-  const UnaryOp function = formula::FunctionOf(spec.activation.kind);
-  SwitchFloat(spec.dtype, spec.op(), [&]<class T>() {
-    using C = ComputeType<T>;
-    const C low = static_cast<C>(spec.activation.low), high = static_cast<C>(spec.activation.high);
-    for (int64_t i = 0; i < spec.geometry.input_shape().Count(); ++i)
-      static_cast<T*>(y)[i] =
-          Convert<T>(formula::Unary(function, Convert<C>(static_cast<const T*>(x)[i]), low, high));
-  });
-}
-
 void Run(const NormConvSpec& spec, const Execution& execution) {
   const Tensor& x = execution.inputs[spec.x_input()];
   const size_t bytes = NormalizedBytes(spec);
@@ -49,10 +37,15 @@ void Run(const NormConvSpec& spec, const Execution& execution) {
     ReferenceOf(spec.Norm())
         ->Run({execution.device, norm_inputs, {&normalized, 1}, execution.scalars, nullptr});
   } else {
-    Activate(spec, execution.in<void>(spec.x_input()), execution.workspace);
+    const Activation& activation = spec.activation;
+    Scalars limits;
+    limits.v[0] = activation.low;
+    limits.v[1] = activation.high;
+    ReferenceOf(UnarySpec{formula::FunctionOf(activation.kind), spec.dtype})
+        ->Run({execution.device, {&x, 1}, {&normalized, 1}, limits, nullptr});
   }
-  const size_t count = spec.has_norm ? spec.mean_input() : execution.inputs.size();
-  std::vector<Tensor> inputs(execution.inputs.begin(), execution.inputs.begin() + count);
+  std::vector<Tensor> inputs(execution.inputs.begin(),
+                             execution.inputs.begin() + spec.mean_input());
   inputs[spec.x_input()] = normalized;
   ReferenceOf<ConvSpec>(spec)->Run({execution.device, inputs, execution.outputs, execution.scalars,
                                     static_cast<char*>(execution.workspace) + bytes});

@@ -123,8 +123,7 @@ std::vector<Tensor> NormConvSpec::Magnitudes(const std::vector<Tensor>& inputs) 
   ConvSpec wide = *this;
   wide.dtype = kFloat64;
   wide.x_layout = wide.dy_layout = nullptr;
-  const size_t count = has_norm ? mean_input() : inputs.size();
-  std::vector<Tensor> magnitudes(inputs.begin(), inputs.begin() + count);
+  std::vector<Tensor> magnitudes(inputs.begin(), inputs.begin() + mean_input());
   for (Tensor& t : magnitudes) t = opcheck::AbsoluteValue(t.AsType(kFloat64));
   Values normalized =
       Read(has_norm ? Norm().Magnitudes(NormInputs(inputs))[0] : magnitudes[x_input()]);

@@ -84,11 +84,17 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     optimizer: Optimizer
     transient: ClassVar[tuple[str, ...]] = ("_threads", "_step_graphs")
-    # Names of the last line are not settings, because they are in the key of a recorded step.
+    # The last line: the first three are in the key of a recorded step, the others compute nothing.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
-        *("_autocast_dtype", "_fuse", "_recompute"),
+        *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names"),
     )
+    #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
+    #: None for other networks. Checkpoints keep it.
+    architecture: dict[str, Any] | None = None
+    #: Names of the classes, in the order of the outputs. Checkpoints keep them. Loading one sets
+    #: them where they are None.
+    class_names: Sequence[str] | None = None
 
     def __init__(self) -> None:
         super().__init__()

@@ -106,7 +106,9 @@ def create(name: str, **kwargs: Any) -> Classifier:
     if name not in _MODELS:
         raise ValueError(f"[models.create] no model {name!r}; there are {', '.join(names())}")
     module, maker = _MODELS[name]
-    return getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
+    net: Classifier = getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
+    net.architecture = {"name": name, "arguments": kwargs}
+    return net
 
 
 __all__ = ["create", "names"]

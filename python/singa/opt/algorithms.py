@@ -83,7 +83,9 @@ class SGD(UpdateRule):
         momentum = (restored or {}).get("momentum", self.momentum)
         return self.slots if momentum.init_value else ()
 
-    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
+    def raw_update(
+        self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
+    ) -> None:
         params, grads, *moments, weight_decay = lists
         singa_wrap.SgdUpdate(
             params,
@@ -127,7 +129,9 @@ class RMSProp(UpdateRule):
         self.epsilon = epsilon
         self.weight_decay = weight_decay
 
-    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
+    def raw_update(
+        self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
+    ) -> None:
         rho, epsilon = self.now("rho", step), self.now("epsilon", step)
         singa_wrap.RmsPropUpdate(*lists, lr, rho, epsilon, *recorded)
 
@@ -152,7 +156,9 @@ class AdaGrad(UpdateRule):
         self.epsilon = epsilon
         self.weight_decay = weight_decay
 
-    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
+    def raw_update(
+        self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
+    ) -> None:
         singa_wrap.AdaGradUpdate(*lists, lr, self.now("epsilon", step), *recorded)
 
 
@@ -163,8 +169,8 @@ class Adam(UpdateRule):
         m' = m / (1 - beta_1^t);             v' = v / (1 - beta_2^t)
         p -= lr · m' / (sqrt(v') + epsilon)
 
-    `t` counts the updates from 1. `beta_1` and `beta_2` are below 1. The default `lr` is SINGA's
-    0.1; 0.001 is usual.
+    `t` counts the updates of each parameter from 1. `beta_1` and `beta_2` are below 1. The default
+    `lr` is SINGA's 0.1; 0.001 is usual.
     """
 
     slots = ("m", "v")
@@ -194,14 +200,16 @@ class Adam(UpdateRule):
         self.epsilon = epsilon
         self.weight_decay = weight_decay
 
-    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
+    def raw_update(
+        self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
+    ) -> None:
         singa_wrap.AdamUpdate(
             *lists,
             lr,
             self.now("beta_1", step),
             self.now("beta_2", step),
             self.now("epsilon", step),
-            (self.steps if step is None else step) + 1,
+            (self.steps if step is None else step) + 1 - behind,
             self.decoupled,
             *recorded,
         )

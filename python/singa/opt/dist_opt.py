@@ -149,6 +149,11 @@ class DistOpt:
         return self.calls
 
     @property
+    def calls_made(self) -> int:
+        """Calls since the last update whose gradients wait for it."""
+        return len(self._shards)
+
+    @property
     def is_alone(self) -> bool:
         """Whether it does what `opt` does by itself."""
         return self.virtual_ranks == 1
@@ -291,7 +296,7 @@ class DistOpt:
 
     def _started(self, shards: Sequence[Sequence[_Pair]]) -> Any:
         raw = [grad.data for shard in shards for _, grad in shard]
-        names = [self.opt._key(param) for param, _ in shards[0]]
+        names = [self.opt.state_key(param) for param, _ in shards[0]]
         factor = 1.0 / self.virtual_ranks
         reduction = singa_wrap.Reduction(self.communicator, raw, names, len(shards), factor)
         reduction.Start()
@@ -420,7 +425,7 @@ class DistOpt:
         host_call(self._end_call)
 
     def _reduce_half(self, bound: float | None, pairs: list[_Pair]) -> None:
-        keys = [self.opt._key(param) for param, _ in pairs]
+        keys = [self.opt.state_key(param) for param, _ in pairs]
         grads = [_dense(grad).data for _, grad in pairs]
         if bound is not None:
             clip_values(grads, bound)
@@ -428,7 +433,7 @@ class DistOpt:
         self._apply(pairs, sums)
 
     def _reduce_sparse(self, spars: float, topk: bool, corr: bool, pairs: list[_Pair]) -> None:
-        keys = [self.opt._key(param) for param, _ in pairs]
+        keys = [self.opt.state_key(param) for param, _ in pairs]
         residuals = self._residuals if corr else None
         grads = [_dense(grad).data for _, grad in pairs]
         sums = sum_of_largest(self.communicator, keys, grads, spars, topk, residuals)
@@ -462,7 +467,7 @@ class DistOpt:
             parts[-1].append(param)
             size += param.size()
         part = parts[self.partial % len(parts)]
-        names = [self.opt._key(param) for param in part]
+        names = [self.opt.state_key(param) for param in part]
         raw = [param.data for param in part]
         self.communicator.all_reduce(raw, names, 1.0 / self.world_size)
         self.partial = (self.partial + 1) % len(parts)
@@ -527,10 +532,12 @@ class DistOpt:
         return self.opt.get_states() | self._residuals.get_states(self.communicator)
 
     def set_states(self, states: dict[str, Any]) -> None:
-        """Continues from what get_states() returned, also on another number of ranks. Raises
-        ValueError or TypeError for the state of another optimizer."""
+        """Continues from what get_states() returned, also on another number of ranks. Drops the
+        gradients of calls for an update that was not made. Raises ValueError or TypeError for the
+        state of another optimizer."""
         own = {key: value for key, value in states.items() if key != "residuals"}
         self.opt.set_states(own)
+        self._forget_calls()
         self._residuals.set_states(states.get("residuals", {}), self.communicator)
 
     def state_types(self, name: str, param: Tensor | None) -> Collection[DType]:

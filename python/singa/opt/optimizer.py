@@ -31,11 +31,12 @@ Update = tuple[str, Tensor, Tensor]
 
 
 def norm_and_bias(name: str, param: Tensor) -> bool:
-    """True for parameters of one dimension: scales and biases of norms, and biases of layers.
+    """True for parameters of one dimension: scales and biases of norms, and biases of layers. False
+    for weights, which layers call W, also where they are packed in one dimension, as in `CudnnRNN`.
 
     Weight decay is usually left out for them: `ParamGroup(norm_and_bias, weight_decay=0.0)`.
     """
-    return len(param.shape) <= 1
+    return len(param.shape) <= 1 and name.rpartition(".")[2] != "W"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ _FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
 #: Keys in an optimizer's saved state, and the entries of its scaler's state that they hold.
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
 #: Keys that a saved state may lack, and that an optimizer may ignore.
-OPTIONAL_STATES = ("accumulated", "accumulated_calls", *_SCALER_STATES)
+OPTIONAL_STATES = ("accumulated", "accumulated_calls", "parameter_steps", *_SCALER_STATES)
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
@@ -173,8 +174,8 @@ class Optimizer:
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
-        *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_table", "_keys"),
-        "_group_of",
+        *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
+        *("_group_of", "_behind"),
     )
 
     def __init__(
@@ -205,7 +206,10 @@ class Optimizer:
         self._known_updates = 0 if scaler is None else scaler.made()
         self._accumulated_grads: dict[str, Tensor] = {}
         self._value_tensors: dict[str, Tensor] = {}
-        self._table = HyperparameterTable()
+        # Where the formula depends on the number of updates of a parameter: the parameters that
+        # have missed some, and how many.
+        self._behind: dict[str, int] = {}
+        self._tables: dict[int, HyperparameterTable] = {}
         self._keys: dict[str, weakref.ref[Tensor]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -367,14 +371,16 @@ class Optimizer:
             return
         if self._scaler is not None and self._skips_on_device():
             self._pending_updates += 1
-            if self._scaler.is_on_host():
+            missed, before = self._missed(), self._steps
+            if missed or self._scaler.is_on_host():
                 self._count_updates()
+            self._fall_behind(missed, self._steps - before)
         elif not self._skipped:
             self.step()
 
     def _apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Updates the parameters by these gradients, or accumulates them."""
-        updates = [(self._key(p), p, g) for p, g in gradients]
+        updates = [(self.state_key(p), p, g) for p, g in gradients]
         if not updates:
             raise RuntimeError(
                 f"[{type(self).__name__}] the loss was computed from no parameter that trains, or "
@@ -409,7 +415,18 @@ class Optimizer:
     @host_called
     def step(self) -> None:
         """Goes on to the next step of the schedules."""
+        self._fall_behind(self._missed(), 1)
         self._steps += 1
+
+    def _missed(self) -> Collection[str]:
+        """The keys of parameters that the step that ends has not updated, if the formula depends on
+        their number of updates."""
+        return ()
+
+    def _fall_behind(self, keys: Collection[str], updates: int) -> None:
+        """Counts updates that these parameters have missed."""
+        for key in keys if updates else ():
+            self._behind[key] = self._behind.get(key, 0) + updates
 
     @host_called
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
@@ -432,7 +449,7 @@ class Optimizer:
                     f"[{type(self).__name__}] update takes two Tensors, got "
                     f"{type(tensor_).__name__}"
                 )
-        self.apply(self._key(param), param, grad)
+        self.apply(self.state_key(param), param, grad)
 
     def backward_and_update(self, loss: Tensor) -> None:
         """The same as calling the optimizer."""
@@ -444,7 +461,7 @@ class Optimizer:
             if other.device.id() != inputs[0].device.id():
                 other.to_device(inputs[0].device)
 
-    def _key(self, param: Tensor) -> str:
+    def state_key(self, param: Tensor) -> str:
         """The name under which a parameter's state is kept.
 
         Normally its own. Layers outside a model all call their weight "W": while such a namesake
@@ -497,7 +514,8 @@ class Optimizer:
     def get_states(self) -> dict[str, Any]:
         """What `set_states` continues from. The tensors are not copies.
 
-        "step_counter": the number of updates so far; for each slot, such as "moments", a dict of
+        "step_counter": the number of updates so far; "parameter_steps": that of each parameter
+        that missed some, if the formula depends on it; for each slot, such as "moments", a dict of
         tensors by parameter name; the hyperparameters that were assigned; with a scaler,
         "loss_scale" and "loss_scale_updates".
         """
@@ -508,6 +526,9 @@ class Optimizer:
         if self._scaler is not None:
             scaler = self._scaler.state_dict()
             states |= {name: scaler[key] for name, key in _SCALER_STATES.items()}
+        behind = {key: count for key, count in self._behind.items() if count}
+        if behind:
+            states["parameter_steps"] = {k: self._steps - count for k, count in behind.items()}
         return states | self._assigned()
 
     def set_states(self, states: dict[str, Any]) -> None:
@@ -523,12 +544,17 @@ class Optimizer:
         steps = integer(kind, "step_counter", states["step_counter"], 0)
         waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
         sums = self._copied("accumulated", states.get("accumulated", {}))
+        behind = {
+            key: max(steps - integer(kind, f"parameter_steps of {key}", count, 0), 0)
+            for key, count in dict(states.get("parameter_steps", {})).items()
+        }
         restored = self._restored(states)
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
         self._count_updates()
         self._steps, self._accumulated_calls, self._accumulated_grads = steps, waiting, sums
+        self._behind = behind
         for name, schedule in restored.items():
             setattr(self, name, schedule)
 
@@ -560,11 +586,11 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys refer to live parameters; those of a copy are found again by name.
-        made_anew = {
+        made_anew: dict[str, Any] = {
             "_keys": {},
             "_group_of": {},
             "_value_tensors": {},
-            "_table": HyperparameterTable(),
+            "_tables": {},
         }
         return {**self.__dict__, **made_anew}
 
@@ -573,14 +599,14 @@ def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:
     """Scales all gradients by min(1, max_norm / norm), in place, where norm is the 2-norm of all of
     them together (Pascanu et al. 2013). Returns that norm.
 
-    Gradients must not share memory; those of `autograd.backward` do not. Raises ValueError unless
-    `max_norm` is positive.
+    If a gradient is NaN, all become NaN, as in PyTorch. Gradients must not share memory; those of
+    `autograd.backward` do not. Raises ValueError unless `max_norm` is positive.
     """
     if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
         raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")
     raw = [grad.data for grad in grads]
     norm = singa_wrap.GlobalNorm(raw)
     factor = max_norm / (norm + 1e-6)  # PyTorch's clip_grad_norm_
-    if factor < 1.0:
+    if not factor >= 1.0:  # also for NaN, which makes all gradients NaN
         singa_wrap.ScaleAll(raw, factor)
     return norm

@@ -4,6 +4,8 @@ A rule (`algorithms.py`) is a formula: the names of its state slots, its hyperpa
 call of the C++ core that updates lists of parameters. This module calls it with what a step needs.
 
 - Parameter groups: one call for each learning rate among them. Weight decays are a list.
+- Bias correction: each parameter counts its own updates, as in PyTorch. One call for each number of
+  updates that parameters have missed, because they were frozen or came late.
 - Gradient clipping and loss scaling: `UpdateConditions`, which the core evaluates on the device.
 - Recorded steps: a replay repeats the call with new scalars, such as the next learning rate. They
   come from the host, or, where only the device knows the step, from a `HyperparameterTable`.
@@ -12,14 +14,15 @@ call of the C++ core that updates lists of parameters. This module calls it with
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import singa_wrap, tensor
 from ..dtypes import wide_type
 from ..tape.capture import capture_update
 from ..tensor import DType, Tensor
+from .hyperparameter_table import HyperparameterTable
 from .optimizer import OPTIONAL_STATES, Optimizer, Update, hyperparameter, scheduled
 from .schedule import Constant, DecayScheduler
 
@@ -27,6 +30,16 @@ from .schedule import Constant, DecayScheduler
 Lists = Sequence[list[Any]]
 
 _PACKAGE = __name__.removesuffix("update_rule")
+
+
+class _Part(NamedTuple):
+    """One raw call of an update: parameters with one factor of the learning rate, and one number of
+    updates that they have missed."""
+
+    keys: list[str]
+    lr_scale: float
+    behind: int
+    lists: Lists
 
 
 class UpdateRule(Optimizer):
@@ -46,7 +59,7 @@ class UpdateRule(Optimizer):
     structural: tuple[str, ...] = ("weight_decay", "epsilon")
     #: Attributes besides hyperparameters that decide about it.
     flags: tuple[str, ...] = ()
-    #: Whether the formula depends on the number of updates, schedules apart.
+    #: Whether the formula depends on the number of a parameter's updates, schedules apart.
     depends_on_step = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -54,13 +67,21 @@ class UpdateRule(Optimizer):
         if "slots" in vars(cls):
             cls.not_settings = (*vars(cls).get("not_settings", ()), *cls.slots)
 
+    not_settings = ("_updated", "_updates_all")
+
     def __init__(self, lr: float | DecayScheduler, *args: Any, **kwargs: Any) -> None:
         super().__init__(lr, *args, **kwargs)
         for name in self.slots:
             setattr(self, name, {})
+        # What the present step has updated so far: these, or all parameters with state.
+        self._updated: set[str] = set()
+        self._updates_all = False
 
-    def raw_update(self, lists: Lists, lr: float, step: int | None, *recorded: Any) -> None:
-        """Calls the C++ function with the values of the hyperparameters at `step` (None: now).
+    def raw_update(
+        self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
+    ) -> None:
+        """Calls the C++ function with the values of the hyperparameters at `step` (None: now), for
+        parameters that have missed `behind` updates.
 
         `recorded` are its last arguments, UpdateScalars and UpdateConditions. Empty lists hand the
         hyperparameters to the UpdateScalars without an update.
@@ -75,33 +96,66 @@ class UpdateRule(Optimizer):
 
     def apply(self, param_name: str | None, param_value: Tensor, param_grad: Tensor) -> None:
         # Not self.apply_all: in a subclass with its own apply, that one calls apply.
-        key = self._key(param_value) if param_name is None else param_name
+        key = self.state_key(param_value) if param_name is None else param_name
         UpdateRule.apply_all(self, [(key, param_value, param_grad)])
 
     def apply_all(self, updates: Sequence[Update]) -> None:
         self._execute(updates, singa_wrap.UpdateConditions())
 
     def _apply_on_device(self, updates: Sequence[Update]) -> None:
-        grads = [grad for _, _, grad in updates]
-        conditions = self._conditions(grads)
-        if self._uses_table():
-            conditions.scalars = self._fill_table(grads[0].device)
+        conditions = self._conditions([grad for _, _, grad in updates])
         self._execute(updates, conditions)
         if self.scaler is not None:
             self.scaler.update(conditions.squares)
 
     def _execute(self, updates: Sequence[Update], conditions: Any) -> None:
-        lr, step = self._lr_and_step(conditions)
-        for lr_scale, lists in self._parts(updates):
-            self.raw_update(lists, lr * lr_scale, step, None, conditions)
+        self._count_late(updates)
+        self._begin_update([key for key, _, _ in updates])
+        uses_table = not conditions.squares.empty() and self._uses_table()
+        for part in self._parts(updates):
+            if uses_table:
+                conditions.scalars = self._fill_table(part.behind, updates[0][2].device)
+            self.raw_update(part.lists, *self._moment(part, conditions), None, conditions)
 
-    def _parts(self, updates: Sequence[Update]) -> Iterator[tuple[float, Lists]]:
-        """The raw calls of an update: for each factor of the learning rate its lists."""
+    def _count_late(self, updates: Sequence[Update]) -> None:
+        """Counts what parameters have missed that are updated for the first time."""
+        if not self.depends_on_step:
+            return
+        known = getattr(self, self.slots[0])
+        late = [key for key, _, _ in updates if key not in known]
+        if late and self.steps:
+            for key in late:
+                self._behind[key] = self.steps
+
+    def _begin_update(self, keys: Sequence[str]) -> None:
+        """Notes that the present step updates these parameters. They are about to get state if they
+        have none."""
+        if not self.depends_on_step:
+            return
+        known = getattr(self, self.slots[0])
+        if len(keys) >= len(known) and known.keys() <= set(keys):
+            self._updates_all = True
+            return
+        self._count_updates()  # of earlier steps, in which the same parameters had a part
+        self._updated.update(keys)
+
+    def _missed(self) -> Collection[str]:
+        missed: Collection[str] = ()
+        if self.depends_on_step and not self._updates_all:
+            missed = getattr(self, self.slots[0]).keys() - self._updated
+        self._updated.clear()
+        self._updates_all = False
+        return missed
+
+    def _parts(self, updates: Sequence[Update]) -> Iterator[_Part]:
+        """The raw calls of an update."""
         decay = self.now("weight_decay")
-        for lr_scale, members in self._by_lr_scale(updates):
+        for (lr_scale, behind), members in self._divided(updates):
             groups = [self._group(key, param) for key, param, _ in members]
-            yield (
+            yield _Part(
+                [key for key, _, _ in members],
                 lr_scale,
+                behind,
                 [
                     [param.data for _, param, _ in members],
                     [grad.data for _, _, grad in members],
@@ -113,14 +167,18 @@ class UpdateRule(Optimizer):
                 ],
             )
 
-    def _by_lr_scale(self, updates: Sequence[Update]) -> Iterator[tuple[float, Sequence[Update]]]:
-        if not self.groups:
-            yield 1.0, updates
-            return
-        parts: dict[float, list[Update]] = {}
+    def _divided(
+        self, updates: Sequence[Update]
+    ) -> Iterable[tuple[tuple[float, int], Sequence[Update]]]:
+        """Updates by (factor of the learning rate, updates that the parameters have missed)."""
+        if not self.groups and not self._behind:
+            return [((1.0, 0), updates)]
+        parts: dict[tuple[float, int], list[Update]] = {}
         for update in updates:
-            parts.setdefault(self._group(*update[:2]).lr_scale, []).append(update)
-        yield from parts.items()
+            key, param, _ = update
+            place = self._group(key, param).lr_scale, self._behind.get(key, 0)
+            parts.setdefault(place, []).append(update)
+        return parts.items()
 
     def _slot(self, name: str, key: str, param: Tensor) -> Tensor:
         """The slot of that parameter, zeros where it is new."""
@@ -143,10 +201,13 @@ class UpdateRule(Optimizer):
             conditions.loss_scale = self.scaler.state_on(grads[0].device)
         return conditions
 
-    def _lr_and_step(self, conditions: Any) -> tuple[float, int | None]:
+    def _moment(self, part: _Part, conditions: Any) -> tuple[float, int | None, int]:
+        """Learning rate, step and `behind` for raw_update."""
+        if conditions.scalars.empty():
+            return self.now("lr") * part.lr_scale, None, part.behind
         # With a table the device ignores the hyperparameters of the call, and multiplies the
         # learning rate by the table's.
-        return (self.now("lr"), None) if conditions.scalars.empty() else (1.0, 0)
+        return part.lr_scale, 0, 0
 
     # Hyperparameters of future updates, where only the device knows the step.
 
@@ -161,23 +222,31 @@ class UpdateRule(Optimizer):
             and all([schedule.is_plain() for schedule in schedules])
         )
 
-    def _fill_table(self, device: Any) -> Any:
-        """The table, filled for the next update."""
-        table, key, empty = self._table, self._table_key(), self._empty_lists()
+    def _table(self, behind: int) -> HyperparameterTable:
+        """The table of parameters that have missed so many updates."""
+        if behind not in self._tables:
+            used = {0, *self._behind.values()}
+            kept = {count: table for count, table in self._tables.items() if count in used}
+            self._tables = kept | {behind: HyperparameterTable()}
+        return self._tables[behind]
+
+    def _fill_table(self, behind: int, device: Any) -> Any:
+        """The values of a table that is filled for the next update."""
+        table, key, empty = self._table(behind), self._table_key(), self._empty_lists()
 
         def collect(i: int, update_scalars: Any) -> None:
             step = self._steps + i
-            self.raw_update(empty, self.now("lr", step), step, update_scalars)
+            self.raw_update(empty, self.now("lr", step), step, behind, update_scalars)
 
-        while not self._table_is_filled(device):
+        while not self._table_is_filled(behind, device):
             if table.was_filled(key):
                 self._count_updates()
             table.fill(key, self._known_updates, collect, device)
         return table.values
 
-    def _table_is_filled(self, device: Any) -> bool:
+    def _table_is_filled(self, behind: int, device: Any) -> bool:
         count = self._known_updates + self._pending_updates
-        return self._table.holds(self._table_key(), count, device)
+        return self._table(behind).holds(self._table_key(), count, device)
 
     def _table_key(self) -> Any:
         """What the table's contents follow from, besides the device's count of updates."""
@@ -213,46 +282,59 @@ class UpdateRule(Optimizer):
         plain = all([schedule.is_plain() for schedule in self._schedules()])
         if not self._is_builtin() or not plain or not self._is_recordable():
             return False
-        updates = [(self._key(p), p, g) for p, g in gradients]
+        updates = [(self.state_key(p), p, g) for p, g in gradients]
         keys = [key for key, _, _ in updates]
         if any([value is None for value in self._slot_values(keys)]):
             return False  # the first step makes them
         parts = list(self._parts(updates))
-        for _, (params, grads, *slots, _) in parts:
+        for part in parts:
+            params, grads, *slots, _ = part.lists
             if not singa_wrap.UpdateMovesNothing(params, grads, list(itertools.chain(*slots))):
                 return False
         device, uses_table = gradients[0][1].device, self._uses_table()
-        if uses_table and not self._table_is_filled(device):
+        if uses_table and not all([self._table_is_filled(p.behind, device) for p in parts]):
             return False  # likewise
+        self._begin_update(keys)
         conditions = self._conditions([grad for _, grad in gradients])
-        if uses_table:
-            conditions.scalars = self._table.values
-        lr, step = self._lr_and_step(conditions)
-        for lr_scale, lists in parts:
+        for part in parts:
+            if uses_table:
+                conditions.scalars = self._table(part.behind).values
             update_scalars = None if uses_table else singa_wrap.UpdateScalars()
-            self.raw_update(lists, lr * lr_scale, step, update_scalars, conditions)
-            capture_update(*self._replay_callbacks(keys, lr_scale, update_scalars))
+            moment = self._moment(part, conditions)
+            self.raw_update(part.lists, *moment, update_scalars, conditions)
+            of_update = keys if part is parts[0] else []
+            capture_update(*self._replay_callbacks(part, update_scalars, of_update))
         if self.scaler is not None:
             self.scaler.update(conditions.squares)
         return True
 
     def _replay_callbacks(
-        self, keys: list[str], lr_scale: float, update_scalars: Any
+        self, part: _Part, update_scalars: Any, of_update: list[str]
     ) -> tuple[Callable[[], bool], Callable[[], None]]:
-        """`ready`: whether a step still does what was recorded. `renew`: gives the next replay its
-        hyperparameters."""
-        structure, tensors, empty = self._structure(), self._raw_tensors(keys), self._empty_lists()
+        """`ready`: whether a step still does what was recorded for this part. `renew`: gives the
+        next replay its hyperparameters, and notes that it updates the parameters `of_update`."""
+        keys, lr_scale, recorded = part.keys, part.lr_scale, part.behind
+        structure, empty = self._structure(), self._empty_lists()
+        tensors = self._raw_tensors(keys, recorded)
 
         def ready() -> bool:
             if not self._is_recordable() or self._structure() != structure:
                 return False
-            return all([a is b for a, b in zip(self._raw_tensors(keys), tensors, strict=True)])
+            if self._behind or recorded:
+                behind = {self._behind.get(key, 0) for key in keys}
+                if len(behind) > 1 or (update_scalars is None and behind != {recorded}):
+                    return False
+            found = self._raw_tensors(keys, recorded)
+            return all([a is b for a, b in zip(found, tensors, strict=True)])
 
         def renew() -> None:
+            if of_update:
+                self._begin_update(of_update)
             if update_scalars is None:
-                self._fill_table(self._table.values.device())
+                self._fill_table(recorded, self._table(recorded).values.device())
             else:
-                self.raw_update(empty, self.now("lr") * lr_scale, None, update_scalars)
+                behind = self._behind.get(keys[0], 0)
+                self.raw_update(empty, self.now("lr") * lr_scale, None, behind, update_scalars)
 
         return ready, renew
 
@@ -260,12 +342,15 @@ class UpdateRule(Optimizer):
         slots: list[dict[str, Tensor]] = [getattr(self, name) for name in self.used_slots()]
         return [slot.get(key) for slot in slots for key in keys]
 
-    def _raw_tensors(self, keys: list[str]) -> list[Any]:
-        """What an update of these parameters changes or reads besides them."""
+    def _raw_tensors(self, keys: list[str], behind: int) -> list[Any]:
+        """What an update of these parameters, which missed `behind` updates, changes or reads
+        besides them."""
         values = self._slot_values(keys)
         if self.scaler is not None:
             values.append(self.scaler.state)
-        return [*[None if value is None else value.data for value in values], self._table.values]
+        table = self._tables.get(behind)
+        raw = [None if value is None else value.data for value in values]
+        return [*raw, None if table is None else table.values]
 
     def _is_recordable(self) -> bool:
         """Whether all steps run the same operations, with other scalars."""

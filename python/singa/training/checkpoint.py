@@ -6,7 +6,7 @@ was never interrupted.
     loader.load_state_dict(progress["loader"])
 
 A checkpoint is a .safetensors file, so other programs can read the weights. Values other than
-tensors are in its metadata as JSON.
+tensors are in its metadata as JSON. docs/file_formats.md describes all fields.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import device as device_module
 from .. import distributed, tuning
+from .._version import __version__
 from ..dtypes import numpy_dtype
 from ..files.state_files import (
     Arrays,
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from ..opt import EMA, Optimizer
 
 _FORMAT = "singa checkpoint"
-_VERSION = 1
+_VERSION = 2
 _MODEL, _OPTIMIZER, _EMA = "model/", "optimizer/", "ema/"
-_RESIDUALS = "residuals"  # of compression, in the states of a DistOpt
+# In the states of an optimizer: residuals of compression, and numbers of updates by parameter.
+_RESIDUALS, _PARAMETER_STEPS = "residuals", "parameter_steps"
+_NO_DESCRIPTION = {"class": None, "architecture": None, "class_names": None}
 
 
 def save(
@@ -50,17 +53,19 @@ def save(
     ema: EMA | None = None,
     **progress: Any,
 ) -> None:
-    """Saves parameters and running statistics, the optimizer with its step, the averages of `ema`,
-    random states (the model's device, NumPy's and Python's global ones), the choices of
-    `singa.tuning`, and `progress`, any values that JSON has.
+    """Saves everything from which training continues.
 
-    model      its parameters and running statistics
-    optimizer  its state and step count; None leaves it out
+    model      its parameters and running statistics, by path; its class, and where they are known
+               its architecture and class names
+    optimizer  its state and step counts, and the gradients of an unfinished accumulation; None
+               leaves it out
+    ema        its averages; None leaves them out
     progress   further values, which must be JSON values
 
     The file also has the states of random generators (the device's, and the global ones of NumPy
     and Python) and the choices of `singa.tuning`. The write is atomic: a failure leaves the old
-    file. Raises RuntimeError if the model has no parameters yet, TypeError if `progress` is not
+    file. Raises RuntimeError if the model has no parameters yet, or if a DistOpt has made some of
+    the calls for an update, whose gradients only its ranks have; TypeError if `progress` is not
     JSON.
 
     Of several ranks, all call it, and return when rank 0 has written the file. It has the random
@@ -72,30 +77,39 @@ def save(
         raise RuntimeError(
             "[checkpoint.save] the model has no parameters yet: call compile() first"
         )
+    if isinstance(optimizer, DistOpt) and optimizer.calls_made:
+        raise RuntimeError(
+            f"[checkpoint.save] {optimizer.calls_made} of {optimizer.calls} calls for an update "
+            "were made, and their gradients cannot be saved: save after the last of them"
+        )
     arrays: Arrays = {_MODEL + name: value.numpy() for name, value in states.items()}
+    own = _random_states(model)
     metadata: dict[str, Any] = {
         "format": _FORMAT,
         "version": _VERSION,
-        "random": _random_states(model),
-        "random_of_ranks": [],
+        "singa": __version__,
+        "model": _description(model),
+        "random_of_ranks": distributed.gather(own) if distributed.world_size() > 1 else [own],
         "tuning": tuning.choices(),
         "progress": progress,
     }
     if optimizer is not None:
+        paths = _paths(model, optimizer)
         numbers: dict[str, Any] = {"class": _kind(optimizer)}
-        for key, value in optimizer.get_states().items():
-            if isinstance(value, Mapping):
-                for name, kept in value.items():
-                    arrays[f"{_OPTIMIZER}{key}/{name}"] = kept.numpy()
+        for slot, value in optimizer.get_states().items():
+            if not isinstance(value, Mapping):
+                numbers[slot] = value
+                continue
+            by_path = {paths.get(key, key): kept for key, kept in value.items()}
+            if slot == _PARAMETER_STEPS:
+                numbers[slot] = by_path
             else:
-                numbers[key] = value
+                arrays |= {f"{_OPTIMIZER}{slot}/{p}": kept.numpy() for p, kept in by_path.items()}
         metadata["optimizer"] = numbers
     if ema is not None:
         averages = ema.get_states()
         metadata["ema"] = {"updates": averages["updates"]}
         arrays |= {_EMA + name: value.numpy() for name, value in averages["averages"].items()}
-    if distributed.world_size() > 1:
-        metadata["random_of_ranks"] = distributed.gather(metadata["random"])
     distributed.on_main(lambda: save_safetensors(path, arrays, metadata), "checkpoint.save")
 
 
@@ -108,7 +122,7 @@ def load(
 ) -> dict[str, Any]:
     """Restores what save() wrote into a compiled model, an optimizer of the same kind and an EMA of
     the model, and the random states, and adds the choices of `singa.tuning` to the table; returns
-    the progress.
+    the progress. Reads the files of all earlier versions.
 
     Of several ranks, each reads the file by itself. It gets its own random states. Where a job with
     fewer ranks wrote the file, further ranks get new ones, which depend on rank 0's and the rank,
@@ -118,14 +132,8 @@ def load(
     optimizer, or one without averages for `ema`; everything is then as before. FileNotFoundError if
     there is none.
     """
-    arrays, metadata = load_safetensors(path)
     where = os.fspath(path)
-    if metadata.get("format") != _FORMAT:
-        raise ValueError(f"[checkpoint.load] {where}: not a checkpoint of a training run")
-    if metadata.get("version") != _VERSION:
-        raise ValueError(
-            f"[checkpoint.load] {where}: version {metadata.get('version')}, expected {_VERSION}"
-        )
+    arrays, metadata = _read(path, "load")
     try:
         states = _below(_MODEL, arrays)
         own = model.get_states()
@@ -139,12 +147,13 @@ def load(
         if ema is not None:
             averages = _averages(where, metadata, arrays, ema)
         rank = distributed.rank()
-        of_ranks = metadata.get("random_of_ranks") or [metadata["random"]]
+        of_ranks = metadata["random_of_ranks"]
         generators = _checked_random(of_ranks[rank if rank < len(of_ranks) else 0])
         if rank >= len(of_ranks):
             generators = _random_of_new_rank(generators, rank)
         choices = tuning.checked(metadata.get("tuning", []))  # older files have none
         progress = dict(metadata["progress"])
+        class_names = _checked_description(metadata["model"])["class_names"]
     except UnfitStatesError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -155,6 +164,8 @@ def load(
         except (TypeError, ValueError) as error:
             raise UnfitStatesError(f"[checkpoint.load] {where}: {error}") from error
     model.set_states(ready)
+    if model.class_names is None:
+        model.class_names = class_names
     if ema is not None and averages is not None:
         ema.set_states(averages)
     _restore_random(model, *generators)
@@ -168,10 +179,78 @@ def read_progress(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises FileNotFoundError if there is no such file, ValueError if it is damaged or not a
     checkpoint.
     """
-    progress = load_safetensors(path)[1].get("progress")
+    progress = _read(path, "read_progress")[1].get("progress")
     if not isinstance(progress, dict):
-        raise ValueError(f"[checkpoint.read_progress] {os.fspath(path)}: not a checkpoint")
+        raise ValueError(f"[checkpoint.read_progress] {os.fspath(path)}: damaged (no progress)")
     return progress
+
+
+def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint says of its model, which need not exist.
+
+    "class"         the name of its class; None in files of version 1
+    "architecture"  `Model.architecture`: what `models.create` was given, or None
+    "class_names"   `Model.class_names`: a list of text, or None
+
+    Raises as read_progress does.
+    """
+    metadata = _read(path, "read_model")[1]
+    try:
+        return _checked_description(metadata["model"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"[checkpoint.read_model] {os.fspath(path)}: damaged ({error!r})"
+        ) from error
+
+
+def _read(path: str | os.PathLike[str], function: str) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a checkpoint, and its metadata in the form of the present version."""
+    arrays, metadata = load_safetensors(path)
+    where = f"[checkpoint.{function}] {os.fspath(path)}"
+    if metadata.get("format") != _FORMAT:
+        raise ValueError(f"{where}: not a checkpoint of a training run")
+    version = metadata.get("version")
+    if version not in (1, _VERSION):
+        raise ValueError(
+            f"{where}: it has version {version!r} of the format, and singa {__version__} reads "
+            f"versions 1 to {_VERSION}; use the version of singa that wrote it, or a later one"
+        )
+    if version == 1:
+        metadata.setdefault("model", _NO_DESCRIPTION)
+        if not metadata.get("random_of_ranks") and "random" in metadata:
+            metadata["random_of_ranks"] = [metadata["random"]]
+    return arrays, metadata
+
+
+def _description(model: Model) -> dict[str, Any]:
+    names = model.class_names
+    return {
+        "class": type(model).__name__,
+        "architecture": model.architecture,
+        "class_names": None if names is None else [str(name) for name in names],
+    }
+
+
+def _checked_description(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The description in a file, checked. Raises TypeError or KeyError."""
+    kind, architecture = description["class"], description["architecture"]
+    names = description["class_names"]
+    if not isinstance(kind, str | None) or not isinstance(architecture, dict | None):
+        raise TypeError(f"class {kind!r:.80}, architecture {architecture!r:.80}")
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    ):
+        raise TypeError(f"class_names {names!r:.80}")
+    return {"class": kind, "architecture": architecture, "class_names": names}
+
+
+def _paths(model: Model, optimizer: Optimizer | DistOpt) -> dict[str, str]:
+    """The paths of the model's parameters, by their keys in the optimizer's state. A parameter with
+    two paths has the first."""
+    paths: dict[str, str] = {}
+    for path, param in model.get_params().items():
+        paths.setdefault(optimizer.state_key(param), path)
+    return paths
 
 
 def _below(prefix: str, arrays: Arrays) -> Arrays:
@@ -192,34 +271,41 @@ def _optimizer_states(
             f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
             f"{_kind(optimizer)}"
         )
+    params, device = model.get_params(), _device_of(model)
+
+    def key_of(path: str) -> str:
+        return path if path not in params else optimizer.state_key(params[path])
+
+    steps = dict(numbers.pop(_PARAMETER_STEPS, {}))
     states: dict[str, Any] = {
         key: value if isinstance(value, float) or _is_json(value) else int(value)
         for key, value in numbers.items()
     }
     if "step_counter" not in states:
         raise KeyError("step_counter")
-    params, device = model.get_states(), _device_of(model)
+    if steps:
+        states[_PARAMETER_STEPS] = {key_of(path): int(count) for path, count in steps.items()}
     # Sorted, since safetensors has another order in each process, and ranks must have the same.
     for full_name, value in sorted(_below(_OPTIMIZER, arrays).items()):
-        key, _, name = full_name.partition("/")
-        if key == _RESIDUALS and not isinstance(optimizer, DistOpt):
+        slot, _, path = full_name.partition("/")
+        if slot == _RESIDUALS and not isinstance(optimizer, DistOpt):
             continue  # one process compresses nothing
-        param = params.get(name.partition("#")[0])
-        of_ranks = int(key == _RESIDUALS)  # the first axis is that of the ranks
+        param = params.get(path)
+        of_ranks = int(slot == _RESIDUALS)  # the first axis is that of the ranks
         if param is not None and value.shape[of_ranks:] != tuple(param.shape):
             raise UnfitStatesError(
-                f"[checkpoint.load] {where}: {key} of {name} is {value.shape}, not {param.shape}"
+                f"[checkpoint.load] {where}: {slot} of {path} is {value.shape}, not {param.shape}"
             )
         # load_safetensors gives bfloat16 as float32.
-        types = [t for t in optimizer.state_types(key, param) if numpy_dtype(t) == value.dtype]
+        types = [t for t in optimizer.state_types(slot, param) if numpy_dtype(t) == value.dtype]
         if not types:
             raise UnfitStatesError(
-                f"[checkpoint.load] {where}: {key} of {name} is {value.dtype}, which "
+                f"[checkpoint.load] {where}: {slot} of {path} is {value.dtype}, which "
                 f"{_kind(optimizer)} does not use for it"
             )
         kept = Tensor(value.shape, device, types[0], requires_grad=False)
         kept.copy_from_numpy(value)
-        states.setdefault(key, {})[name] = kept
+        states.setdefault(slot, {})[key_of(path)] = kept
     return states
 
 

@@ -24,7 +24,7 @@ class HeavyBall(UpdateRule):
         self.beta = beta
         self.weight_decay = weight_decay
 
-    def raw_update(self, lists, lr, step, *recorded):
+    def raw_update(self, lists, lr, step, behind, *recorded):
         beta = self.now("beta", step)
         singa_wrap.SgdUpdate(*lists, lr, beta, 0.0, False, False, *recorded)
 

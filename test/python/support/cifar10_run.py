@@ -33,4 +33,5 @@ def outcome(out):
         for record in read_log(out / "log.jsonl")
     ]
     in_bytes = {name: value.tobytes() for name, value in (weights | arrays).items()}
-    return in_bytes, metadata["optimizer"], metadata["random"]["device"], metadata["progress"], log
+    random = metadata["random_of_ranks"][0]["device"]
+    return in_bytes, metadata["optimizer"], random, metadata["progress"], log

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import singa
-from singa import autograd, layer, model, opt, singa_wrap, tensor, tuning
+from singa import autograd, layer, model, models, opt, singa_wrap, tensor, tuning
 from singa.files import state_files
 from singa.training import checkpoint
 
@@ -65,6 +65,10 @@ def everything(net):
             arrays[key] = value
     device = next(iter(net.get_states().values())).device
     return arrays | {"random": tuple(device.random_state())}
+
+
+def everything_of_the_model(net):
+    return {name: value.numpy().tobytes() for name, value in net.get_states().items()}
 
 
 def edit(path, change):
@@ -150,6 +154,36 @@ def test_others_can_read_the_weights(tmp_path):
     assert momentum.keys() == net.get_params().keys()
     for name, value in momentum.items():
         np.testing.assert_array_equal(arrays["optimizer/moments/" + name], value.numpy())
+
+
+def test_the_description_of_the_model(tmp_path):
+    path = tmp_path / "last.safetensors"
+    net = new(opt.SGD(0.1))
+    net.class_names = ("cat", "dog", "bird")
+    checkpoint.save(path, net, net.optimizer)
+    names = ["cat", "dog", "bird"]
+    assert checkpoint.read_model(path) == {
+        "class": "Net", "architecture": None, "class_names": names
+    }  # fmt: skip
+    other, named = new(opt.SGD(0.1)), new(opt.SGD(0.1))
+    named.class_names = ["A", "B", "C"]
+    for each in (other, named):
+        checkpoint.load(path, each, each.optimizer)
+    assert other.class_names == names
+    assert named.class_names == ["A", "B", "C"]  # one's own names stay
+
+
+def test_the_architecture_makes_the_network_again(tmp_path):
+    path = tmp_path / "last.safetensors"
+    net = models.create("lenet", num_classes=7)
+    net.compile([tensor.zeros((1, 1, 28, 28))])
+    checkpoint.save(path, net)
+    made = checkpoint.read_model(path)["architecture"]
+    assert made == {"name": "lenet", "arguments": {"num_classes": 7}}
+    again = models.create(made["name"], **made["arguments"])
+    again.compile([tensor.zeros((1, 1, 28, 28))])
+    checkpoint.load(path, again)
+    assert everything_of_the_model(again) == everything_of_the_model(net)
 
 
 def test_without_an_optimizer(tmp_path):
@@ -301,9 +335,10 @@ def test_weights_are_no_checkpoint(saved):
         checkpoint.read_progress(path)
 
 
-def test_another_version(saved):
-    edit(saved[1], lambda _, metadata: metadata.update(version=2))
-    check_refused(saved, "version 2, expected 1")
+@pytest.mark.parametrize("version", [0, 3, "2", None])
+def test_another_version(saved, version):
+    edit(saved[1], lambda _, metadata: metadata.update(version=version))
+    check_refused(saved, f"version {version!r} of the format.*reads versions 1 to 2")
 
 
 def without(*keys):
@@ -327,23 +362,32 @@ def with_value(value, *keys):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (without("random"), "damaged.*random"),
-        (without("random", "device"), "damaged.*device"),
-        (without("random", "numpy"), "damaged.*numpy"),
-        (without("random", "numpy", "state"), "damaged.*state"),
-        (without("random", "python"), "damaged.*python"),
+        (without("random_of_ranks"), "damaged.*random_of_ranks"),
+        (with_value([], "random_of_ranks"), "damaged"),
+        (without("random_of_ranks", 0, "device"), "damaged.*device"),
+        (without("random_of_ranks", 0, "numpy"), "damaged.*numpy"),
+        (without("random_of_ranks", 0, "numpy", "state"), "damaged.*state"),
+        (without("random_of_ranks", 0, "python"), "damaged.*python"),
+        (without("model"), "damaged.*model"),
+        (without("model", "class_names"), "damaged.*class_names"),
+        (with_value([1, 2], "model", "class_names"), "damaged.*class_names"),
+        (with_value("cat", "model", "class_names"), "damaged.*class_names"),
+        (with_value("resnet", "model", "architecture"), "damaged.*architecture"),
+        (with_value(3, "optimizer", "parameter_steps"), "damaged"),
+        (with_value({"fc.W": "two"}, "optimizer", "parameter_steps"), "damaged"),
+        (with_value({"fc.W": -1}, "optimizer", "parameter_steps"), "parameter_steps of fc.W"),
         (without("progress"), "damaged.*progress"),
         (without("optimizer"), "no optimizer, not of Adam"),
         (without("optimizer", "class"), "no optimizer, not of Adam"),
         (without("optimizer", "step_counter"), "damaged.*step_counter"),
         (with_value("many", "optimizer", "step_counter"), "damaged.*many"),
-        (with_value([1], "random", "device"), "damaged"),
-        (with_value([-1, 0], "random", "device"), "damaged"),
-        (with_value([0, 1 << 64], "random", "device"), "damaged"),
-        (with_value(["a", "b"], "random", "device"), "damaged"),
-        (with_value([3, [1, 2], None], "random", "python"), "damaged"),
-        (with_value([-1] * 624, "random", "numpy", "state", "key"), "damaged"),
-        (with_value([1] * 10, "random", "numpy", "state", "key"), "damaged"),
+        (with_value([1], "random_of_ranks", 0, "device"), "damaged"),
+        (with_value([-1, 0], "random_of_ranks", 0, "device"), "damaged"),
+        (with_value([0, 1 << 64], "random_of_ranks", 0, "device"), "damaged"),
+        (with_value(["a", "b"], "random_of_ranks", 0, "device"), "damaged"),
+        (with_value([3, [1, 2], None], "random_of_ranks", 0, "python"), "damaged"),
+        (with_value([-1] * 624, "random_of_ranks", 0, "numpy", "state", "key"), "damaged"),
+        (with_value([1] * 10, "random_of_ranks", 0, "numpy", "state", "key"), "damaged"),
         (with_value(7, "progress"), "damaged"),
         (with_value("Adagrad", "optimizer", "class"), "the state of Adagrad, not of Adam"),
     ],
@@ -456,3 +500,19 @@ def test_loading_costs_other_models_no_graph(tmp_path):
         assert singa_wrap.TuningVersion() > before
     finally:
         tuning.clear()
+
+
+def test_between_the_calls_of_dist_opt(tmp_path):
+    """Only its ranks have the gradients of the calls that were made."""
+    path = tmp_path / "last.safetensors"
+    net = new(opt.DistOpt(opt.SGD(0.1), virtual_ranks=3))
+    train(net, 0, 2)
+    with pytest.raises(RuntimeError, match="2 of 3 calls for an update were made"):
+        checkpoint.save(path, net, net.optimizer)
+    assert os.listdir(tmp_path) == []
+    train(net, 2, 3)
+    checkpoint.save(path, net, net.optimizer)
+    expected = train(net, 3, 6)
+    train(net, 6, 7)  # whose gradients the loaded states know nothing of
+    checkpoint.load(path, net, net.optimizer)
+    assert train(net, 3, 6) == expected

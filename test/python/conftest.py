@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ _ABOUT_THE_HOST = {
     "test_commands.py": "the command line",
     "test_faults.py": "programs of their own",
     "test_fuzz.py": "programs of their own",
+    "test_golden.py": "files of earlier versions, and bits of the CPU",
+    "test_guard.py": "statistics of times",
     "test_package.py": "the package and its settings",
     "test_readme.py": "documents",
     "test_required_gpu.py": "the tests themselves",
@@ -141,6 +144,10 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
     os.chdir(start)
 
 
+#: What pytest, and tools that run beside it, write to the folder of the project.
+_OF_TOOLS = re.compile(r"__pycache__|dist|\.(pytest|ruff|mypy)_cache|\.hypothesis|\.venv.*")
+
+
 @pytest.fixture(autouse=True)
 def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]:
     """Starts each test in an empty folder, which is emptied after the test."""
@@ -151,7 +158,7 @@ def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]
     os.chdir(elsewhere)
     for left in elsewhere.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    gained = set(os.listdir(start)) - before - {"__pycache__", ".pytest_cache", ".hypothesis"}
+    gained = {name for name in set(os.listdir(start)) - before if not _OF_TOOLS.match(name)}
     assert not gained, f"the test wrote to the folder in which pytest was started: {gained}"
 
 

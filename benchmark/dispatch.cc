@@ -5,8 +5,9 @@
 //   dispatch_benchmark [REPEATS [OPERATION]]
 //
 // Prints nanoseconds per call of OPERATION, or of each operation: the minimum over repetitions of a
-// chain of calls.
+// chain of calls. counts.py counts the instructions of a chain.
 
+#include <dlfcn.h>
 #include <singa/singa.h>
 
 #include <algorithm>
@@ -36,6 +37,17 @@ double Nanoseconds(int repeats, const std::function<void()>& chain) {
   return least;
 }
 
+/// Runs `chain` once more if count_start() and count_stop() are loaded (counts.py preloads them).
+void Count(const std::string& name, const std::function<void()>& chain) {
+  const auto start = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "count_start"));
+  const auto stop = reinterpret_cast<void (*)(const char*)>(dlsym(RTLD_DEFAULT, "count_stop"));
+  if (start == nullptr || stop == nullptr) return;
+  const std::string label = std::to_string(kChain) + " C++: " + name;
+  start();
+  chain();
+  stop(label.c_str());
+}
+
 Tensor Chain(Tensor y, const Operation& operation) {
   for (int i = 0; i < kChain; ++i) y = operation(y);
   return y;
@@ -51,6 +63,7 @@ void Measure(const std::string& name, const Tensor& x, const Operation& operatio
   if (!options.only.empty() && options.only != name) return;
   const int repeats = options.repeats;
   const double executed = Nanoseconds(repeats, [&] { Chain(x, operation); });
+  Count(name + ", executed", [&] { Chain(x, operation); });
   const auto arena = std::make_shared<singa::Arena>(x.device());
   std::vector<std::shared_ptr<singa::Recording>> recordings;
   for (int i = 0; i < 2; ++i) {
@@ -61,6 +74,7 @@ void Measure(const std::string& name, const Tensor& x, const Operation& operatio
   }
   singa::Graph graph(recordings[1]);
   const double replayed = Nanoseconds(repeats, [&] { graph.Replay({x}); });
+  Count(name + ", replayed", [&] { graph.Replay({x}); });
   std::printf("%-24s executed %7.0f   replayed %7.0f   difference %7.0f\n", name.c_str(), executed,
               replayed, executed - replayed);
 }

@@ -7,7 +7,8 @@
 Prints microseconds per call (median over repetitions, of the process with the smallest total), and
 PyTorch's time divided by singa's. "forward" runs without the tape, "recorded" with the tape, and
 "and backward" also computes the gradients of all operands. Uses one thread. The C++ program
-`benchmark/dispatch.cc`, built with the tests, measures only the C++ part.
+`benchmark/dispatch.cc`, built with the tests, measures only the C++ part. `benchmark/counts.py`
+counts the instructions of both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,17 +115,21 @@ def forward_and_backward(side: Framework, case: Callable[[], Any], dy: Any) -> N
     side.backward(case(), dy)
 
 
+def ways(side: Framework, case: Callable[[], Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The name of each way, and a call to measure before the iterator moves on."""
+    with side.no_grad():
+        dy = case()
+        yield WAYS[0], case
+    yield WAYS[1], case
+    yield WAYS[2], functools.partial(forward_and_backward, side, case, dy)
+
+
 def measure(side: Framework, repeats: int) -> dict[str, Any]:
     """The output of a child: microseconds for each case and way."""
-    found: dict[str, dict[str, float]] = {}
-    for name, case in side.cases.items():
-        with side.no_grad():
-            dy = case()
-            times = [microseconds(case, repeats)]
-        times.append(microseconds(case, repeats))
-        both = functools.partial(forward_and_backward, side, case, dy)
-        times.append(microseconds(both, repeats))
-        found[name] = dict(zip(WAYS, times, strict=True))
+    found = {
+        name: {way: microseconds(call, repeats) for way, call in ways(side, case)}
+        for name, case in side.cases.items()
+    }
     total = sum(t for times in found.values() for t in times.values())
     return {"version": side.version, "ms": total / 1e3, "cases": found}
 

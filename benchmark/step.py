@@ -35,7 +35,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -168,6 +168,24 @@ def torch_side(args: argparse.Namespace) -> dict:
     return {**figures, "peak_mib": peak, "version": torch.__version__}
 
 
+def child_command(
+    side: str,
+    model: str,
+    batch: int,
+    options: Mapping[str, object],
+    interpreter: str = sys.executable,
+) -> list[str]:
+    """The command of a process that measures a side.
+
+    options: dtype, threads, steps and warmup. A side other than singa's needs more arguments.
+    """
+    command = [interpreter, __file__, "--child", model, "--side", side]
+    command += ["--child-batch", str(batch)]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    return command
+
+
 def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace) -> dict:
     """The best run of singa and, unless it failed, of the other side."""
     from singa import bench, models
@@ -177,14 +195,12 @@ def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace
     sides = {}
     for side in ("singa", beside) if beside else ("singa",):
         interpreter = {"mxnet": args.mxnet, **dict.fromkeys(TORCH, args.python)}
-        command = [interpreter.get(side, sys.executable), __file__]
-        command += ["--child", model, "--side", side, "--child-batch", str(batch)]
+        options = {name: getattr(args, name) for name in ("dtype", "threads", "steps", "warmup")}
+        command = child_command(side, model, batch, options, interpreter.get(side, sys.executable))
         command += ["--image", *map(str, network.image_shape)]
         command += ["--label", *map(str, network.label_shape)]
         command += ["--classes", str(network.num_classes)]
         command += ["--package", str(Path(bench.__file__).parents[1])]
-        for name in ("dtype", "threads", "steps", "warmup"):
-            command += [f"--{name}", str(getattr(args, name))]
         environment = {"LD_PRELOAD": args.preload} if args.preload and side in TORCH else {}
         if side == "singa-other":
             environment["PYTHONPATH"] = str(args.other)

@@ -2,8 +2,10 @@
 
 option(SINGA_PYTHON "Build the Python extension and lay out the Python package" ON)
 option(SINGA_TESTS "Build the C++ tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
+option(SINGA_EMULATED_GPU "Build the emulated GPU and the tests that run on it" ON)
 option(SINGA_WERROR "Treat compiler warnings as errors" OFF)
 option(SINGA_COVERAGE "Instrument for coverage" OFF)
+option(SINGA_PRECOMPILE "Precompile common headers; OFF finds a missing #include" ON)
 set(SINGA_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 
 # Optional backends. auto: built if their dependencies are found; on: required; off: not built.
@@ -35,6 +37,17 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(SINGA_CCACHE ccache)
   if(SINGA_CCACHE)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${SINGA_CCACHE}")
+    if(SINGA_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # https://ccache.dev/manual/latest.html#_precompiled_headers
+      list(
+        PREPEND CMAKE_CXX_COMPILER_LAUNCHER
+        "${CMAKE_COMMAND}"
+        -E
+        env
+        CCACHE_SLOPPINESS=pch_defines,time_macros
+      )
+      add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+    endif()
   endif()
 endif()
 

@@ -2,6 +2,7 @@
 # make and Python >= 3.11. Everything else is installed from package indexes into .venv.
 #
 #   make train          install singa into .venv and train on the built-in images
+#   make quick          build for debugging, test first what changed, then the rest but for slow tests
 #   make test           build with tests, run ctest and pytest
 #   make fuzz           try hostile files, calls and programs, for FUZZ_SECONDS (CONTRIBUTING.md)
 #   make soak           train, kill, resume and infer, for SOAK_SECONDS
@@ -23,18 +24,22 @@ FAULTS ?= 100
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS
 
-.PHONY: help train test test-cpp test-python fuzz soak faults lint format wheel clean
+.PHONY: help train quick build test test-cpp test-python fuzz soak faults lint format wheel clean
 help:
-	@sed -n '4,11s/^# *//p' Makefile
+	@sed -n '4,13s/^# *//p' Makefile
 
 train:
 	@scripts/install.sh train
 	.venv/bin/python examples/cifar10/train.py $(TRAIN_FLAGS)
 
+quick:
+	@scripts/test.sh quick
+build:
+	@scripts/test.sh build
 test: test-cpp test-python
-test-cpp:
+test-cpp: build
 	@scripts/test.sh cpp
-test-python: test-cpp
+test-python: build
 	@scripts/test.sh python
 
 fuzz:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs singa and its extras into .venv like `pip install .[EXTRA...]`, but keeps the build
 # packages in .venv and the objects in build/, so that the next run is fast. The tests' presets
-# release and ci use the same objects.
+# release and ci use the same objects. The wheel stays in build/wheel.
 #
 #   scripts/install.sh [EXTRA...]
 set -euo pipefail
@@ -38,9 +38,14 @@ if [[ -t 1 ]]; then
   done &
   watcher=$!
 fi
-if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
-  .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps \
-  --force-reinstall --verbose --config-settings=build-dir="$build" . >>build/install.log 2>&1; then
+rm -rf build/wheel
+if ! {
+  CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
+    .venv/bin/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
+    --verbose --config-settings=build-dir="$build" --wheel-dir build/wheel . &&
+    .venv/bin/python -m pip install --disable-pip-version-check --no-deps --force-reinstall \
+      build/wheel/singa-*.whl
+} >>build/install.log 2>&1; then
   stop_watching
   grep -E -A5 'error|Error|FAILED' build/install.log | head -60 >&2
   echo "error: the build failed; all of its output is in build/install.log" >&2

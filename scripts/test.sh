@@ -1,90 +1,101 @@
 #!/usr/bin/env bash
-# Runs tests. `cpp` builds the preset PRESET and runs ctest. `python` runs pytest on that build with
-# the default Python and with the newest other CPython from 3.11 on, if there is one, because the
-# extension is one binary for all versions.
+# Builds the preset PRESET (default release) and runs its tests.
 #
-#   scripts/test.sh cpp|python
+#   scripts/test.sh build [TARGETS]  builds everything, or these targets
+#   scripts/test.sh cpp [FLAGS]      runs the C++ tests of that build, with flags of ctest
+#   scripts/test.sh python [FLAGS]   runs the Python tests on that build, with PYTEST_FLAGS
+#   scripts/test.sh quick            preset debug, without CUDA and without slow tests: first the
+#                                    tests of what changed, then all others
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${PRESET:-release}
 jobs=${JOBS:-$(nproc)}
-build=build/$preset
 venv=$PWD/.venv
 export PATH="$venv/bin:$PATH" VIRTUAL_ENV=$venv
+# Programs that run at the same time, or beside PyTorch, would spin on each other's cores.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+
+configure() { # configure OPTION...
+  local gtest
+  gtest=$(CMAKE=.venv/bin/cmake scripts/gtest.sh build/gtest)
+  mkdir -p build
+  echo "== configuring build/$preset"
+  if ! cmake --preset "$preset" ${gtest:+"-DCMAKE_PREFIX_PATH=$PWD/$gtest"} "$@" \
+    >"build/configure-$preset.log" 2>&1; then
+    cat "build/configure-$preset.log" >&2
+    exit 1
+  fi
+}
+
+build() { # build TARGET...: builds these targets, or everything
+  cmake --build --preset "$preset" ${1:+--target "$@"} -- -j "$jobs"
+}
+
+pytests() { # pytests FLAG...
+  PYTHONPATH=$PWD/build/$preset/python LD_PRELOAD=${preload-} python -m pytest "$@"
+}
 
 case "${1-}" in
-  cpp)
+  build)
     scripts/venv.sh .venv build run test
-    gtest=$(CMAKE=.venv/bin/cmake scripts/gtest.sh build/gtest)
     cuda=auto
     # Sanitizers need the emulated GPU.
-    if command -v nvcc >/dev/null && [[ $preset != *san ]]; then
-      "$venv/bin/python" scripts/cuda_headers.py
+    if [[ -n ${SINGA_CUDA-} ]]; then
+      cuda=$SINGA_CUDA
+    elif command -v nvcc >/dev/null && [[ $preset != *san ]]; then
+      python scripts/cuda_headers.py
       cuda=on
     fi
-    mkdir -p build
-    echo "== configuring $build"
-    if ! cmake --preset "$preset" -DSINGA_CUDA=$cuda ${gtest:+"-DCMAKE_PREFIX_PATH=$PWD/$gtest"} \
-      >build/configure.log 2>&1; then
-      cat build/configure.log >&2
-      exit 1
-    fi
-    sed -n '/^-- singa /,/^-- Configuring/{/Configuring/!s/^-- //p}' build/configure.log
+    configure -DSINGA_CUDA=$cuda -DSINGA_EMULATED_GPU="${SINGA_EMULATED_GPU:-ON}"
+    sed -n '/^-- singa /,/^-- Configuring/{/Configuring/!s/^-- //p}' "build/configure-$preset.log"
     echo "== building on $jobs cores"
-    cmake --build --preset "$preset" -- -j "$jobs"
+    build "${@:2}"
+    ;;
+  cpp)
     echo "== C++ tests"
-    ctest --preset "$preset" -j "$jobs"
+    ctest --preset "$preset" -j "$jobs" "${@:2}"
     ;;
   python)
     # The sanitizers' libraries must be loaded before the interpreter, together with the C++
     # runtime, whose `throw` they intercept. Leaks are not checked, because the interpreter keeps
     # memory until it exits; the C++ tests check them. The system allocates each block, so that
     # accesses out of its bounds are found.
-    preload=
     read -ra flags <<<"${PYTEST_FLAGS-}"
-    if [[ $preset == asan ]]; then
-      flags+=(-m "not slow")
+    if [[ $preset == asan || $preset == ubsan ]]; then
+      preload=
       for library in libasan libubsan libstdc++; do
         preload+=$(g++ -print-file-name=$library.so):
       done
-      # The C++ tests use all threads. Here one is much faster when other lanes keep a core busy.
-      export OMP_NUM_THREADS=1
       export SINGA_ALLOCATOR=system ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
       export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     fi
-    run() { # run <python of a venv> [its options]
-      echo "== Python tests: $("$1" -V), from $build/python"
-      PYTHONPATH=$PWD/$build/python LD_PRELOAD=$preload "$@" -m pytest "${flags[@]}"
-    }
-    default=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    for python in $(scripts/pythons.sh); do
-      version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-      [[ $version == "$default" ]] || other=$python other_version=$version
-    done
-    if [[ -z ${other-} || ${SINGA_ONE_PYTHON-0} == 1 ]]; then
-      run "$venv/bin/python"
-      [[ -n ${other-} ]] || echo "== no other CPython found: the extension was tried under this one"
-      exit
+    echo "== Python tests: $(python -V), from build/$preset/python"
+    pytests "${flags[@]}" "${@:2}"
+    ;;
+  quick)
+    preset=debug
+    scripts/venv.sh .venv build run test
+    configure -DSINGA_CUDA=off -DSINGA_EMULATED_GPU=OFF
+    echo "== building the library and the Python package on $jobs cores"
+    build singa_wrap python_tree
+    read -ra flags <<<"-q --no-header ${PYTEST_FLAGS-}"
+    mapfile -t first < <(python scripts/changed_tests.py python)
+    echo "== Python tests of what changed: ${first[*]}"
+    pytests "${flags[@]}" -m "not slow" "${first[@]}" || [[ $? == 5 ]] # 5: only slow tests there
+    mapfile -t programs < <(python scripts/changed_tests.py cpp)
+    if [[ ${#programs[@]} -gt 0 ]]; then
+      echo "== C++ tests of what changed: ${programs[*]}"
+      build "${programs[@]/%/_test}"
+      ctest --preset "$preset" -j "$jobs" -R "^($(IFS='|' && echo "${programs[*]}"))\$"
     fi
-    # Both run at the same time, each with its share of the cores. PyTorch's threads sleep while they
-    # wait, as singa's do. The outputs are printed one after the other.
-    PYTHON=$other scripts/venv.sh ".venv-$other_version" run test
-    export OMP_WAIT_POLICY=passive
-    if [[ -z ${OMP_NUM_THREADS-} ]]; then export OMP_NUM_THREADS=$((jobs > 1 ? jobs / 2 : 1)); fi
-    # PyTorch may have no wheels for the other Python, which runs in development mode: no warnings
-    # and no open files. Its memory debugging grows with each step, so test_memory would fail.
-    (
-      flags+=(--deselect test/python/test_memory.py)
-      SINGA_REQUIRE_TORCH=0 run "$PWD/.venv-$other_version/bin/python" -X dev -W error
-    ) >"$build/pytest.log" 2>&1 &
-    failed=0
-    run "$venv/bin/python" || failed=1
-    wait $! || failed=1
-    cat "$build/pytest.log"
-    exit $failed
+    echo "== all C++ tests"
+    build
+    ctest --preset "$preset" -j "$jobs"
+    echo "== all Python tests"
+    pytests "${flags[@]}" -m "not slow" "${first[@]/#/--ignore=}"
     ;;
   *)
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
 # Builds dist/*.whl with pip's isolated build, like a user's `pip install .`. Checks the wheel's
 # files, size and system requirements, and tries it in a fresh environment from Python and C++
-# (examples/cpp with find_package). BUILD=build/… is the build folder; objects of an earlier build
-# with the same flags are reused.
+# (examples/cpp with find_package).
+#
+#   scripts/wheel.sh [FILE]      FILE: checks this wheel and builds none
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/venv.sh .venv build run dev
-# A release supports all GPUs; CMAKE_ARGS may override this.
-export CMAKE_ARGS="-DSINGA_CUDA_ARCHITECTURES=all ${CMAKE_ARGS:-}"
-echo "== building the wheel"
-rm -rf dist
-mkdir -p build
-if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} .venv/bin/python -m pip wheel --no-deps \
-  --disable-pip-version-check --verbose ${BUILD:+"--config-settings=build-dir=$BUILD"} \
-  --wheel-dir dist . >build/wheel.log 2>&1; then
-  tail -n 60 build/wheel.log >&2
-  exit 1
+if [[ -n ${1-} ]]; then
+  wheel=$1
+else
+  # A release supports all GPUs; CMAKE_ARGS may override this.
+  export CMAKE_ARGS="-DSINGA_CUDA_ARCHITECTURES=all ${CMAKE_ARGS:-}"
+  echo "== building the wheel"
+  rm -rf dist
+  mkdir -p build
+  if ! CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} .venv/bin/python -m pip wheel --no-deps \
+    --disable-pip-version-check --verbose --wheel-dir dist . >build/wheel.log 2>&1; then
+    tail -n 60 build/wheel.log >&2
+    exit 1
+  fi
+  wheel=$(echo dist/singa-*.whl)
 fi
-wheel=$(echo dist/singa-*.whl)
 
 echo "== checking $wheel"
 .venv/bin/python scripts/check_wheel.py "$wheel"

@@ -1,5 +1,6 @@
 """The package: cost of imports, the command line, and settings of the process."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -199,6 +200,7 @@ def test_threads() -> None:
 
 
 def test_device_memory_counts_tensors() -> None:
+    gc.collect()  # what earlier tests have left in cycles must not be freed meanwhile
     before = singa.device_memory()
     t = tensor.ones((1000, 1000))
     after = singa.device_memory()

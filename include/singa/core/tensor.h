@@ -91,11 +91,12 @@ class SINGA_API Tensor {
   /// both.
   Tensor AsType(DataType dtype) const;
   Tensor ToDevice(DevicePtr device) const;  ///< this tensor if it is already on `device`
-  /// The same values in plain layout; this tensor if it is plain. Does not change the block.
+  /// The same values in plain layout, with any strides; this tensor if it is plain. Does not change
+  /// the block. For readers that follow strides.
   Tensor Plain() const;
-  /// The same values in `layout` (null: plain); this tensor if it already has that layout, else a
-  /// new one. Counts as a reorder. Raises std::invalid_argument if the layout has another shape or
-  /// type.
+  /// The same values in `layout` (null: row-major, without gaps); this tensor if it lies so, else a
+  /// new one. A reorder is counted. For readers that take elements as they lie in memory. Raises
+  /// std::invalid_argument if the layout has another shape or type.
   Tensor ToLayout(const LayoutPtr& layout) const;
 
   // Writes in place. They increment the version; an opaque block is converted to plain if the write

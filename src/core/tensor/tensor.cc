@@ -342,10 +342,14 @@ Tensor Tensor::ToDevice(DevicePtr device) const {
   return moved;
 }
 
-Tensor Tensor::Plain() const { return ToLayout(nullptr); }
+Tensor Tensor::Plain() const {
+  CheckNotEmpty("to_layout", *this);
+  return layout() ? ToLayout(nullptr) : *this;
+}
 
 Tensor Tensor::ToLayout(const LayoutPtr& wanted) const {
   CheckNotEmpty("to_layout", *this);
+  if (!layout() && !wanted) return Contiguous();
   if (SameLayout(layout(), wanted)) return *this;
   if (wanted)
     Check(wanted->shape() == shape_ && wanted->dtype() == dtype_, "to_layout", "layout ",

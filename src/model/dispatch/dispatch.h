@@ -67,9 +67,7 @@ PlanPtr FindPlan(const Device& device, const Spec& spec, const PlanOptions& opti
 /// `t` in the layout that the plan wants for argument `i`: `t` itself, or a counted copy. A plain
 /// result is contiguous.
 inline Tensor InPlanLayout(const Plan& plan, size_t i, const Tensor& t) {
-  if (t.empty()) return t;
-  const LayoutPtr want = plan.input_layout(i);
-  return want || t.layout() ? t.ToLayout(want) : t.Contiguous();
+  return t.empty() ? t : t.ToLayout(plan.input_layout(i));
 }
 
 /// A fresh tensor for output `i` of the plan.

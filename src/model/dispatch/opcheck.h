@@ -18,8 +18,10 @@
 // - `void ReferenceInputs(std::vector<Tensor>*) const`: replaces inputs in an implementation's
 //   private form by the reference's own.
 // - `bool comparable(size_t output) const`: false for outputs in a private form.
-// - `std::vector<LayoutPtr> InputLayouts(const Plan&, std::span<const Tensor> inputs) const`: the
-//   layouts in which a plan wants its inputs, where Plan::input_layout does not tell.
+// - `std::optional<std::vector<LayoutPtr>> InputLayouts(const Plan&, std::span<const Tensor>
+// inputs)
+//   const`: the layouts in which a plan reads its inputs as they lie in memory (null: row-major),
+//   where Plan::input_layout does not tell; nothing where it follows strides.
 
 #include <algorithm>
 #include <charconv>
@@ -334,17 +336,22 @@ std::string Replay(const Call& call) {
   const DevicePtr device = DeviceOf(call);
   const PlanPtr plan = FindPlanOf(spec, call);
   std::vector<LayoutPtr> wanted;
+  bool as_they_lie = false;
   if constexpr (requires { spec.InputLayouts(*plan, call.inputs); }) {
-    wanted = spec.InputLayouts(*plan, call.inputs);
-  } else {
-    for (size_t i = 0; i < call.inputs.size(); ++i) wanted.push_back(plan->input_layout(i));
+    if (auto layouts = spec.InputLayouts(*plan, call.inputs)) {
+      wanted = std::move(*layouts);
+      as_they_lie = true;
+    }
   }
+  for (size_t i = wanted.size(); i < call.inputs.size(); ++i)
+    wanted.push_back(plan->input_layout(i));
   std::string changed;
   if (plan->Describe() != call.description) changed = " (the file is of " + call.description + ")";
   std::vector<Tensor> inputs, outputs;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     Placement place = call.input_places[i];
-    if (!checked.keeps_places() && (wanted[i] || place.layout || !place.unmade.empty())) {
+    if (!checked.keeps_places() &&
+        (as_they_lie || wanted[i] || place.layout || !place.unmade.empty())) {
       changed += ChangedPlace("input", i, place, wanted[i]);
       place = {.layout = wanted[i]};
     }

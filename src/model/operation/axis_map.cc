@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/layout/in_type.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
 #include "model/spec/axis_map.h"
@@ -22,7 +23,7 @@ Tensor Forward(AxisMapSpec spec, const Tensor& x, double constant = 0) {
   const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, x.data_type());
   Scalars scalars;
   scalars.v[0] = constant;
-  Run(spec, device, plan, {x.ToLayout(plan->input_layout(0))}, {y}, scalars);
+  Run(spec, device, plan, {InLayoutOrStrided(x, plan->input_layout(0))}, {y}, scalars);
   return y;
 }
 

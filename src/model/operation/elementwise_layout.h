@@ -23,7 +23,8 @@ inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> op
     together &=
         t->empty() || (t->shape() == layout->shape() && InType(layout, t->data_type()) != nullptr);
   for (Tensor* t : operands)
-    if (!t->empty()) *t = t->ToLayout(together ? InType(layout, t->data_type()) : nullptr);
+    if (!t->empty())
+      *t = InLayoutOrStrided(*t, together ? InType(layout, t->data_type()) : nullptr);
   return together ? layout : nullptr;
 }
 

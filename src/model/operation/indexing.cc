@@ -60,11 +60,18 @@ Shape Replaced(const char* op, const Shape& shape, int axis, const Shape& middle
   return result;
 }
 
-/// How tensors are joined, and the layouts in which Split would return them.
+/// How tensors are joined, and the layouts in which they are read.
 struct Joining {
+  Tensor Input(const Tensor& x, size_t i) const {
+    return wanted ? x.ToLayout((*wanted)[i]) : x.Plain();
+  }
+  bool Moves(const Tensor& x, size_t i) const {
+    return x.is_blocked() && !(wanted && SameLayout(x.layout(), (*wanted)[i]));
+  }
+
   ConcatSpec spec;
   PlanPtr plan;
-  std::vector<LayoutPtr> wanted;
+  std::optional<std::vector<LayoutPtr>> wanted;  ///< nothing where strides are followed
   int64_t moved = 0;  ///< elements of opaque tensors that have to be reordered
 };
 
@@ -73,8 +80,7 @@ Joining JoiningOf(const ConcatSpec& spec, const std::vector<Tensor>& xs) {
   const PlanPtr plan = FindPlan(device, spec);
   Joining joining{spec, plan, spec.InputLayouts(*plan, xs)};
   for (size_t i = 0; i < xs.size(); ++i)
-    if (xs[i].is_blocked() && !SameLayout(xs[i].layout(), joining.wanted[i]))
-      joining.moved += xs[i].size();
+    if (joining.Moves(xs[i], i)) joining.moved += xs[i].size();
   return joining;
 }
 
@@ -110,7 +116,7 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
   // The first one's layout may be rare among the others. It may also be two layouts at once: images
   // with one block of channels are channels-last, too.
   for (size_t i = 0; i < xs.size() && joining.moved > 0; ++i) {
-    if (!xs[i].is_blocked() || SameLayout(xs[i].layout(), joining.wanted[i])) continue;
+    if (!joining.Moves(xs[i], i)) continue;
     spec.x_layout = xs[i].layout();
     if (Joining other = JoiningOf(spec, xs); other.moved < joining.moved)
       joining = std::move(other);
@@ -120,7 +126,7 @@ Tensor Concat(const std::vector<Tensor>& xs, int64_t axis) {
   const Tensor y = NewOutput(*joining.plan, 0, shape, device, spec.dtype);
   std::vector<Tensor> inputs;
   inputs.reserve(xs.size());
-  for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(xs[i].ToLayout(joining.wanted[i]));
+  for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(joining.Input(xs[i], i));
   Run(joining.spec, device, joining.plan, std::span<const Tensor>(inputs),
       std::span<const Tensor>(&y, 1));
   return y;
@@ -280,11 +286,11 @@ int64_t CheckPicks(const CallChecker& call, const Shape& x_shape, int axis, int6
 
 }  // namespace
 
-std::vector<LayoutPtr> ConcatSpec::InputLayouts(const Plan& plan,
-                                                std::span<const Tensor> inputs) const {
-  std::vector<LayoutPtr> layouts(inputs.size());
+std::optional<std::vector<LayoutPtr>> ConcatSpec::InputLayouts(
+    const Plan& plan, std::span<const Tensor> inputs) const {
   const LayoutPtr layout = plan.output_layout(0);
-  if (!layout) return layouts;
+  if (!layout) return std::nullopt;
+  std::vector<LayoutPtr> layouts(inputs.size());
   const Device& device = *inputs.front().device();
   int64_t start = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {

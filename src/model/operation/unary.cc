@@ -178,7 +178,7 @@ void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a, double 
   if (out.layout() || x.layout()) {
     const bool together = out.layout() && KeepsZero(op, a, b);
     if (!together) out.block()->MakePlain();
-    in = x.ToLayout(out.layout());
+    in = InLayoutOrStrided(x, out.layout());
   }
   if (OverlapsPartly(in, target)) in = in.Clone();
   Launch(op, in, target, a, b);

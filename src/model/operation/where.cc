@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/layout/in_type.h"
 #include "core/tensor/copy.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
@@ -57,7 +58,7 @@ void Axpy(double alpha, const Tensor& x, const Tensor& y) {
   if (x.layout() || y.layout()) {
     const bool together = x.data_type() == y.data_type() && std::isfinite(alpha);
     if (!together) y.block()->MakePlain();
-    in = x.ToLayout(y.layout());
+    in = InLayoutOrStrided(x, y.layout());
   }
   if (OverlapsPartly(in, y)) in = in.Clone();
   const AxpySpec spec{Promote(x.data_type(), y.data_type())};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace singa {
 
 /// Inputs: tensors of one type. Output: the inputs joined along `axis`. Where the plan wants the
-/// output in an opaque layout, the inputs come in InputLayouts. Otherwise they are plain with any
-/// strides, and the output is contiguous.
+/// output in an opaque layout, the inputs come in InputLayouts, also those that are null: an image
+/// of one channel is channels-last in row-major order, without gaps. Otherwise they are plain with
+/// any strides, and the output is contiguous.
 struct ConcatSpec {
   DType dtype;
   int axis;
@@ -22,8 +24,10 @@ struct ConcatSpec {
   Shape y_shape = {};
 
   const char* op() const { return "Concat"; }
-  /// The layouts in which SplitSpec would return the inputs.
-  std::vector<LayoutPtr> InputLayouts(const Plan& plan, std::span<const Tensor> inputs) const;
+  /// The layouts in which SplitSpec would return the inputs. Nothing where the plan follows
+  /// strides.
+  std::optional<std::vector<LayoutPtr>> InputLayouts(const Plan& plan,
+                                                     std::span<const Tensor> inputs) const;
   void CheckCall(CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {

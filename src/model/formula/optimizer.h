@@ -152,7 +152,7 @@ struct Decision {
       for (int64_t i = 0; i < c.count; ++i) sum += c.squares[i];
       // PyTorch's clip_grad_norm_
       const double factor = v[OptimizerSpec::kClipNorm] / (std::sqrt(sum) * unscaling + 1e-6);
-      if (factor < 1) decision.clipping = static_cast<C>(factor);
+      if (!(factor >= 1)) decision.clipping = static_cast<C>(factor);  // NaN stays NaN
     }
     return decision;
   }

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from singa import autograd, opt, tensor
+from singa import autograd, layer, opt, tensor
 from updates import SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -194,6 +194,15 @@ def test_groups():
     assert_close(got, expected)
 
 
+@pytest.mark.parametrize("make", [lambda: layer.CudnnRNN(6), lambda: layer.GRU(4, 6)])
+def test_packed_weights_of_recurrent_layers_are_neither_norm_nor_bias(make):
+    recurrent = make()
+    recurrent(tensor.zeros((2, 3, 4)))
+    weights = [p for p in recurrent.get_params().values() if len(p.shape) == 1]
+    assert not any(opt.norm_and_bias(p.name, p) for p in weights if p.name.endswith("W"))
+    assert opt.norm_and_bias("rnn.b", weights[0]) if weights else True
+
+
 def test_norm_and_bias_are_the_vectors():
     got = run(
         opt.SGD(lr=0.1, weight_decay=0.2, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)]), steps=1
@@ -217,6 +226,26 @@ def test_clip_by_global_norm_like_torch(torch, max_norm):
     assert_close(run(opt.SGD(lr=0.1, clip_norm=max_norm), steps=2), expected)
     grads = [tensor.from_numpy(grad) for grad in gradients(1).values()]
     assert opt.clip_by_global_norm(grads, max_norm) == pytest.approx(norm, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_clip_by_global_norm_of_what_is_no_number_like_torch(torch, value):
+    values = [np.array([value, 1.0], np.float32), np.array([2.0, -3.0], np.float32)]
+    theirs = [torch.nn.Parameter(torch.zeros(2)) for _ in values]
+    for param, grad in zip(theirs, values, strict=True):
+        param.grad = torch.from_numpy(grad.copy())
+    norm = float(torch.nn.utils.clip_grad_norm_(theirs, 1.0))
+    grads = [tensor.from_numpy(grad) for grad in values]
+    np.testing.assert_equal(opt.clip_by_global_norm(grads, 1.0), norm)
+    for grad, param in zip(grads, theirs, strict=True):
+        np.testing.assert_array_equal(grad.numpy(), param.grad.numpy())
+
+
+def test_clipping_shows_a_gradient_that_is_no_number_in_all_parameters():
+    params, grads = parameters(start()), gradients(0)
+    grads["b"].reshape(-1)[0] = np.nan
+    opt.SGD(lr=0.1, clip_norm=1.0)(loss_of(params, grads))
+    assert all(np.isnan(param.numpy()).all() for param in params.values())
 
 
 def test_clip_when_two_parameters_get_the_same_gradient():

@@ -99,7 +99,7 @@ def orthogonal(t: Tensor, gain: float = 1.0) -> None:
     q, r = np.linalg.qr(tall.T if wide else tall)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique
     q = gain * (q.T if wide else q)
-    t.copy_from_numpy(q.reshape(t.shape).astype(np.float32))
+    t.copy_from_numpy(q.reshape(t.shape))
 
 
 def lecun_uniform(t: Tensor) -> None:

@@ -88,6 +88,12 @@ def test_orthogonal(shape):
     np.testing.assert_allclose(small, 4 * np.eye(len(small)), atol=1e-5)
 
 
+def test_orthogonal_in_float64():
+    t = tensor.Tensor((20, 30), dtype=tensor.float64)
+    initializer.orthogonal(t)
+    np.testing.assert_allclose(t.numpy() @ t.numpy().T, np.eye(20), atol=1e-14)
+
+
 def test_eye():
     np.testing.assert_array_equal(filled(initializer.eye, (3, 4)), np.eye(3, 4))
     with pytest.raises(ValueError, match="expected a matrix"):

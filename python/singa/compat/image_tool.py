@@ -15,7 +15,9 @@ import importlib
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,12 +28,20 @@ _CORNERS = ("left_top", "left_bottom", "right_top", "right_bottom", "center")
 
 
 def load_img(path: str | os.PathLike[str], grayscale: bool = False) -> Image:
-    """Reads an image file as RGB, or as greyscale.
+    """Reads an image file as RGB, or as greyscale. 16-bit levels are scaled to 8 bits.
 
     Raises OSError if it cannot be read, ImportError if Pillow is missing.
     """
     with _pillow("Image").open(path) as image:
-        return image.convert("L" if grayscale else "RGB")
+        return _in_8_bits(image).convert("L" if grayscale else "RGB")
+
+
+def _in_8_bits(image: Image) -> Image:
+    """The image; one of 16 or 32 bits, which Pillow would cut off at 255, with levels of 8 bits."""
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    levels = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
+    return cast("Image", _pillow("Image").fromarray(((levels + 128) // 257).astype(np.uint8)))
 
 
 def crop(img: Image, patch: Size, position: str) -> Image:

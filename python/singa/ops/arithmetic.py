@@ -12,6 +12,7 @@ from ..tape.operator import Operator, apply
 from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
 from .base import BuiltinOperator, Constant, tensor_of
 from .elementwise import Floor, Scalar
+from .movement import Promoting
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -225,7 +226,7 @@ class Xor(_Comparison):
 # Lists of tensors.
 
 
-class Sum(BuiltinOperator):
+class Sum(Promoting):
     """xs[0] + xs[1] + ..."""
 
     _shapes: tuple[tuple[int, ...], ...] = ()

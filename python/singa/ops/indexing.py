@@ -15,7 +15,7 @@ from ..raw.indexing import bounds, keeping_axes, normalize
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, as_raw, installed, is_computed, without_tensors
 from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of, tensor_of
-from .movement import Index, Slice
+from .movement import Index, Promoting, Slice
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -240,7 +240,7 @@ class Embedding(BuiltinOperator):
         return dx, _c.EmbeddingBackward(dy, x, self._shape) if self._need(1) else None
 
 
-class Where(BuiltinOperator):
+class Where(Promoting):
     """x where `condition` is true or not 0, else y, with broadcasting."""
 
     fresh_gradients = True

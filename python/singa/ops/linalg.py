@@ -9,7 +9,7 @@ from ..raw.check import InvalidInputError, number
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, as_raw, installed, wrap
 from .base import BuiltinOperator
-from .movement import autocast_operands
+from .movement import autocast_operands, promoted
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -139,7 +139,13 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
 
     Under `autocast` it computes in 16 bits.
     """
-    return Matmul()(*autocast_operands(x, w))[0]
+    operands = autocast_operands(x, w)
+    try:
+        return Matmul()(*operands)[0]
+    except TypeError:  # looking at the types before would take a third of a small product's time
+        if (wider := promoted(operands)) is operands:
+            raise
+        return Matmul()(*wider)[0]
 
 
 def gemm(
@@ -157,7 +163,7 @@ def gemm(
     broadcasts to the result. Under `autocast` it computes in 16 bits.
     """
     op = Gemm(alpha, beta, transA, transB)
-    A, B, C = autocast_operands(A, B, C)
+    A, B, C = promoted(autocast_operands(A, B, C))
     return (op(A, B) if C is None else op(A, B, C))[0]
 
 

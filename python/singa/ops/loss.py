@@ -1,18 +1,19 @@
 """Losses. Each has shape (1,), because SINGA's scripts read `to_numpy(loss)[0]`.
 
-Targets are constants without gradient. `backward` takes the gradient of the loss as a tensor or a
-number, 1 by default. Wrong shapes and labels raise InvalidInputError, which is a ValueError and an
-AssertionError.
+A target that was computed from parameters gets a gradient, as in PyTorch; class indices have none.
+`backward` takes the gradient of the loss as a tensor or a number, 1 by default. Wrong shapes and
+labels raise InvalidInputError, which is a ValueError and an AssertionError.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..raw.check import InvalidInputError, fraction, number
-from ..tape.tensor import Tensor, as_raw
+from ..tape.tensor import Tensor, as_raw, is_computed
 from .base import BuiltinOperator, loss_like
 
 if TYPE_CHECKING:
@@ -53,9 +54,22 @@ class _Loss(BuiltinOperator):
 
 
 class _TargetLoss(_Loss):
+    """A loss whose targets the constructor takes. It is applied to x alone, or, where a gradient of
+    the targets is wanted, to x and them."""
+
     def __init__(self, t: Any) -> None:
         super().__init__()
         self.t = as_raw(t)
+        wanted = isinstance(t, Tensor) and _c.IsFloat(t.dtype)
+        self._learned = t if wanted and (is_computed(t) or _is_parameter(t)) else None
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        if self._learned is None or len(xs) != 1:
+            return super().__call__(*xs)
+        return super().__call__(*xs, self._learned)
+
+    def forward(self, x: Raw, t: Raw | None = None) -> Raw:
+        raise NotImplementedError
 
     def _target(self, x: Raw) -> Raw:
         """The targets on the device of x. Float targets also get its type."""
@@ -63,6 +77,25 @@ class _TargetLoss(_Loss):
         if _c.IsFloat(t.data_type()):
             t = t.AsType(x.data_type())
         return t
+
+    def _gradients(self, dx: Raw, dy: Raw, of_target: Callable[[], Raw]) -> Any:
+        """The results of backward. `of_target` gives the gradient of the targets for dy = 1."""
+        if self._learned is None:
+            return dx
+        if not self._need(1):
+            return dx, None
+        dt = _c.Binary(_c.BinaryOp_kMul, of_target(), dy).Reshape(self.t.shape())
+        return dx, dt.AsType(self.t.data_type()).ToDevice(self.t.device())
+
+
+def _is_parameter(t: Tensor) -> bool:
+    return t.requires_grad and t.stores_grad
+
+
+def _mean_of_logs(x: Raw, least: float) -> Raw:
+    """-max(log x, least) / N, for N rows."""
+    logs = _c.Unary(_c.UnaryOp_kClip, _c.Unary(_c.UnaryOp_kLog, x), least, math.inf)
+    return _c.Unary(_c.UnaryOp_kMulScalar, logs, -1.0 / max(x.shape()[0], 1))
 
 
 class SoftMaxCrossEntropy(_TargetLoss):
@@ -76,55 +109,74 @@ class SoftMaxCrossEntropy(_TargetLoss):
         super().__init__(t)
         self.smoothing = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
 
-    def forward(self, x: Raw) -> Raw:
-        t = self._target(x)
-        loss, p = _checked(_c.SoftmaxCrossEntropyForward, x, t, self.smoothing)
-        self.save(p, t)
+    def forward(self, x: Raw, t: Raw | None = None) -> Raw:
+        target = self._target(x)
+        loss, p = _checked(_c.SoftmaxCrossEntropyForward, x, target, self.smoothing)
+        self.save(p, target, None if t is None else x)
         return loss_like(loss)
 
-    def backward(self, dy: Raw | float = 1.0) -> Raw:
-        p, t = self.load()
-        return _c.SoftmaxCrossEntropyBackward(self._slope(dy), p, t, self.smoothing)
+    def backward(self, dy: Raw | float = 1.0) -> Any:
+        p, t, x = self.load()
+        slope = self._slope(dy)
+        dx = _c.SoftmaxCrossEntropyBackward(slope, p, t, self.smoothing)
+
+        def of_target() -> Raw:
+            share = (self.smoothing - 1.0) / max(x.shape()[0], 1)
+            return _c.Unary(_c.UnaryOp_kMulScalar, _c.LogSoftmax(x, 1), share)
+
+        return self._gradients(dx, slope, of_target)
 
 
 class CrossEntropy(_TargetLoss):
     """Cross-entropy: mean over the batch of -Σ t·log x, where x and t are probabilities (N, C)."""
 
-    def forward(self, x: Raw) -> Raw:
-        t = self._target(x)
-        self.save(x, t)
-        return loss_like(_checked(_c.CrossEntropyForward, x, t))
+    def forward(self, x: Raw, t: Raw | None = None) -> Raw:
+        target = self._target(x)
+        self.save(x, target)
+        return loss_like(_checked(_c.CrossEntropyForward, x, target))
 
-    def backward(self, dy: Raw | float = 1.0) -> Raw:
+    def backward(self, dy: Raw | float = 1.0) -> Any:
         x, t = self.load()
-        return _c.CrossEntropyBackward(self._slope(dy), x, t)
+        slope = self._slope(dy)
+        dx = _c.CrossEntropyBackward(slope, x, t)
+        return self._gradients(dx, slope, lambda: _mean_of_logs(x, math.log(1e-10)))
 
 
 class BinaryCrossEntropy(_TargetLoss):
     """Binary cross-entropy: mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x and t
     are probabilities."""
 
-    def forward(self, x: Raw) -> Raw:
-        t = self._target(x)
-        self.save(x, t)
-        return loss_like(_checked(_c.BinaryCrossEntropyForward, x, t))
+    def forward(self, x: Raw, t: Raw | None = None) -> Raw:
+        target = self._target(x)
+        self.save(x, target)
+        return loss_like(_checked(_c.BinaryCrossEntropyForward, x, target))
 
-    def backward(self, dy: Raw | float = 1.0) -> Raw:
+    def backward(self, dy: Raw | float = 1.0) -> Any:
         x, t = self.load()
-        return _c.BinaryCrossEntropyBackward(self._slope(dy), x, t)
+        slope = self._slope(dy)
+        dx = _c.BinaryCrossEntropyBackward(slope, x, t)
+
+        def of_target() -> Raw:
+            others = _c.Unary(_c.UnaryOp_kScalarSub, x, 1.0)
+            logs, logs_of_others = _mean_of_logs(x, -100.0), _mean_of_logs(others, -100.0)
+            return _c.Binary(_c.BinaryOp_kSub, logs, logs_of_others)
+
+        return self._gradients(dx, slope, of_target)
 
 
 class MeanSquareError(_TargetLoss):
     """Mean of (x - t)² over all elements."""
 
-    def forward(self, x: Raw) -> Raw:
-        t = self._target(x).AsType(x.data_type())
-        self.save(x, t)
-        return loss_like(_checked(_c.MeanSquareErrorForward, x, t))
+    def forward(self, x: Raw, t: Raw | None = None) -> Raw:
+        target = self._target(x).AsType(x.data_type())
+        self.save(x, target)
+        return loss_like(_checked(_c.MeanSquareErrorForward, x, target))
 
-    def backward(self, dy: Raw | float = 1.0) -> Raw:
+    def backward(self, dy: Raw | float = 1.0) -> Any:
         x, t = self.load()
-        return _c.MeanSquareErrorBackward(self._slope(dy), x, t)
+        dx = _c.MeanSquareErrorBackward(self._slope(dy), x, t)
+        minus_one = _c.Full((1,), -1.0, x.device(), x.data_type())
+        return self._gradients(dx, minus_one, lambda: dx)
 
 
 class RankingLoss(_Loss):

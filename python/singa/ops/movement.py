@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -277,7 +278,24 @@ class Split(BuiltinOperator):
         return _c.Concat(dys, self.axis)
 
 
-class Concat(BuiltinOperator):
+def promoted(xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of several float types in the type to which these promote, as in PyTorch, so that
+    each gets a gradient of its own type. Others are returned as they are."""
+    types = {x.dtype for x in xs if isinstance(x, Tensor)}
+    if len(types) < 2 or not all([is_float(dtype) for dtype in types]):
+        return xs
+    to = functools.reduce(_c.Promote, [int(dtype) for dtype in types])
+    return tuple([Cast(to)(x)[0] if isinstance(x, Tensor) and x.dtype != to else x for x in xs])
+
+
+class Promoting(BuiltinOperator):
+    """An operator that promotes its operands."""
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        return super().__call__(*promoted(xs))
+
+
+class Concat(Promoting):
     """Concatenates tensors along an axis."""
 
     def __init__(self, axis: int = 0) -> None:

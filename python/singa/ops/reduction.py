@@ -237,10 +237,13 @@ class LogSoftMax(SoftMax):
 
 
 class CosSim(BuiltinOperator):
-    """Cosine similarity of a and b along the last axis, which is removed."""
+    """Cosine similarity of a and b along the last axis, which is removed. Norms count as 1e-8 at
+    least, as in PyTorch, so that a zero vector gives 0."""
 
     def forward(self, a: Raw, b: Raw) -> Raw:
-        norm_a, norm_b = (_c.Reduce(_c.ReduceOp_kL2, t, (-1,), True) for t in (a, b))
+        norms = [_c.Reduce(_c.ReduceOp_kL2, t, (-1,), True) for t in (a, b)]
+        least = 1e-8 if a.data_type() != _c.kFloat16 else 2.0**-24  # its smallest number
+        norm_a, norm_b = (_c.Unary(_c.UnaryOp_kClip, norm, least, math.inf) for norm in norms)
         unit_a = _c.Binary(_c.BinaryOp_kDiv, a, norm_a)
         unit_b = _c.Binary(_c.BinaryOp_kDiv, b, norm_b)
         cosine = _c.Reduce(_c.ReduceOp_kSum, _c.Binary(_c.BinaryOp_kMul, unit_a, unit_b), (-1,))
@@ -324,5 +327,6 @@ def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
 
 
 def cossim(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine similarity of a and b along the last axis, which is removed."""
+    """Cosine similarity of a and b along the last axis, which is removed: a·b / (|a| |b|), where
+    norms count as 1e-8 at least, so that a zero vector gives 0."""
     return CosSim()(a, b)[0]

@@ -35,6 +35,15 @@ def corner(img):
     return tuple(pixels(img)[0, 0, :2])
 
 
+@pytest.mark.parametrize("grayscale", [False, True])
+@pytest.mark.parametrize(("dtype", "name"), [(np.uint16, "a.png"), (np.int32, "a.tiff")])
+def test_load_img_keeps_the_levels_of_16_bits(tmp_path, dtype, name, grayscale):
+    levels = np.arange(256, dtype=np.int64).reshape(16, 16)
+    Image.fromarray((257 * levels).astype(dtype)).save(tmp_path / name)
+    found = pixels(image_tool.load_img(tmp_path / name, grayscale))
+    np.testing.assert_array_equal(found if grayscale else found[..., 1], levels)
+
+
 def test_load_img(tmp_path, img):
     img.save(tmp_path / "a.png")
     np.testing.assert_array_equal(pixels(image_tool.load_img(tmp_path / "a.png")), pixels(img))

@@ -1,0 +1,158 @@
+"""Targets that are computed from parameters get a gradient, as in PyTorch: siamese networks, two
+towers, distillation."""
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, layer, model, opt, tensor
+
+pytestmark = pytest.mark.usefixtures("training")
+
+
+def scores(seed):
+    return np.random.default_rng(seed).standard_normal((4, 5))
+
+
+def probabilities(seed):
+    e = np.exp(scores(seed))
+    return e / e.sum(1, keepdims=True)
+
+
+def torch_smoothed(torch, x, t):
+    return torch.nn.functional.cross_entropy(x, t, label_smoothing=0.2)
+
+
+#: name: (x, t, singa's form, PyTorch's form)
+LOSSES = {
+    "mse": (
+        scores(0),
+        scores(1),
+        autograd.mse_loss,
+        lambda torch, x, t: torch.nn.functional.mse_loss(x, t),
+    ),
+    "softmax cross entropy": (
+        scores(0),
+        probabilities(1),
+        autograd.softmax_cross_entropy,
+        lambda torch, x, t: torch.nn.functional.cross_entropy(x, t),
+    ),
+    "label smoothing": (
+        scores(0),
+        probabilities(1),
+        lambda x, t: autograd.softmax_cross_entropy(x, t, 0.2),
+        torch_smoothed,
+    ),
+    "cross entropy": (
+        probabilities(0),
+        probabilities(1),
+        autograd.cross_entropy,
+        lambda torch, x, t: -(t * x.log()).sum(1).mean(),
+    ),
+    "binary cross entropy": (
+        probabilities(0),
+        probabilities(1),
+        autograd.binary_cross_entropy,
+        lambda torch, x, t: -(t * x.log() + (1 - t) * (1 - x).log()).sum(1).mean(),
+    ),
+    "ranking": (
+        scores(0),
+        scores(1),
+        autograd.ranking_loss,
+        lambda torch, x, t: torch.relu(0.2 - (x - t)).mean(),
+    ),
+}
+
+
+def parameter(values, dtype="float64"):
+    return tensor.Tensor(data=values, dtype=dtype, stores_grad=True)
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_both_gradients_like_torch(torch, name, computed):
+    x_values, t_values, loss_of, torch_loss = LOSSES[name]
+    x, t = parameter(x_values), parameter(t_values)
+    target = t * 0.9 if computed else t
+    gradients = dict(autograd.backward(loss_of(x, target) * 3.0))
+    tx, tt = (torch.tensor(v, requires_grad=True) for v in (x_values, t_values))
+    (torch_loss(torch, tx, tt * 0.9 if computed else tt) * 3.0).backward()
+    np.testing.assert_allclose(gradients[x].numpy(), tx.grad.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(gradients[t].numpy(), tt.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_target_alone(name):
+    x_values, t_values, loss_of, _ = LOSSES[name]
+    both = dict(autograd.backward(loss_of(x := parameter(x_values), t := parameter(t_values))))
+    constant = tensor.from_numpy(x_values, dtype="float64")
+    constant.requires_grad = False
+    alone = dict(autograd.backward(loss_of(constant, other := parameter(t_values))))
+    assert list(alone) == [other]
+    np.testing.assert_array_equal(alone[other].numpy(), both[t].numpy())
+    assert x in both
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_detached_target_is_constant(name):
+    x_values, t_values, loss_of, _ = LOSSES[name]
+    x, t = parameter(x_values), parameter(t_values)
+    target = (t * 1.0).numpy() if name != "ranking" else tensor.from_numpy(t_values).detach()
+    assert list(dict(autograd.backward(loss_of(x, target)))) == [x]
+
+
+def test_class_indices_have_no_gradient():
+    x, t = parameter(scores(0), "float32"), tensor.from_numpy(np.array([0, 4, 2, 1], np.int32))
+    t.stores_grad = True
+    assert list(dict(autograd.backward(autograd.softmax_cross_entropy(x, t)))) == [x]
+
+
+def test_the_gradient_has_the_type_of_the_target():
+    x, t = parameter(scores(0), "float64"), parameter(probabilities(1), "float32")
+    for loss in (autograd.mse_loss(x, t), autograd.softmax_cross_entropy(x, t)):
+        gradients = dict(autograd.backward(loss))
+        assert gradients[t].dtype == tensor.float32
+        assert gradients[x].dtype == tensor.float64
+
+
+class Siamese(model.Model):
+    """The same layer on two views of an image; the second result is the target of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.tower = layer.Linear(6)
+        self.head = layer.Linear(6)
+
+    def forward(self, x, y):
+        return self.head(self.tower(x)), self.tower(y)
+
+    def train_one_batch(self, x, y):
+        loss = autograd.mse_loss(*self.forward(x, y))
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_a_siamese_network_like_torch(torch, use_graph):
+    singa.seed(0)
+    x, y = (np.random.default_rng(i).standard_normal((8, 5)).astype(np.float32) for i in (1, 2))
+    inputs = [tensor.from_numpy(x), tensor.from_numpy(y)]
+    net = Siamese()
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.compile(inputs, use_graph=use_graph)
+    start = {name: value.numpy() for name, value in net.get_params().items()}
+    params = {
+        name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        for name, value in start.items()
+    }
+
+    def tower(images):
+        images = torch.tensor(images, dtype=torch.float64)
+        return images @ params["tower.W"] + params["tower.b"]
+
+    for _ in range(5):
+        out = tower(x) @ params["head.W"] + params["head.b"]
+        loss = torch.nn.functional.mse_loss(out, tower(y))
+        np.testing.assert_allclose(float(net(*inputs)), loss.item(), rtol=1e-5)
+        gradients = torch.autograd.grad(loss, list(params.values()))
+        for param, gradient in zip(params.values(), gradients, strict=True):
+            param.data -= 0.1 * gradient

@@ -170,6 +170,7 @@ def test_a_layer_comes_back_bit_for_bit(name: str) -> None:
 @pytest.mark.parametrize("opset", [13, 15, 17, 18, 20, 21, 23])
 def test_every_opset(opset: int) -> None:
     """Operators that newer versions have are composed of others in older ones."""
+    singa.seed(0)  # rows of little variance would magnify differences
     net = layer.Sequential(
         layer.Conv2d(8, 3, padding=1),
         layer.BatchNorm2d(),

@@ -10,10 +10,10 @@ scripts/venv.sh .venv build run test
 if [[ -f build/$preset/CMakeCache.txt ]]; then
   PATH="$PWD/.venv/bin:$PATH" cmake --build --preset "$preset" --target python_tree -- -j "${JOBS:-2}"
 else
-  scripts/test.sh cpp
+  scripts/test.sh build
 fi
 preload=
-if [[ $preset == asan ]]; then # as scripts/test.sh does
+if [[ $preset == asan || $preset == ubsan ]]; then # as scripts/test.sh does
   for library in libasan libubsan libstdc++; do
     preload+=$(g++ -print-file-name=$library.so):
   done

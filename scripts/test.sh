@@ -38,11 +38,9 @@ pytests() { # pytests FLAG...
 case "${1-}" in
   build)
     scripts/venv.sh .venv build run test
-    cuda=auto
+    cuda=${SINGA_CUDA:-auto}
     # Sanitizers need the emulated GPU.
-    if [[ -n ${SINGA_CUDA-} ]]; then
-      cuda=$SINGA_CUDA
-    elif command -v nvcc >/dev/null && [[ $preset != *san ]]; then
+    if [[ -z ${SINGA_CUDA-} && $preset != *san ]] && command -v nvcc >/dev/null; then
       python scripts/cuda_headers.py
       cuda=on
     fi

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/onednn/defects.h"
 #include "backend/onednn/engine.h"
 #include "core/device/cache_size.h"
 #include "core/device/parallel.h"
@@ -224,6 +225,44 @@ auto Describe(const Spec& spec, const Geometry& g, const LayoutPair& pair,
   }
 }
 
+/// The arguments that are images, x or its gradient first.
+template <ConvPass pass>
+constexpr int kImageX = pass == ConvPass::kBackwardX ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+template <ConvPass pass>
+constexpr int kImageY = pass == ConvPass::kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
+
+/// The layouts of the images of a primitive.
+template <ConvPass pass, class Desc>
+LayoutPair ImagesOf(const Geometry& g, const Desc& pd) {
+  const auto layout = [&](int id, const Shape& shape) {
+    return g.LayoutOf(pd.query_md(dnnl::query::exec_arg_md, id), shape);
+  };
+  return {layout(kImageX<pass>, g.x), layout(kImageY<pass>, g.y)};
+}
+
+/// Why an implementation computes wrong results; null where no defect is known.
+template <ConvPass pass, class Spec, class Desc>
+const char* Defect(const Spec& spec, const Geometry& g, const Desc& pd) {
+  const LayoutPair images = ImagesOf<pass>(g, pd);
+  return DefectOf(
+      {pd.impl_info_str(), std::is_same_v<Spec, ConvTransposeSpec>, spec, images.x, images.y});
+}
+
+/// Advances to the first implementation that is neither a reference nor wrong. Says why there is
+/// none; empty where there is one.
+template <ConvPass pass, class Spec, class Desc>
+std::string SkipUnfit(const Spec& spec, const Geometry& g, Desc* pd) {
+  std::string why = "oneDNN has only its slow reference implementation";
+  if (!*pd) return why;
+  do {
+    if (IsReference(pd->impl_info_str())) continue;
+    const char* defect = Defect<pass>(spec, g, *pd);
+    if (!defect) return "";
+    why = defect;
+  } while (pd->next_impl());
+  return why;
+}
+
 /// The layouts that Choose tries, best first. The last pair leaves at least one to oneDNN.
 template <ConvPass pass>
 std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const Geometry& g) {
@@ -235,31 +274,25 @@ std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const Geometry
 }
 
 /// The descriptor of the first pair that a kernel of the better kind fulfils; else of the first
-/// that one of a matrix product does. A reorder costs less than such a kernel.
+/// that one of a matrix product does. A reorder costs less than such a kernel. Where there is none,
+/// `why_none` says why.
 template <ConvPass pass, class Spec>
-auto Choose(const Spec& spec, const Geometry& g) {
+auto Choose(const Spec& spec, const Geometry& g, std::string* why_none) {
   const ForwardDesc<Spec> hint = Hint<pass>(spec, g);
   const auto pairs = PairsToChooseFrom<pass>(spec, g);
   decltype(Describe<pass>(spec, g, pairs[0], hint)) second;
   for (const LayoutPair& pair : pairs) {
     if (!pair.x && !pair.y && &pair != &pairs.back()) continue;  // the last pair is the same
     auto pd = Describe<pass>(spec, g, pair, hint);
-    if (!SkipReference(&pd)) continue;
+    std::string unfit = SkipUnfit<pass>(spec, g, &pd);
+    if (!unfit.empty()) {
+      *why_none = std::move(unfit);
+      continue;
+    }
     if (!std::string_view(pd.impl_info_str()).starts_with("gemm")) return pd;
     if (!second) second = pd;
   }
   return second;
-}
-
-/// For a bfloat16 image, oneDNN 3.2 transposes into one buffer for each step of the stride. It then
-/// reads buffers that it has not written: where the image is narrower than the stride, or where
-/// filter taps see only padding.
-bool ReadsUnwrittenMemory(ConvPass pass, DType dtype, const Recorder& r) {
-  if (pass != ConvPass::kBackwardW || dtype != kBFloat16) return false;
-  if (r.width < r.stride_w) return true;
-  for (const Recorder::Axis& axis : r.axes())
-    if (std::max(axis.before, axis.after) > axis.size) return true;
-  return false;
 }
 
 int ThreadsFor(const ConvSpec& spec) {
@@ -271,9 +304,6 @@ template <class Spec>
 std::string Refuses(const Spec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return "oneDNN has a bias's gradient along with dW only";
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
-  if (ReadsUnwrittenMemory(spec.pass, spec.dtype, spec.geometry))
-    return "oneDNN's bfloat16 weight gradient is wrong for images narrower than the stride or the "
-           "padding";
   return "";
 }
 
@@ -329,7 +359,8 @@ Desc ForSomeImages(const Spec& spec, const Geometry& g, const Desc& all, int64_t
   const memory::desc y = FirstImages(all.dst_desc(), images);
   if (!x || !y) return {};
   Desc pd = DescribeForward(spec, g, x, y);
-  return SkipReference(&pd) && pd.weights_desc() == all.weights_desc() ? pd : Desc();
+  const bool fit = SkipUnfit<ConvPass::kForward>(spec, g, &pd).empty();
+  return fit && pd.weights_desc() == all.weights_desc() ? pd : Desc();
 }
 
 template <class Spec>
@@ -389,8 +420,9 @@ PlanOrReason Make(const Spec& spec) {
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanOrReason {
     const Geometry g(spec);
     return SwitchPass(spec.pass, [&]<ConvPass pass>() -> PlanOrReason {
-      const auto pd = Choose<pass>(spec, g);
-      return pd ? PlanOrReason(PlanOf(spec, g, pd)) : OnlyReference();
+      std::string why_none;
+      const auto pd = Choose<pass>(spec, g, &why_none);
+      return pd ? PlanOrReason(PlanOf(spec, g, pd)) : PlanOrReason::None(std::move(why_none));
     });
   });
 }
@@ -412,40 +444,40 @@ bool IsForOlderCpus(std::string_view implementation) {
          dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41;
 }
 
-/// Make's own way, and then all implementations for all pairs, each once. Names say
-/// implementation and images: "onednn jit:avx2 nhwc nChw8c".
+/// Make's own way, and then all implementations for all pairs, each once, also those that are known
+/// to be wrong. Names say implementation and images: "onednn jit:avx2 nhwc nChw8c".
 template <ConvPass pass, class Spec>
 std::vector<Candidate> List(const Spec& spec) {
-  constexpr int kX = pass == ConvPass::kBackwardX ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
-  constexpr int kY = pass == ConvPass::kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
   const Geometry g(spec);
-  const auto first = Choose<pass>(spec, g);
-  if (!first) return {};
   const auto hint = Hint<pass>(spec, g);
   const auto name_of = [&](const auto& pd) {
-    const auto layout = [&](int id, const Shape& shape) {
-      const memory::desc desc = pd.query_md(dnnl::query::exec_arg_md, id);
-      return " " + LayoutName(g.LayoutOf(desc, shape));
-    };
-    return std::string("onednn ") + pd.impl_info_str() + layout(kX, g.x) + layout(kY, g.y);
+    const LayoutPair images = ImagesOf<pass>(g, pd);
+    return std::string("onednn ") + pd.impl_info_str() + " " + LayoutName(images.x) + " " +
+           LayoutName(images.y);
   };
-  std::vector<Candidate> candidates = {{name_of(first), [spec] { return Make(spec).plan(); }}};
+  std::string why_none;
+  std::vector<Candidate> candidates;
+  const auto first = Choose<pass>(spec, g, &why_none);
+  if (first) candidates.push_back({name_of(first), [spec] { return Make(spec).plan(); }});
   for (const LayoutPair& pair : LayoutPairs(spec, g)) {
     auto pd = Describe<pass>(spec, g, pair, hint);
     for (int skipped = 0; pd; ++skipped) {
       const std::string name = name_of(pd);
       const bool known = std::any_of(candidates.begin(), candidates.end(),
                                      [&](const Candidate& other) { return other.name == name; });
-      if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str()))
-        candidates.push_back({name, [=] {
-                                return Guarded(spec.op(), ThreadsFor(spec), [&] {
-                                  const Geometry own(spec);
-                                  const auto own_hint = Hint<pass>(spec, own);
-                                  auto same = Describe<pass>(spec, own, pair, own_hint);
-                                  for (int i = 0; i < skipped; ++i) same.next_impl();
-                                  return PlanOf(spec, own, same);
-                                });
-                              }});
+      if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str())) {
+        Candidate candidate{name, [=] {
+                              return Guarded(spec.op(), ThreadsFor(spec), [&] {
+                                const Geometry own(spec);
+                                const auto own_hint = Hint<pass>(spec, own);
+                                auto same = Describe<pass>(spec, own, pair, own_hint);
+                                for (int i = 0; i < skipped; ++i) same.next_impl();
+                                return PlanOf(spec, own, same);
+                              });
+                            }};
+        if (const char* defect = Defect<pass>(spec, g, pd)) candidate.defect = defect;
+        if (first || !candidate.defect.empty()) candidates.push_back(std::move(candidate));
+      }
       if (!pd.next_impl()) break;
     }
   }

@@ -131,9 +131,11 @@ dnnl::memory::desc ToDesc(const Tensor& t);
 /// Makes the scratchpad an argument of each execution: it is the plan's workspace.
 dnnl::primitive_attr ScratchpadAttr();
 
-/// True for oneDNN's plain loops, which are slower than ours.
+/// True for oneDNN's plain loops, which are slower than ours. "conv:any+ref:any" is a transposed
+/// convolution by them.
 inline bool IsReference(std::string_view implementation) {
-  return implementation.starts_with("ref") || implementation.starts_with("simple:any");
+  return implementation.starts_with("ref") || implementation.starts_with("simple:any") ||
+         implementation.find("+ref:") != std::string_view::npos;
 }
 
 /// Advances to the first implementation that is not a reference. False if there is none, or if the

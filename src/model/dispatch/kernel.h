@@ -38,6 +38,7 @@ struct Candidate {
   std::function<PlanPtr()> make;
   size_t workspace = 0;     ///< a lower bound in bytes, known before the plan is made
   std::string slower = {};  ///< why another kernel is likely to be faster; empty when none is
+  std::string defect = {};  ///< why its results are wrong; empty when none is known
 };
 
 /// A kernel's answer.
@@ -75,7 +76,13 @@ class Kernel : public AnyKernel {
   virtual PlanOrReason Make(const Spec& spec) const = 0;
   /// All ways to compute the Spec, slower ones too. The first is Make's. Empty where the kernel
   /// cannot compute the Spec.
-  virtual std::vector<Candidate> Candidates(const Spec& spec) const {
+  std::vector<Candidate> Candidates(const Spec& spec) const {
+    std::vector<Candidate> right = AllCandidates(spec);
+    std::erase_if(right, [](const Candidate& candidate) { return !candidate.defect.empty(); });
+    return right;
+  }
+  /// The same with those that are known to be wrong, for OPCHECK alone.
+  virtual std::vector<Candidate> AllCandidates(const Spec& spec) const {
     const PlanOrReason made = Make(spec);
     if (!made) return {};
     return {{implementation(), [plan = made.plan()] { return plan; }}};
@@ -127,7 +134,7 @@ struct KernelFunctions {
   /// which are only called where it is empty. Null: they take every Spec.
   std::string (*refuses)(const Spec&) = nullptr;
   PlanOrReason (*make)(const Spec&);
-  /// Null: there is one way only.
+  /// With those that are known to be wrong. Null: there is one way only.
   std::vector<Candidate> (*candidates)(const Spec&) = nullptr;
 };
 
@@ -143,8 +150,8 @@ class FunctionKernel final : public Kernel<Spec> {
       return PlanOrReason::None(std::move(reason));
     return functions_.make(spec);
   }
-  std::vector<Candidate> Candidates(const Spec& spec) const override {
-    if (!functions_.candidates) return Kernel<Spec>::Candidates(spec);
+  std::vector<Candidate> AllCandidates(const Spec& spec) const override {
+    if (!functions_.candidates) return Kernel<Spec>::AllCandidates(spec);
     if (!Refuses(spec).empty()) return {};
     return functions_.candidates(spec);
   }

@@ -1,0 +1,68 @@
+// Calls for which kernels of oneDNN compute wrong results. Each entry was found by comparing all
+// implementations with `reference` on drawn calls (`python -m singa doctor --kernels`), and its
+// limits by calls on both sides of them. The evidence is of oneDNN 3.2 on a CPU with
+// AVX512_BF16.
+
+#include "backend/onednn/defects.h"
+
+#include <algorithm>
+
+#include "core/layout/blocked_layout.h"
+
+namespace singa::onednn {
+namespace {
+
+/// Wrong for 3, 5 ... 65 channels where the number of pixels is a multiple of 30; right for even
+/// numbers, and in blocks of channels, which are padded. The channels are those that are summed up.
+/// The gradient of the filter is right.
+bool SumsOddChannels(const ConvolutionCall& call) {
+  const Recorder& r = call.spec.geometry;
+  const bool forward = call.spec.pass == ConvPass::kForward;
+  if (!forward && call.spec.pass != ConvPass::kBackwardX) return false;
+  const int64_t channels = forward != call.transposed ? r.in_channels : r.out_channels;
+  const LayoutPtr& summed = forward ? call.x : call.y;
+  const BlockedLayout* layout = AsBlocked(summed);
+  const bool padded = layout && !layout->placement().blocks.empty();
+  return channels / r.group % 2 == 1 && !padded;
+}
+
+/// It transposes into one buffer for each step of the stride, and reads buffers that it has not
+/// written: where the image is narrower than the stride, where filter taps see only padding, and
+/// where the filter is deeper than the volume (kernels of 2 to 7 were tried). With a dilation of
+/// rows results were wrong from 29 in a row on, where there were several blocks of channels.
+bool ReadsUnwrittenMemory(const ConvolutionCall& call) {
+  const Recorder& r = call.spec.geometry;
+  if (call.spec.pass != ConvPass::kBackwardW) return false;
+  if (r.width < r.stride_w || r.dilation_h > 1) return true;
+  if ((r.kernel_d - 1) * r.dilation_d >= r.depth) return true;
+  const auto axes = r.axes();
+  return std::any_of(axes.begin(), axes.end(), [](const Recorder::Axis& axis) {
+    return std::max(axis.before, axis.after) > axis.size;
+  });
+}
+
+struct KnownDefect {
+  std::string_view implementation;  ///< a part of its name
+  bool (*concerns)(const ConvolutionCall&);
+  const char* what;
+};
+
+constexpr KnownDefect kDefects[] = {
+    {"jit_bf16_1x1:", SumsOddChannels,
+     "wrong for an odd number of channels in channels-last images"},
+    {"jit_bf16:", ReadsUnwrittenMemory,
+     "its gradient of the filter reads memory that it has not written, for dilated rows and for "
+     "images smaller than the stride, the padding or the filter"},
+};
+
+}  // namespace
+
+const char* DefectOf(const ConvolutionCall& call) {
+  for (const KnownDefect& defect : kDefects)
+    if (call.implementation.find(defect.implementation) != std::string_view::npos &&
+        defect.concerns(call))
+      return defect.what;
+  return nullptr;
+}
+
+}  // namespace singa::onednn

@@ -1,0 +1,93 @@
+// Kernels of oneDNN's that are wrong for a call are never chosen for it.
+
+#include "backend/onednn/defects.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/onednn/engine.h"
+#include "core/layout/channel_lanes.h"
+#include "model/dispatch/dispatch.h"
+#include "model/spec/spatial/conv.h"
+#include "singa/dispatch/tuning.h"
+
+namespace singa {
+namespace {
+
+ConvSpec SpecOf(ConvPass pass, const Shape& x, std::vector<int64_t> kernel,
+                std::vector<int64_t> stride, std::vector<int64_t> padding, int64_t out,
+                std::vector<int64_t> dilation, int64_t group = 1) {
+  ConvSpec spec;
+  spec.pass = pass;
+  spec.dtype = kBFloat16;
+  spec.geometry = ConvRecorder("Conv", x, kernel, stride, padding, out, false, dilation, group);
+  return spec;
+}
+ConvSpec Pointwise(ConvPass pass, int64_t in, int64_t out) {
+  return SpecOf(pass, {2, in, 9, 10}, {1, 1}, {1, 1}, {0, 0}, out, {1, 1});
+}
+
+bool IsWrong(const char* implementation, const ConvSpec& spec, LaneTag tag = LaneTag::kNhwc,
+             bool transposed = false) {
+  const Shape x = spec.geometry.input_shape(), y = spec.geometry.output_shape();
+  const auto layout = [&](const Shape& shape) { return LaneLayout(shape, spec.dtype, tag); };
+  return onednn::DefectOf({implementation, transposed, spec, transposed ? layout(y) : layout(x),
+                           transposed ? layout(x) : layout(y)}) != nullptr;
+}
+
+TEST(Defects, PointwiseSumsOfOddChannels) {
+  constexpr const char* kName = "jit_bf16_1x1:avx512_core_bf16";
+  for (const int64_t in : {20, 21})
+    for (const int64_t out : {32, 33}) {
+      EXPECT_EQ(IsWrong(kName, Pointwise(ConvPass::kForward, in, out)), in == 21);
+      EXPECT_EQ(IsWrong(kName, Pointwise(ConvPass::kBackwardX, in, out)), out == 33);
+      EXPECT_FALSE(IsWrong(kName, Pointwise(ConvPass::kBackwardW, in, out)));
+      // The other way round, and within another name.
+      const auto transposed = [&](ConvPass pass) {
+        return IsWrong("conv:any+jit_bf16_1x1:avx512_core_bf16", Pointwise(pass, in, out),
+                       LaneTag::kNhwc, true);
+      };
+      EXPECT_EQ(transposed(ConvPass::kForward), out == 33);
+      EXPECT_EQ(transposed(ConvPass::kBackwardX), in == 21);
+    }
+  const ConvSpec odd = Pointwise(ConvPass::kForward, 21, 16);
+  EXPECT_FALSE(IsWrong(kName, odd, LaneTag::kNChw16c)) << "blocks are padded";
+  EXPECT_FALSE(IsWrong("brgconv_1x1:avx512_core_bf16", odd));
+}
+
+TEST(Defects, FilterGradientsThatReadUnwrittenMemory) {
+  const auto wrong = [](const Shape& x, std::vector<int64_t> kernel, std::vector<int64_t> stride,
+                        std::vector<int64_t> padding, std::vector<int64_t> dilation) {
+    const ConvSpec spec = SpecOf(ConvPass::kBackwardW, x, kernel, stride, padding, 32, dilation);
+    EXPECT_FALSE(IsWrong("x64:gemm:jit", spec));
+    return IsWrong("jit_bf16:avx512_core_bf16", spec);
+  };
+  EXPECT_FALSE(wrong({2, 16, 9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}));
+  EXPECT_TRUE(wrong({2, 16, 3, 2}, {3, 3}, {3, 3}, {1, 1}, {1, 1})) << "narrower than the stride";
+  EXPECT_TRUE(wrong({2, 16, 2, 9}, {7, 7}, {1, 1}, {3, 3}, {1, 1})) << "lower than the padding";
+  EXPECT_TRUE(wrong({2, 16, 9, 40}, {3, 3}, {1, 1}, {2, 2}, {2, 2})) << "dilated rows";
+  EXPECT_FALSE(wrong({2, 16, 9, 40}, {3, 3}, {1, 1}, {1, 2}, {1, 2}));
+  EXPECT_TRUE(wrong({2, 16, 4, 8, 8}, {5, 3, 3}, {1, 1, 1}, {2, 1, 1}, {1, 1, 1})) << "flat";
+  EXPECT_FALSE(wrong({2, 16, 5, 8, 8}, {5, 3, 3}, {1, 1, 1}, {2, 1, 1}, {1, 1, 1}));
+}
+
+TEST(Defects, AreListedButNeverChosen) {
+  if (!onednn::RefusesFloat(kBFloat16).empty()) GTEST_SKIP() << "no bfloat16 by oneDNN here";
+  ConvSpec spec = Pointwise(ConvPass::kForward, 21, 16);
+  spec.x_layout = LaneLayout(spec.geometry.input_shape(), kBFloat16, LaneTag::kNhwc);
+  const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get().Find("onednn");
+  for (const Candidate& candidate : kernel->Candidates(spec)) EXPECT_EQ(candidate.defect, "");
+  std::vector<std::string> defects;
+  for (const Candidate& candidate : kernel->AllCandidates(spec))
+    if (!candidate.defect.empty()) defects.push_back(candidate.name);
+  if (defects.empty()) GTEST_SKIP() << "oneDNN offers none of the defective kernels here";
+  for (const std::string& name : defects) {
+    const std::string signature = SignatureText(*DefaultDevice(), spec, PlanOptions{});
+    AddTuningChoices({{signature, name, TuningMachine(), ""}});
+    const PlanPtr plan = FindPlan(*DefaultDevice(), spec);
+    EXPECT_EQ(name.find(plan->Describe()), std::string::npos) << name;
+    ClearTuningChoices();
+  }
+}
+
+}  // namespace
+}  // namespace singa

@@ -12,6 +12,12 @@ from typing import Any, NoReturn
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    if arguments.kernels:
+        from .report.kernels import check_kernels
+
+        kernels = check_kernels(arguments.seconds, arguments.seed)
+        print(kernels)
+        return 1 if kernels.wrong else 0
     from .report.diagnostics import doctor
 
     report = doctor()
@@ -142,6 +148,16 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--strict", action="store_true", help="exit with status 1 if there are problems"
     )
+    doctor.add_argument(
+        "--kernels",
+        action="store_true",
+        help="compare every implementation that this processor offers, oneDNN's among them, with "
+        "plain code on drawn calls; exit with status 1 if one of them is wrong",
+    )
+    doctor.add_argument(
+        "--seconds", type=float, default=20.0, help="for --kernels (default: %(default)s)"
+    )
+    doctor.add_argument("--seed", type=int, default=0, help="of the calls that --kernels draws")
     doctor.set_defaults(run=_doctor)
 
     env = commands.add_parser("env", help="list the environment variables that singa reads")

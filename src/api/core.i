@@ -104,6 +104,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %template(IntVector) std::vector<int>;
 %ignore singa::ProfileRecord::plan;
 %template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
+%template(OpcheckKernelStatsVector) std::vector<singa::OpcheckKernelStats>;
 %include "singa/core/gpu.h"
 %include "singa/core/stats.h"
 %include "singa/dispatch/plan_cache.h"
@@ -117,8 +118,8 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %inline %{
 /// Calls SetOpcheck with the fields of OpcheckOptions (singa/dispatch/opcheck.h).
 void ConfigureOpcheck(int64_t every, const std::vector<std::string>& ops, bool raise_error,
-                      const std::string& replay_directory) {
-  singa::SetOpcheck({every, ops, raise_error, replay_directory});
+                      const std::string& replay_directory, bool every_kernel) {
+  singa::SetOpcheck({every, ops, raise_error, replay_directory, every_kernel});
 }
 /// Chooses LayoutMode::kPlain (true) or kAuto (singa/core/layout.h).
 void SetPlainLayouts(bool plain) {

@@ -25,6 +25,9 @@ struct OpcheckOptions {
   bool raise = true;             ///< on a mismatch raise OpcheckMismatch, else warn on stderr
   std::string replay_directory;  ///< where mismatches are saved; empty: SINGA_OPCHECK_DIR, or the
                                  ///< working directory
+  /// Also compare all other implementations that can compute the call, in every layout that they
+  /// offer. What they give is counted (GetOpcheckKernelStats), and never raised.
+  bool every_kernel = false;
 };
 
 struct OpcheckOpStats {
@@ -37,10 +40,24 @@ struct OpcheckOpStats {
   double worst_ratio = 0;  ///< largest |difference| / tolerance
 };
 
+/// Comparisons of one implementation, with OpcheckOptions::every_kernel.
+struct OpcheckKernelStats {
+  std::string op;
+  std::string kernel;  ///< such as "onednn jit:avx2 nhwc nChw8c": library, implementation, layouts
+  uint64_t checked = 0;
+  uint64_t failed = 0;
+  double worst_ratio = 0;
+  /// Why singa never chooses it for these calls; empty for what can be chosen.
+  std::string refused;
+  std::string example;  ///< the first call that failed, and how; empty if none did
+};
+
 /// Environment: SINGA_OPCHECK=N sets `every`.
 SINGA_API void SetOpcheck(const OpcheckOptions& options);
 SINGA_API OpcheckOptions GetOpcheck();
 SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
+/// Since ResetOpcheckStats, sorted by operation and kernel. Refused calls have entries of their own.
+SINGA_API std::vector<OpcheckKernelStats> GetOpcheckKernelStats();
 SINGA_API void ResetOpcheckStats();
 /// Executions since ResetOpcheckStats while OPCHECK was on, whether they were checked or not.
 SINGA_API uint64_t OpcheckSeen();

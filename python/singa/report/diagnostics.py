@@ -112,10 +112,14 @@ def _cpu_name() -> str | None:
     return _cpuinfo("model name") or platform.processor() or None
 
 
+def cpu_flags() -> frozenset[str]:
+    """The instruction sets of the processor, in Linux's names; empty elsewhere."""
+    return frozenset((_cpuinfo("flags") or "").split())
+
+
 def _isa() -> list[str]:
     known = ("sse4_1", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-    flags = set((_cpuinfo("flags") or "").split())
-    return [flag for flag in known if flag in flags]
+    return [flag for flag in known if flag in cpu_flags()]
 
 
 def _affinity() -> int | None:
@@ -222,6 +226,8 @@ class opcheck:  # noqa: N801 (used as a function)
     action     on a mismatch, "raise" a RuntimeError (the default) or "warn" on stderr
     directory  where a mismatch is saved, in a file for `python -m singa replay` (default:
                SINGA_OPCHECK_DIR, or the working directory)
+    every_kernel  also run all other implementations that can compute the call, in every layout that
+               they offer; `kernels()` has the results, which raise nothing
 
     The tolerance grows with the length of the sums. Results of the program do not change. It
     applies to all threads. Raises TypeError, ValueError or FileNotFoundError for wrong arguments.
@@ -231,7 +237,7 @@ class opcheck:  # noqa: N801 (used as a function)
         print(check.stats())
     """
 
-    _stack: list[tuple[int, list[str], bool, str]] = []  # noqa: RUF012 (of the process)
+    _stack: list[tuple[int, list[str], bool, str, bool]] = []  # noqa: RUF012 (of the process)
 
     def __init__(
         self,
@@ -239,6 +245,7 @@ class opcheck:  # noqa: N801 (used as a function)
         ops: Sequence[str] | None = None,
         action: Literal["raise", "warn"] = "raise",
         directory: str | os.PathLike[str] = "",
+        every_kernel: bool = False,
     ) -> None:
         every = integer("opcheck", "every", every, 0)
         named = () if ops is None else ops
@@ -248,12 +255,13 @@ class opcheck:  # noqa: N801 (used as a function)
             raise FileNotFoundError(f"[opcheck] there is no folder {os.fspath(directory)!r}")
         if action not in ("raise", "warn"):
             raise ValueError(f"[opcheck] action must be 'raise' or 'warn', got {action!r}")
-        self._options = (every, list(ops or ()), action == "raise", os.fspath(directory))
+        folder = os.fspath(directory)
+        self._options = (every, list(ops or ()), action == "raise", folder, bool(every_kernel))
 
     def __enter__(self) -> Self:
         stack = opcheck._stack
         if not stack:
-            stack.append((_c.OpcheckEvery(), [], True, ""))  # settings of the environment
+            stack.append((_c.OpcheckEvery(), [], True, "", False))  # settings of the environment
         stack.append(self._options)
         LayerNames.start(self)
         _c.ResetOpcheckStats()
@@ -285,3 +293,14 @@ class opcheck:  # noqa: N801 (used as a function)
         """
         fields = ("checked", "failed", "worst_ratio", "uncompared")
         return {op.op: {name: getattr(op, name) for name in fields} for op in _c.GetOpcheckStats()}
+
+    @staticmethod
+    def kernels() -> list[dict[str, Any]]:
+        """Results by operation and implementation, with every_kernel.
+
+        A dict for each has op, kernel (library, implementation and layouts, such as "onednn
+        jit:avx2 nhwc nChw8c"), checked, failed, worst_ratio, refused (why singa never chooses it
+        for these calls; empty for what can be chosen) and example (the first call that failed).
+        """
+        fields = ("op", "kernel", "checked", "failed", "worst_ratio", "refused", "example")
+        return [{name: getattr(row, name) for name in fields} for row in _c.GetOpcheckKernelStats()]

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <sstream>
+#include <tuple>
 
 #include "core/graph/node_observer.h"
 #include "core/graph/recorded_step.h"
@@ -26,8 +27,11 @@ struct Replaying {
 thread_local Replaying* t_replaying = nullptr;
 
 std::mutex g_mutex;
-OpcheckOptions g_options;                             // guarded by g_mutex
-std::map<std::string, OpcheckOpStats> g_stats;        // guarded by g_mutex
+OpcheckOptions g_options;                       // guarded by g_mutex
+std::map<std::string, OpcheckOpStats> g_stats;  // guarded by g_mutex
+/// By operation, kernel, and why it is refused.
+std::map<std::tuple<std::string, std::string, std::string>, OpcheckKernelStats>
+    g_kernel_stats;                                   // guarded by g_mutex
 std::map<std::string, opcheck::Family>& Families() {  // guarded by g_mutex
   static auto& families = *new std::map<std::string, opcheck::Family>;
   return families;
@@ -110,9 +114,17 @@ std::vector<OpcheckOpStats> GetOpcheckStats() {
   return stats;
 }
 
+std::vector<OpcheckKernelStats> GetOpcheckKernelStats() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  std::vector<OpcheckKernelStats> stats;
+  for (const auto& [key, row] : g_kernel_stats) stats.push_back(row);
+  return stats;
+}
+
 void ResetOpcheckStats() {
   std::lock_guard<std::mutex> lock(g_mutex);
   g_stats.clear();
+  g_kernel_stats.clear();
   g_seen.store(0);
 }
 uint64_t OpcheckSeen() { return g_seen.load(); }
@@ -127,7 +139,7 @@ std::string ReplayCall(const std::vector<std::string>& names,
   {
     std::lock_guard<std::mutex> lock(g_mutex);
     const auto found = Families().find(call.family);
-    Check(found != Families().end(), "replay",
+    Check(found != Families().end() && found->second.replay, "replay",
           "the file holds an operation that this build does not have");
     family = found->second;
   }
@@ -147,20 +159,39 @@ std::string ReplayCall(const std::vector<std::string>& names,
 
 namespace opcheck {
 
-bool IsEnabledFor(const char* op, const Plan& plan) {
-  const int64_t every = Every().load(std::memory_order_relaxed);
-  if (every == 0) [[likely]]
+/// Whether OPCHECK looks at what runs now.
+static bool IsLooking() {
+  if (Every().load(std::memory_order_relaxed) == 0) [[likely]]
     return false;
   if (t_paused > 0 || RecordedStep::Current()) return false;  // recorded ones: when they run
   g_seen.fetch_add(1, std::memory_order_relaxed);
-  if (std::strcmp(plan.implementation(), "reference") == 0) return false;
+  return true;
+}
+
+/// Whether it is the turn of a call for which `is_named(name)` is true for a name in the options.
+template <class IsNamed>
+static bool IsTurnOf(const IsNamed& is_named) {
   {
     std::lock_guard<std::mutex> lock(g_mutex);
-    if (!g_options.ops.empty() &&
-        std::find(g_options.ops.begin(), g_options.ops.end(), op) == g_options.ops.end())
-      return false;
+    const std::vector<std::string>& ops = g_options.ops;
+    if (!ops.empty() && std::none_of(ops.begin(), ops.end(), is_named)) return false;
   }
-  return g_calls.fetch_add(1) % static_cast<uint64_t>(every) == 0;
+  const auto every = static_cast<uint64_t>(std::max<int64_t>(Every().load(), 1));
+  return g_calls.fetch_add(1) % every == 0;
+}
+
+bool IsEnabledFor(const char* op, const Plan& plan) {
+  if (!IsLooking()) [[likely]]
+    return false;
+  if (std::strcmp(plan.implementation(), kReference) == 0) return false;
+  return IsTurnOf([&](const std::string& name) { return name == op; });
+}
+
+bool IsEnabledForMerged(const char* op) {
+  if (!IsLooking()) return false;
+  const std::string parts = "+" + std::string(op) + "+";
+  return IsTurnOf(
+      [&](const std::string& name) { return parts.find("+" + name + "+") != std::string::npos; });
 }
 
 Pause::Pause() { ++t_paused; }
@@ -181,6 +212,13 @@ Tensor AbsoluteValue(const Tensor& t) {
   return wide.AsType(t.data_type());
 }
 
+std::vector<Tensor> OnHost(std::span<const Tensor> outputs) {
+  std::vector<Tensor> host;
+  for (const Tensor& t : outputs)
+    host.push_back(t.empty() ? t : t.Plain().ToDevice(HostOf(t.device())));
+  return host;
+}
+
 void CountUncompared(const char* op) {
   std::lock_guard<std::mutex> lock(g_mutex);
   OpcheckOpStats& stats = g_stats[op];
@@ -198,7 +236,8 @@ bool IsSame(const Tensor& a, const Tensor& b) {
 /// up to four times the bound of a plain sum.
 constexpr double kSpreadFactor = 8;
 
-void SpreadOverPlanes(std::span<Tensor> bound) {
+/// Every value becomes the largest of its plane (the last two axes).
+static void SpreadOverPlanes(std::span<Tensor> bound) {
   for (Tensor& t : bound) {
     if (t.empty() || t.rank() < 2 || t.size() == 0) continue;
     const auto plane = static_cast<std::ptrdiff_t>(t.shape(-1) * t.shape(-2));
@@ -215,14 +254,16 @@ void SpreadOverPlanes(std::span<Tensor> bound) {
   }
 }
 
-void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const Tensor> reference,
-             std::span<const Tensor> bound, int64_t sum_length) {
-  double worst = 0;
-  std::string worst_text;
-  bool compared = false;
+Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
+                          bool spreads_error) {
+  const std::vector<Tensor>& reference = expected.results;
+  std::vector<Tensor> bound = expected.bound;
+  if (spreads_error) SpreadOverPlanes(bound);
+  Difference difference;
+  double& worst = difference.ratio;
   for (size_t i = 0; i < chosen.size() && i < reference.size(); ++i) {
     if (chosen[i].empty() || reference[i].empty() || chosen[i].size() == 0) continue;
-    compared = true;
+    difference.compared = true;
     const std::vector<double> got = Values(chosen[i]), want = Values(reference[i]);
     std::vector<double> scale;
     if (i < bound.size() && !bound[i].empty()) scale = Values(bound[i]);
@@ -231,21 +272,28 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
     double largest = 0;
     for (double v : want)
       if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-    // Each side may have an error of 8·eps·√K, and rounds its result once more.
+    // Each side may have an error of 8·eps·√K, and rounds its result once more. Where the terms are
+    // known, 16-bit floats are summed in float32.
+    const DType dtype = chosen[i].data_type();
+    const bool wide = !scale.empty() && SizeOf(dtype) == 2;
+    const double rounding = wide ? 4 * Epsilon(dtype) : 0;
     const double tolerance =
-        IsFloat(chosen[i].data_type())
-            ? 16 * Epsilon(chosen[i].data_type()) *
-                  std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1)))
+        IsFloat(dtype) && !expected.exact
+            ? 16 * Epsilon(wide ? kFloat32 : dtype) *
+                  std::sqrt(static_cast<double>(std::max<int64_t>(expected.sum_length, 1)))
             : 0;
     for (size_t j = 0; j < got.size(); ++j) {
       if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
-      const double allowed = tolerance * (scale.empty() ? largest : std::abs(scale[j])) + 1e-37;
+      const double allowed =
+          expected.exact ? 0
+                         : tolerance * (scale.empty() ? largest : std::abs(scale[j])) +
+                               (std::isfinite(want[j]) ? rounding * std::abs(want[j]) : 0) + 1e-37;
       // Where terms are infinite or NaN, implementations differ: some leave out the padding,
       // others spread the terms over their tiles, or multiply them by zeros of padded filters.
       if (!std::isfinite(allowed) || (spreads && !std::isfinite(got[j]))) continue;
-      const double difference = std::abs(got[j] - want[j]);
-      const double ratio = std::isfinite(difference) ? difference / allowed
-                                                     : std::numeric_limits<double>::infinity();
+      const double distance = std::abs(got[j] - want[j]);
+      const double ratio =
+          std::isfinite(distance) ? distance / allowed : std::numeric_limits<double>::infinity();
       if (ratio <= worst) continue;
       worst = ratio;
       if (ratio > 1) {
@@ -254,7 +302,7 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
         text << "output " << i << " at " << Position(static_cast<int64_t>(j), chosen[i].shape())
              << " of " << chosen[i].shape() << ": " << got[j] << ", reference " << want[j]
              << ", allowed difference " << allowed;
-        worst_text = text.str();
+        difference.text = text.str();
       }
     }
     const auto is_none = [](double v) { return !std::isfinite(v); };
@@ -265,10 +313,15 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
       std::ostringstream text;
       text << "output " << i << " holds only numbers, reference " << *lost << " at "
            << Position(lost - want.begin(), chosen[i].shape()) << " of " << chosen[i].shape();
-      worst_text = text.str();
+      difference.text = text.str();
     }
   }
-  if (!compared) return CountUncompared(call.op);
+  return difference;
+}
+
+void Report(const Call& call, std::span<const Tensor> chosen, const Difference& difference) {
+  if (!difference.compared) return CountUncompared(call.op);
+  const double worst = difference.ratio;
   if (t_replaying) t_replaying->compared = true;
   bool raise = true;
   std::string directory;
@@ -285,13 +338,67 @@ void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const T
   if (worst <= 1) return;
   std::string message = detail::Message(call.op, call.description, " disagrees with reference");
   if (!call.layer.empty()) message += " in layer " + call.layer;
-  message += ": " + worst_text + "; inputs";
+  message += ": " + difference.text + "; inputs";
   for (const Tensor& t : call.inputs) message += " " + t.ToString() + ",";
   message.back() = '.';
   if (t_replaying) throw OpcheckMismatch(message);
-  message += " Run again: python -m singa replay " + WriteReplayFile(call, chosen, directory);
+  if (!call.family.empty())
+    message += " Run again: python -m singa replay " + WriteReplayFile(call, chosen, directory);
   if (raise) throw OpcheckMismatch(message);
   std::fprintf(stderr, "singa: %s\n", message.c_str());
+}
+
+bool ChecksEveryKernel() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return g_options.every_kernel;
+}
+
+void CountKernel(const Call& call, const Candidate& candidate, const Difference& difference) {
+  if (!difference.compared) return;
+  std::string example;
+  if (difference.ratio > 1) {
+    for (const auto& [name, value] : call.fields) example += name + "=" + value + " ";
+    example += difference.text;
+  }
+  std::lock_guard<std::mutex> lock(g_mutex);
+  OpcheckKernelStats& stats = g_kernel_stats[{call.op, candidate.name, candidate.defect}];
+  stats.op = call.op;
+  stats.kernel = candidate.name;
+  stats.refused = candidate.defect;
+  ++stats.checked;
+  stats.failed += difference.ratio > 1;
+  stats.worst_ratio = std::max(stats.worst_ratio, difference.ratio);
+  if (stats.example.empty()) stats.example = std::move(example);
+}
+
+void Poison(const Plan& plan, const Call& call, std::span<const Tensor> outputs) {
+  const auto fill = [](const Tensor& t) {
+    if (t.device()->kind() == DeviceKind::kCpu)
+      std::memset(t.block()->data(), 0xFF, t.block()->size());
+  };
+  DevicePtr device;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    device = outputs[i].device();
+    if (call.aliases[i] < 0) fill(outputs[i]);
+  }
+  const auto bytes = static_cast<int64_t>(plan.workspace_bytes());
+  if (device && bytes > 0) fill(Tensor({bytes}, device, kUChar));
+}
+
+Call OwnMemory(Call call) {
+  for (auto* tensors : {&call.inputs, &call.outputs})
+    for (Tensor& t : *tensors)
+      if (!t.empty()) t = t.Clone();
+  return call;
+}
+
+bool WritesSameForms(const Plan& plan, const Call& call, const CallChecker& checked) {
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const auto bytes = static_cast<int64_t>(plan.private_bytes(i));
+    if (checked.is_private(i) ? call.outputs[i].size() != bytes : bytes != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace opcheck

@@ -47,18 +47,37 @@ namespace singa::opcheck {
 
 /// True when this call is to be compared with `reference`.
 bool IsEnabledFor(const char* op, const Plan& plan);
+/// True when this node, which stands for several operations ("Mul+Tanh"), is to be compared.
+bool IsEnabledForMerged(const char* op);
 
-/// Compares plain outputs, and counts the comparison. `bound` holds for each element the magnitude
-/// that multiplies the tolerance, or is empty. Integers have to be equal. A difference saves the
-/// call, and raises or warns, as the options say.
-void Compare(const Call& call, std::span<const Tensor> chosen, std::span<const Tensor> reference,
-             std::span<const Tensor> bound, int64_t sum_length);
+/// What `reference` computes for a call.
+struct Expected {
+  std::vector<Tensor> results;  ///< plain; none where `reference` does not take the call
+  /// For each result the magnitude of the terms that each element sums, which the tolerance
+  /// follows. Empty: the largest result.
+  std::vector<Tensor> bound = {};
+  int64_t sum_length = 1;
+  bool exact = false;  ///< bit by bit, but for the bits of NaN
+};
+/// How far results are from the expected ones.
+struct Difference {
+  bool compared = false;  ///< false where there is nothing to compare
+  double ratio = 0;       ///< the largest |difference| / tolerance
+  std::string text = {};  ///< where that is, if it is above 1
+};
+/// Compares plain outputs of a plan. Integers have to be equal.
+Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
+                          bool spreads_error = false);
+/// Counts a comparison. A difference saves the call, and raises or warns, as the options say.
+void Report(const Call& call, std::span<const Tensor> chosen, const Difference& difference);
+
+/// Whether all implementations are to be compared, as OpcheckOptions::every_kernel says.
+bool ChecksEveryKernel();
+/// Counts a comparison for OpcheckKernelStats.
+void CountKernel(const Call& call, const Candidate& candidate, const Difference& difference);
 
 /// Counts a call that could not be compared.
 void CountUncompared(const char* op);
-
-/// Every value becomes the largest of its plane (the last two axes).
-void SpreadOverPlanes(std::span<Tensor> bound);
 
 /// |t|, contiguous; integers and bool unchanged.
 Tensor AbsoluteValue(const Tensor& t);
@@ -124,7 +143,8 @@ class Pause {
 
 /// What OPCHECK does with the operations of one Spec type.
 struct Family {
-  /// Runs a saved call again and compares. Returns a description of the call.
+  /// Runs a saved call again and compares. Returns a description of the call. Null: calls are not
+  /// saved.
   std::function<std::string(const Call&)> replay;
   /// Runs a recorded operation and compares. Returns false, and does nothing, where OPCHECK is off
   /// for the operation.
@@ -248,6 +268,113 @@ CallChecker CheckCall(const char* op, const Spec& spec, const Call& call) {
   return checker;
 }
 
+/// Plain copies on the host.
+std::vector<Tensor> OnHost(std::span<const Tensor> outputs);
+
+/// What `reference` computes for a call on the host.
+template <class Spec>
+Expected Expect(const Spec& spec, const DevicePtr& host, const Call& call) {
+  // The reference may write to its inputs.
+  const auto copies = [&](const auto& copy) {
+    std::vector<Tensor> result;
+    for (const Tensor& input : call.inputs) result.push_back(input.empty() ? input : copy(input));
+    return result;
+  };
+  const auto run = [&](const Spec& run_spec, std::vector<Tensor> inputs) {
+    return RunReference(run_spec, host, std::move(inputs), call.outputs, call.aliases,
+                        call.scalars);
+  };
+  Expected expected;
+  expected.results = run(spec, copies([](const Tensor& t) { return t.Clone(); }));
+  if (expected.results.empty()) return expected;
+  if constexpr (requires { requires Spec::kLinear; }) {
+    Spec magnitude = spec;
+    if constexpr (requires { magnitude.MakeMagnitude(); }) magnitude.MakeMagnitude();
+    expected.bound = run(magnitude, copies(AbsoluteValue));
+  } else if constexpr (requires { spec.Magnitudes(call.inputs); }) {
+    expected.bound = spec.Magnitudes(call.inputs);
+  } else if constexpr (requires { spec.Magnitudes(call.inputs, call.scalars); }) {
+    expected.bound = spec.Magnitudes(call.inputs, call.scalars);
+  }
+  if constexpr (requires { spec.sum_length(); }) expected.sum_length = spec.sum_length();
+  return expected;
+}
+
+/// Arguments of a call, in the places that a plan wants.
+struct Arguments {
+  std::vector<Tensor> inputs, outputs;
+  std::string changed = {};  ///< what lies otherwise than in the call
+};
+template <class Spec>
+Arguments ArgumentsFor(const Spec& spec, const Plan& plan, const Call& call,
+                       const CallChecker& checked, const DevicePtr& device) {
+  std::vector<LayoutPtr> wanted;
+  bool as_they_lie = false;
+  if constexpr (requires { spec.InputLayouts(plan, call.inputs); }) {
+    if (auto layouts = spec.InputLayouts(plan, call.inputs)) {
+      wanted = std::move(*layouts);
+      as_they_lie = true;
+    }
+  }
+  for (size_t i = wanted.size(); i < call.inputs.size(); ++i)
+    wanted.push_back(plan.input_layout(i));
+  Arguments arguments;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    Placement place = call.input_places[i];
+    if (!checked.keeps_places() &&
+        (as_they_lie || wanted[i] || place.layout || !place.unmade.empty())) {
+      arguments.changed += ChangedPlace("input", i, place, wanted[i]);
+      place = {.layout = wanted[i]};
+    }
+    arguments.inputs.push_back(Placed(call.inputs[i], place, device));
+  }
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const Tensor& t = call.outputs[i];
+    if (t.empty()) {
+      arguments.outputs.emplace_back();
+    } else if (call.aliases[i] >= 0) {
+      arguments.outputs.push_back(arguments.inputs[static_cast<size_t>(call.aliases[i])]);
+    } else {
+      Placement place = call.output_places[i];
+      if (!checked.keeps_places()) {
+        arguments.changed += ChangedPlace("output", i, place, plan.output_layout(i));
+        place = {.layout = plan.output_layout(i)};
+      }
+      const auto bytes = static_cast<int64_t>(plan.private_bytes(i));
+      Check(checked.is_private(i) ? t.size() == bytes : bytes == 0, "replay", "output ", i, " ", t,
+            " is not what ", plan.Describe(), " writes");
+      arguments.outputs.push_back(Placed(t, place, device));
+    }
+  }
+  return arguments;
+}
+
+/// Fills the outputs that are new memory, and the memory that is likely to become the workspace,
+/// with NaN: a kernel that reads what it has not written then gives NaN.
+void Poison(const Plan& plan, const Call& call, std::span<const Tensor> outputs);
+/// The call with copies of its arguments.
+Call OwnMemory(Call call);
+/// Whether the outputs that are in a form private to a plan have the form of this one.
+bool WritesSameForms(const Plan& plan, const Call& call, const CallChecker& checked);
+
+/// Compares every way of every kernel that takes the call.
+template <class Spec>
+void RunEveryKernel(const Spec& spec, const DevicePtr& device, const Call& call,
+                    const CallChecker& checked, const Expected& expected) {
+  for (const Kernel<Spec>* kernel : Registry<Spec>::Get(device->kind()).kernels()) {
+    if (std::string_view(kernel->implementation()) == kReference) continue;
+    for (const Candidate& candidate : kernel->AllCandidates(spec)) {
+      const PlanPtr plan = candidate.make();
+      if (!WritesSameForms(*plan, call, checked)) continue;
+      const Arguments arguments = ArgumentsFor(spec, *plan, OwnMemory(call), checked, device);
+      Poison(*plan, call, arguments.outputs);
+      device->Exec(spec.op(), plan, arguments.inputs, arguments.outputs, call.scalars);
+      const std::vector<Tensor> results = OnHost(arguments.outputs);
+      CountKernel(call, candidate, FindDifference(results, expected, plan->spreads_error()));
+    }
+  }
+}
+
 /// Runs `plan` by `execute`, then compares. The program gets the results of `plan`, bit for bit.
 template <class Spec>
 void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
@@ -276,35 +403,14 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
       if (IsSame(inputs[j], output)) alias = static_cast<int>(j);
     call.aliases.push_back(alias);
   }
-  CheckCall(spec.op(), spec, call);
+  const CallChecker checker = CheckCall(spec.op(), spec, call);
   execute();
 
-  std::vector<Tensor> copies;  // the reference may write to its inputs
-  for (const Tensor& input : call.inputs) copies.push_back(input.empty() ? input : input.Clone());
-  const DevicePtr host = HostOf(device);
-  const std::vector<Tensor> reference =
-      RunReference(spec, host, copies, outputs, call.aliases, scalars);
-  if (reference.empty()) return CountUncompared(call.op);
-  std::vector<Tensor> bound;
-  if constexpr (requires { requires Spec::kLinear; }) {
-    std::vector<Tensor> magnitudes;
-    for (const Tensor& input : call.inputs)
-      magnitudes.push_back(input.empty() ? input : AbsoluteValue(input));
-    Spec magnitude = spec;
-    if constexpr (requires { magnitude.MakeMagnitude(); }) magnitude.MakeMagnitude();
-    bound = RunReference(magnitude, host, magnitudes, outputs, call.aliases, scalars);
-  } else if constexpr (requires { spec.Magnitudes(call.inputs); }) {
-    bound = spec.Magnitudes(call.inputs);
-  } else if constexpr (requires { spec.Magnitudes(call.inputs, scalars); }) {
-    bound = spec.Magnitudes(call.inputs, scalars);
-  }
-  if (plan->spreads_error()) SpreadOverPlanes(bound);
-  int64_t length = 1;
-  if constexpr (requires { spec.sum_length(); }) length = spec.sum_length();
-  std::vector<Tensor> chosen;
-  for (const Tensor& output : outputs)
-    chosen.push_back(output.empty() ? output : output.Plain().ToDevice(host));
-  Compare(call, chosen, reference, bound, length);
+  const Expected expected = Expect(spec, HostOf(device), call);
+  if (expected.results.empty()) return CountUncompared(call.op);
+  const std::vector<Tensor> chosen = OnHost(outputs);
+  if (ChecksEveryKernel()) RunEveryKernel(spec, device, call, checker, expected);
+  Report(call, chosen, FindDifference(chosen, expected, plan->spreads_error()));
 }
 
 /// The plan of a saved call. Where this build does not make it, another plan of the same
@@ -335,48 +441,13 @@ std::string Replay(const Call& call) {
   const CallChecker checked = CheckCall("replay", spec, call);
   const DevicePtr device = DeviceOf(call);
   const PlanPtr plan = FindPlanOf(spec, call);
-  std::vector<LayoutPtr> wanted;
-  bool as_they_lie = false;
-  if constexpr (requires { spec.InputLayouts(*plan, call.inputs); }) {
-    if (auto layouts = spec.InputLayouts(*plan, call.inputs)) {
-      wanted = std::move(*layouts);
-      as_they_lie = true;
-    }
-  }
-  for (size_t i = wanted.size(); i < call.inputs.size(); ++i)
-    wanted.push_back(plan->input_layout(i));
   std::string changed;
   if (plan->Describe() != call.description) changed = " (the file is of " + call.description + ")";
-  std::vector<Tensor> inputs, outputs;
-  for (size_t i = 0; i < call.inputs.size(); ++i) {
-    Placement place = call.input_places[i];
-    if (!checked.keeps_places() &&
-        (as_they_lie || wanted[i] || place.layout || !place.unmade.empty())) {
-      changed += ChangedPlace("input", i, place, wanted[i]);
-      place = {.layout = wanted[i]};
-    }
-    inputs.push_back(Placed(call.inputs[i], place, device));
-  }
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const Tensor& t = call.outputs[i];
-    if (t.empty()) {
-      outputs.emplace_back();
-    } else if (call.aliases[i] >= 0) {
-      outputs.push_back(inputs[static_cast<size_t>(call.aliases[i])]);
-    } else {
-      Placement place = call.output_places[i];
-      if (!checked.keeps_places()) {
-        changed += ChangedPlace("output", i, place, plan->output_layout(i));
-        place = {.layout = plan->output_layout(i)};
-      }
-      const auto bytes = static_cast<int64_t>(plan->private_bytes(i));
-      Check(checked.is_private(i) ? t.size() == bytes : bytes == 0, "replay", "output ", i, " ", t,
-            " is not what ", plan->Describe(), " writes");
-      outputs.push_back(Placed(t, place, device));
-    }
-  }
-  RunChecked(spec, device, plan, inputs, outputs, call.scalars,
-             [&] { device->Exec(spec.op(), plan, inputs, outputs, call.scalars); });
+  const Arguments arguments = ArgumentsFor(spec, *plan, call, checked, device);
+  changed += arguments.changed;
+  RunChecked(spec, device, plan, arguments.inputs, arguments.outputs, call.scalars, [&] {
+    device->Exec(spec.op(), plan, arguments.inputs, arguments.outputs, call.scalars);
+  });
   return std::string(spec.op()) + " on " + plan->Describe() + changed;
 }
 

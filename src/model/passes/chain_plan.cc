@@ -87,10 +87,12 @@ ChainPlan::ChainPlan(int64_t elements, size_t buffers, std::vector<Part> parts)
 }
 
 void ChainPlan::PlanInPlace() {
-  // An output may take over the memory of an input that no later part reads.
+  // An output may take over the memory of an input that no part reads after the first one that
+  // writes the output. That part itself may read it where its plan allows.
   struct Use {
     size_t part;
-    int position;  ///< of the only operand there, or -1
+    int position;  ///< of the last operand there that reads the input
+    bool once;     ///< only that one does
     bool scalar;
     DType dtype;
   };
@@ -101,23 +103,23 @@ void ChainPlan::PlanInPlace() {
     for (size_t k = 0; k < inputs.size(); ++k) {
       const Operand& operand = inputs[k];
       if (operand.place != Place::kInput) continue;
-      last.resize(std::max(last.size(), operand.index + 1), {0, -1, true, operand.dtype});
+      last.resize(std::max(last.size(), operand.index + 1), {0, -1, true, true, operand.dtype});
       Use& use = last[operand.index];
       const bool again = use.part == p && use.position >= 0;
-      use = {p, again ? -1 : static_cast<int>(k), operand.scalar, operand.dtype};
+      use = {p, static_cast<int>(k), !again, operand.scalar, operand.dtype};
     }
     for (const Operand& operand : parts_[p].outputs)
       if (operand.place == Place::kOutput) outputs = std::max(outputs, operand.index + 1);
   }
   in_place_.assign(outputs, -1);
-  std::set<size_t> taken;
+  std::set<size_t> taken, written;
   for (size_t p = 0; p < parts_.size(); ++p)
     for (size_t o = 0; o < parts_[p].outputs.size(); ++o) {
       const Operand& output = parts_[p].outputs[o];
-      if (output.place != Place::kOutput || in_place_[output.index] >= 0) continue;
+      if (output.place != Place::kOutput || !written.insert(output.index).second) continue;
       for (size_t i = 0; i < last.size(); ++i) {
         const Use& use = last[i];
-        const bool read = use.part < p || (use.part == p && use.position >= 0 &&
+        const bool read = use.part < p || (use.part == p && use.once &&
                                            use.position == parts_[p].plan->inplace_input(o));
         if (!read || use.scalar || SizeOf(use.dtype) != SizeOf(output.dtype)) continue;
         if (!taken.insert(i).second) continue;

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <typeinfo>
 #include <vector>
 
 #include "singa/core/plan.h"
@@ -27,6 +29,10 @@ class ChainPlan final : public Plan {
     bool random = false;  ///< seed and position come with each execution
     std::vector<Operand> inputs;
     std::vector<Operand> outputs;
+    // For OPCHECK: as in Node.
+    const char* op = "";
+    std::shared_ptr<const void> spec = nullptr;
+    const std::type_info* spec_type = nullptr;
   };
 
   ChainPlan(int64_t elements, size_t buffers, std::vector<Part> parts);
@@ -35,6 +41,9 @@ class ChainPlan final : public Plan {
   std::string Describe() const override;
   size_t workspace_bytes() const override;
   int inplace_input(size_t i) const override;
+  int64_t elements() const { return elements_; }
+  size_t buffers() const { return buffers_; }
+  const std::vector<Part>& parts() const { return parts_; }
   bool SameAs(const Plan& other) const override;
   size_t bytes() const override { return sizeof(*this) + parts_.size() * sizeof(Part); }
 

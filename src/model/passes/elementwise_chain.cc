@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/tensor/element_copy.h"
+#include "model/passes/chain_check.h"
 #include "model/passes/chain_plan.h"
 #include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
@@ -79,7 +80,8 @@ class Chain {
     for (size_t n = begin_; n < end_; ++n) {
       const Node& node = nodes_[n];
       merged.push_back(&node);
-      ChainPlan::Part part{node.plan, node.scalars, node.random >= 0, {}, {}};
+      ChainPlan::Part part{node.plan, node.scalars, node.random >= 0, {},
+                           {},        node.op,      node.spec,        node.spec_type};
       for (const Tensor& t : node.inputs) part.inputs.push_back(Read(t));
       for (const Tensor& t : node.outputs) part.outputs.push_back(Written(t));
       if (part.random) {
@@ -94,6 +96,7 @@ class Chain {
     for (const Node* part : merged) node_.merged += part->merged;
     node_.merged += static_cast<int>(merged.size()) - 1;
     node_.plan = std::make_shared<ChainPlan>(form_.elements, buffers_, std::move(parts));
+    MakeChecked(&node_);
     return std::move(node_);
   }
 

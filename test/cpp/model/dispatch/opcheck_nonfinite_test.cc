@@ -34,9 +34,10 @@ bool Differ(const std::vector<float>& chosen, const std::vector<float>& referenc
   call.aliases = {-1};
   bool differ = false;
   try {
-    const Tensor ours = Of(chosen), theirs = Of(reference);
-    const Tensor scale = bound.empty() ? Tensor() : Of(bound);
-    opcheck::Compare(call, {&ours, 1}, {&theirs, 1}, {&scale, 1}, 1);
+    const Tensor ours = Of(chosen);
+    opcheck::Expected expected{.results = {Of(reference)}, .bound = {}};
+    if (!bound.empty()) expected.bound = {Of(bound)};
+    opcheck::Report(call, {&ours, 1}, opcheck::FindDifference({&ours, 1}, expected));
   } catch (const OpcheckMismatch&) {
     differ = true;
   }

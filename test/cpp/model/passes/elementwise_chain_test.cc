@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "model/operation/padded_layout.h"
 #include "model/passes/recorded.h"
+#include "singa/dispatch/opcheck.h"
 #include "singa/operation/dropout.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/softmax.h"
@@ -150,6 +153,76 @@ TEST(ElementwiseChain, AnOutputMayComeWhereAnInputWasThatNobodyReadsLater) {
   EXPECT_EQ(Graph(recording).memory().in_place, 1u);
 }
 
+TEST(ElementwiseChain, AnOutputThatIsWrittenTwiceTakesNoMemoryThatIsStillRead) {
+  test::Random random(11);
+  const Tensor x = RandomTensor(random, {4, 5000}), y = RandomTensor(random, {4, 5000});
+  const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    // Nothing reads these behind the chain.
+    const Tensor a = Softmax(in[0], 0), b = Softmax(in[1], 0);
+    const Tensor sum = Binary(BinaryOp::kSub, a, b);
+    const Tensor other = Binary(BinaryOp::kMul, b, a);
+    Axpy(0.5, Unary(UnaryOp::kMulScalar, other, 3), sum);
+    return {Softmax(sum, 1), Softmax(other, 1)};
+  };
+  const RecordingPtr recording = Check(step, {x, y});
+  EXPECT_EQ(Operations(*recording),
+            (Names{"Softmax", "Softmax", "Sub+Mul+MulScalar+Axpy", "Softmax", "Softmax"}));
+}
+
+TEST(ElementwiseChain, OpcheckComparesAChainAndItsOperations) {
+  test::Random random(12);
+  const Tensor x = test::PaddedLayout::Of(RandomTensor(random, {9, 11}));
+  const Tensor z = RandomTensor(random, {6000}), scalar = Full({1}, 3);
+  const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor y = Unary(UnaryOp::kSquare, in[0]);
+    Axpy(0.25, in[0], y);
+    const Tensor dropped = DropoutForward(Binary(BinaryOp::kMul, y, scalar), 0.5)[0];
+    return {y, dropped, Unary(UnaryOp::kTanh, Unary(UnaryOp::kRelu, x))};
+  };
+  const RecordingPtr recording = Check(step, {z});
+  Graph graph(recording);
+  OpcheckOptions options;
+  options.every = 1;
+  SetOpcheck(options);
+  ResetOpcheckStats();
+  EXPECT_TRUE(graph.Start({z}));
+  graph.Run(0);
+  graph.Finish();
+  SetOpcheck({});
+  std::map<std::string, OpcheckOpStats> stats;
+  for (const OpcheckOpStats& row : GetOpcheckStats()) stats[row.op] = row;
+  for (const char* chain : {"Square+Axpy+Mul+Dropout", "Relu+Tanh"}) {
+    EXPECT_EQ(stats[chain].checked, 1u) << chain;
+    EXPECT_EQ(stats[chain].failed, 0u) << chain;
+  }
+}
+
+TEST(ElementwiseChain, OpcheckFindsAChainThatOverwritesWhatItStillReads) {
+  test::Random random(13);
+  const Tensor x = RandomTensor(random, {3000}), y = RandomTensor(random, {3000});
+  std::vector<Tensor> results;
+  const RecordingPtr recording = Recorded(
+      [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        return {Binary(BinaryOp::kSub, in[0], in[1]), Binary(BinaryOp::kMul, in[1], in[0])};
+      },
+      {x, y}, ChainElementwise, &results);
+  Node node = recording->step().nodes()[0];
+  ASSERT_EQ(node.op, std::string("Sub+Mul"));
+  node.inputs = {x.Clone(), y.Clone()};
+  node.outputs = {Tensor({3000}, nullptr, kFloat32), Tensor({3000}, nullptr, kFloat32)};
+  OpcheckOptions options;
+  options.every = 1;
+  SetOpcheck(options);
+  EXPECT_NO_THROW(DefaultDevice()->Run(node, nullptr));
+  node.outputs[0] = node.inputs[0];
+  EXPECT_THROW(DefaultDevice()->Run(node, nullptr), OpcheckMismatch);
+  options.ops = {"Mul"};
+  SetOpcheck(options);
+  node.inputs[0] = node.outputs[0] = x.Clone();
+  EXPECT_THROW(DefaultDevice()->Run(node, nullptr), OpcheckMismatch);
+  SetOpcheck({});
+}
+
 TEST(ElementwiseChain, OtherNumbersAreAnotherStep) {
   const Tensor x = Full({8}, 1);
   std::vector<RecordingPtr> recordings;
@@ -173,7 +246,7 @@ std::vector<Tensor> RandomStep(uint64_t seed, const std::vector<Tensor>& inputs)
   const int count = static_cast<int>(random.Int(3, 25));
   for (int i = 0; i < count; ++i) {
     const Tensor x = any(), y = any();
-    switch (random.Int(0, 10)) {
+    switch (random.Int(0, 11)) {
       case 0:
         made.push_back(Unary(UnaryOp::kTanh, x));
         break;
@@ -193,7 +266,9 @@ std::vector<Tensor> RandomStep(uint64_t seed, const std::vector<Tensor>& inputs)
         made.push_back(Where(Binary(BinaryOp::kLess, x, y), y, x));
         break;
       case 6:
-        if (made.size() > inputs.size()) Axpy(random.Real(), x, made.back());
+        if (made.size() > inputs.size())
+          Axpy(random.Real(), x,
+               made[static_cast<size_t>(random.Int(inputs.size(), made.size() - 1))]);
         break;
       case 7:
         if (made.size() > inputs.size()) UnaryInto(UnaryOp::kSin, x, made.back());
@@ -202,6 +277,9 @@ std::vector<Tensor> RandomStep(uint64_t seed, const std::vector<Tensor>& inputs)
         made.push_back(DropoutForward(x, 0.25)[0]);
         break;
       case 9:
+        made.push_back(Softmax(x, 0));  // memory that a chain may take over
+        break;
+      case 10:
         made.push_back(x.Transpose().Clone().Transpose());  // later operations get a strided view
         break;
       default:

@@ -3,6 +3,7 @@
 // with a few numbers for each channel.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -46,9 +47,12 @@ struct RowMajorImage {
   SINGA_MULTI_ISA void Sums(const T* x, double* sums) const {
     for (int64_t c = first; c < last; ++c) sums[c] = RunSum(x + c * positions, positions);
   }
-  SINGA_MULTI_ISA void Squares(const T* x, const float* mean, double* sums) const {
-    for (int64_t c = first; c < last; ++c)
-      sums[c] = RunSquares(x + c * positions, positions, mean[c]);
+  SINGA_MULTI_ISA void Deviate(const T* x, const float* mean, double* sums, double* squares) const {
+    for (int64_t c = first; c < last; ++c) {
+      const Deviations of_run = RunDeviations(x + c * positions, positions, mean[c]);
+      sums[c] = of_run.sum;
+      squares[c] = of_run.squares;
+    }
   }
   void Normalize(const T* x, T* y, const float* mean, const float* factor,
                  const float* bias) const {
@@ -77,45 +81,56 @@ constexpr int64_t kRows = 64;
 /// Channels whose sums are in the first-level cache at a time.
 constexpr int64_t kColumns = 512;
 
-/// sums[c] += Σ f(i) over the positions of channel c, where element i is the position's; `f` is one
-/// of the structs below.
+/// sums[s][c] = Σ f(i, c)[s] over the positions of channel c, where element i is the position's;
+/// `f` is one of the structs below.
 template <class F>
-SINGA_MULTI_ISA void ColumnSums(const F& f, int64_t channels, int64_t positions, double* sums) {
-  float partial[kColumns];
+SINGA_MULTI_ISA void ColumnSums(const F& f, int64_t channels, int64_t positions,
+                                const std::array<double*, F::kSums>& sums) {
+  float partial[F::kSums][kColumns];
   for (int64_t c = 0; c < channels; c += kColumns) {
     const int64_t width = std::min(kColumns, channels - c);
-    std::fill_n(sums + c, width, 0.0);
+    for (double* sum : sums) std::fill_n(sum + c, width, 0.0);
     for (int64_t begin = 0; begin < positions; begin += kRows) {
-      std::fill_n(partial, width, 0.0f);
+      for (float* sum : partial) std::fill_n(sum, width, 0.0f);
       for (int64_t p = begin; p < std::min(positions, begin + kRows); ++p) {
 #pragma omp simd
-        for (int64_t i = 0; i < width; ++i) partial[i] += f(p * channels + c + i, c + i);
+        for (int64_t i = 0; i < width; ++i) {
+          const auto values = f(p * channels + c + i, c + i);
+          for (size_t s = 0; s < F::kSums; ++s) partial[s][i] += values[s];
+        }
       }
-      for (int64_t i = 0; i < width; ++i) sums[c + i] += partial[i];
+      for (size_t s = 0; s < F::kSums; ++s)
+        for (int64_t i = 0; i < width; ++i) sums[s][c + i] += partial[s][i];
     }
   }
 }
 
 template <class T>
 struct Value {
+  static constexpr size_t kSums = 1;
   const T* x;
-  float operator()(int64_t i, int64_t) const { return Convert<float>(x[i]); }
+  std::array<float, 1> operator()(int64_t i, int64_t) const { return {Convert<float>(x[i])}; }
 };
+/// The distance from the mean, and its square.
 template <class T>
-struct Square {
+struct Deviation {
+  static constexpr size_t kSums = 2;
   const T* x;
   const float* mean;
-  float operator()(int64_t i, int64_t c) const {
+  std::array<float, 2> operator()(int64_t i, int64_t c) const {
     const float d = Convert<float>(x[i]) - mean[c];
-    return d * d;
+    return {d, d * d};
   }
 };
+/// The gradient, and its product with the distance from the mean.
 template <class T>
-struct Product {
+struct GradientTerms {
+  static constexpr size_t kSums = 2;
   const T *dy, *x;
   const float* mean;
-  float operator()(int64_t i, int64_t c) const {
-    return Convert<float>(dy[i]) * (Convert<float>(x[i]) - mean[c]);
+  std::array<float, 2> operator()(int64_t i, int64_t c) const {
+    const auto g = Convert<float>(dy[i]);
+    return {g, g * (Convert<float>(x[i]) - mean[c])};
   }
 };
 
@@ -147,9 +162,11 @@ struct ChannelsLastImage {
   static constexpr bool kAllGroups = true;
   int64_t channels, positions, first, last;
 
-  void Sums(const T* x, double* sums) const { ColumnSums(Value<T>{x}, channels, positions, sums); }
-  void Squares(const T* x, const float* mean, double* sums) const {
-    ColumnSums(Square<T>{x, mean}, channels, positions, sums);
+  void Sums(const T* x, double* sums) const {
+    ColumnSums(Value<T>{x}, channels, positions, {sums});
+  }
+  void Deviate(const T* x, const float* mean, double* sums, double* squares) const {
+    ColumnSums(Deviation<T>{x, mean}, channels, positions, {sums, squares});
   }
   void Normalize(const T* x, T* y, const float* mean, const float* factor,
                  const float* bias) const {
@@ -157,8 +174,7 @@ struct ChannelsLastImage {
   }
   void GradientSums(const T* dy, const T* x, const float* mean, double* sums,
                     double* products) const {
-    ColumnSums(Value<T>{dy}, channels, positions, sums);
-    ColumnSums(Product<T>{dy, x, mean}, channels, positions, products);
+    ColumnSums(GradientTerms<T>{dy, x, mean}, channels, positions, {sums, products});
   }
   void Gradient(const T* dy, const T* x, T* dx, const float* mean, const float* factor,
                 const float* a, const float* b) const {
@@ -232,7 +248,7 @@ class ForwardPlan final : public GroupNormPlan<NormForwardSpec> {
   using GroupNormPlan::GroupNormPlan;
   LayoutPtr input_layout(size_t i) const override { return i == 0 ? layout_ : nullptr; }
   size_t workspace_bytes() const override {
-    return ChannelNumbers::Bytes(spec_.shape[0], spec_.channels(), 1, 3);
+    return ChannelNumbers::Bytes(spec_.shape[0], spec_.channels(), 2, 3);
   }
 
   void Run(const Execution& execution) const override {
@@ -241,24 +257,24 @@ class ForwardPlan final : public GroupNormPlan<NormForwardSpec> {
     const auto one = [](int64_t) { return 1.0; };
     ForImages<Image<T>>([&](int64_t n, int64_t begin, int64_t end, const Image<T>& image) {
       const T* x = execution.in<T>(0) + n * image_size();
-      double* sums = numbers.Doubles(0, n);
-      float *mean = numbers.Floats(1, 0, n), *factor = numbers.Floats(1, 1, n);
-      float* bias = numbers.Floats(1, 2, n);
+      double *sums = numbers.Doubles(0, n), *squares = numbers.Doubles(1, n);
+      float *mean = numbers.Floats(2, 0, n), *factor = numbers.Floats(2, 1, n);
+      float* bias = numbers.Floats(2, 2, n);
       const int64_t width = spec_.group_channels();
       if (spec_.centered) image.Sums(x, sums);
+      for (int64_t g = begin; g < end; ++g)
+        std::fill_n(mean + g * width, width,
+                    spec_.centered ? static_cast<float>(GroupSum(sums, g, one) / count) : 0);
+      image.Deviate(x, mean, sums, squares);
       for (int64_t g = begin; g < end; ++g) {
-        const double of_group = spec_.centered ? GroupSum(sums, g, one) / count : 0;
-        std::fill_n(mean + g * width, width, static_cast<float>(of_group));
-        if (spec_.centered)
-          execution.out<float>(1)[n * spec_.groups + g] = static_cast<float>(of_group);
-      }
-      image.Squares(x, mean, sums);
-      for (int64_t g = begin; g < end; ++g) {
-        const auto inv_std =
-            static_cast<float>(1 / std::sqrt(GroupSum(sums, g, one) / count + spec_.epsilon));
-        execution.out<float>(2)[n * spec_.groups + g] = inv_std;
+        const NormMoments m =
+            CorrectedMoments({GroupSum(sums, g, one), GroupSum(squares, g, one)}, count,
+                             mean[g * width], spec_.centered, spec_.epsilon);
+        std::fill_n(mean + g * width, width, m.mean);
+        if (spec_.centered) execution.out<float>(1)[n * spec_.groups + g] = m.mean;
+        execution.out<float>(2)[n * spec_.groups + g] = m.inv_std;
         for (int64_t c = g * width; c < (g + 1) * width; ++c) {
-          factor[c] = inv_std * execution.value_or<float>(1, c, 1);
+          factor[c] = m.inv_std * execution.value_or<float>(1, c, 1);
           bias[c] = execution.value_or<float>(2, c, 0);
         }
       }

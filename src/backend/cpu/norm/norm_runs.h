@@ -1,8 +1,10 @@
 #pragma once
 
 // Loops over values that lie side by side, for layer and group norm. Statistics take two passes:
-// the mean, then the squares of the distances from it. Sums are float32 over kRun values, and
-// double over the runs.
+// the mean, then the distances from it and their squares. Sums are float32 over kRun values, and
+// double over the runs. The sum of the distances, which would be 0 but for rounding, corrects mean
+// and variance (Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"). So
+// equal values give exactly their value.
 //
 // They are inlined into loops over rows that are SINGA_MULTI_ISA: a call of each for a row of 96
 // values would take longer than its work.
@@ -21,6 +23,7 @@ struct NormMoments {
   float mean = 0, inv_std = 0;
 };
 
+/// Σ x
 template <class T>
 [[gnu::always_inline]] inline double RunSum(const T* x, int64_t n) {
   double total = 0;
@@ -34,33 +37,47 @@ template <class T>
   return total;
 }
 
-/// Σ (x − mean)²
+/// Sums of the distances from an approximate mean, and of their squares.
+struct Deviations {
+  double sum = 0, squares = 0;
+};
+
 template <class T>
-[[gnu::always_inline]] inline double RunSquares(const T* x, int64_t n, float mean) {
-  double total = 0;
+[[gnu::always_inline]] inline Deviations RunDeviations(const T* x, int64_t n, float mean) {
+  Deviations total;
   for (int64_t begin = 0; begin < n; begin += kRun) {
     const int64_t end = std::min(n, begin + kRun);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum, squares)
     for (int64_t i = begin; i < end; ++i) {
       const float d = Convert<float>(x[i]) - mean;
-      sum += d * d;
+      sum += d;
+      squares += d * d;
     }
-    total += sum;
+    total.sum += sum;
+    total.squares += squares;
   }
   return total;
 }
 
-/// Of n values side by side; the mean is 0 unless `centered`.
+/// The moments of `count` values with these deviations from `mean`. Without `centered` the mean is
+/// 0.
+[[gnu::always_inline]] inline NormMoments CorrectedMoments(Deviations deviations, double count,
+                                                           float mean, bool centered,
+                                                           double epsilon) {
+  const double shift = centered ? deviations.sum / count : 0;
+  const double var = deviations.squares / count - shift * shift;
+  return {static_cast<float>(mean + shift),
+          static_cast<float>(1 / std::sqrt((var < 0 ? 0 : var) + epsilon))};  // NaN stays NaN
+}
+
+/// Of n values side by side.
 template <class T>
 [[gnu::always_inline]] inline NormMoments MomentsOfRun(const T* x, int64_t n, bool centered,
                                                        double epsilon) {
   const auto count = static_cast<double>(std::max<int64_t>(n, 1));
-  NormMoments moments;
-  if (centered) moments.mean = static_cast<float>(RunSum(x, n) / count);
-  moments.inv_std =
-      static_cast<float>(1 / std::sqrt(RunSquares(x, n, moments.mean) / count + epsilon));
-  return moments;
+  const float mean = centered ? static_cast<float>(RunSum(x, n) / count) : 0;
+  return CorrectedMoments(RunDeviations(x, n, mean), count, mean, centered, epsilon);
 }
 
 struct GradientSums {

@@ -1,8 +1,11 @@
 #include "singa/operation/norm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/layout/blocked_layout.h"
+#include "core/layout/channel_lanes.h"
+#include "model/spec/norm/norm.h"
 #include "singa/core/stats.h"
 #include "support.h"
 
@@ -111,23 +114,28 @@ void CheckCase(Random& random, const Case& c) {
   const auto bias_at = [&](size_t i) { return b.empty() ? 0 : b[i]; };
 
   const size_t size = in.size(), channels = static_cast<size_t>(c.affine().Count());
-  Vector count, mean, square;
+  Vector count, mean, square, terms_of_mean;
   for (size_t i = 0; i < size; ++i) {
     const Place at = PlaceOf(c, static_cast<int64_t>(i));
     if (at.statistic >= count.size()) {
       count.resize(at.statistic + 1);
       mean.resize(at.statistic + 1);
       square.resize(at.statistic + 1);
+      terms_of_mean.resize(at.statistic + 1);
     }
     ++count[at.statistic];
     mean[at.statistic] += c.centered ? in[i] : 0;
+    terms_of_mean[at.statistic] += c.centered ? std::abs(in[i]) : 0;
   }
-  for (size_t s = 0; s < mean.size(); ++s) mean[s] /= count[s];
+  for (size_t s = 0; s < mean.size(); ++s) {
+    mean[s] /= count[s];
+    terms_of_mean[s] /= count[s];
+  }
   for (size_t i = 0; i < size; ++i) {
     const size_t s = PlaceOf(c, static_cast<int64_t>(i)).statistic;
     square[s] += (in[i] - mean[s]) * (in[i] - mean[s]) / count[s];
   }
-  // Errors: each value is known to eps · (|x| + |mean|), a sum of n terms to sqrt(n) · eps of them.
+  // Errors: a value is known to eps, a sum of n terms to sqrt(n) · eps of them.
   const double eps = Epsilon(statistics);
   const double longest = count.empty() ? 1 : *std::max_element(count.begin(), count.end());
   const double bound = 4 * eps * (1 + std::sqrt(longest));
@@ -141,8 +149,8 @@ void CheckCase(Random& random, const Case& c) {
   for (size_t i = 0; i < size; ++i) {
     const auto [s, k] = PlaceOf(c, static_cast<int64_t>(i));
     xhat[i] = (in[i] - mean[s]) * inv_std[s];
-    xhat_tolerance[i] = relative[s] * std::abs(xhat[i]) +
-                        bound * (std::abs(in[i]) + std::abs(mean[s])) * inv_std[s];
+    xhat_tolerance[i] =
+        relative[s] * std::abs(xhat[i]) + bound * (std::abs(in[i]) + terms_of_mean[s]) * inv_std[s];
     y[i] = xhat[i] * scale_at(k) + bias_at(k);
     y_tolerance[i] = xhat_tolerance[i] * std::abs(scale_at(k)) + 2 * eps * std::abs(bias_at(k));
   }
@@ -319,6 +327,41 @@ TEST(Norm, Errors) {
         GroupNormBackward(Tensor({2, 6}), x, 3, Tensor(), out[1], out[2]);
       },
       "[GroupNorm] dy must have the shape of x");
+}
+
+TEST(Norm, EqualValuesAreZero) {
+  for (const double value : {0.5, 1000.3, 100000.3, 1e7})
+    for (const int64_t size : {3, 7, 28, 40}) {
+      const Shape shape = {2, 3, size, size};
+      for (const bool channels_last : {false, true})
+        for (const DType dtype : {kFloat32, kFloat64, kBFloat16}) {
+          Tensor x = Full(shape, value, nullptr, dtype);
+          if (channels_last && dtype != kFloat64)
+            x = x.ToLayout(LaneLayout(shape, dtype, LaneTag::kNhwc));
+          for (const Tensor& y :
+               {GroupNormForward(x, 1, Tensor(), Tensor())[0],
+                GroupNormForward(x, 3, Tensor(), Tensor())[0],
+                ChannelNormForward(x, Tensor(), Tensor())[0],
+                LayerNormForward(x.Reshape({6, size * size}), Tensor(), Tensor())[0]})
+            for (const double zero : Values(y))
+              ASSERT_NEAR(zero, 0, dtype == kFloat64 ? 1e-4 : 0) << value << " " << size;
+        }
+    }
+}
+
+TEST(Norm, OpcheckSeesTheErrorOfASumInFloat32) {
+  constexpr int64_t kCount = 784;
+  const Tensor x = Full({1, kCount}, 1000.3, nullptr, kFloat32);
+  float sum = 0;
+  for (int64_t i = 0; i < kCount; ++i) sum += 1000.3f;
+  const double error = std::abs(sum / kCount - 1000.3f) / std::sqrt(1e-5);
+  ASSERT_GT(error, 0.05);  // y would be as far from 0
+  NormForwardSpec spec;
+  spec.shape = {1, kCount, 1};
+  spec.has_scale = spec.has_bias = false;
+  const Tensor magnitude = spec.Magnitudes({x, Tensor(), Tensor()})[0];
+  const double allowed = 16 * 0x1p-23 * std::sqrt(kCount) * Values(magnitude)[0];
+  EXPECT_LT(allowed, 2.0 / 3 * error);
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ struct OpcheckKernelStats {
 SINGA_API void SetOpcheck(const OpcheckOptions& options);
 SINGA_API OpcheckOptions GetOpcheck();
 SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
-/// Since ResetOpcheckStats, sorted by operation and kernel. Refused calls have entries of their own.
+/// Since ResetOpcheckStats, sorted by operation and kernel. Refused calls have entries of their
+/// own.
 SINGA_API std::vector<OpcheckKernelStats> GetOpcheckKernelStats();
 SINGA_API void ResetOpcheckStats();
 /// Executions since ResetOpcheckStats while OPCHECK was on, whether they were checked or not.

@@ -31,6 +31,8 @@ from .dtypes import (
     uint8,
 )
 from .ops.contraction import einsum, tensordot
+from .ops.movement import promoted
+from .ops.types import result_type
 from .raw.arrays import as_shape, narrowed
 from .raw.check import integer
 from .tape.arguments import names_arguments
@@ -93,6 +95,7 @@ __all__ = [
     "random",
     "repeat",
     "reshape",
+    "result_type",
     "sigmoid",
     "sign",
     "sizeof",
@@ -259,7 +262,7 @@ def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Joins tensors along an existing axis. Their other dimensions must be equal."""
-    return apply(ops.Concat(axis), *tensors)
+    return apply(ops.Concat(axis), *promoted(tuple(tensors)))
 
 
 def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:

@@ -5,8 +5,10 @@
 
 #include <Python.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -36,6 +38,8 @@ inline void SetErrorFromException(const char* function) {
     throw;
   } catch (const TypeError& e) {
     PyErr_SetString(PyExc_TypeError, e.what());
+  } catch (const std::domain_error& e) {
+    PyErr_SetString(PyExc_ZeroDivisionError, e.what());
   } catch (const std::invalid_argument& e) {
     PyErr_SetString(PyExc_ValueError, e.what());
   } catch (const std::out_of_range& e) {
@@ -105,12 +109,29 @@ bool ToInteger(PyObject* object, const char* function, const char* argument, T* 
   return fits;
 }
 
-/// Converts a number: everything that float() accepts, except text.
+/// Whether `object` is an integer that `value`, its conversion to double, has rounded.
+inline bool IsRounded(PyObject* object, double value) {
+  if (!PyLong_Check(object) || std::abs(value) < 0x1p53) return false;
+  PyObject* back = PyLong_FromDouble(value);
+  const int same = back ? PyObject_RichCompareBool(back, object, Py_EQ) : 0;
+  Py_XDECREF(back);
+  PyErr_Clear();
+  return same != 1;
+}
+
+/// Converts a number: everything that float() accepts, except text and integers that a double does
+/// not hold.
 inline bool ToDouble(PyObject* object, const char* function, const char* argument, double* value) {
   *value = PyFloat_AsDouble(object);
   if (*value == -1.0 && PyErr_Occurred()) {
     PyErr_Clear();
     SetTypeError(function, argument, "a number", object);
+    return false;
+  }
+  if (IsRounded(object, *value)) {
+    PyErr_SetString(PyExc_ValueError, detail::Message(PublicName(function), argument,
+                                                      " is an integer that no double holds")
+                                          .c_str());
     return false;
   }
   return true;

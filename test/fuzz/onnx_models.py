@@ -30,7 +30,14 @@ class OnnxModels(_File):
     memory = 0
     name = "model.onnx"
     # MemoryError: a file may ask for a large result.
-    declared = (ValueError, TypeError, NotImplementedError, IndexError, MemoryError)
+    declared = (
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        IndexError,
+        ZeroDivisionError,
+        MemoryError,
+    )
     names_file = False
 
     def __init__(self) -> None:

@@ -38,7 +38,15 @@ _FED_BY_FORWARD = frozenset(["PoolingBackward", "LrnBackward", "RnnBackward", "C
 
 class RawCalls(Target):
     format = "draws"
-    declared = (ValueError, TypeError, IndexError, RuntimeError, NotImplementedError, MemoryError)
+    declared = (
+        ValueError,
+        TypeError,
+        IndexError,
+        ZeroDivisionError,
+        RuntimeError,
+        NotImplementedError,
+        MemoryError,
+    )
 
     def __init__(self) -> None:
         self._functions = functions() + methods(wrap.Tensor)

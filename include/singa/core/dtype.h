@@ -40,7 +40,13 @@ SINGA_API bool IsFloat(DType dtype);
 SINGA_API bool IsInteger(DType dtype);
 
 /// Result type of arithmetic between two types: the wider of two types of the same kind; else float
-/// before integer before bool. float16 with bfloat16 gives float32.
+/// before integer before bool. float16 with bfloat16 gives float32. As in PyTorch, but for int8
+/// with uint8, which gives int32, since there is no int16.
 SINGA_API DType Promote(DType a, DType b);
+
+/// Result type of arithmetic between a tensor of type `a` that has axes, and a number or a tensor
+/// without axes of type `number`: `a`, unless `number` is of a higher kind. As in PyTorch, where
+/// Python's numbers count as bool, int64 and float32.
+SINGA_API DType PromoteNumber(DType a, DType number);
 
 }  // namespace singa

@@ -6,7 +6,7 @@ namespace singa {
 enum class ActivationKind : int {
   kNone,
   kRelu,
-  kClip,       ///< limited to [low, high]
+  kClip,       ///< limited to [low, high]; flat at the limits (UnaryOp::kHardTanh)
   kHardSwish,  ///< x·clip(x + 3, 0, 6) / 6
   kSilu,       ///< x·sigmoid(x)
   kCount

@@ -58,34 +58,41 @@ enum class UnaryOp : int {
   kPowScalar,    ///< x^a
   kScalarPow,    ///< a^x
   kLogicalNot,   ///< x == 0, in x's type
+  kHardTanh,     ///< limited to [a, b], like kClip, but flat at the bounds: ReLU6
   kCount
 };
 
 /// The result has x's type. Integers wrap around; integer a / 0 is 0. Raises TypeError if the
-/// function needs a float type and x has another one, or if x has an integer type and a or b is not
-/// a whole number.
+/// function needs a float type and x has another one, if x has an integer type and a or b is not a
+/// whole number, and for differences of bools; std::invalid_argument for an integer to a negative
+/// power.
 SINGA_API Tensor Unary(UnaryOp op, const Tensor& x, double a = 0, double b = 0);
 /// Returns dx = dy · f'(x), which may be dy itself. All functions accept x with an empty y.
 /// kReciprocal, kSqrt, kExp, kTan, kTanh, kSigmoid, kScalarPow, kRelu, and kLeakyRelu with a >= 0
 /// also accept y with an empty x. Step functions (kSign, kRound, ...) and sums need neither. The
-/// derivative at a kink is PyTorch's: relu'(0) = 0, clip' = 1 at the bounds, sign' = round' = 0.
+/// derivative at a kink is PyTorch's: relu'(0) = 0, clip' = 1 and hardtanh' = 0 at the bounds,
+/// sign' = round' = 0.
 SINGA_API Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor& y,
                                double a = 0, double b = 0);
 /// Writes f(x) to `out`, which has x's shape and type, and may be or overlap x.
 SINGA_API void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a = 0,
                          double b = 0);
 
-/// Functions c = f(a, b) with NumPy's broadcasting. c has the type Promote(a, b), also for
-/// comparisons and logic, which give 0 or 1 (SINGA's convention).
+/// Functions c = f(a, b) with NumPy's broadcasting. c has the type ResultType(a, b), also for
+/// comparisons and logic, which give 0 or 1 (SINGA's convention). Integers wrap around.
+///
+/// On the CPU, a zero b of an integer kDiv, kMod or kFloorDiv raises std::domain_error
+/// (ZeroDivisionError in Python), and a negative b of an integer kPow std::invalid_argument.
+/// Kernels of a GPU cannot raise; they give 0.
 enum class BinaryOp : int {
   kAdd,
-  kSub,
+  kSub,  ///< of bools: TypeError
   kMul,
-  kDiv,  ///< integers: truncated, 0 where b is 0
+  kDiv,  ///< integers: truncated
   kPow,
   kMin,
   kMax,
-  kMod,  ///< Python's %: the remainder has the sign of b; integers: 0 where b is 0
+  kMod,  ///< Python's %: the remainder has the sign of b
   kLess,
   kLessEqual,
   kGreater,
@@ -95,15 +102,23 @@ enum class BinaryOp : int {
   kAnd,
   kOr,
   kXor,
-  kPRelu,  ///< a >= 0 ? a : b·a
+  kPRelu,     ///< a >= 0 ? a : b·a
+  kFloorDiv,  ///< Python's //: the largest whole number that is at most the exact a / b
   kCount
 };
 
+/// Result type of arithmetic on two tensors: Promote, or PromoteNumber where one of them has axes
+/// and the other has none.
+SINGA_API DType ResultType(const Tensor& a, const Tensor& b);
+
 SINGA_API Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b);
+/// A comparison or logical function as a bool tensor. Integers are compared in the wider type, also
+/// where Binary would convert a tensor without axes to the other's type.
+SINGA_API Tensor Compare(BinaryOp op, const Tensor& a, const Tensor& b);
 /// Returns {da, db} with the shapes and types of a and b, empty where not needed. A result may be
 /// dy itself. `c` is Binary's result; only kPow uses it, and recomputes it if it is empty. Ties of
-/// min and max share the gradient equally, as in PyTorch. Comparisons have no gradient and raise
-/// TypeError.
+/// min and max share the gradient equally, as in PyTorch. Comparisons and kFloorDiv have no
+/// gradient and raise TypeError.
 SINGA_API std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& a,
                                              const Tensor& b, const Tensor& c, bool need_a,
                                              bool need_b);
@@ -111,8 +126,8 @@ SINGA_API std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, cons
 /// may be narrower than the result's; an integer type for a float result raises TypeError.
 SINGA_API void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out);
 
-/// condition ? x : y with broadcasting and promotion of the types of x and y. `condition` has any
-/// type; non-zero is true.
+/// condition ? x : y with broadcasting, in ResultType(x, y). `condition` has any type; non-zero is
+/// true.
 SINGA_API Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y);
 /// Returns the gradients of x and y, summed to their shapes; empty where not needed.
 SINGA_API std::vector<Tensor> WhereBackward(const Tensor& dy, const Tensor& condition,

@@ -88,10 +88,10 @@ class Mish(Layer):
 
 
 class ReLU6(Layer):
-    """clip(x, 0, 6). Howard et al. 2017."""
+    """Limits x to [0, 6], with gradient 0 at both, as PyTorch's. Howard et al. 2017."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return autograd.clip(x, 0.0, 6.0)
+        return autograd.relu6(x)
 
 
 class DropPath(Layer):

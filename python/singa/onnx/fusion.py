@@ -434,7 +434,7 @@ _NO_EPSILON = 1e-30
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": autograd.relu,
-    "relu6": lambda x: autograd.clip(x, 0.0, 6.0),
+    "relu6": autograd.relu6,
     "hardswish": autograd.hardswish,
     "silu": autograd.silu,
 }

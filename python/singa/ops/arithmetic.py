@@ -6,13 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..dtypes import float32, is_float
+from ..dtypes import bool_, float32, is_float
+from ..raw import compat_mode
 from ..tape.grad_mode import state
 from ..tape.operator import Operator, apply
 from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
 from .base import BuiltinOperator, Constant, tensor_of
-from .elementwise import Floor, Scalar
+from .elementwise import Scalar
 from .movement import Promoting
+from .types import constant, result_type
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -22,6 +24,7 @@ __all__ = [
     "And",
     "Div",
     "Equal",
+    "FloorDiv",
     "Greater",
     "GreaterEqual",
     "Less",
@@ -45,6 +48,7 @@ __all__ = [
     "add_all",
     "div",
     "equal",
+    "floor_divide",
     "greater",
     "greater_equal",
     "less",
@@ -158,6 +162,15 @@ class Mod(BinaryOperator):
     code = _c.BinaryOp_kMod
 
 
+class FloorDiv(Constant, Binary):
+    """The largest whole number that is at most a / b, as Python's //. It has no gradient."""
+
+    code = _c.BinaryOp_kFloorDiv
+
+    def forward(self, a: Raw, b: Raw) -> Raw:
+        return _c.Binary(self.code, a, b)
+
+
 class PRelu(BinaryOperator):
     """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015."""
 
@@ -165,60 +178,63 @@ class PRelu(BinaryOperator):
 
 
 class _Comparison(Constant, Binary):
+    """A comparison or logical function. The result is bool; with SINGA's behaviour
+    (`singa.compat`), 1 or 0 in the type of the operands."""
+
     def forward(self, a: Raw, b: Raw) -> Raw:
-        return _c.Binary(self.code, a, b)
+        return (_c.Binary if compat_mode.enabled else _c.Compare)(self.code, a, b)
 
 
 class Less(_Comparison):
-    """1 where a < b, else 0."""
+    """Whether a < b."""
 
     code = _c.BinaryOp_kLess
 
 
 class LessEqual(_Comparison):
-    """1 where a <= b, else 0."""
+    """Whether a <= b."""
 
     code = _c.BinaryOp_kLessEqual
 
 
 class Greater(_Comparison):
-    """1 where a > b, else 0."""
+    """Whether a > b."""
 
     code = _c.BinaryOp_kGreater
 
 
 class GreaterEqual(_Comparison):
-    """1 where a >= b, else 0."""
+    """Whether a >= b."""
 
     code = _c.BinaryOp_kGreaterEqual
 
 
 class Equal(_Comparison):
-    """1 where a == b, else 0."""
+    """Whether a == b."""
 
     code = _c.BinaryOp_kEqual
 
 
 class NotEqual(_Comparison):
-    """1 where a != b, else 0."""
+    """Whether a != b."""
 
     code = _c.BinaryOp_kNotEqual
 
 
 class And(_Comparison):
-    """Logical and: 1 where neither a nor b is 0, else 0."""
+    """Logical and: whether neither a nor b is 0."""
 
     code = _c.BinaryOp_kAnd
 
 
 class Or(_Comparison):
-    """Logical or: 1 where a or b is not 0, else 0."""
+    """Logical or: whether a or b is not 0."""
 
     code = _c.BinaryOp_kOr
 
 
 class Xor(_Comparison):
-    """Logical exclusive or: 1 where exactly one of a and b is 0, else 0."""
+    """Logical exclusive or: whether exactly one of a and b is 0."""
 
     code = _c.BinaryOp_kXor
 
@@ -324,38 +340,47 @@ def _prepare(kind: type[Binary], a: Any, b: Any) -> tuple[Operator, tuple[Tensor
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         pass
     elif isinstance(a, Tensor) and isinstance(b, number):
-        a = _widened(kind, a, b)
-        if kind is Sub:
+        fits = is_float(a.dtype)
+        if not fits:
+            a, fits = _beside(kind, a, b)
+        if fits and kind is Sub:
             return Scalar(_c.UnaryOp_kAddScalar, -b), (a,)
-        if kind.with_number is not None:
+        if fits and kind.with_number is not None:
             return Scalar(kind.with_number, b), (a,)
-        b = _full(b, a)
+        b = _constant(b, a, kind)
     elif isinstance(b, Tensor) and isinstance(a, number):
-        b = _widened(kind, b, a)
-        if kind.of_number is not None:
+        fits = is_float(b.dtype)
+        if not fits:
+            b, fits = _beside(kind, b, a)
+            fits = fits and (kind is not Pow or is_float(b.dtype))  # exponents are checked
+        if fits and kind.of_number is not None:
             return Scalar(kind.of_number, a), (b,)
-        a = _full(a, b)
+        a = _constant(a, b, kind)
     elif isinstance(a, Tensor):
-        b = _constant(b, a)
+        b = _constant(b, a, kind)
     else:
-        a = _constant(a, b)
+        a = _constant(a, b, kind)
     if kind is Div and not is_float(a.dtype) and not is_float(b.dtype):
         a = wrap(a.data.AsType(int(float32)), a.requires_grad)
     return kind(), (a, b)
 
 
-def _widened(kind: type[Binary], t: Tensor, number: float) -> Tensor:
-    """Converts an integer tensor to float32 if `number` is a float, or if it is divided."""
-    if is_float(t.dtype) or (isinstance(number, int) and kind is not Div):
-        return t
-    return wrap(t.data.AsType(int(float32)), t.requires_grad)
+def _beside(kind: type[Binary], t: Tensor, number: float) -> tuple[Tensor, bool]:
+    """An integer or bool tensor in the type of the result of `kind` with a number, and whether
+    `Scalar` can compute it: a difference of bools is refused elsewhere, and an integer must fit
+    the type in which the smallest integers are computed."""
+    dtype = result_type(t, number)
+    if kind is Div or is_float(dtype):
+        return wrap(t.data.AsType(int(float32)), t.requires_grad), True
+    if dtype != t.dtype:
+        t = wrap(t.data.AsType(int(dtype)), t.requires_grad)
+    return t, dtype != bool_ and -(1 << 31) <= number < 1 << 31
 
 
-def _full(number: float, like: Tensor) -> Tensor:
-    return wrap(_c.Full((), float(number), like.device, int(like.dtype)), False)
-
-
-def _constant(value: Any, like: Tensor) -> Tensor:
+def _constant(value: Any, like: Tensor, kind: type[Binary]) -> Tensor:
+    """A number, array or list as an operand beside `like`."""
+    if isinstance(value, (int, float)):
+        return wrap(constant(value, like, issubclass(kind, _Comparison)), False)
     if value is None or isinstance(value, str):
         raise TypeError(f"[arithmetic] a Tensor cannot be combined with {type(value).__name__}")
     return tensor_of(value, like)
@@ -368,26 +393,29 @@ def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
     that would lose a gradient, because one side was computed on the tape, it returns the recorded
     result, to which Python binds the name.
 
-    Raises TypeError if an integer tensor cannot hold the result, ValueError if `other` does not
-    broadcast to the shape of t.
+    Raises TypeError if the result is of a higher kind than t, such as a float, ValueError if
+    `other` does not broadcast to the shape of t.
     """
     if is_computed(t) or (not t.stores_grad and isinstance(other, Tensor) and is_computed(other)):
         return _operate(kind, t, other)
-    number = other if isinstance(other, (int, float)) else None
-    if not is_float(t.dtype) and (kind is Div or isinstance(number, float)):
-        name = kind.__name__.lower()
-        raise TypeError(f"[{name}] a tensor of {t.dtype} cannot hold the result in place")
-    raw = t.data
-    if number is not None and (kind is Sub or kind.with_number is not None):
-        code = _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
-        _c.UnaryInto(code, raw, raw, float(-number if kind is Sub else number))
-        return t
-    if number is not None:
-        operand = _full(number, t).data
+    raw, code = t.data, _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
+    if isinstance(other, (int, float)):
+        fits = is_float(t.dtype)
+        if not fits:
+            wide, fits = _beside(kind, t, other)
+            if wide.dtype != t.dtype:
+                name = kind.__name__.lower()
+                raise TypeError(f"[{name}] a tensor of {t.dtype} cannot hold the result in place")
+        if fits and code is not None:
+            _c.UnaryInto(code, raw, raw, float(-other if kind is Sub else other))
+            return t
+        operand = _constant(other, t, kind).data
     else:
         operand = as_raw(other, device=t.device)
         if is_float(t.dtype):
             operand = operand.AsType(int(t.dtype))
+        elif kind is Div:
+            raise TypeError(f"[div] a tensor of {t.dtype} cannot hold the result in place")
     _c.BinaryInto(kind.code, raw, operand, raw)
     return t
 
@@ -427,10 +455,16 @@ class _Signs(Tensor):
         return _operate(Div, other, self)
 
     def __floordiv__(self, other: Any) -> Tensor:
-        return apply(Floor(), self / other)
+        return _operate(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _operate(FloorDiv, other, self)
 
     def __mod__(self, other: Any) -> Tensor:
         return _operate(Mod, self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _operate(Mod, other, self)
 
     def __pow__(self, other: Any) -> Tensor:
         return _operate(Pow, self, other)
@@ -438,7 +472,7 @@ class _Signs(Tensor):
     def __rpow__(self, other: Any) -> Tensor:
         return _operate(Pow, other, self)
 
-    # As in SINGA, comparisons return 1 or 0 in the type of the operands.
+    # Comparisons return bool; with SINGA's behaviour, 1 or 0 in the type of the operands.
 
     def __lt__(self, other: Any) -> Tensor:
         return _operate(Less, self, other)
@@ -472,6 +506,12 @@ class _Signs(Tensor):
     def __itruediv__(self, other: Any) -> Tensor:
         return _update(Div, self, other)
 
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return _update(FloorDiv, self, other)
+
+    def __imod__(self, other: Any) -> Tensor:
+        return _update(Mod, self, other)
+
     def __ipow__(self, other: Any) -> Tensor:
         return _update(Pow, self, other)
 
@@ -480,7 +520,8 @@ class _Signs(Tensor):
 
 
 def add(a: Any, b: Any) -> Tensor:
-    """a + b, with broadcasting. One of them may be a number or an array, here and below."""
+    """a + b, with broadcasting. One of them may be a number or an array, here and below. The type
+    of the result is that of `result_type`."""
     return _call(Add, a, b)
 
 
@@ -500,13 +541,29 @@ def div(a: Any, b: Any) -> Tensor:
 
 
 def pow(a: Any, b: Any) -> Tensor:
-    """a ** b elementwise, with broadcasting."""
+    """a ** b elementwise, with broadcasting.
+
+    Raises ValueError for an integer to a negative power; on GPUs powers by tensors of integers are
+    truncated instead.
+    """
     return _call(Pow, a, b)
 
 
 def mod(a: Any, b: Any) -> Tensor:
-    """Remainder of a / b with the sign of b, as Python's %, with broadcasting."""
+    """Remainder of a / b with the sign of b, as Python's %, with broadcasting.
+
+    Raises ZeroDivisionError for integers that are divided by zero; on GPUs the result is 0 there.
+    """
     return _call(Mod, a, b)
+
+
+def floor_divide(a: Any, b: Any) -> Tensor:
+    """The largest whole number that is at most a / b, as Python's //, with broadcasting. Integers
+    stay integers. It has no gradient.
+
+    Raises ZeroDivisionError for integers that are divided by zero; on GPUs the result is 0 there.
+    """
+    return _call(FloorDiv, a, b)
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -515,47 +572,47 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 def less(x: Any, y: Any) -> Tensor:
-    """1 where x < y, else 0."""
+    """Whether x < y, as bool, with broadcasting."""
     return _call(Less, x, y)
 
 
 def less_equal(x: Any, y: Any) -> Tensor:
-    """1 where x <= y, else 0."""
+    """Whether x <= y, as bool, with broadcasting."""
     return _call(LessEqual, x, y)
 
 
 def greater(x: Any, y: Any) -> Tensor:
-    """1 where x > y, else 0."""
+    """Whether x > y, as bool, with broadcasting."""
     return _call(Greater, x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Tensor:
-    """1 where x >= y, else 0."""
+    """Whether x >= y, as bool, with broadcasting."""
     return _call(GreaterEqual, x, y)
 
 
 def equal(x: Any, y: Any) -> Tensor:
-    """1 where x == y, else 0."""
+    """Whether x == y, as bool, with broadcasting."""
     return _call(Equal, x, y)
 
 
 def not_equal(x: Any, y: Any) -> Tensor:
-    """1 where x != y, else 0."""
+    """Whether x != y, as bool, with broadcasting."""
     return _call(NotEqual, x, y)
 
 
 def _and(a: Tensor, b: Tensor) -> Tensor:
-    """Logical and: 1 where neither a nor b is 0, else 0."""
+    """Logical and: whether neither a nor b is 0."""
     return And()(a, b)[0]
 
 
 def _or(a: Tensor, b: Tensor) -> Tensor:
-    """Logical or: 1 where a or b is not 0, else 0."""
+    """Logical or: whether a or b is not 0."""
     return Or()(a, b)[0]
 
 
 def _xor(a: Tensor, b: Tensor) -> Tensor:
-    """Logical exclusive or: 1 where exactly one of a and b is 0, else 0."""
+    """Logical exclusive or: whether exactly one of a and b is 0."""
     return Xor()(a, b)[0]
 
 

@@ -11,6 +11,7 @@ from .. import singa_wrap as _c
 from ..raw.check import integer, integers
 from ..tape.operator import Operator
 from ..tape.tensor import Tensor, as_raw, wrap
+from .types import type_beside
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -54,14 +55,16 @@ class Constant(BuiltinOperator):
 def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
     """Converts an array, list or number to a constant Tensor; returns a Tensor unchanged.
 
-    The result is on the device of `like`. Lists and numbers also get its type.
+    The result is on the device of `like`. Lists and numbers also get its type, unless theirs is of
+    a higher kind (`types.type_beside`).
     """
     if isinstance(value, Tensor):
         return value
     if like is None:
         return wrap(as_raw(value), False)
     own = isinstance(value, (np.ndarray, np.generic, _c.Tensor))
-    return wrap(as_raw(value, None if own else like.dtype, like.device), False)
+    dtype = None if own else type_beside(value, like.dtype)
+    return wrap(as_raw(value, dtype, like.device), False)
 
 
 def axes_of(op: str, axis: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -78,7 +81,8 @@ def indices_of(op: str, value: Any, like: Raw) -> Raw:
 
     Raises ValueError for floats that are not whole numbers.
     """
-    raw = as_raw(value, device=like.device())
+    listed = isinstance(value, (int, list, tuple))
+    raw = as_raw(np.asarray(value) if listed else value, device=like.device())
     if not _c.IsFloat(raw.data_type()):
         return raw
     whole = raw.AsType(_c.kInt64)

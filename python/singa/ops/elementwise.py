@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
+from ..dtypes import int64, is_float
+from ..raw import compat_mode
+from ..raw.arrays import full
 from ..raw.check import number
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, installed
+from ..tape.tensor import Tensor, installed, wrap
 from .base import BuiltinOperator, Constant
+from .types import result_type
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -39,6 +43,7 @@ __all__ = [
     "Negative",
     "Not",
     "ReLU",
+    "ReLU6",
     "Reciprocal",
     "Round",
     "Rounde",
@@ -79,6 +84,7 @@ __all__ = [
     "negative",
     "reciprocal",
     "relu",
+    "relu6",
     "round",
     "rounde",
     "selu",
@@ -351,6 +357,25 @@ class Clip(Elementwise):
         super().__init__()
         self.a = float("-inf") if min is None else number("Clip", "min", min)
         self.b = float("inf") if max is None else number("Clip", "max", max)
+        rounded = [
+            limit for limit in (min, max) if isinstance(limit, int) and float(limit) != limit
+        ]
+        self._limits = (min, max) if rounded else None
+
+    def forward(self, x: Raw) -> Raw:
+        if self._limits and x.data_type() == int64:
+            for code, limit in zip((_c.BinaryOp_kMax, _c.BinaryOp_kMin), self._limits, strict=True):
+                if limit is not None:
+                    x = _c.Binary(code, x, full((), limit, x.device(), int64))
+            return x
+        return super().forward(x)
+
+
+class ReLU6(Elementwise):
+    """Limits x to [0, 6]. Unlike that of Clip, the gradient at 0 and 6 is 0. Howard et al. 2017."""
+
+    code = _c.UnaryOp_kHardTanh
+    b = 6.0
 
 
 class Elu(Elementwise):
@@ -448,10 +473,10 @@ _SCALAR_KEEPS = {
 
 
 class Not(Constant):
-    """Logical not: 1 where x is 0, else 0."""
+    """Logical not: whether x is 0, as bool; 1 or 0 in its own type with SINGA's behaviour."""
 
     def forward(self, x: Raw) -> Raw:
-        return _c.Unary(_c.UnaryOp_kLogicalNot, x)
+        return _c.Unary(_c.UnaryOp_kLogicalNot, x if compat_mode.enabled else x.AsType(_c.kBool))
 
 
 @installed
@@ -493,6 +518,7 @@ mish = _function(Mish)
 negative = _function(Negative)
 reciprocal = _function(Reciprocal)
 relu = _function(ReLU)
+relu6 = _function(ReLU6)
 round = _function(Round)
 rounde = _function(Rounde)
 sigmoid = _function(Sigmoid)
@@ -542,7 +568,11 @@ def sign(a: Tensor) -> Tensor:
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Limits x to [min, max]; None means no limit."""
+    """Limits x to [min, max]; None means no limit. Floats as limits make integers float32."""
+    if isinstance(x, Tensor) and not is_float(x.dtype):
+        limits = [limit for limit in (min, max) if limit is not None]
+        if (dtype := result_type(x, *limits)) != x.dtype:
+            x = wrap(x.data.AsType(int(dtype)), x.requires_grad)
     return Clip(min, max)(x)[0]
 
 
@@ -567,5 +597,5 @@ def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
 
 
 def _not(x: Tensor) -> Tensor:
-    """Logical not: 1 where x is 0, else 0."""
+    """Logical not: whether x is 0, as bool."""
     return Not()(x)[0]

@@ -46,9 +46,9 @@ __all__ = [
 class Gather(BuiltinOperator):
     """x[..., indices, ...] along an axis. The axes of `indices` replace the axis.
 
-    `indices` is an array, list or tensor of any shape. Negative indices count from the end. As in
-    SINGA, those in a list may be below -length, and are taken modulo the length. Raises IndexError
-    for other indices outside the axis.
+    `indices` is an array, list or tensor of any shape. Negative indices count from the end. Raises
+    IndexError for an index outside the axis. With SINGA's behaviour (`singa.compat`), negative ones
+    in a list are taken modulo the length.
     """
 
     fresh_gradients = True
@@ -66,8 +66,10 @@ class Gather(BuiltinOperator):
         return _c.Gather(x, self.axis, indices)
 
     def _wrapped(self) -> Any:
-        if not isinstance(self.indices, (list, tuple)) or not (
-            -len(self._shape) <= self.axis < len(self._shape)
+        if not (
+            compat_mode.enabled
+            and isinstance(self.indices, (list, tuple))
+            and -len(self._shape) <= self.axis < len(self._shape)
         ):
             return self.indices
         indices, length = np.asarray(self.indices), self._shape[self.axis]
@@ -265,19 +267,25 @@ class OneHot(Constant):
     """One-hot encoding of indices along a new axis of length `depth`.
 
     `values` are (off, on). The result has the type of `values` if they are a tensor or array,
-    otherwise float32.
+    otherwise float32. Negative indices count from the end. An index outside [-depth, depth) has no
+    `on`, as in ONNX; with `strict` it raises IndexError.
     """
 
-    def __init__(self, axis: int, depth: Any, values: Any) -> None:
+    def __init__(self, axis: int, depth: Any, values: Any, strict: bool = False) -> None:
         super().__init__()
         self.axis = axis
+        self.strict = strict
         depths, numbers = integers_of("OneHot", "depth", depth, 0), numbers_of(values)
         if len(depths) != 1 or len(numbers) != 2:
             raise ValueError(
                 f"[OneHot] takes one depth and two values (off, on), got {depths} and {numbers}"
             )
         self.depth = depths[0]
-        self.off, self.on = (number("OneHot", "values", value) for value in numbers)
+        # C++ refuses integers that it would round.
+        self.off, self.on = (
+            value if isinstance(value, int) else number("OneHot", "values", value)
+            for value in numbers
+        )
         if isinstance(values, (Tensor, np.ndarray)):
             self.dtype = as_dtype(values.dtype)
         else:
@@ -285,8 +293,11 @@ class OneHot(Constant):
 
     def forward(self, indices: Raw) -> Raw:
         indices = indices_of("OneHot", indices, indices)
-        off, on = float(self.off), float(self.on)
-        return _c.OneHot(indices, self.depth, off, on, self.axis, int(self.dtype))
+        if self.strict:  # the kernel of Gather checks them, also in replays
+            zero = _c.Full((1,), 0.0, indices.device(), indices.data_type())
+            zeros = _c.Gather(zero.Broadcast((self.depth,)), 0, indices)
+            indices = _c.Binary(_c.BinaryOp_kAdd, indices, zeros)
+        return _c.OneHot(indices, self.depth, self.off, self.on, self.axis, int(self.dtype))
 
 
 class NonZero(Constant):
@@ -299,8 +310,7 @@ class NonZero(Constant):
 def gather(x: Tensor, axis: int, indices: Any) -> Tensor:
     """x[..., indices, ...] along an axis, as numpy.take. The axes of `indices` replace the axis.
 
-    Negative indices count from the end. Raises IndexError for indices outside the axis; see
-    `Gather` for an exception.
+    Negative indices count from the end. Raises IndexError for indices outside the axis.
     """
     return Gather(axis, indices)(x)[0]
 
@@ -375,16 +385,22 @@ def embedding(x: Tensor, w: Tensor) -> Tensor:
 
 
 def where(x: Tensor, y: Tensor, condition: Any) -> Tensor:
-    """x where `condition` is true or not 0, else y, with broadcasting."""
+    """x where `condition` is true or not 0, else y, with broadcasting. x or y may be a number or an
+    array."""
     if not isinstance(x, Tensor):
-        x = tensor_of(x, y)
+        x = tensor_of(x, y if isinstance(y, Tensor) else None)
     return Where(condition)(x, tensor_of(y, x))[0]
 
 
 def onehot(axis: int, indices: Tensor, depth: Any, values: Any) -> Tensor:
-    """One-hot encoding, as in ONNX: adds an axis of length `depth`, in which the element at the
-    index is values[1] and all others are values[0]."""
-    return OneHot(axis, depth, values)(tensor_of(indices))[0]
+    """One-hot encoding: adds an axis of length `depth`, in which the element at the index is
+    values[1] and all others are values[0].
+
+    Raises IndexError for an index outside [-depth, depth). With SINGA's behaviour (`singa.compat`)
+    all elements are values[0] there.
+    """
+    strict = not compat_mode.enabled
+    return OneHot(axis, depth, values, strict)(tensor_of(indices))[0]
 
 
 def nonzero(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..dtypes import is_float
 from ..raw.check import InvalidInputError, number
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, as_raw, installed, wrap
@@ -134,6 +135,12 @@ class _Product(Tensor):
         return apply(Matmul(), _operand(other, self), self)
 
 
+def _factors(*xs: Any) -> tuple[Any, ...]:
+    """Operands of several float types, promoted. There are no products of integers."""
+    floats = all([is_float(x.dtype) for x in xs if isinstance(x, Tensor)])
+    return promoted(xs) if floats else xs
+
+
 def matmul(x: Tensor, w: Tensor) -> Tensor:
     """Matrix product x @ w, with NumPy's rules for vectors and batches.
 
@@ -143,7 +150,8 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
     try:
         return Matmul()(*operands)[0]
     except TypeError:  # looking at the types before would take a third of a small product's time
-        if (wider := promoted(operands)) is operands:
+        wider = _factors(*operands)
+        if wider[0] is operands[0] and wider[1] is operands[1]:
             raise
         return Matmul()(*wider)[0]
 
@@ -163,7 +171,7 @@ def gemm(
     broadcasts to the result. Under `autocast` it computes in 16 bits.
     """
     op = Gemm(alpha, beta, transA, transB)
-    A, B, C = promoted(autocast_operands(A, B, C))
+    A, B, C = _factors(*autocast_operands(A, B, C))
     return (op(A, B) if C is None else op(A, B, C))[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ..tape import autocast
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, installed
 from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
+from .types import result_type
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -279,12 +279,12 @@ class Split(BuiltinOperator):
 
 
 def promoted(xs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands of several float types in the type to which these promote, as in PyTorch, so that
-    each gets a gradient of its own type. Others are returned as they are."""
-    types = {x.dtype for x in xs if isinstance(x, Tensor)}
-    if len(types) < 2 or not all([is_float(dtype) for dtype in types]):
+    """Operands of several types in the type of the result (`result_type`), so that each gets a
+    gradient of its own type. Others are returned as they are."""
+    tensors = [x for x in xs if isinstance(x, Tensor)]
+    if len({x.dtype for x in tensors}) < 2:
         return xs
-    to = functools.reduce(_c.Promote, [int(dtype) for dtype in types])
+    to = result_type(*tensors)
     return tuple([Cast(to)(x)[0] if isinstance(x, Tensor) and x.dtype != to else x for x in xs])
 
 

@@ -44,7 +44,9 @@ class Pad(BuiltinOperator):
         super().__init__()
         self.mode = mode
         self.pads = integers_of("Pad", "pads", pads)
-        self.constant = number("Pad", "constant", constant)
+        # C++ refuses integers that it would round.
+        whole = isinstance(constant, int)
+        self.constant = constant if whole else number("Pad", "constant", constant)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:

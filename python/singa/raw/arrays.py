@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import DType, numpy_dtype
+from .. import singa_wrap as _c
+from ..dtypes import DType, int64, numpy_dtype
+from .check import integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..singa_wrap import Device
+
+_EXACT = 1 << 53  # up to here a double holds every integer
 
 
 def as_shape(shape: Sequence[int]) -> tuple[int, ...]:
@@ -36,6 +42,29 @@ def converted(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
         if not (low >= limits.min and high == high) or above:
             raise ValueError(f"[tensor] values from {low} to {high} do not fit {dtype}")
     return array.astype(target, copy=False)
+
+
+def full(shape: tuple[int, ...], value: float, device: Device, dtype: DType) -> _c.Tensor:
+    """A raw tensor filled with a number. Large integers keep all bits in an int64 tensor, though
+    C++ takes the number as a double.
+
+    Raises ValueError if `dtype` is an integer type that cannot hold it.
+    """
+    if dtype != int64 or not isinstance(value, int) or -_EXACT <= value <= _EXACT:
+        return _c.Full(shape, float(value), device, int(dtype))
+    value = integer("fill", "value", value)
+    high = _c.Full(shape, float(value >> 32), device, int(int64))
+    shifted = _c.Unary(_c.UnaryOp_kMulScalar, high, 2.0**32)
+    return _c.Unary(_c.UnaryOp_kAddScalar, shifted, float(value & 0xFFFFFFFF))
+
+
+def fill(t: _c.Tensor, value: float) -> None:
+    """Fills a raw tensor with a number, as `full` does."""
+    dtype = DType(t.data_type())
+    if dtype != int64 or not isinstance(value, int) or -_EXACT <= value <= _EXACT:
+        t.Fill(float(value))
+    else:
+        t.CopyFrom(full((), value, t.device(), dtype))
 
 
 def narrowed(array: NDArray[Any]) -> NDArray[Any]:

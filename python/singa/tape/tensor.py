@@ -12,7 +12,7 @@ from .. import singa_wrap as _c
 from ..device import named_or_default
 from ..dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
 from ..raw import compat_mode
-from ..raw.arrays import as_shape, converted, narrowed
+from ..raw.arrays import as_shape, converted, fill, narrowed
 from ..raw.check import integer, number
 from ..raw.indexing import normalize, view
 from ..singa_wrap import NewTapeTensor
@@ -132,7 +132,11 @@ class Tensor(_c.TapeTensor):
         def __rtruediv__(self, other: Any) -> Tensor: ...
         def __itruediv__(self, other: Any) -> Tensor: ...
         def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __ifloordiv__(self, other: Any) -> Tensor: ...
         def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __imod__(self, other: Any) -> Tensor: ...
         def __pow__(self, other: Any) -> Tensor: ...
         def __rpow__(self, other: Any) -> Tensor: ...
         def __ipow__(self, other: Any) -> Tensor: ...
@@ -336,21 +340,20 @@ class Tensor(_c.TapeTensor):
 
     def item(self) -> float | int | bool:
         """The only element, as a Python number. Raises ValueError unless there is one."""
-        value = self.data.Item()
-        if is_float(self.dtype):
-            return value
-        return bool(value) if self.dtype == DType.bool else int(value)
+        if is_float(self.dtype) or self.size() != 1:
+            return self.data.Item()
+        return self.numpy().item()  # a double does not hold all integers of 64 bits
 
     def __float__(self) -> float:
         return float(self.data.Item())
 
     def __int__(self) -> int:
-        return int(self.data.Item())
+        return int(self.item())
 
     def __index__(self) -> int:
         if is_float(self.dtype):
             raise TypeError(f"[index] only an integer tensor is an index, got {self.dtype}")
-        return int(self.data.Item())
+        return int(self.item())
 
     def __bool__(self) -> bool:
         if compat_mode.enabled:
@@ -360,7 +363,7 @@ class Tensor(_c.TapeTensor):
         return bool(self.data.Item())
 
     def __round__(self, digits: int | None = None) -> float:
-        return round(float(self), digits) if digits is not None else round(float(self))
+        return round(self.item(), digits) if digits is not None else round(self.item())
 
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
@@ -396,7 +399,7 @@ class Tensor(_c.TapeTensor):
             raise TypeError("[setitem] takes integers, slices, None, ... or a boolean mask")
         target = view(self.data, entries)
         if isinstance(value, (int, float)):
-            target.Fill(float(value))
+            fill(target, value)
         else:
             target.CopyFrom(as_raw(value, device=self.device))
 
@@ -404,7 +407,7 @@ class Tensor(_c.TapeTensor):
         """Fills with a number, or with the elements of an array that broadcasts to its shape."""
         t = self if inplace else self.clone()
         if isinstance(x, (int, float)):
-            t.data.Fill(float(x))
+            fill(t.data, x)
         else:
             t.data.CopyFrom(as_raw(x, device=self.device))
         return t

@@ -41,4 +41,8 @@ DType Promote(DType a, DType b) {
   return x.kind == Kind::kFloat ? kFloat32 : kInt;
 }
 
+DType PromoteNumber(DType a, DType number) {
+  return InfoOf(number).kind > InfoOf(a).kind ? number : a;
+}
+
 }  // namespace singa

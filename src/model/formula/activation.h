@@ -17,7 +17,7 @@ namespace singa::formula {
 constexpr UnaryOp FunctionOf(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kClip:
-      return UnaryOp::kClip;
+      return UnaryOp::kHardTanh;
     case ActivationKind::kHardSwish:
       return UnaryOp::kHardSwish;
     case ActivationKind::kSilu:

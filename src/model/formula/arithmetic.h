@@ -50,6 +50,25 @@ constexpr C Div(C a, C b) {
     return b == -1 ? Negate(a) : a / b;  // the least integer has no positive
   }
 }
+/// The largest whole number that is at most the exact quotient, as Python's // and PyTorch's
+/// floor_divide. The rounded quotient of floats may already be the next whole number (1.0 / 0.1),
+/// so it is computed without the remainder. Integers: 0 where b is 0.
+template <class C>
+constexpr C FloorDiv(C a, C b) {
+  if constexpr (detail::kFloat<C>) {
+    if (b == 0) return a / b;
+    const C r = std::fmod(a, b);
+    C q = (a - r) / b;
+    if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+    if (q == 0) return std::copysign(C(0), a / b);
+    const C whole = std::floor(q);
+    return q - whole > C(0.5) ? whole + 1 : whole;
+  } else {
+    if (b == 0) return 0;
+    const C q = Div(a, b), r = Sub(a, Mul(q, b));
+    return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+  }
+}
 /// Remainder with the sign of b, as in Python and PyTorch. Integers: 0 where b is 0.
 template <class C>
 constexpr C Mod(C a, C b) {

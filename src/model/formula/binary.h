@@ -34,6 +34,7 @@ template <class C>
     case BinaryOp::kOr: return (a != k0) | (b != k0) ? C(1) : k0;
     case BinaryOp::kXor: return (a != k0) != (b != k0) ? C(1) : k0;
     case BinaryOp::kPRelu: return a >= k0 ? a : Mul(a, b);
+    case BinaryOp::kFloorDiv: return FloorDiv(a, b);
     case BinaryOp::kCount: break;
   }
   // clang-format on
@@ -54,7 +55,7 @@ template <class C>
       return a == k0 && b <= C(1) ? k0 : dy * (b * std::log(a));
     case BinaryOp::kMin: return a == b ? dy * kHalf : (first ? a > b : b > a) ? k0 : dy;
     case BinaryOp::kMax: return a == b ? dy * kHalf : (first ? a < b : b < a) ? k0 : dy;
-    case BinaryOp::kMod: return first ? dy : -dy * std::floor(a / b);
+    case BinaryOp::kMod: return first ? dy : -dy * arithmetic::FloorDiv(a, b);
     case BinaryOp::kPRelu:
       if (first) return a > k0 ? dy : dy * b;
       return a > k0 ? k0 : dy * a;

@@ -151,7 +151,7 @@ template <class C>
     case UnaryOp::kNegative: return Negate(x);
     case UnaryOp::kSquare: return Mul(x, x);
     case UnaryOp::kRelu: return x <= C(0) ? C(0) : x;
-    case UnaryOp::kClip: x = x < a ? a : x; return x > b ? b : x;
+    case UnaryOp::kClip: case UnaryOp::kHardTanh: x = x < a ? a : x; return x > b ? b : x;
     case UnaryOp::kAddScalar: return Add(x, a);
     case UnaryOp::kMulScalar: return Mul(x, a);
     case UnaryOp::kScalarSub: return Sub(a, x);
@@ -176,6 +176,7 @@ constexpr bool HasIntegerFunction(UnaryOp op) {
     case UnaryOp::kSquare:
     case UnaryOp::kRelu:
     case UnaryOp::kClip:
+    case UnaryOp::kHardTanh:
     case UnaryOp::kAddScalar:
     case UnaryOp::kMulScalar:
     case UnaryOp::kScalarSub:
@@ -227,6 +228,7 @@ template <class C>
     case UnaryOp::kLeakyRelu: return xy > k0 ? dy : dy * a;
     case UnaryOp::kHardSigmoid: { const C h = a * x + b; return h > k0 && h < k1 ? dy * a : k0; }
     case UnaryOp::kClip: return x >= a && x <= b ? dy : k0;
+    case UnaryOp::kHardTanh: return x > a && x < b ? dy : k0;
     case UnaryOp::kGelu:
       return dy * GeluSlope(x, std::erfc(GeluArgument(x)), std::exp(-kHalf * x * x));
     case UnaryOp::kGeluTanh:

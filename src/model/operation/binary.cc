@@ -21,14 +21,22 @@ constexpr const char* kNames[static_cast<int>(BinaryOp::kCount)][2] = {
     SINGA_NAMES(Pow),   SINGA_NAMES(Min),       SINGA_NAMES(Max),     SINGA_NAMES(Mod),
     SINGA_NAMES(Less),  SINGA_NAMES(LessEqual), SINGA_NAMES(Greater), SINGA_NAMES(GreaterEqual),
     SINGA_NAMES(Equal), SINGA_NAMES(NotEqual),  SINGA_NAMES(And),     SINGA_NAMES(Or),
-    SINGA_NAMES(Xor),   SINGA_NAMES(PRelu)};
+    SINGA_NAMES(Xor),   SINGA_NAMES(PRelu),     SINGA_NAMES(FloorDiv)};
 #undef SINGA_NAMES
 
 // Comparisons and logic, whose result is true or false.
 bool IsTruth(BinaryOp op) { return op >= BinaryOp::kLess && op <= BinaryOp::kXor; }
 
+bool HasGradient(BinaryOp op) { return !IsTruth(op) && op != BinaryOp::kFloorDiv; }
+
 // bool < integer < float. A result may be stored in its own kind or a higher one.
 int Kind(DType dtype) { return IsFloat(dtype) ? 2 : IsInteger(dtype) ? 1 : 0; }
+
+// The type in which a result of type `dtype` is computed: integers in the wider type of the
+// operands, so that a tensor without axes keeps its value.
+DType ComputeTypeFor(DType dtype, const Tensor& a, const Tensor& b) {
+  return IsFloat(dtype) ? dtype : Promote(a.data_type(), b.data_type());
+}
 
 // The checks of both forms. Returns the shape of the result.
 Shape CheckArguments(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
@@ -44,6 +52,11 @@ void CheckOp(BinaryOp op) {
         static_cast<int>(op));
 }
 
+void CheckDifference(BinaryOp op, DType dtype) {
+  Check<TypeError>(op != BinaryOp::kSub || dtype != kBool, BinaryName(op),
+                   "bools have no difference; use a logical function");
+}
+
 void Launch(BinaryOp op, DType dtype, const Tensor& a, const Tensor& b, const Tensor& out) {
   const BinarySpec spec{op, dtype};
   Run(spec, out.device(), FindPlan(*out.device(), spec),
@@ -51,6 +64,16 @@ void Launch(BinaryOp op, DType dtype, const Tensor& a, const Tensor& b, const Te
 }
 
 }  // namespace
+
+DType ResultType(const Tensor& a, const Tensor& b) {
+  if ((a.rank() == 0) == (b.rank() == 0)) return Promote(a.data_type(), b.data_type());
+  return a.rank() == 0 ? PromoteNumber(b.data_type(), a.data_type())
+                       : PromoteNumber(a.data_type(), b.data_type());
+}
+
+bool IsResultType(DType dtype, DType a, DType b) {
+  return dtype == Promote(a, b) || dtype == PromoteNumber(a, b) || dtype == PromoteNumber(b, a);
+}
 
 const char* BinaryName(BinaryOp op) { return kNames[static_cast<int>(op)][0]; }
 const char* BinaryBackwardName(BinaryOp op) { return kNames[static_cast<int>(op)][1]; }
@@ -80,11 +103,22 @@ Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const Shape shape = CheckArguments(op, BinaryName(op), a, b);
   if (op == BinaryOp::kMul)
     if (std::optional<Tensor> product = ScaleChannels(a, b)) return *std::move(product);
-  const DType dtype = Promote(a.data_type(), b.data_type());
+  const DType dtype = ResultType(a, b);
+  CheckDifference(op, dtype);
   Tensor left = a, right = b;
   const LayoutPtr layout = UnifyLayouts(KeepsZero(op), {&left, &right});
   const Tensor c = ElementwiseOutput(layout, shape, a.device(), dtype);
-  Launch(op, dtype, left, right, c);
+  Launch(op, ComputeTypeFor(dtype, a, b), left, right, c);
+  return c;
+}
+
+Tensor Compare(BinaryOp op, const Tensor& a, const Tensor& b) {
+  CheckOp(op);
+  const char* name = BinaryName(op);
+  const Shape shape = CheckArguments(op, name, a, b);
+  Check(IsTruth(op), name, "is no comparison or logical function");
+  const Tensor c(shape, a.device(), kBool);
+  Launch(op, ComputeTypeFor(ResultType(a, b), a, b), a.Plain(), b.Plain(), c);
   return c;
 }
 
@@ -95,7 +129,8 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
   CheckShapeIs(name, "out", out, shape);
   CheckDistinct(name, "out", out);
   CheckSameDevice(name, "out", out, "a", a);
-  const DType dtype = Promote(a.data_type(), b.data_type());
+  const DType dtype = ResultType(a, b);
+  CheckDifference(op, dtype);
   Check<TypeError>(IsTruth(op) || Kind(out.data_type()) >= Kind(dtype), name, "a result of type ",
                    DTypeName(dtype), " does not fit into out ", out);
   Tensor left = a, right = b, target = out;
@@ -113,7 +148,7 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
   right = right.Broadcast(shape);
   if (OverlapsPartly(left, target)) left = left.Clone();
   if (OverlapsPartly(right, target)) right = right.Clone();
-  Launch(op, dtype, left, right, target);
+  Launch(op, ComputeTypeFor(dtype, a, b), left, right, target);
 }
 
 namespace {
@@ -126,7 +161,7 @@ bool GradientKeepsZero(BinaryOp op) {
 // Gradient for one argument, in the broadcast shape.
 Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a, const Tensor& b,
                     const Tensor& c, const Shape& wanted) {
-  const DType dtype = Promote(dy.data_type(), Promote(a.data_type(), b.data_type()));
+  const DType dtype = Promote(dy.data_type(), ResultType(a, b));
   // The derivative of a^b for b comes from a and the result, every other one from a and b.
   const bool from_result = op == BinaryOp::kPow && argument == 1;
   Tensor gradient = dy, left = a, right = b;
@@ -152,7 +187,7 @@ std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& 
   CheckOp(op);
   const char* name = BinaryBackwardName(op);
   const Shape shape = CheckArguments(op, name, a, b);
-  Check<TypeError>(!IsTruth(op), name, BinaryName(op), " has no gradient");
+  Check<TypeError>(HasGradient(op), name, BinaryName(op), " has no gradient");
   CheckFloat(name, "dy", dy);
   CheckShapeIs(name, "dy", dy, shape);
   CheckSameDevice(name, "dy", dy, "a", a);
@@ -182,7 +217,7 @@ void BinarySpec::CheckCall(CallChecker& call) const {
   const Shape shape = call.ShapeOfInput(0);
   const DType a = call.StridedInput("a", shape).data_type();
   const DType b = call.StridedInput("b", shape).data_type();
-  call.Require(dtype == Promote(a, b), "is not computed in ", DTypeName(dtype), " for ",
+  call.Require(IsResultType(dtype, a, b), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(a), " and ", DTypeName(b));
   const DType out = call.TypeOfOutput(0);
   call.Require(IsTruth(kind) || Kind(out) >= Kind(dtype), "a result of type ", DTypeName(dtype),
@@ -194,7 +229,7 @@ void BinarySpec::CheckCall(CallChecker& call) const {
 void BinaryBackwardSpec::CheckCall(CallChecker& call) const {
   const bool plus =
       kind == BinaryOp::kAdd || kind == BinaryOp::kSub || (kind == BinaryOp::kMod && argument == 0);
-  call.Require(!IsTruth(kind) && !plus && (argument == 0 || argument == 1), BinaryName(kind),
+  call.Require(HasGradient(kind) && !plus && (argument == 0 || argument == 1), BinaryName(kind),
                " has no kernel for the gradient of argument ", argument);
   call.RequireFloat("dy", dtype);
   const Shape shape = call.ShapeOfInput(0);

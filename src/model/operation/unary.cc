@@ -31,7 +31,7 @@ constexpr const char* kNames[static_cast<int>(UnaryOp::kCount)][2] = {
     SINGA_NAMES(Silu),       SINGA_NAMES(Mish),      SINGA_NAMES(HardSwish),
     SINGA_NAMES(AddScalar),  SINGA_NAMES(MulScalar), SINGA_NAMES(ScalarSub),
     SINGA_NAMES(ScalarDiv),  SINGA_NAMES(PowScalar), SINGA_NAMES(ScalarPow),
-    SINGA_NAMES(LogicalNot)};
+    SINGA_NAMES(LogicalNot), SINGA_NAMES(HardTanh)};
 #undef SINGA_NAMES
 
 void CheckOp(UnaryOp op) {
@@ -55,6 +55,10 @@ void CheckArgument(UnaryOp op, const Tensor& x, double a, double b) {
   Check<TypeError>(TakesIntegers(op), name, "x must be of a float type, got ", x);
   Check<TypeError>(a == std::trunc(a) && b == std::trunc(b), name, "constants ", a, ", ", b,
                    " must be whole numbers for x ", x);
+  Check(op != UnaryOp::kPowScalar || a >= 0, name, "an integer cannot be raised to the power ", a);
+  Check<TypeError>(
+      x.data_type() != kBool || (op != UnaryOp::kNegative && op != UnaryOp::kScalarSub), name,
+      "bools have no difference; use a logical function");
 }
 
 void Launch(UnaryOp op, const Tensor& x, const Tensor& out, double a, double b) {
@@ -102,6 +106,7 @@ bool KeepsZero(UnaryOp op, double a, double b) {
     case UnaryOp::kPowScalar:
       return a > 0;
     case UnaryOp::kClip:
+    case UnaryOp::kHardTanh:
       return a <= 0 && b >= 0;
     case UnaryOp::kHardSigmoid:
       return std::isfinite(a) && b <= 0;

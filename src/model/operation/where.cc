@@ -28,7 +28,7 @@ Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y) {
   CheckSameDevice("Where", "y", y, "condition", condition);
   const Shape shape =
       BroadcastShapes("Where", BroadcastShapes("Where", condition.shape(), x.shape()), y.shape());
-  const WhereSpec spec{Promote(x.data_type(), y.data_type())};
+  const WhereSpec spec{ResultType(x, y)};
   const DevicePtr device = condition.device();
   const Tensor result(shape, device, spec.dtype);
   Run(spec, device, FindPlan(*device, spec),
@@ -74,7 +74,9 @@ void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y) {
   CheckGiven("Axpy", "x", x);
   CheckGiven("Axpy", "y", y);
   Check(x.shape() == y.shape(), "Axpy", "x ", x, " and y ", y, " must be of one shape");
-  BinaryInto(BinaryOp::kAdd, y, Binary(BinaryOp::kMul, x, alpha.Reshape({})), y);
+  // With axes, so that the product has the wider type.
+  const Tensor factor = alpha.Reshape(Shape::Filled(x.rank(), 1));
+  BinaryInto(BinaryOp::kAdd, y, Binary(BinaryOp::kMul, x, factor), y);
 }
 
 void WhereSpec::CheckCall(CallChecker& call) const {
@@ -82,7 +84,7 @@ void WhereSpec::CheckCall(CallChecker& call) const {
   call.StridedInput("condition", shape);
   const DType x = call.StridedInput("x", shape).data_type();
   const DType y = call.StridedInput("y", shape).data_type();
-  call.Require(dtype == Promote(x, y), "is not computed in ", DTypeName(dtype), " for ",
+  call.Require(IsResultType(dtype, x, y), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(x), " and ", DTypeName(y));
   call.Output("result", shape, dtype);
 }

@@ -153,9 +153,8 @@ class Folding {
     if (!spec || node.live) return {};
     if (spec->kind == UnaryOp::kHardSwish) return ActivationKind::kHardSwish;
     const double low = node.scalars.v[0], high = node.scalars.v[1];
-    return spec->kind == UnaryOp::kClip && low <= high
-               ? Activation(ActivationKind::kClip, low, high)
-               : Activation();
+    const bool limits = spec->kind == UnaryOp::kClip || spec->kind == UnaryOp::kHardTanh;
+    return limits && low <= high ? Activation(ActivationKind::kClip, low, high) : Activation();
   }
 
   bool TakeBatchNorm(const Node& node, Chain* chain) const {

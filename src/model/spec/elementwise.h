@@ -48,8 +48,10 @@ struct UnaryBackwardSpec : UnarySpec {
   void CheckCall(CallChecker& call) const;
 };
 
-/// `dtype` is the promoted type, in which the kernel computes. Inputs and output may have other
-/// types.
+/// Whether ResultType of tensors of these types can be `dtype`.
+bool IsResultType(DType dtype, DType a, DType b);
+
+/// `dtype` is the type in which the kernel computes. Inputs and output may have other types.
 struct BinarySpec {
   BinaryOp kind;
   DType dtype;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from singa import autograd, layer, tensor
+from singa import autograd, layer, model, opt, tensor
 
 # Without 0 and 6, where the derivative of ReLU6 is a choice.
 _X = np.linspace(-40, 40, 400, dtype=np.float32)
@@ -35,6 +35,52 @@ def test_like_torch_far_from_zero_too(
     np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=2e-6, atol=1e-6)
     ((_, dx),) = autograd.backward(y, np.ones_like(_X))
     np.testing.assert_allclose(dx.numpy(), px.grad.numpy(), rtol=2e-6, atol=2e-6)
+
+
+def test_relu6_is_flat_at_its_limits() -> None:
+    torch = pytest.importorskip("torch")
+    values = np.array([-1.0, 0.0, 1e-3, 3.0, 6.0, 7.0], np.float32)
+    for ours, theirs in [
+        (layer.ReLU6(), torch.nn.functional.relu6),
+        (lambda x: autograd.clip(x, 0.0, 6.0), lambda x: torch.clamp(x, 0.0, 6.0)),
+    ]:
+        x = tensor.Tensor(data=values, stores_grad=True)
+        px = torch.tensor(values, requires_grad=True)
+        with autograd.enable_grad():
+            ((_, dx),) = autograd.backward(ours(x), np.ones_like(values))
+        theirs(px).sum().backward()
+        assert dx.numpy().tolist() == px.grad.tolist()
+
+
+class _AtTheLimits(model.Model):
+    """ReLU6 behind a batch norm whose results are 0, 6 and 3 in its three channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = layer.Sequential(layer.BatchNorm2d(), layer.ReLU6())
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        return self.body(x)
+
+    def train_one_batch(self, x: tensor.Tensor) -> tensor.Tensor:
+        loss = autograd.reduce_mean(self.forward(x))
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.parametrize("options", [{}, {"use_graph": True}, {"use_graph": True, "fuse": True}])
+def test_relu6_of_a_batch_norm_is_flat_at_its_limits(options: dict[str, bool]) -> None:
+    x = tensor.from_numpy(np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype("f4"))
+    net = _AtTheLimits()
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.compile([x], **options)
+    scale, bias = (p for p in net.get_params().values())
+    scale.set_value(0.0)
+    bias.copy_from_numpy(np.array([0.0, 6.0, 3.0], np.float32))
+    for _ in range(4):
+        net(x)
+    # The mean over three channels has slope 1/3 for the third bias.
+    np.testing.assert_allclose(bias.numpy(), [0, 6, 3 - 4 * 0.1 / 3], rtol=1e-6)
 
 
 def test_gelu_refuses_other_approximations() -> None:

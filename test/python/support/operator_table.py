@@ -135,6 +135,14 @@ add(
 )
 add("softsign", "SoftSign", autograd.softsign, lambda torch, x: x / (1 + torch.abs(x)), [_X])
 add("clip", "Clip", lambda x: autograd.clip(x, -0.5, 0.7), lambda torch, x: x.clip(-0.5, 0.7), [_X])
+add(
+    "relu6",
+    "ReLU6",
+    lambda x: autograd.relu6(x * 4.0),
+    lambda torch, x: torch.nn.functional.relu6(x * 4.0),
+    [_X],
+    one_step=False,
+)
 add("clip below", "Clip", lambda x: autograd.clip(x, min=-0.5), lambda torch, x: x.clip(-0.5), [_X])
 add(
     "clip above",
@@ -214,6 +222,13 @@ binary(
     "Mod",
     lambda torch, a, b: torch.remainder(a, b),
     inputs=[_POSITIVE, _random(4, 1, low=3.5, high=4.0)],
+)
+binary(
+    "floor_divide",
+    "FloorDiv",
+    lambda torch, a, b: torch.floor_divide(a, b),
+    inputs=[np.array([7.5, -7.5, 1.0, 5.0]), np.array([2.0, 2.0, 0.1, -3.0])],
+    differentiable=False,
 )
 binary(
     "prelu", "PRelu", lambda torch, a, b: torch.where(a > 0, a, b * a), inputs=[_X, _random(4, 1)]

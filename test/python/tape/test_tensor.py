@@ -417,13 +417,13 @@ def test_of_tensors_that_broadcast(sign: str) -> None:
     [lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a > b, lambda a, b: a >= b,
      lambda a, b: a == b, lambda a, b: a != b],
 )  # fmt: skip
-def test_comparisons_give_ones_and_zeros(f: Callable[[Any, Any], Any]) -> None:
+def test_comparisons_give_bools(f: Callable[[Any, Any], Any]) -> None:
     b = A[::-1].copy()
     b[0, 0] = A[0, 0]
     for other in (b, 1.5, 2):
         got = f(of(A), of(other) if isinstance(other, np.ndarray) else other)
-        assert got.dtype == tensor.float32
-        same(got, f(A, other).astype(np.float32))
+        assert got.dtype == tensor.bool_
+        same(got, f(A, other))
 
 
 def test_comparison_with_what_is_no_number() -> None:
@@ -447,7 +447,7 @@ def test_integers() -> None:
         (t + 0.5, [1.5, 2.5, 3.5], "float32"),
         (t / 2, [0.5, 1.0, 1.5], "float32"),
         (t / t, [1.0, 1.0, 1.0], "float32"),
-        (t > 1.5, [0, 1, 1], "float32"),
+        (t > 1.5, [False, True, True], "bool"),
     ]:
         same(result, values)
         assert result.dtype.name == dtype

@@ -23,6 +23,14 @@ wrap.Binary(wrap.BinaryOp_kAdd, wide(1 << 31, 1), wide(1, 1 << 31))
     -> ValueError: [tensor] (2147483648, 2147483648)
 CUBE.__iadd__(make(9)) -> ValueError: [Add] (2, 3, 4) (9,)
 INTEGERS.__iadd__(1.5) -> TypeError: [add] int32
+make(2, dtype="bool").__iadd__(1) -> TypeError: [add] bool
+make(2, dtype="bool") - make(2, dtype="bool") -> TypeError: [Sub] bools
+-make(2, dtype="bool") -> TypeError: [Negative] bools
+INTEGERS ** -1 -> ValueError: [PowScalar] -1
+INTEGERS + (1 << 63) -> ValueError: [fill] 9223372036854775808
+tensor.result_type() -> TypeError: [result_type]
+wrap.Compare(wrap.BinaryOp_kAdd, MATRIX.data, MATRIX.data) -> ValueError: [Add] comparison
+MATRIX.data.Fill((1 << 53) + 1) -> ValueError: value double
 MATRIX.__iadd__(make(4, 2, 3)) -> ValueError: [Add] out (4, 2, 3) (2, 3) float32
 wrap.Binary(99, MATRIX.data, MATRIX.data) -> ValueError: [Binary] 99
 wrap.Binary(-1, MATRIX.data, MATRIX.data) -> ValueError: [Binary] -1

@@ -28,7 +28,8 @@ autograd.cat([CUBE, make(2, 3, 5)], 0) -> ValueError: [Concat] 1 (2, 3, 5) 0 (2,
 autograd.cat([CUBE, CUBE], 7) -> ValueError: [Concat] axis 7 3
 autograd.cat([], 0) -> ValueError: [Concat] one tensor
 autograd.cat([CUBE, None], 0) -> TypeError: [Concat] NoneType
-autograd.cat([CUBE, make(2, 3, 4, dtype="int32")], 0) -> TypeError: [Concat] 1 int32 0 float32
+autograd.Concat(0).forward(CUBE.data, make(2, 3, 4, dtype="int32").data)
+    -> TypeError: [Concat] 1 int32 0 float32
 wrap.Concat([None], 0) -> ValueError: [Concat] (None)
 wrap.Concat(5, 0) -> TypeError: [Concat] xs int
 autograd.slice(CUBE, [0], [1, 2]) -> ValueError: [Slice] starts ends axes steps 1 2

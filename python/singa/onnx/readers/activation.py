@@ -152,11 +152,17 @@ def prelu(node: Node) -> Compute:
     return compute
 
 
+def _limited(x: Tensor, low: Any, high: Any) -> Tensor:
+    """x limited to [low, high]: ReLU6, whose gradient differs at the limits, if they are 0 and 6,
+    because nearly all such nodes come from it."""
+    return autograd.relu6(x) if (low, high) == (0, 6) else autograd.clip(x, low, high)
+
+
 @reads("Clip", 1, 6, types=FLOATS)
 def clip_by_attributes(node: Node) -> Compute:
     """x limited to [min, max]."""
     low, high = node.attributes.get("min"), node.attributes.get("max")
-    return lambda run, x: autograd.clip(x, low, high)
+    return lambda run, x: _limited(x, low, high)
 
 
 @reads("Clip", 11, 12, 13, types=NUMERIC, host=(1, 2))
@@ -182,7 +188,7 @@ def clip(node: Node) -> Compute:
                 return x
         if low is not None and high is not None and low > high:
             low = high
-        return autograd.clip(x, low, high)
+        return _limited(x, low, high)
 
     return compute
 

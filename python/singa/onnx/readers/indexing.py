@@ -98,9 +98,9 @@ def one_hot(node: Node) -> Compute:
     def compute(run: Any, indices: Tensor, depth: Any, on_off: Any) -> Tensor:
         (length,) = numbers(depth)
         if on_off.dtype.name == "bfloat16":
-            wide = autograd.onehot(axis, indices, length, on_off.astype(np.float32))
+            wide = autograd.OneHot(axis, length, on_off.astype(np.float32))(indices)[0]
             return autograd.cast(wide, "bfloat16")
-        return autograd.onehot(axis, indices, length, on_off)
+        return autograd.OneHot(axis, length, on_off)(indices)[0]
 
     return compute
 

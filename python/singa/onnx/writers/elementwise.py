@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import autograd as ag
 from ... import singa_wrap as _c
-from ...dtypes import is_float
+from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
 from ...ops.movement import Contiguous
 from ..element_types import NUMBERS
@@ -171,6 +171,12 @@ def _is_float(call: Call) -> bool:
     return is_float(call.x[0].data_type())
 
 
+@writes(ag.ReLU6)
+def relu6(call: Call) -> None:
+    """Clip to [0, 6]."""
+    write_clip(call, call.inputs[0], call.op.a, call.op.b)
+
+
 @writes(ag.Elu, reads="alpha")
 def elu(call: Call) -> None:
     """Elu."""
@@ -217,9 +223,9 @@ def scalar(call: Call) -> None:
     call.node(op, [number, x] if number_first else [x, number])
 
 
-def _operands(call: Call) -> list[str]:
-    """The inputs in the type of the result: ONNX does not promote types."""
-    wanted = call.type_of_output()
+def _operands(call: Call, wanted: str | None = None) -> list[str]:
+    """The inputs in type `wanted` (default: that of the result): ONNX does not promote types."""
+    wanted = wanted or call.type_of_output()
     return [call.cast(x, call.type_of_input(i), wanted) for i, x in enumerate(call.inputs)]
 
 
@@ -245,15 +251,31 @@ def binary(call: Call) -> None:
 
 @writes(ag.Mod)
 def mod(call: Call) -> None:
-    """a - floor(a / b)·b for floats: Mod of floats comes with opset 28."""
-    a, b = _operands(call)
+    """The remainder with the sign of b."""
+    call.finish(_remainder(call, *_operands(call)))
+
+
+def _remainder(call: Call, a: str, b: str) -> str:
+    """a - floor(a / b)·b: Mod of floats comes with opset 28."""
     if not is_float(call.y[0].data_type()) or call.opset >= 28:
-        call.node("Mod", [a, b])
-        return
+        return call.step("Mod", [a, b])
     rest = call.step("Mod", [a, b], fmod=1)
     zero = call.constant(0.0, call.type_of_output())
     opposite = call.step("Less", [call.step("Mul", [rest, b]), zero])
-    call.node("Where", [opposite, call.step("Add", [rest, b]), rest])
+    return call.step("Where", [opposite, call.step("Add", [rest, b]), rest])
+
+
+@writes(ag.FloorDiv)
+def floor_div(call: Call) -> None:
+    """The quotient of what the remainder leaves: a / b itself would be rounded before the floor."""
+    a, b = _operands(call)
+    whole = call.step("Div", [call.step("Sub", [a, _remainder(call, a, b)]), b])
+    if not is_float(call.y[0].data_type()):
+        call.finish(whole)
+        return
+    zero = call.constant(0.0, call.type_of_output())
+    by_zero = call.step("Equal", [b, zero])
+    call.node("Where", [by_zero, call.step("Div", [a, b]), call.step("Round", [whole])])
 
 
 _COMPARISONS: dict[Any, str] = {
@@ -269,7 +291,11 @@ _COMPARISONS: dict[Any, str] = {
 def comparison(call: Call) -> None:
     """Comparisons, whose results are bool in ONNX."""
     op = _COMPARISONS.get(type(call.op))
-    operands = _operands(call)
+    a, b = call.x
+    compared = _c.ResultType(a, b)
+    if not is_float(compared):
+        compared = _c.Promote(a.data_type(), b.data_type())
+    operands = _operands(call, BY_VALUE[compared].name)
     if op is None:
         result = call.step("Not", [call.step("Equal", operands)])
     else:

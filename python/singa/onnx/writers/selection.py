@@ -113,7 +113,7 @@ def where(call: Call) -> None:
     call.node("Where", [name, x, y])
 
 
-@writes(ag.OneHot, reads="axis depth values")
+@writes(ag.OneHot, reads="axis depth values strict")
 def one_hot(call: Call) -> None:
     """OneHot."""
     op = call.op

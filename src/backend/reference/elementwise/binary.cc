@@ -2,6 +2,9 @@
 
 #include "model/formula/binary.h"
 
+#include <stdexcept>
+#include <type_traits>
+
 #include "backend/reference/elementwise/map.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
@@ -13,12 +16,30 @@ namespace singa::reference {
 namespace {
 
 // True if the operation calls the C library, so that its loop does not vectorise.
-constexpr bool CallsLibrary(BinaryOp op) { return op == BinaryOp::kPow || op == BinaryOp::kMod; }
+constexpr bool CallsLibrary(BinaryOp op) {
+  return op == BinaryOp::kPow || op == BinaryOp::kMod || op == BinaryOp::kFloorDiv;
+}
+
+constexpr bool Divides(BinaryOp op) {
+  return op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFloorDiv;
+}
+
+/// Throws where integers have no quotient or power.
+template <BinaryOp kOp, class C>
+[[gnu::always_inline]] void CheckDefined(C b) {
+  if constexpr (std::is_integral_v<C> && Divides(kOp))
+    Check<std::domain_error>(b != 0, BinaryName(kOp), "an integer is divided by zero");
+  if constexpr (std::is_integral_v<C> && kOp == BinaryOp::kPow)
+    Check(b >= 0, BinaryName(kOp), "an integer cannot be raised to the power ", b);
+}
 
 void Run(const BinarySpec& spec, const Execution& execution) {
   SwitchCompute(spec.dtype, [&]<class C>() {
     formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
-      const auto f = [](C a, C b) { return formula::Binary(kOp, a, b); };
+      const auto f = [](C a, C b) {
+        CheckDefined<kOp>(b);
+        return formula::Binary(kOp, a, b);
+      };
       if constexpr (CallsLibrary(kOp)) {
         MapMath<C>(execution.inputs, execution.outputs[0], f);
       } else {
@@ -31,7 +52,7 @@ void Run(const BinarySpec& spec, const Execution& execution) {
 template <BinaryOp kOp, bool kFirst, class C>
 void MapGradient(std::span<const Tensor> in, const Tensor& out) {
   const auto f = [](C dy, C a, C b) { return formula::BinaryGradient(kOp, kFirst, dy, a, b); };
-  if constexpr (kOp == BinaryOp::kPow) {
+  if constexpr (CallsLibrary(kOp)) {
     MapMath<C>(in, out, f);
   } else {
     MapArithmetic<C>(in, out, f);

@@ -54,6 +54,7 @@ const Function kFunctions[] = {
     {BinaryOp::kOr, false, -3, 3, [](Real a, Real b) -> Real { return a != 0 || b != 0; }},
     {BinaryOp::kXor, false, -3, 3, [](Real a, Real b) -> Real { return (a != 0) != (b != 0); }},
     {BinaryOp::kPRelu, true, -3, 3, [](Real a, Real b) { return a >= 0 ? a : a * b; }},
+    {BinaryOp::kFloorDiv, false, 0.3, 3, [](Real a, Real b) { return std::floor(a / b); }},
 };
 
 struct Shapes {
@@ -92,20 +93,20 @@ TEST(Binary, ForwardOverTypesShapesAndViews) {
       {kInt64, kFloat16},   {kBool, kFloat32},
   };
   for (const auto& [ta, tb] : types) {
-    const DType dtype = Promote(ta, tb);
     for (const Function& f : kFunctions) {
       for (const Shapes& shapes : kShapes) {
         // Integers start at 1 to avoid division by zero.
         const double low = IsFloat(ta) && IsFloat(tb) ? f.low : 1;
         const Tensor a = AnyTensor(random, shapes.a, ta, low, f.high);
         const Tensor b = AnyTensor(random, shapes.b, tb, low, f.high);
-        const V va = Values(a), vb = Values(b);
+        const DType dtype = ResultType(a, b);
+        const DType computed = dtype == kFloat64 ? kFloat64 : kFloat32;
+        const V va = Values(a.AsType(computed)), vb = Values(b.AsType(computed));
         V want, tolerance;
         ForEachIndex(shapes.c, [&](const Index& i) {
           const double x = va[From(shapes.a, i)], y = vb[From(shapes.b, i)];
           want.push_back(static_cast<double>(f.f(x, y)));
-          const double eps = Epsilon(dtype == kFloat64 ? kFloat64 : kFloat32);
-          tolerance.push_back(4 * eps * std::abs(want.back()));
+          tolerance.push_back(4 * Epsilon(computed) * std::abs(want.back()));
         });
         const Tensor c = Binary(f.op, a, b);
         EXPECT_EQ(c.data_type(), dtype);
@@ -195,6 +196,9 @@ TEST(Binary, InfinitiesNanAndSigns) {
   ExpectSame(Of(BinaryOp::kMax, {kNan, 1, kInf, -kInf}, {1, kNan, 2, 2}), {kNan, kNan, kInf, 2});
   ExpectSame(Of(BinaryOp::kDiv, {1, -1, 0}, {0, 0, 0}), {kInf, -kInf, kNan});
   ExpectSame(Of(BinaryOp::kMod, {5, -5, 5, -5, 1}, {3, 3, -3, -3, 0}), {2, 1, -1, -2, kNan});
+  ExpectSame(Of(BinaryOp::kFloorDiv, {1, -1, 0, 5, kInf, 1}, {0, 0, 0, kInf, 2, kNan}),
+             {kInf, -kInf, kNan, 0, kNan, kNan});
+  ExpectSame(Of(BinaryOp::kFloorDiv, {1, 1, -1, 7.5}, {0.1, -0.1, 0.1, -2.5}), {9, -10, -10, -3});
   ExpectSame(Of(BinaryOp::kPow, {-2, -2, 0, 0, kNan}, {3, 0.5, 0, -1, 0}), {-8, kNan, 1, kInf, 1});
   ExpectSame(Of(BinaryOp::kEqual, {kNan, kInf}, {kNan, kInf}), {0, 1});
   ExpectSame(Of(BinaryOp::kNotEqual, {kNan, kInf}, {kNan, kInf}), {1, 0});
@@ -207,11 +211,13 @@ TEST(Binary, Integers) {
   EXPECT_EQ(Of(BinaryOp::kAdd, {2147483647.0}, {1}, kInt32), (V{-2147483648.0}));
   EXPECT_EQ(Of(BinaryOp::kSub, {0}, {1}, kUInt8), (V{255}));
   EXPECT_EQ(Of(BinaryOp::kMul, {3000000000.0}, {3}, kInt64), (V{9e9}));
-  EXPECT_EQ(Of(BinaryOp::kDiv, {7, -7, 5, -2147483648.0}, {2, 2, 0, -1}, kInt32),
-            (V{3, -3, 0, -2147483648.0}));
-  EXPECT_EQ(Of(BinaryOp::kMod, {7, -7, 7, 5, -2147483648.0}, {3, 3, -3, 0, -1}, kInt32),
-            (V{1, 2, -2, 0, 0}));
-  EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 2, 0}, {4, 3, -1, 0}, kInt64), (V{81, -8, 0, 1}));
+  EXPECT_EQ(Of(BinaryOp::kDiv, {7, -7, -2147483648.0}, {2, 2, -1}, kInt32),
+            (V{3, -3, -2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kFloorDiv, {7, -7, 7, -8, -2147483648.0}, {2, 2, -2, 4, -1}, kInt32),
+            (V{3, -4, -4, -2, -2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kMod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
+            (V{1, 2, -2, 0}));
+  EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (V{81, -8, 1}));
   EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (V{3, -3}));
   EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (V{1, 0}));
   EXPECT_EQ(Of(BinaryOp::kXor, {3, 0, 2}, {4, 1, 0}, kInt32), (V{0, 1, 1}));
@@ -220,6 +226,35 @@ TEST(Binary, Integers) {
   // A comparison with a fraction compares floats.
   const Tensor ones = Full({2}, 1, nullptr, kInt32);
   EXPECT_EQ(Values(Binary(BinaryOp::kLess, ones, FromValues({2}, {1.5, 0.5}))), (V{1, 0}));
+}
+
+TEST(Binary, IntegersWithoutAQuotientOrPower) {
+  for (const DType dtype : {kInt8, kUInt8, kInt32, kInt64})
+    for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kMod, BinaryOp::kFloorDiv})
+      ExpectError<std::domain_error>([&] { Of(op, {1, 2}, {1, 0}, dtype); }, "divided by zero");
+  for (const DType dtype : {kInt8, kInt32, kInt64})
+    ExpectError<std::invalid_argument>(
+        [&] {
+          Of(BinaryOp::kPow, {1, 2}, {1, -1}, dtype);
+        },
+        "to the power -1");
+  ExpectError<TypeError>([] { Of(BinaryOp::kSub, {1, 0}, {1, 1}, kBool); }, "bools");
+}
+
+TEST(Binary, ATensorWithoutAxesDecidesOnTheKindOnly) {
+  const Tensor bytes = FromValues({2}, {1, 100}, kInt8);
+  const Tensor sum = Binary(BinaryOp::kAdd, bytes, Full({}, 300, nullptr, kInt64));
+  EXPECT_EQ(sum.data_type(), kInt8);
+  EXPECT_EQ(Values(sum), (V{45, -112}));  // wraps around
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), bytes), kFloat64);
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), Full({1}, 1, nullptr, kFloat16)), kFloat16);
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kInt8), Full({}, 1, nullptr, kInt64)), kInt64);
+  // Comparisons do not convert it.
+  const Tensor less = Compare(BinaryOp::kLess, bytes, Full({}, 300, nullptr, kInt64));
+  EXPECT_EQ(less.data_type(), kBool);
+  EXPECT_EQ(Values(less), (V{1, 1}));
+  ExpectError<std::invalid_argument>([&] { Compare(BinaryOp::kAdd, bytes, bytes); },
+                                     "no comparison");
 }
 
 V Slopes(BinaryOp op, int argument, const V& a, const V& b) {
@@ -237,6 +272,7 @@ TEST(Binary, SlopesAtTiesArePyTorchs) {
   EXPECT_EQ(Slopes(BinaryOp::kPRelu, 1, {-1, 0, 1}, {0.5, 0.5, 0.5}), (V{-4, 0, 0}));
   EXPECT_EQ(Slopes(BinaryOp::kPow, 0, {0, 0, 0, -2}, {0, 1, 2, 2}), (V{0, 4, 0, -16}));
   EXPECT_EQ(Slopes(BinaryOp::kPow, 1, {0, 0}, {0, 2}), (V{0, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMod, 1, {1, -1, 7}, {0.1, 0.1, 2}), (V{-36, 40, -12}));
 }
 
 TEST(Binary, Into) {

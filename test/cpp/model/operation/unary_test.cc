@@ -104,6 +104,8 @@ const Function kFunctions[] = {
     {UnaryOp::kScalarPow, -4, 4, 2.5, 0, [](Real x, Real a, Real) { return std::pow(a, x); }},
     {UnaryOp::kScalarPow, 0.5, 4, 0, 0, [](Real, Real, Real) { return Real(0); }},
     {UnaryOp::kLogicalNot, -3, 3, 0, 0, [](Real x, Real, Real) -> Real { return x == 0; }},
+    {UnaryOp::kHardTanh, -4, 4, -1.5, 2,
+     [](Real x, Real a, Real b) { return std::min(b, std::max(a, x)); }},
 };
 
 TEST(Unary, TableIsComplete) {
@@ -189,6 +191,7 @@ TEST(Unary, SlopesAtKinksArePyTorchs) {
   EXPECT_EQ(Slopes(UnaryOp::kLeakyRelu, {-1, 0, 1}, 0.5), (V{1.5, 1.5, 3}));
   EXPECT_EQ(Slopes(UnaryOp::kElu, {0, 1}, 0.5), (V{1.5, 3}));
   EXPECT_EQ(Slopes(UnaryOp::kClip, {-2, -1, 0, 1, 2}, -1, 1), (V{0, 3, 3, 3, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kHardTanh, {-2, -1, 0, 1, 2}, -1, 1), (V{0, 0, 3, 0, 0}));
   EXPECT_EQ(Slopes(UnaryOp::kHardSigmoid, {-2, 0, 2}, 0.25, 0.5), (V{0, 0.75, 0}));
   EXPECT_EQ(Slopes(UnaryOp::kSign, {-1, 0}), (V{0, 0}));
   EXPECT_EQ(Slopes(UnaryOp::kRound, {0.5, 2}), (V{0, 0}));
@@ -241,7 +244,11 @@ TEST(Unary, Integers) {
   EXPECT_EQ(Of(UnaryOp::kScalarSub, {3}, kInt32, 1), (V{-2}));
   EXPECT_EQ(Of(UnaryOp::kScalarDiv, {2, -2, 0}, kInt32, 7), (V{3, -3, 0}));
   EXPECT_EQ(Of(UnaryOp::kPowScalar, {-3, 2}, kInt64, 3), (V{-27, 8}));
-  EXPECT_EQ(Of(UnaryOp::kPowScalar, {-1, 1, 2, 0}, kInt32, -1), (V{-1, 1, 0, 0}));
+  ExpectError<std::invalid_argument>(
+      [] {
+        Of(UnaryOp::kPowScalar, {1, 2}, kInt32, -1);
+      },
+      "to the power -1");
   EXPECT_EQ(Of(UnaryOp::kScalarPow, {0, 10}, kInt32, 2), (V{1, 1024}));
   EXPECT_EQ(Of(UnaryOp::kClip, {-9, 0, 9}, kInt32, -1, 1), (V{-1, 0, 1}));
   EXPECT_EQ(Of(UnaryOp::kFloor, {-9, 0, 9}, kInt32), (V{-9, 0, 9}));
@@ -249,6 +256,9 @@ TEST(Unary, Integers) {
   EXPECT_EQ(Of(UnaryOp::kSign, {-9, 0, 9}, kInt8), (V{-1, 0, 1}));
   EXPECT_EQ(Of(UnaryOp::kLogicalNot, {-9, 0, 9}, kInt8), (V{0, 1, 0}));
   EXPECT_EQ(Of(UnaryOp::kLogicalNot, {1, 0}, kBool), (V{0, 1}));
+  EXPECT_EQ(Of(UnaryOp::kHardTanh, {-9, 0, 9}, kInt32, -1, 1), (V{-1, 0, 1}));
+  for (const UnaryOp op : {UnaryOp::kNegative, UnaryOp::kScalarSub})
+    ExpectError<TypeError>([&] { Of(op, {1, 0}, kBool, 1); }, "bools");
 }
 
 TEST(Unary, IntoTheSameAndOverlappingMemory) {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from singa import autograd, tensor
+from singa import autograd, compat, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
 
@@ -25,7 +25,8 @@ def test_tile_repeats_from_the_first_axis() -> None:
         assert gradient.numpy().tolist() == [[np.prod(full)] * 3] * 2
 
 
-def test_gather_wraps_negative_indices() -> None:
+def test_gather_wraps_negative_indices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "enabled", True)
     values = np.arange(12.0).reshape(4, 3)
     for indices in ([0, -1, -2], [-5, -8, 3], [[-1, -4], [-7, 0]]):
         y = autograd.gather(of(values), 0, indices)

@@ -51,7 +51,7 @@ struct Function {
     if constexpr (kOther) {
       switch (kind) {
         case ActivationKind::kClip:
-          return formula::Unary(UnaryOp::kClip, v, low, high);
+          return formula::Unary(UnaryOp::kHardTanh, v, low, high);
         case ActivationKind::kHardSwish:
           return formula::Unary(UnaryOp::kHardSwish, v, low, high);
         default:
@@ -67,7 +67,7 @@ struct Function {
     if constexpr (kOther) {
       switch (kind) {
         case ActivationKind::kClip:
-          return formula::UnaryGradient(UnaryOp::kClip, dy, v, low, high);
+          return formula::UnaryGradient(UnaryOp::kHardTanh, dy, v, low, high);
         case ActivationKind::kHardSwish:
           return formula::UnaryGradient(UnaryOp::kHardSwish, dy, v, low, high);
         default:

@@ -385,6 +385,43 @@ def test_attention_of_16_bits_and_sums_of_integers() -> None:
     _check(_Function(lambda x: autograd.cumsum(x, 1, reverse=True)), [counts])
 
 
+_INTEGERS: dict[str, Callable[[Tensor], Any]] = {
+    "a mask times an integer": lambda x: (x > 0) * 255,
+    "a mask times floats": lambda x: (x > 0) * (x * 0.5),
+    "a mask beside an integer": lambda x: (x > 0) == 2,
+    "logic": lambda x: autograd._or(x > 2, autograd._not(x)),
+    "//": lambda x: x // 3,
+    "// by a negative number": lambda x: -7 // (x * 2 + 1),
+    "// of a float": lambda x: x // 0.1,
+    "%": lambda x: x % -3,
+    "% of a float": lambda x: 5.5 % (x + 0.5),
+    "a large number": lambda x: x.as_type("int64") * ((1 << 60) + 1) - ((1 << 53) + 1),
+    "a comparison with a large number": lambda x: x < (1 << 40),
+    "where": lambda x: autograd.where(x, 0.5, x > 1),
+    "cat": lambda x: autograd.cat([x, x * 0.5, x > 0], 0),
+    "clip": lambda x: autograd.clip(x, -1.5, 2),
+}
+
+
+@pytest.mark.parametrize("name", _INTEGERS)
+def test_arithmetic_of_integers(name: str) -> None:
+    """Types that promote, and whole quotients."""
+    _check(_Function(_INTEGERS[name]), [tensor.from_numpy(np.arange(-4, 8, dtype=np.int32))])
+
+
+def test_relu6_is_flat_at_its_limits_after_import(training: None) -> None:
+    """A Clip to [0, 6] is one that ReLU6 was written as; other limits pass the gradient."""
+    values = np.array([-1.0, 0.0, 3.0, 6.0, 7.0], np.float32)
+    for function, slopes in [
+        (autograd.relu6, [0, 0, 1, 0, 0]),
+        (lambda x: autograd.clip(x, 0.0, 7.0), [0, 1, 1, 1, 1]),
+    ]:
+        x = Tensor(data=values, stores_grad=True)
+        net = singa.onnx.load(_check(_Function(function), [x]).SerializeToString())
+        ((_, dx),) = autograd.backward(net.forward(x), np.ones_like(values))
+        assert dx.numpy().tolist() == slopes
+
+
 @pytest.mark.parametrize(("p", "ceil"), [(2, False), (2.5, False), (3, True)])
 def test_norms_of_windows(p: float, ceil: bool) -> None:
     """LpPool has whole powers only, and other windows at the end."""

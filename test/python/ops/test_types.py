@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 import pytest
-from singa import autograd, compat, tensor
+from singa import autograd, compat, model, tensor
 from singa.tensor import Tensor
 
 TYPES = [
@@ -431,3 +431,34 @@ def test_indices_in_lists_must_lie_within_the_axis(monkeypatch):
     monkeypatch.setattr(compat, "enabled", True)
     assert autograd.onehot(1, of([3]), 3, values).numpy().tolist() == [[0, 0, 0]]
     assert autograd.gather(x, 0, [-4]).numpy().tolist() == x.numpy()[[2]].tolist()
+
+
+# Recorded steps.
+
+
+class Quotients(model.Model):
+    def forward(self, x, y):
+        large = x * BEYOND // y % 1000
+        return autograd.where(large, x - BEYOND, (x > 2) == True)  # noqa: E712
+
+
+@pytest.mark.cpu("kernels of a GPU cannot raise")
+def test_recorded_steps_keep_the_bits_and_raise():
+    x, y = of([1, 2, 3, 4], "int64"), of([3, -7, 2, 5], "int64")
+    net = Quotients()
+    net.compile([x, y], is_train=False, use_graph=True)
+    net.eval()
+    for step in range(5):
+        x.copy_from_numpy(np.arange(step, step + 4))
+        a, b = x.numpy(), y.numpy()
+        expected = np.where(a > 2, a * BEYOND // b % 1000, a - BEYOND)
+        assert net(x, y).numpy().tolist() == expected.tolist()
+    assert net.memory_plan()["graphs"]
+    y.copy_from_numpy(np.array([1, 0, 1, 1]))
+    with pytest.raises(ZeroDivisionError):
+        net(x, y)
+    y.copy_from_numpy(np.array([1, 2, 1, 1]))
+    assert (
+        net(x, y).numpy().tolist()
+        == np.where(a > 2, a * BEYOND // y.numpy() % 1000, a - BEYOND).tolist()
+    )

@@ -54,10 +54,10 @@ def _binary_into(op, doc):
 
 
 def _scalar_like(value, t):
-    dtype = t.data_type()
-    if isinstance(value, float) and not IsFloat(dtype):
-        dtype = kFloat32
-    return Full((), value, t.device(), dtype)
+    kind = kFloat32
+    if hasattr(value, "__index__"):
+        kind = kBool if isinstance(value, bool) else kInt64
+    return Full((), value, t.device(), PromoteNumber(t.data_type(), kind))
 
 
 for _name, _op in {

@@ -83,7 +83,7 @@ SINGA_API void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double 
 ///
 /// On the CPU, a zero b of an integer kDiv, kMod or kFloorDiv raises std::domain_error
 /// (ZeroDivisionError in Python), and a negative b of an integer kPow std::invalid_argument.
-/// Kernels of a GPU cannot raise; they give 0.
+/// Kernels of a GPU cannot raise: they give 0, and the truncated power.
 enum class BinaryOp : int {
   kAdd,
   kSub,  ///< of bools: TypeError

@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 import pytest
-from singa import autograd, compat, model, tensor
+from singa import autograd, compat, model, singa_wrap, tensor
 from singa.tensor import Tensor
 
 TYPES = [
@@ -145,6 +145,50 @@ def test_lists_and_numpy_numbers_count_as_numbers():
         (t * np.float64(0.5), "float32", [0.5, 1.0]),
     ]:
         assert (found.dtype.name, elements(found)) == (dtype, values)
+
+
+def test_raw_functions_of_singa_follow_the_rule():
+    mask, t = of([True, False], "bool").data, of([1, 2]).data
+    for raw, dtype, values in [
+        (singa_wrap.__add__(mask, 2), "int64", [3, 2]),
+        (singa_wrap.MultFloat(mask, 2.5), "float32", [2.5, 0.0]),
+        (singa_wrap.__add__(mask, True), "bool", [True, True]),
+        (singa_wrap.SubFloat(t, np.float32(0.5)), "float32", [0.5, 1.5]),
+        (singa_wrap.__add__(t, np.int64(3)), "int32", [4, 5]),
+    ]:
+        found = tensor.from_raw_tensor(raw)
+        assert (found.dtype.name, elements(found)) == (dtype, values)
+
+
+_GRADIENTS = {
+    "+": (operator.add, operator.add),
+    "-": (operator.sub, operator.sub),
+    "*": (operator.mul, operator.mul),
+    "/": (operator.truediv, operator.truediv),
+    "**": (operator.pow, operator.pow),
+    "mod": (autograd.mod, "remainder"),
+    "max": (autograd.max, "maximum"),
+    "min": (autograd.min, "minimum"),
+    "sum": (autograd.sum, operator.add),
+}
+
+
+@pytest.mark.usefixtures("training")
+@pytest.mark.parametrize("name", _GRADIENTS)
+def test_an_operand_without_axes_gets_a_gradient_of_its_type(torch, name):
+    compute, theirs = _GRADIENTS[name]
+    theirs = getattr(torch, theirs) if isinstance(theirs, str) else theirs
+    values = [([1.0, 2.0, 3.5], "float32"), (1.5, "float64")]
+    for operands in (values, values[::-1]):
+        xs = [Tensor(data=np.array(v), dtype=dtype, stores_grad=True) for v, dtype in operands]
+        ts = [torch.tensor(v, dtype=getattr(torch, d), requires_grad=True) for v, d in operands]
+        y, expected = compute(*xs), theirs(*ts)
+        assert y.dtype == tensor.float32
+        expected.sum().backward()
+        gradients = dict(autograd.backward(autograd.reduce_sum(y)))
+        for x, t in zip(xs, ts, strict=True):
+            assert gradients[x].dtype == x.dtype
+            np.testing.assert_allclose(gradients[x].numpy(), t.grad.numpy(), rtol=1e-5)
 
 
 # Bools.

@@ -37,6 +37,7 @@ import numpy as np
 
 from . import autograd, layer, tensor
 from . import singa_wrap as _c
+from .files import fit
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
 from .layer.summary import Summary, summarize
@@ -146,6 +147,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise ValueError(f"[compile] dtype must be float32, bfloat16 or float16, got {dtype!r}")
         self._autocast_dtype = None if wanted == tensor.float32 else wanted
         self._recompute, self._fuse = bool(recompute), bool(fuse)
+        self._update_names()
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
@@ -227,11 +229,23 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Sets `self.optimizer`, which `train_one_batch` calls with the loss.
 
-        Raises TypeError if it cannot be called.
+        It may update only what is in get_params(): the first update of another tensor raises
+        ValueError. Raises TypeError for a class, and for what cannot be called.
         """
-        if not callable(optimizer):
-            raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
         self.optimizer = optimizer
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "optimizer":
+            if isinstance(value, type):
+                raise TypeError(
+                    f"[set_optimizer] expected an optimizer, got the class {value.__name__}: write "
+                    f"set_optimizer({value.__name__}(lr=0.1))"
+                )
+            if not callable(value):
+                raise TypeError(f"[set_optimizer] expected an optimizer, got {value!r:.80}")
+            if hasattr(value, "set_on"):
+                value.set_on(self)
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name == "optimizer":
@@ -258,6 +272,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._start_modes(state["_training_at_home"])
+        if "optimizer" in state:
+            self.optimizer = state["optimizer"]
 
     # Reports.
 
@@ -284,6 +300,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise RuntimeError(
                 f"[{function}] call compile() first: output shapes depend on its inputs"
             )
+        self._update_names()
         device = next((p.device for p in self.get_params().values()), None)
         return [_zeros(x, device) for x in self._inputs]
 
@@ -325,39 +342,62 @@ class Model(layer.Layer, metaclass=ModelMeta):
         arrays = {name: value.numpy() for name, value in states.items()}
         state_files.save_states(fpath, arrays, aux, dtypes)
 
-    def load_states(self, fpath: str | os.PathLike[str]) -> dict[str, Tensor]:
+    def load_states(self, fpath: str | os.PathLike[str], strict: bool = True) -> LoadedStates:
         """Loads a file of `save_states`, or of SINGA's, and returns its aux_states by name.
 
+        strict  whether the file must have all states of the model, and no others. With False, the
+                result says what it lacked, and what it had besides: see LoadedStates.
+
+        A file that was saved before the model became part of another one fits: where names differ,
+        and it is clear for all of them which one ends in which, a warning lists them.
+
         Raises FileNotFoundError if there is no such file, RuntimeError if the model has no
-        parameters yet, and ValueError if the file is damaged or its names or shapes differ from
-        the model's; the message lists them. The model is unchanged after an error. Time and memory
-        are bounded by the sizes of the file and of the model, even for a malicious file.
+        parameters yet, and ValueError if the file is damaged, for wrong shapes, and if `strict` for
+        missing and unexpected names; the message lists them. The model is unchanged after an error.
+        Time and memory are bounded by the sizes of the file and of the model, even for a malicious
+        file.
         """
         from .files import state_files
 
         own = self._compiled_states("load_states")
-        where = os.fspath(fpath)
-        expected = {name: tuple(value.shape) for name, value in own.items()}
-        states, aux = state_files.load_states(
-            fpath,
-            lambda found: state_files.check_fit(where, expected, found),
-            sum(value.memsize() for value in own.values()),
-        )
-        others = {name: _as_tensor(value) for name, value in aux.items()}
-        self.set_states(checked(f"[load_states] {where}:", own, states))
-        return others
+        where = f"[load_states] {os.fspath(fpath)}"
 
-    def load_torch(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+        def check(found: dict[str, tuple[int, ...]]) -> None:
+            fit.fit(where, own, found, strict)
+
+        room = sum(value.memsize() for value in own.values())
+        states, aux = state_files.load_states(fpath, check, room)
+        others = {name: _as_tensor(value) for name, value in aux.items()}
+        shapes = {name: value.shape for name, value in states.items()}
+        names, apart = fit.fit(where, own, shapes, strict)
+        ready = checked(f"{where}:", own, {here: states[there] for here, there in names.items()})
+        fit.say_renamed(where, names)
+        if strict:  # a script's own set_states takes the states alone
+            self.set_states(ready)
+        else:
+            self.set_states(ready, strict=False)
+        return LoadedStates(others, apart.missing, apart.unexpected)
+
+    def load_torch(
+        self, source: str | os.PathLike[str] | Mapping[str, Any], strict: bool = True
+    ) -> fit.Mismatch:
         """Loads weights that PyTorch saved for the same architecture.
 
-        `source` is a .safetensors file or a state dict. Raises ValueError that lists missing and
-        unexpected names and wrong shapes, TypeError for values that are not numeric, and
-        RuntimeError if the model has no parameters yet. The model is unchanged after an error.
+        source  a .safetensors file or a state dict
+        strict  whether all must fit (default True). With False, what does not is left out, such as
+                a head for another number of classes.
+
+        Returns the named tuple (missing, unexpected) of PyTorch's names: of weights of the model
+        that were not set, and of values that were not used. A value of a wrong shape is in both.
+
+        Raises TypeError for values that are not numeric, RuntimeError if the model has no
+        parameters yet, and if `strict` ValueError that lists missing and unexpected names and wrong
+        shapes. The model is unchanged after an error.
         """
         from .layer.torch_weights import load_torch
 
         self._compiled_states("load_torch")
-        load_torch(self, source)
+        return load_torch(self, source, strict)
 
     #: Patterns of names in PyTorch's state dict that load_torch ignores.
     torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
@@ -373,6 +413,25 @@ class Model(layer.Layer, metaclass=ModelMeta):
                 f"[{function}] {type(self).__name__} has no parameters yet: call compile() first"
             )
         return states
+
+
+class LoadedStates(dict[str, Tensor]):
+    """The result of `Model.load_states`: the file's aux_states by name. It is true, even without
+    any.
+
+    missing: names of states of the model that the file lacked.
+    unexpected: names in the file that the model does not have.
+    """
+
+    def __init__(
+        self, aux: Mapping[str, Tensor], missing: Sequence[str], unexpected: Sequence[str]
+    ) -> None:
+        super().__init__(aux)
+        self.missing = list(missing)
+        self.unexpected = list(unexpected)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 #: Shape and type of an input, or those of a list of inputs.

@@ -1,2 +1,2 @@
-"""Files: atomic writes (`atomic`), named arrays (`state_files`), and calls that OPCHECK saves
-(`replay_file`)."""
+"""Files: atomic writes (`atomic`), named arrays (`state_files`), whose names are compared with a
+model's (`fit`), and calls that OPCHECK saves (`replay_file`)."""

@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from .atomic import atomic_write
+from .fit import UnfitStatesError
 
 Arrays = dict[str, np.ndarray]
 #: Called with the shapes in a file, by name, before data is read. It raises to reject the file.
@@ -407,38 +408,3 @@ def _damage(
         other,
     ) as error:
         raise ValueError(f"{complaint.format(os.fspath(path))}: {error}") from error
-
-
-class UnfitStatesError(ValueError):
-    """The states in an undamaged file are not those of the model."""
-
-
-def check_fit(
-    path: object, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Raises UnfitStatesError, which lists missing names, unexpected names and wrong shapes."""
-    missing = [name for name in expected if name not in found]
-    unexpected = [name for name in found if name not in expected]
-    wrong = [
-        f"{name} is {tuple(found[name])} instead of {tuple(shape)}"
-        for name, shape in expected.items()
-        if name in found and tuple(found[name]) != tuple(shape)
-    ]
-    complaints = [
-        f"{what}: {_listed(names)}"
-        for what, names in (
-            ("missing", missing),
-            ("unexpected", unexpected),
-            ("wrong shape", wrong),
-        )
-        if names
-    ]
-    if complaints:
-        raise UnfitStatesError(
-            f"[load_states] {path} does not fit the model; " + "; ".join(complaints)
-        )
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -28,7 +28,8 @@ def memory_plan(
         reasons = "; ".join(graphs.reasons()) or "run a few steps with use_graph=True first"
         raise RuntimeError(f"[memory_plan] no step was recorded: {reasons}")
     weights = sum([t.memsize() for t in params.values()])
-    statistics = sum([t.memsize() for t in states.values()]) - weights
+    each_state = {id(t): t for t in states.values()}.values()
+    statistics = sum([t.memsize() for t in each_state]) - weights
     kept = [t for value in optimizer.values() if isinstance(value, dict) for t in value.values()]
     by_kind = {
         "parameters": weights,

@@ -3,7 +3,8 @@
     conv = layer.Conv2d(16, 3, padding=1, bias=False)
     y = conv(x)  # the first call creates conv.W for the channels of x
 
-A network is a Layer or a Model with layers as attributes. `Layer` describes how to write one.
+A network is a Layer or a Model with layers in attributes, also in lists, tuples and dicts there.
+`Layer` describes how to write one.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from . import (
     activation,
     attention,
     base,
+    containers,
     conv,
     layout,
     linear,
@@ -25,6 +27,7 @@ from . import (
 from .activation import *
 from .attention import *
 from .base import *
+from .containers import *
 from .conv import *
 from .layout import *
 from .linear import *
@@ -40,6 +43,7 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *activation.__all__,
         *attention.__all__,
         *base.__all__,
+        *containers.__all__,
         *conv.__all__,
         *layout.__all__,
         *linear.__all__,

@@ -3,15 +3,18 @@ call."""
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
 from .. import autograd, tensor
+from ..files import fit
+from ..raw import compat_mode
 from ..tape import autocast
-from ..tape.assignment import checked, write
+from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
 
@@ -23,6 +26,10 @@ __all__ = [
 #: In `Layer._fits`: there is nothing to look at.
 _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
+#: Containers in which a layer keeps layers and tensors.
+_CONTAINERS = (list, tuple, dict, deque)
+#: Attributes of `Layer` itself that are such containers.
+_INTERNAL = ("_layers", "_fits")
 
 # One thread at a time creates parameters; others wait for it.
 _initializing = threading.RLock()
@@ -107,8 +114,11 @@ class Layer(metaclass=LayerMeta):
     tensors with stores_grad=True. `get_params` finds them. Attributes named in `state_names`, such
     as running statistics, are found by `get_states`.
 
-    Layers and tensors that are assigned as attributes are named after the attribute, with the names
-    of the enclosing layers as a prefix: "layer1.conv1.W".
+    Layers and tensors are found in attributes, and in lists, tuples and dicts there, at any depth.
+    Their names are paths from the layer that is asked: "layer1.conv1.W", "blocks.0.W" of an item,
+    "heads.left.W" of an entry. A parameter that has several paths, such as a shared weight, is
+    listed once by `get_params`, under the first, and under each by `get_states`. `name` of a layer
+    and of a tensor, which messages and reports show, is its path in the layer that took it last.
     """
 
     sep = "."
@@ -118,7 +128,7 @@ class Layer(metaclass=LayerMeta):
     transient: ClassVar[tuple[str, ...]] = ()
     #: Names of attributes that do not affect a step. A change of any other attribute makes captured
     #: steps be captured again.
-    not_settings: ClassVar[tuple[str, ...]] = ("_parent", "_fits")
+    not_settings: ClassVar[tuple[str, ...]] = ("_inside", "_fits")
     #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
     has_parts: ClassVar[bool] = False
     #: Whether parameters are converted to the float type of the input.
@@ -126,14 +136,16 @@ class Layer(metaclass=LayerMeta):
 
     name: str | None
     _initialized: bool
-    _parent: Layer | None
-    _layers: dict[str, Layer]
+    _inside: bool  # whether another layer has it
+    _layers: dict[str, Layer]  # those that are attributes
     _registered: int  # number of layers that register_layers() has added
     #: (kind of input, tensors, their data) for which `_follow` has nothing to convert.
     _fits: tuple[Any, list[Tensor], list[Any]] | None = None
 
     def __init__(self) -> None:
-        self.__dict__.update(name=None, _initialized=False, _parent=None, _layers={}, _registered=0)
+        self.__dict__.update(
+            name=None, _initialized=False, _inside=False, _layers={}, _registered=0
+        )
 
     def initialize(self, *input: Any, **options: Any) -> None:
         """Creates the parameters for the given inputs. The first call of `forward` calls it."""
@@ -156,85 +168,158 @@ class Layer(metaclass=LayerMeta):
     # Parameters and states.
 
     def get_params(self) -> dict[str, Tensor]:
-        """{name: tensor} of all parameters of this layer and its sublayers."""
-        params = dict(self._own_params())
-        for child in self._layers.values():
-            params.update(child.get_params())
-        return params
+        """{path: tensor} of all parameters of this layer and its sublayers, each once.
 
-    def set_params(self, parameters: Mapping[str, Any]) -> None:
+        Raises ValueError if two of them have the same path, as the keys 1 and "1" of a dict give.
+        """
+        first: dict[int, str] = {}
+        found = self._by_path("get_params")
+        for path, param in found.items():
+            first.setdefault(id(param), path)
+        return {path: found[path] for path in first.values()}
+
+    def set_params(self, parameters: Mapping[str, Any], strict: bool | None = None) -> fit.Mismatch:
         """Copies values (tensors or arrays) to the parameters of the same names.
 
-        Unknown names are ignored. Raises ValueError for a wrong shape, and if the outermost layer
-        has none of the names; TypeError for values that are not numeric. Nothing is changed after
-        an error.
+        strict  whether each parameter needs a value, and each value a parameter (default True). A
+                parameter with several paths needs one of them.
+
+        Returns the named tuple (missing, unexpected): names of parameters that got no value, and of
+        values that were not used. With `strict` False only they tell what was left out.
+
+        Raises ValueError for a wrong shape, and if `strict` for missing and unexpected names, which
+        it lists; TypeError for values that are not numeric. Nothing is changed after an error. With
+        SINGA's behaviour (`singa.compat`) the default sets what fits, and raises ValueError if
+        nothing does.
         """
-        ready = self._checked("set_params", parameters, self.get_params)
-        for name, own in self._own_params():
-            if name in ready:
-                write(own, ready[name])
-        for child in self._layers.values():
-            child.set_params(ready)
+        return self._assign("set_params", "get_params", parameters, strict)
 
     def get_states(self) -> dict[str, Tensor]:
-        """{name: tensor} of all parameters, and of tensors that are saved but not trained, such as
-        running means."""
-        states = dict((*self._own_params(), *self._own_states()))
-        for child in self._layers.values():
-            states.update(child.get_states())
-        return states
+        """{path: tensor} of all parameters, and of tensors that are saved but not trained, such as
+        running means. A tensor that has several paths is under each of them.
 
-    def set_states(self, states: Mapping[str, Any]) -> None:
-        """As set_params, for all tensors that get_states returns."""
-        ready = self._checked("set_states", states, self.get_states)
-        for name, own in (*self._own_params(), *self._own_states()):
-            if name in ready:
-                write(own, ready[name])
-        for child in self._layers.values():
-            child.set_states(ready)
-
-    def _checked(
-        self, function: str, values: Mapping[str, Any], own: Callable[[], dict[str, Tensor]]
-    ) -> dict[str, Any]:
-        """Checks the values for tensors of this layer and its sublayers, so that writing them
-        cannot fail, and returns all values.
-
-        Raises ValueError if the outermost layer has none of the names. Sublayers also get values
-        for other layers.
+        Raises ValueError as get_params does.
         """
+        return self._by_path("get_states")
+
+    def set_states(self, states: Mapping[str, Any], strict: bool | None = None) -> fit.Mismatch:
+        """As set_params, for all tensors that get_states returns."""
+        return self._assign("set_states", "get_states", states, strict)
+
+    def _assign(
+        self, function: str, getter: str, values: Mapping[str, Any], strict: bool | None
+    ) -> fit.Mismatch:
+        own = self._by_path(getter)
+        if getattr(type(self), getter) is not getattr(Layer, getter):
+            own |= getattr(self, getter)()
         if not isinstance(values, Mapping):
             raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
-        tensors = own()
-        if self._parent is None and values and tensors.keys().isdisjoint(values):
-            raise ValueError(
-                f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"
-            )
-        return {**values, **checked("[set_params]", tensors, values)}
+        ready, apart = checked(f"[{function}]", own, values), fit.mismatch(own, values)
+        if strict is None and compat_mode.enabled:
+            if values and not ready:
+                raise ValueError(
+                    f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"
+                )
+        elif strict or strict is None:
+            fit.check(f"[{function}] the dict for {self.title}", apart)
+        write_all(f"[{function}]", own, ready)
+        return apart
 
-    def freeze(self, frozen: bool = True) -> None:
-        """Stops training of all parameters of this layer and its sublayers, or resumes it with
-        frozen=False. No gradient is computed for frozen parameters.
+    def freeze(self, pattern: str | Iterable[str] | bool = "*", frozen: bool = True) -> None:
+        """Stops training of parameters, or resumes it with frozen=False. No gradient is computed
+        for frozen parameters.
 
-        Call it after compile() or the first call, since parameters do not exist before.
+        pattern  which ones (default: all of this layer and its sublayers): names as get_params has
+                 them, in which * and ? match as in file names, such as "layer1.*"; or several in a
+                 list
+
+            net.freeze()                     # all
+            net.freeze(["conv1.*", "bn1.*"])
+            net.freeze("*.bias", False)      # biases train again
+            net.freeze(False)                # so does everything
+
+        Call it after compile() or the first call, since parameters do not exist before. Raises
+        ValueError for a pattern other than "*" that selects none, and TypeError if it is no text.
         """
-        for param in self.get_params().values():
+        if isinstance(pattern, bool):
+            frozen, pattern = pattern, "*"
+        patterns = [pattern] if isinstance(pattern, str) else pattern
+        if not isinstance(patterns, Iterable) or not all(isinstance(p, str) for p in patterns):
+            raise TypeError(f"[freeze] pattern must be text, or a list of texts: {pattern!r:.80}")
+        params = self._by_path("get_params")
+        selected = []
+        for each in patterns:
+            matching = [p for name, p in params.items() if fnmatch.fnmatchcase(name, each)]
+            if not matching and each != "*":
+                raise ValueError(f"[freeze] no parameter of {self.title} matches {each!r}")
+            selected += matching
+        for param in selected:
             param.requires_grad = not frozen
 
+    def _by_path(self, function: str) -> dict[str, Tensor]:
+        """What `get_params` or `get_states` of this layer finds, under all paths."""
+        found: dict[str, Tensor] = {}
+        for path, value in self._walk(function, (id(self),)):
+            if found.setdefault(path, value) is not value:
+                raise ValueError(f"[{function}] {self.title} has two tensors of the name {path}")
+        return found
+
+    def _walk(self, function: str, above: tuple[int, ...]) -> Iterator[tuple[str, Tensor]]:
+        """(path, tensor) of what `function` finds: own tensors first, then those of sublayers.
+
+        `above` are the identities of the layers around, which an attribute may refer to.
+        """
+        yield from self._own_params()
+        if function == "get_states":
+            yield from self._own_states()
+        for path, child in self._children():
+            if id(child) in above:
+                continue
+            inner: Any
+            if getattr(type(child), function) is getattr(Layer, function):
+                inner = child._walk(function, (*above, id(child)))
+            else:  # a script's own, which may return names such as `self.W.name`
+                full = f"{child.name}{self.sep}"
+                named = getattr(child, function)().items()
+                inner = [(name.removeprefix(full), value) for name, value in named]
+            for name, value in inner:
+                yield f"{path}{self.sep}{name}", value
+
     def _own_params(self) -> Iterator[tuple[str, Tensor]]:
-        """(name, tensor) of the parameters that are attributes of this layer."""
-        for attribute, value in self.__dict__.items():
-            if (
-                isinstance(value, Tensor)
-                and value.stores_grad
-                and attribute not in self.state_names
-            ):
-                yield value.name or attribute, value
+        """(path, tensor) of the parameters in the attributes of this layer."""
+        for path, value in self._members():
+            apart = path.partition(self.sep)[0] in self.state_names
+            if isinstance(value, Tensor) and value.stores_grad and not apart:
+                yield path, value
 
     def _own_states(self) -> Iterator[tuple[str, Tensor]]:
         for attribute in self.state_names:
-            value = self.__dict__.get(attribute)
-            if isinstance(value, Tensor):
-                yield value.name or attribute, value
+            for path, value in _inside(attribute, self.__dict__.get(attribute), self.sep):
+                if isinstance(value, Tensor):
+                    yield path, value
+
+    def _children(self) -> Iterator[tuple[str, Layer]]:
+        """(path, layer) of the sublayers in the attributes of this layer."""
+        for path, value in self._members():
+            if isinstance(value, Layer):
+                yield path, value
+
+    def _members(self) -> Iterator[tuple[str, Layer | Tensor]]:
+        """(path, value) of the layers and tensors in attributes, and in containers there that are
+        no attributes themselves."""
+        for name, value in self.__dict__.items():
+            if isinstance(value, Layer | Tensor):
+                yield name, value
+            elif isinstance(value, _CONTAINERS) and value:
+                yield from self._contained(name, value)
+
+    def _contained(self, attribute: str, value: Any) -> Iterator[tuple[str, Layer | Tensor]]:
+        """Those in a container that is an attribute."""
+        if attribute in _INTERNAL or attribute in self.transient:
+            return
+        for path, item in _inside(attribute, value, self.sep):
+            if not any([item is other for other in self.__dict__.values()]):
+                yield path, item
 
     def _new_param(
         self, attribute: str, shape: tuple[int, ...], like: Tensor, fill: Callable[[Tensor], Any]
@@ -273,16 +358,18 @@ class Layer(metaclass=LayerMeta):
             if kind == fitting and [t.data for t in tensors] == raws:
                 return
         own = [value for _, value in (*self._own_params(), *self._own_states())]
+        here = [value for value in self.__dict__.values() if isinstance(value, Tensor)]
         if self.follows_dtype and x.dtype in _FLOATS:
             # Under autocast, matrix products convert their operands and parameters stay float32.
             types = (x.dtype, tensor.float32, target)
             fit = types if target is not None and x.dtype in types[1:] else types[:1]
             self.dtype_check(x, *[mine for mine in own if mine.dtype not in fit])
         self.device_check(x, *own)
-        empty = self._initialized and not any(
-            [isinstance(value, Tensor) for value in self.__dict__.values()]
-        )
-        self.__dict__["_fits"] = _NO_TENSORS if empty else (kind, own, [t.data for t in own])
+        if len(own) > len(here):  # in containers, which change without notice
+            self.__dict__["_fits"] = None
+        else:
+            empty = self._initialized and not here
+            self.__dict__["_fits"] = _NO_TENSORS if empty else (kind, own, [t.data for t in own])
 
     # The tree.
 
@@ -292,7 +379,7 @@ class Layer(metaclass=LayerMeta):
         return f"{type(self).__name__} {self.name}" if self.name else type(self).__name__
 
     def register_layers(self, *args: Any) -> None:
-        """Adds sublayers that were not assigned as attributes, for example those in a list.
+        """Adds sublayers as attributes that were not assigned as such.
 
         The arguments are layers, which are named "Class_index", or one OrderedDict of layers by
         name.
@@ -308,10 +395,22 @@ class Layer(metaclass=LayerMeta):
                 self._adopt(name, value)
 
     def sublayers(self) -> Iterator[Layer]:
-        """All sublayers at any depth, in the order of their addition, each before its own."""
-        for child in self._layers.values():
-            yield child
-            yield from child.sublayers()
+        """All sublayers at any depth, in the order of their addition, each once and before its
+        own."""
+        seen = {id(self)}
+        for _, child in self._all_sublayers((id(self),)):
+            if id(child) not in seen:
+                seen.add(id(child))
+                yield child
+
+    def _all_sublayers(self, above: tuple[int, ...] = ()) -> Iterator[tuple[str, Layer]]:
+        """(path, layer) of all sublayers, under all their paths."""
+        for path, child in self._children():
+            if id(child) in above:
+                continue
+            yield path, child
+            for name, inner in child._all_sublayers((*above, id(child))):
+                yield f"{path}{self.sep}{name}", inner
 
     def _adopt(self, attribute: str, child: Layer) -> None:
         if "_layers" not in self.__dict__:
@@ -320,11 +419,11 @@ class Layer(metaclass=LayerMeta):
             )
         self._layers[attribute] = child
         self.__dict__[attribute] = child
-        child.__dict__["_parent"] = self
-        child.name = self._get_name_prefix() + attribute
+        child.__dict__["_inside"] = True
+        child._rename(self._get_name_prefix() + attribute, (id(self),))
 
     def _get_name_prefix(self) -> str:
-        return self.name + self.sep if self.name and self._parent is not None else ""
+        return self.name + self.sep if self.name and self._inside else ""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Layer):
@@ -338,37 +437,52 @@ class Layer(metaclass=LayerMeta):
         if isinstance(value, Tensor):
             if value.is_dummy():
                 value.name = self._get_name_prefix() + name
+        elif isinstance(value, _CONTAINERS):
+            if value and "_layers" in self.__dict__:
+                self._name_members(self._contained(name, value))
         elif name == "name":
-            self._pass_name_on()
+            self._update_names()
 
     def __delattr__(self, name: str) -> None:
         self._layers.pop(name, None)
         self.__dict__["_fits"] = None
         object.__delattr__(self, name)
 
-    def _pass_name_on(self) -> None:
-        prefix = self._get_name_prefix()
-        for attribute, child in self._layers.items():
-            child.name = prefix + attribute
-        for attribute, value in self.__dict__.items():
-            if isinstance(value, Tensor) and value.is_dummy():
-                value.name = prefix + attribute
+    def _update_names(self) -> None:
+        """Names what was added to containers since they were assigned."""
+        self._name_members(self._members())
+
+    def _rename(self, name: str, above: tuple[int, ...] = ()) -> None:
+        self.__dict__["name"] = name
+        self._name_members(self._members(), above)
+
+    def _name_members(
+        self, members: Iterable[tuple[str, Layer | Tensor]], above: tuple[int, ...] = ()
+    ) -> None:
+        """Gives layers, and what they have, and tensors their paths as names."""
+        prefix, above = self._get_name_prefix(), (*above, id(self))
+        for path, value in members:
+            if isinstance(value, Layer):
+                if id(value) not in above:
+                    value.__dict__["_inside"] = True
+                    value._rename(prefix + path, above)
+            elif value.is_dummy() and (value.stores_grad or self.sep not in path):
+                value.name = prefix + path
 
     # Copies.
 
     def __getstate__(self) -> dict[str, Any]:
-        # The parent is left out, so that a copy of a layer does not copy the whole model.
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_parent", "_fits") and name not in self.transient
+            if name not in ("_inside", "_fits") and name not in self.transient
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(dict.fromkeys(self.transient), _parent=None, _fits=None)
+        self.__dict__.update(dict.fromkeys(self.transient), _inside=False, _fits=None)
         self.__dict__.update(state)
-        for child in self._layers.values():
-            child.__dict__["_parent"] = self
+        for _, child in self._children():
+            child.__dict__["_inside"] = True
 
     # Observed calls.
 
@@ -391,7 +505,7 @@ class Layer(metaclass=LayerMeta):
             error.add_note(f"in layer {self.name} ({type(self).__name__})")
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{k}={type(v).__name__}" for k, v in self._layers.items())
+        inside = ", ".join(f"{path}={type(child).__name__}" for path, child in self._children())
         return f"<{self.title}{': ' if inside else ''}{inside}>"
 
 
@@ -403,3 +517,17 @@ def _first_tensor(inputs: Any) -> Tensor | None:
         if isinstance(x, Tensor):
             return x
     return None
+
+
+def _inside(
+    path: str, value: Any, sep: str, above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Layer | Tensor]]:
+    """(path, layer or tensor) of a value: itself, or what lists, tuples and dicts hold at any
+    depth."""
+    if isinstance(value, Layer | Tensor):
+        yield path, value
+    elif isinstance(value, _CONTAINERS) and id(value) not in above:
+        above = (*above, id(value))
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(item, (Layer, Tensor, *_CONTAINERS)):
+                yield from _inside(f"{path}{sep}{key}", item, sep, above)

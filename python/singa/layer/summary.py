@@ -60,10 +60,11 @@ def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:
         base.Layer.__call__(model, *inputs)
     finally:
         base.observers.remove(watch)
-    params, states = model.get_params(), model.get_states()
-    summary.params = sum(p.size() for p in params.values())
-    summary.trainable = sum(p.size() for p in params.values() if p.requires_grad)
-    summary.states = sum(s.size() for s in states.values()) - summary.params
+    params = model.get_params().values()
+    states = {id(state): state for state in model.get_states().values()}.values()
+    summary.params = sum(p.size() for p in params)
+    summary.trainable = sum(p.size() for p in params if p.requires_grad)
+    summary.states = sum(s.size() for s in states) - summary.params
     return summary
 
 
@@ -81,7 +82,7 @@ class _Watch:
 
     def leave(self, layer: base.Layer, output: Any) -> None:
         params = [param for _, param in layer._own_params()]
-        inner = layer.has_parts or (layer._layers and not params)
+        inner = layer.has_parts or (not params and any(True for _ in layer.sublayers()))
         if inner or threading.get_ident() != self.thread:
             return
         own = 0

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import layer
-from ..files.state_files import check_fit, load_safetensors
-from ..tape.assignment import checked, write
+from ..files.fit import Mismatch, fit
+from ..files.state_files import load_safetensors
+from ..tape.assignment import checked, write_all
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ _LEAVES: tuple[tuple[type[layer.Layer] | tuple[type[layer.Layer], ...], dict[str
 )
 
 
-def load_torch(model: Model, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+def load_torch(
+    model: Model, source: str | os.PathLike[str] | Mapping[str, Any], strict: bool = True
+) -> Mismatch:
     """Copies the weights of a state dict or a .safetensors file to a compiled model.
 
     PyTorch's name of a weight is the layer's name, changed by `model.torch_name`, and PyTorch's
     name of the attribute: "conv1.weight" for "conv1.W", "cls_token" for a parameter of the model
-    itself. See `Model.load_torch` for errors.
+    itself. See `Model.load_torch` for `strict`, the result and errors.
     """
     state_dict, where = _state_dict(source)
     places = _places(model)
@@ -64,19 +67,25 @@ def load_torch(model: Model, source: str | os.PathLike[str] | Mapping[str, Any])
         if own is not None and values[name].size == own.size() and values[name].ndim == 1:
             values[name] = values[name].reshape(own.shape)  # biases of Gemm are (1, out)
         shapes[name] = values[name].shape
-    expected = {name: tuple(own.shape) for name, (own, _) in places.items()}
-    found = {name: shapes[name] for name in state_dict if name in shapes}
-    check_fit(where, expected, found)
     tensors = {name: own for name, (own, _) in places.items()}
-    for name, value in checked(f"[load_torch] {where}:", tensors, values).items():
-        write(tensors[name], value)
+    found = {name: shapes[name] for name in state_dict if name in shapes}
+    other_shape = [n for n in found if n in tensors and tuple(found[n]) != tuple(tensors[n].shape)]
+    if not strict:
+        found = {name: shape for name, shape in found.items() if name not in other_shape}
+    names, apart = fit(f"[load_torch] {where}", tensors, found, strict, by_ends=False)
+    fitting = {name: values[name] for name in names}
+    write_all(
+        f"[load_torch] {where}:", tensors, checked(f"[load_torch] {where}:", tensors, fitting)
+    )
+    unused = apart.unexpected if strict else apart.unexpected + other_shape
+    return Mismatch(apart.missing, unused)
 
 
 def _places(model: Model) -> dict[str, tuple[Any, bool]]:
     """{PyTorch's name: (singa's tensor, whether PyTorch stores the transpose)}."""
     places: dict[str, tuple[Any, bool]] = {}
-    for each in (model, *model.sublayers()):
-        prefix = model.torch_name(each.name or "") if each is not model else ""
+    for path, each in (("", model), *model._all_sublayers((id(model),))):
+        prefix = model.torch_name(path) if path else ""
         begin = f"{prefix}." if prefix else ""
         if isinstance(each, (layer.CudnnRNN, layer.GRU)):
             parts = each.weight_views() if hasattr(each, "W") else {}
@@ -84,8 +93,9 @@ def _places(model: Model) -> dict[str, tuple[Any, bool]]:
             continue
         names = next((names for kind, names in _LEAVES if isinstance(each, kind)), None)
         if names is None:
-            mine = vars(each).items()
-            names = {name: name for name, value in mine if _is_state(each, name, value)}
+            mine = (*each._own_params(), *each._own_states())
+            places.update({f"{begin}{name}": (value, False) for name, value in mine})
+            continue
         turned = isinstance(each, layer.Linear) or (
             isinstance(each, layer.Gemm) and not each.transB
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,41 +136,15 @@ class ImportedModel(model.Model):
         self.__dict__[key] = value
         self.__dict__["_fits"] = None
 
-    def _own_params(self) -> Iterator[tuple[str, Tensor]]:
-        return self._own(True)
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        names = {key: name for name, key in self.__dict__.get("_keys", {}).items()}
+        for path, value in super()._members():
+            yield names.get(path, path), value
 
     def _own_states(self) -> Iterator[tuple[str, Tensor]]:
-        return self._own(False)
-
-    def _own(self, trained: bool) -> Iterator[tuple[str, Tensor]]:
-        ours = set(self._keys.values())
-        for key in self._keys.values():
-            value = self.__dict__[key]
-            if value.stores_grad == trained:
-                yield value.name or key, value
-        for attribute, value in self.__dict__.items():  # those that a subclass adds
-            added = isinstance(value, Tensor) and attribute not in ours
-            if trained and added and value.stores_grad:
-                yield value.name or attribute, value
-
-    def _pass_name_on(self) -> None:
-        super()._pass_name_on()
-        for name, key in getattr(self, "_keys", {}).items():
-            self.__dict__[key].name = self._get_name_prefix() + name
-
-    def freeze(self, pattern: str | bool = "*", frozen: bool = True) -> None:  # type: ignore[override]
-        """Stops training of parameters, or resumes it with frozen=False.
-
-        `pattern` selects ONNX names as a shell does: "layer1.*". Raises ValueError if it selects
-        none.
-        """
-        if isinstance(pattern, bool):  # freeze(False), as of any layer
-            frozen, pattern = pattern, "*"
-        selected = [p for n, p in self.get_params().items() if fnmatch.fnmatchcase(n, pattern)]
-        if not selected and pattern != "*":
-            raise ValueError(f"[freeze] no parameter matches {pattern!r}")
-        for param in selected:
-            param.requires_grad = not frozen
+        for name, key in self._keys.items():
+            if not self.__dict__[key].stores_grad:
+                yield name, self.__dict__[key]
 
     def replace_head(
         self, num_outputs: int, fill: Callable[[Tensor], Any] = initializer.glorot_normal

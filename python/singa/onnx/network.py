@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,17 +43,19 @@ _HOST, _EITHER, _TENSOR = 0, 1, 2
 class Marker:
     """Stands for a node where layers are observed: in summaries, reports, and names."""
 
-    _layers: ClassVar[Mapping[str, Any]] = {}
     has_parts = False
 
     def __init__(self, step: Step) -> None:
         self.name = step.node.name
-        self._step = step
         self.parameters: list[Tensor] = []
 
     def _own_params(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters among the node's inputs, as a layer has them."""
         return ((str(p.name), p) for p in self.parameters)
+
+    def sublayers(self) -> Iterator[Any]:
+        """None, since a node is computed as a whole."""
+        return iter(())
 
 
 def _marker(step: Step) -> Marker:

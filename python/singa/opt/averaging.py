@@ -51,7 +51,8 @@ class EMA:
         self.model = model
         self.decay = float(decay)
         self.use_buffers = bool(use_buffers)
-        self._averages: dict[str, Tensor] = {}
+        # (weight, average): an average belongs to its weight, whatever its name becomes.
+        self._averages: list[tuple[Tensor, Tensor]] = []
         self._updates = 0
         self._applied = False
 
@@ -61,8 +62,13 @@ class EMA:
         return self._updates
 
     def weights(self) -> dict[str, Tensor]:
-        """The tensors of the model that are averaged, by name."""
-        return self.model.get_states() if self.use_buffers else self.model.get_params()
+        """The tensors of the model that are averaged, by name, each once."""
+        if not self.use_buffers:
+            return self.model.get_params()
+        first: dict[int, tuple[str, Tensor]] = {}
+        for name, state in self.model.get_states().items():
+            first.setdefault(id(state), (name, state))
+        return dict(first.values())
 
     @host_called
     def update(self) -> None:
@@ -75,13 +81,16 @@ class EMA:
             raise RuntimeError("[EMA] the model has no parameters yet: call compile() first")
         if self._applied:
             raise RuntimeError("[EMA] the model's weights are the averages: update after applied()")
-        for name, weight in weights.items():
-            if name not in self._averages:
-                self._averages[name] = weight.clone()
-                continue
-            average = self._averages[name].data
-            singa_wrap.ScaleAll([average], self.decay)
-            singa_wrap.Axpy(1.0 - self.decay, weight.data, average)
+        before = {id(weight): average for weight, average in self._averages}
+        self._averages = []
+        for weight in weights.values():
+            average = before.get(id(weight))
+            if average is None:
+                average = weight.clone()
+            else:
+                singa_wrap.ScaleAll([average.data], self.decay)
+                singa_wrap.Axpy(1.0 - self.decay, weight.data, average.data)
+            self._averages.append((weight, average))
         self._updates += 1
 
     @contextmanager
@@ -95,22 +104,23 @@ class EMA:
             raise RuntimeError("[EMA] there are no averages before the first update()")
         if self._applied:
             raise RuntimeError("[EMA] the model's weights are the averages already")
-        weights = self.weights()
-        before = {name: weights[name].data.Clone() for name in self._averages}
+        before = [weight.data.Clone() for weight, _ in self._averages]
         self._applied = True
         try:
-            for name, average in self._averages.items():
-                weights[name].data.CopyFrom(average.data)
+            for weight, average in self._averages:
+                weight.data.CopyFrom(average.data)
             yield
         finally:
-            for name, weight in before.items():
-                weights[name].data.CopyFrom(weight)
+            for (weight, _), value in zip(self._averages, before, strict=True):
+                weight.data.CopyFrom(value)
             self._applied = False
 
     def get_states(self) -> dict[str, Any]:
         """What `set_states` continues from: "updates", their number, and "averages", the tensors by
         name, which are not copies."""
-        return {"updates": self._updates, "averages": dict(self._averages)}
+        averages = {id(weight): average for weight, average in self._averages}
+        named = {n: averages[id(w)] for n, w in self.weights().items() if id(w) in averages}
+        return {"updates": self._updates, "averages": named}
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """Continues from what get_states() returned. The tensors (or arrays) are copied.
@@ -119,10 +129,12 @@ class EMA:
         """
         updates, averages = self.checked_states("[EMA]", states)
         weights = self.weights()
-        copies = {name: weights[name].clone() for name in averages}
+        pairs = []
         for name, value in averages.items():
-            write(copies[name], value)
-        self._averages, self._updates = copies, updates
+            average = weights[name].clone()
+            write(average, value)
+            pairs.append((weights[name], average))
+        self._averages, self._updates = pairs, updates
 
     def checked_states(self, where: str, states: Mapping[str, Any]) -> tuple[int, dict[str, Value]]:
         """The number of updates and the averages in `states`, as `set_states` takes them. Raises as

@@ -19,10 +19,11 @@ _KEY = "residuals"
 
 
 class Residuals:
-    """This rank's residual for each parameter: float32, as large as the parameter."""
+    """This rank's residual for each parameter: float32, as large as the parameter. They lie in a
+    dict of the optimizer, by its keys."""
 
-    def __init__(self) -> None:
-        self._raw: dict[str, Any] = {}
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self._raw = raw
 
     def of(self, key: str, grad: Any) -> Any:
         """The residual of the parameter `key`, zeros at first."""
@@ -46,7 +47,7 @@ class Residuals:
     def set_states(self, states: Mapping[str, Tensor], communicator: Any) -> None:
         """Takes over the residuals of its own rank, and where the job has shrunk, of those that are
         gone, so that their sum stays."""
-        self._raw = {}
+        self._raw.clear()
         for name, value in states.items():
             rank, _, key = name.partition("/")
             if int(rank) % communicator.world_size != communicator.global_rank:

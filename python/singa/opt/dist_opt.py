@@ -112,7 +112,7 @@ class DistOpt:
         self._statistics: list[BatchStatistics] = []  # of the present call
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stream = (0, 0)  # random state at the start of the present update
-        self._residuals = Residuals()
+        self._residuals = Residuals(self.opt._unsent)
 
     def _checked_virtual_ranks(self, wanted: int | None) -> int:
         calls = self.opt.accumulate
@@ -216,7 +216,8 @@ class DistOpt:
         """Gives all ranks the states and the random state of rank 0, once for each model."""
         if model in self._models:
             return
-        states = model.get_states()
+        each_once = {id(state): (name, state) for name, state in model.get_states().items()}
+        states = dict(each_once.values())
         if not states:
             raise RuntimeError("[DistOpt] the model has no parameters yet: call compile() first")
         device = _device_of(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import math
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
 from ..device import create_cpu_device
+from ..layer import Layer
+from ..raw import compat_mode
 from ..raw.check import integer, number
 from ..tape.capture import host_call, host_called, is_capturing
 from ..tensor import DType, Tensor
@@ -175,7 +178,7 @@ class Optimizer:
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
         *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
-        *("_group_of", "_behind"),
+        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "_unsent"),
     )
 
     def __init__(
@@ -210,7 +213,12 @@ class Optimizer:
         # have missed some, and how many.
         self._behind: dict[str, int] = {}
         self._tables: dict[int, HyperparameterTable] = {}
+        self._unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
         self._keys: dict[str, weakref.ref[Tensor]] = {}
+        self._key_of: dict[int, str] = {}  # by the parameter's identity
+        # The models that it was set on, and the paths of their parameters, by identity.
+        self._owners: list[weakref.ref[Layer]] = []
+        self._paths: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -462,24 +470,125 @@ class Optimizer:
                 other.to_device(inputs[0].device)
 
     def state_key(self, param: Tensor) -> str:
-        """The name under which a parameter's state is kept.
+        """The name under which a parameter's state is kept, which it keeps whatever becomes of its
+        layer.
 
-        Normally its own. Layers outside a model all call their weight "W": while such a namesake
-        is alive, the later parameter goes under "W#2".
+        It is the path in the model that the optimizer was set on, else the parameter's own name.
+        Layers outside a model all call their weight "W": while such a namesake is alive, the later
+        parameter goes under "W#2". Where the namesake is gone, so is its state.
+
+        Raises ValueError for a parameter that such a model does not have; with SINGA's behaviour
+        (`singa.compat`) it warns instead.
         """
-        if param.name is None:
-            param.name = f"param{len(self._keys)}"
-        key, count = param.name, 1
-        while True:
+        key = self._key_of.get(id(param))
+        if key is not None:
             holder = self._keys.get(key)
-            known = holder() if holder is not None else None
-            if known is param:
+            if holder is not None and holder() is param:
                 return key
-            if known is None:
-                self._keys[key] = weakref.ref(param)
-                return key
+        return self._new_key(param)
+
+    def set_on(self, model: Layer) -> None:
+        """Makes the first update of each parameter check that `model` has it, or another model that
+        the optimizer was set on. `Model.set_optimizer` calls it."""
+        if all([model is not other for other in self._living_owners()]):
+            self._owners.append(weakref.ref(model))
+
+    def _living_owners(self) -> list[Layer]:
+        self._owners = [holder for holder in self._owners if holder() is not None]
+        return [model for holder in self._owners if (model := holder()) is not None]
+
+    def _new_key(self, param: Tensor) -> str:
+        path = self._checked_path(param)
+        if param.name is None:
+            param.name = path or f"param{len(self._keys)}"
+        key = self._free_key(path or param.name)
+        self._keys[key] = weakref.ref(param)
+        self._key_of[id(param)] = key
+        return key
+
+    def _free_key(self, name: str, count: int = 1) -> str:
+        """The first of the keys name, name#2, name#3, ... that no living parameter has, from number
+        `count` on. What is kept for a dead one is dropped."""
+        key = name if count == 1 else f"{name}#{count}"
+        while (holder := self._keys.get(key)) is not None:
+            if holder() is None:
+                self._take_out(key)
+                break
             count += 1
-            key = f"{param.name}#{count}"
+            key = f"{name}#{count}"
+        return key
+
+    def _checked_path(self, param: Tensor) -> str | None:
+        """The path of a parameter in the models; None where there is no model."""
+        path = self._path(param)
+        if path is None and (models := self._living_owners()):
+            self._find_paths(models)
+            path = self._path(param)
+            if path is None:
+                self._refuse(param, models)
+        return path
+
+    def _find_paths(self, models: Sequence[Layer]) -> list[tuple[str, Tensor]]:
+        """Notes where the models have their parameters, and returns that."""
+        found: dict[int, tuple[str, Tensor]] = {}
+        for model in models:
+            for path, param in model.get_params().items():
+                found.setdefault(id(param), (path, param))
+        self._paths = {i: (weakref.ref(param), path) for i, (path, param) in found.items()}
+        return list(found.values())
+
+    def _path(self, param: Tensor | None) -> str | None:
+        holder, path = self._paths.get(id(param), (None, None))
+        return path if holder is not None and holder() is param else None
+
+    def _refuse(self, param: Tensor, models: Sequence[Layer]) -> None:
+        titles = " and ".join([model.title for model in models])
+        message = (
+            f"[{type(self).__name__}] the loss depends on {param.name or 'a tensor'} of shape "
+            f"{param.shape}, which is not in get_params() of {titles}: it would be trained, but "
+            "not saved, frozen or averaged. Make it, or its layer, an attribute of the model, or "
+            "an item of a list, tuple or dict there"
+        )
+        if not compat_mode.enabled:
+            raise ValueError(message)
+        warnings.warn(message, stacklevel=2)
+
+    def _use_paths(self) -> None:
+        """Makes the paths in the models the keys of their parameters. A parameter that is no longer
+        in a model loses a key that is a path, and its state if it is gone."""
+        models = self._living_owners()
+        found = self._find_paths(models)
+        keys = {id(holder()): key for key, holder in self._keys.items()}
+        ours = []
+        for path, param in found:
+            key = keys.get(id(param))
+            if key is not None and key != path:
+                ours.append((path, param, self._take_out(key)))
+        for path in [path for model in models for path in model.get_states()]:
+            holder = self._keys.get(path)
+            if holder is None or self._path(other := holder()) == path:
+                continue
+            entries = self._take_out(path)
+            if other is not None:
+                self._put(self._free_key(path, 2), other, entries)
+        for path, param, entries in ours:
+            self._put(self._free_key(path), param, entries)
+
+    def _put(self, key: str, param: Tensor, entries: list[tuple[str, Any]]) -> None:
+        """Puts what `_take_out` returned under another key."""
+        self._key_of[id(param)] = key
+        for name, value in entries:
+            vars(self)[name][key] = value
+
+    def _take_out(self, key: str) -> list[tuple[str, Any]]:
+        """Removes the entries of a parameter from all dicts by key, also those of a user's
+        subclass. Returns them with the names of the dicts."""
+        by_key = [
+            (name, value)
+            for name, value in vars(self).items()
+            if isinstance(value, dict) and name not in ("_made_with", "_value_tensors")
+        ]
+        return [(name, value.pop(key)) for name, value in by_key if key in value]
 
     def _accumulate_gradients(self, updates: list[Update]) -> list[Update]:
         """Adds to the accumulated gradients. The last of `accumulate` calls returns and drops
@@ -505,7 +614,8 @@ class Optimizer:
         if not self.groups:
             return _DEFAULT_GROUP
         if key not in self._group_of:
-            matching = (group for group in self.groups if group.matches(param.name or "", param))
+            name = self._path(param) or param.name or ""
+            matching = (group for group in self.groups if group.matches(name, param))
             self._group_of[key] = next(matching, _DEFAULT_GROUP)
         return self._group_of[key]
 
@@ -519,6 +629,7 @@ class Optimizer:
         tensors by parameter name; the hyperparameters that were assigned; with a scaler,
         "loss_scale" and "loss_scale_updates".
         """
+        self._use_paths()
         states: dict[str, Any] = {"step_counter": self.steps}
         if self._accumulated_calls:
             states["accumulated"] = self._accumulated_grads
@@ -552,6 +663,8 @@ class Optimizer:
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)
+        self._use_paths()
+        self._keys = {key: ref for key, ref in self._keys.items() if ref() is not None}
         self._count_updates()
         self._steps, self._accumulated_calls, self._accumulated_grads = steps, waiting, sums
         self._behind = behind
@@ -586,8 +699,12 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys refer to live parameters; those of a copy are found again by name.
+        self._use_paths()
         made_anew: dict[str, Any] = {
             "_keys": {},
+            "_key_of": {},
+            "_owners": [],
+            "_paths": {},
             "_group_of": {},
             "_value_tensors": {},
             "_tables": {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,3 +66,24 @@ def write(own: Tensor, value: Value) -> None:
         own.copy_from(value)
     else:
         own.data.CopyFrom(from_array(value, own.device))
+
+
+def write_all(where: str, own: Mapping[str, Tensor], values: Mapping[str, Value]) -> None:
+    """Copies all that `checked` returned.
+
+    Warns, beginning with `where`, if tensors with several names get different values.
+    """
+    given: dict[int, tuple[str, Value]] = {}
+    for name, value in values.items():
+        first, other = given.setdefault(id(own[name]), (name, value))
+        if first != name and not np.array_equal(_numbers(other), _numbers(value)):
+            warnings.warn(
+                f"{where} {first} and {name} are one tensor, but their values differ: it gets "
+                f"those of {name}",
+                stacklevel=3,
+            )
+        write(own[name], value)
+
+
+def _numbers(value: Value) -> NDArray[Any]:
+    return value.numpy() if isinstance(value, Tensor) else value

@@ -22,13 +22,8 @@ from .. import device as device_module
 from .. import distributed, tuning
 from .._version import __version__
 from ..dtypes import numpy_dtype
-from ..files.state_files import (
-    Arrays,
-    UnfitStatesError,
-    check_fit,
-    load_safetensors,
-    save_safetensors,
-)
+from ..files.fit import UnfitStatesError, fit, say_renamed
+from ..files.state_files import Arrays, load_safetensors, save_safetensors
 from ..opt.dist_opt import DistOpt
 from ..tape.assignment import checked
 from ..tensor import Tensor
@@ -94,13 +89,15 @@ def save(
         "progress": progress,
     }
     if optimizer is not None:
+        kept_states = optimizer.get_states()
         paths = _paths(model, optimizer)
         numbers: dict[str, Any] = {"class": _kind(optimizer)}
-        for slot, value in optimizer.get_states().items():
+        for slot, value in kept_states.items():
             if not isinstance(value, Mapping):
                 numbers[slot] = value
                 continue
-            by_path = {paths.get(key, key): kept for key, kept in value.items()}
+            by_path = {key: kept for key, kept in value.items() if key not in paths}
+            by_path |= {path: value[key] for key, path in paths.items() if key in value}
             if slot == _PARAMETER_STEPS:
                 numbers[slot] = by_path
             else:
@@ -122,7 +119,8 @@ def load(
 ) -> dict[str, Any]:
     """Restores what save() wrote into a compiled model, an optimizer of the same kind and an EMA of
     the model, and the random states, and adds the choices of `singa.tuning` to the table; returns
-    the progress. Reads the files of all earlier versions.
+    the progress. Reads the files of all earlier versions, and files that were written before the
+    model became part of another one, as `Model.load_states` does.
 
     Of several ranks, each reads the file by itself. It gets its own random states. Where a job with
     fewer ranks wrote the file, further ranks get new ones, which depend on rank 0's and the rank,
@@ -137,15 +135,17 @@ def load(
     try:
         states = _below(_MODEL, arrays)
         own = model.get_states()
-        expected = {name: tuple(value.shape) for name, value in own.items()}
-        check_fit(where, expected, {name: value.shape for name, value in states.items()})
-        ready = checked(f"[checkpoint.load] {where}:", own, states)
+        shapes = {name: value.shape for name, value in states.items()}
+        names, _ = fit(f"[checkpoint.load] {where}", own, shapes)
+        given = {here: states[there] for here, there in names.items()}
+        ready = checked(f"[checkpoint.load] {where}:", own, given)
+        params = {there: own[here] for here, there in names.items()}
         optimizer_states = None
         if optimizer is not None:
-            optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, model)
+            optimizer_states = _optimizer_states(where, metadata, arrays, optimizer, params)
         averages = None
         if ema is not None:
-            averages = _averages(where, metadata, arrays, ema)
+            averages = _averages(where, metadata, arrays, ema, params)
         rank = distributed.rank()
         of_ranks = metadata["random_of_ranks"]
         generators = _checked_random(of_ranks[rank if rank < len(of_ranks) else 0])
@@ -163,6 +163,7 @@ def load(
             optimizer.set_states(optimizer_states)  # first, because the others cannot fail
         except (TypeError, ValueError) as error:
             raise UnfitStatesError(f"[checkpoint.load] {where}: {error}") from error
+    say_renamed(f"[checkpoint.load] {where}", names)
     model.set_states(ready)
     if model.class_names is None:
         model.class_names = class_names
@@ -262,8 +263,10 @@ def _optimizer_states(
     metadata: dict[str, Any],
     arrays: Arrays,
     optimizer: Optimizer | DistOpt,
-    model: Model,
+    params: Mapping[str, Tensor],
 ) -> dict[str, Any]:
+    """The optimizer's state in a file, by its own keys. `params` are the model's tensors by their
+    names in the file."""
     numbers = dict(metadata.get("optimizer") or {})
     kind = numbers.pop("class", None)
     if kind != _kind(optimizer):
@@ -271,7 +274,7 @@ def _optimizer_states(
             f"[checkpoint.load] {where}: holds the state of {kind or 'no optimizer'}, not of "
             f"{_kind(optimizer)}"
         )
-    params, device = model.get_params(), _device_of(model)
+    device = next(iter(params.values())).device
 
     def key_of(path: str) -> str:
         return path if path not in params else optimizer.state_key(params[path])
@@ -315,10 +318,20 @@ def _kind(optimizer: Optimizer | DistOpt) -> str:
     return type(optimizer.opt if isinstance(optimizer, DistOpt) else optimizer).__name__
 
 
-def _averages(where: str, metadata: dict[str, Any], arrays: Arrays, ema: EMA) -> dict[str, Any]:
+def _averages(
+    where: str,
+    metadata: dict[str, Any],
+    arrays: Arrays,
+    ema: EMA,
+    params: Mapping[str, Tensor],
+) -> dict[str, Any]:
     if "ema" not in metadata:
         raise UnfitStatesError(f"[checkpoint.load] {where}: holds no averages of weights")
-    states = {"updates": metadata["ema"]["updates"], "averages": _below(_EMA, arrays)}
+    names = {id(weight): name for name, weight in ema.weights().items()}
+    averages = {
+        names.get(id(params.get(name)), name): value for name, value in _below(_EMA, arrays).items()
+    }
+    states = {"updates": metadata["ema"]["updates"], "averages": averages}
     try:
         ema.checked_states(f"[checkpoint.load] {where}:", states)
     except (TypeError, ValueError) as error:

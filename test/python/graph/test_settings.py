@@ -321,7 +321,6 @@ NUMBERS = {
 TENSORS = {
     "stores_grad": lambda m: setattr(m.fc.W, "stores_grad", False),
     "requires_grad": lambda m: setattr(m.fc2.W, "requires_grad", False),
-    "name": lambda m: setattr(m.fc.W, "name", "other"),
     "data": lambda m: setattr(m.fc.W, "data", (m.fc.W * 2.0).data),
     "another layer": lambda m: setattr(m, "fc2", m.fc2.__class__(3, bias=False)),
     "no bias": lambda m: setattr(m.fc, "b", None),

@@ -120,7 +120,7 @@ def test_get_states_is_not_asked_before_the_first_forward() -> None:
     x = tensor.ones((3, 2))
     assert [net(x).shape for _ in range(3)] == [(3, 1)] * 3
     assert sorted(net.get_states()) == [
-        "fc.W", "fc.b", "h", "inner.cell.W", "inner.cell.b", "inner.out.W", "inner.out.b"
+        "fc.W", "fc.b", "inner.cell.W", "inner.cell.b", "inner.h", "inner.out.W", "inner.out.b"
     ]  # fmt: skip
 
 

@@ -182,7 +182,8 @@ def test_grouped_heads_share_keys_and_values() -> None:
         {
             "in_proj_weight": np.concatenate([q, *repeated]),
             "out_proj.W": grouped.out_proj.W.numpy(),
-        }
+        },
+        strict=False,  # biases are 0
     )
     np.testing.assert_allclose(full(x).numpy(), y, rtol=0, atol=1e-6)
 

@@ -125,7 +125,8 @@ def test_nothing_is_set_unless_all_fits(function, wrong, error):
     net = Net()
     net(image(2, 2, 4, 4))
     before = {name: value.numpy() for name, value in net.get_states().items()}
-    values = {name: np.full_like(value, 7) for name, value in before.items()}
+    names = net.get_params() if function == "set_params" else net.get_states()
+    values = {name: np.full_like(before[name], 7) for name in names}
     assert list(values)[-1] == "last.b"
     with pytest.raises(error):
         getattr(net, function)({**values, "last.b": wrong})
@@ -173,7 +174,13 @@ def test_set_states_copies_by_name():
     assert not np.array_equal(one(x).numpy(), other(x).numpy())
     other.set_states(one.get_states())
     np.testing.assert_array_equal(one(x).numpy(), other(x).numpy())
-    other.set_params({"tail.2.b": np.full(5, 3, np.float32), "unknown": np.zeros(1)})
+    values = {"tail.2.b": np.full(5, 3, np.float32), "unknown": np.zeros(1)}
+    with pytest.raises(ValueError, match=r"missing: block1.conv.W, .*unexpected: unknown"):
+        other.set_params(values)
+    assert np.any(other.tail[2].b.numpy() != 3)
+    missing, unexpected = other.set_params(values, strict=False)
+    assert missing == [name for name in other.get_params() if name != "tail.2.b"]
+    assert unexpected == ["unknown"]
     np.testing.assert_array_equal(other.tail[2].b.numpy(), np.full(5, 3))
     with pytest.raises(ValueError, match=r"tail\.2\.b: shape \(4,\) does not fit \(5,\)"):
         other.set_params({"tail.2.b": np.zeros(4, np.float32)})

@@ -188,8 +188,8 @@ def test_batchnorm_trains_and_infers_like_torch(torch):
     for _ in range(3):
         x = array(5, 4, 6, 6)
         autograd.training = True
-        ours.set_params({"scale": theirs.weight.detach().numpy()})
-        ours.set_params({"bias": theirs.bias.detach().numpy()})
+        weight, bias = theirs.weight.detach().numpy(), theirs.bias.detach().numpy()
+        ours.set_params({"scale": weight, "bias": bias})
         y = ours(tensor.from_numpy(x))
         autograd.training = False
         np.testing.assert_allclose(

@@ -74,7 +74,7 @@ def test_halves_send_what_rounding_has_left():
 
     def body(rank, holder):
         communicator = singa_wrap.Communicator(rank, 2, holder, 0)
-        residuals = Residuals()
+        residuals = Residuals({})
         found = []
         for grad in grads[rank]:
             raw = tensor.from_numpy(grad).data

@@ -110,12 +110,25 @@ layer.SoftMaxCrossEntropy()(MATRIX, make(5))
     -> ValueError: [SoftmaxCrossEntropyForward] t (2) (2, 3) (5,)
 layer.ReLU()(None) -> TypeError: [ReLU] NoneType
 LINEAR.set_params({"W": np.ones((9, 9))}) -> ValueError: [set_params] W (9, 9) (3, 4)
-LINEAR.set_params({"Q": np.ones((9, 9))}) -> ValueError: [set_params] Linear Q
+LINEAR.set_params({"Q": np.ones((9, 9))})
+    -> ValueError: [set_params] Linear missing: W, b unexpected: Q
+LINEAR.set_params({"W": np.ones((3, 4))}) -> ValueError: [set_params] Linear missing: b
+LINEAR.set_params({"W": np.ones((9, 9))}, strict=False) -> ValueError: [set_params] W (9, 9) (3, 4)
+LINEAR.freeze("fc.*") -> ValueError: [freeze] Linear fc.*
+LINEAR.freeze(["W", "c"]) -> ValueError: [freeze] Linear 'c'
+LINEAR.freeze(5) -> TypeError: [freeze] pattern 5
+LINEAR.freeze([True]) -> TypeError: [freeze] pattern True
+layer.ModuleList([layer.Linear]) -> TypeError: [ModuleList] layers LayerMeta
+layer.ModuleDict({"a": 1}) -> TypeError: [ModuleDict] layers int
+layer.ModuleDict({1: layer.ReLU()}) -> TypeError: [ModuleDict] names 1
+layer.ModuleDict({"forward": layer.ReLU()}) -> ValueError: [ModuleDict] forward
+layer.ModuleDict({"a.b": layer.ReLU()}) -> ValueError: [ModuleDict] a.b
+layer.ModuleDict().pop("a") -> KeyError: a
 LINEAR.set_params({"W": "a"}) -> TypeError: [set_params] W <U1
 LINEAR.set_params(None) -> TypeError: [set_params] dict NoneType
 LINEAR.set_params({"W": [[1.0]]}) -> ValueError: [set_params] W (1, 1) (3, 4)
 LINEAR.set_params({"W": np.ones((3, 4), "c8")}) -> TypeError: [set_params] W 1.+0.j
-LINEAR.set_states({"Q": 1}) -> ValueError: [set_states] Linear Q
+LINEAR.set_states({"Q": 1}) -> ValueError: [set_states] Linear missing: W, b unexpected: Q
 net()(MATRIX, LABELS) -> AttributeError: [Net] set_optimizer()
 trainable()(MATRIX) -> TypeError: Net.train_one_batch() 1 y
 trainable()(MATRIX, LABELS, LABELS) -> TypeError: Net.train_one_batch() 3 4
@@ -136,15 +149,18 @@ Bare()(MATRIX) -> NotImplementedError: Bare train_one_batch()
 (n := trainable(), n.set_optimizer(None), n(MATRIX, LABELS))
     -> TypeError: [set_optimizer] optimizer None
 trainable().set_optimizer("sgd") -> TypeError: [set_optimizer] sgd
+trainable().set_optimizer(opt.SGD)
+    -> TypeError: [set_optimizer] class SGD set_optimizer(SGD(lr=0.1))
+setattr(trainable(), "optimizer", opt.DistOpt) -> TypeError: [set_optimizer] class DistOpt
 net(compiled=False).summary() -> RuntimeError: [summary] compile
 net(compiled=False).save_states("never.zip") -> RuntimeError: [save_states] Net compile()
 trainable().save_states("never.zip", {"a": object()}) -> TypeError: [save_states] a object
 trainable().save_states("never.zip", {"fc.W": np.ones(1)})
     -> ValueError: [save_states] aux_states fc.W
 trainable().memory_plan() -> RuntimeError: [memory_plan] use_graph=True
-trainable().set_states({"fc.W": np.ones((1, 1))}) -> ValueError: [set_params] fc.W (1, 1) (3, 4)
+trainable().set_states({"fc.W": np.ones((1, 1))}) -> ValueError: [set_states] fc.W (1, 1) (3, 4)
 trainable().load_torch(None) -> TypeError: [load_torch] NoneType
-trainable().load_torch({"a": 1}) -> ValueError: [load_states] missing fc.weight fc.bias unexpected a
+trainable().load_torch({"a": 1}) -> ValueError: [load_torch] missing fc.weight fc.bias unexpected a
 trainable().load_torch({"fc.weight": object(), "fc.bias": np.ones(4)})
     -> TypeError: [load_torch] fc.weight object
 singa.models.create("resnet9000") -> ValueError: [models.create] resnet9000

@@ -173,6 +173,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
         rewriting = Rewriting(self.training, self._fuse, self._recompute)
         return self._graphs().call(step, kind, input, kwargs, rewriting)
 
+    def __del__(self) -> None:
+        # Graphs refer to the attributes, and these to the graphs.
+        graphs = self.__dict__.get("_step_graphs")
+        if graphs is not None:
+            graphs.clear()
+
     def _graphs(self) -> StepGraphs:
         if self._step_graphs is None:
             self._step_graphs = StepGraphs(self)

@@ -118,6 +118,7 @@ class Settings:
         self._addresses: list[int] = []  # of the items of the containers
         self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
         self._generators: set[str] = set()
+        self._root = root  # which is not kept alive: it has the graphs that have this
         self._waiting: list[tuple[str, Any]] = [("", root)]
         while self._waiting:
             if len(self.values) > _MOST_VALUES:
@@ -125,7 +126,7 @@ class Settings:
                 break
             self._visit(*self._waiting.pop())
         self._held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
-        del self._waiting, self._places, self._classes, self._slots
+        del self._root, self._waiting, self._places, self._classes, self._slots
         del self._descriptors, self._addresses
 
     def hold(self) -> bool:
@@ -154,7 +155,8 @@ class Settings:
         if known != place:
             self.values[place] = ("as", known)
             return
-        self._alive.append(value)
+        if value is not self._root:
+            self._alive.append(value)
         try:
             self.values[place] = self._describe(place, value)
         except Exception as error:
@@ -231,7 +233,9 @@ class Settings:
         """Visits attributes of the object itself, in its __dict__ or in slots."""
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
-            if not isinstance(value, Tensor):
+            if value is self._root:
+                self._read(_class_and_attributes, weakref.ref(value))
+            elif not isinstance(value, Tensor):
                 self._attributes(value, "__class__", "__dict__")
             apart = _not_settings(value)
             names = [(None if n in apart else _attribute(place, n), n) for n in attributes]
@@ -474,6 +478,11 @@ def _is_frozen(value: np.ndarray) -> bool:
 
 def _array_state(value: np.ndarray) -> Any:
     return value.dtype.str, value.shape, value.tobytes()
+
+
+def _class_and_attributes(holder: weakref.ref[Any]) -> tuple[int, int]:
+    value = holder()
+    return id(type(value)), id(getattr(value, "__dict__", None))
 
 
 def _identities(values: Iterable[Any]) -> list[int]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -140,11 +141,22 @@ class StepGraphs:
     """The graphs of one model. `call` captures, replays or executes a step."""
 
     def __init__(self, layer: base.Layer) -> None:
-        self._layer = layer
+        self._of = weakref.ref(layer)  # which has the graphs: it is freed without the collector
         self._steps: dict[Any, _Step] = {}
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
         self._changes = 0  # of settings, so far
+
+    @property
+    def _layer(self) -> base.Layer:
+        layer = self._of()
+        assert layer is not None  # the layer itself calls
+        return layer
+
+    def clear(self) -> None:
+        """Drops all graphs, and what they refer to."""
+        self._steps.clear()
+        self._arenas.clear()
 
     def call(
         self,

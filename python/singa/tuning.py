@@ -14,6 +14,7 @@ therefore also accounts for reorders between operations.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import random
@@ -206,18 +207,11 @@ def _autotune() -> Iterator[None]:
 @contextlib.contextmanager
 def _as_before(model: Model) -> Iterator[None]:
     """Context manager that restores a model's states, optimizer and random generators."""
-    states = {name: value.clone() for name, value in model.get_states().items()}
+    states = {name: value.deepcopy() for name, value in model.get_states().items()}
     if not states:
         raise RuntimeError("[tuning.tune] the model has no parameters yet: call compile() first")
     optimizer = model.__dict__.get("optimizer")
-    kept = None if optimizer is None else optimizer.get_states()
-    if kept is not None:
-        kept = {
-            key: {name: value.clone() for name, value in entry.items()}
-            if isinstance(entry, dict)
-            else entry
-            for key, entry in kept.items()
-        }
+    kept = None if optimizer is None else copy.deepcopy(optimizer.get_states())
     device = next(iter(states.values())).device
     generators = device.random_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:

@@ -31,6 +31,7 @@ from .indexing import *
 from .linalg import *
 from .loss import *
 from .movement import *
+from .movement import Clone as Clone
 from .movement import Contiguous as Contiguous
 from .movement import Index as Index
 from .normalization import *

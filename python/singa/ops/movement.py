@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype, float32, is_float
+from ..raw import compat_mode
 from ..raw.check import integer, integers
 from ..raw.indexing import view
 from ..tape import autocast
@@ -75,6 +76,13 @@ class Contiguous(Identity):
 
     def forward(self, x: Raw) -> Raw:
         return x.Contiguous()
+
+
+class Clone(Identity):
+    """A copy of x."""
+
+    def forward(self, x: Raw) -> Raw:
+        return x.Clone()
 
 
 class ToBlocked(Identity):
@@ -477,6 +485,22 @@ class _Shape(Tensor):
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie in row-major order, otherwise a copy in that order."""
         return apply(Contiguous(), self)
+
+    def clone(self) -> Tensor:
+        """A copy in memory of its own.
+
+        The copy of a parameter, or of what was computed from one, stays on the tape while that
+        records: gradients flow back through it. Other copies have the same flags and name. With
+        SINGA's behaviour (`singa.compat`) every copy is off the tape, as `deepcopy` and
+        `x.detach().clone()` always are.
+        """
+        if compat_mode.enabled:
+            return self.deepcopy()
+        t = apply(Clone(), self)
+        if t._creator is None:
+            t.requires_grad, t.stores_grad = self.requires_grad, self.stores_grad
+            t.name = self.name
+        return t
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
         """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat."""

@@ -86,7 +86,7 @@ class EMA:
         for weight in weights.values():
             average = before.get(id(weight))
             if average is None:
-                average = weight.clone()
+                average = weight.deepcopy()
             else:
                 singa_wrap.ScaleAll([average.data], self.decay)
                 singa_wrap.Axpy(1.0 - self.decay, weight.data, average.data)
@@ -131,7 +131,7 @@ class EMA:
         weights = self.weights()
         pairs = []
         for name, value in averages.items():
-            average = weights[name].clone()
+            average = weights[name].deepcopy()
             write(average, value)
             pairs.append((weights[name], average))
         self._averages, self._updates = pairs, updates

@@ -695,7 +695,7 @@ class Optimizer:
             if value.dtype not in types:
                 expected = " or ".join(map(str, types))
                 raise TypeError(f"[{kind}] {name} of {key} is {value.dtype}, not {expected}")
-        return {key: value.clone() for key, value in tensors.items()}
+        return {key: value.deepcopy() for key, value in tensors.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys refer to live parameters; those of a copy are found again by name.

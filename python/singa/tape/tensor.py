@@ -118,6 +118,7 @@ class Tensor(_c.TapeTensor):
         @creator.setter
         def creator(self, creator: Operator | None) -> None: ...
         def backward(self, dy: object = None, retain_graph: bool = False) -> None: ...
+        def clone(self) -> Tensor: ...
 
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
@@ -245,7 +246,7 @@ class Tensor(_c.TapeTensor):
         """The same elements (shared) as a constant: no gradient flows back from it."""
         return wrap(self.data, False)
 
-    def clone(self) -> Tensor:
+    def deepcopy(self) -> Tensor:
         """A copy in memory of its own, off the tape, with the same flags and name."""
         t = wrap(self.data.Clone(), self.requires_grad)
         t.stores_grad = self.stores_grad
@@ -261,14 +262,10 @@ class Tensor(_c.TapeTensor):
             t._creator = None
         return t
 
-    def deepcopy(self) -> Tensor:
-        """The same as clone()."""
-        return self.clone()
-
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
-        t = self.clone()
+        t = self.deepcopy()
         t.__dict__.update(self.__dict__)
         return t
 
@@ -405,7 +402,7 @@ class Tensor(_c.TapeTensor):
 
     def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
         """Fills with a number, or with the elements of an array that broadcasts to its shape."""
-        t = self if inplace else self.clone()
+        t = self if inplace else self.deepcopy()
         if isinstance(x, (int, float)):
             fill(t.data, x)
         else:
@@ -458,19 +455,19 @@ class Tensor(_c.TapeTensor):
 
     def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
         """1 with probability p, else 0."""
-        t = self if inplace else self.clone()
+        t = self if inplace else self.deepcopy()
         _c.Bernoulli(number("bernoulli", "p", p), t.data)
         return t
 
     def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
         """Normally distributed."""
-        t = self if inplace else self.clone()
+        t = self if inplace else self.deepcopy()
         _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
         return t
 
     def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
         """Uniform in [low, high)."""
-        t = self if inplace else self.clone()
+        t = self if inplace else self.deepcopy()
         _c.Uniform(number("uniform", "low", low), number("uniform", "high", high), t.data)
         return t
 

@@ -555,6 +555,7 @@ for _interleaved, _features in ((False, 6), (True, 6), (False, 9), (True, 9)):
 # Movement of elements.
 
 add("identity", "Identity", autograd.identity, lambda torch, x: x, [_X])
+add("clone", "Clone", lambda x: x.clone(), lambda torch, x: x.clone(), [_X])
 add(
     "contiguous",
     "Contiguous",

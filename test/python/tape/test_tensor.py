@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import A, of, same
-from singa import device, tensor
+from singa import autograd, device, tensor
 from singa import singa_wrap as wrap
 from singa.tensor import Tensor
 
@@ -160,6 +160,42 @@ def test_copy_shares_and_clone_does_not() -> None:
     assert shared.numpy()[0, 0] == 2.0
     assert clone.numpy()[0, 0] == deep.numpy()[0, 0] == 1.0
     assert (clone.name, clone.stores_grad) == ("t", True)
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("singas", [False, True])
+def test_a_clone_stays_on_the_tape_and_other_copies_do_not(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch, singas: bool, recording: bool
+) -> None:
+    """Of a parameter, of what was computed from one, and of a constant."""
+    monkeypatch.setattr("singa.raw.compat_mode.enabled", singas)
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    leaf, theirs = of(a), torch.from_numpy(a).requires_grad_()
+    leaf.stores_grad, leaf.name = True, "w"
+    cut = singas or not recording
+
+    with autograd.enable_grad() if recording else autograd.no_grad():
+        computed = leaf * leaf
+        for x, copied in ((leaf, leaf.clone()), (computed, computed.clone())):
+            same(copied, x.numpy())
+            assert not copied.data.SharesMemory(x.data)
+            assert copied.is_dummy() == cut
+        constant = of(a).clone()
+        assert (constant.is_dummy(), constant.requires_grad) == (True, True)
+        for x in (leaf.deepcopy(), copy.deepcopy(computed), computed.detach().clone()):
+            assert x.is_dummy()
+        if cut:
+            assert (leaf.clone().name, leaf.clone().stores_grad) == ("w", True)
+            return
+        # In place, which must not reach the original.
+        changed = leaf.clone()
+        changed.data.Fill(5.0)
+        same(leaf, a)
+        y = leaf.clone() * 3.0 + computed.clone() * leaf
+        gradients = {x.name: grad for x, grad in autograd.backward(y, np.ones((2, 3)))}
+    (theirs.clone() * 3.0 + (theirs * theirs).clone() * theirs).sum().backward()
+    assert list(gradients) == ["w"]
+    np.testing.assert_allclose(gradients["w"].numpy(), theirs.grad.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])

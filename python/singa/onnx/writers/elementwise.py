@@ -11,7 +11,7 @@ from ... import autograd as ag
 from ... import singa_wrap as _c
 from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
-from ...ops.movement import Contiguous
+from ...ops.movement import Clone, Contiguous
 from ..element_types import NUMBERS
 from .registry import writes
 
@@ -46,6 +46,7 @@ _SAME = {
     ag.Tan: "Tan",
     ag.Tanh: "Tanh",
     ag.Identity: "Identity",
+    Clone: "Identity",
     Contiguous: "Identity",
     ag.ToBlocked: "Identity",
 }

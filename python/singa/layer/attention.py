@@ -131,6 +131,9 @@ class MultiHeadAttention(Layer):
     rotary.
     """
 
+    fixed_settings = (
+        *("embed_dim", "num_heads", "num_kv_heads", "head_dim", "bias", "kdim", "vdim"),
+    )
     in_proj_weight: Tensor | None
     q_proj_weight: Tensor | None
     k_proj_weight: Tensor | None

@@ -129,6 +129,12 @@ class Layer(metaclass=LayerMeta):
     #: Names of attributes that do not affect a step. A change of any other attribute makes captured
     #: steps be captured again.
     not_settings: ClassVar[tuple[str, ...]] = ("_inside", "_fits")
+    #: Names of settings that parameters follow from. They cannot change once there are parameters.
+    fixed_settings: ClassVar[tuple[str, ...]] = ()
+    #: Names of settings that `transient` attributes, such as handles, are made of. A change drops
+    #: these.
+    handle_settings: ClassVar[tuple[str, ...]] = ()
+    _watched: ClassVar[frozenset[str]] = frozenset()  # both, with those of base classes
     #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
     has_parts: ClassVar[bool] = False
     #: Whether parameters are converted to the float type of the input.
@@ -141,6 +147,10 @@ class Layer(metaclass=LayerMeta):
     _registered: int  # number of layers that register_layers() has added
     #: (kind of input, tensors, their data) for which `_follow` has nothing to convert.
     _fits: tuple[Any, list[Tensor], list[Any]] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._watched |= {*cls.fixed_settings, *cls.handle_settings}
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -433,6 +443,8 @@ class Layer(metaclass=LayerMeta):
             del self._layers[name]
         if isinstance(value, Tensor) or isinstance(self.__dict__.get(name), Tensor):
             self.__dict__["_fits"] = None
+        if name in self._watched:
+            value = self._new_setting(name, self._checked_setting(name, value))
         object.__setattr__(self, name, value)
         if isinstance(value, Tensor):
             if value.is_dummy():
@@ -442,6 +454,24 @@ class Layer(metaclass=LayerMeta):
                 self._name_members(self._contained(name, value))
         elif name == "name":
             self._update_names()
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        """The form in which a value of a fixed or handle setting is kept. Raises TypeError or
+        ValueError for a wrong one."""
+        return value
+
+    def _new_setting(self, name: str, value: Any) -> Any:
+        """Makes a new value of a fixed or handle setting count."""
+        before = self.__dict__.get(name, value)
+        if before != value and self.__dict__.get("_initialized"):
+            if any([name in vars(each).get("fixed_settings", ()) for each in type(self).__mro__]):
+                raise ValueError(
+                    f"[{self.title}] {name} cannot change from {before} to {value}: the parameters "
+                    "follow from it; make a new layer"
+                )
+            for handle in self.transient:
+                self.__dict__[handle] = None
+        return value
 
     def __delattr__(self, name: str) -> None:
         self._layers.pop(name, None)

@@ -31,6 +31,7 @@ class _Filters(Window):
     """Base class of convolutions: a window with weights W (first, second / group, kernel) and a
     bias b (nb_kernels)."""
 
+    fixed_settings = ("in_channels", "nb_kernels", "kernel_size", "group", "bias")
     W: Tensor
     b: Tensor | None
     in_channels: int | None
@@ -69,9 +70,16 @@ class _Conv(_Filters):
     """Base class of convolutions that are not transposed."""
 
     _apply: ClassVar[Callable[..., Tensor]]
+    handle_settings = ("activation",)
     activation = "NOTSET"
     _workspace_bytes = 1 << 30
     _prefer = ""  # SINGA_PREFER decides
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name == "activation" and value not in ("NOTSET", "RELU"):
+            kind = type(self).__name__
+            raise ValueError(f"[{kind}] activation must be 'NOTSET' or 'RELU', got {value!r}")
+        return super()._checked_setting(name, value)
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
         return singa_wrap.ConvHandle(
@@ -147,8 +155,6 @@ class Conv2d(_Conv):
         self.in_channels = in_channels
         self.group = integer("Conv2d", "group", group)
         self.bias = bias
-        if activation not in ("NOTSET", "RELU"):
-            raise ValueError(f"[Conv2d] activation must be 'NOTSET' or 'RELU', got {activation!r}")
         self.activation = activation
         self.initializer = initializer
         self.inner_params: dict[str, Any] = {"cudnn_prefer": "fastest", "workspace_MB_limit": 1024}
@@ -231,6 +237,8 @@ class Conv3d(_TorchConv):
 class _ConvTranspose(_Filters):
     """Base class of transposed convolutions."""
 
+    handle_settings = ("output_padding",)
+    output_padding: tuple[int, ...]
     _apply: ClassVar[Callable[..., Tensor]]
 
     def __init__(
@@ -248,11 +256,15 @@ class _ConvTranspose(_Filters):
         initializer: Initializer | None = None,
     ) -> None:
         super().__init__(kernel_size, stride, padding, "NOTSET", dilation)
-        kind = type(self).__name__
-        self.output_padding = numbers(kind, "output_padding", output_padding, self.axes)
+        self.output_padding = output_padding  # type: ignore[assignment]
         _set_channels(self, in_channels, out_channels, groups)
         self.bias = bias
         self.initializer = initializer
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name == "output_padding":
+            return numbers(type(self).__name__, name, value, self.axes)
+        return super()._checked_setting(name, value)
 
     def _filters(self, channels: int) -> tuple[int, int]:
         return channels, self.nb_kernels // self.group
@@ -314,6 +326,9 @@ class SeparableConv2d(Layer):
     `SeparableConv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too.
     """
 
+    fixed_settings = ("nb_kernels", "kernel_size", "bias")
+    handle_settings = ("stride", "padding")
+
     def __init__(
         self,
         nb_kernels: int,
@@ -349,6 +364,11 @@ class SeparableConv2d(Layer):
             bias=self.bias,
         )
         self.point_conv = Conv2d(self.nb_kernels, 1, bias=self.bias)
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name in self.handle_settings and self._initialized:
+            setattr(self.depthwise_conv, name, value)
+        return value
 
     def forward(self, x: Tensor) -> Tensor:
         return self.point_conv(self.depthwise_conv(x))

@@ -40,6 +40,7 @@ class Linear(Layer):
     raises ValueError for a wrong number of input features.
     """
 
+    fixed_settings = ("in_features", "out_features", "bias")
     W: Tensor
     b: Tensor | None
 
@@ -98,6 +99,7 @@ class Gemm(Layer):
     W is initialized normally with variance 2 / (in + out), b with 0.
     """
 
+    fixed_settings = ("in_features", "nb_kernels", "transA", "transB", "bias", "bias_shape")
     W: Tensor
     b: Tensor | None
 
@@ -147,6 +149,7 @@ class Embedding(Layer):
     fills W.
     """
 
+    fixed_settings = ("input_dim", "output_dim")
     W: Tensor
     follows_dtype = False
 

@@ -44,6 +44,8 @@ class BatchNorm2d(Layer):
 
     state_names = ("running_mean", "running_var")
     transient = ("handle",)
+    fixed_settings = ("channels",)
+    handle_settings = ("momentum", "eps", "fix_scale")
     scale: Tensor
     bias: Tensor
     running_mean: Tensor
@@ -59,12 +61,21 @@ class BatchNorm2d(Layer):
             raise TypeError(f"[BatchNorm2d] expected at most channels and momentum, got {args}")
         self.channels: int | None = args[0] if args else None
         self.momentum = args[1] if len(args) == 2 else momentum
-        self.momentum = fraction("BatchNorm2d", "momentum", self.momentum)
-        self.eps = number("BatchNorm2d", "eps", eps)
-        if not 0.0 <= self.eps < float("inf"):
-            raise ValueError(f"[BatchNorm2d] eps must be finite and not negative, got {eps}")
+        self.eps = eps
         self.fix_scale = fix_scale
         self.handle: Any = None
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name == "momentum":
+            return fraction("BatchNorm2d", name, value)
+        if name == "eps":
+            eps = number("BatchNorm2d", name, value)
+            if not 0.0 <= eps < float("inf"):
+                raise ValueError(f"[BatchNorm2d] eps must be finite and not negative, got {value}")
+            return eps
+        if name == "fix_scale" and self._initialized:
+            self.scale.requires_grad = not value
+        return value
 
     def initialize(
         self,
@@ -140,6 +151,7 @@ class _Norm(Layer):
     """Normalisation by statistics of each sample, with a weight and, if wanted, a bias."""
 
     follows_dtype = False  # 16-bit floats are normalised by numbers of 32 bits
+    fixed_settings = ("shape", "affine", "has_bias")
     weight: Tensor
     bias: Tensor | None
 

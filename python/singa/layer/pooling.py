@@ -39,6 +39,7 @@ class _Pooling(Window):
     is_max: bool
     ceil_mode = False
     count_include_pad = False
+    handle_settings = ("is_max", "ceil_mode", "count_include_pad")
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
         return singa_wrap.PoolingHandle(
@@ -52,8 +53,8 @@ class _Pooling(Window):
             self.dilation,
         )
 
-    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
-        return (*self.padding, *x.shape[1:2])  # inputs may have different numbers of channels
+    def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
+        return (*padding, *x.shape[1:2])  # inputs may have different numbers of channels
 
     def forward(self, x: Tensor) -> Tensor:
         return self._apply(self._handle_for(x), x)
@@ -136,6 +137,10 @@ class AvgPool2d(Pooling2d):
         )
 
 
+#: What the settings of pooling along the width are for the height.
+_HEIGHTS = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+
+
 class _Pool1d(Pooling2d):
     """Pooling along the width of x (N, C, h, w), or of x (N, C, l)."""
 
@@ -151,13 +156,7 @@ class _Pool1d(Pooling2d):
     ) -> None:
         stride = kernel_size if stride is None else stride
         super().__init__(
-            (1, kernel_size),
-            (1, stride),
-            (0, padding),
-            is_max,
-            pad_mode,
-            dilation=(1, dilation),
-            **options,
+            kernel_size, stride, padding, is_max, pad_mode, dilation=dilation, **options
         )
 
     def _size_of(self, x: Tensor) -> tuple[int, ...]:
@@ -167,8 +166,13 @@ class _Pool1d(Pooling2d):
         if len(x.shape) != 3:
             super()._check_rank(x)
 
-    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
-        return (*super()._handle_key(x), len(x.shape))
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name in _HEIGHTS and not isinstance(value, list | tuple):
+            value = (_HEIGHTS[name], value)
+        return super()._checked_setting(name, value)
+
+    def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
+        return (*super()._handle_key(x, padding), len(x.shape))
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
         if len(x.shape) != 3:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
 from ..raw.check import fraction, integer
@@ -30,6 +30,9 @@ __all__ = [
 class _Recurrent(Layer):
     """Common arguments of recurrent layers, and their checks."""
 
+    fixed_settings = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional")
+    handle_settings: ClassVar[tuple[str, ...]] = ("batch_first", "dropout")
+
     def __init__(
         self,
         hidden_size: int,
@@ -40,13 +43,19 @@ class _Recurrent(Layer):
         bidirectional: bool,
     ) -> None:
         super().__init__()
-        kind = type(self).__name__
-        self.hidden_size = integer(kind, "hidden_size", hidden_size, 1)
-        self.num_layers = integer(kind, "num_layers", num_layers, 1)
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
-        self.dropout = fraction(kind, "dropout", dropout, open_end=True)
+        self.dropout = dropout
         self.bidirectional = bidirectional
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name in ("hidden_size", "num_layers", "input_size"):
+            return integer(type(self).__name__, name, value, 1)
+        if name == "dropout":
+            return fraction(type(self).__name__, name, value, open_end=True)
+        return value
 
 
 class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
@@ -56,15 +65,25 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
     bias=False. CudnnRNN has these.
     """
 
+    handle_settings = ("nonlinearity",)
+    _nonlinearities: ClassVar[tuple[str, ...]] = ("tanh",)
+
     def __init__(self, input_size: int, *common: Any) -> None:
         super().__init__(*common)
-        self.input_size = integer(type(self).__name__, "input_size", input_size, 1)
-        one = self.num_layers == 1 and not self.bidirectional
-        if not one or not self.bias or self.batch_first or self.dropout:
+        self.input_size = input_size
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        value, kind = super()._checked_setting(name, value), type(self).__name__
+        expected = {"num_layers": 1, "bidirectional": 0, "bias": 1, "batch_first": 0, "dropout": 0}
+        if name in expected and value != expected[name]:
             raise NotImplementedError(
-                f"[{type(self).__name__}] has one layer, one direction, biases, and takes a list "
-                "of steps; CudnnRNN has the other forms"
+                f"[{kind}] has one layer, one direction, biases, and takes a list of steps; "
+                "CudnnRNN has the other forms"
             )
+        if name == "nonlinearity" and value not in self._nonlinearities:
+            names = " or ".join(map(repr, self._nonlinearities))
+            raise ValueError(f"[{kind}] nonlinearity must be {names}, got {value!r}")
+        return value
 
     def step_forward(
         self,
@@ -97,6 +116,7 @@ class RNN(RNN_Base):
     last h). Weights are initialized normally with standard deviation 1, b with 0.
     """
 
+    _nonlinearities = ("tanh", "relu")
     Wx: Tensor
     Wh: Tensor
     b: Tensor
@@ -115,8 +135,6 @@ class RNN(RNN_Base):
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"[RNN] nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
     def initialize(self, xs: Sequence[Tensor], h0: Tensor) -> None:
@@ -174,8 +192,6 @@ class LSTM(RNN_Base):
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
-        if nonlinearity != "tanh":
-            raise ValueError(f"[LSTM] nonlinearity must be 'tanh', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
     def initialize(self, xs: Sequence[Tensor], h0_c0: tuple[Tensor, Tensor]) -> None:
@@ -225,14 +241,33 @@ class _Sequences(_Recurrent):
 
     W: Tensor
     transient = ("handle",)
+    handle_settings = ("rnn_mode", "linear_before_reset")
     rnn_mode: str
     _MODES = {"relu": 0, "tanh": 1, "vanilla": 1, "lstm": 2, "gru": 3}  # noqa: RUF012
     _GATES = {"lstm": 4, "gru": 3}  # noqa: RUF012 - of other modes: 1
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        self.directions = 2 if self.bidirectional else 1
         self.handle: Any = None
+
+    @property
+    def directions(self) -> int:
+        """2 if sequences also run backwards, else 1."""
+        return 2 if self.bidirectional else 1
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        if name == "rnn_mode":
+            kind = type(self).__name__
+            if value not in self._MODES:
+                modes = sorted(self._MODES)
+                raise ValueError(f"[{kind}] rnn_mode must be one of {modes}, got {value!r}")
+            before = self.__dict__.get(name, value)
+            if self._initialized and self._GATES.get(before, 1) != self._GATES.get(value, 1):
+                raise ValueError(
+                    f"[{self.title}] rnn_mode cannot change from {before} to {value}, which has "
+                    "other weights; make a new layer"
+                )
+        return super()._checked_setting(name, value)
 
     def initialize(
         self,
@@ -348,10 +383,6 @@ class CudnnRNN(_Sequences):
         return_sequences: bool = True,
     ) -> None:
         super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if rnn_mode not in self._MODES:
-            raise ValueError(
-                f"[CudnnRNN] rnn_mode must be one of {sorted(self._MODES)}, got {rnn_mode!r}"
-            )
         self.rnn_mode = rnn_mode
         self.use_mask = use_mask
         self.return_sequences = return_sequences
@@ -417,7 +448,7 @@ class GRU(_Sequences):
         linear_before_reset: bool = True,
     ) -> None:
         super().__init__(hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.input_size = integer("GRU", "input_size", input_size, 1)
+        self.input_size = input_size
         self.linear_before_reset = linear_before_reset
 
     def _mode(self) -> int:

@@ -30,6 +30,9 @@ class RotaryEmbedding(Layer):
     Raises ValueError for an odd dim, and for positions beyond max_positions.
     """
 
+    transient = ("_tables",)
+    handle_settings = ("dim", "max_positions", "base")
+
     def __init__(
         self,
         dim: int,
@@ -38,15 +41,23 @@ class RotaryEmbedding(Layer):
         interleaved: bool = False,
     ) -> None:
         super().__init__()
-        self.dim = integer("RotaryEmbedding", "dim", dim, 2)
-        self.max_positions = integer("RotaryEmbedding", "max_positions", max_positions, 1)
-        self.base = number("RotaryEmbedding", "base", base)
-        if self.dim % 2 or not 0 < self.base < float("inf"):
-            raise ValueError(
-                f"[RotaryEmbedding] dim must be even and base positive, got {dim} and {base}"
-            )
+        self.dim = dim
+        self.max_positions = max_positions
+        self.base = base
         self.interleaved = bool(interleaved)
         self._tables: tuple[Tensor, Tensor] | None = None
+
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        kind = "RotaryEmbedding"
+        if name == "base":
+            value = number(kind, name, value)
+            if not 0 < value < float("inf"):
+                raise ValueError(f"[{kind}] base must be positive, got {value}")
+            return value
+        value = integer(kind, name, value, 2 if name == "dim" else 1)
+        if name == "dim" and value % 2:
+            raise ValueError(f"[{kind}] dim must be even, got {value}")
+        return value
 
     def initialize(self, x: Tensor, *others: Any, **options: Any) -> None:
         self._tables = self._tables_for(x)

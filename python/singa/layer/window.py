@@ -75,6 +75,13 @@ class Window(Layer):
     """Base class of convolution and pooling: the window, and the handles."""
 
     transient = ("handle", "_handles")
+    handle_settings: ClassVar[tuple[str, ...]] = (
+        *("kernel_size", "stride", "padding", "dilation", "pad_mode"),
+    )
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
     #: Number of spatial axes.
     axes: ClassVar[int] = 2
 
@@ -82,42 +89,50 @@ class Window(Layer):
         self, kernel_size: Sizes, stride: Sizes, padding: Sizes, pad_mode: str, dilation: Sizes = 1
     ) -> None:
         super().__init__()
-        kind = type(self).__name__
-        self.kernel_size = numbers(kind, "kernel_size", kernel_size, self.axes)
-        self.stride = numbers(kind, "stride", stride, self.axes)
-        if min(self.kernel_size) < 1 or min(self.stride) < 1:
-            raise ValueError(
-                f"[{kind}] kernel_size and stride must be at least 1, got {self.kernel_size} "
-                f"and {self.stride}"
-            )
-        self.padding = edges(kind, padding, self.axes)
-        self.dilation = numbers(kind, "dilation", dilation, self.axes)
-        if pad_mode not in _PAD_MODES:
-            raise ValueError(f"[{kind}] pad_mode must be one of {_PAD_MODES}, got {pad_mode!r}")
+        self.kernel_size = kernel_size  # type: ignore[assignment] # _checked_setting makes tuples
+        self.stride = stride  # type: ignore[assignment]
+        self.padding = padding  # type: ignore[assignment]
+        self.dilation = dilation  # type: ignore[assignment]
         self.pad_mode = pad_mode
         self.odd_padding = (0, 0, 0, 0)  # unused: handles take asymmetric padding
         self.handle: Any = None
         self._handles: dict[tuple[int, ...], Any] | None = None
 
+    def _checked_setting(self, name: str, value: Any) -> Any:
+        kind = type(self).__name__
+        if name == "padding":
+            edges(kind, value, self.axes)
+            return tuple(value) if _is_sequence(value) else numbers(kind, name, value, self.axes)
+        if name in ("kernel_size", "stride", "dilation"):
+            value = numbers(kind, name, value, self.axes)
+            if min(value) < 1 and name != "dilation":
+                raise ValueError(f"[{kind}] {name} must be at least 1, got {value}")
+        if name == "pad_mode" and value not in _PAD_MODES:
+            raise ValueError(f"[{kind}] pad_mode must be one of {_PAD_MODES}, got {value!r}")
+        return value
+
     def _handle_for(self, x: Tensor) -> Any:
+        padding = self.padding
         if self.pad_mode != "NOTSET":  # the padding depends on the size of the input
             self._check_rank(x)
-            self.padding = same_padding(
+            padding = same_padding(
                 self.pad_mode, self._size_of(x), self.kernel_size, self.stride, self.dilation
             )
         if self._handles is None:
             self._handles = {}
-        key = self._handle_key(x)
+        key = self._handle_key(x, padding)
         if key not in self._handles:
-            self._handles[key] = self._make_handle(x, self.padding)
+            if self.pad_mode == "NOTSET":
+                padding = edges(type(self).__name__, padding, self.axes)
+            self._handles[key] = self._make_handle(x, padding)
         handle = self._handles[key]
         if handle is not self.handle:
             self.handle = handle
         return handle
 
-    def _handle_key(self, x: Tensor) -> tuple[int, ...]:
-        """The key of a handle in `_handles`."""
-        return self.padding
+    def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
+        """The key of a handle in `_handles`, which hold for the present settings."""
+        return padding
 
     def _size_of(self, x: Tensor) -> tuple[int, ...]:
         """The lengths of the spatial axes."""

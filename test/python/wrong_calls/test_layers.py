@@ -37,12 +37,12 @@ layer.Conv2d(1 << 31, 3)(IMAGES) -> ValueError: [SetupRecorder] out_channels 1 2
 layer.Conv2d(1 << 62, 3)(IMAGES)
     -> ValueError: [SetupRecorder] out_channels 1 2147483647 4611686018427387904
 layer.Conv2d(4, NAN)(IMAGES) -> TypeError: [Conv2d] kernel_size nan
-layer.Conv2d(4, 0)(IMAGES) -> ValueError: [Conv2d] kernel_size stride 1 (0, 0) (1, 1)
-layer.Conv2d(4, -3)(IMAGES) -> ValueError: [Conv2d] kernel_size stride 1 (-3, -3) (1, 1)
+layer.Conv2d(4, 0)(IMAGES) -> ValueError: [Conv2d] kernel_size 1 (0, 0)
+layer.Conv2d(4, -3)(IMAGES) -> ValueError: [Conv2d] kernel_size 1 (-3, -3)
 layer.Conv2d(4, (3, 3, 3))(IMAGES) -> TypeError: [Conv2d] kernel_size (3, 3, 3)
-layer.Conv2d(4, 3, stride=0)(IMAGES) -> ValueError: [Conv2d] kernel_size stride 1 (3, 3) (0, 0)
+layer.Conv2d(4, 3, stride=0)(IMAGES) -> ValueError: [Conv2d] stride 1 (0, 0)
 layer.Conv2d(4, 3, stride=0, pad_mode="SAME_UPPER")(IMAGES)
-    -> ValueError: [Conv2d] kernel_size stride 1 (3, 3) (0, 0)
+    -> ValueError: [Conv2d] stride 1 (0, 0)
 layer.Conv2d(4, 3, padding=-1)(IMAGES) -> ValueError: [SetupRecorder] padding 0 2147483647 (-1, -1)
 layer.Conv2d(4, 3, padding=NAN)(IMAGES) -> TypeError: [Conv2d] padding nan
 layer.Conv2d(4, 3, pad_mode="VALID")
@@ -85,11 +85,11 @@ layer.BatchNorm2d(eps=-1)(IMAGES) -> ValueError: [BatchNorm2d] eps -1
 layer.BatchNorm2d(4)(IMAGES) -> ValueError: [BatchNorm2d] (batch, 4, ...) (2, 3, 8, 8)
 layer.BatchNorm2d()(make(3)) -> ValueError: [BatchNorm2d] (batch, channels, ...) (3,)
 layer.BatchNorm2d(momentum="a") -> TypeError: [BatchNorm2d] momentum str
-layer.MaxPool2d(0)(IMAGES) -> ValueError: [MaxPool2d] kernel_size stride 1 (0, 0) (0, 0)
+layer.MaxPool2d(0)(IMAGES) -> ValueError: [MaxPool2d] kernel_size 1 (0, 0)
 layer.MaxPool2d(9)(IMAGES) -> ValueError: [Pooling] kernel 9 dilation 1 9 8 8
-layer.MaxPool2d(2, 0)(IMAGES) -> ValueError: [MaxPool2d] kernel_size stride 1 (2, 2) (0, 0)
+layer.MaxPool2d(2, 0)(IMAGES) -> ValueError: [MaxPool2d] stride 1 (0, 0)
 layer.MaxPool2d(2, 0, pad_mode="SAME_LOWER")(IMAGES)
-    -> ValueError: [MaxPool2d] kernel_size stride 1 (2, 2) (0, 0)
+    -> ValueError: [MaxPool2d] stride 1 (0, 0)
 layer.AvgPool2d(2, 2, 5)(IMAGES)
     -> ValueError: [Pooling] padding (5, 5) kernel (2, 2) dilation (1, 1)
 layer.MaxPool2d(2)(MATRIX) -> ValueError: [Pooling] input (N, C, H, W) (2, 3)

@@ -7,7 +7,7 @@ import fnmatch
 import functools
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from .. import autograd, tensor
@@ -28,8 +28,8 @@ _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
 #: Containers in which a layer keeps layers and tensors.
 _CONTAINERS = (list, tuple, dict, deque)
-#: Attributes of `Layer` itself that are such containers.
-_INTERNAL = ("_layers", "_fits")
+#: Types of values that hold nothing.
+_PLAIN = frozenset([int, float, bool, str, bytes, type(None)])
 
 # One thread at a time creates parameters; others wait for it.
 _initializing = threading.RLock()
@@ -135,6 +135,8 @@ class Layer(metaclass=LayerMeta):
     #: these.
     handle_settings: ClassVar[tuple[str, ...]] = ()
     _watched: ClassVar[frozenset[str]] = frozenset()  # both, with those of base classes
+    #: Names of attributes that hold no layers and no parameters.
+    _partless: ClassVar[frozenset[str]] = frozenset(["_layers", "_fits"])
     #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
     has_parts: ClassVar[bool] = False
     #: Whether parameters are converted to the float type of the input.
@@ -151,6 +153,7 @@ class Layer(metaclass=LayerMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._watched |= {*cls.fixed_settings, *cls.handle_settings}
+        cls._partless |= {*cls._watched, *cls.transient}
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -268,68 +271,93 @@ class Layer(metaclass=LayerMeta):
 
     def _by_path(self, function: str) -> dict[str, Tensor]:
         """What `get_params` or `get_states` of this layer finds, under all paths."""
-        found: dict[str, Tensor] = {}
-        for path, value in self._walk(function, (id(self),)):
-            if found.setdefault(path, value) is not value:
-                raise ValueError(f"[{function}] {self.title} has two tensors of the name {path}")
-        return found
+        found: list[tuple[str, Tensor]] = []
+        self._collect(function, "", (id(self),), found)
+        named = dict(found)
+        if len(named) < len(found):
+            for path, value in found:
+                if named[path] is not value:
+                    raise ValueError(
+                        f"[{function}] {self.title} has two tensors of the name {path}"
+                    )
+        return named
 
-    def _walk(self, function: str, above: tuple[int, ...]) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what `function` finds: own tensors first, then those of sublayers.
+    def _collect(
+        self, function: str, prefix: str, above: tuple[int, ...], found: list[tuple[str, Tensor]]
+    ) -> None:
+        """Appends (path, tensor) of what `function` finds: own tensors first, then those of
+        sublayers.
 
         `above` are the identities of the layers around, which an attribute may refer to.
         """
-        yield from self._own_params()
+        members = self._members()
+        found += [(prefix + path, value) for path, value in self._params_among(members)]
         if function == "get_states":
-            yield from self._own_states()
-        for path, child in self._children():
-            if id(child) in above:
+            found += [(prefix + path, value) for path, value in self._own_states()]
+        for path, child in members:
+            if not isinstance(child, Layer) or id(child) in above:
                 continue
-            inner: Any
+            inside = f"{prefix}{path}{self.sep}"
             if getattr(type(child), function) is getattr(Layer, function):
-                inner = child._walk(function, (*above, id(child)))
+                child._collect(function, inside, (*above, id(child)), found)
             else:  # a script's own, which may return names such as `self.W.name`
                 full = f"{child.name}{self.sep}"
                 named = getattr(child, function)().items()
-                inner = [(name.removeprefix(full), value) for name, value in named]
-            for name, value in inner:
-                yield f"{path}{self.sep}{name}", value
+                found += [(inside + name.removeprefix(full), value) for name, value in named]
 
-    def _own_params(self) -> Iterator[tuple[str, Tensor]]:
+    def _params_among(
+        self, members: Sequence[tuple[str, Layer | Tensor]]
+    ) -> list[tuple[str, Tensor]]:
+        apart = self.state_names
+        return [
+            (path, value)
+            for path, value in members
+            if isinstance(value, Tensor)
+            and value.stores_grad
+            and not (apart and path.partition(self.sep)[0] in apart)
+        ]
+
+    def _own_params(self) -> list[tuple[str, Tensor]]:
         """(path, tensor) of the parameters in the attributes of this layer."""
-        for path, value in self._members():
-            apart = path.partition(self.sep)[0] in self.state_names
-            if isinstance(value, Tensor) and value.stores_grad and not apart:
-                yield path, value
+        return self._params_among(self._members())
 
-    def _own_states(self) -> Iterator[tuple[str, Tensor]]:
-        for attribute in self.state_names:
-            for path, value in _inside(attribute, self.__dict__.get(attribute), self.sep):
-                if isinstance(value, Tensor):
-                    yield path, value
+    def _own_states(self) -> list[tuple[str, Tensor]]:
+        """(path, tensor) of what is saved but not trained."""
+        return [
+            (path, value)
+            for attribute in self.state_names
+            for path, value in _inside(attribute, self.__dict__.get(attribute), self.sep)
+            if isinstance(value, Tensor)
+        ]
 
-    def _children(self) -> Iterator[tuple[str, Layer]]:
+    def _children(self) -> list[tuple[str, Layer]]:
         """(path, layer) of the sublayers in the attributes of this layer."""
-        for path, value in self._members():
-            if isinstance(value, Layer):
-                yield path, value
+        return [(path, value) for path, value in self._members() if isinstance(value, Layer)]
 
-    def _members(self) -> Iterator[tuple[str, Layer | Tensor]]:
+    def _members(self) -> list[tuple[str, Layer | Tensor]]:
         """(path, value) of the layers and tensors in attributes, and in containers there that are
         no attributes themselves."""
+        found: list[tuple[str, Layer | Tensor]] = []
+        apart = self._partless
         for name, value in self.__dict__.items():
-            if isinstance(value, Layer | Tensor):
-                yield name, value
-            elif isinstance(value, _CONTAINERS) and value:
-                yield from self._contained(name, value)
+            kind = type(value)
+            if kind in _PLAIN or name in apart:  # most are, and isinstance takes longer
+                continue
+            if kind not in _CONTAINERS and isinstance(value, _PARTS):
+                found.append((name, value))
+            elif kind in _CONTAINERS or isinstance(value, _CONTAINERS):
+                items = value.values() if isinstance(value, dict) else value
+                if not _PLAIN.issuperset(map(type, items)):
+                    found += self._contained(name, value)
+        return found
 
-    def _contained(self, attribute: str, value: Any) -> Iterator[tuple[str, Layer | Tensor]]:
+    def _contained(self, attribute: str, value: Any) -> list[tuple[str, Layer | Tensor]]:
         """Those in a container that is an attribute."""
-        if attribute in _INTERNAL or attribute in self.transient:
-            return
-        for path, item in _inside(attribute, value, self.sep):
-            if not any([item is other for other in self.__dict__.values()]):
-                yield path, item
+        if attribute in self._partless:
+            return []
+        here = set(map(id, self.__dict__.values()))
+        members = _inside(attribute, value, self.sep)
+        return [(path, item) for path, item in members if id(item) not in here]
 
     def _new_param(
         self, attribute: str, shape: tuple[int, ...], like: Tensor, fill: Callable[[Tensor], Any]
@@ -549,15 +577,19 @@ def _first_tensor(inputs: Any) -> Tensor | None:
     return None
 
 
+#: What a layer consists of.
+_PARTS = (Layer, Tensor)
+
+
 def _inside(
     path: str, value: Any, sep: str, above: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, Layer | Tensor]]:
     """(path, layer or tensor) of a value: itself, or what lists, tuples and dicts hold at any
     depth."""
-    if isinstance(value, Layer | Tensor):
+    if isinstance(value, _PARTS):
         yield path, value
     elif isinstance(value, _CONTAINERS) and id(value) not in above:
         above = (*above, id(value))
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(item, (Layer, Tensor, *_CONTAINERS)):
+            if isinstance(item, (*_PARTS, *_CONTAINERS)):
                 yield from _inside(f"{path}{sep}{key}", item, sep, above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,15 +136,13 @@ class ImportedModel(model.Model):
         self.__dict__[key] = value
         self.__dict__["_fits"] = None
 
-    def _members(self) -> Iterator[tuple[str, Any]]:
+    def _members(self) -> list[tuple[str, Any]]:
         names = {key: name for name, key in self.__dict__.get("_keys", {}).items()}
-        for path, value in super()._members():
-            yield names.get(path, path), value
+        return [(names.get(path, path), value) for path, value in super()._members()]
 
-    def _own_states(self) -> Iterator[tuple[str, Tensor]]:
-        for name, key in self._keys.items():
-            if not self.__dict__[key].stores_grad:
-                yield name, self.__dict__[key]
+    def _own_states(self) -> list[tuple[str, Tensor]]:
+        kept = [(name, self.__dict__[key]) for name, key in self._keys.items()]
+        return [(name, value) for name, value in kept if not value.stores_grad]
 
     def replace_head(
         self, num_outputs: int, fill: Callable[[Tensor], Any] = initializer.glorot_normal

@@ -547,7 +547,7 @@ class Optimizer:
             f"[{type(self).__name__}] the loss depends on {param.name or 'a tensor'} of shape "
             f"{param.shape}, which is not in get_params() of {titles}: it would be trained, but "
             "not saved, frozen or averaged. Make it, or its layer, an attribute of the model, or "
-            "an item of a list, tuple or dict there"
+            "an item of a list, tuple or dict there. If another optimizer trains it, freeze it now"
         )
         if not compat_mode.enabled:
             raise ValueError(message)

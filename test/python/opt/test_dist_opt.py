@@ -120,6 +120,47 @@ def test_an_uneven_tail_counts_by_its_images(ranks, virtual, graph):
             np.testing.assert_allclose(found[name], value, 0, 1e-13, err_msg=name)
 
 
+class Listed(Plain):
+    """Keeps its layers, two of which share a weight, in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [self.conv, layer.Flatten(), layer.Linear(36), layer.Linear(36)]
+        del self.conv, self.flat
+
+    def forward(self, x):
+        for each in self.layers:
+            x = each(x)
+        return self.fc(x)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_layers_in_lists_start_from_rank_0_too(graph):
+    """Each rank has initial values of its own, and all train on the same batch."""
+    rng = np.random.default_rng(2)
+    images = tensor.from_numpy(rng.normal(size=(4, 3, 5, 5)).astype(np.float32))
+    labels = tensor.from_numpy(np.array([0, 1, 2, 0], np.int32))
+
+    def training(optimizer, seed):
+        singa.seed(seed)
+        net = Listed()
+        net.set_optimizer(optimizer)
+        net.compile([images], use_graph=graph)
+        net.layers[3].W = net.layers[2].W
+        for _ in range(4):
+            net(images, labels)
+        return {name: value.numpy() for name, value in net.get_states().items()}
+
+    want = training(sgd(), 0)
+    assert len(want) == 8
+    for found in in_ranks(
+        2, lambda rank, holder: training(opt.DistOpt(sgd(), holder, rank, 2), rank)
+    ):
+        assert isinstance(found, dict), found
+        for name, value in want.items():
+            np.testing.assert_allclose(found[name], value, 1e-4, 1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize("graph", [False, True])
 def test_virtual_ranks_have_the_same_bits_on_any_number_of_ranks(graph, node, on_nodes):

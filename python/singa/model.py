@@ -238,6 +238,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         It may update only what is in get_params(): the first update of another tensor raises
         ValueError. Raises TypeError for a class, and for what cannot be called.
         """
+        if not callable(optimizer):
+            raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
         self.optimizer = optimizer
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -247,8 +249,6 @@ class Model(layer.Layer, metaclass=ModelMeta):
                     f"[set_optimizer] expected an optimizer, got the class {value.__name__}: write "
                     f"set_optimizer({value.__name__}(lr=0.1))"
                 )
-            if not callable(value):
-                raise TypeError(f"[set_optimizer] expected an optimizer, got {value!r:.80}")
             if hasattr(value, "set_on"):
                 value.set_on(self)
         super().__setattr__(name, value)

@@ -234,21 +234,25 @@ def test_a_replaced_layer_starts_without_state(classes, keep_old, graph, set_on_
 
 
 def test_a_users_optimizer_starts_a_replaced_layer_anew():
-    class Sign(opt.Optimizer):
+    class Counting(opt.Optimizer):
         def __init__(self):
             super().__init__(0.1)
-            self.calls = {}
+            self.calls, self.rates = {}, {"head.W": 0.5}  # state, and no state
 
         def apply(self, name, param, grad):
-            self.calls[name] = self.calls.get(name, 0) + 1
-            param.copy_from(param - grad * 0.1)
+            if name not in self.calls:
+                self.calls[name] = tensor.Tensor((1,))
+            self.calls[name] += 1.0
+            param.copy_from(param - grad * self.rates.get(name, 0.1))
 
     net, (x, y) = made(steps=0), data()
-    net.set_optimizer(Sign())
+    net.set_optimizer(Counting())
     net(x, y), net(x, y)
     net.head = layer.Linear(3)
     net(x, y)
-    assert net.optimizer.calls == {"enc.W": 3, "enc.b": 3, "head.W": 1, "head.b": 1}
+    calls = {name: count.item() for name, count in net.optimizer.calls.items()}
+    assert calls == {"enc.W": 3, "enc.b": 3, "head.W": 1, "head.b": 1}
+    assert net.optimizer.rates == {"head.W": 0.5}
 
 
 def test_state_that_was_loaded_belongs_to_the_next_of_that_name():

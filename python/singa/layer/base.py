@@ -396,14 +396,14 @@ class Layer(metaclass=LayerMeta):
             if kind == fitting and [t.data for t in tensors] == raws:
                 return
         own = [value for _, value in (*self._own_params(), *self._own_states())]
-        here = [value for value in self.__dict__.values() if isinstance(value, Tensor)]
+        here = {id(value) for value in self.__dict__.values() if isinstance(value, Tensor)}
         if self.follows_dtype and x.dtype in _FLOATS:
             # Under autocast, matrix products convert their operands and parameters stay float32.
             types = (x.dtype, tensor.float32, target)
             fit = types if target is not None and x.dtype in types[1:] else types[:1]
             self.dtype_check(x, *[mine for mine in own if mine.dtype not in fit])
         self.device_check(x, *own)
-        if len(own) > len(here):  # in containers, which change without notice
+        if not here.issuperset(map(id, own)):  # in containers, which change without notice
             self.__dict__["_fits"] = None
         else:
             empty = self._initialized and not here

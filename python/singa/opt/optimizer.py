@@ -80,6 +80,8 @@ _FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
 #: Keys that a saved state may lack, and that an optimizer may ignore.
 OPTIONAL_STATES = ("accumulated", "accumulated_calls", "parameter_steps", *_SCALER_STATES)
+#: Attributes that are dicts by the keys of parameters, besides slots.
+_BY_KEY = ("_keys", "_accumulated_grads", "_behind", "_group_of", "_unsent")
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
@@ -581,14 +583,16 @@ class Optimizer:
             vars(self)[name][key] = value
 
     def _take_out(self, key: str) -> list[tuple[str, Any]]:
-        """Removes the entries of a parameter from all dicts by key, also those of a user's
-        subclass. Returns them with the names of the dicts."""
-        by_key = [
+        """Removes the entries of a parameter from the dicts by key, and from dicts of tensors of
+        subclasses, a user's too. Returns them with the names of the dicts."""
+        dicts = {name: value for name, value in vars(self).items() if isinstance(value, dict)}
+        dicts.pop("_value_tensors", None)
+        holding = [
             (name, value)
-            for name, value in vars(self).items()
-            if isinstance(value, dict) and name not in ("_made_with", "_value_tensors")
+            for name, value in dicts.items()
+            if key in value and (name in _BY_KEY or isinstance(value[key], Tensor))
         ]
-        return [(name, value.pop(key)) for name, value in by_key if key in value]
+        return [(name, value.pop(key)) for name, value in holding]
 
     def _accumulate_gradients(self, updates: list[Update]) -> list[Update]:
         """Adds to the accumulated gradients. The last of `accumulate` calls returns and drops

@@ -175,6 +175,7 @@ def test_tensors_in_containers_follow_the_type_of_the_input():
         def __init__(self):
             super().__init__()
             self.weights = [parameter(5, 5)]
+            self.other, self.more = tensor.Tensor((1,)), tensor.Tensor((1,))
 
         def forward(self, x):
             for w in self.weights:
@@ -329,6 +330,19 @@ def test_other_optimizers_update_what_they_are_given():
         assert np.any(w.numpy() != before)
     finally:
         autograd.training = False
+
+
+def test_an_optimizer_that_is_assigned_is_set_too():
+    class Assigned(Hidden):
+        def __init__(self):
+            super().__init__()
+            self.optimizer = None  # a placeholder
+            self.optimizer = opt.SGD(lr=0.5)
+
+    net, (x, y) = Assigned(), data()
+    net.compile([x], is_train=True)
+    with pytest.raises(ValueError, match=r"get_params\(\) of Assigned"):
+        net(x, y)
 
 
 def test_one_optimizer_of_two_models():

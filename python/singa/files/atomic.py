@@ -12,7 +12,9 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -37,13 +39,27 @@ def atomic_write(
     exist, as before. An exception in the block leaves `path` unchanged, removes the temporary file
     and propagates. The next write to the same path removes temporary files of killed processes.
     The folder must exist. If `path` is a symbolic link, the file that it points to is replaced. The
-    new file has the permissions of the old one, or those that the umask allows.
+    new file has the permissions of the old one, or those that the umask allows. A device or FIFO
+    (/dev/null, /dev/stdout) is not replaced: it gets the content at the end of the block.
 
     Raises ValueError for another mode, and OSError that names `path` if writing fails.
     """
     if mode not in ("wb", "w"):
         raise ValueError(f"[atomic_write] mode must be 'wb' or 'w', got {mode!r}")
     text = {"encoding": encoding or "utf-8", "newline": "\n"} if mode == "w" else {}
+    if is_special(path):
+        with (
+            naming(path),
+            tempfile.TemporaryFile(f"{mode}+", **text) as file,  # type: ignore[call-overload]
+            os.fdopen(os.dup(file.fileno()), "rb") as content,  # the writer may close `file`
+        ):
+            yield file
+            if not file.closed:
+                file.flush()
+            content.seek(0)
+            with open(path, "wb") as device:
+                shutil.copyfileobj(content, device)
+        return
     with naming(path):
         target = Path(os.path.realpath(path))
         if target.is_dir():
@@ -78,6 +94,15 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno is None or not unnamed:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is neither a regular file nor a folder, such as a device or a FIFO."""
+    try:
+        mode = os.stat(path).st_mode  # not of the real path: /dev/stdout may be a pipe without one
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _permissions(path: Path) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..files.atomic import atomic_write
+from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
 from ..tensor import Tensor
 from .export import OPSET, export
@@ -57,7 +57,8 @@ def save(
     external_data  weights in a file beside `path`, named path + ".data" (default: from 2 GB)
 
     Parameters keep their names. Raises ExportError for an operator that cannot be expressed, and
-    where a shape does not follow the dynamic axes in a simple way.
+    where a shape does not follow the dynamic axes in a simple way; ValueError for a file of weights
+    beside a device or FIFO.
     """
     proto = to_model(
         model,
@@ -176,6 +177,8 @@ def write_model(
     path = Path(path)
     total = sum(len(t.raw_data) for t in proto.graph.initializer)
     if external_data or (external_data is None and total >= _MOST_BYTES):
+        if is_special(path):
+            raise ValueError(f"[onnx.save] {path} is no regular file: use external_data=False")
         with atomic_write(path.with_name(path.name + ".data")) as file:
             offset = 0
             for tensor in proto.graph.initializer:

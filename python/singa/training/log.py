@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..files.atomic import atomic_write, naming
+from ..files.atomic import atomic_write, is_special, naming
 
 Record = dict[str, Any]
 
@@ -23,17 +23,19 @@ class JsonLinesLog:
     keep  function of an existing record; records for which it is false are removed. A resumed run
           removes the records after its checkpoint, so that no epoch is logged twice.
 
-    An incomplete last line, which a crash leaves, is removed first. Raises ValueError if the file
-    has other content; see `read_log`.
+    An incomplete last line, which a crash leaves, is removed first. A device or FIFO, such as
+    /dev/null, is only written to. Raises ValueError if the file has other content; see `read_log`.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], keep: Callable[[Record], bool] | None = None
     ) -> None:
         self.path = os.fspath(path)
-        old = read_log(self.path) if os.path.exists(self.path) else []
+        self._special = is_special(self.path)
+        is_read = os.path.exists(self.path) and not self._special
+        old = read_log(self.path) if is_read else []
         kept = old if keep is None else [record for record in old if keep(record)]
-        if len(kept) != len(old) or _is_torn(self.path):
+        if len(kept) != len(old) or (is_read and _is_torn(self.path)):
             with atomic_write(self.path, "w") as file:
                 file.writelines(_line(record) for record in kept)
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed in close()
@@ -57,14 +59,16 @@ class JsonLinesLog:
                 while line:
                     line = line[self._file.write(line) :]
             except OSError:
-                self._file.truncate(end)
+                if not self._special:
+                    self._file.truncate(end)
                 raise
 
     def close(self) -> None:
         """Flushes the file to disk and closes it. Further calls do nothing."""
         if not self._file.closed:
-            with naming(self.path):
-                os.fsync(self._file.fileno())
+            if not self._special:
+                with naming(self.path):
+                    os.fsync(self._file.fileno())
             self._file.close()
 
     def __enter__(self) -> JsonLinesLog:

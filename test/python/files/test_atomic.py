@@ -8,8 +8,9 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
-from singa.files import atomic
+from singa.files import atomic, state_files
 from singa.training import atomic_write
 
 
@@ -158,3 +159,65 @@ def test_what_killed_writers_left_is_swept_but_nothing_else(tmp_path):
 def child_env():
     """The environment of a child process, which must find the same singa."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path):
+    with atomic_write("/dev/null") as file:
+        file.write(b"nothing")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def _read_fifo(path, write):
+    """What a reader of the FIFO `path` gets from write()."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for a writer
+    try:
+        write()
+        assert stat.S_ISFIFO(path.stat().st_mode)
+        return os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_fifo_gets_the_content_at_the_end(tmp_path, closes):
+    def write():
+        with atomic_write(tmp_path / "fifo", "w") as file:
+            file.write("grau")
+            file.seek(2)  # writers of zip files seek
+            file.write("ün")
+            if closes:
+                file.close()
+
+    (tmp_path / "link").symlink_to("fifo")
+    assert _read_fifo(tmp_path / "fifo", write) == "grün".encode()
+    assert names(tmp_path) == ["fifo", "link"]
+
+
+def test_an_exception_writes_nothing_to_a_fifo(tmp_path):
+    def write():
+        with pytest.raises(RuntimeError), atomic_write(tmp_path / "fifo") as file:  # noqa: PT012
+            file.write(b"half")
+            raise RuntimeError
+
+    assert _read_fifo(tmp_path / "fifo", write) == b""
+
+
+def test_standard_output_that_is_a_pipe(tmp_path):
+    code = """
+        from singa.training import atomic_write
+        with atomic_write("/dev/stdout") as file:
+            file.write(b"piped")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout == b"piped"
+
+
+@pytest.mark.parametrize("suffix", ["", ".npz", ".safetensors"])
+def test_states_go_through_a_fifo(tmp_path, suffix):
+    arrays = {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    path = tmp_path / f"fifo{suffix}"
+    content = _read_fifo(path, lambda: state_files.save_states(path, arrays, {}, {"w": 0}))
+    (tmp_path / f"file{suffix}").write_bytes(content)
+    states, _ = state_files.load_states(tmp_path / f"file{suffix}")
+    np.testing.assert_array_equal(states["w"], arrays["w"])

@@ -532,6 +532,14 @@ def test_external_data(tmp_path: Path) -> None:
     np.testing.assert_array_equal(singa.onnx.load(path)(x).numpy(), net(x).numpy())
 
 
+def test_a_device_gets_no_file_of_weights_beside_it() -> None:
+    net, x = layer.Linear(4), _tensor((2, 3))
+    net(x)
+    singa.onnx.save(net, "/dev/null", [x])
+    with pytest.raises(ValueError, match="/dev/null is no regular file"):
+        singa.onnx.save(net, "/dev/null", [x], external_data=True)
+
+
 def test_training_form() -> None:
     """Batch norm and dropout keep their training form, and a model that is loaded trains."""
     net = layer.Sequential(layer.Conv2d(4, 3), layer.BatchNorm2d(), layer.Dropout(0.5))

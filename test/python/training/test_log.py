@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 
 import numpy as np
 import pytest
@@ -79,3 +81,9 @@ def test_refusals(tmp_path):
     assert read_log(tmp_path / "log") == [{"a": 1}]
     with pytest.raises(FileNotFoundError):
         read_log(tmp_path / "missing")
+
+
+def test_a_device_is_only_written_to():
+    with JsonLinesLog("/dev/null", keep=lambda record: False) as log:
+        log.append(epoch=1)
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

@@ -148,14 +148,18 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
     return Tensor(data=as_raw(array, as_dtype(dtype), dev))
 
 
-def from_dlpack(t: Any) -> Tensor:
+def from_dlpack(t: Any, *, device: Device | None = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares memory with a CPU tensor of another library (PyTorch, NumPy, ...).
 
-    `t` is a DLPack capsule, or an object with `__dlpack__`. Raises TypeError for element types that
-    singa does not have.
+    `t` is a DLPack capsule, or an object with `__dlpack__`. With `copy=True` the tensor has memory
+    of its own; so it has on a `device` other than the CPU. Raises TypeError for element types that
+    singa does not have, ValueError if `copy` is False and the device needs a copy.
     """
-    capsule = t.__dlpack__() if hasattr(t, "__dlpack__") else t
-    return wrap(_c.from_dlpack(capsule), True)
+    raw = _c.from_dlpack(t.__dlpack__() if hasattr(t, "__dlpack__") else t)
+    moved = raw if device is None else raw.ToDevice(device)
+    if copy is False and not moved.SharesMemory(raw):
+        raise ValueError("[from_dlpack] another device needs a copy, but copy is False")
+    return wrap(raw.Clone() if copy and moved.SharesMemory(raw) else moved, True)
 
 
 def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:

@@ -55,6 +55,14 @@ def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
     return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
 
 
+#: The CPU in DLPack's terms: (kDLCPU, number).
+_DLPACK_CPU = (1, 0)
+
+
+def _lies_on_cpu(raw: _c.Tensor) -> bool:
+    return raw.device().kind() == _c.DeviceKind_kCpu
+
+
 def _as_array(raw: _c.Tensor) -> NDArray[Any]:
     """The elements as an array that shares the memory, where NumPy can read them, else a copy."""
     if raw.data_type() == DType.bfloat16:
@@ -319,21 +327,46 @@ class Tensor(_c.TapeTensor):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""
         array = _as_array(self.data)
-        shared = self.dtype != DType.bfloat16
+        shared = self.dtype != DType.bfloat16 and _lies_on_cpu(self.data)
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError(f"[array] {self.dtype} cannot be read as {dtype} without a copy")
             return array.astype(dtype)
         if copy is False and not shared:
-            raise ValueError("[array] NumPy cannot read bfloat16 without a copy")
+            raise ValueError(f"[array] NumPy cannot read {self.data.ToString()} without a copy")
         return array.copy() if copy and shared else array
 
-    def __dlpack__(self, **kwargs: object) -> object:
-        """A DLPack capsule over the same memory."""
-        return _c.Exporter(self.data).dlpack()
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """A DLPack capsule over the same memory, or over a copy of it with `copy=True`.
+
+        `dl_device` is (1, 0), the CPU, or None for where the tensor lies; a tensor on a GPU is
+        copied to the CPU. Raises BufferError for another device, or if that copy is needed and
+        `copy` is False; TypeError for a tensor on a GPU without `dl_device`. `stream` and
+        `max_version` are accepted: memory of the CPU needs no stream, and capsules have no version.
+        """
+        if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
+            raise BufferError(
+                f"[dlpack] only CPU memory can be shared, so dl_device must be {_DLPACK_CPU}, "
+                f"got {dl_device}"
+            )
+        raw = self.data
+        if dl_device is not None and not _lies_on_cpu(raw):
+            if copy is False:
+                raise BufferError(f"[dlpack] {raw.ToString()} cannot reach the CPU without a copy")
+            raw = raw.ToHost()
+        elif copy:
+            raw = raw.Clone()
+        return _c.Exporter(raw).dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU
+        return _DLPACK_CPU
 
     def item(self) -> float | int | bool:
         """The only element, as a Python number. Raises ValueError unless there is one."""

@@ -278,6 +278,47 @@ def test_dlpack_with_numpy() -> None:
     np.testing.assert_array_equal(array, 2 * A)
 
 
+@pytest.mark.cpu("NumPy and PyTorch read memory of the CPU")
+def test_dlpack_copies_when_asked(torch: ModuleType) -> None:
+    t = of(A)
+    copies = [
+        torch.from_dlpack(t, copy=True),
+        torch.from_dlpack(t, copy=True, device="cpu"),
+        np.from_dlpack(t, copy=True),
+        np.array(t),
+        np.array(t, copy=True),
+        tensor.from_dlpack(t, copy=True),
+        tensor.from_dlpack(t.__dlpack__(copy=True)),
+        tensor.from_dlpack(t.__dlpack__(dl_device=(1, 0), copy=True)),
+    ]
+    views = [
+        torch.from_dlpack(t, copy=False),
+        torch.from_dlpack(t, device="cpu"),
+        np.from_dlpack(t, copy=False, device="cpu"),
+        np.asarray(t, copy=False),
+        tensor.from_dlpack(t, copy=False, device=t.device),
+        tensor.from_dlpack(t.__dlpack__(dl_device=(1, 0), copy=False, stream=None)),
+    ]
+    t *= 2.0
+    for theirs in copies:
+        np.testing.assert_array_equal(np.asarray(theirs), A)
+    for theirs in views:
+        np.testing.assert_array_equal(np.asarray(theirs), 2 * A)
+
+
+@pytest.mark.cpu("NumPy and PyTorch read memory of the CPU")
+def test_dlpack_copies_of_views_and_blocked_tensors(torch: ModuleType) -> None:
+    images = np.arange(2 * 16 * 3 * 3, dtype=np.float32).reshape(2, 16, 3, 3)
+    blocked = of(images).to_blocked()
+    view = of(images)[:, 3:5]
+    theirs = torch.from_dlpack(blocked, copy=True), torch.from_dlpack(view, copy=True)
+    blocked *= 2.0
+    view *= 2.0
+    np.testing.assert_array_equal(theirs[0].numpy(), images)
+    np.testing.assert_array_equal(theirs[1].numpy(), images[:, 3:5])
+    np.testing.assert_array_equal(blocked.numpy(), 2 * images)
+
+
 # Copying into tensors.
 
 

@@ -35,6 +35,7 @@ tensor.from_numpy(np.array([2**40])) -> ValueError: [from_numpy] int64 int32 dty
 tensor.from_numpy(np.array([2**63], "u8"), dtype="int64")
     -> ValueError: [tensor] 9223372036854775808 9223372036854775808 int64
 tensor.from_numpy(np.array([NAN]), dtype="int32") -> ValueError: [tensor] nan nan int32
+tensor.ones((1,)).__dlpack__(dl_device=(2, 0)) -> BufferError: [dlpack] dl_device (1, 0) (2, 0)
 tensor.from_dlpack(5) -> TypeError: [from_dlpack] capsule dltensor
 tensor.from_dlpack(np.ones(2, "c8")) -> TypeError: [from_dlpack] code 5 64 bits 1 lanes
 wrap.from_dlpack(__import__("datetime").datetime_CAPI) -> TypeError: [from_dlpack] capsule dltensor

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .transforms import warn_of_channels_last
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
     """Labelled images, which all readers and generators of this package return.
 
     images   uint8 (N, C, H, W), values from 0 to 255
-    labels   int32 (N,), values from 0 to len(classes) - 1
+    labels   int32 (N,), values from 0 to len(classes) - 1; other integers are converted
     classes  names of the classes
     name     name of the set for logs, such as "cifar10 train (4000 of 50000)"
 
     Raises TypeError for other element types, ValueError for other shapes and for a label outside
-    the range.
+    the range. Warns if the shape of the images looks like (N, H, W, C).
     """
 
     images: NDArray[np.uint8]
@@ -27,9 +29,9 @@ class ImageSet:
     name: str = "images"
 
     def __post_init__(self) -> None:
-        if self.images.dtype != np.uint8 or self.labels.dtype != np.int32:
+        if self.images.dtype != np.uint8 or self.labels.dtype.kind not in "ui":
             raise TypeError(
-                f"[{self.name}] expected uint8 images and int32 labels, "
+                f"[{self.name}] expected uint8 images and integer labels, "
                 f"got {self.images.dtype} and {self.labels.dtype}"
             )
         if self.images.ndim != 4 or self.labels.shape != self.images.shape[:1]:
@@ -38,6 +40,8 @@ class ImageSet:
                 f"got {self.images.shape} and {self.labels.shape}"
             )
         check_labels(self.labels, len(self.classes), f"[{self.name}]")
+        object.__setattr__(self, "labels", self.labels.astype(np.int32, copy=False))
+        warn_of_channels_last(self.name, self.images.shape, stacklevel=4)
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.images.shape))

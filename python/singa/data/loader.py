@@ -18,7 +18,7 @@ from ..raw.check import integer, integers
 from ..tensor import from_numpy
 from .dataset import ImageSet
 from .mixing import Mix
-from .transforms import Transform, to_float
+from .transforms import Transform, to_float, warn_of_channels_last, warn_of_levels
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
@@ -70,7 +70,8 @@ class DataLoader:
     of each batch one after another, so that a job on any number of ranks sees the same parts. A
     position within a batch counts as its beginning.
 
-    Raises TypeError or ValueError for wrong data or arguments.
+    Raises TypeError or ValueError for wrong data or arguments. Warns if the first batch looks like
+    a mistake: images (N, H, W, C), or floats of 0 … 255.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class DataLoader:
         self._epoch = 0  # of the next loop
         self._start = 0  # first batch of the next loop
         self._position = (0, 0)  # epoch and number of the next batch
+        self._is_first = True  # batch that is made
         self._counts = (0, 0)  # images of the last part, and of the batch that it belongs to
 
     def __len__(self) -> int:
@@ -301,6 +303,11 @@ class DataLoader:
                     f"[DataLoader] {'transform' if self.mix is None else 'mix'} returned shape "
                     f"{images.shape} for {len(indices)} images (N, C, H, W)"
                 )
+            if self._is_first and len(indices):
+                self._is_first = False
+                warn_of_channels_last("DataLoader", images.shape)
+                if self._images.dtype != np.uint8:  # else they were scaled, or that was decided
+                    warn_of_levels("DataLoader", images)
         except Exception as error:
             error.add_note(f"[DataLoader] in batch {number} of epoch {epoch}")
             raise

@@ -7,6 +7,7 @@ same generator gives the same result. Any such function can be used.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,8 +95,9 @@ class RandomHorizontalFlip:
 class Normalize:
     """Computes (images - mean) / std in float32, with one mean and std per channel.
 
-    uint8 images are scaled to 0 … 1 first; float images are not. Raises ValueError if numbers of
-    channels differ, or if a std is not positive.
+    uint8 images are scaled to 0 … 1 first; other images are not, and if they seem to be levels of
+    0 … 255 where `mean` is not, a warning says so. Raises ValueError if numbers of channels differ,
+    or if a std is not positive.
     """
 
     mean: Sequence[float]
@@ -108,6 +110,8 @@ class Normalize:
         _check_images("Normalize", images, len(self.mean))
         mean, std = np.asarray(self.mean, np.float64), np.asarray(self.std, np.float64)
         unit = 255.0 if images.dtype == np.uint8 else 1.0
+        if unit == 1.0 and mean.max() <= 1.0:
+            warn_of_levels("Normalize", images)
         # (x / unit - mean) / std as one multiplication and one addition.
         out = images.astype(np.float32)
         out *= (1.0 / (unit * std)).astype(np.float32)[:, None, None]
@@ -158,6 +162,33 @@ def standard_augmentation(
     """
     steps: list[Transform] = [RandomCrop(padding), RandomHorizontalFlip(flip), Normalize(mean, std)]
     return Compose(*steps, *([Cutout(cutout)] if cutout else []))
+
+
+def warn_of_levels(op: str, images: Images) -> None:
+    """Warns if images seem to be levels of 0 … 255 that nobody has scaled.
+
+    Pictures reach a quarter of the range. Those that were normalised have negative values.
+    """
+    if images.size and images.min() >= 0 and 64 < images.max() <= 255:
+        warnings.warn(
+            f"[{op}] images of {images.dtype} have values from {images.min():g} to "
+            f"{images.max():g}. Only uint8 images are scaled from 0 … 255 to 0 … 1: pass them as "
+            f"uint8, or divide by 255",
+            stacklevel=3,
+        )
+
+
+def warn_of_channels_last(op: str, shape: tuple[int, ...], stacklevel: int = 3) -> None:
+    """Warns if images of this shape seem to be (N, H, W, C) instead of (N, C, H, W)."""
+    _, height, width, channels = shape
+    is_grey = channels == 1 and height == width
+    if min(height, width) > 4 and (channels in (3, 4) or is_grey):
+        warnings.warn(
+            f"[{op}] images of shape {shape} have {height} channels and a width of {channels}. "
+            "If that is (N, H, W, C), make it (N, C, H, W): "
+            "np.ascontiguousarray(images.transpose(0, 3, 1, 2))",
+            stacklevel=stacklevel,
+        )
 
 
 def _check_images(op: str, images: Images, channels: int | None = None) -> None:

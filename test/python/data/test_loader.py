@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,13 @@ import traceback
 import numpy as np
 import pytest
 from singa import device, tensor
-from singa.data import DataLoader, ImageSet, Normalize, standard_augmentation
+from singa.data import (
+    DataLoader,
+    ImageSet,
+    Normalize,
+    RandomHorizontalFlip,
+    standard_augmentation,
+)
 
 COUNT = 53
 
@@ -47,6 +54,74 @@ def no_threads_left():
     yield
     gc.collect()
     assert loader_threads() == []
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "i2", ">i4", "u8"])
+def test_labels_of_any_integer_type(data, dtype):
+    labels = data.labels.astype(dtype)
+    for given in ((data.images, labels), ImageSet(data.images, labels, data.classes)):
+        _, batch = next(iter(DataLoader(given, COUNT)))
+        assert batch.dtype == np.int32
+        np.testing.assert_array_equal(batch, data.labels)
+
+
+def test_labels_out_of_range_are_refused_before_they_are_converted(data):
+    labels = data.labels.astype(np.int64)
+    labels[3] += 1 << 32
+    with pytest.raises(ValueError, match="label 4294967299 of record 3"):
+        ImageSet(data.images, labels, data.classes)
+
+
+LABELS = np.zeros(4, np.int64)
+CHANNELS_LAST = [(4, 32, 32, 3), (4, 20, 30, 4), (4, 28, 28, 1)]
+CHANNELS_FIRST = [(4, 3, 32, 32), (4, 1, 28, 3), (4, 64, 3, 3), (4, 16, 100, 1), (4, 3, 4, 4)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("shape", CHANNELS_LAST)
+def test_channels_last_is_named_and_not_guessed_at(shape, workers):
+    images = np.zeros(shape, np.uint8)
+    loader = DataLoader((images, LABELS), 2, num_workers=workers)
+    with pytest.warns(UserWarning, match=re.escape(f"({', '.join(map(str, (2, *shape[1:])))})")):
+        batches = list(loader)
+    assert batches[0][0].shape == (2, *shape[1:])
+    assert len(list(loader)) == 2  # said once
+    with pytest.warns(UserWarning, match="set.*transpose"):
+        ImageSet(images, LABELS, ("a",), "set")
+
+
+@pytest.mark.parametrize("shape", CHANNELS_FIRST)
+def test_channels_first_is_no_mistake(shape):
+    images = np.zeros(shape, np.uint8)
+    list(DataLoader((images, LABELS), 2))
+    ImageSet(images, LABELS, ("a",))
+
+
+def test_a_transform_may_take_channels_last():
+    images = np.zeros((4, 32, 32, 3), np.uint8)
+    loader = DataLoader((images, LABELS), 4, transform=lambda x, rng: x.transpose(0, 3, 1, 2))
+    assert next(iter(loader))[0].shape == (4, 3, 32, 32)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u2"])
+def test_unscaled_levels_are_named_and_not_guessed_at(dtype):
+    images = np.arange(4 * 3 * 4 * 4).reshape(4, 3, 4, 4).astype(dtype)
+    for transform in (None, RandomHorizontalFlip(0.0)):
+        loader = DataLoader((images, LABELS), 4, transform=transform)
+        with pytest.warns(UserWarning, match="from 0 to 191.*divide by 255"):
+            (batch, _), *_ = loader
+        np.testing.assert_array_equal(batch, images)
+    with pytest.warns(UserWarning, match=r"\[Normalize\].*divide by 255"):
+        Normalize((0.5,) * 3, (0.25,) * 3)(images)
+
+
+def test_scaled_images_are_no_mistake():
+    rng = np.random.default_rng(0)
+    unit = rng.random((4, 3, 8, 8), np.float32)
+    for images in (unit, rng.standard_normal(unit.shape), 300 * unit, 255 * unit - 128):
+        list(DataLoader((images, LABELS), 2))
+    Normalize((0.5,) * 3, (0.25,) * 3)(unit)
+    Normalize((127.0,) * 3, (60.0,) * 3)(255 * unit)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

@@ -26,6 +26,7 @@ Calls after `net.eval()` infer: `out = net(x)`.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import threading
@@ -122,7 +123,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """Creates all parameters by one forward pass in inference mode, and sets the modes.
 
         inputs      arguments of `forward`: tensors, or lists of tensors. Their types, shapes and
-                    devices matter, their values do not.
+                    devices matter, their values do not. NumPy arrays become tensors, as in calls.
         is_train    mode of the following calls: training, or inference
         use_graph   record steps and replay them; see `graph`
         sequential  accepted for SINGA's scripts; recorded steps always run in order
@@ -141,6 +142,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
+        inputs = self._as_tensors(inputs)
         self._inputs = [_like(x) for x in inputs]
         wanted = None if dtype is None else tensor.as_dtype(dtype)
         if wanted not in (None, tensor.float32, tensor.bfloat16, tensor.float16):
@@ -155,14 +157,47 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
         """One training step: forward, loss, and `self.optimizer(loss)`. Subclasses implement it."""
-        raise NotImplementedError(f"{type(self).__name__} does not define train_one_batch()")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define train_one_batch(), which a call in training "
+            "mode runs; call eval() first to run forward()"
+        )
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
+        """Runs `train_one_batch`, or `forward` after eval(). NumPy arrays become tensors on the
+        device of the model, as `tensor.from_numpy` makes them."""
+        if not _MAY_HOLD_ARRAYS.isdisjoint(map(type, input)):
+            input = self._as_tensors(input)
         around = getattr(self.__dict__.get("optimizer"), "training_step", None)
-        if around is None or not self.training:
-            return self._call(*input, **kwargs)
-        with around(self):
-            return self._call(*input, **kwargs)
+        try:
+            if around is None or not self.training:
+                return self._call(*input, **kwargs)
+            with around(self):
+                return self._call(*input, **kwargs)
+        except TypeError as error:
+            if advice := self._mode_advice(*input, **kwargs):
+                raise TypeError(f"{error}: {advice}") from error
+            raise
+
+    def _mode_advice(self, *input: Any, **kwargs: Any) -> str:
+        """What to call first, if the arguments are those of the other mode."""
+        train, infer = self.train_one_batch, self.forward
+        run, other = (train, infer) if self.training else (infer, train)
+        if _takes(run, input, kwargs) or not _takes(other, input, kwargs):
+            return ""
+        if self.training:
+            return "the model is in training mode; call eval() first to run forward()"
+        return "the model is in inference mode; call train() first to run train_one_batch()"
+
+    def _as_tensors(self, values: Any) -> Any:
+        """The values, in which NumPy arrays are tensors on the device of the model."""
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+            device = next((p.device for p in self.get_params().values()), None)
+            return _as_tensor(values, device)
+        if type(values) in (list, tuple):
+            items = [self._as_tensors(value) for value in values]
+            if any(item is not value for item, value in zip(items, values, strict=True)):
+                return type(values)(items)
+        return values
 
     def _call(self, *input: Any, **kwargs: Any) -> Any:
         step = self._train if self.training else self._infer
@@ -440,6 +475,18 @@ class LoadedStates(dict[str, Tensor]):
         return True
 
 
+#: Types of arguments among which a NumPy array may be.
+_MAY_HOLD_ARRAYS = frozenset({np.ndarray, list, tuple})
+
+
+def _takes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 #: Shape and type of an input, or those of a list of inputs.
 _Like = tuple[tuple[int, ...], Any] | list["_Like"]
 
@@ -477,12 +524,12 @@ def _mode(training: bool) -> Iterator[None]:
         autograd.training = before
 
 
-def _as_tensor(array: np.ndarray) -> Tensor:
+def _as_tensor(array: np.ndarray, device: Any = None) -> Tensor:
     """Converts an array as `from_numpy` does; int64 stays where values do not fit int32."""
     try:
-        return tensor.from_numpy(array)
+        return tensor.from_numpy(array, device)
     except ValueError:
-        return tensor.from_numpy(array, dtype=tensor.int64)
+        return tensor.from_numpy(array, device, dtype=tensor.int64)
 
 
 def _as_array(name: str, value: Any) -> np.ndarray:

@@ -182,7 +182,7 @@ def test_batch_sizes_alternate():
     [
         (lambda: Net().compile([]), TypeError, "expected a list of tensors"),
         (lambda: Net().compile(image(1, 2, 6, 6)), TypeError, "expected a list of tensors"),
-        (lambda: Net().compile([np.zeros((1, 2, 6, 6))]), TypeError, "got ndarray"),
+        (lambda: Net().compile([np.array(["a"])]), TypeError, "got ndarray"),
         (lambda: model.Model().compile([image(1)]), NotImplementedError, "forward"),
         (lambda: model.Model()(image(1)), NotImplementedError, "train_one_batch"),
         (lambda: Net().summary(), RuntimeError, r"call compile\(\) first"),
@@ -202,6 +202,78 @@ def test_failure_leaves_the_model_usable():
     with pytest.raises(ValueError, match="0"):
         net(image(5, 2, 6, 6), tensor.from_numpy(np.full(5, 9, np.int32)))[1].numpy()
     assert np.isfinite(float(net(image(5, 2, 6, 6), LABELS)[1]))
+
+
+def test_a_forgotten_mode_is_named():
+    net = compiled()
+    with pytest.raises(TypeError, match=r"'y': the model is in training mode; call eval\(\) first"):
+        net(image(5, 2, 6, 6))
+    net.graph()
+    with pytest.raises(TypeError, match=r"call eval\(\) first"):
+        net(image(5, 2, 6, 6))
+    net.eval()
+    with pytest.raises(TypeError, match=r"given: the model is in inference mode; call train\(\)"):
+        net(image(5, 2, 6, 6), LABELS)
+    with pytest.raises(TypeError, match=r"call train\(\) first"):
+        net(image(5, 2, 6, 6), y=LABELS)
+    with pytest.raises(TypeError) as caught:  # which neither mode takes
+        net(image(5, 2, 6, 6), LABELS, LABELS)
+    assert "mode" not in str(caught.value)
+
+
+def test_a_model_without_training_step_names_the_mode():
+    class Only(model.Model):
+        def forward(self, x):
+            return autograd.relu(x)
+
+    net = Only()
+    with pytest.raises(NotImplementedError, match=r"call eval\(\) first"):
+        net(image(2))
+    net.eval()
+    net(image(2))
+
+
+def test_a_type_error_of_the_step_itself_stays():
+    class Broken(Net):
+        def train_one_batch(self, x, y):
+            return self.forward(x, y)
+
+    net = Broken()
+    net.compile([image(5, 2, 6, 6)])
+    with pytest.raises(TypeError) as caught:
+        net(image(5, 2, 6, 6), LABELS)
+    assert "mode" not in str(caught.value)
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_arrays_are_taken_as_tensors(use_graph):
+    images = RANDOM.standard_normal((5, 2, 6, 6))  # float64
+    labels = LABELS.numpy().astype(np.int64)
+    results = []
+    for x, y in ((image(5, 2, 6, 6), LABELS), (images, labels)):
+        RANDOM.bit_generator.state = np.random.default_rng(5).bit_generator.state
+        singa.seed(1)
+        net = Net()
+        net.set_optimizer(opt.SGD(lr=0.1))
+        net.compile([x], use_graph=use_graph)
+        net.drop.ratio = 0.0
+        x = images if isinstance(x, np.ndarray) else tensor.from_numpy(images)
+        losses = [float(net(x, y)[1]) for _ in range(4)]
+        net.eval()
+        results.append((losses, net(x).numpy().tolist()))
+    assert results[0] == results[1]
+
+
+def test_arrays_in_lists_are_taken_and_lists_of_others_stay():
+    class Both(model.Model):
+        def forward(self, xs, notes):
+            notes.append(type(xs[0]).__name__)
+            return autograd.add(*xs)
+
+    net, notes = Both(), []
+    net.eval()
+    assert net([np.ones(2), np.ones(2)], notes).numpy().tolist() == [2, 2]
+    assert notes == ["Tensor"]
 
 
 # --- summary
@@ -546,11 +618,18 @@ def test_load_torch_that_does_not_fit():
     message = str(caught.value)
     assert "missing: bn.weight" in message
     assert "unexpected: head.weight" in message
-    assert "fc.weight is (65, 3) instead of (64, 3)" in message
+    assert "fc.weight is (3, 65) instead of (3, 64)" in message  # PyTorch's order, as in the dict
     assert "num_batches_tracked" not in message
     assert_same(states_of(net), before)
     with pytest.raises(ValueError, match=r"expected a \.safetensors file"):
         net.load_torch("weights.pth")
+
+
+def test_load_torch_of_a_matrix_with_other_axes():
+    net = compiled()
+    state = {"fc.weight": np.zeros((3, 64, 1, 1), np.float32)}
+    with pytest.raises(ValueError, match=r"fc.weight is \(3, 64, 1, 1\) instead of \(3, 64\)"):
+        net.load_torch(state)
 
 
 # --- copies

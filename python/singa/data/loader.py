@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
-from ..raw.check import integer, integers
+from ..raw.check import integer, integers, names_keywords
 from ..tensor import from_numpy
 from .dataset import ImageSet
 from .mixing import Mix
@@ -28,6 +28,7 @@ Batch = tuple[Any, Any]  # arrays, or tensors
 _THREADS = "singa-loader"
 
 
+@names_keywords
 class DataLoader:
     """Iterates over labelled images in batches. Each `for` loop is one epoch.
 

@@ -49,9 +49,10 @@ def fit(
     found: Mapping[str, Shape],
     strict: bool = True,
     by_ends: bool = True,
+    expected: Mapping[str, Shape] | None = None,
 ) -> tuple[dict[str, str], Mismatch]:
     """({name in the model: name in the file}, what does not fit) for the tensors `own` of a model
-    and the shapes in a file.
+    and the shapes in a file. `expected` has the shapes to compare with (default: those of `own`).
 
     Where names differ because the model was put into another one since, or taken out, a name
     belongs to the one that ends in it. This is done only if it is clear for all names, and shapes
@@ -60,17 +61,18 @@ def fit(
     Raises UnfitStatesError, which begins with `where`, for wrong shapes, and if `strict` for names
     that do not fit.
     """
+    shapes = expected or {name: tensor.shape for name, tensor in own.items()}
     names = {name: name for name in own if name in found}
     apart = mismatch(own, found)
     if by_ends and apart.missing and apart.unexpected:
-        moved = _moved(own, found, apart)
+        moved = _moved(own, shapes, found, apart)
         if moved is not None:
             names |= moved
             apart = Mismatch([], [])
     wrong = [
-        f"{name} is {tuple(found[other])} instead of {tuple(own[name].shape)}"
+        f"{name} is {tuple(found[other])} instead of {tuple(shapes[name])}"
         for name, other in names.items()
-        if tuple(found[other]) != tuple(own[name].shape)
+        if tuple(found[other]) != tuple(shapes[name])
     ]
     check(where, apart if strict or wrong else Mismatch([], []), wrong)
     return names, apart
@@ -88,7 +90,10 @@ def say_renamed(where: str, names: Mapping[str, str]) -> None:
 
 
 def _moved(
-    own: Mapping[str, _Shaped], found: Mapping[str, Shape], apart: Mismatch
+    own: Mapping[str, object],
+    shapes: Mapping[str, Shape],
+    found: Mapping[str, Shape],
+    apart: Mismatch,
 ) -> dict[str, str] | None:
     """{name in the model: name in the file} for all names that do not fit, if only one assignment
     is possible in which one name ends in the other. None otherwise."""
@@ -99,7 +104,7 @@ def _moved(
             mine
             for mine in apart.missing
             if (mine.endswith(f".{name}") or name.endswith(f".{mine}"))
-            and tuple(own[mine].shape) == tuple(found[name])
+            and tuple(shapes[mine]) == tuple(found[name])
         }
         for name in apart.unexpected
     }

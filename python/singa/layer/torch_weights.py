@@ -58,22 +58,25 @@ def load_torch(
         if name not in places
         and any(fnmatch.fnmatchcase(name, pattern) for pattern in model.torch_ignore)
     }
-    values: dict[str, np.ndarray] = {}
-    shapes = {}
-    for name in state_dict.keys() - ignored:
-        array = _array(name, state_dict[name])
-        own, turned = places.get(name, (None, False))
-        values[name] = array.T if turned and array.ndim == 2 else array
-        if own is not None and values[name].size == own.size() and values[name].ndim == 1:
+    values = {
+        name: _array(name, value) for name, value in state_dict.items() if name not in ignored
+    }
+    for name, (own, _) in places.items():
+        if name in values and values[name].size == own.size() and values[name].ndim == 1:
             values[name] = values[name].reshape(own.shape)  # biases of Gemm are (1, out)
-        shapes[name] = values[name].shape
-    tensors = {name: own for name, (own, _) in places.items()}
-    found = {name: shapes[name] for name in state_dict if name in shapes}
-    other_shape = [n for n in found if n in tensors and tuple(found[n]) != tuple(tensors[n].shape)]
+    # Both in PyTorch's order, since the names and the source are PyTorch's.
+    expected = {
+        name: own.shape[::-1] if turned else own.shape for name, (own, turned) in places.items()
+    }
+    found = {name: array.shape for name, array in values.items()}
+    other_shape = [n for n in found if n in expected and found[n] != tuple(expected[n])]
     if not strict:
         found = {name: shape for name, shape in found.items() if name not in other_shape}
-    names, apart = fit(f"[load_torch] {where}", tensors, found, strict, by_ends=False)
-    fitting = {name: values[name] for name in names}
+    tensors = {name: own for name, (own, _) in places.items()}
+    names, apart = fit(
+        f"[load_torch] {where}", tensors, found, strict, by_ends=False, expected=expected
+    )
+    fitting = {name: values[name].T if places[name][1] else values[name] for name in names}
     write_all(
         f"[load_torch] {where}:", tensors, checked(f"[load_torch] {where}:", tensors, fitting)
     )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import singa_wrap, tensor
+from ..raw.check import names_keywords
 from ..tensor import Tensor
 from .optimizer import hyperparameter, scheduled
 from .schedule import DecayScheduler
@@ -30,6 +31,7 @@ __all__ = [
 Number = float | DecayScheduler
 
 
+@names_keywords
 class SGD(UpdateRule):
     """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al.
     2013).
@@ -101,6 +103,7 @@ class SGD(UpdateRule):
         )
 
 
+@names_keywords
 class RMSProp(UpdateRule):
     """Gradients divided by a running average of their magnitude. Tieleman & Hinton 2012.
 
@@ -136,6 +139,7 @@ class RMSProp(UpdateRule):
         singa_wrap.RmsPropUpdate(*lists, lr, rho, epsilon, *recorded)
 
 
+@names_keywords
 class AdaGrad(UpdateRule):
     """Gradients divided by the root of the sum of all their squares so far. Duchi et al. 2011.
 
@@ -162,6 +166,7 @@ class AdaGrad(UpdateRule):
         singa_wrap.AdaGradUpdate(*lists, lr, self.now("epsilon", step), *recorded)
 
 
+@names_keywords
 class Adam(UpdateRule):
     """Momentum and RMSProp with bias correction. Kingma & Ba 2015.
 
@@ -215,6 +220,7 @@ class Adam(UpdateRule):
         )
 
 
+@names_keywords
 class AdamW(Adam):
     """Adam with decoupled weight decay: p -= lr · weight_decay · p, and `g` is the gradient alone.
     Loshchilov & Hutter 2019.

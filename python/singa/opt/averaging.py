@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from .. import singa_wrap
 from ..layer import Layer
-from ..raw.check import integer, number
+from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
 from ..tape.capture import host_called
 from ..tensor import Tensor
@@ -16,6 +16,7 @@ from ..tensor import Tensor
 __all__ = ["EMA"]
 
 
+@names_keywords
 class EMA:
     """Exponential moving average of a model's weights. Polyak & Juditsky 1992; Tarvainen & Valpola
     2017.

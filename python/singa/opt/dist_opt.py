@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import autograd, distributed, singa_wrap
-from ..raw.check import integer, number
+from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
 from ..tape.capture import host_call, host_called, is_capturing
 from ..tape.tensor import as_raw, wrap
@@ -41,6 +41,7 @@ _FIRST = 16
 _STREAMS = 0x9E3779B97F4A7C15  # the distance between the seeds of two virtual ranks
 
 
+@names_keywords
 class DistOpt:
     """Trains one model on many processes: each call adds up the gradients of all ranks, and every
     rank makes the same update.

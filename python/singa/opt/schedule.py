@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from ..device import create_cpu_device
-from ..raw.check import integer, integers, number
+from ..raw.check import integer, integers, names_keywords, number
 from ..tensor import Tensor
 
 __all__ = [
@@ -95,6 +95,7 @@ class Constant(DecayScheduler):
         return self.init_value / divisor
 
 
+@names_keywords
 class ExponentialDecay(DecayScheduler):
     """init_value · decay_rate^(step / decay_steps). `staircase` (default off) rounds the exponent
     down. Raises ValueError unless `decay_steps` and `decay_rate` are positive."""
@@ -114,6 +115,7 @@ class ExponentialDecay(DecayScheduler):
         )
 
 
+@names_keywords
 class StepDecay(DecayScheduler):
     """init_value · rate^floor(step / step_size): PyTorch's StepLR. `rate` is 0.1 by default. Raises
     ValueError unless `step_size` is positive."""
@@ -127,6 +129,7 @@ class StepDecay(DecayScheduler):
         return self.init_value * self.rate ** (step // self.step_size)
 
 
+@names_keywords
 class MultiStepDecay(DecayScheduler):
     """init_value · rate^n, where n of the `milestones` are at most `step`: PyTorch's MultiStepLR.
     `rate` is 0.1 by default. Raises ValueError for a negative milestone."""
@@ -140,6 +143,7 @@ class MultiStepDecay(DecayScheduler):
         return self.init_value * self.rate ** bisect.bisect_right(self.milestones, step)
 
 
+@names_keywords
 class CosineDecay(DecayScheduler):
     """Half a cosine from `init_value` to `final_value` over `decay_steps` steps, then constant.
     Loshchilov & Hutter 2017 (SGDR), one cycle.
@@ -158,6 +162,7 @@ class CosineDecay(DecayScheduler):
         return _cosine(self.init_value, self.final_value, step / self.decay_steps)
 
 
+@names_keywords
 class WarmUp(DecayScheduler):
     """A linear rise to another schedule over the first `steps` steps, then that schedule from its
     own step 0. Goyal et al. 2017.
@@ -187,6 +192,7 @@ class WarmUp(DecayScheduler):
         return self.schedule.value(0) * factor
 
 
+@names_keywords
 class OneCycle(DecayScheduler):
     """Half a cosine up to `max_value`, then half a cosine down: PyTorch's OneCycleLR with its
     defaults. Smith & Topin 2018.

@@ -6,14 +6,56 @@ message names the operation `op` and the argument `name`.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 
 class InvalidInputError(ValueError, AssertionError):
     """An argument that SINGA rejects by an assertion, so scripts may catch AssertionError."""
+
+
+def names_keywords(cls: _Class) -> _Class:
+    """A class decorator: a TypeError about an unknown keyword argument of the constructor lists the
+    known ones. They are looked up after the error, so that a call that fits costs nothing."""
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        try:
+            init(self, *args, **kwargs)
+        except TypeError as error:
+            if "unexpected keyword" in str(error):
+                known = _keywords(type(self))
+                for name in kwargs.keys() - known:
+                    raise TypeError(
+                        f"[{type(self).__name__}] has no argument {name!r}; "
+                        f"it has {', '.join(known)}"
+                    ) from None
+            raise
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
+
+
+def _keywords(cls: type) -> list[str]:
+    """Names of the constructor's arguments, also of those that it passes on as **kwargs."""
+    import inspect
+
+    names: list[str] = []
+    for each in cls.__mro__:
+        if "__init__" not in vars(each):
+            continue
+        parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names += [p.name for p in parameters if p.kind in named and p.name != "self"]
+        if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters):
+            break
+    return list(dict.fromkeys(names))
 
 
 def integer(op: str, name: str, value: Any, least: int | None = None) -> int:

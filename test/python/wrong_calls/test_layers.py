@@ -130,22 +130,22 @@ LINEAR.set_params({"W": [[1.0]]}) -> ValueError: [set_params] W (1, 1) (3, 4)
 LINEAR.set_params({"W": np.ones((3, 4), "c8")}) -> TypeError: [set_params] W 1.+0.j
 LINEAR.set_states({"Q": 1}) -> ValueError: [set_states] Linear missing: W, b unexpected: Q
 net()(MATRIX, LABELS) -> AttributeError: [Net] set_optimizer()
-trainable()(MATRIX) -> TypeError: Net.train_one_batch() 1 y
+trainable()(MATRIX) -> TypeError: Net.train_one_batch() 1 y eval()
 trainable()(MATRIX, LABELS, LABELS) -> TypeError: Net.train_one_batch() 3 4
 trainable()(None, LABELS) -> TypeError: [Linear] NoneType
 trainable()(MATRIX, LABELS, foo=1) -> TypeError: Net.train_one_batch() foo
 trainable()(make(2, 9), LABELS) -> ValueError: [LinearForward] x (2, 9) 9 W (3, 4) 3
 trainable()(MATRIX, make(2, dtype="int32") * 9)
     -> ValueError: [SoftmaxCrossEntropyForward] t [0] 9 [0, 4)
-(n := trainable(), n.eval(), n(MATRIX, LABELS)) -> TypeError: Net.forward() 2 3
+(n := trainable(), n.eval(), n(MATRIX, LABELS)) -> TypeError: Net.forward() 2 3 train()
 net(compiled=False).compile(None) -> TypeError: [compile] list None
 net(compiled=False).compile([]) -> TypeError: [compile] list []
-net(compiled=False).compile([np.ones(3)]) -> TypeError: [compile] ndarray
+net(compiled=False).compile([np.array(["a"])]) -> TypeError: [compile] ndarray
 net(compiled=False).compile(MATRIX) -> TypeError: [compile] list [1., 1., 1.]
 net(compiled=False).compile([MATRIX], foo=1) -> TypeError: Model.compile() foo
 net(compiled=False).compile([MATRIX, MATRIX]) -> TypeError: Net.forward() 2 3
 Bare().compile([MATRIX]) -> NotImplementedError: Bare forward()
-Bare()(MATRIX) -> NotImplementedError: Bare train_one_batch()
+Bare()(MATRIX) -> NotImplementedError: Bare train_one_batch() eval()
 (n := trainable(), n.set_optimizer(None), n(MATRIX, LABELS))
     -> TypeError: [set_optimizer] optimizer None
 trainable().set_optimizer("sgd") -> TypeError: [set_optimizer] sgd

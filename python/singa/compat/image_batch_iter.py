@@ -161,7 +161,11 @@ class ImageBatchIter:
                     order.shuffle(samples)
                 path, label = samples[index]
                 index = (index + 1) % len(samples)
-                augmented = self.image_transform(os.path.join(self.image_folder, path))
+                try:
+                    augmented = self.image_transform(os.path.join(self.image_folder, path))
+                except Exception as error:
+                    error.add_note(f"[ImageBatchIter] in the picture {path}")
+                    raise
                 if not 0 < len(augmented) <= self.batch_size - len(images):
                     raise ValueError(
                         f"[ImageBatchIter] image_transform returned {len(augmented)} images for "

@@ -30,10 +30,17 @@ _CORNERS = ("left_top", "left_bottom", "right_top", "right_bottom", "center")
 def load_img(path: str | os.PathLike[str], grayscale: bool = False) -> Image:
     """Reads an image file as RGB, or as greyscale. 16-bit levels are scaled to 8 bits.
 
-    Raises OSError if it cannot be read, ImportError if Pillow is missing.
+    Raises OSError that names the file if it cannot be read, ImportError if Pillow is missing.
     """
-    with _pillow("Image").open(path) as image:
-        return _in_8_bits(image).convert("L" if grayscale else "RGB")
+    pillow = _pillow("Image")
+    try:
+        with pillow.open(path) as image:
+            return _in_8_bits(image).convert("L" if grayscale else "RGB")
+    except Exception as error:  # Pillow raises many types, also SyntaxError
+        named = isinstance(error, OSError) and os.fspath(path) in str(error)
+        if named or isinstance(error, MemoryError):
+            raise
+        raise OSError(f"[load_img] {os.fspath(path)}: {error}") from error
 
 
 def _in_8_bits(image: Image) -> Image:

@@ -104,6 +104,18 @@ def test_grey_images_are_repeated(folder):
     assert (images == images[:, :1]).all()
 
 
+def test_an_error_of_a_transform_names_the_picture(folder):
+    def broken(path):
+        raise SyntaxError("broken PNG file")
+
+    with (
+        ImageBatchIter(folder / "list.txt", 2, broken, shuffle=False) as batches,
+        pytest.raises(SyntaxError) as caught,
+    ):
+        next(batches)
+    assert "in the picture 0.png" in caught.value.__notes__[0]
+
+
 def test_restarts_after_end(folder):
     iterator = ImageBatchIter(folder / "list.txt", 2, load, False, image_folder=folder)
     for _ in range(2):

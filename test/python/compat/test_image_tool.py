@@ -1,6 +1,7 @@
 """image_tool, with images whose pixels encode their positions."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -56,6 +57,25 @@ def test_load_img(tmp_path, img):
     (tmp_path / "d.png").write_bytes(b"no image")
     with pytest.raises(OSError, match=r"d\.png"):
         image_tool.load_img(tmp_path / "d.png")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "tiff", "webp"])
+def test_a_broken_picture_is_an_error_that_names_its_file(tmp_path, suffix):
+    path = tmp_path / f"broken.{suffix}"
+    noise = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    whole = path.read_bytes()
+    for length in (10, 60, len(whole) // 2):
+        path.write_bytes(whole[:length])
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            image_tool.load_img(path)
+
+
+def test_other_errors_of_pillow_name_the_file(tmp_path, img, monkeypatch):
+    img.save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 8)
+    with pytest.raises(OSError, match=r"a\.png.*decompression bomb"):
+        image_tool.load_img(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(

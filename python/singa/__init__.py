@@ -26,12 +26,14 @@ if TYPE_CHECKING:
         set_strict,
         set_tf32,
     )
+    from .report.anomaly import detect_anomaly
     from .report.diagnostics import device_memory, doctor, layout_report, opcheck
     from .report.explanation import explain
     from .report.profiling import profile
 
 __all__ = [
     "__version__",
+    "detect_anomaly",
     "device_memory",
     "doctor",
     "explain",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 _FUNCTIONS = {
+    "detect_anomaly": "report.anomaly",
     "device_memory": "report.diagnostics",
     "doctor": "report.diagnostics",
     "explain": "report.explanation",

@@ -45,6 +45,7 @@ from .layer.summary import Summary, summarize
 from .tape import autocast
 from .tape.assignment import checked
 from .tape.grad_mode import grad_mode
+from .tape.operator import backward_followers
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def _call(self, *input: Any, **kwargs: Any) -> Any:
         step = self._train if self.training else self._infer
         mode = grad_mode()
-        if not self.graph_mode or mode is (not self.training):
+        if not self.graph_mode or mode is (not self.training) or backward_followers:
             return step(*input, **kwargs)
         kind = (self.training, mode, self._autocast_dtype, autocast.dtype(), _c.Selection())
         rewriting = Rewriting(self.training, self._fuse, self._recompute)

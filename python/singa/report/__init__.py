@@ -4,6 +4,7 @@
 - `explanation`: the implementation of each operation, and why it was chosen.
 - `collector`: the base class of both.
 - `diagnostics`: the doctor, memory, reorders, OPCHECK.
+- `anomaly`: the first operation with a NaN or an infinity.
 - `plan_cache`: the cache of compiled operations.
 - `bench`: times of whole steps of a network.
 """

@@ -35,6 +35,10 @@ current_layer: tuple[Callable[[], str], Callable[[str], None]] | None = None
 #: outputs). Usually there are none; export to ONNX follows one forward pass.
 followers: list[Callable[[Operator, Sequence[Tensor], Sequence[Tensor]], object]] = []
 
+#: Functions that are told of each backward of an operator, in any thread: (operator, gradients of
+#: the outputs, None where there is none, gradients of the inputs).
+backward_followers: list[Callable[[Operator, Sequence[Raw | None], Sequence[Any]], object]] = []
+
 
 class Operator(_c.TapeOperator):
     """One differentiable step. To add one, write `forward` and `backward` on raw tensors:
@@ -256,6 +260,8 @@ class Operator(_c.TapeOperator):
             raise RuntimeError(
                 f"[{self.name}] backward returned {len(dxs)} gradients for {len(src)} inputs"
             )
+        for follow in backward_followers:
+            follow(self, dys, dxs)
         return dxs
 
     def _keep_values(self, blocks: Set[int]) -> None:

@@ -90,4 +90,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    import pkgutil
+
+    modules = [module.name for module in pkgutil.iter_modules(__path__)]
+    public = [name for name in modules if not name.startswith("_")]
+    return sorted({*globals(), *__all__, *public})

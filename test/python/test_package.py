@@ -142,6 +142,8 @@ def test_parts_are_there_without_an_import() -> None:
     with pytest.raises(AttributeError, match="no_such_part"):
         singa.no_such_part  # noqa: B018
     assert set(singa.__all__) <= set(dir(singa))
+    modules = {"autograd", "data", "device", "layer", "model", "models", "onnx", "opt", "tensor"}
+    assert modules <= set(_python("import singa; print(*dir(singa))").split())
     for name in singa.__all__:
         assert getattr(singa, name) is not None
 

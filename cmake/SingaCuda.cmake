@@ -2,6 +2,7 @@
 # built. The backend is a separate library (src/backend/cuda); nothing else is compiled differently.
 
 set(SINGA_CUDA_FOUND OFF)
+set(SINGA_CUDA_REASON "") # why there is nvcc and no backend
 if(SINGA_CUDA STREQUAL "off")
   return()
 endif()
@@ -64,6 +65,7 @@ if(NOT SINGA_CUDNN_INCLUDE OR NOT SINGA_CUBLAS_INCLUDE OR NOT SINGA_NCCL_INCLUDE
     message(FATAL_ERROR ${_missing})
   endif()
   message(WARNING ${_missing} " Building without the CUDA backend.")
+  string(JOIN "" SINGA_CUDA_REASON ${_missing})
   return()
 endif()
 

@@ -55,3 +55,5 @@ stop_watching
 touch -r "$start" "$stamp"
 rm -f "$start"
 tail -n 1 build/install.log
+# nvcc without the headers of NVIDIA's libraries: nobody looks for that in the log.
+sed -n 's/^.*--   CUDA       no: /== built without CUDA: /p' build/install.log

@@ -1,4 +1,5 @@
-"""The README's Python code runs on fewer images, and its figures are up to date."""
+"""The README's Python code runs on fewer images, and its figures are up to date; what the project
+tells users to install."""
 
 import re
 from pathlib import Path
@@ -35,3 +36,16 @@ def test_the_figures() -> None:
     page = (README.parent / "docs" / "performance.md").read_text().replace("*", "")
     for row in rows:
         assert row in page, "docs/performance.md has the figures, and the README quotes them"
+
+
+def test_nothing_tells_a_user_to_install_another_project() -> None:
+    """The name singa on the package index is not ours, so only a clone has the extras."""
+    root = README.parent
+    files = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("examples/**/*.md")]
+    for folder in ("python", "src", "cmake", "scripts", "examples"):
+        for suffix in ("py", "cc", "h", "sh", "cmake"):
+            files += root.glob(f"{folder}/**/*.{suffix}")
+    assert len(files) > 300
+    for path in files:
+        if found := re.search(r"pip\s+install\s+['\"]?singa\b.*", path.read_text()):
+            pytest.fail(f"{path}: {found[0]}")

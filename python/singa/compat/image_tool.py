@@ -368,4 +368,4 @@ def _pillow(module: str) -> Any:
     try:
         return importlib.import_module(f"PIL.{module}")
     except ImportError as error:
-        raise ImportError("[image_tool] needs Pillow: pip install 'singa[images]'") from error
+        raise ImportError("[image_tool] needs Pillow: pip install pillow") from error

@@ -1,6 +1,6 @@
 """SINGA's names for ONNX import and export; `singa.onnx` is singa's own interface.
 
-It needs the extra `onnx`: pip install "singa[onnx]".
+It needs two packages: pip install onnx ml_dtypes.
 """
 
 from __future__ import annotations

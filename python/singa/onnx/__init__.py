@@ -6,7 +6,7 @@
     net.compile([x], is_train=True, use_graph=True)
     out, loss = net(x, y)
 
-docs/onnx.md describes it. It needs the extra `onnx`: pip install "singa[onnx]".
+docs/onnx.md describes it. It needs two packages: pip install onnx ml_dtypes.
 """
 
 from __future__ import annotations

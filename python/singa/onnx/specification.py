@@ -16,7 +16,7 @@ def require_package() -> None:
     try:
         import onnx  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"[onnx] {error}: pip install 'singa[onnx]'") from error
+        raise ImportError(f"[onnx] {error}: pip install onnx ml_dtypes") from error
 
 
 def check_opset(model: ModelProto) -> None:

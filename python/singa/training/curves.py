@@ -52,7 +52,7 @@ def plot_curves(
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("[plot_curves] needs matplotlib: pip install 'singa[train]'") from error
+        raise ImportError("[plot_curves] needs matplotlib: pip install matplotlib") from error
 
     figure = Figure(figsize=(5.2 * len(panels), 3.9), dpi=144, layout="constrained")
     FigureCanvasAgg(figure)

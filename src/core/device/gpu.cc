@@ -35,9 +35,13 @@ Opened Open() {
   opened.path = named.empty() ? BesideThis() : named;
   std::error_code ignored;
   if (!std::filesystem::exists(opened.path, ignored)) {
-    opened.problem = named.empty() ? std::string("this build of singa has no CUDA backend (") +
-                                         kFile + " is not beside libsinga.so)"
-                                   : "SINGA_CUDA_LIBRARY names " + named + ", which does not exist";
+    opened.problem = named.empty()
+                         ? std::string("this build of singa has no CUDA backend (") + kFile +
+                               " is not beside libsinga.so). To get it, build singa from its clone "
+                               "where nvcc of CUDA 13 is on PATH, after `python "
+                               "scripts/cuda_headers.py` in the environment that builds it, which "
+                               "installs the headers of cuDNN, cuBLAS and NCCL (docs/cuda.md)"
+                         : "SINGA_CUDA_LIBRARY names " + named + ", which does not exist";
     return opened;
   }
   // Never closed, because devices live as long as the process.

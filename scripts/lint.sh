@@ -50,6 +50,8 @@ run "clang-format" format_cpp
 run "gersemi" gersemi --no-warn-about-unknown-commands "${gersemi[@]}" "${cmake[@]}"
 if [[ $mode != hook ]]; then
   run "mypy" env MYPYPATH=python mypy
+  run "mypy of a user's program" env MYPYPATH=python mypy --strict --no-warn-return-any \
+    --follow-imports=silent test/python/support/typed_program.py
   run "import-linter" env PYTHONPATH=python lint-imports --no-cache --no-logo
 fi
 exit $failed

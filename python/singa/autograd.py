@@ -19,12 +19,20 @@ from . import ops
 from . import singa_wrap as _c
 from .ops import *  # noqa: F403
 from .tape import grad_mode
-from .tape.autocast import autocast
-from .tape.backward import Gradients, backward, gradients
-from .tape.grad_mode import enable_grad, is_recording, no_grad
-from .tape.gradcheck import GradientError, gradcheck
-from .tape.operator import Dummy, Operator, infer_dependency
-from .tape.tensor import Tensor, wrap
+from .tape.autocast import autocast as autocast
+from .tape.backward import Gradients as Gradients
+from .tape.backward import backward as backward
+from .tape.backward import gradients as gradients
+from .tape.grad_mode import enable_grad as enable_grad
+from .tape.grad_mode import is_recording as is_recording
+from .tape.grad_mode import no_grad as no_grad
+from .tape.gradcheck import GradientError as GradientError
+from .tape.gradcheck import gradcheck as gradcheck
+from .tape.operator import Dummy as Dummy
+from .tape.operator import Operator as Operator
+from .tape.operator import infer_dependency as infer_dependency
+from .tape.tensor import Tensor as Tensor
+from .tape.tensor import wrap
 
 if TYPE_CHECKING:  # mypy's `*` leaves out SINGA's names with an underscore
     import numpy as np

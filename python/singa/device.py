@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import singa_wrap as _c
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .singa_wrap import Device
 
@@ -164,4 +164,6 @@ def create_opencl_device() -> Device:
     )
 
 
-enable_lazy_alloc = _c.Device.EnableLazyAlloc  # SINGA's name; it changes nothing
+enable_lazy_alloc: Callable[[bool], None] = (
+    _c.Device.EnableLazyAlloc
+)  # SINGA's name; it changes nothing

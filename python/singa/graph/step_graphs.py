@@ -296,7 +296,7 @@ class StepGraphs:
         return [step.reason for step in self._steps.values() if step.reason]
 
 
-def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[_c.Tensor | None, ...] | None:
+def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:
     """Replays a step and returns its results. Returns None if it must be captured again.
 
     If the step cannot be replayed any more, its graph is removed and its reason is set.

@@ -163,7 +163,8 @@ class Layer(metaclass=LayerMeta):
     def initialize(self, *input: Any, **options: Any) -> None:
         """Creates the parameters for the given inputs. The first call of `forward` calls it."""
 
-    def forward(self, *input: Any) -> Any:
+    # With `**options: Any`, type checkers take any arguments of a subclass.
+    def forward(self, *input: Any, **options: Any) -> Any:
         """Computes the outputs. Subclasses implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..raw import compat_mode
@@ -79,7 +79,7 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
     while operators:
         op = operators.pop()
         src, dxs, given = op.src, None, False
-        dys: list[Raw | None] = []
+        dys: list[Any] = []
         for output in _outputs(op) if op._outputs else (op,):
             if output not in arrived:
                 dys.append(None)

@@ -32,7 +32,7 @@ class _State(threading.local):
 
 #: This thread's collector; None: batch norms update their running statistics. `shards_apart`:
 #: results must not depend on how many of the shards of an update are computed at once.
-state = _State()
+state: _State = _State()
 
 
 @contextmanager

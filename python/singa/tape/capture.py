@@ -47,7 +47,7 @@ class _State(threading.local):
 
 
 #: This thread's capture.
-state = _State()
+state: _State = _State()
 
 
 def is_capturing() -> bool:

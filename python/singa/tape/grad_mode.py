@@ -19,7 +19,7 @@ class _State(threading.local):
 
 
 #: This thread's flags, for who reads them at each operation.
-state = _State()
+state: _State = _State()
 
 
 def training() -> bool:

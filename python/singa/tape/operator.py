@@ -60,11 +60,11 @@ class Operator(_c.TapeOperator):
     """
 
     #: False for comparisons and the like: they are never recorded, their results are constants.
-    differentiable = True
+    differentiable: bool = True
     #: True where backward returns memory of its own, never dy, a saved tensor or a view.
-    fresh_gradients = False
+    fresh_gradients: bool = False
     #: Whether backward is singa's own, and what it returns need not be checked.
-    _is_builtin = False
+    _is_builtin: bool = False
 
     # The attributes of the tape lie in TapeOperator (src/api/tape.cc).
     if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Operator(_c.TapeOperator):
         _outputs: Sequence[tuple[tuple[int, ...], Any, int]]  # of several: shape, device, type
 
     _name: str | None = None
-    _layer = ""  # in which it was applied, if that was asked for
-    _keeps_attributes = True  # raw tensors that forward sets as attributes are for backward
+    _layer: str = ""  # in which it was applied, if that was asked for
+    _keeps_attributes: bool = True  # raw tensors that forward sets as attributes are for backward
     _kept: tuple[str, ...] = ()  # such attributes
 
     def __init__(self, name: str | None = None) -> None:
@@ -98,11 +98,12 @@ class Operator(_c.TapeOperator):
     def name(self, name: str | None) -> None:
         self._name = name
 
-    def forward(self, *xs: Raw) -> Raw | tuple[Raw, ...]:
+    # With `**options: Any`, type checkers take any arguments of a subclass.
+    def forward(self, *xs: Any, **options: Any) -> Raw | tuple[Raw, ...]:
         """The outputs for these inputs. A subclass implements it."""
         raise NotImplementedError(f"[{type(self).__name__}] has no forward")
 
-    def backward(self, *dys: Raw) -> Raw | Sequence[Raw | None] | None:
+    def backward(self, *dys: Any, **options: Any) -> Raw | Sequence[Raw | None] | None:
         """The inputs' gradients for these of the outputs. A subclass implements it."""
         raise NotImplementedError(f"[{type(self).__name__}] has no backward")
 
@@ -232,6 +233,7 @@ class Operator(_c.TapeOperator):
     def _input_gradients(self, dys: Sequence[Raw | None]) -> Sequence[Raw | None]:
         """The gradients of the inputs from those of the outputs, of which one at least is given."""
         src, leads, needs = self.src, self._leads, self._needs
+        dxs: Any
         if not src:
             raise RuntimeError(self._lost_message())
         if self._kept:
@@ -332,7 +334,7 @@ class Dummy(Operator):
         """The tensor, while it lives."""
         return self._tensor()
 
-    def backward(self, *dys: Raw) -> Raw:
+    def backward(self, *dys: Any, **options: Any) -> Raw:
         raise RuntimeError(
             f"[backward] tensor {self._name or 'without a name'} was not computed on the tape: no "
             "input required a gradient, or autograd.training was not set"
@@ -373,7 +375,8 @@ def apply(op: Operator, *xs: Tensor) -> Tensor:
                 return op(*xs)[0]
         raws.append(x.data)
     op.requires_grad = False
-    result = wrap(op.forward(*raws), needs)
+    y: Any = op.forward(*raws)
+    result = wrap(y, needs)
     for follow in followers:
         follow(op, xs, (result,))
     return result

@@ -117,7 +117,7 @@ class Tensor(_c.TapeTensor):
         self.name = name
         self.grad = None
         self._creator: Operator | None = creator
-        self._index = 0
+        self._index: int = 0
 
     if TYPE_CHECKING:  # `installed`: by operator.py and backward.py, and by singa.ops
 
@@ -158,6 +158,7 @@ class Tensor(_c.TapeTensor):
         def __le__(self, other: Any) -> Tensor: ...
         def __gt__(self, other: Any) -> Tensor: ...
         def __ge__(self, other: Any) -> Tensor: ...
+        def __hash__(self) -> int: ...
         def __eq__(self, other: object) -> Any: ...
         def __ne__(self, other: object) -> Any: ...
 
@@ -169,8 +170,9 @@ class Tensor(_c.TapeTensor):
         def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor: ...
 
     #: NumPy leaves `array + tensor` to us.
-    __array_priority__ = 1000
-    __hash__ = object.__hash__
+    __array_priority__: int = 1000
+    if not TYPE_CHECKING:  # `==` compares elements, but a tensor is a key by itself
+        __hash__ = object.__hash__
 
     # What it is.
 

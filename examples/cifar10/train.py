@@ -189,8 +189,8 @@ def load_images(args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoa
     plain = data.Normalize(mean, std)
     augmented = plain if args.no_augment else data.standard_augmentation(mean, std)
     dev = device.get_default_device()
-    common = {"device": dev, "shard": distributed.shard()}
-    parts = {"virtual_ranks": args.virtual_ranks}
+    common: dict[str, Any] = {"device": dev, "shard": distributed.shard()}
+    parts: dict[str, Any] = {"virtual_ranks": args.virtual_ranks}
     return (
         data.DataLoader(train, args.batch_size, True, args.seed, augmented, **common, **parts),
         data.DataLoader(test, 200, transform=plain, **common),

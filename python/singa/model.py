@@ -102,11 +102,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def __init__(self) -> None:
         super().__init__()
         self._start_modes(training=True)
-        self.graph_mode = False
+        self.graph_mode: bool = False
         self._step_graphs: StepGraphs | None = None
         self._autocast_dtype: Any = None  # type of float32 operands of matrix products
         self._recompute, self._fuse = False, False
-        self.sequential = False
+        self.sequential: bool = False
         self._inputs: list[_Like] = []
 
     # Training and inference.

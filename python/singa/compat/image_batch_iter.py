@@ -65,16 +65,16 @@ class ImageBatchIter:
             raise TypeError(
                 f"[ImageBatchIter] image_transform cannot be called: {image_transform!r}"
             )
-        self.img_list_file = os.fspath(img_list_file)
+        self.img_list_file: str = os.fspath(img_list_file)
         self.batch_size = batch_size
         self.image_transform = image_transform
         self.shuffle = shuffle
         self.delimiter = delimiter
-        self.image_folder = "" if image_folder is None else os.fspath(image_folder)
+        self.image_folder: str = "" if image_folder is None else os.fspath(image_folder)
         self.capacity = capacity
         self._seed = seed
         self._samples = self._read_list()
-        self.num_samples = len(self._samples)
+        self.num_samples: int = len(self._samples)
         self._batches: queue.Queue[Any] = queue.Queue(capacity)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None

@@ -37,7 +37,7 @@ class Snapshot:
 
     def __init__(self, f: str | os.PathLike[str], mode: bool, buffer_size: int = 10) -> None:
         path = os.fspath(f)
-        self.path = path if path.endswith(".npz") else f"{path}.npz"
+        self.path: str = path if path.endswith(".npz") else f"{path}.npz"
         self._write = bool(mode)
         self._values: dict[str, NDArray[Any]] = {}
         self._open = True

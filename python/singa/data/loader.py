@@ -106,16 +106,18 @@ class DataLoader:
                 raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
         if device is not None and not isinstance(device, singa_wrap.Device):
             raise TypeError(f"[DataLoader] device must be a Device or None, got {device!r}")
-        self.batch_size = int(batch_size)
-        self.shuffle = bool(shuffle)
-        self.seed = int(seed)
+        self.batch_size: int = int(batch_size)
+        self.shuffle: bool = bool(shuffle)
+        self.seed: int = int(seed)
         self.transform = transform
         self.mix = mix
-        self.num_workers = int(num_workers)
-        self.prefetch = min(int(prefetch), 1 << 30)
-        self.drop_last = bool(drop_last)
+        self.num_workers: int = int(num_workers)
+        self.prefetch: int = min(int(prefetch), 1 << 30)
+        self.drop_last: bool = bool(drop_last)
         self.device = device
         self._on_gpu = device is not None and device.kind() != singa_wrap.DeviceKind_kCpu
+        self.shard: tuple[int, int]
+        self.virtual_ranks: int
         self.shard, self.virtual_ranks = _checked_shard(shard, virtual_ranks)
         self._per_batch = self.virtual_ranks // self.shard[1]  # own parts of a batch
         self._epoch = 0  # of the next loop

@@ -104,7 +104,7 @@ class RandomChoice:
         if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
             raise ValueError(f"[RandomChoice] weights must not be negative or all zero, got {p}")
         self.mixes = mixes
-        self.p = weights / weights.sum()
+        self.p: Any = weights / weights.sum()
 
     def __call__(
         self, images: Images, labels: Labels, rng: np.random.Generator

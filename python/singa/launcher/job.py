@@ -103,7 +103,7 @@ class Job:
         self._failed_at: float | None = None
         self._terminated = False
         self._began = time.monotonic()
-        self.outcome = Outcome()
+        self.outcome: Outcome = Outcome()
 
     def run(self) -> Outcome:
         """Runs the job to its end. Raises OSError if a program cannot be started or output cannot

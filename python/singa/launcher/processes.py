@@ -98,7 +98,7 @@ class Guard:
 
     def __init__(self) -> None:
         read, self._pipe = os.pipe()
-        self.pid = os.fork()
+        self.pid: int = os.fork()
         if self.pid == 0:
             try:
                 os.close(self._pipe)

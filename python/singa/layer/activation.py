@@ -51,7 +51,8 @@ class Softplus(Layer):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self.beta, self.threshold = beta, threshold
+        self.beta: float = beta
+        self.threshold: float = threshold
 
     def forward(self, x: Tensor) -> Tensor:
         # From 20 on, log(1 + e^x) rounds to x in all types but float64.
@@ -100,7 +101,7 @@ class DropPath(Layer):
 
     def __init__(self, drop_prob: float = 0.0) -> None:
         super().__init__()
-        self.drop_prob = fraction("DropPath", "drop_prob", drop_prob, open_end=True)
+        self.drop_prob: float = fraction("DropPath", "drop_prob", drop_prob, open_end=True)
 
     def forward(self, x: Tensor) -> Tensor:
         if not training() or self.drop_prob == 0.0:

@@ -41,8 +41,8 @@ class KeyValueCache:
     """
 
     def __init__(self, capacity: int = 64) -> None:
-        self.capacity = integer("KeyValueCache", "capacity", capacity, 1)
-        self.length = 0
+        self.capacity: int = integer("KeyValueCache", "capacity", capacity, 1)
+        self.length: int = 0
         self.keys: Any = None
         self.values: Any = None
 
@@ -154,26 +154,26 @@ class MultiHeadAttention(Layer):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        self.embed_dim = integer(name, "embed_dim", embed_dim, 1)
-        self.num_heads = integer(name, "num_heads", num_heads, 1)
+        self.embed_dim: int = integer(name, "embed_dim", embed_dim, 1)
+        self.num_heads: int = integer(name, "num_heads", num_heads, 1)
         if embed_dim % num_heads:
             raise ValueError(
                 f"[{name}] num_heads must divide embed_dim, got {num_heads} and {embed_dim}"
             )
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        self.num_kv_heads = integer(name, "num_kv_heads", kv_heads, 1)
+        self.num_kv_heads: int = integer(name, "num_kv_heads", kv_heads, 1)
         if num_heads % kv_heads:
             raise ValueError(
                 f"[{name}] num_kv_heads must divide num_heads, got {kv_heads} and {num_heads}"
             )
-        self.head_dim = embed_dim // num_heads
+        self.head_dim: int = embed_dim // num_heads
         self.rotary = rotary
-        self.dropout = fraction(name, "dropout", dropout, open_end=True)
-        self.bias = bool(bias)
-        self.kdim = integer(name, "kdim", embed_dim if kdim is None else kdim, 1)
-        self.vdim = integer(name, "vdim", embed_dim if vdim is None else vdim, 1)
-        self.batch_first = bool(batch_first)
-        self.out_proj = Linear(embed_dim, bias=bias, initializer=_like_torch)
+        self.dropout: float = fraction(name, "dropout", dropout, open_end=True)
+        self.bias: bool = bool(bias)
+        self.kdim: int = integer(name, "kdim", embed_dim if kdim is None else kdim, 1)
+        self.vdim: int = integer(name, "vdim", embed_dim if vdim is None else vdim, 1)
+        self.batch_first: bool = bool(batch_first)
+        self.out_proj: Linear = Linear(embed_dim, bias=bias, initializer=_like_torch)
 
     @property
     def _parts(self) -> tuple[int, int, int]:
@@ -371,17 +371,17 @@ class TransformerEncoderLayer(Layer):
                 f"{activation!r}"
             )
         self.activation = activation
-        self.norm_first = bool(norm_first)
-        self.self_attn = MultiHeadAttention(
+        self.norm_first: bool = bool(norm_first)
+        self.self_attn: MultiHeadAttention = MultiHeadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
         )
-        self.linear1 = Linear(dim_feedforward, bias=bias)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(d_model, bias=bias)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        self.linear1: Linear = Linear(dim_feedforward, bias=bias)
+        self.dropout: Dropout = Dropout(dropout)
+        self.linear2: Linear = Linear(d_model, bias=bias)
+        self.norm1: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.dropout1: Dropout = Dropout(dropout)
+        self.dropout2: Dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -418,7 +418,7 @@ class TransformerEncoder(Layer):
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
         count = integer("TransformerEncoder", "num_layers", num_layers, 1)
-        self.layers = Sequential(*[copy.deepcopy(encoder_layer) for _ in range(count)])
+        self.layers: Sequential = Sequential(*[copy.deepcopy(encoder_layer) for _ in range(count)])
         self.norm = norm
 
     def forward(

@@ -151,9 +151,9 @@ class Conv2d(_Conv):
             stride = args[1] if len(args) > 1 else stride
             padding = args[2] if len(args) > 2 else padding
         super().__init__(kernel_size, stride, padding, pad_mode, dilation)
-        self.nb_kernels = integer("Conv2d", "nb_kernels", nb_kernels, 1)
+        self.nb_kernels: int = integer("Conv2d", "nb_kernels", nb_kernels, 1)
         self.in_channels = in_channels
-        self.group = integer("Conv2d", "group", group)
+        self.group: int = integer("Conv2d", "group", group)
         self.bias = bias
         self.activation = activation
         self.initializer = initializer
@@ -354,8 +354,8 @@ class SeparableConv2d(Layer):
             raise ValueError(
                 f"[{self.title}] expected (batch, channels, height, width), got {tuple(x.shape)}"
             )
-        self.in_channels = x.shape[1]
-        self.depthwise_conv = Conv2d(
+        self.in_channels: int = x.shape[1]
+        self.depthwise_conv: Conv2d = Conv2d(
             self.in_channels,
             self.kernel_size,
             stride=self.stride,
@@ -363,7 +363,7 @@ class SeparableConv2d(Layer):
             group=self.in_channels,
             bias=self.bias,
         )
-        self.point_conv = Conv2d(self.nb_kernels, 1, bias=self.bias)
+        self.point_conv: Conv2d = Conv2d(self.nb_kernels, 1, bias=self.bias)
 
     def _checked_setting(self, name: str, value: Any) -> Any:
         if name in self.handle_settings and self._initialized:

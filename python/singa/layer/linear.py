@@ -58,8 +58,8 @@ class Linear(Layer):
         if len(args) > 2:
             raise TypeError(f"[Linear] expected out_features, or in, out and bias; got {args}")
         self.in_features: int | None = None
-        self.out_features = out_features
-        self.bias = bias
+        self.out_features: int = out_features
+        self.bias: bool = bias
         if args:
             self.in_features, self.out_features = out_features, args[0]
             self.bias = args[1] if len(args) == 2 else bias
@@ -114,16 +114,16 @@ class Gemm(Layer):
         bias_shape: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        self.nb_kernels = integer("Gemm", "nb_kernels", nb_kernels, 1)
+        self.nb_kernels: int = integer("Gemm", "nb_kernels", nb_kernels, 1)
         self.alpha = alpha
         self.beta = beta
-        self.transA = int(transA)
-        self.transB = int(transB)
+        self.transA: int = int(transA)
+        self.transB: int = int(transB)
         self.bias = bias
         self.bias_shape = bias_shape
 
     def initialize(self, x: Tensor) -> None:
-        self.in_features = x.shape[0] if self.transA else x.shape[-1]
+        self.in_features: int = x.shape[0] if self.transA else x.shape[-1]
         shape = (self.in_features, self.nb_kernels)
         std = math.sqrt(2.0 / sum(shape))
         self._new_param("W", shape[::-1] if self.transB else shape, x, lambda t: t.gaussian(0, std))
@@ -161,8 +161,8 @@ class Embedding(Layer):
             raise ValueError(
                 f"[Embedding] initializer must be 'gaussian' or 'uniform', got {initializer!r}"
             )
-        self.input_dim = integer("Embedding", "input_dim", input_dim, 1)
-        self.output_dim = integer("Embedding", "output_dim", output_dim, 1)
+        self.input_dim: int = integer("Embedding", "input_dim", input_dim, 1)
+        self.output_dim: int = integer("Embedding", "output_dim", output_dim, 1)
         self.initializer = initializer
 
     def initialize(self, x: Tensor) -> None:

@@ -42,8 +42,8 @@ class BatchNorm2d(Layer):
     outside their range, and if the input does not have the expected number of channels.
     """
 
-    state_names = ("running_mean", "running_var")
-    transient = ("handle",)
+    state_names: ClassVar[tuple[str, ...]] = ("running_mean", "running_var")
+    transient: ClassVar[tuple[str, ...]] = ("handle",)
     fixed_settings = ("channels",)
     handle_settings = ("momentum", "eps", "fix_scale")
     scale: Tensor
@@ -158,9 +158,9 @@ class _Norm(Layer):
     def __init__(self, shape: tuple[int, ...], eps: float, affine: bool, bias: bool) -> None:
         super().__init__()
         self.shape = shape
-        self.eps = eps if eps is None else number(type(self).__name__, "eps", eps)
-        self.affine = bool(affine)
-        self.has_bias = bool(affine and bias)
+        self.eps: float = eps if eps is None else number(type(self).__name__, "eps", eps)
+        self.affine: bool = bool(affine)
+        self.has_bias: bool = bool(affine and bias)
 
     def initialize(self, x: Tensor) -> None:
         wide = wide_type(x.dtype)

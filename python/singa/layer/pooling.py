@@ -308,7 +308,7 @@ class _LPPool(_Pooling):
         stride = kernel_size if stride is None else stride
         super().__init__(kernel_size, stride, 0, "NOTSET")
         kind = type(self).__name__
-        self.norm_type = number(kind, "norm_type", norm_type)
+        self.norm_type: float = number(kind, "norm_type", norm_type)
         if not 0.0 < self.norm_type < float("inf"):
             raise ValueError(f"[{kind}] norm_type must be finite and positive, got {norm_type}")
         self.ceil_mode = ceil_mode
@@ -354,7 +354,7 @@ class _AdaptivePool(Layer):
             raise ValueError(
                 f"[{kind}] output_size must be one number or {self.axes}, got {output_size!r}"
             )
-        self.output_size = tuple(
+        self.output_size: tuple[int | None, ...] = tuple(
             [n if n is None else integer(kind, "output_size", n, 1) for n in sizes]
         )
 

@@ -37,7 +37,9 @@ class Upsample(Layer):
         recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
-        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.size: int | Sequence[int] | None = size
+        self.scale_factor: float | Sequence[float] | None = scale_factor
+        self.mode: str = mode
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 

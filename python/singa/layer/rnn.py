@@ -176,7 +176,7 @@ class LSTM(RNN_Base):
     with 0.
     """
 
-    gates = ("i", "f", "o", "g")
+    gates: tuple[str, ...] = ("i", "f", "o", "g")
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Sequences(_Recurrent):
     order, which is initialized uniformly over ±1 / sqrt(hidden_size)."""
 
     W: Tensor
-    transient = ("handle",)
+    transient: ClassVar[tuple[str, ...]] = ("handle",)
     handle_settings = ("rnn_mode", "linear_before_reset")
     rnn_mode: str
     _MODES = {"relu": 0, "tanh": 1, "vanilla": 1, "lstm": 2, "gru": 3}  # noqa: RUF012

@@ -125,7 +125,7 @@ class SoftMaxCrossEntropy(Layer):
 
     def __init__(self, smoothing: float = 0.0) -> None:
         super().__init__()
-        self.smoothing = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
+        self.smoothing: float = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.softmax_cross_entropy(x, t, self.smoothing)
@@ -160,7 +160,7 @@ class Dropout(Layer):
 
     def __init__(self, ratio: float = 0.5) -> None:
         super().__init__()
-        self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
+        self.ratio: float = fraction("Dropout", "ratio", ratio, open_end=True)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.ratio == 0.0:

@@ -94,7 +94,7 @@ class Window(Layer):
         self.padding = padding  # type: ignore[assignment]
         self.dilation = dilation  # type: ignore[assignment]
         self.pad_mode = pad_mode
-        self.odd_padding = (0, 0, 0, 0)  # unused: handles take asymmetric padding
+        self.odd_padding: tuple[int, ...] = (0, 0, 0, 0)  # unused: handles take asymmetric padding
         self.handle: Any = None
         self._handles: dict[tuple[int, ...], Any] | None = None
 

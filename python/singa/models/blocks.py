@@ -80,10 +80,10 @@ class SqueezeExcitation(layer.Layer):
         scale: Activation = layer.Sigmoid,
     ) -> None:
         super().__init__()
-        self.fc1 = Conv2d(squeezed, 1, initializer=he_fan_out)
-        self.fc2 = Conv2d(channels, 1, initializer=he_fan_out)
-        self.activation = activation()
-        self.scale_activation = scale()
+        self.fc1: Conv2d = Conv2d(squeezed, 1, initializer=he_fan_out)
+        self.fc2: Conv2d = Conv2d(channels, 1, initializer=he_fan_out)
+        self.activation: layer.Layer = activation()
+        self.scale_activation: layer.Layer = scale()
 
     def forward(self, x: Tensor) -> Tensor:
         means = autograd.globalaveragepool(x)
@@ -127,9 +127,11 @@ class InvertedResidual(layer.Layer):
         )
         if squeeze is not None:
             stages.append(squeeze)
-        self.block = layer.Sequential(*stages, ConvNormActivation(out, 1, activation=None, **norm))
-        self.stochastic_depth = DropPath(drop_path)
-        self.has_shortcut = stride == 1 and channels == out
+        self.block: layer.Sequential = layer.Sequential(
+            *stages, ConvNormActivation(out, 1, activation=None, **norm)
+        )
+        self.stochastic_depth: DropPath = DropPath(drop_path)
+        self.has_shortcut: bool = stride == 1 and channels == out
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.has_shortcut:
@@ -200,9 +202,9 @@ class SelfAttention(layer.Layer):
         super().__init__()
         self.heads = heads
         self.causal = causal
-        self.qkv = Linear(3 * width, initializer=normal_002)
-        self.proj = Linear(width, initializer=project)
-        self.proj_drop = Dropout(dropout)
+        self.qkv: Linear = Linear(3 * width, initializer=normal_002)
+        self.proj: Linear = Linear(width, initializer=project)
+        self.proj_drop: Dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, cache: layer.KeyValueCache | None = None) -> Tensor:
         """`cache` has keys and values of the positions before those of x, which are appended."""
@@ -233,10 +235,10 @@ class MLP(layer.Layer):
         project: Callable[[Tensor], Any] = normal_002,
     ) -> None:
         super().__init__()
-        self.fc1 = Linear(hidden, initializer=normal_002)
-        self.act = layer.GELU(approximate)
-        self.fc2 = Linear(width, initializer=project)
-        self.drop = Dropout(dropout)
+        self.fc1: Linear = Linear(hidden, initializer=normal_002)
+        self.act: layer.GELU = layer.GELU(approximate)
+        self.fc2: Linear = Linear(width, initializer=project)
+        self.drop: Dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(self.fc2(self.act(self.fc1(x))))
@@ -255,11 +257,11 @@ class TransformerBlock(layer.Layer):
         self, width: int, attn: layer.Layer, mlp: layer.Layer, eps: float, drop_path: float = 0.0
     ) -> None:
         super().__init__()
-        self.norm1 = layer.LayerNorm(width, eps)
+        self.norm1: layer.LayerNorm = layer.LayerNorm(width, eps)
         self.attn = attn
-        self.norm2 = layer.LayerNorm(width, eps)
+        self.norm2: layer.LayerNorm = layer.LayerNorm(width, eps)
         self.mlp = mlp
-        self.drop_path = DropPath(drop_path)
+        self.drop_path: DropPath = DropPath(drop_path)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         x = x + self.drop_path(self.attn(self.norm1(x), *context))

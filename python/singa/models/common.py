@@ -10,12 +10,15 @@ from .. import autograd, initializer, layer, model
 from ..layer.conv import Pair
 from ..tensor import Tensor
 
+#: Fills a tensor with initial values.
+Initializer = Callable[[Tensor], object]
+
 #: Initial values of weights, as in torchvision.
-he_fan_out = initializer.he_normal_fan_out
-normal_001 = functools.partial(initializer.normal, std=0.01)
-normal_002 = functools.partial(initializer.normal, std=0.02)
-normal_01 = functools.partial(initializer.normal, std=0.1)
-fan_in_uniform = initializer.fan_in_uniform
+he_fan_out: Initializer = initializer.he_normal_fan_out
+normal_001: Initializer = functools.partial(initializer.normal, std=0.01)
+normal_002: Initializer = functools.partial(initializer.normal, std=0.02)
+normal_01: Initializer = functools.partial(initializer.normal, std=0.1)
+fan_in_uniform: Initializer = initializer.fan_in_uniform
 
 
 class Classifier(model.Model):
@@ -80,7 +83,7 @@ class ConvBN(layer.Layer):
         initializer: Callable[[Tensor], Any] = he_fan_out,
     ) -> None:
         super().__init__()
-        self.conv = layer.Conv2d(
+        self.conv: layer.Conv2d = layer.Conv2d(
             channels,
             kernel_size,
             stride=stride,
@@ -88,7 +91,7 @@ class ConvBN(layer.Layer):
             bias=False,
             initializer=initializer,
         )
-        self.bn = batch_norm(eps)
+        self.bn: layer.BatchNorm2d = batch_norm(eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.bn(self.conv(x), relu=True)
@@ -108,7 +111,9 @@ class Branches(layer.Layer):
     "b" appended for parallel layers. Pooling is called "b_pooling", or "b" if it is the only stage.
     """
 
-    def __init__(self, first: int = 1, **chains: tuple[layer.Layer | tuple, ...]) -> None:
+    def __init__(
+        self, first: int = 1, **chains: tuple[layer.Layer | tuple[layer.Layer, ...], ...]
+    ) -> None:
         super().__init__()
         self._chains = []
         for name, stages in chains.items():

@@ -29,7 +29,8 @@ class SingaRep:
     """
 
     def __init__(self, model: Any, net: ImportedModel) -> None:
-        self.model, self.net = model, net
+        self.model: Any = model
+        self.net: ImportedModel = net
 
     @property
     def states(self) -> dict[str, Tensor]:
@@ -100,10 +101,11 @@ class OnnxNode:
         from onnx import helper
 
         self.proto = node
-        self.name = node.name or "_".join(node.output)
-        self.op_type = node.op_type
-        self.attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        self.inputs, self.outputs = list(node.input), list(node.output)
+        self.name: str = node.name or "_".join(node.output)
+        self.op_type: str = node.op_type
+        self.attrs: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        self.inputs: list[str] = list(node.input)
+        self.outputs: list[str] = list(node.output)
 
     def getattr(self, key: str, default: Any = None) -> Any:
         """An attribute, or `default`."""

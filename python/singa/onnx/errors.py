@@ -28,7 +28,7 @@ class UnsupportedError(NotImplementedError):
     """A file has nodes that singa cannot compute. `problems` lists all of them."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         count = len(self.problems)
         what = "1 node is" if count == 1 else f"{count} nodes are"

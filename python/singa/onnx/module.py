@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -86,9 +86,9 @@ class ImportedModel(model.Model):
     a list of remarks on the file.
     """
 
-    transient = (*model.Model.transient, "_network")
+    transient: ClassVar[tuple[str, ...]] = (*model.Model.transient, "_network")
     has_parts = True
-    not_settings = ("_network", "_graph", "_keys", "notes")
+    not_settings: ClassVar[tuple[str, ...]] = ("_network", "_graph", "_keys", "notes")
     follows_dtype = False
     _network: Network | None
 
@@ -98,7 +98,8 @@ class ImportedModel(model.Model):
         roles = roles_of(graph)
         self._graph = replace(graph, initializers={}, constants=dict(graph.constants))
         self._keys: dict[str, str] = {}  # name of a parameter or state: attribute
-        self.input_names, self.output_names = tuple(graph.inputs), tuple(graph.outputs)
+        self.input_names: tuple[str, ...] = tuple(graph.inputs)
+        self.output_names: tuple[str, ...] = tuple(graph.outputs)
         for name, initializer_ in graph.initializers.items():
             if roles[name] == _CONSTANT:
                 self._graph.constants[name] = _frozen(initializer_.read())
@@ -107,7 +108,7 @@ class ImportedModel(model.Model):
         for name, role in roles.items():
             if role != _CONSTANT:
                 self._add(name, graph, role, device)
-        self.notes = notes_on(graph)
+        self.notes: list[str] = notes_on(graph)
         self._initialized = True
         self._inputs = _declared_inputs(graph)
         self.training = False  # not that of autograd, which the caller has set

@@ -46,7 +46,7 @@ class Marker:
     has_parts = False
 
     def __init__(self, step: Step) -> None:
-        self.name = step.node.name
+        self.name: str = step.node.name
         self.parameters: list[Tensor] = []
 
     def _own_params(self) -> Iterator[tuple[str, Tensor]]:
@@ -70,10 +70,10 @@ class Step:
         self.node = node
         self.reader = reader
         self.compute = compute
-        self.on_host = values.is_computable(node)
-        self.of_shape = not node.domain and node.op in ("Shape", "Size")
+        self.on_host: bool = values.is_computable(node)
+        self.of_shape: bool = not node.domain and node.op in ("Shape", "Size")
         self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
-        self.marker = _marker(self)
+        self.marker: Marker = _marker(self)
         host = reader.host if reader is not None else ()
         either: bool | tuple[int, ...] = reader.either if reader is not None else False
 
@@ -83,8 +83,8 @@ class Step:
             as_it_comes = either if isinstance(either, bool) else i in either
             return _EITHER if as_it_comes else _TENSOR
 
-        self.kinds = tuple(kind(i) for i in range(len(node.inputs)))
-        self.takes_sequences = reader is not None and reader.sequences
+        self.kinds: tuple[int, ...] = tuple(kind(i) for i in range(len(node.inputs)))
+        self.takes_sequences: bool = reader is not None and reader.sequences
 
     def run(self, run: Run, arguments: list[Any]) -> Sequence[Any]:
         """The outputs for these inputs: None where one is not given."""
@@ -276,10 +276,10 @@ class Network:
         self.tensors: dict[tuple[int, int], tuple[Array, Tensor]] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         compiler = _Compiler(self.blocks)
-        self.main = compiler.block(graph, constants)
+        self.main: Block = compiler.block(graph, constants)
         if compiler.problems:
             raise UnsupportedError(compiler.problems)
-        self.constant_ids = {
+        self.constant_ids: set[int] = {
             id(array) for block in self.blocks.values() for array in block.constants.values()
         }
 

@@ -31,17 +31,19 @@ class Application:
 
     def __post_init__(self) -> None:
         # Raw tensors at that time: a tensor may get other data later.
-        self.raw_inputs = tuple(x.data for x in self.inputs)
-        self.raw_outputs = tuple(y.data for y in self.outputs)
+        self.raw_inputs: tuple[Any, ...] = tuple(x.data for x in self.inputs)
+        self.raw_outputs: tuple[Any, ...] = tuple(y.data for y in self.outputs)
         # Positions, which a function returns beside the operator's output.
-        self.raw_indices = self.op.indices if isinstance(self.op, autograd.TopK) else None
+        self.raw_indices: Any | None = (
+            self.op.indices if isinstance(self.op, autograd.TopK) else None
+        )
 
 
 class Trace:
     """The applications of one forward pass, in order, and its outputs."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        self.inputs = list(inputs)
+        self.inputs: list[Tensor] = list(inputs)
         self.applications: list[Application] = []
         self.outputs: list[Tensor] = []
 

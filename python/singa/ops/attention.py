@@ -36,10 +36,10 @@ class ScaledDotProductAttention(BuiltinOperator):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        self.dropout = fraction(name, "dropout_p", dropout, open_end=True)
-        self.scale = None if scale is None else number(name, "scale", scale)
-        self.causal = bool(causal)
-        self.first_query = integer(name, "first_query", first_query)
+        self.dropout: float = fraction(name, "dropout_p", dropout, open_end=True)
+        self.scale: float | None = None if scale is None else number(name, "scale", scale)
+        self.causal: bool = bool(causal)
+        self.first_query: int = integer(name, "first_query", first_query)
         self._numbers: tuple[float, bool, int, float] = (0.0, False, 0, 0.0)
         self._masked = self._biased = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from .. import singa_wrap as _c
 from ..dtypes import int64, is_float
@@ -16,6 +16,12 @@ from .types import result_type
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
+
+    class OfTensor(Protocol):
+        """A function of one tensor."""
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
 
 __all__ = [
     "Abs",
@@ -111,8 +117,8 @@ class Elementwise(BuiltinOperator):
     code: int
     keep = "x"
     fresh_gradients = True
-    a = 0.0
-    b = 0.0
+    a: float = 0.0
+    b: float = 0.0
 
     def forward(self, x: Raw) -> Raw:
         y = _c.Unary(self.code, x, self.a, self.b)
@@ -130,122 +136,122 @@ class Elementwise(BuiltinOperator):
 class Abs(Elementwise):
     """Absolute value."""
 
-    code = _c.UnaryOp_kAbs
+    code: int = _c.UnaryOp_kAbs
 
 
 class Acos(Elementwise):
     """Inverse cosine in radians, in [0, pi]; NaN outside [-1, 1]."""
 
-    code = _c.UnaryOp_kAcos
+    code: int = _c.UnaryOp_kAcos
 
 
 class Acosh(Elementwise):
     """Inverse hyperbolic cosine, which is not negative; NaN below 1."""
 
-    code = _c.UnaryOp_kAcosh
+    code: int = _c.UnaryOp_kAcosh
 
 
 class Asin(Elementwise):
     """Inverse sine in radians, in [-pi/2, pi/2]; NaN outside [-1, 1]."""
 
-    code = _c.UnaryOp_kAsin
+    code: int = _c.UnaryOp_kAsin
 
 
 class Asinh(Elementwise):
     """Inverse hyperbolic sine."""
 
-    code = _c.UnaryOp_kAsinh
+    code: int = _c.UnaryOp_kAsinh
 
 
 class Atan(Elementwise):
     """Inverse tangent in radians, in (-pi/2, pi/2)."""
 
-    code = _c.UnaryOp_kAtan
+    code: int = _c.UnaryOp_kAtan
 
 
 class Atanh(Elementwise):
     """Inverse hyperbolic tangent; NaN outside [-1, 1]."""
 
-    code = _c.UnaryOp_kAtanh
+    code: int = _c.UnaryOp_kAtanh
 
 
 class Cos(Elementwise):
     """Cosine of x in radians."""
 
-    code = _c.UnaryOp_kCos
+    code: int = _c.UnaryOp_kCos
 
 
 class Cosh(Elementwise):
     """Hyperbolic cosine."""
 
-    code = _c.UnaryOp_kCosh
+    code: int = _c.UnaryOp_kCosh
 
 
 class Erf(Elementwise):
     """Error function: 2 / sqrt(pi) times the integral of e^(-t²) from 0 to x."""
 
-    code = _c.UnaryOp_kErf
+    code: int = _c.UnaryOp_kErf
 
 
 class Gelu(Elementwise):
     """GELU: x·Φ(x), with the standard normal distribution Φ. Hendrycks & Gimpel 2016."""
 
-    code = _c.UnaryOp_kGelu
+    code: int = _c.UnaryOp_kGelu
 
 
 class GeluTanh(Elementwise):
     """x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2, which is within 5e-4 of Gelu. Hendrycks & Gimpel
     2016."""
 
-    code = _c.UnaryOp_kGeluTanh
+    code: int = _c.UnaryOp_kGeluTanh
 
 
 class HardSwish(Elementwise):
     """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019."""
 
-    code = _c.UnaryOp_kHardSwish
+    code: int = _c.UnaryOp_kHardSwish
 
 
 class Mish(Elementwise):
     """x·tanh(log(1 + e^x)). Misra 2019."""
 
-    code = _c.UnaryOp_kMish
+    code: int = _c.UnaryOp_kMish
 
 
 class Log(Elementwise):
     """Natural logarithm; NaN below 0."""
 
-    code = _c.UnaryOp_kLog
+    code: int = _c.UnaryOp_kLog
 
 
 class Silu(Elementwise):
     """SiLU, also called swish: x·sigmoid(x)."""
 
-    code = _c.UnaryOp_kSilu
+    code: int = _c.UnaryOp_kSilu
 
 
 class Sin(Elementwise):
     """Sine of x in radians."""
 
-    code = _c.UnaryOp_kSin
+    code: int = _c.UnaryOp_kSin
 
 
 class Sinh(Elementwise):
     """Hyperbolic sine."""
 
-    code = _c.UnaryOp_kSinh
+    code: int = _c.UnaryOp_kSinh
 
 
 class SoftSign(Elementwise):
     """Softsign: x / (1 + |x|)."""
 
-    code = _c.UnaryOp_kSoftSign
+    code: int = _c.UnaryOp_kSoftSign
 
 
 class Square(Elementwise):
     """x²."""
 
-    code = _c.UnaryOp_kSquare
+    code: int = _c.UnaryOp_kSquare
 
 
 # Derivatives from y, which the next operator often keeps as well.
@@ -254,49 +260,49 @@ class Square(Elementwise):
 class Exp(Elementwise):
     """Exponential function."""
 
-    code = _c.UnaryOp_kExp
+    code: int = _c.UnaryOp_kExp
     keep = "y"
 
 
 class ReLU(Elementwise):
     """max(x, 0)."""
 
-    code = _c.UnaryOp_kRelu
+    code: int = _c.UnaryOp_kRelu
     keep = "y"
 
 
 class Reciprocal(Elementwise):
     """1 / x."""
 
-    code = _c.UnaryOp_kReciprocal
+    code: int = _c.UnaryOp_kReciprocal
     keep = "y"
 
 
 class Sigmoid(Elementwise):
     """Logistic sigmoid: 1 / (1 + e^-x)."""
 
-    code = _c.UnaryOp_kSigmoid
+    code: int = _c.UnaryOp_kSigmoid
     keep = "y"
 
 
 class Sqrt(Elementwise):
     """Square root; NaN below 0."""
 
-    code = _c.UnaryOp_kSqrt
+    code: int = _c.UnaryOp_kSqrt
     keep = "y"
 
 
 class Tan(Elementwise):
     """Tangent of x in radians."""
 
-    code = _c.UnaryOp_kTan
+    code: int = _c.UnaryOp_kTan
     keep = "y"
 
 
 class Tanh(Elementwise):
     """Hyperbolic tangent."""
 
-    code = _c.UnaryOp_kTanh
+    code: int = _c.UnaryOp_kTanh
     keep = "y"
 
 
@@ -306,42 +312,42 @@ class Tanh(Elementwise):
 class Negative(Elementwise):
     """-x."""
 
-    code = _c.UnaryOp_kNegative
+    code: int = _c.UnaryOp_kNegative
     keep = ""
 
 
 class Sign(Elementwise):
     """Sign: -1, 0 or 1. The gradient is 0."""
 
-    code = _c.UnaryOp_kSign
+    code: int = _c.UnaryOp_kSign
     keep = ""
 
 
 class Ceil(Elementwise):
     """Smallest integer that is not less than x. The gradient is 0."""
 
-    code = _c.UnaryOp_kCeil
+    code: int = _c.UnaryOp_kCeil
     keep = ""
 
 
 class Floor(Elementwise):
     """Largest integer that is not greater than x. The gradient is 0."""
 
-    code = _c.UnaryOp_kFloor
+    code: int = _c.UnaryOp_kFloor
     keep = ""
 
 
 class Round(Elementwise):
     """Rounds to the nearest integer, halves away from zero. The gradient is 0."""
 
-    code = _c.UnaryOp_kRound
+    code: int = _c.UnaryOp_kRound
     keep = ""
 
 
 class Rounde(Elementwise):
     """Rounds to the nearest integer, halves to even. The gradient is 0."""
 
-    code = _c.UnaryOp_kRoundE
+    code: int = _c.UnaryOp_kRoundE
     keep = ""
 
 
@@ -351,12 +357,12 @@ class Rounde(Elementwise):
 class Clip(Elementwise):
     """Limits x to [min, max]; None means no limit."""
 
-    code = _c.UnaryOp_kClip
+    code: int = _c.UnaryOp_kClip
 
     def __init__(self, min: float | None = None, max: float | None = None) -> None:
         super().__init__()
-        self.a = float("-inf") if min is None else number("Clip", "min", min)
-        self.b = float("inf") if max is None else number("Clip", "max", max)
+        self.a: float = float("-inf") if min is None else number("Clip", "min", min)
+        self.b: float = float("inf") if max is None else number("Clip", "max", max)
         rounded = [
             limit for limit in (min, max) if isinstance(limit, int) and float(limit) != limit
         ]
@@ -381,58 +387,62 @@ class ReLU6(Elementwise):
 class Elu(Elementwise):
     """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
 
-    code = _c.UnaryOp_kElu
+    code: int = _c.UnaryOp_kElu
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.a = number(type(self).__name__, "alpha", alpha)
+        self.a: float = number(type(self).__name__, "alpha", alpha)
 
 
 class SeLU(Elementwise):
     """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
 
-    code = _c.UnaryOp_kSelu
+    code: int = _c.UnaryOp_kSelu
 
     def __init__(self, alpha: float = 1.67326, gamma: float = 1.0507) -> None:
         super().__init__()
         op = type(self).__name__
-        self.a, self.b = number(op, "alpha", alpha), number(op, "gamma", gamma)
+        self.a: float = number(op, "alpha", alpha)
+        self.b: float = number(op, "gamma", gamma)
 
 
 class LeakyRelu(Elementwise):
     """Leaky ReLU: x where x >= 0, else a·x."""
 
-    code = _c.UnaryOp_kLeakyRelu
+    code: int = _c.UnaryOp_kLeakyRelu
 
     def __init__(self, a: float = 0.01) -> None:
         super().__init__()
-        self.a = number("LeakyRelu", "a", a)
+        self.a: float = number("LeakyRelu", "a", a)
         self.keep = "y" if a >= 0 else "x"  # y has the sign of x unless a is negative
 
 
 class HardSigmoid(Elementwise):
     """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
 
-    code = _c.UnaryOp_kHardSigmoid
+    code: int = _c.UnaryOp_kHardSigmoid
 
     def __init__(self, alpha: float = 0.2, gamma: float = 0.5) -> None:
         super().__init__()
         op = type(self).__name__
-        self.a, self.b = number(op, "alpha", alpha), number(op, "gamma", gamma)
+        self.a: float = number(op, "alpha", alpha)
+        self.b: float = number(op, "gamma", gamma)
 
 
 class SoftPlus(Elementwise):
     """Softplus: log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is
     one."""
 
-    code = _c.UnaryOp_kSoftPlus
+    code: int = _c.UnaryOp_kSoftPlus
 
     def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
         super().__init__()
-        self.beta = number("SoftPlus", "beta", beta)
+        self.beta: float = number("SoftPlus", "beta", beta)
         if not 0 < self.beta < float("inf"):
             raise ValueError(f"[SoftPlus] beta must be positive and finite, got {self.beta}")
-        self.threshold = None if threshold is None else number("SoftPlus", "threshold", threshold)
+        self.threshold: float | None = (
+            None if threshold is None else number("SoftPlus", "threshold", threshold)
+        )
 
     def forward(self, x: Raw) -> Raw:
         scaled = x if self.beta == 1 else _c.Unary(_c.UnaryOp_kMulScalar, x, self.beta)
@@ -461,8 +471,8 @@ class Scalar(Elementwise):
     def __init__(self, code: int, value: float) -> None:
         super().__init__()
         self.code = code
-        self.a = float(value)
-        self.keep = _SCALAR_KEEPS.get(code, "")
+        self.a: float = float(value)
+        self.keep: str = _SCALAR_KEEPS.get(code, "")
 
 
 _SCALAR_KEEPS = {
@@ -491,7 +501,7 @@ class _Signs(Tensor):
         return apply(Abs(), self)
 
 
-def _function(operator: type[Elementwise]) -> Any:
+def _function(operator: type[Elementwise]) -> OfTensor:
     def function(x: Tensor) -> Tensor:
         return operator()(x)[0]
 
@@ -501,35 +511,35 @@ def _function(operator: type[Elementwise]) -> Any:
     return function
 
 
-acos = _function(Acos)
-acosh = _function(Acosh)
-asin = _function(Asin)
-asinh = _function(Asinh)
-atan = _function(Atan)
-atanh = _function(Atanh)
-ceil = _function(Ceil)
-cos = _function(Cos)
-cosh = _function(Cosh)
-erf = _function(Erf)
-floor = _function(Floor)
-hardswish = _function(HardSwish)
-log = _function(Log)
-mish = _function(Mish)
-negative = _function(Negative)
-reciprocal = _function(Reciprocal)
-relu = _function(ReLU)
-relu6 = _function(ReLU6)
-round = _function(Round)
-rounde = _function(Rounde)
-sigmoid = _function(Sigmoid)
-silu = _function(Silu)
-sin = _function(Sin)
-sinh = _function(Sinh)
-softsign = _function(SoftSign)
-sqrt = _function(Sqrt)
-square = _function(Square)
-tan = _function(Tan)
-tanh = _function(Tanh)
+acos: OfTensor = _function(Acos)
+acosh: OfTensor = _function(Acosh)
+asin: OfTensor = _function(Asin)
+asinh: OfTensor = _function(Asinh)
+atan: OfTensor = _function(Atan)
+atanh: OfTensor = _function(Atanh)
+ceil: OfTensor = _function(Ceil)
+cos: OfTensor = _function(Cos)
+cosh: OfTensor = _function(Cosh)
+erf: OfTensor = _function(Erf)
+floor: OfTensor = _function(Floor)
+hardswish: OfTensor = _function(HardSwish)
+log: OfTensor = _function(Log)
+mish: OfTensor = _function(Mish)
+negative: OfTensor = _function(Negative)
+reciprocal: OfTensor = _function(Reciprocal)
+relu: OfTensor = _function(ReLU)
+relu6: OfTensor = _function(ReLU6)
+round: OfTensor = _function(Round)
+rounde: OfTensor = _function(Rounde)
+sigmoid: OfTensor = _function(Sigmoid)
+silu: OfTensor = _function(Silu)
+sin: OfTensor = _function(Sin)
+sinh: OfTensor = _function(Sinh)
+softsign: OfTensor = _function(SoftSign)
+sqrt: OfTensor = _function(Sqrt)
+square: OfTensor = _function(Square)
+tan: OfTensor = _function(Tan)
+tanh: OfTensor = _function(Tanh)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:

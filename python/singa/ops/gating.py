@@ -25,7 +25,7 @@ class Glu(BuiltinOperator):
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
-        self.axis = integer("Glu", "axis", axis)
+        self.axis: int = integer("Glu", "axis", axis)
 
     def forward(self, x: Raw) -> Raw:
         shape = x.shape()

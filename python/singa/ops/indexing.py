@@ -18,6 +18,7 @@ from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of
 from .movement import Index, Promoting, Slice
 
 if TYPE_CHECKING:
+    from ..dtypes import DType
     from ..tape.operator import Raw
 
 __all__ = [
@@ -95,7 +96,7 @@ class GatherElements(BuiltinOperator):
     def __init__(self, indices: Any, axis: int = 0) -> None:
         super().__init__()
         self.indices = indices
-        self.axis = integer(type(self).__name__, "axis", axis)
+        self.axis: int = integer(type(self).__name__, "axis", axis)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -123,7 +124,7 @@ class GatherND(BuiltinOperator):
     def __init__(self, indices: Any, batch_dims: int = 0) -> None:
         super().__init__()
         self.indices = indices
-        self.batch_dims = integer("GatherND", "batch_dims", batch_dims, 0)
+        self.batch_dims: int = integer("GatherND", "batch_dims", batch_dims, 0)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -153,13 +154,14 @@ class _Scatter(BuiltinOperator):
 
     def __init__(self, indices: Any, updates: Any, reduction: str) -> None:
         super().__init__()
-        self.indices, self.updates = indices, updates
+        self.indices: Any = indices
+        self.updates: Any = updates
         if reduction not in _REDUCTIONS:
             raise ValueError(
                 f"[{type(self).__name__}] reduction must be one of {', '.join(_REDUCTIONS)}, got "
                 f"{reduction!r}"
             )
-        self.reduction = _REDUCTIONS[reduction]
+        self.reduction: Any = _REDUCTIONS[reduction]
         self._one = True
 
     def forward(self, x: Raw, updates: Raw | None = None) -> Raw:
@@ -280,16 +282,17 @@ class OneHot(Constant):
             raise ValueError(
                 f"[OneHot] takes one depth and two values (off, on), got {depths} and {numbers}"
             )
-        self.depth = depths[0]
+        self.depth: int = depths[0]
+        self.off: float
+        self.on: float
         # C++ refuses integers that it would round.
         self.off, self.on = (
             value if isinstance(value, int) else number("OneHot", "values", value)
             for value in numbers
         )
+        self.dtype: DType = as_dtype("float32")
         if isinstance(values, (Tensor, np.ndarray)):
             self.dtype = as_dtype(values.dtype)
-        else:
-            self.dtype = as_dtype("float32")
 
     def forward(self, indices: Raw) -> Raw:
         indices = indices_of("OneHot", indices, indices)

@@ -53,8 +53,10 @@ class Gemm(BuiltinOperator):
         transB: bool | int = 0,
     ) -> None:
         super().__init__()
-        self.alpha, self.beta = number("Gemm", "alpha", alpha), number("Gemm", "beta", beta)
-        self.transA, self.transB = bool(transA), bool(transB)
+        self.alpha: float = number("Gemm", "alpha", alpha)
+        self.beta: float = number("Gemm", "beta", beta)
+        self.transA: bool = bool(transA)
+        self.transB: bool = bool(transB)
         self._c_shape: tuple[int, ...] | None = None
 
     def forward(self, A: Raw, B: Raw, C: Raw | None = None) -> Raw:

@@ -59,7 +59,7 @@ class _TargetLoss(_Loss):
 
     def __init__(self, t: Any) -> None:
         super().__init__()
-        self.t = as_raw(t)
+        self.t: Raw = as_raw(t)
         wanted = isinstance(t, Tensor) and _c.IsFloat(t.dtype)
         self._learned = t if wanted and (is_computed(t) or _is_parameter(t)) else None
 
@@ -107,7 +107,7 @@ class SoftMaxCrossEntropy(_TargetLoss):
 
     def __init__(self, t: Any, smoothing: float = 0.0) -> None:
         super().__init__(t)
-        self.smoothing = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
+        self.smoothing: float = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x)

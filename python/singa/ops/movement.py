@@ -20,6 +20,7 @@ from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
 from .types import result_type
 
 if TYPE_CHECKING:
+    from ..dtypes import DType
     from ..tape.operator import Raw
 
 __all__ = [
@@ -106,7 +107,7 @@ class Reshape(_Reshaping):
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
-        self.shape = integers_of(type(self).__name__, "shape", shape)
+        self.shape: tuple[int, ...] = integers_of(type(self).__name__, "shape", shape)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -138,7 +139,7 @@ class Squeeze(_Reshaping):
 
     def __init__(self, axis: int | Sequence[int] = ()) -> None:
         super().__init__()
-        self.axis = axes_of(type(self).__name__, axis)
+        self.axis: tuple[int, ...] = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -156,7 +157,7 @@ class Unsqueeze(_Reshaping):
     def __init__(self, axis: int | Sequence[int]) -> None:
         super().__init__()
         self._several = axis is not None and hasattr(axis, "__len__")
-        self.axis = axes_of(type(self).__name__, axis)
+        self.axis: tuple[int, ...] = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
@@ -177,7 +178,7 @@ class Transpose(BuiltinOperator):
 
     def __init__(self, perm: Sequence[int] | None = None) -> None:
         super().__init__()
-        self.perm = () if perm is None else integers("Transpose", "axes", perm)
+        self.perm: tuple[int, ...] = () if perm is None else integers("Transpose", "axes", perm)
 
     def forward(self, x: Raw) -> Raw:
         return x.Transpose(self.perm)
@@ -192,7 +193,7 @@ class Expand(BuiltinOperator):
 
     def __init__(self, shape: Any) -> None:
         super().__init__()
-        self.shape = integers_of(type(self).__name__, "shape", shape)
+        self.shape: tuple[int, ...] = integers_of(type(self).__name__, "shape", shape)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -216,7 +217,7 @@ class Index(BuiltinOperator):
 
     def __init__(self, entries: Sequence[Any]) -> None:
         super().__init__()
-        self.entries = tuple(entries)
+        self.entries: tuple[Any, ...] = tuple(entries)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -262,8 +263,10 @@ class Split(BuiltinOperator):
         if parts is None and num_output is None:
             raise ValueError("[Split] needs parts or num_output")
         self.axis = axis
-        self.parts = None if parts is None else integers_of("Split", "parts", parts)
-        self.num_output = (
+        self.parts: tuple[int, ...] | None = (
+            None if parts is None else integers_of("Split", "parts", parts)
+        )
+        self.num_output: int | None = (
             None if num_output is None else integer("Split", "num_output", num_output, 1)
         )
 
@@ -331,7 +334,7 @@ class Tile(BuiltinOperator):
 
     def __init__(self, repeats: Any) -> None:
         super().__init__()
-        self.repeats = integers_of(type(self).__name__, "repeats", repeats)
+        self.repeats: tuple[int, ...] = integers_of(type(self).__name__, "repeats", repeats)
         self._shape: tuple[int, ...] = ()
         self._aligned: tuple[int, ...] = ()
 
@@ -355,7 +358,7 @@ class Repeat(BuiltinOperator):
 
     def __init__(self, repeats: int | Sequence[int], axis: int | None = None) -> None:
         super().__init__()
-        self.repeats = integers_of(type(self).__name__, "repeats", repeats)
+        self.repeats: tuple[int, ...] = integers_of(type(self).__name__, "repeats", repeats)
         self.axis = axis
         self._shape: tuple[int, ...] = ()
 
@@ -385,8 +388,8 @@ class Roll(BuiltinOperator):
     ) -> None:
         super().__init__()
         many = not isinstance(shifts, int) and hasattr(shifts, "__len__")
-        self.shifts = integers("Roll", "shifts", shifts if many else (shifts,))
-        self.axes = axes_of("Roll", axis)
+        self.shifts: tuple[int, ...] = integers("Roll", "shifts", shifts if many else (shifts,))
+        self.axes: tuple[int, ...] = axes_of("Roll", axis)
         if axis is None and len(self.shifts) != 1:
             raise ValueError(f"[Roll] without an axis, shifts must be one number, got {shifts}")
 
@@ -411,7 +414,7 @@ class ChannelShuffle(BuiltinOperator):
 
     def __init__(self, groups: int) -> None:
         super().__init__()
-        self.groups = integer("ChannelShuffle", "groups", groups)
+        self.groups: int = integer("ChannelShuffle", "groups", groups)
         self._inverse = 1
 
     def forward(self, x: Raw) -> Raw:
@@ -428,13 +431,13 @@ class Cast(BuiltinOperator):
 
     def __init__(self, to: Any) -> None:
         super().__init__()
-        self.to = as_dtype(to)
-        self.differentiable = is_float(self.to)
+        self.to: DType = as_dtype(to)
+        self.differentiable: bool = is_float(self.to)
         self._from = 0
 
     def forward(self, x: Raw) -> Raw:
         self._from = x.data_type()
-        self.fresh_gradients = self._from != int(self.to)
+        self.fresh_gradients: bool = self._from != int(self.to)
         return x.AsType(int(self.to))
 
     def backward(self, dy: Raw) -> Raw:
@@ -447,7 +450,7 @@ class Shape(Constant):
     def forward(self, x: Raw) -> Raw:
         return _c.from_buffer(np.array(x.shape(), np.int32)).ToDevice(x.device())
 
-    def backward(self, *dys: Raw) -> list[int]:
+    def backward(self, *dys: Raw) -> list[int]:  # type: ignore[override]
         """The shape of dy, as in SINGA."""
         return list(dys[0].shape())
 
@@ -457,7 +460,7 @@ class ConstantOfShape(Constant):
 
     def __init__(self, value: Any = 0.0) -> None:
         super().__init__()
-        self.value = numbers_of(value)[0]
+        self.value: Any = numbers_of(value)[0]
 
     def forward(self, x: Raw) -> Raw:
         shape = integers_of("ConstantOfShape", "shape", x, 0)

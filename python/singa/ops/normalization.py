@@ -245,9 +245,9 @@ class LayerNorm(BuiltinOperator):
 
     def __init__(self, axis: int = -1, eps: float = 1e-5, centered: bool = True) -> None:
         super().__init__()
-        self.axis = integer(type(self).__name__, "axis", axis)
-        self.eps = number(type(self).__name__, "eps", eps)
-        self.centered = bool(centered)
+        self.axis: int = integer(type(self).__name__, "axis", axis)
+        self.eps: float = number(type(self).__name__, "eps", eps)
+        self.centered: bool = bool(centered)
 
     def forward(self, x: Raw, weight: Raw | None = None, bias: Raw | None = None) -> Raw:
         y, mean, inv_std = self._forward(x, weight, bias)
@@ -293,7 +293,9 @@ class GroupNorm(LayerNorm):
 
     def __init__(self, groups: int | None, eps: float = 1e-5) -> None:
         super().__init__(1, eps)
-        self.groups = None if groups is None else integer("GroupNorm", "groups", groups, 1)
+        self.groups: int | None = (
+            None if groups is None else integer("GroupNorm", "groups", groups, 1)
+        )
 
     def _groups(self, x: Raw) -> int:
         if self.groups is not None:
@@ -355,8 +357,8 @@ class Dropout(BuiltinOperator):
     def __init__(self, seed: float = 0, ratio: float = 0.5) -> None:
         super().__init__()
         ignored = isinstance(seed, float) and 0.0 < seed < 1.0
-        self.seed = 0 if ignored else integer("Dropout", "seed", seed, 0)
-        self.ratio = fraction("Dropout", "ratio", ratio, open_end=True)
+        self.seed: int = 0 if ignored else integer("Dropout", "seed", seed, 0)
+        self.ratio: float = fraction("Dropout", "ratio", ratio, open_end=True)
         self._active = True
 
     def forward(self, x: Raw) -> Raw:

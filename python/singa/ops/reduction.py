@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from .. import singa_wrap as _c
 from ..tape.tensor import Tensor
@@ -48,6 +48,13 @@ __all__ = [
 
 Axes = int | Sequence[int] | None
 
+if TYPE_CHECKING:
+
+    class ReducesTensor(Protocol):
+        """A function that reduces axes of a tensor."""
+
+        def __call__(self, x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor: ...
+
 
 class Reduction(BuiltinOperator):
     """Base class of reductions over `axes` (default: all), which stay with length 1 unless
@@ -58,8 +65,8 @@ class Reduction(BuiltinOperator):
 
     def __init__(self, axes: Axes = None, keepdims: bool | int = 1) -> None:
         super().__init__()
-        self.axes = axes_of(type(self).__name__, axes)
-        self.keepdims = bool(keepdims)
+        self.axes: tuple[int, ...] = axes_of(type(self).__name__, axes)
+        self.keepdims: bool = bool(keepdims)
 
     def forward(self, x: Raw) -> Raw:
         y = _c.Reduce(self.code, x, self.axes, self.keepdims)
@@ -77,7 +84,7 @@ class Reduction(BuiltinOperator):
 class ReduceSum(Reduction):
     """Sum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
-    code = _c.ReduceOp_kSum
+    code: int = _c.ReduceOp_kSum
     fresh_gradients = False
     _shape: tuple[int, ...] = ()
 
@@ -101,7 +108,7 @@ class ReduceSum(Reduction):
 class ReduceMean(ReduceSum):
     """Mean over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
-    code = _c.ReduceOp_kMean
+    code: int = _c.ReduceOp_kMean
 
     def backward(self, dy: Raw) -> Raw:
         count = self._count() or 1
@@ -112,41 +119,41 @@ class ReduceMax(Reduction):
     """Maximum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
     maxima share the gradient."""
 
-    code = _c.ReduceOp_kMax
+    code: int = _c.ReduceOp_kMax
 
 
 class ReduceMin(Reduction):
     """Minimum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
     minima share the gradient."""
 
-    code = _c.ReduceOp_kMin
+    code: int = _c.ReduceOp_kMin
 
 
 class ReduceProd(Reduction):
     """Product over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
 
-    code = _c.ReduceOp_kProd
+    code: int = _c.ReduceOp_kProd
 
 
 class ReduceL1(Reduction):
     """L1 norm, the sum of absolute values, over `axes` (default: all), which stay with length 1
     unless `keepdims` is 0."""
 
-    code = _c.ReduceOp_kL1
+    code: int = _c.ReduceOp_kL1
 
 
 class ReduceL2(Reduction):
     """L2 norm, the square root of the sum of squares, over `axes` (default: all), which stay with
     length 1 unless `keepdims` is 0."""
 
-    code = _c.ReduceOp_kL2
+    code: int = _c.ReduceOp_kL2
 
 
 class ReduceSumSquare(Reduction):
     """Sum of squares over `axes` (default: all), which stay with length 1 unless `keepdims` is
     0."""
 
-    code = _c.ReduceOp_kSumSquare
+    code: int = _c.ReduceOp_kSumSquare
 
 
 class ReduceLogSumExp(Reduction):
@@ -185,7 +192,8 @@ class ArgMax(Constant):
         self, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
     ) -> None:
         super().__init__()
-        self.axis, self.keepdims = axis, keepdims
+        self.axis: int = axis
+        self.keepdims: bool = keepdims
         self.select_last_index = select_last_index
 
     def forward(self, x: Raw) -> Raw:
@@ -267,7 +275,7 @@ class CosSim(BuiltinOperator):
         )
 
 
-def _function(operator: type[Reduction], name: str) -> Any:
+def _function(operator: type[Reduction], name: str) -> ReducesTensor:
     def function(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
         return operator(axes, keepdims)(x)[0]
 
@@ -276,15 +284,15 @@ def _function(operator: type[Reduction], name: str) -> Any:
     return function
 
 
-reduce_sum = _function(ReduceSum, "reduce_sum")
-reduce_mean = _function(ReduceMean, "reduce_mean")
-reduce_max = _function(ReduceMax, "reduce_max")
-reduce_min = _function(ReduceMin, "reduce_min")
-reduce_prod = _function(ReduceProd, "reduce_prod")
-reduce_l1 = _function(ReduceL1, "reduce_l1")
-reduce_l2 = _function(ReduceL2, "reduce_l2")
-reduce_sum_square = _function(ReduceSumSquare, "reduce_sum_square")
-reduce_log_sum_exp = _function(ReduceLogSumExp, "reduce_log_sum_exp")
+reduce_sum: ReducesTensor = _function(ReduceSum, "reduce_sum")
+reduce_mean: ReducesTensor = _function(ReduceMean, "reduce_mean")
+reduce_max: ReducesTensor = _function(ReduceMax, "reduce_max")
+reduce_min: ReducesTensor = _function(ReduceMin, "reduce_min")
+reduce_prod: ReducesTensor = _function(ReduceProd, "reduce_prod")
+reduce_l1: ReducesTensor = _function(ReduceL1, "reduce_l1")
+reduce_l2: ReducesTensor = _function(ReduceL2, "reduce_l2")
+reduce_sum_square: ReducesTensor = _function(ReduceSumSquare, "reduce_sum_square")
+reduce_log_sum_exp: ReducesTensor = _function(ReduceLogSumExp, "reduce_log_sum_exp")
 
 
 def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:

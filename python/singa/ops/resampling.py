@@ -43,10 +43,10 @@ class Pad(BuiltinOperator):
     def __init__(self, mode: str, pads: Any, constant: float = 0.0) -> None:
         super().__init__()
         self.mode = mode
-        self.pads = integers_of("Pad", "pads", pads)
+        self.pads: tuple[int, ...] = integers_of("Pad", "pads", pads)
         # C++ refuses integers that it would round.
         whole = isinstance(constant, int)
-        self.constant = constant if whole else number("Pad", "constant", constant)
+        self.constant: float = constant if whole else number("Pad", "constant", constant)
         self._shape: tuple[int, ...] = ()
 
     def forward(self, x: Raw) -> Raw:
@@ -66,7 +66,7 @@ class UpSample(BuiltinOperator):
         super().__init__()
         if mode not in ("nearest", b"nearest"):
             raise ValueError(f"[UpSample] mode must be 'nearest', got {mode!r}")
-        self.scales = integers_of("UpSample", "scales", scales, 1)
+        self.scales: tuple[int, ...] = integers_of("UpSample", "scales", scales, 1)
 
     def forward(self, x: Raw) -> Raw:
         return _c.Upsample(x, self.scales)
@@ -121,9 +121,11 @@ class Interpolate(BuiltinOperator):
         antialias: bool = False,
     ) -> None:
         super().__init__()
-        self.axes = integers("Interpolate", "axes", axes)
-        self.sizes = integers("Interpolate", "sizes", sizes)
-        self.scales = tuple([number("Interpolate", "scales", scale) for scale in scales])
+        self.axes: tuple[int, ...] = integers("Interpolate", "axes", axes)
+        self.sizes: tuple[int, ...] = integers("Interpolate", "sizes", sizes)
+        self.scales: tuple[float, ...] = tuple(
+            [number("Interpolate", "scales", scale) for scale in scales]
+        )
         self._handle = _c.InterpolationHandle(
             _choice("mode", mode, MODES),
             _choice("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES),
@@ -165,7 +167,8 @@ class _BlockShuffle(BuiltinOperator):
         op = type(self).__name__
         if mode not in ("DCR", "CRD"):
             raise ValueError(f"[{op}] mode must be 'DCR' or 'CRD', got {mode!r}")
-        self.blocksize, self.mode = integer(op, "blocksize", blocksize, 1), mode
+        self.blocksize: int = integer(op, "blocksize", blocksize, 1)
+        self.mode: str = mode
 
 
 def _check_blocks(op: str, shape: tuple[int, ...], axes: Sequence[int], divisor: int) -> None:

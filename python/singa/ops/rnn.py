@@ -44,11 +44,11 @@ class RNN(BuiltinOperator):
         if self.seq_lengths is not None:
             lengths = indices_of("RNN", self.seq_lengths, _lengths_beside(self.seq_lengths, x))
             lengths = lengths.AsType(_c.kInt32)
-        cx = cx if self._lstm else None
+        cell = cx if self._lstm else None
         y, hy, cy, saved = _c.RnnForward(
-            self.handle, x, hx, cx, W, lengths, self.requires_grad is not False
+            self.handle, x, hx, cell, W, lengths, self.requires_grad is not False
         )
-        self.save(x, hx, cx, W, y, lengths, saved)
+        self.save(x, hx, cell, W, y, lengths, saved)
         return (y, hy, cy) if self._lstm else (y, hy)
 
     def backward(self, dy: Raw, dhy: Raw | None = None, dcy: Raw | None = None) -> tuple[Raw, ...]:
@@ -85,12 +85,12 @@ class _RNN(RNN):
         self.return_sequences = return_sequences
         self._shape: tuple[int, ...] = ()
 
-    def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> Raw:
+    def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> Raw:  # type: ignore[override]
         y = super().forward(x, hx, cx, W)[0]
         self._shape = y.shape()
         return y if self.return_sequences else _last(y, self._lengths())
 
-    def backward(self, dy: Raw, *others: Raw) -> tuple[Raw, ...]:
+    def backward(self, dy: Raw, *others: Raw) -> tuple[Raw, ...]:  # type: ignore[override]
         if not self.return_sequences:
             last, dy = dy, _c.Full(self._shape, 0.0, dy.device(), dy.data_type())
             for step, batch in _steps(self._shape, self._lengths()):

@@ -25,7 +25,7 @@ class RotaryEmbedding(BuiltinOperator):
 
     def __init__(self, interleaved: bool = False) -> None:
         super().__init__()
-        self.interleaved = bool(interleaved)
+        self.interleaved: bool = bool(interleaved)
 
     def forward(self, x: Raw, cos: Raw, sin: Raw) -> Raw:
         if 1 in self._leads or 2 in self._leads:

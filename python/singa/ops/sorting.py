@@ -41,9 +41,9 @@ class TopK(BuiltinOperator):
 
     def __init__(self, k: int | None = None, axis: int = -1, largest: bool = True) -> None:
         super().__init__()
-        self.k = None if k is None else integer("TopK", "k", k)
-        self.axis = integer("TopK", "axis", axis)
-        self.largest = bool(largest)
+        self.k: int | None = None if k is None else integer("TopK", "k", k)
+        self.axis: int = integer("TopK", "axis", axis)
+        self.largest: bool = bool(largest)
         self.indices: Any = None
         self._shape: tuple[int, ...] = ()
 
@@ -72,8 +72,9 @@ class CumSum(BuiltinOperator):
 
     def __init__(self, axis: int, exclusive: bool = False, reverse: bool = False) -> None:
         super().__init__()
-        self.axis = integer("CumSum", "axis", axis)
-        self.exclusive, self.reverse = bool(exclusive), bool(reverse)
+        self.axis: int = integer("CumSum", "axis", axis)
+        self.exclusive: bool = bool(exclusive)
+        self.reverse: bool = bool(reverse)
 
     def forward(self, x: Raw) -> Raw:
         return _c.CumSum(x, self.axis, self.exclusive, self.reverse)
@@ -89,8 +90,8 @@ class Triangle(BuiltinOperator):
 
     def __init__(self, k: int = 0, upper: bool = True) -> None:
         super().__init__()
-        self.k = integer("Triangle", "k", k)
-        self.upper = bool(upper)
+        self.k: int = integer("Triangle", "k", k)
+        self.upper: bool = bool(upper)
 
     def forward(self, x: Raw) -> Raw:
         if x.rank() < 2:

@@ -45,14 +45,14 @@ class SGD(UpdateRule):
     momentum and no dampening, else ValueError.
     """
 
-    slots = ("moments",)
-    structural = ("weight_decay", "momentum")
-    flags = ("nesterov",)
+    slots: tuple[str, ...] = ("moments",)
+    structural: tuple[str, ...] = ("weight_decay", "momentum")
+    flags: tuple[str, ...] = ("nesterov",)
     moments: dict[str, Tensor]
     momentum: Any = hyperparameter(below=1.0)
     dampening: Any = hyperparameter(below=1.0)
-    mom_value = scheduled("momentum")
-    dam_value = scheduled("dampening")
+    mom_value: scheduled = scheduled("momentum")
+    dam_value: scheduled = scheduled("dampening")
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class RMSProp(UpdateRule):
     `rho` is below 1. As in SINGA, epsilon is under the root; PyTorch adds it to the root.
     """
 
-    slots = ("running_average",)
+    slots: tuple[str, ...] = ("running_average",)
     running_average: dict[str, Tensor]
     rho: Any = hyperparameter(below=1.0)
     epsilon: Any = hyperparameter()
-    rho_value = scheduled("rho")
-    epsilon_value = scheduled("epsilon")
+    rho_value: scheduled = scheduled("rho")
+    epsilon_value: scheduled = scheduled("epsilon")
 
     def __init__(
         self,
@@ -148,10 +148,10 @@ class AdaGrad(UpdateRule):
     As in SINGA, epsilon is under the root; PyTorch adds it to the root.
     """
 
-    slots = ("history",)
+    slots: tuple[str, ...] = ("history",)
     history: dict[str, Tensor]
     epsilon: Any = hyperparameter()
-    epsilon_value = scheduled("epsilon")
+    epsilon_value: scheduled = scheduled("epsilon")
 
     def __init__(
         self, lr: Number = 0.1, epsilon: Number = 1e-8, weight_decay: Number = 0, **kwargs: Any
@@ -178,7 +178,7 @@ class Adam(UpdateRule):
     `lr` is SINGA's 0.1; 0.001 is usual.
     """
 
-    slots = ("m", "v")
+    slots: tuple[str, ...] = ("m", "v")
     depends_on_step = True
     decoupled = False
     m: dict[str, Tensor]
@@ -186,9 +186,9 @@ class Adam(UpdateRule):
     beta_1: Any = hyperparameter(below=1.0)
     beta_2: Any = hyperparameter(below=1.0)
     epsilon: Any = hyperparameter()
-    beta_1_value = scheduled("beta_1")
-    beta_2_value = scheduled("beta_2")
-    epsilon_value = scheduled("epsilon")
+    beta_1_value: scheduled = scheduled("beta_1")
+    beta_2_value: scheduled = scheduled("beta_2")
+    epsilon_value: scheduled = scheduled("epsilon")
 
     def __init__(
         self,

@@ -50,8 +50,8 @@ class EMA:
         if not 0 <= number("EMA", "decay", decay) < 1:
             raise ValueError(f"[EMA] decay must be in [0, 1): {decay}")
         self.model = model
-        self.decay = float(decay)
-        self.use_buffers = bool(use_buffers)
+        self.decay: float = float(decay)
+        self.use_buffers: bool = bool(use_buffers)
         # (weight, average): an average belongs to its weight, whatever its name becomes.
         self._averages: list[tuple[Tensor, Tensor]] = []
         self._updates = 0

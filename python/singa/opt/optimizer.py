@@ -281,7 +281,7 @@ class Optimizer:
 
     # The schedules.
 
-    lr_value = scheduled("lr")
+    lr_value: scheduled = scheduled("lr")
 
     @property
     def step_counter(self) -> Tensor:

@@ -36,7 +36,7 @@ class DecayScheduler:
     """
 
     def __init__(self, init_value: float) -> None:
-        self.init_value = number(type(self).__name__, "init_value", init_value)
+        self.init_value: float = number(type(self).__name__, "init_value", init_value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,8 +104,8 @@ class ExponentialDecay(DecayScheduler):
         self, init_value: float, decay_steps: float, decay_rate: float, staircase: bool = False
     ) -> None:
         super().__init__(init_value)
-        self.decay_steps = _positive("ExponentialDecay", decay_steps=decay_steps)
-        self.decay_rate = _positive("ExponentialDecay", decay_rate=decay_rate)
+        self.decay_steps: float = _positive("ExponentialDecay", decay_steps=decay_steps)
+        self.decay_rate: float = _positive("ExponentialDecay", decay_rate=decay_rate)
         self.staircase = staircase
 
     def value(self, step: float) -> float:
@@ -122,8 +122,8 @@ class StepDecay(DecayScheduler):
 
     def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
         super().__init__(init_value)
-        self.step_size = _positive("StepDecay", step_size=step_size)
-        self.rate = number("StepDecay", "rate", rate)
+        self.step_size: float = _positive("StepDecay", step_size=step_size)
+        self.rate: float = number("StepDecay", "rate", rate)
 
     def value(self, step: float) -> float:
         return self.init_value * self.rate ** (step // self.step_size)
@@ -136,8 +136,8 @@ class MultiStepDecay(DecayScheduler):
 
     def __init__(self, init_value: float, milestones: Sequence[int], rate: float = 0.1) -> None:
         super().__init__(init_value)
-        self.milestones = sorted(integers("MultiStepDecay", "milestones", milestones, 0))
-        self.rate = number("MultiStepDecay", "rate", rate)
+        self.milestones: list[int] = sorted(integers("MultiStepDecay", "milestones", milestones, 0))
+        self.rate: float = number("MultiStepDecay", "rate", rate)
 
     def value(self, step: float) -> float:
         return self.init_value * self.rate ** bisect.bisect_right(self.milestones, step)
@@ -155,8 +155,8 @@ class CosineDecay(DecayScheduler):
 
     def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
         super().__init__(init_value)
-        self.decay_steps = _positive("CosineDecay", decay_steps=decay_steps)
-        self.final_value = number("CosineDecay", "final_value", final_value)
+        self.decay_steps: float = _positive("CosineDecay", decay_steps=decay_steps)
+        self.final_value: float = number("CosineDecay", "final_value", final_value)
 
     def value(self, step: float) -> float:
         return _cosine(self.init_value, self.final_value, step / self.decay_steps)
@@ -177,10 +177,10 @@ class WarmUp(DecayScheduler):
     def __init__(
         self, schedule: DecayScheduler | float, steps: int, start_factor: float = 0.0
     ) -> None:
-        self.schedule = as_schedule("schedule", schedule)
+        self.schedule: DecayScheduler = as_schedule("schedule", schedule)
         super().__init__(self.schedule.init_value)
-        self.steps = integer("WarmUp", "steps", steps, 0)
-        self.start_factor = number("WarmUp", "start_factor", start_factor)
+        self.steps: int = integer("WarmUp", "steps", steps, 0)
+        self.start_factor: float = number("WarmUp", "start_factor", start_factor)
 
     def is_plain(self) -> bool:
         return super().is_plain() and self.schedule.is_plain()
@@ -219,7 +219,7 @@ class OneCycle(DecayScheduler):
         self.max_value = max_value
         self.total_steps = total_steps
         self.warmup = warmup
-        self.final_value = self.init_value / final_div_factor
+        self.final_value: float = self.init_value / final_div_factor
 
     def value(self, step: float) -> float:
         return self._between(step, self.init_value, self.max_value, self.final_value)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from .. import singa_wrap, tensor
 from ..dtypes import wide_type
@@ -49,7 +49,7 @@ class UpdateRule(Optimizer):
     """
 
     weight_decay: Any = hyperparameter()
-    decay_value = scheduled("weight_decay")
+    decay_value: scheduled = scheduled("weight_decay")
 
     #: State slots: attributes that hold a tensor for each parameter, by its key. They have the same
     #: names in the saved state. Slots are float32, or float64 for float64 parameters.
@@ -67,7 +67,7 @@ class UpdateRule(Optimizer):
         if "slots" in vars(cls):
             cls.not_settings = (*vars(cls).get("not_settings", ()), *cls.slots)
 
-    not_settings = ("_updated", "_updates_all")
+    not_settings: ClassVar[tuple[str, ...]] = ("_updated", "_updates_all")
 
     def __init__(self, lr: float | DecayScheduler, *args: Any, **kwargs: Any) -> None:
         super().__init__(lr, *args, **kwargs)

@@ -78,8 +78,8 @@ class Case:
 
         from .. import models, opt, tensor
 
-        self.net = models.create(model)
-        self.batch = batch or default_batch(self.net)
+        self.net: Classifier = models.create(model)
+        self.batch: int = batch or default_batch(self.net)
         self.training = training
         random = np.random.default_rng(0)
         shape, classes = (self.batch, *self.net.image_shape), self.net.num_classes
@@ -90,7 +90,8 @@ class Case:
         )
         label_shape = (self.batch, *self.net.label_shape)
         labels = random.integers(0, classes, label_shape).astype(np.int32)
-        self.images, self.labels = tensor.from_numpy(images), tensor.from_numpy(labels)
+        self.images: tensor.Tensor = tensor.from_numpy(images)
+        self.labels: tensor.Tensor = tensor.from_numpy(labels)
         self.net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9, weight_decay=5e-4))
 
     def compile(self, **options: Any) -> None:

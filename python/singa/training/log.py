@@ -30,7 +30,7 @@ class JsonLinesLog:
     def __init__(
         self, path: str | os.PathLike[str], keep: Callable[[Record], bool] | None = None
     ) -> None:
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         self._special = is_special(self.path)
         is_read = os.path.exists(self.path) and not self._special
         old = read_log(self.path) if is_read else []

@@ -73,6 +73,7 @@ def split_to_sequence(node: Node) -> Compute:
         sizes = _sizes(node, shape[at], parts)
         if not sizes:
             return []
+        pieces: list[Any]
         if isinstance(x, np.ndarray):
             pieces = np.split(x, np.cumsum(sizes)[:-1], at)
         else:

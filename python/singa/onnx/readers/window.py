@@ -16,11 +16,11 @@ class Window:
     def __init__(self, node: Node) -> None:
         attributes = node.attributes
         self.node = node
-        self.kernel = attributes.get("kernel_shape")
-        self.strides = attributes.get("strides")
-        self.dilations = attributes.get("dilations")
-        self.pads = attributes.get("pads")
-        self.auto_pad = attributes.get("auto_pad", "NOTSET")
+        self.kernel: Any | None = attributes.get("kernel_shape")
+        self.strides: Any | None = attributes.get("strides")
+        self.dilations: Any | None = attributes.get("dilations")
+        self.pads: Any | None = attributes.get("pads")
+        self.auto_pad: Any = attributes.get("auto_pad", "NOTSET")
         if self.auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
             raise Refused(f"auto_pad {self.auto_pad!r}")
         rank = node.rank(0)

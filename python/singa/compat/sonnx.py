@@ -57,8 +57,8 @@ class SONNXModel(ImportedModel):
     ) -> list[Tensor]:
         """A list of the outputs, then of the values called `aux_output`.
 
-        With `last_layers`, only the first nodes run, and the outputs of the last one of them take
-        the place of the graph's; a negative number counts from the end.
+        With `last_layers`, only the nodes up to this one run, and its outputs take the place of the
+        graph's: k runs the first k + 1 nodes, -2 runs all, and -3 all but the last one.
         """
         return values(self, input, last_layers, aux_output)
 

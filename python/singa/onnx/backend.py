@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import autograd
 from ..device import create_cpu_device, create_cuda_gpu
 from ..tensor import Tensor
 from .element_types import NUMBERS
@@ -37,11 +38,22 @@ class SingaRep:
         """Parameters and running statistics by name."""
         return self.net.get_states()
 
+    @property
+    def layers(self) -> list[tuple[OnnxNode, Callable[..., list[Tensor]]]]:
+        """Each node, and the function of tensors that it is (`get_op`). Constants are left out."""
+        import onnx
+
+        model = self.model
+        if not isinstance(model, onnx.ModelProto):
+            model = onnx.load(model, load_external_data=False)
+        version = next((i.version for i in model.opset_import if not i.domain), None)
+        nodes = [OnnxNode(node) for node in model.graph.node if node.op_type != "Constant"]
+        return [(node, get_op(node, version)) for node in nodes]
+
     def run(self, inputs: Any, **kwargs: Any) -> list[Tensor]:
         """The outputs for a list of tensors or arrays.
 
-        last_layers  runs only the first nodes, and returns the outputs of the last one of them; a
-                     negative number counts from the end
+        last_layers  runs only the nodes up to this one, and returns its outputs; see `values`
         aux_output   names of further values to return, after the outputs
         """
         single = isinstance(inputs, Tensor | np.ndarray)
@@ -57,13 +69,20 @@ class SingaRep:
 def values(
     net: ImportedModel, inputs: Sequence[Tensor], last_layers: int | None, aux_output: Sequence[str]
 ) -> list[Tensor]:
-    """Outputs of a network as SINGA's `last_layers` and `aux_output` select them."""
+    """Outputs of a network as SINGA's `last_layers` and `aux_output` select them.
+
+    `last_layers` is the number of the last of the n nodes that runs, from 0. A negative number is
+    (last_layers + 1) modulo n, as SINGA computes it: -2 is the last node, -3 the one before, and -1
+    the first. The outputs of the last node of all are those of the graph.
+    """
     names = list(net.output_names)
     nodes = net._graph.nodes
-    if last_layers is not None and last_layers != len(nodes):
-        if not -len(nodes) < last_layers < len(nodes) or last_layers == 0:
+    if last_layers is not None:
+        last = last_layers if last_layers >= 0 else (last_layers + 1) % max(len(nodes), 1)
+        if last >= len(nodes):
             raise ValueError(f"[sonnx] last_layers is {last_layers}; there are {len(nodes)} nodes")
-        names = [name for name in nodes[:last_layers][-1].outputs if name]
+        if last != len(nodes) - 1:
+            names = [name for name in nodes[last].outputs if name]
     return net.values(inputs, [*names, *aux_output])
 
 
@@ -158,15 +177,27 @@ def run_node(
     return get_op(node, opset_version)(*tensors)
 
 
-def to_onnx(inputs: Sequence[Tensor], y: Sequence[Tensor], model_name: str = "sonnx") -> ModelProto:
+def to_onnx(inputs: Sequence[Any], y: Sequence[Tensor], model_name: str = "sonnx") -> ModelProto:
     """The computation of `y` from `inputs`, which is on the tape, as a ModelProto.
 
-    Turn `autograd.training` on before the forward pass. Raises ValueError where the tape does not
-    have the whole computation; `singa.onnx.save` follows any forward pass.
+    Numbers and tuples among the inputs, such as the limits of `clip`, and running statistics of
+    batch norm are no inputs of the graph, which holds their values. Turn `autograd.training` on
+    before the forward pass. Raises ValueError where the tape does not have the whole computation;
+    `singa.onnx.save` follows any forward pass.
     """
-    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    given = [inputs] if isinstance(inputs, Tensor) else inputs
+    inputs = [x for x in given if isinstance(x, Tensor)]
     outputs = [y] if isinstance(y, Tensor) else list(y)
     trace = of_tape(inputs, outputs)
+    kept = [
+        statistic
+        for application in trace.applications
+        if isinstance(application.op, autograd._BatchNorm2d)
+        for statistic in (application.op.running_mean, application.op.running_var)
+        if statistic is not None
+    ]
+    inputs = [x for x in inputs if not any(x.data.SharesMemory(raw) for raw in kept)]
+    trace.inputs = inputs
     states: dict[str, Tensor] = {}
     for application in trace.applications:
         for x in application.inputs:

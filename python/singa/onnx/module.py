@@ -13,6 +13,7 @@ import numpy as np
 from .. import autograd, initializer, model
 from ..device import get_default_device
 from ..dtypes import DType, is_float
+from ..raw import compat_mode
 from ..tape.capture import is_capturing
 from ..tape.grad_mode import training
 from ..tensor import Tensor
@@ -261,18 +262,23 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     if not isinstance(x, Tensor):
         raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
     if declared.shape is not None:
+        # SINGA takes another batch than declared, and other types.
+        first = 1 if compat_mode.enabled else 0
         fits = len(declared.shape) == len(x.shape) and all(
             not isinstance(wanted, int) or wanted == n
-            for wanted, n in zip(declared.shape, x.shape, strict=True)
+            for wanted, n in zip(declared.shape[first:], x.shape[first:], strict=True)
         )
         if not fits:
             wanted = ", ".join("?" if n is None else str(n) for n in declared.shape)
             raise ValueError(f"[onnx] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
     if declared.type is None or x.dtype.name == declared.type:
         return x
-    if not is_singas(declared.type) or is_float(x.dtype) or declared.type in FLOATS:
+    known = is_singas(declared.type)
+    if not known or not (
+        compat_mode.enabled or (not is_float(x.dtype) and declared.type not in FLOATS)
+    ):
         raise TypeError(f"[onnx] input {name!r} has type {declared.type}, got {x.dtype}")
-    return autograd.cast(x, DType[declared.type])  # an integer of another width
+    return autograd.cast(x, DType[declared.type])  # usually an integer of another width
 
 
 def _declared_inputs(graph: Graph) -> list[Any]:

@@ -9,7 +9,7 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
 from onnx_files import info, network, node
 from onnx_runtime import runtime_outputs
-from singa import autograd, device, layer, opt, sonnx, tensor
+from singa import autograd, compat, device, layer, opt, singa_wrap, sonnx, tensor
 
 _RANDOM = np.random.default_rng(0)
 X = _RANDOM.standard_normal((3, 4)).astype(np.float32)
@@ -66,10 +66,13 @@ def test_prepare_and_run(proto, tmp_path, where):
 
 @pytest.mark.parametrize(
     ("last_layers", "wanted"),
-    [(None, SCORES), (3, SCORES), (2, HIDDEN), (1, PRODUCT), (-1, HIDDEN), (-2, PRODUCT)],
+    [
+        *[(None, SCORES), (2, SCORES), (1, HIDDEN), (0, PRODUCT)],
+        *[(-2, SCORES), (-3, HIDDEN), (-4, PRODUCT), (-1, PRODUCT), (-5, SCORES)],
+    ],
 )
 def test_last_layers(proto, last_layers, wanted):
-    """Only the first nodes run; a negative number counts from the end."""
+    """The number of the last node that runs; a negative one is counted as SINGA counts."""
     rep, net = sonnx.prepare(proto), sonnx.SONNXModel(proto)
     (found,) = rep.run([X], last_layers=last_layers)
     _close(found, wanted)
@@ -78,9 +81,20 @@ def test_last_layers(proto, last_layers, wanted):
 
 
 def test_last_layers_that_are_not_there(proto):
-    for count in (0, 4, -3, -4):
+    for count in (3, 4):
         with pytest.raises(ValueError, match=f"last_layers is {count}; there are 3 nodes"):
             sonnx.prepare(proto).run([X], last_layers=count)
+
+
+def test_layers(proto, tmp_path):
+    """Each node with its function, from a proto and from a file."""
+    sonnx.save(proto, tmp_path / "net.onnx")
+    for model in (proto, str(tmp_path / "net.onnx")):
+        layers = sonnx.prepare(model).layers
+        assert [node.op_type for node, _ in layers] == ["MatMul", "Relu", "Gemm"]
+        _, relu = layers[1]
+        (y,) = relu(_of(np.array([-1.0, 2.0], np.float32)))
+        assert y.numpy().tolist() == [0, 2]
 
 
 def test_aux_output(proto):
@@ -92,7 +106,7 @@ def test_aux_output(proto):
     ):
         for t, wanted in zip(found, (SCORES, HIDDEN, PRODUCT), strict=True):
             _close(t, wanted)
-    y, hidden = net.forward(_of(X), aux_output=("h",), last_layers=1)
+    y, hidden = net.forward(_of(X), aux_output=("h",), last_layers=0)
     _close(y, PRODUCT)
     _close(hidden, HIDDEN)
     with pytest.raises(ValueError, match="the graph has no values nowhere"):
@@ -107,7 +121,7 @@ class Tuned(sonnx.SONNXModel):
         self.linear = layer.Linear(num_classes)
 
     def forward(self, *x):
-        y = super().forward(*x, last_layers=-1)[0]
+        y = super().forward(*x, last_layers=-3)[0]
         return self.linear(y)
 
     def train_one_batch(self, x, y):
@@ -164,6 +178,60 @@ def test_to_onnx():
     (found,) = runtime_outputs(proto, [X])
     np.testing.assert_allclose(found, y.numpy(), rtol=1e-5, atol=1e-5)
     assert sonnx.SingaFrontend.singa_to_onnx_model(x, y).graph.name == "sonnx"
+
+
+def test_to_onnx_of_numbers_and_tuples():
+    """They are attributes of the operators, so the graph holds them."""
+    x = _of(X)
+    autograd.training = True
+    try:
+        clipped = autograd.clip(x, -0.5, 0.5)
+        turned = autograd.reshape(clipped, (X.size, 1))
+    finally:
+        autograd.training = False
+    proto = sonnx.to_onnx([x, -0.5, 0.5, (X.size, 1)], [turned])
+    assert len(proto.graph.input) == 1
+    (y,) = sonnx.prepare(proto).run([X])
+    np.testing.assert_array_equal(y.numpy(), np.clip(X, -0.5, 0.5).reshape(-1, 1))
+
+
+def test_to_onnx_keeps_running_statistics_in_the_graph():
+    images = np.random.default_rng(0).standard_normal((2, 3, 2, 2)).astype(np.float32)
+    x, scale, bias = _of(images), _of(np.float32([1, 2, 3])), _of(np.float32([0, 1, 2]))
+    mean, var = _of(np.float32([0.1, 0.2, 0.3])), _of(np.float32([1, 2, 3]))
+    handle = singa_wrap.BatchNormHandle(0.9, x.data)
+    autograd.training = True
+    try:
+        y = autograd.batchnorm_2d(handle, x, scale, bias, mean, var)
+        proto = sonnx.to_onnx([x, scale, bias, mean, var], [y])
+    finally:
+        autograd.training = False
+    assert len(proto.graph.input) == 3
+    (found,) = sonnx.prepare(proto).run([x, scale, bias])
+    parts = [t.numpy().reshape(1, 3, 1, 1) for t in (mean, var, scale, bias)]
+    wanted = (images - parts[0]) / np.sqrt(parts[1] + 1e-5) * parts[2] + parts[3]
+    _close(found, wanted)
+
+
+def test_inputs_of_another_type_and_batch_than_declared(monkeypatch):
+    """With SINGA's behaviour: scripts pass float32 for int64, and batches to fixed ones."""
+    helper = onnx.helper
+    inputs = [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, (2, 1))]
+    outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.INT64, (2, 1))]
+    nodes = [helper.make_node("Add", ["i", "i"], ["y"])]
+    graph = helper.make_graph(nodes, "twice", inputs, outputs)
+    opset = [helper.make_opsetid("", 13)]
+    rep = sonnx.prepare(helper.make_model(graph, opset_imports=opset, ir_version=8))
+    floats = np.float32([[1], [2], [3]])
+    with pytest.raises(TypeError, match="int64"):
+        rep.run([floats[:2]])
+    with pytest.raises(ValueError, match="shape"):
+        rep.run([floats.astype(np.int32)])
+    monkeypatch.setattr(compat, "enabled", True)
+    (y,) = rep.run([floats])
+    assert (y.numpy().tolist(), y.dtype) == ([[2], [4], [6]], tensor.int64)
+    with pytest.raises(ValueError, match="shape"):
+        rep.run([np.ones((2, 2), np.float32)])
 
 
 def test_to_onnx_refuses_what_the_tape_does_not_have():

@@ -32,9 +32,10 @@ def gather(call: Call) -> None:
     """Gather."""
     op: Any = call.op
     given, lengths = op.indices, [shape[op.axis] for shape in call.in_shapes()]
-    if isinstance(given, (list, tuple)) and (np.asarray(given) < -min(lengths)).any():
+    listed = np.asarray(given if isinstance(given, (list, tuple)) else 0)
+    if ((listed < -min(lengths)) | (listed >= min(lengths))).any():
         if len(set(lengths)) > 1:
-            raise call.refuse("indices below a dynamic axis")
+            raise call.refuse("indices outside a dynamic axis")
         given = np.asarray(given) % lengths[0]  # as the operator takes them
         call.node("Gather", [call.inputs[0], call.constant(given.astype(np.int64))], axis=op.axis)
         return

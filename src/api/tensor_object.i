@@ -5,7 +5,8 @@
 %nodefaultdtor singa::Tensor;
 %feature("shadow") singa::Tensor::Tensor %{
     def __init__(self, *args):
-        _singa_wrap.Tensor_Become(self, _singa_wrap.new_Tensor(*args))
+        copies = len(args) == 1 and isinstance(args[0], Tensor)  # a Tensor over the same memory
+        _singa_wrap.Tensor_Become(self, args[0] if copies else _singa_wrap.new_Tensor(*args))
 %}
 %extend singa::Tensor {
   %pythoncode %{

@@ -111,6 +111,12 @@ def resize(img: Image, small_size: int | Size) -> Image:
 scale = resize
 
 
+def resize_by_hw(img: Image, size: Size) -> Image:
+    """Resizes an image to `size`, which is (height, width)."""
+    height, width = size
+    return img.resize((int(width), int(height)))
+
+
 def flip(img: Image) -> Image:
     """Mirrors an image left to right."""
     return _pillow("ImageOps").mirror(img)

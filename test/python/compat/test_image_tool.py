@@ -241,3 +241,7 @@ def test_resize_to_height_and_width(img):
     with pytest.raises(ValueError, match=r"\[resize_by_hw_range\] the range from \(4, 4\)"):
         tool.resize_by_hw_range(((4, 4), (4, 8)))
     assert image_tool.get_list_sample(l=[1, 2, 3], sample_size=3) == [1, 2, 3]
+
+
+def test_resize_by_hw(img):
+    assert image_tool.resize_by_hw(img, (4, 7)).size == (7, 4)

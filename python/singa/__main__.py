@@ -110,10 +110,24 @@ def _run(own: Sequence[str], script_arguments: Sequence[str]) -> NoReturn:
     if parsed.device:
         os.environ["SINGA_DEVICE"] = parsed.device
     compat_mode.enable()
+    if note := _numpy_note():
+        print(note, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     command = [*interpreter(), parsed.script, *script_arguments]
     os.execve(command[0], command, finding_singa(os.environ))
+
+
+def _numpy_note() -> str:
+    """What this NumPy refuses of what SINGA's scripts do; empty if nothing."""
+    import numpy as np
+
+    if np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        return ""
+    return (
+        f"[run] NumPy {np.__version__} refuses '%f' % array, by which many of SINGA's scripts "
+        "print losses. For those, install an older one: pip install 'numpy<2.4'"
+    )
 
 
 def _after_script(arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ turns recording on the tape on and off; `no_grad()` and `enable_grad()` override
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import ops
 from . import singa_wrap as _c
 from .ops import *  # noqa: F403
+from .raw import compat_mode
 from .tape import grad_mode
 from .tape.autocast import autocast as autocast
 from .tape.backward import Gradients as Gradients
@@ -103,8 +105,32 @@ def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
 Operation = Operator  # SINGA's older name
 
 
+def _layer(name: str) -> Any:
+    return getattr(importlib.import_module("singa.layer"), name)
+
+
 class _Autograd(types.ModuleType):
-    """Class of this module. It makes `training` a property, with one value per thread."""
+    """Class of this module. It makes `training` a property, with one value per thread.
+
+    SINGA's autograd also has the names of layers. They lie above this module, which finds them when
+    a script asks. `Linear` and `RNN` are operators here, and layers with SINGA's behaviour.
+    """
+
+    _layers = frozenset(
+        [
+            *("AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "Pooling2d"),
+            *("BatchNorm2d", "Conv2d", "LSTM", "RNN_Base", "SeparableConv2d"),
+        ]
+    )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._layers:
+            return _layer(name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    if not TYPE_CHECKING:
+        Linear = property(lambda self: _layer("Linear") if compat_mode.enabled else ops.Linear)
+        RNN = property(lambda self: _layer("RNN") if compat_mode.enabled else ops.RNN)
 
     @property
     def training(self) -> bool:

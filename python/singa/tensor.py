@@ -33,6 +33,7 @@ from .dtypes import (
 from .ops.contraction import einsum, tensordot
 from .ops.movement import promoted
 from .ops.types import result_type
+from .raw import compat_mode
 from .raw.arrays import as_shape, narrowed
 from .raw.check import integer
 from .tape.arguments import names_arguments
@@ -148,7 +149,7 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
     return Tensor(data=as_raw(array, as_dtype(dtype), dev))
 
 
-def from_dlpack(t: Any, *, device: Device | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(t: Any, device: Device | None = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares memory with a CPU tensor of another library (PyTorch, NumPy, ...).
 
     `t` is a DLPack capsule, or an object with `__dlpack__`. With `copy=True` the tensor has memory
@@ -331,8 +332,12 @@ def pow(t: Tensor, x: Any, out: Tensor | None = None) -> Tensor:
 
 
 def softmax(t: Tensor, out: Tensor | None = None) -> Tensor:
-    """Softmax along the last axis; written to `out` if that is given."""
-    return _into(apply(ops.SoftMax(-1), t), out)
+    """Softmax along the last axis; written to `out` if that is given.
+
+    With SINGA's behaviour (`singa.compat`), softmax of each row, which are all axes but the first.
+    """
+    axis = min(1, t.ndim() - 1) if compat_mode.enabled else -1
+    return _into(apply(ops.SoftMax(axis), t), out)
 
 
 def lt(t: Tensor, x: Any) -> Tensor:
@@ -416,13 +421,17 @@ def average(t: Tensor, axis: int | None = None) -> Any:
 
 
 def sum_columns(M: Tensor) -> Tensor:
-    """Sum of the columns of a matrix (R, C), with shape (R,)."""
-    return sum(M, 1)
+    """Sum of the columns of a matrix (R, C), with shape (R,); (R, 1) with SINGA's behaviour
+    (`singa.compat`)."""
+    total = sum(M, 1)
+    return total.reshape((-1, 1)) if compat_mode.enabled else total
 
 
 def sum_rows(M: Tensor) -> Tensor:
-    """Sum of the rows of a matrix (R, C), with shape (C,)."""
-    return sum(M, 0)
+    """Sum of the rows of a matrix (R, C), with shape (C,); (1, C) with SINGA's behaviour
+    (`singa.compat`)."""
+    total = sum(M, 0)
+    return total.reshape((1, -1)) if compat_mode.enabled else total
 
 
 # Matrices.

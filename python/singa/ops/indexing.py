@@ -48,8 +48,8 @@ class Gather(BuiltinOperator):
     """x[..., indices, ...] along an axis. The axes of `indices` replace the axis.
 
     `indices` is an array, list or tensor of any shape. Negative indices count from the end. Raises
-    IndexError for an index outside the axis. With SINGA's behaviour (`singa.compat`), negative ones
-    in a list are taken modulo the length.
+    IndexError for an index outside the axis. With SINGA's behaviour (`singa.compat`), all in a list
+    are taken modulo the length.
     """
 
     fresh_gradients = True
@@ -76,7 +76,7 @@ class Gather(BuiltinOperator):
         indices, length = np.asarray(self.indices), self._shape[self.axis]
         if indices.dtype.kind not in "if" or not length:
             return self.indices
-        return np.where(indices < 0, indices % length, indices)
+        return indices % length
 
     def backward(self, dy: Raw) -> Raw:
         (indices,) = self.load()

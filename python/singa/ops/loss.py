@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..raw import compat_mode
 from ..raw.check import InvalidInputError, fraction, number
 from ..tape.tensor import Tensor, as_raw, is_computed
 from .base import BuiltinOperator, loss_like
@@ -144,16 +145,32 @@ class CrossEntropy(_TargetLoss):
 
 class BinaryCrossEntropy(_TargetLoss):
     """Binary cross-entropy: mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x and t
-    are probabilities."""
+    are probabilities.
+
+    With SINGA's behaviour (`singa.compat`) it is that of x + 1e-4 and 1 - x + 1e-4.
+    """
+
+    _is_shifted = False
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x)
+        self._is_shifted = compat_mode.enabled
+        if not self._is_shifted:
+            self.save(x, target)
+            return loss_like(_checked(_c.BinaryCrossEntropyForward, x, target))
+        target = target.AsType(x.data_type())
         self.save(x, target)
-        return loss_like(_checked(_c.BinaryCrossEntropyForward, x, target))
+        logs = [_c.Unary(_c.UnaryOp_kLog, part) for part in _shifted(x)]
+        weights = target, _c.Unary(_c.UnaryOp_kScalarSub, target, 1.0)
+        terms = [_c.Binary(_c.BinaryOp_kMul, *pair) for pair in zip(weights, logs, strict=True)]
+        total = _c.Reduce(_c.ReduceOp_kSum, _c.Binary(_c.BinaryOp_kAdd, *terms))
+        return loss_like(_per_row(total, x, -1.0))
 
     def backward(self, dy: Raw | float = 1.0) -> Any:
         x, t = self.load()
         slope = self._slope(dy)
+        if self._is_shifted:
+            return self._shifted_backward(slope, x, t)
         dx = _c.BinaryCrossEntropyBackward(slope, x, t)
 
         def of_target() -> Raw:
@@ -163,12 +180,40 @@ class BinaryCrossEntropy(_TargetLoss):
 
         return self._gradients(dx, slope, of_target)
 
+    def _shifted_backward(self, slope: Raw, x: Raw, t: Raw) -> Any:
+        p, q = _shifted(x)
+        others = _c.Unary(_c.UnaryOp_kScalarSub, t, 1.0)
+        quotients = _c.Binary(_c.BinaryOp_kDiv, others, q), _c.Binary(_c.BinaryOp_kDiv, t, p)
+        dx = _per_row(_c.Binary(_c.BinaryOp_kSub, *quotients), x)
+
+        def of_target() -> Raw:
+            logs = [_c.Unary(_c.UnaryOp_kLog, part) for part in (q, p)]
+            return _per_row(_c.Binary(_c.BinaryOp_kSub, *logs), x)
+
+        return self._gradients(_c.Binary(_c.BinaryOp_kMul, dx, slope), slope, of_target)
+
+
+def _shifted(x: Raw) -> tuple[Raw, Raw]:
+    """x and 1 - x, which SINGA moves away from 0."""
+    p = _c.Unary(_c.UnaryOp_kAddScalar, x, 1e-4)
+    return p, _c.Unary(_c.UnaryOp_kScalarSub, x, 1.0001)
+
+
+def _per_row(t: Raw, x: Raw, factor: float = 1.0) -> Raw:
+    """factor · t / N, for the N rows of x."""
+    return _c.Unary(_c.UnaryOp_kMulScalar, t, factor / max(x.shape()[0], 1))
+
 
 class MeanSquareError(_TargetLoss):
-    """Mean of (x - t)² over all elements."""
+    """Mean of (x - t)² over all elements.
+
+    With SINGA's behaviour (`singa.compat`) the targets are broadcast to the shape of x.
+    """
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x).AsType(x.data_type())
+        if compat_mode.enabled and not target.same_shape(x):
+            target = _checked(target.Broadcast, x.shape())
         self.save(x, target)
         return loss_like(_checked(_c.MeanSquareErrorForward, x, target))
 
@@ -176,11 +221,16 @@ class MeanSquareError(_TargetLoss):
         x, t = self.load()
         dx = _c.MeanSquareErrorBackward(self._slope(dy), x, t)
         minus_one = _c.Full((1,), -1.0, x.device(), x.data_type())
-        return self._gradients(dx, minus_one, lambda: dx)
+        return self._gradients(dx, minus_one, lambda: _c.SumTo(dx, self.t.shape()))
 
 
 class RankingLoss(_Loss):
-    """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with margin M."""
+    """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with margin M.
+
+    With SINGA's behaviour (`singa.compat`) it is the sum divided by the number of rows.
+    """
+
+    _factor = 1.0
 
     def __init__(self, M: float = 0.2) -> None:
         super().__init__()
@@ -188,11 +238,18 @@ class RankingLoss(_Loss):
 
     def forward(self, pos: Raw, neg: Raw) -> Raw:
         self.save(pos, neg)
-        return loss_like(_checked(_c.RankingLossForward, pos, neg, self.M))
+        loss = _checked(_c.RankingLossForward, pos, neg, self.M)
+        if compat_mode.enabled and pos.rank():
+            self._factor = pos.size() / max(pos.shape()[0], 1)
+            loss = _c.Unary(_c.UnaryOp_kMulScalar, loss, self._factor)
+        return loss_like(loss)
 
     def backward(self, dy: Raw | float = 1.0) -> tuple[Raw | None, ...]:
         pos, neg = self.load()
-        return _c.RankingLossBackward(self._slope(dy), pos, neg, self.M)
+        slope = self._slope(dy)
+        if self._factor != 1.0:
+            slope = _c.Unary(_c.UnaryOp_kMulScalar, slope, self._factor)
+        return _c.RankingLossBackward(slope, pos, neg, self.M)
 
 
 def softmax_cross_entropy(x: Tensor, t: Any, smoothing: float = 0.0) -> Tensor:

@@ -151,7 +151,8 @@ class Unsqueeze(_Reshaping):
 
     The axes of a list are inserted one after the other, as in SINGA: each entry is an argument of
     `list.insert` on the shape so far. Ascending entries are therefore positions in the result, and
-    -1 inserts an axis before the last one.
+    -1 inserts an axis before the last one. Raises ValueError for a position outside; with SINGA's
+    behaviour (`singa.compat`) such an axis is the first or last one, as `list.insert` has it.
     """
 
     def __init__(self, axis: int | Sequence[int]) -> None:
@@ -163,11 +164,12 @@ class Unsqueeze(_Reshaping):
         self._shape = x.shape()
         rising = self.axis == tuple(sorted(self.axis)) and min(self.axis, default=0) >= 0
         twice = len(set(self.axis)) < len(self.axis)  # x.Unsqueeze raises for these
-        if rising or twice or not self._several:
+        clamps = compat_mode.enabled and self._several
+        if (rising or twice or not self._several) and not clamps:
             return x.Unsqueeze(self.axis)
         shape = list(self._shape)
         for i in self.axis:
-            if not -len(shape) <= i <= len(shape):
+            if not (clamps or -len(shape) <= i <= len(shape)):
                 raise ValueError(f"[Unsqueeze] axis {i} is outside a shape of {len(shape)} axes")
             shape.insert(i, 1)
         return x.Reshape(tuple(shape))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from .. import singa_wrap as _c
+from ..raw import compat_mode
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, axes_of
 from .elementwise import log
@@ -213,21 +214,31 @@ class ArgMin(ArgMax):
 
 
 class SoftMax(BuiltinOperator):
-    """Softmax e^x / Σ e^x along an axis."""
+    """Softmax e^x / Σ e^x along an axis.
+
+    With SINGA's behaviour (`singa.compat`) the sum goes over all axes from `axis` on.
+    """
 
     fresh_gradients = True
+    #: Whether the sum goes over all axes from `axis` on. None until forward runs: as `singa.compat`
+    #: says.
+    flattens: bool | None = None
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()
         self.axis = axis
 
     def forward(self, x: Raw) -> Raw:
-        y = _c.Softmax(x, self.axis)
+        if self.flattens is None:
+            self.flattens = compat_mode.enabled
+        y = _c.SoftMax(x, self.axis) if self.flattens else _c.Softmax(x, self.axis)
         self.save(y)
         return y
 
     def backward(self, dy: Raw) -> Raw:
         (y,) = self.load()
+        if self.flattens:
+            return _c.SoftMaxBackward(dy, self.axis, y)
         return _c.SoftmaxBackward(dy, y, self.axis)
 
 
@@ -325,8 +336,15 @@ def argmin(
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """Softmax e^x / Σ e^x along an axis (default 1)."""
+    """Softmax e^x / Σ e^x along an axis (default 1); see `SoftMax`."""
     return SoftMax(axis)(x)[0]
+
+
+def softmax_along(x: Tensor, axis: int) -> Tensor:
+    """Softmax along one axis, with SINGA's behaviour too."""
+    op = SoftMax(axis)
+    op.flattens = False
+    return op(x)[0]
 
 
 def log_softmax(x: Tensor, axis: int = 1) -> Tensor:

@@ -62,7 +62,11 @@ def _for_user(gradient: Gradient, x: Tensor) -> Tensor:
     return result
 
 
-def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tensor]]:
+def _walk(
+    y: Tensor, dy: Raw, retain_graph: bool, number: float | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields what `backward` does. With a `number` equal to dy, the operator that made y gets it
+    instead of dy."""
     root = y.creator
     first: _Output = (root, y._index) if y._index else root
     operators, waiting, storing = _reachable(root)
@@ -90,6 +94,8 @@ def _walk(y: Tensor, dy: Raw, retain_graph: bool) -> Iterator[tuple[Tensor, Tens
                 # The walk goes on with it, so the user gets a copy.
                 yield storing[output], _for_user((dys[-1], False), storing[output])
         if given:
+            if number is not None and op is root:
+                dys = [number]
             dxs = op._input_gradients(dys)
             if changing:
                 op._keep_values(changing)
@@ -148,8 +154,9 @@ def backward(
     The walk releases what the operators saved, so a second walk raises RuntimeError unless the
     first had `retain_graph`. Operators from which something outside this walk was computed are
     kept. `retain_graph` copies the values of parameters, so that a second walk gives the same
-    gradients after an update. Under `singa.compat` every walk retains, and copies nothing. Raises
-    ValueError when dy is missing or does not have y's shape.
+    gradients after an update. Under `singa.compat` every walk retains, and copies nothing, and a
+    user's operator that made y gets a number, or 1.0 by default, as it is. Raises ValueError when
+    dy is missing or does not have y's shape.
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {type(y).__name__}")
@@ -162,6 +169,9 @@ def backward(
         dy = 1.0
     if isinstance(dy, (int, float)):
         raw = _c.Full(shape, float(dy), y.device, y.dtype)
+        creator = y.creator
+        if compat_mode.enabled and not (creator._is_builtin or creator._outputs):
+            return _walk(y, raw, retain_graph, float(dy))
     else:
         raw = as_raw(dy, dtype=y.dtype, device=y.device)
         if raw.shape() != shape:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import autograd, singa_wrap, tensor
+from ...ops.reduction import softmax_along
 from ...tensor import Tensor
 from ..errors import Refused
 from ..graph import Node
@@ -187,7 +188,7 @@ def _softmax(op: str, function: Any) -> None:
         return lambda run, x: function(x, axis)
 
 
-_softmax("Softmax", autograd.softmax)
+_softmax("Softmax", softmax_along)
 _softmax("LogSoftmax", autograd.log_softmax)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd as ag
+from ... import ops
 from ... import singa_wrap as _c
 from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
@@ -360,9 +361,14 @@ def arg(call: Call) -> None:
 
 @writes(ag.SoftMax, ag.LogSoftMax, reads="axis")
 def softmax(call: Call) -> None:
-    """Softmax along an axis."""
+    """Softmax along an axis, or over all axes from one on."""
     name = "LogSoftmax" if isinstance(call.op, ag.LogSoftMax) else "Softmax"
-    call.node(name, call.inputs, axis=call.op.axis)
+    if not call.op.flattens:
+        call.node(name, call.inputs, axis=call.op.axis)
+        return
+    rows = call.step("Flatten", call.inputs, axis=call.op.axis)
+    shape = call.step("Shape", call.inputs)
+    call.node("Reshape", [call.step(name, [rows], axis=1), shape])
 
 
 @writes(ag.CosSim)
@@ -405,7 +411,7 @@ def gemm(call: Call) -> None:
     )
 
 
-@writes(ag.Linear, reads="transposed")
+@writes(ops.Linear, reads="transposed")
 def linear(call: Call) -> None:
     """A Gemm for matrices; MatMul and Add for more axes."""
     x, W, *b = call.inputs

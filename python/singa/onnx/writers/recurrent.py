@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd as ag
+from ... import ops
 from ...dtypes import BY_VALUE
 from ...tensor import Tensor
 from .registry import writes
@@ -118,7 +119,7 @@ def _network(call: Call) -> tuple[str, list[str], str]:
     return x, results, lengths
 
 
-@writes(ag.RNN, reads="handle seq_lengths")
+@writes(ops.RNN, reads="handle seq_lengths")
 def rnn(call: Call) -> None:
     """One RNN, GRU or LSTM for each layer."""
     y, states, _ = _network(call)

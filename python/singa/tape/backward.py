@@ -169,8 +169,7 @@ def backward(
         dy = 1.0
     if isinstance(dy, (int, float)):
         raw = _c.Full(shape, float(dy), y.device, y.dtype)
-        creator = y.creator
-        if compat_mode.enabled and not (creator._is_builtin or creator._outputs):
+        if compat_mode.enabled and not (y.creator._is_builtin or y.creator._outputs):
             return _walk(y, raw, retain_graph, float(dy))
     else:
         raw = as_raw(dy, dtype=y.dtype, device=y.device)

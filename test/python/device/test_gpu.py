@@ -149,3 +149,20 @@ except RuntimeError as error:
 """
     assert "the CUDA backend cannot be loaded" in printed_by(program, SINGA_CUDA_LIBRARY=library)
     assert "/nowhere, which does not exist" in printed_by(program, SINGA_CUDA_LIBRARY="/nowhere")
+
+
+def test_a_build_without_the_backend_says_how_to_get_it() -> None:
+    program = """
+from singa import device
+try:
+    device.create_cuda_gpu()
+except RuntimeError as error:
+    print(error)
+else:
+    print("there is a GPU")
+"""
+    error = printed_by(program, SINGA_CUDA_LIBRARY="", SINGA_DEVICE="")
+    if "has no CUDA backend" not in error:
+        pytest.skip("this build has the backend")
+    for part in ("nvcc of CUDA 13", "scripts/cuda_headers.py", "docs/cuda.md"):
+        assert part in error

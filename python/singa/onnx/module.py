@@ -219,6 +219,7 @@ class ImportedModel(model.Model):
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.graph_mode and not is_capturing():
+            inputs = self._as_tensors(inputs)
             self._prepare(inputs)
         return super().__call__(*inputs, **kwargs)
 

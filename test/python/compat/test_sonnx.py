@@ -146,6 +146,15 @@ def test_a_subclass_trains(proto, graph):
     assert params["linear.W"].shape == (6, 3)
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_arrays_as_arguments(proto, graph):
+    """Float64 arrays become float32, as `tensor.from_numpy` makes them."""
+    net = sonnx.SONNXModel(proto)
+    net.compile([X.astype(np.float64)], is_train=False, use_graph=graph)
+    for _ in range(4):
+        _close(net(X.astype(np.float64))[0], SCORES)
+
+
 def test_the_model_alone(proto):
     """SONNXModel as it is returns a list."""
     net = sonnx.SONNXModel(proto, device.create_cpu_device())

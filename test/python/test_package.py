@@ -1,5 +1,6 @@
 """The package: cost of imports, the command line, and settings of the process."""
 
+import ast
 import gc
 import os
 import subprocess
@@ -335,3 +336,25 @@ def test_strict_mode_changes_convolutions_by_rounding_only() -> None:
     finally:
         singa.set_strict(before)
     np.testing.assert_allclose(results[False], results[True], rtol=0, atol=3e-5)
+
+
+def test_the_stub_of_singa_wrap_declares_what_is_there() -> None:
+    """Types in singa_wrap.pyi are written by hand; the module is SWIG's."""
+    stub = Path(singa.__file__).resolve().parent / "singa_wrap.pyi"
+    classes = [
+        node
+        for node in ast.parse(stub.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name != "_Wrapped"
+    ]
+    assert {"Tensor", "Device", "ConvHandle", "TapeTensor"} <= {node.name for node in classes}
+    for node in classes:
+        found = getattr(singa_wrap, node.name)
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef):
+                assert hasattr(found, method.name), f"{node.name}.{method.name}"
+    raw = tensor.ones((2, 3)).data
+    assert (raw.shape(), raw.strides(), raw.rank(), raw.bytes()) == ((2, 3), (3, 1), 2, 24)
+    assert [type(value) for value in (raw.data_type(), raw.device().id())] == [int, int]
+    assert [raw.empty(), raw.is_blocked(), raw.is_contiguous()] == [False, False, True]
+    assert isinstance(raw.device(), singa_wrap.Device)
+    assert isinstance(raw.device().name(), str)

@@ -551,7 +551,7 @@ def test_an_executed_step_gets_another_chance_when_settings_change():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda i: np.zeros(2), "one of its arguments is a ndarray"),
+        (lambda i: np.array(["text"]), "one of its arguments is a ndarray"),
         (lambda i: {1, 2}, "one of its arguments is a set"),
         (lambda i: Config(1.0), "one of its arguments is a Config"),
     ],

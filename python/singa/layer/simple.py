@@ -109,7 +109,7 @@ class Flatten(Layer):
 
 
 class SoftMax(Layer):
-    """Softmax along axis 1."""
+    """Softmax along axis 1; see `autograd.softmax`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.softmax(x)

@@ -168,6 +168,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         device of the model, as `tensor.from_numpy` makes them."""
         if not _MAY_HOLD_ARRAYS.isdisjoint(map(type, input)):
             input = self._as_tensors(input)
+        if kwargs:
+            kwargs = {name: self._as_tensors(value) for name, value in kwargs.items()}
         around = getattr(self.__dict__.get("optimizer"), "training_step", None)
         try:
             if around is None or not self.training:

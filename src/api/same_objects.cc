@@ -35,16 +35,17 @@ class Held {
     Check(then >= 0 && then <= (end_ - next_) / kSize, "SameObjects", "held is too short");
     return then == size;
   }
-  /// Reads the next address. True if it is that of `object`, or 0. Call it at most n times after
-  /// Has(n).
+  /// Reads the next address. True if it is that of `object`, or 0; 1 for a null `object`. Call it
+  /// at most n times after Has(n).
   bool Next(const PyObject* object) {
     const int64_t then = Read();
-    return then == 0 || then == reinterpret_cast<int64_t>(object);
+    return then == 0 || then == (object ? reinterpret_cast<int64_t>(object) : kAbsent);
   }
   bool AtEnd() const { return next_ == end_; }
 
  private:
   static constexpr Py_ssize_t kSize = sizeof(int64_t);
+  static constexpr int64_t kAbsent = 1;
 
   int64_t Read() {
     int64_t value;
@@ -84,11 +85,21 @@ bool SameTensor(PyObject* tensor, Held* held) {
   return true;
 }
 
+bool SameEntries(PyObject* dict, PyObject* names, Held* held) {
+  for (Py_ssize_t i = 1; i < PyTuple_Size(names); ++i) {
+    const PyObject* value = PyDict_GetItemWithError(dict, PyTuple_GetItem(names, i));
+    if (value == nullptr) PyErr_Clear();  // also of a key that cannot be looked up
+    if (!held->Next(value)) return false;
+  }
+  return true;
+}
+
 bool SameAttributes(PyObject* names, Held* held) {
   const Py_ssize_t size = PyTuple_Size(names);
   Check<TypeError>(size > 0, "SameObjects", "attributes of no object");
   if (!held->Has(size - 1)) return false;
   PyObject* object = PyTuple_GetItem(names, 0);
+  if (PyDict_Check(object)) return SameEntries(object, names, held);
   for (Py_ssize_t i = 1; i < size; ++i) {
     PyObject* descriptor = PyTuple_GetItem(names, i);
     const auto get =

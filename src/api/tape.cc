@@ -233,7 +233,7 @@ PyObject* TapeOperatorType() {
 
 TensorSettings SettingsOf(PyObject* tensor) {
   const auto* x = reinterpret_cast<TapeTensor*>(tensor);
-  return {x->data, x->requires_grad, x->stores_grad, x->name};
+  return {x->data, x->requires_grad, x->stores_grad, x->name, x->grad};
 }
 
 PyObject* NewTapeTensor(PyObject* type, PyObject* data, PyObject* requires_grad, PyObject* creator,

@@ -16,9 +16,9 @@ namespace singa::python {
 PyObject* TapeTensorType();
 PyObject* TapeOperatorType();
 
-/// The objects in a Tensor's attributes data, requires_grad, stores_grad and name, borrowed; null
-/// for one that was deleted.
-using TensorSettings = std::array<const PyObject*, 4>;
+/// The objects in a Tensor's attributes data, requires_grad, stores_grad, name and grad, borrowed;
+/// null for one that was deleted.
+using TensorSettings = std::array<const PyObject*, 5>;
 TensorSettings SettingsOf(PyObject* tensor);
 #endif
 

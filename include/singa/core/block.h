@@ -61,6 +61,8 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   void Pin();
   void Unpin() noexcept;
   bool pinned() const { return pins_.load() != 0; }
+  /// How often the address was exported. Whoever had it may have written to the block.
+  uint64_t exports() const { return exports_.load(); }
 
   // For recordings and graphs.
   /// True if recorded executions that have not run yet use the block.
@@ -91,6 +93,7 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   LayoutPtr layout_;
   std::atomic<uint64_t> version_{0};
   std::atomic<int> pins_{0};
+  std::atomic<uint64_t> exports_{0};
   std::function<void()> release_;
 };
 using BlockPtr = std::shared_ptr<Block>;

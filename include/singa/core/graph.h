@@ -70,6 +70,9 @@ class SINGA_API Recording {
   const std::string& obstacle() const;
   /// The first obstacle that is set stays.
   void SetObstacle(const std::string& obstacle);
+  /// What the host has read in the step although the step has not computed it: inputs, parameters
+  /// and other tensors. A replay repeats the step only for the same elements of these.
+  std::vector<Tensor> host_reads() const;
 
   /// The implementation, in src/core/graph.
   RecordedStep& step() const { return *step_; }

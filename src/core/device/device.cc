@@ -82,6 +82,7 @@ void Device::Exec(const std::function<void(const BlockPointers&)>& fn,
                   const std::vector<BlockPtr>& reads, const std::vector<BlockPtr>& writes,
                   const char* op) {
   CheckOpen(op);
+  RecordedStep::SetObstacleOf(*this, "the step runs a function of the user on the device");
   BlockPointers pointers;
   for (const BlockPtr& block : reads) {
     Check(block != nullptr, op, "a block to read is null");
@@ -98,6 +99,7 @@ void Device::Exec(const std::function<void(const BlockPointers&)>& fn,
 }
 
 void Device::SetRandSeed(uint64_t seed) {
+  RecordedStep::SetObstacleOf(*this, "the step sets the random seed");
   std::lock_guard<std::mutex> lock(random_mutex_);
   seed_ = seed;
   position_ = 0;
@@ -121,6 +123,7 @@ std::vector<uint64_t> Device::random_state() const {
 
 void Device::set_random_state(const std::vector<uint64_t>& state) {
   Check(state.size() == 2, "random_state", "a state has two numbers, got ", state.size());
+  RecordedStep::SetObstacleOf(*this, "the step sets the random state");
   std::lock_guard<std::mutex> lock(random_mutex_);
   seed_ = state[0];
   position_ = state[1];

@@ -1,6 +1,9 @@
 #include "singa/core/graph.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -30,6 +33,26 @@ void ForEachTensor(std::vector<Node>& nodes, const Function& function) {
     for (auto* tensors : {&node.inputs, &node.outputs})
       for (Tensor& t : *tensors)
         if (!t.empty()) function(t);
+}
+
+/// Four numbers that follow from all bytes of a block. Each step is a bijection of its number, so a
+/// change of one word always changes the digest; another one does not with a chance of 2^-64.
+using Digest = std::array<uint64_t, 4>;
+
+Digest DigestOf(const Block& block) {
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd
+  Digest digest{1, 2, 3, 4};
+  const char* bytes = static_cast<const char*>(block.data());
+  for (size_t left = block.size(); left > 0;) {
+    Digest words{};
+    const size_t count = std::min(left, sizeof(words));
+    std::memcpy(words.data(), bytes, count);
+    for (size_t i = 0; i < words.size(); ++i)
+      digest[i] = std::rotl((digest[i] ^ words[i]) * kFactor, 29);
+    bytes += count;
+    left -= count;
+  }
+  return digest;
 }
 
 using Blocks = std::set<const Block*>;
@@ -75,10 +98,12 @@ class Graph::Impl {
     size_t offset = 0;    ///< in the arena
     long references = 0;  ///< before the host's call
   };
-  /// A block that the preparation reads, with its version at that time.
+  /// A block that the preparation reads, as it was at that time.
   struct Source {
     Kept kept;
     uint64_t version = 0;
+    uint64_t exports = 0;
+    Digest digest{};
   };
 
   std::vector<Slot> TakeNodes(const RecordedStep& step);
@@ -86,7 +111,8 @@ class Graph::Impl {
   void SortSlots(const std::vector<Slot>& slots, const Blocks& ends);
   void PlanArena();
   void CheckSegment(int index) const;
-  bool IsPrepared() const;
+  bool IsPrepared();
+  bool IsUnchanged(Source& source) const;
   bool Prepare();
   void BindArena();
   bool WritesInputs() const;
@@ -282,18 +308,30 @@ bool Graph::Impl::Restore(const Kept& kept) const {
   return true;
 }
 
-bool Graph::Impl::IsPrepared() const {
-  // Whoever has the address of a pinned block may write to it at any time.
-  return has_prepared_ && std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
-           const BlockPtr& block = source.kept.block;
-           return block->version() == source.version && !block->pinned();
-         });
+bool Graph::Impl::IsPrepared() {
+  return has_prepared_ && std::all_of(sources_.begin(), sources_.end(),
+                                      [&](Source& source) { return IsUnchanged(source); });
+}
+
+/// The version tells of all writes but those of NumPy and DLPack, which may have come since the
+/// block's address was given out, and may come at any time while it is pinned.
+bool Graph::Impl::IsUnchanged(Source& source) const {
+  const Block& block = *source.kept.block;
+  if (block.version() != source.version) return false;
+  const uint64_t exports = block.exports();
+  if (exports == source.exports && !block.pinned()) return true;
+  if (!Restore(source.kept) || DigestOf(block) != source.digest) return false;
+  source.exports = exports;
+  return true;
 }
 
 bool Graph::Impl::Prepare() {
   for (Source& source : sources_) {
     if (!Restore(source.kept)) return false;
-    source.version = source.kept.block->version();
+    const Block& block = *source.kept.block;
+    source.version = block.version();
+    source.exports = block.exports();
+    if (block.device()->kind() == DeviceKind::kCpu) source.digest = DigestOf(block);
   }
   for (const BlockPtr& block : prepared_) block->data();  // allocates, before threads ask for it
   for (size_t i = 0; i < preparation_.size(); ++i)

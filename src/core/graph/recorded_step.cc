@@ -32,6 +32,10 @@ EagerScope::~EagerScope() {
 
 RecordedStep* RecordedStep::Current() { return t_step; }
 
+void RecordedStep::SetObstacleOf(const Device& device, const char* obstacle) {
+  if (t_step && t_step->device().get() == &device) t_step->SetObstacle(obstacle);
+}
+
 RecordedStep::RecordedStep(DevicePtr device, ArenaMemoryPtr arena)
     : device_(std::move(device)), arena_(std::move(arena)) {
   if (!device_) device_ = DefaultDevice();
@@ -66,6 +70,11 @@ int RecordedStep::UseSlot(const Tensor& t, bool write) {
   const bool made = write && !t.block()->has_memory();
   const int index = Enter({.block = t.block(), .layout = t.layout(), .made = made});
   Slot& slot = slots_[static_cast<size_t>(index)];
+  if (write && !slot.written) {
+    slot.written = true;
+    for (const Tensor& read : host_reads_)
+      if (read.block() == t.block()) SetObstacle("the step changes a tensor that the host reads");
+  }
   if (slot.internal) {  // an earlier segment lent it, and the host has kept it
     slot.block->OwnMemory();
     slot.internal = false;
@@ -232,6 +241,30 @@ void RecordedStep::RunForHost() {
   }
 }
 
+bool RecordedStep::ReadByHost(const Tensor& t) {
+  // Comparing more before each replay could take longer than a step.
+  constexpr int64_t kMostBytes = 4096;
+  constexpr size_t kMostReads = 64;
+  const BlockPtr& block = t.block();
+  if (!block->has_memory() || block->device() != device_) return false;
+  const int slot = SlotOf(block.get());
+  if (slot >= 0 && slots_[static_cast<size_t>(slot)].written) {
+    SetObstacle("the step looks at results before it has ended");
+    return false;
+  }
+  const auto same = [&](const Tensor& other) {
+    return other.block() == block && other.shape() == t.shape() && other.strides() == t.strides() &&
+           other.offset() == t.offset();
+  };
+  if (!active_ || std::any_of(host_reads_.begin(), host_reads_.end(), same)) return true;
+  if (t.bytes() > kMostBytes || host_reads_.size() == kMostReads) {
+    SetObstacle("the host reads the elements of " + t.ToString());
+  } else {
+    host_reads_.push_back(t);
+  }
+  return true;
+}
+
 void RecordedStep::Listen(bool listen) {
   Check<std::logic_error>(!t_step || t_step == this, "graph", "this thread is recording already");
   t_step = listen ? this : nullptr;
@@ -338,6 +371,7 @@ void Recording::Resume() { step_->Resume(); }
 void Recording::Finish(const std::vector<Tensor>& outputs) { step_->Finish(outputs); }
 void Recording::Abandon() noexcept { step_->Abandon(); }
 const std::string& Recording::obstacle() const { return step_->obstacle(); }
+std::vector<Tensor> Recording::host_reads() const { return step_->host_reads(); }
 void Recording::SetObstacle(const std::string& obstacle) { step_->SetObstacle(obstacle); }
 
 }  // namespace singa

@@ -31,6 +31,7 @@ class RecordedStep {
     LayoutPtr layout;       ///< of the block before its first use
     int input = -1;         ///< index among the step's inputs; -1: not an input
     bool made = false;      ///< the step writes it first; it had no memory before
+    bool written = false;   ///< the step writes it
     bool internal = false;  ///< a temporary: nothing but nodes held it when its segment ran
     bool lent = false;      ///< a temporary that the host uses after its segment
   };
@@ -76,6 +77,8 @@ class RecordedStep {
   // What executing code calls.
   /// The step that this thread records into; null if it executes.
   static RecordedStep* Current();
+  /// SetObstacle of the step that this thread records on `device`, if there is one.
+  static void SetObstacleOf(const Device& device, const char* obstacle);
   void Append(const char* op, const PlanPtr& plan, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs, const Scalars& scalars, const SpecRef& spec);
   void AddDraw(const Draw& draw) { draws_.push_back(draw); }
@@ -83,6 +86,9 @@ class RecordedStep {
   void FollowScalars(std::shared_ptr<const Scalars> live) { nodes_.back().live = std::move(live); }
   /// Runs the waiting nodes, because the host needs the address of a block that they use.
   void RunForHost();
+  /// Notes that the host reads `t` now. Returns true if the step has not written it, so that its
+  /// elements are there without running the waiting nodes.
+  bool ReadByHost(const Tensor& t);
   /// Records that a waiting block moves to another layout. Returns false if the block has memory;
   /// the caller then moves it at once.
   bool RecordLayout(Block* block, const LayoutPtr& layout, const char* reason);
@@ -100,6 +106,7 @@ class RecordedStep {
   const std::vector<Draw>& draws() const { return draws_; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
   const std::vector<Tensor>& outputs() const { return outputs_; }
+  const std::vector<Tensor>& host_reads() const { return host_reads_; }
   /// Whether something besides the recording holds the slot's block.
   bool IsHeld(int slot) const {
     return slots_[static_cast<size_t>(slot)].block.use_count() > References(slot);
@@ -127,6 +134,7 @@ class RecordedStep {
   std::vector<Draw> draws_;
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
+  std::vector<Tensor> host_reads_;
   std::string obstacle_;
   Rewriter rewriter_;
   size_t ran_ = 0;                               // nodes that have run

@@ -104,8 +104,10 @@ void Block::MakeLayout(const LayoutPtr& layout) {
 }
 
 void Block::Pin() {
+  RecordedStep::SetObstacleOf(*device_, "the step gives NumPy or DLPack the address of a tensor");
   MakePlain();
   ++pins_;
+  ++exports_;
   device_->CountExport(1);
 }
 

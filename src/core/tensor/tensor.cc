@@ -7,6 +7,7 @@
 #include <ostream>
 #include <string_view>
 
+#include "core/graph/eager_scope.h"
 #include "core/graph/recorded_step.h"
 #include "core/statistics/counted_reorder.h"
 #include "core/tensor/copy.h"
@@ -78,8 +79,21 @@ Tensor Sent(const Tensor& t, DevicePtr device) {
   return Tensor(block, t.shape(), ContiguousStrides(t.shape()), 0, t.data_type());
 }
 
+/// A read of the host. What a step that is recorded has not written is read as it is, without an
+/// operation of that step.
+class HostRead {
+ public:
+  explicit HostRead(const Tensor& t) {
+    if (RecordedStep* step = RecordedStep::Current(); step && step->ReadByHost(t)) now_.emplace();
+  }
+
+ private:
+  std::optional<EagerScope> now_;
+};
+
 /// Copies a contiguous tensor from another device to `host`, which has the same shape and type.
 void Fetch(const Tensor& t, const Tensor& host) {
+  const HostRead read(t);
   t.device()->CopyToHost(host.raw_data(), t.raw_data(), static_cast<size_t>(t.bytes()));
   host.block()->Touch();
 }
@@ -422,6 +436,7 @@ void Tensor::CopyFromHost(const void* data, size_t bytes, size_t byte_offset) {
   Check(byte_offset <= static_cast<size_t>(this->bytes()) &&
             bytes <= static_cast<size_t>(this->bytes()) - byte_offset,
         "copy_from_host", bytes, " bytes at ", byte_offset, " do not fit ", *this);
+  RecordedStep::SetObstacleOf(*device(), "the step copies data of the host into a tensor");
   device()->CopyFromHost(static_cast<char*>(raw_data()) + byte_offset, data, bytes);
   block_->Touch();
 }
@@ -429,6 +444,7 @@ void Tensor::CopyFromHost(const void* data, size_t bytes, size_t byte_offset) {
 void Tensor::CopyToHost(void* data, size_t bytes) const {
   CheckNotEmpty("copy_to_host", *this);
   Check(bytes == static_cast<size_t>(this->bytes()), "copy_to_host", bytes, " bytes for ", *this);
+  const HostRead read(*this);
   const Tensor source = Plain().Contiguous();
   device()->CopyToHost(data, source.raw_data(), bytes);
 }
@@ -436,6 +452,7 @@ void Tensor::CopyToHost(void* data, size_t bytes) const {
 double Tensor::Item() const {
   Check(size() == 1, "item", "needs one element, got ", *this);
   double value = 0;
+  const HostRead read(*this);
   Reshape({}).AsType(kFloat64).CopyToHost(&value, sizeof(value));
   return value;
 }

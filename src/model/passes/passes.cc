@@ -33,6 +33,10 @@ bool HasOneSegment(const PassOptions&, const RecordedStep& step) {
   return step.segments().size() == 1;
 }
 
+bool InfersInOneSegment(const PassOptions& options, const RecordedStep& step) {
+  return !options.training && HasOneSegment(options, step);
+}
+
 // Passes run from top to bottom, in two phases.
 //
 // The passes of kSegment rewrite a segment before its first run. So the recorded steps already need
@@ -57,7 +61,7 @@ constexpr Pass kPasses[] = {
     // of its phase, since it depends on how far apart the uses of a result are.
     {PassPhase::kSegment, Recomputes, RecomputeNormalized},
 
-    {PassPhase::kGraph, HasOneSegment, FoldForInference},
+    {PassPhase::kGraph, InfersInOneSegment, FoldForInference},
     // After folding, which leaves reorders of weights that it no longer uses.
     {PassPhase::kGraph, HasOneSegment, DropUnused},
     // After all passes that add nodes which depend on parameters alone.

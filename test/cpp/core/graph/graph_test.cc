@@ -64,6 +64,76 @@ TEST(Recording, AWriteWaitsForWhatIsToReadTheOldContents) {
   EXPECT_NE(recording->obstacle(), "");
 }
 
+TEST(Recording, NotesWhatTheHostReadsThatTheStepHasNotWritten) {
+  const Tensor x = Full({1}, 4), w = Full({2}, 7);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  const Tensor y = Binary(BinaryOp::kAdd, x, w);
+  EXPECT_EQ(x.Item(), 4);
+  EXPECT_EQ(x.Item(), 4);
+  EXPECT_EQ(Values(w), std::vector<double>(2, 7));
+  recording->Finish({y});
+  EXPECT_EQ(Values(y), std::vector<double>(2, 11));
+  EXPECT_EQ(recording->obstacle(), "");
+  ASSERT_EQ(recording->host_reads().size(), 2u);
+  EXPECT_TRUE(recording->host_reads()[0].SharesMemory(x));
+  EXPECT_TRUE(recording->host_reads()[1].SharesMemory(w));
+}
+
+TEST(Recording, AReadOfTheHostIsAnObstacleWhereReplaysCannotCompareIt) {
+  const Tensor x = Full({1}, 4), large = Full({2000}, 1);
+  const auto obstacle = [&](const auto& step) {
+    const Tensor w = Full({1}, 7);
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    step(w);
+    recording->Finish({});
+    return recording->obstacle();
+  };
+  EXPECT_NE(obstacle([&](const Tensor&) { Values(large); }).find("2000"), std::string::npos);
+  EXPECT_NE(obstacle([&](const Tensor& w) {
+              EXPECT_EQ(w.Item(), 7);
+              Tensor(w).Fill(3);
+            }).find("changes a tensor that the host reads"),
+            std::string::npos);
+  EXPECT_NE(obstacle([&](const Tensor& w) {
+              Tensor(w).Fill(3);
+              EXPECT_EQ(w.Item(), 3);
+            }).find("looks at results"),
+            std::string::npos);
+}
+
+TEST(Recording, WhatAReplayWouldNotRepeatIsAnObstacle) {
+  const Tensor x = Full({1}, 4), w = Full({1}, 7);
+  const auto obstacle = [&](const auto& step) {
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    step();
+    recording->Finish({});
+    return recording->obstacle();
+  };
+  EXPECT_EQ(obstacle([] {}), "");
+  EXPECT_NE(obstacle([&] {
+              const float value = 1;
+              Tensor(w).CopyFromHost(&value, sizeof(value));
+            }).find("data of the host"),
+            std::string::npos);
+  EXPECT_NE(obstacle([&] {
+              w.block()->Pin();
+              w.block()->Unpin();
+            }).find("the address of a tensor"),
+            std::string::npos);
+  EXPECT_NE(obstacle([] { DefaultDevice()->SetRandSeed(1); }).find("seed"), std::string::npos);
+  EXPECT_NE(obstacle([] {
+              DefaultDevice()->set_random_state(DefaultDevice()->random_state());
+            }).find("state"),
+            std::string::npos);
+  EXPECT_NE(obstacle([&] {
+              DefaultDevice()->Exec([](const BlockPointers&) {}, {w.block()}, {});
+            }).find("function of the user"),
+            std::string::npos);
+}
+
 TEST(Recording, AnAbandonedOneLeavesTheThreadExecuting) {
   const Tensor x = Full({2}, 1);
   {

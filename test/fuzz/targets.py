@@ -22,6 +22,7 @@ TARGETS = {
     "onnx": ("onnx_models", "OnnxModels"),
     "raw": ("raw_calls", "RawCalls"),
     "program": ("programs", "Programs"),
+    "effects": ("effects", "Effects"),
 }
 
 

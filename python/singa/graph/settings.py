@@ -2,45 +2,61 @@
 
 A replay runs no Python, so everything that an executed step would read must be unchanged.
 `Settings` walks over all objects that are reachable from a model: attributes of layers and other
-objects, items of containers, arrays, flags of tensors, functions with their closures, classes. It
-compares objects and does not intercept assignments, because a list can change in place, and
-`vars(layer)["x"] = 1` bypasses `__setattr__`. In the usual case nothing has changed, and one call
-of C++ that compares addresses shows that. If addresses differ, the walk is repeated and values are
-compared bit for bit: two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a
-NaN equals itself.
+objects, items of containers, arrays, flags and gradients of tensors, classes, functions with their
+closures, and the global variables that the code of these functions names. It compares objects and
+does not intercept assignments, because a list can change in place, and `vars(layer)["x"] = 1`
+bypasses `__setattr__`. In the usual case nothing has changed, and one call of C++ that compares
+addresses shows that. If addresses differ, the walk is repeated and values are compared bit for bit:
+two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a NaN equals itself.
 
-The walk does not see global variables that functions use, classes of other packages, the inside of
-objects written in C, and elements of tensors, which a replay reads anyway. `Layer.not_settings`
-names attributes that may change, such as a history.
+What `code.names` cannot tell is not seen, nor are the inside of modules and classes of other
+packages and of objects written in C, files, and clocks. Elements of tensors are seen where the host
+has read them; a replay reads all others anyway. `Layer.not_settings` names attributes that may
+change, such as a history. docs/recorded_steps.md tells users the same.
 """
 
 from __future__ import annotations
 
+import contextvars
 import enum
 import functools
 import io
+import os
 import struct
 import sys
 import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import singa_wrap as _c
 from ..tape.tensor import Tensor
+from .code import imported, names
+from .tokens import (
+    ABSENT,
+    array_state,
+    classes,
+    context_identity,
+    elements,
+    exact,
+    generator_state,
+    identities,
+    local_identity,
+    object_identities,
+    slot_identity,
+)
 
-__all__ = ["Settings", "differing", "exact", "random_numbers"]
+__all__ = ["Settings", "differing"]
 
 #: Limits of the values and bytes that are compared. Comparing more could take longer than a step.
 _MOST_VALUES = 100_000
 _MOST_BYTES = 1 << 20
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that can be changed
 _ANY: Any = object()  # stands for a value that is not compared
-_PLAIN = (int, bool, str, bytes, type(None), type(...), range)
 #: Classes whose attributes are not visited.
 _OPAQUE = (types.ModuleType, io.IOBase, threading.Thread, enum.Enum)
 _OPAQUE_MODULES = (
@@ -48,35 +64,8 @@ _OPAQUE_MODULES = (
 )
 _PACKAGE = __name__.partition(".")[0]
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-_TENSOR = ("data", "requires_grad", "stores_grad", "name")  # as in SameObjects
+_TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in SameObjects
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__")
-
-
-def exact(value: Any) -> Any:
-    """A token for a number or text. Tokens are equal if types and bits are equal.
-
-    None for other objects.
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return kind, value
-    if kind is float:
-        return kind, struct.pack("<d", value)
-    if kind is complex:
-        return kind, struct.pack("<dd", value.real, value.imag)
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
-        return kind, value.dtype.str, value.tobytes()
-    return None
-
-
-def random_numbers() -> dict[str, Any]:
-    """The states of the global random generators of Python and NumPy, if they are imported."""
-    found = {}
-    if "random" in sys.modules:
-        found["random"] = sys.modules["random"].getstate()
-    if "numpy.random" in sys.modules:
-        found["numpy.random"] = _flat(np.random.get_state(legacy=False))  # noqa: NPY002
-    return found
 
 
 def differing(one: Settings, other: Settings) -> set[str]:
@@ -90,44 +79,54 @@ def _not_settings(value: object) -> set[str]:
     kind = type(value)
     if not hasattr(kind, "not_settings"):
         return set()
-    names = {name for each in kind.__mro__ for name in vars(each).get("not_settings", ())}
-    return names | value._unwatched() if hasattr(kind, "_unwatched") else names  # type: ignore[attr-defined]
+    return {name for each in kind.__mro__ for name in vars(each).get("not_settings", ())}
 
 
 class Settings:
-    """The state that is reachable from `root`, except at the places in `ignored`.
+    """The state that is reachable from `root`, and the elements of the raw tensors in `read`.
 
     values    comparable values by place, such as "conv1.stride[0]"
     obstacle  why the state cannot be compared, so that no step can be replayed; empty if it can
     """
 
-    def __init__(self, root: Any, ignored: Iterable[str] = ()) -> None:
+    def __init__(self, root: Any, read: Sequence[_c.Tensor] = ()) -> None:
         self.values: dict[str, Any] = {}
         self.obstacle = ""
-        self._ignored = frozenset(ignored)
         self._alive: list[Any] = []  # keeps objects alive whose identities are in `values`
         self._places: dict[int, str] = {}  # place of each visited object, by identity
         self._classes: set[type] = set()  # classes whose attributes were visited
         self._slots: dict[type, list[str]] = {}
         self._descriptors: dict[tuple[type, str], Any] = {}
         self._bytes = 0
-        numpys = _of("numpy.random", "Generator", "BitGenerator", "RandomState")
-        self._kinds_of_generators = (*_of("random", "Random"), *numpys)
-        self._kinds_of_buffers = (bytearray, memoryview, *_of("array", "array"))
+        numpys = classes("numpy.random", "Generator", "BitGenerator", "RandomState")
+        self._kinds_of_generators = (*classes("random", "Random"), *numpys)
+        self._kinds_of_buffers = (bytearray, memoryview, *classes("array", "array"))
         self._containers: list[Any] = []
         self._addresses: list[int] = []  # of the items of the containers
         self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
         self._generators: set[str] = set()
         self._root = root  # which is not kept alive: it has the graphs that have this
+        # Packages that belong to the program although they are installed.
+        self._packages = {_package(each.__module__) for each in type(root).__mro__}
+        # The global variables that code names, by the identity of their namespace.
+        self._globals: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._scanned: set[tuple[int, types.CodeType]] = set()
+        # Attributes that are compared only where code names them, and all names of attributes.
+        self._apart: list[tuple[str, dict[str, Any], set[str]]] = []
+        self._attributes_named: set[str] = set()
+        for i, raw in enumerate(read):
+            self.values[f"elements that the host reads, {i}"] = self._read(elements, raw)
         self._waiting: list[tuple[str, Any]] = [("", root)]
-        while self._waiting:
+        while self._waiting or self._visit_apart():
             if len(self.values) > _MOST_VALUES:
                 self._refuse(f"the model's attributes hold more than {_MOST_VALUES} values")
                 break
             self._visit(*self._waiting.pop())
+        for namespace, found in self._globals.values():
+            self._note((namespace, *found), found.values())
         self._held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
-        del self._root, self._waiting, self._places, self._classes, self._slots
-        del self._descriptors, self._addresses
+        del self._root, self._waiting, self._places, self._classes, self._slots, self._scanned
+        del self._descriptors, self._addresses, self._globals, self._apart, self._attributes_named
 
     def hold(self) -> bool:
         """Whether nothing has changed. Also False if objects were replaced by equal ones."""
@@ -151,10 +150,10 @@ class Settings:
         if token is not None:
             self.values[place] = token
             return
-        known = self._places.setdefault(id(value), place)
-        if known != place:
-            self.values[place] = ("as", known)
+        if id(value) in self._places:
+            self.values.setdefault(place, ("as", self._places[id(value)]))
             return
+        self._places[id(value)] = place
         if value is not self._root:
             self._alive.append(value)
         try:
@@ -170,18 +169,22 @@ class Settings:
         """
         kind = type(value)
         if isinstance(value, Tensor):
-            raw, *flags = found = [getattr(value, name) for name in _TENSOR]
+            raw, *flags, grad = found = [getattr(value, name) for name in _TENSOR]
             self._note(value, found)
             self._alive.append(raw)
+            self._add(f"{place}.grad", grad)
             self._members(place, value)
             return kind, id(value), id(raw), tuple([exact(flag) for flag in flags])
         if isinstance(value, list | tuple):
             if isinstance(value, list):
-                self._note(value, value, [f"{place}[{i}]" for i in range(len(value))])
+                self._note(value, value)
             for i, item in enumerate(value):
                 self._add(f"{place}[{i}]", item)
             self._members(place, value)
             return kind, len(value)
+        if value is os.environ:
+            self._add("os.environ's", value._data)  # type: ignore[attr-defined]
+            return kind, ()
         if isinstance(value, dict):
             self._entries(value, [(_key(place, i, key), key) for i, key in enumerate(value)])
             self._members(place, value)
@@ -194,7 +197,7 @@ class Settings:
             return kind, self._read(bytes, value)
         if isinstance(value, self._kinds_of_generators):
             self._generators.add(place)
-            return kind, self._read(_generator_state, value)
+            return kind, self._read(generator_state, value)
         if isinstance(value, types.FunctionType):
             return self._function(place, value)
         if isinstance(value, functools.partial):
@@ -217,10 +220,16 @@ class Settings:
             return kind, ()
         elif isinstance(value, weakref.ref):
             return kind, id(value), id(value())
+        elif isinstance(value, contextvars.ContextVar):
+            self._readers.append((context_identity, value, context_identity(value)))
+            self._add(f"{place}.get()", value.get(None))
         elif isinstance(value, type):
             self._class(value)
         elif _is_iterator(value):
             self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
+        elif isinstance(value, threading.local):
+            self._readers.append((local_identity, value, local_identity(value)))
+            self._object(place, value)
         elif not _is_opaque(value):
             self._object(place, value)
         return kind, id(value)
@@ -237,27 +246,30 @@ class Settings:
                 self._read(_class_and_attributes, weakref.ref(value))
             elif not isinstance(value, Tensor):
                 self._attributes(value, "__class__", "__dict__")
-            apart = _not_settings(value)
-            names = [(None if n in apart else _attribute(place, n), n) for n in attributes]
-            self._entries(attributes, names)
+            left_out = _not_settings(value)
+            if hasattr(type(value), "_unwatched"):
+                self._apart.append((place, attributes, value._unwatched()))
+                left_out |= self._apart[-1][-1]
+            named = [(None if n in left_out else _attribute(place, n), n) for n in attributes]
+            self._entries(attributes, named)
         if isinstance(value, Tensor):
             return
         if type(value) not in self._slots:
             self._slots[type(value)] = _slots(type(value))
         for name in self._slots[type(value)]:
-            item = getattr(value, name, _ANY)  # _ANY if it is not assigned
-            self._readers.append((functools.partial(_slot_identity, name), value, id(item)))
+            item = getattr(value, name, ABSENT)
+            self._readers.append((functools.partial(slot_identity, name), value, id(item)))
             self._add(_attribute(place, name), item)
 
     def _class(self, kind: type) -> None:
         for each in kind.__mro__:
-            if each in self._classes or not _can_change(each):
+            if each in self._classes or not self._can_change(each):
                 continue
             self._classes.add(each)
             place = _class_place(each, self.values)
             self.values[place] = (each,)
             namespace = _behind(vars(each))
-            ours = each.__module__.partition(".")[0] == _PACKAGE
+            ours = _package(each.__module__) == _PACKAGE
             self._note(namespace, [x for pair in namespace.items() for x in pair])
             for name, value in namespace.items():
                 if name.startswith("__") and not callable(value):
@@ -282,19 +294,90 @@ class Settings:
             except ValueError:  # not assigned yet
                 continue
             if name != "__class__":
-                inside = f"{place}<{name}>"
-                self._note((cell, _CELL), [value], [inside])
-                self._add(inside, value)
-        for name, value in vars(function).items():
-            if name == "__wrapped__":
-                self._add(f"{place}.{name}", value)
+                self._note((cell, _CELL), [value])
+                self._add(f"{place}<{name}>", value)
+        self._entries(vars(function), [(f"{place}.{name}", name) for name in vars(function)])
+        self._scan(place, function)
         return type(function), id(code)
+
+    # Global variables.
+
+    def _scan(self, place: str, function: types.FunctionType) -> None:
+        """Visits the global variables that the code of a function of the program names."""
+        if function is os.getenv:
+            self._add("os.environ", os.environ)
+        code, namespace = function.__code__, function.__globals__
+        if (id(namespace), code) in self._scanned or not self._is_program(namespace):
+            return
+        self._scanned.add((id(namespace), code))
+        found = names(code)
+        self._attributes_named |= found.attributes
+        for path in found.variables:
+            self._variable(namespace, path)
+            if path[0] in _BEHIND_NAMES and path[0] not in namespace:
+                self._refuse(f"{place} calls {path[0]}(), which may read any variable")
+        for module, path in found.imports:
+            if inside := imported(module, namespace):
+                self._variable(vars(inside), path)
+
+    def _variable(self, namespace: dict[str, Any], path: Sequence[str]) -> None:
+        """Visits a variable of a module, and what `path` names in it as far as modules lead."""
+        for name in path:
+            place = _attribute(str(namespace.get("__name__", "")), name)
+            value = namespace.get(name, ABSENT)
+            _, found = self._globals.setdefault(id(namespace), (namespace, {}))
+            if name in found and not isinstance(value, types.ModuleType):
+                return
+            found[name] = value
+            if not isinstance(value, types.ModuleType):
+                if self._is_program(namespace) or value is os.environ or value is os.getenv:
+                    self._add(place, value)
+                else:  # other packages do not change what they contain
+                    self._alive.append(value)
+                    self.values[place] = exact(value) or (type(value), id(value))
+                return
+            namespace = vars(value)
+        # The code has the module itself.
+        if self._is_program(namespace) and id(namespace) not in self._places:
+            self._places[id(namespace)] = "a module"
+            for name in list(namespace):
+                if not name.startswith("__"):
+                    self._variable(namespace, (name,))
+        elif namespace is vars(os):
+            self._add("os.environ", os.environ)
+
+    def _is_program(self, namespace: dict[str, Any]) -> bool:
+        """Whether a module belongs to the program, so that its variables may change."""
+        package = _package(str(namespace.get("__name__", "")))
+        if package in (_PACKAGE, "numpy") or package in sys.stdlib_module_names:
+            return False
+        return package in self._packages or "-packages" not in str(namespace.get("__file__", ""))
+
+    def _can_change(self, kind: type) -> bool:
+        """Whether a class belongs to the program or to singa. Other classes are assumed to be
+        constant."""
+        if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, enum.Enum):
+            return False
+        namespace = vars(sys.modules.get(kind.__module__, types.ModuleType(kind.__module__)))
+        return _package(kind.__module__) == _PACKAGE or self._is_program(namespace)
+
+    def _visit_apart(self) -> bool:
+        """Queues attributes that are compared only because code names them. Whether there are
+        new ones."""
+        for place, attributes, apart in self._apart:
+            for name in apart & attributes.keys():
+                if name.lstrip("_") not in self._attributes_named:
+                    continue
+                apart.discard(name)
+                self._note((attributes, name), [attributes[name]])
+                self._add(_attribute(place, name), attributes[name])
+        return bool(self._waiting)
 
     def _sequence(self, place: str, value: Any) -> Any:
         """Compares a set by the identities of its items, a deque like a list."""
         items = list(value)
         self._alive.append(items)
-        self._readers.append((_identities, value, _identities(value)))
+        self._readers.append((identities, value, identities(value)))
         if isinstance(value, deque):
             for i, item in enumerate(items):
                 self._add(f"{place}[{i}]", item)
@@ -306,7 +389,7 @@ class Settings:
             return type(value), id(value)
         if value.dtype.hasobject:
             items = value.reshape(-1).tolist()
-            self._readers.append((_object_identities, value, _object_identities(value)))
+            self._readers.append((object_identities, value, object_identities(value)))
             for i, item in enumerate(items):
                 self._add(f"{place}[{i}]", item)
             return type(value), value.shape
@@ -318,22 +401,16 @@ class Settings:
                 "do not keep it in the model"
             )
             return type(value), id(value)
-        return type(value), self._read(_array_state, value)
+        return type(value), self._read(array_state, value)
 
     # What `hold` compares.
 
-    def _note(
-        self, container: Any, objects: Iterable[Any], places: Iterable[str | None] = ()
-    ) -> None:
-        """Makes `hold` compare the items of a container, except those at ignored places."""
+    def _note(self, container: Any, objects: Iterable[Any]) -> None:
+        """Makes `hold` compare the items of a container."""
         held = list(objects)
-        if self._ignored:
-            for i, place in enumerate(places):
-                if place in self._ignored:
-                    held[i] = _ANY
         self._containers.append(container)
         self._addresses.append(len(held))
-        self._addresses.extend([0 if one is _ANY else id(one) for one in held])
+        self._addresses.extend([_STANDS_FOR.get(id(one), id(one)) for one in held])
         self._alive.append(held)
 
     def _entries(self, entries: dict[Any, Any], named: list[tuple[str | None, Any]]) -> None:
@@ -343,10 +420,9 @@ class Settings:
         """
         held: list[Any] = []
         for place, key in named:
-            kept = place is not None and place not in self._ignored
-            held += (key, entries[key] if kept else _ANY)
-            if kept and place is not None:
-                self._waiting.append((place, entries[key]))
+            held += (key, _ANY if place is None else entries[key])
+            if place is not None:
+                self._add(place, entries[key])
         self._note(entries, held)
 
     def _attributes(self, value: Any, *names: str) -> list[Any]:
@@ -369,8 +445,7 @@ class Settings:
         return state
 
     def _add(self, place: str, value: Any) -> None:
-        if place not in self._ignored:
-            self._waiting.append((place, value))
+        self._waiting.append((place, value))
 
     def _name(self, key: Any) -> Any:
         """A comparable value for an item of a set or a key of a dict."""
@@ -386,6 +461,10 @@ class Settings:
         self.obstacle = self.obstacle or reason
 
 
+#: Addresses that SameObjects knows.
+_STANDS_FOR = {id(_ANY): 0, id(ABSENT): 1}
+#: Builtin functions that read variables which no code names.
+_BEHIND_NAMES = {"globals", "eval", "exec", "__import__"}
 _CELL = vars(types.CellType)["cell_contents"]
 _CODE = (types.FunctionType, staticmethod, classmethod, property)
 
@@ -395,7 +474,7 @@ def _attribute(place: str, name: str) -> str:
 
 
 def _key(place: str, i: int, key: Any) -> str:
-    return f"{place}[{key!r}]" if type(key) in (str, int) else f"{place}[key {i}]"
+    return f"{place}[{key!r}]" if type(key) in (str, bytes, int) else f"{place}[key {i}]"
 
 
 def _class_place(kind: type, taken: dict[str, Any]) -> str:
@@ -405,15 +484,8 @@ def _class_place(kind: type, taken: dict[str, Any]) -> str:
     return place
 
 
-def _can_change(kind: type) -> bool:
-    """Whether a class belongs to the program or to singa. Other classes are assumed to be
-    constant."""
-    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, enum.Enum):
-        return False
-    package = str(kind.__module__).partition(".")[0]
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    others = package in sys.stdlib_module_names or "site-packages" in file or package == "numpy"
-    return package == _PACKAGE or not others
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 class _Catcher:
@@ -444,10 +516,6 @@ def _slots(kind: type) -> list[str]:
     ]
 
 
-def _slot_identity(name: str, value: Any) -> int:
-    return id(getattr(value, name, _ANY))
-
-
 def _is_iterator(value: Any) -> bool:
     kind = type(value)
     return (
@@ -476,38 +544,6 @@ def _is_frozen(value: np.ndarray) -> bool:
     return owner is None or type(owner).__name__ in ("bytes", "mmap")
 
 
-def _array_state(value: np.ndarray) -> Any:
-    return value.dtype.str, value.shape, value.tobytes()
-
-
 def _class_and_attributes(holder: weakref.ref[Any]) -> tuple[int, int]:
     value = holder()
     return id(type(value)), id(getattr(value, "__dict__", None))
-
-
-def _identities(values: Iterable[Any]) -> list[int]:
-    return list(map(id, values))
-
-
-def _object_identities(value: np.ndarray) -> Any:
-    return value.shape, _identities(value.reshape(-1).tolist())
-
-
-def _of(module: str, *names: str) -> tuple[type, ...]:
-    """Classes of a module. Empty if it is not imported, since no objects of them exist then."""
-    found = sys.modules.get(module)
-    return () if found is None else tuple([getattr(found, name) for name in names])
-
-
-def _generator_state(generator: Any) -> Any:
-    if hasattr(generator, "getstate"):  # random.Random
-        return generator.getstate()
-    if hasattr(generator, "get_state"):
-        return _flat(generator.get_state(legacy=False))
-    return _flat(getattr(generator, "bit_generator", generator).state)
-
-
-def _flat(state: Any) -> Any:
-    if isinstance(state, dict):
-        return tuple([(name, _flat(value)) for name, value in state.items()])
-    return state.tobytes() if isinstance(state, np.ndarray) else state

@@ -8,12 +8,14 @@ step: training or inference, and the shapes, types and plain values of the argum
 share one arena, which has the size that the largest needs. Neighbouring operations are merged where
 that saves a pass over memory. Inference merges more, with results that differ by rounding.
 
-A step that cannot be replayed is executed, with one warning that gives the reason. Reasons are
-results that Python reads within the step, tensors that it creates from host data, numbers that
-change between steps, and random numbers of Python or NumPy. Before each replay, `settings` compares
-the Python state that the step may read. If other code has changed it, the step is captured again.
-Changes by the step itself, such as a counter, do not count. All other Python code in a step is
-assumed to do the same in every step, and does not run in replays.
+A step is replayed only if nothing that `settings` sees has changed since it was captured, and if it
+has changed nothing there itself, such as a counter, apart from what its graph does. If other code
+has changed something, the step is captured again. Elements of arguments that the host reads tell
+kinds of steps apart, like plain values. A step that cannot be replayed is executed, with one
+warning that gives the reason: changes by the step itself, results that Python reads within the
+step, tensors that it creates from host data, numbers that change between steps, and random numbers
+of Python or NumPy. All other Python code in a step is assumed to do the same in every step, and
+does not run in replays.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .. import singa_wrap as _c
@@ -30,7 +32,8 @@ from ..layer.names import LayerNames
 from ..tape.capture import Capture, Update
 from ..tape.capture import state as current
 from ..tape.tensor import Tensor, wrap
-from .settings import Settings, differing, exact, random_numbers
+from .settings import Settings, differing
+from .tokens import elements, exact, random_numbers
 
 __all__ = ["GraphWarning", "StepGraphs"]
 
@@ -92,6 +95,7 @@ class _Step:
     def __init__(self) -> None:
         self.tries = 0
         self.last: Any = None  # the previous capture
+        self.returned: Any = None  # what tells its results apart, besides the elements of tensors
         self.graph: Any = None
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[Update] = []
@@ -100,41 +104,23 @@ class _Step:
         self.reason = ""  # why the step is executed; empty if it is not
         # The settings for which graph or reason are valid. None: any settings.
         self.settings: Settings | None = None
-        self.own: set[str] = set()  # settings that the step itself changes
-        # Values of settings that are known to be equivalent for the step.
-        self.told: dict[str, list[Any]] = {}
-        self.doubtful: dict[str, tuple[Any, Any]] = {}  # values before and after the last change
+        self.read: list[_c.Tensor] = []  # what the host reads in the step, except arguments
 
     def forget(self) -> None:
         """Discards the graph, so that the step is captured again."""
         self.tries, self.reason = 0, ""
-        self.last = self.graph = self.settings = None
+        self.last = self.returned = self.graph = self.settings = None
         self.calls, self.updates = [], []
 
     def changed(self, layer: base.Layer) -> set[str]:
         """Settings that have changed since the graph or the reason was set."""
         if self.settings is None or self.settings.hold():
             return set()
-        now = Settings(layer, self.own)
+        now = Settings(layer, self.read)
         changed = differing(self.settings, now)
-        told = self.told
-        if all([now.values.get(place) in told.get(place, ()) for place in changed]):
-            self.settings = now  # objects may have been replaced by equal ones
-            return set()
-        then = self.settings.values
-        self.doubtful = {place: (then.get(place), now.values.get(place)) for place in changed}
+        if not changed:
+            self.settings = now  # objects were replaced by equal ones
         return changed
-
-    def learn(self, before: Settings, after: Settings) -> None:
-        """Learns from the first run after a change which values are equivalent.
-
-        A step that sets a changed value back does not depend on it. This happens when two kinds of
-        steps set the same attribute.
-        """
-        for place, (then, now) in self.doubtful.items():
-            if before.values.get(place) == now != then == after.values.get(place):
-                self.told.setdefault(place, [then]).append(now)
-        self.doubtful = {}
 
 
 class StepGraphs:
@@ -143,6 +129,9 @@ class StepGraphs:
     def __init__(self, layer: base.Layer) -> None:
         self._of = weakref.ref(layer)  # which has the graphs: it is freed without the collector
         self._steps: dict[Any, _Step] = {}
+        # For keys of steps in which the host reads arguments: which ones, by number. Their elements
+        # are then part of the key.
+        self._read: dict[Any, list[int]] = {}
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
         self._changes = 0  # of settings, so far
@@ -175,37 +164,61 @@ class StepGraphs:
         ours = False
         try:
             ours = self._busy.acquire(blocking=False)
+            if not ours:
+                return function(*args, **kwargs)
             tensors: list[Tensor] = []
-            step = self._step((kind, rewriting), args, kwargs, tensors) if ours else None
-            if step is None or step.reason:
+            base = self._key((kind, rewriting), args, kwargs, tensors)
+            step = self._step(base, self._with_elements(base, tensors), args, kwargs)
+            if step.reason:
                 return function(*args, **kwargs)
             if step.graph is not None:
                 results = _replayed(step, [t.data for t in tensors])
                 if results is not None:
                     return _filled(step.template, iter(results))
                 step.forget()
-            return self._capture(step, function, tensors, args, kwargs, rewriting)
+            return self._capture(base, step, function, tensors, args, kwargs, rewriting)
         finally:
             if ours:
                 self._busy.release()
 
-    def _step(
+    def _key(
         self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
-    ) -> _Step | None:
-        """The state of this kind of step, reset if settings have changed.
-
-        Adds the tensors among the arguments to `tensors`.
-        """
-        key: Any
+    ) -> Any:
+        """What tells kinds of steps apart. Adds the tensors among the arguments to `tensors`."""
+        key: Any = (kind, None)
         try:
-            key = (kind, _key(args, tensors), _key(kwargs, tensors))
-            step = self._steps.get(key)
+            key = (kind, (_key(args, tensors), _key(kwargs, tensors)))
+            hash(key)
         except TypeError:  # an argument that is not hashable
             key = (kind, None)
-            step = self._steps.get(key)
+        return key
+
+    def _with_elements(self, base: Any, tensors: list[Tensor]) -> Any:
+        """The key with the elements of those arguments that the host reads in the step."""
+        numbers = self._read.get(base)
+        if not numbers:
+            return base
+        key = (base, tuple([elements(tensors[i].data) for i in numbers]))
+        if key in self._steps or len(self._steps) <= _KINDS:
+            return key
+        self._read[base] = []
+        self._drop(base)
+        self._give_up(
+            self._steps.setdefault(base, _Step()),
+            "the host reads elements of its arguments, and they change too often",
+        )
+        return base
+
+    def _drop(self, base: Any) -> None:
+        """Forgets all kinds of steps with this key."""
+        self._steps = {k: step for k, step in self._steps.items() if base not in (k, k[0])}
+
+    def _step(self, base: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step:
+        """The state of this kind of step, reset if settings have changed."""
+        step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = _Step()
-            if reason := self._obstacle(key, args, kwargs):
+            if reason := self._obstacle(base, args, kwargs):
                 self._give_up(step, reason)
         elif changed := step.changed(self._layer):
             step.forget()
@@ -235,6 +248,7 @@ class StepGraphs:
 
     def _capture(
         self,
+        base: Any,
         step: _Step,
         function: Callable[..., Any],
         tensors: list[Tensor],
@@ -246,42 +260,73 @@ class StepGraphs:
         if device.graph_enabled():  # the device already buffers operations of several steps
             return function(*args, **kwargs)
         inputs = _separate(tensors)
+        copied = [t for t, own in zip(tensors, inputs, strict=True) if own is not t]
+        if rewriting.training and any([t.stores_grad or _is_computed(t) for t in copied]):
+            self._give_up(step, "one of its arguments is a view, and gradients go back through it")
+            return function(*args, **kwargs)
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         capture = Capture(_c.Recording(device, arena))
         _c.UsePasses(capture.recording, *rewriting)
-        given = iter(inputs)
-        args, kwargs = _mapped((args, kwargs), lambda t: next(given))
+        if copied:
+            given = iter(inputs)
+            args, kwargs = _mapped((args, kwargs), lambda t: next(given))
+        handed_over = _identity(args), _identity(kwargs)
         before, numbers = Settings(self._layer), random_numbers()
         result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
-        after = Settings(self._layer)
-        own = differing(before, after)
-        settled = Settings(self._layer, own) if own else after
-        step.learn(before, after)
-        step.tries += 1
         recording = capture.recording
+        self._note_reads(base, step, inputs, recording.host_reads())
+        now = before if before.hold() else Settings(self._layer)
+        own = sorted(differing(before, now))
+        after = Settings(self._layer, step.read) if step.read else now
+        step.tries += 1
         obstacle = after.obstacle or recording.obstacle()
-        now = random_numbers()
-        moved = any([now[name] != then for name, then in numbers.items()])
+        numbers_now = random_numbers()
+        moved = any([numbers_now[name] != then for name, then in numbers.items()])
         # With several threads it is unknown which one drew from the global generators.
         if after.drawn(before) or (moved and threading.active_count() == 1):
             obstacle = obstacle or "it draws random numbers of Python's or NumPy's"
+        if (_identity(args), _identity(kwargs)) != handed_over:
+            obstacle = obstacle or "the step changes one of its arguments, or sets its gradient"
+        if own and not obstacle:
+            others = f" and {len(own) - 1} other places" if len(own) > 1 else ""
+            obstacle = f"the step changes {own[0] or type(self._layer).__name__}{others}"
         difference = obstacle
         if step.last is not None and not obstacle:
             difference = _c.Graph.Difference(step.last, recording)
+            if _key(result, []) != step.returned:
+                difference = difference or "what the step returns changes"
             if not difference:
                 graph = _c.Graph(recording)
                 step.calls, step.updates = capture.calls, capture.updates
                 step.segments, step.template = graph.segments(), _mapped(result, _Like)
-                step.last, step.own, step.settings = None, own, settled
+                step.last, step.returned, step.settings = None, None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result
-        step.last = None if obstacle else recording
+        step.last, step.returned = (None, None) if obstacle else (recording, _key(result, []))
         # A step that sets something in its first run may have no obstacle in the next one.
         if (obstacle and not own) or step.tries >= _TRIES:
             self._give_up(step, difference)
-            step.own, step.settings = own, settled
+            # What changes in each step says nothing about the next chance.
+            step.settings = None if own else after
         return result
+
+    def _note_reads(
+        self, base: Any, step: _Step, inputs: list[Tensor], reads: Sequence[_c.Tensor]
+    ) -> None:
+        """Makes what the host has read part of the step's key, if these are elements of arguments,
+        else of its settings."""
+        step.read, numbers = [], set(self._read.get(base, ()))
+        for raw in reads:
+            of = [i for i, t in enumerate(inputs) if t.data.SharesMemory(raw)]
+            numbers.update(of)
+            if not of:
+                step.read.append(raw)
+        if len(numbers) > len(self._read.get(base, ())):
+            self._read[base] = sorted(numbers)
+            self._drop(base)
+            found = tuple([elements(inputs[i].data) for i in self._read[base]])
+            self._steps[base, found] = step
 
     def graphs(self) -> list[Any]:
         """All `singa_wrap.Graph` objects of the model."""
@@ -360,14 +405,29 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors.append(value)
         raw = value.data
-        made = value._creator is not None and not value.is_dummy()
         kind = (raw.type_and_place(), raw.type_and_shape())
-        return (kind, value.requires_grad, value.stores_grad, made)
+        return (kind, value.requires_grad, value.stores_grad, _is_computed(value))
     if isinstance(value, list | tuple):
         return (type(value), tuple([_key(item, tensors) for item in value]))
     if isinstance(value, dict):
         return tuple([(name, _key(item, tensors)) for name, item in value.items()])
     return exact(value) or (type(value), value)
+
+
+def _is_computed(t: Tensor) -> bool:
+    return t._creator is not None and not t.is_dummy()
+
+
+def _identity(value: Any) -> Any:
+    """What a step changes if it changes an argument in place, apart from elements of tensors."""
+    if isinstance(value, Tensor):
+        flags = value.requires_grad, value.stores_grad, value.name
+        return id(value), id(value.data), flags, id(value.grad)
+    if isinstance(value, list | tuple):
+        return id(value), [_identity(item) for item in value]
+    if isinstance(value, dict):
+        return id(value), [(name, _identity(item)) for name, item in value.items()]
+    return id(value)
 
 
 def _separate(tensors: list[Tensor]) -> list[Tensor]:

@@ -17,6 +17,7 @@ from ..layer import Layer
 from ..raw import compat_mode
 from ..raw.check import integer, number
 from ..tape.capture import host_call, host_called, is_capturing
+from ..tape.capture import state as current
 from ..tensor import DType, Tensor
 from .hyperparameter_table import HyperparameterTable
 from .scaler import GradScaler
@@ -175,12 +176,13 @@ class Optimizer:
 
     lr: Any = hyperparameter()
     _made_with: dict[str, Any]
+    _captures = False  # while the optimizer records its update
 
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
         *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
-        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "_unsent"),
+        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "_unsent", "_captures"),
     )
 
     def __init__(
@@ -297,8 +299,17 @@ class Optimizer:
     @property
     def steps(self) -> int:
         """Updates so far."""
+        self._say_read()
         self._count_updates()
         return self._steps
+
+    def _say_read(self) -> None:
+        """Notes that a step depends on what changes with each update. Replays only repeat what the
+        optimizer itself makes of it."""
+        if current.capture is not None and not self._captures:
+            current.capture.recording.SetObstacle(
+                "it reads the optimizer's steps or their schedule"
+            )
 
     def _count_updates(self) -> None:
         """Asks the scaler how many pending updates were made. Waits for the device."""
@@ -313,6 +324,7 @@ class Optimizer:
 
         Raises ValueError if the schedule gives a negative value, infinity or NaN.
         """
+        self._say_read()
         schedule = getattr(self, name)
         if step is None:
             step = 0 if type(schedule) is Constant else self.steps
@@ -363,8 +375,13 @@ class Optimizer:
     def _use(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Updates the parameters by these gradients, as part of the step that is captured if that
         can be replayed, else as a host call."""
-        if is_capturing() and gradients and self._capture(gradients):
-            return
+        if is_capturing() and gradients:
+            self._captures = True
+            try:
+                if self._capture(gradients):
+                    return
+            finally:
+                self._captures = False
         lent = [g.data for _, g in gradients]
         host_call(functools.partial(self._apply_gradients, gradients), lent)
 

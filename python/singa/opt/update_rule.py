@@ -271,8 +271,8 @@ class UpdateRule(Optimizer):
         return own and vars(self).keys().isdisjoint(_METHODS)
 
     def _unwatched(self) -> set[str]:
-        """Attributes that a replay need not compare besides `not_settings`: `ready` of
-        `_replay_callbacks` looks at them."""
+        """Attributes that a replay need not compare besides `not_settings`, unless the step names
+        them: `ready` of `_replay_callbacks` looks at them."""
         if not self._is_builtin():
             return set()
         own = {h.name for h in self._hyperparameters()} | {f"_{flag}" for flag in self.flags}

@@ -2,11 +2,15 @@
 possible, the step is executed, with a reason."""
 
 import collections
+import contextvars
 import dataclasses
 import enum
 import functools
 import itertools
+import os
 import random
+import statistics
+import sys
 import threading
 import types
 import warnings
@@ -63,6 +67,8 @@ class Scale(layer.Layer):
 
 
 class Net(model.Model):
+    not_settings = ("runs",)  # no operation depends on it
+
     def __init__(self, make, read):
         super().__init__()
         self.fc = layer.Linear(3)
@@ -144,6 +150,45 @@ def defaults(s, value=0.5, *, more=1.0):
 
 def replaced_class(s):
     s.__class__ = type("Other", (type(s),), {"shared": 2.0})
+
+
+RATE = 0.5
+LISTS = [[0.5]]
+
+
+class Table:
+    rate = 0.5
+    inner = types.SimpleNamespace(rate=0.5)
+
+
+def innermost():
+    return LISTS[0][0]
+
+
+def inner():
+    return sum(innermost() for _ in range(1))
+
+
+def imports(s):
+    from settings_of_a_program import RATE
+
+    return RATE
+
+
+def imports_all(s):
+    import settings_of_a_program as program
+
+    return program.RATE
+
+
+#: A module of the program, as an import statement finds it.
+PROGRAM = sys.modules["settings_of_a_program"] = types.ModuleType("settings_of_a_program")
+ON_OFF = "A_SWITCH_OF_THIS_TEST"
+
+
+def globally(target, name, value=2.0):
+    """Sets a variable outside of the model."""
+    return lambda s: setattr(target, name, value)
 
 
 def item(place, value):
@@ -318,6 +363,43 @@ NUMBERS = {
         lambda s: setattr(s.keep, "value", 2.0),
     ),
 }
+#: The same, outside of the model.
+VARIABLES = {
+    "global": (lambda s: RATE, lambda s: globals().update(RATE=2.0)),
+    "global list in a function": (lambda s: inner(), lambda s: LISTS[0].__setitem__(0, 2.0)),
+    "global in a comprehension": (
+        lambda s: sum(RATE for _ in range(1)),
+        lambda s: globals().update(RATE=2.0),
+    ),
+    "global function": (
+        lambda s: inner(),
+        lambda s: globals().update(innermost=lambda: 2.0),
+    ),
+    "global of another type": (
+        lambda s: float(RATE),
+        lambda s: globals().update(RATE=np.float64(2.0)),
+    ),
+    "attribute of a class": (lambda s: Table.rate, globally(Table, "rate")),
+    "attribute of an object": (lambda s: Table.inner.rate, globally(Table.inner, "rate")),
+    "variable of a module": (lambda s: PROGRAM.RATE, globally(PROGRAM, "RATE")),
+    "imported variable": (imports, globally(PROGRAM, "RATE")),
+    "imported module": (imports_all, globally(PROGRAM, "RATE")),
+    "environment": (
+        lambda s: float(os.environ[ON_OFF]),
+        lambda s: os.environ.__setitem__(ON_OFF, "2.0"),
+    ),
+    "getenv": (
+        lambda s: float(os.getenv(ON_OFF)),
+        lambda s: os.environ.__setitem__(ON_OFF, "2.0"),
+    ),
+    "thread": (lambda s: LOCAL.rate, lambda s: setattr(LOCAL, "rate", 2.0)),
+    "context": (lambda s: CONTEXT.get(), lambda s: CONTEXT.set(2.0)),
+    "function of another package": (
+        lambda s: statistics.mean([0.5]),
+        globally(statistics, "mean", lambda values: 2.0),
+    ),
+}
+CONTEXT = contextvars.ContextVar("CONTEXT", default=0.5)
 TENSORS = {
     "stores_grad": lambda m: setattr(m.fc.W, "stores_grad", False),
     "requires_grad": lambda m: setattr(m.fc2.W, "requires_grad", False),
@@ -355,6 +437,27 @@ def test_a_changed_setting_is_seen(name):
     both(NUMBERS[name])
 
 
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_changed_variable_is_seen(name, monkeypatch):
+    read, change = VARIABLES[name]
+    monkeypatch.setenv(ON_OFF, "0.5")
+    for target, attribute in ((Table, "rate"), (Table.inner, "rate"), (PROGRAM, "RATE")):
+        monkeypatch.setattr(target, attribute, 0.5, raising=False)
+    monkeypatch.setattr(statistics, "mean", statistics.mean)
+    for variable in ("RATE", "LISTS", "innermost"):
+        monkeypatch.setitem(globals(), variable, globals()[variable])
+    original = innermost
+
+    def begin(s):
+        os.environ[ON_OFF] = "0.5"
+        Table.rate = Table.inner.rate = PROGRAM.RATE = LOCAL.rate = 0.5
+        statistics.mean = np.mean
+        CONTEXT.set(0.5)
+        globals().update(RATE=0.5, LISTS=[[0.5]], innermost=original)
+
+    both((begin, read, change))
+
+
 @pytest.mark.parametrize("name", TENSORS)
 def test_a_changed_tensor_or_layer_is_seen(name):
     both((sets(), one, sets()), TENSORS[name])
@@ -389,28 +492,6 @@ def test_equal_settings_are_no_change(change):
     assert runs in FIRST
 
 
-def test_what_a_step_sets_itself_is_no_change():
-    """Counters in `forward`, and attributes that training and inference both set."""
-
-    def read(s):
-        s.calls = s.calls + 1
-        s.mode = "train" if autograd.training else "infer"
-        s.seen.append(s.mode)
-        return 0.5
-
-    m = compiled(True, lambda s: [setattr(s, "calls", 0), setattr(s, "seen", [])], read)
-    for epoch in range(6):
-        m.train()
-        _, runs = trained(m, 5)
-        # Attributes set by inference are changes, until training is seen to set them back.
-        assert runs in (FIRST if epoch < 2 else (0,))
-        m.eval()
-        before = m.runs
-        for i in range(5):
-            m(images(i))
-        assert m.runs - before in (FIRST if epoch < 2 else (0,))
-
-
 def test_a_mode_that_another_kind_of_step_leaves_behind_is_seen():
     def read(s):
         if not autograd.training:
@@ -439,6 +520,146 @@ def warned(m, reason, steps=9):
     (message,) = [str(w.message) for w in caught if w.category is GraphWarning]
     assert reason in message
     return seen
+
+
+COUNT = {"n": 0}
+TOTAL = 0
+
+
+def counted(s):
+    s.calls += 1
+    return 1.0
+
+
+def listed(s):
+    s.seen.append(1.0)
+    return 1.0
+
+
+def kept(s):
+    s.kept = tensor.Tensor((2,))
+    return 1.0
+
+
+def counted_in_a_dict(s):
+    COUNT["n"] += 1
+    return 1.0
+
+
+def counted_in_the_module(s):
+    global TOTAL
+    TOTAL += 1
+    return 1.0
+
+
+def counted_in_a_closure():
+    count = 0
+
+    def read(s):
+        nonlocal count
+        count += 1
+        return 1.0
+
+    return read
+
+
+def counted_by_itself(s):
+    counted_by_itself.count = getattr(counted_by_itself, "count", 0) + 1
+    return 1.0
+
+
+def counted_in_its_defaults(s, seen=[]):  # noqa: B006
+    seen.append(1.0)
+    return 1.0
+
+
+def counted_in_the_class(s):
+    type(s).shared += 1.0
+    return 1.0
+
+
+LOCAL = threading.local()
+LOCAL.n = 0
+TURN = contextvars.ContextVar("TURN", default=0)
+
+
+def counted_in_the_thread(s):
+    LOCAL.n += 1
+    return 1.0
+
+
+def counted_in_the_context(s):
+    TURN.set(TURN.get() + 1)
+    return 1.0
+
+
+def counted_in_the_environment(s):
+    os.environ["COUNTED"] = str(int(os.environ.get("COUNTED", "0")) + 1)
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("read", "place"),
+    [
+        (counted, "scale.calls"),
+        (listed, "scale.seen"),
+        (kept, "scale.kept"),
+        (counted_in_a_dict, "COUNT['n']"),
+        (counted_in_the_module, "TOTAL"),
+        (counted_in_a_closure(), "scale.read<count>"),
+        (counted_by_itself, "scale.read.count"),
+        (counted_in_its_defaults, "scale.read.__defaults__[0]"),
+        (counted_in_the_class, "class Scale.shared"),
+        (counted_in_the_thread, "LOCAL.n"),
+        (counted_in_the_context, "TURN.get()"),
+        (counted_in_the_environment, "COUNTED"),
+    ],
+)
+def test_what_a_step_changes_itself_is_executed_and_named(read, place, monkeypatch):
+    monkeypatch.setenv("COUNTED", "0")
+    m = compiled(True, sets(calls=0, seen=[]), read)
+    warned(m, "the step changes", 12)
+    (reason,) = m._graphs().reasons()
+    assert place in reason
+
+
+def test_a_switch_that_a_step_takes_back_counts_each_time():
+    """A step that sets an attribute back may depend on it all the same."""
+
+    def read(s):
+        factor = 3.0 if s.pending else 1.0
+        s.pending = False
+        return factor
+
+    def change(m, i):
+        if i % 5 == 4:
+            m.scale.pending = True
+
+    results = []
+    for use_graph in (False, True):
+        m = compiled(use_graph, sets(pending=False), read)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)
+            results.append(trained(m, 25, change)[0])
+    assert results[0] == results[1]
+
+
+def test_modes_that_two_kinds_of_steps_set_are_left_as_executed():
+    def read(s):
+        s.mode = "train" if autograd.training else "infer"
+        return 0.5
+
+    m = compiled(True, sets(mode=""), read)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        for _ in range(4):
+            m.train()
+            trained(m, 3)
+            assert m.scale.mode == "train"
+            m.eval()
+            for i in range(3):
+                m(images(i))
+            assert m.scale.mode == "infer"
 
 
 def dropping(generator):

@@ -9,6 +9,8 @@ from singa import autograd, layer, model, opt, tensor
 class Carries(model.Model):
     """A recurrent network whose state is created by the first forward and outlives the step."""
 
+    not_settings = ("calls",)
+
     def __init__(self, fail_at: int = -1) -> None:
         super().__init__()
         self.cell = layer.Linear(4)

@@ -19,6 +19,8 @@ def labels(batch=5):
 class Net(model.Model):
     """Everything that changes from step to step: batch statistics, dropout, a schedule."""
 
+    not_settings = ("forwards",)  # no operation depends on it
+
     def __init__(self):
         super().__init__()
         self.conv = layer.Conv2d(4, 3, padding=1, bias=False)

@@ -1,0 +1,82 @@
+"""What a code object names: global variables, attributes, imports. It is read, not run."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib.util
+import sys
+from collections.abc import Mapping
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+__all__ = ["Names", "imported", "names"]
+
+_VARIABLE = (
+    *("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL"),
+)
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
+_BETWEEN = ("PUSH_NULL", "EXTENDED_ARG", "CACHE")  # between the loads of `a` and of `.b`
+
+
+class Names(NamedTuple):
+    """What code names, with the code of functions, classes and comprehensions inside it.
+
+    variables   of the module: ("CONFIG", "scale") for `CONFIG.scale`
+    attributes  of any object
+    imports     (module, path inside it), the path being empty for the module itself; a relative
+                import has a dot for each level
+    """
+
+    variables: tuple[tuple[str, ...], ...]
+    attributes: frozenset[str]
+    imports: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def names(code: CodeType) -> Names:
+    """The names in `code`."""
+    variables: set[tuple[str, ...]] = set()
+    attributes: set[str] = set()
+    imports: set[tuple[str, tuple[str, ...]]] = set()
+    path: tuple[str, ...] = ()  # of the variable that the last instructions have loaded
+    module = ""  # that the last instructions have imported
+    constants: list[Any] = [0, None]
+    for instruction in dis.get_instructions(code):
+        kind, name = instruction.opname, instruction.argval
+        if kind in _VARIABLE:
+            variables.add(path)
+            path = (name,)
+        elif kind in _ATTRIBUTE:
+            attributes.add(name)
+            path = (*path, name) if path else ()
+        elif kind == "IMPORT_NAME":
+            level, wanted = constants[-2:]
+            module = "." * level + name
+            if not wanted or "*" in wanted:
+                imports.add((module, ()))
+        elif kind == "IMPORT_FROM":
+            imports.add((module, (name,)))
+        elif kind not in _BETWEEN:
+            variables.add(path)
+            path = ()
+            if kind.startswith(("LOAD_CONST", "LOAD_SMALL_INT")):
+                constants.append(name)
+    variables.add(path)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner = names(constant)
+            variables.update(inner.variables)
+            attributes |= inner.attributes
+            imports.update(inner.imports)
+    # In one order, since Settings name an object after the first place where it is found.
+    return Names(tuple(sorted(variables - {()})), frozenset(attributes), tuple(sorted(imports)))
+
+
+def imported(module: str, namespace: Mapping[str, Any]) -> ModuleType | None:
+    """The module that code with these global variables imports under this name, if it is loaded."""
+    try:
+        package = namespace.get("__package__") or namespace.get("__name__", "").rpartition(".")[0]
+        return sys.modules.get(importlib.util.resolve_name(module, package))
+    except ImportError:
+        return None

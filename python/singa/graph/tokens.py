@@ -1,0 +1,102 @@
+"""Values that tell whether a number, an array, a generator or another object has changed."""
+
+from __future__ import annotations
+
+import contextvars
+import struct
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from ..tape.tensor import wrap
+
+_PLAIN = (int, bool, str, bytes, type(None), type(...), range)
+#: Stands for what is not there.
+ABSENT: Any = object()
+
+
+def exact(value: Any) -> Any:
+    """A token for a number or text. Tokens are equal if types and bits are equal.
+
+    None for other objects.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:
+        return kind, struct.pack("<d", value)
+    if kind is complex:
+        return kind, struct.pack("<dd", value.real, value.imag)
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return kind, value.dtype.str, value.tobytes()
+    return None
+
+
+def elements(raw: _c.Tensor) -> Any:
+    """A token for the elements of a tensor, as `exact`."""
+    return wrap(raw, False).numpy().tobytes()
+
+
+def random_numbers() -> dict[str, Any]:
+    """The states of the global random generators of Python and NumPy, if they are imported."""
+    found = {}
+    if "random" in sys.modules:
+        found["random"] = sys.modules["random"].getstate()
+    if "numpy.random" in sys.modules:
+        found["numpy.random"] = _flat(np.random.get_state(legacy=False))  # noqa: NPY002
+    return found
+
+
+def slot_identity(name: str, value: Any) -> int:
+    """Identity of an attribute in __slots__."""
+    return id(getattr(value, name, ABSENT))
+
+
+def array_state(value: np.ndarray) -> Any:
+    """Type, shape and elements of an array."""
+    return value.dtype.str, value.shape, value.tobytes()
+
+
+def identities(values: Iterable[Any]) -> list[int]:
+    """Identities of the items."""
+    return list(map(id, values))
+
+
+def local_identity(value: threading.local) -> int:
+    """Identity of the attributes in this thread."""
+    return id(value.__dict__)
+
+
+def context_identity(value: contextvars.ContextVar[Any]) -> int:
+    """Identity of the value in this context."""
+    return id(value.get(ABSENT))
+
+
+def object_identities(value: np.ndarray) -> Any:
+    """Shape of an array of objects, and their identities."""
+    return value.shape, identities(value.reshape(-1).tolist())
+
+
+def classes(module: str, *names: str) -> tuple[type, ...]:
+    """Classes of a module. Empty if it is not imported, since no objects of them exist then."""
+    found = sys.modules.get(module)
+    return () if found is None else tuple([getattr(found, name) for name in names])
+
+
+def generator_state(generator: Any) -> Any:
+    """The state of a random generator of Python or NumPy."""
+    if hasattr(generator, "getstate"):  # random.Random
+        return generator.getstate()
+    if hasattr(generator, "get_state"):
+        return _flat(generator.get_state(legacy=False))
+    return _flat(getattr(generator, "bit_generator", generator).state)
+
+
+def _flat(state: Any) -> Any:
+    if isinstance(state, dict):
+        return tuple([(name, _flat(value)) for name, value in state.items()])
+    return state.tobytes() if isinstance(state, np.ndarray) else state

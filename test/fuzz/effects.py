@@ -22,6 +22,7 @@ import singa
 from draw import Draw
 from raw_calls import differ
 from singa import autograd, opt, tensor
+from singa import singa_wrap as wrap
 from singa.graph import GraphWarning
 from targets import Finding, Target
 
@@ -37,7 +38,8 @@ class Effect:
     make     of the model's __init__
     before   of the step, before the loss
     after    of the step, after the update
-    outside  of the loop around it, with `i` and `net`, after each step
+    outside  of the loop around it, after each step
+    between  of the loop around inference, after each call
     benign   whether the step is replayed in the end
     """
 
@@ -46,6 +48,7 @@ class Effect:
     before: str = ""
     after: str = ""
     outside: str = ""
+    between: str = ""
     benign: bool = False
 
 
@@ -133,7 +136,7 @@ EFFECTS = {
     ),
     "rate read inside": Effect(
         before="gain *= 1.0 + self.optimizer.lr.init_value",
-        outside=_EVERY + "net.optimizer.lr = 0.01 * (1 + i % 3)",
+        outside=_EVERY + "net.optimizer.lr = 0.01 * (1 + i // {k} % 3)",
         benign=True,
     ),
     "optimizer's steps": Effect(before="gain *= 3.0 if self.optimizer.steps > {k} else 1.0"),
@@ -141,48 +144,48 @@ EFFECTS = {
         "RATE = 1.0",
         before="gain *= RATE",
         benign=True,
-        outside=_EVERY + "module.RATE = 1.0 + i % 3",
+        outside=_EVERY + "module.RATE = 1.0 + i // {k} % 3",
     ),
     "global through a function": Effect(
         "LIMIT = [1.0]\ndef inner(): return LIMIT[0]\ndef outer(): return inner()",
         before="gain *= outer()",
         benign=True,
-        outside=_EVERY + "module.LIMIT[0] = 1.0 + i % 3",
+        outside=_EVERY + "module.LIMIT[0] = 1.0 + i // {k} % 3",
     ),
     "object": Effect(
         "class Config: pass\nCONFIG = Config()\nCONFIG.scale = 1.0",
         before="gain *= CONFIG.scale",
         benign=True,
-        outside=_EVERY + "module.CONFIG.scale = 1.0 + i % 3",
+        outside=_EVERY + "module.CONFIG.scale = 1.0 + i // {k} % 3",
     ),
     "environment": Effect(
         f"import os\nos.environ[{_VARIABLE!r}] = '1'",
         before=f"gain *= float(os.environ.get({_VARIABLE!r}, '1'))",
         benign=True,
-        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i % 3)",
+        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i // {{k}} % 3)",
     ),
     "getenv": Effect(
         f"from os import environ, getenv\nenviron[{_VARIABLE!r}] = '1'",
         before=f"gain *= float(getenv({_VARIABLE!r}, '1'))",
         benign=True,
-        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i % 3)",
+        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i // {{k}} % 3)",
     ),
     "module": Effect(
         f"import {_SETTINGS}",
         before=f"gain *= {_SETTINGS}.RATE",
         benign=True,
-        outside=_EVERY + "settings.RATE = 1.0 + i % 3",
+        outside=_EVERY + "settings.RATE = 1.0 + i // {k} % 3",
     ),
     "import inside": Effect(
         before=f"from {_SETTINGS} import SIZES\nimport {_SETTINGS} as s\ngain *= SIZES[0] * s.RATE",
         benign=True,
-        outside=_EVERY + "settings.SIZES[0] = 1.0 + i % 3",
+        outside=_EVERY + "settings.SIZES[0] = 1.0 + i // {k} % 3",
     ),
     "attribute set outside": Effect(
         make="self.scale = 1.0",
         before="gain *= self.scale",
         benign=True,
-        outside=_EVERY + "net.scale = 1.0 + i % 3",
+        outside=_EVERY + "net.scale = 1.0 + i // {k} % 3",
     ),
     "flag taken back": Effect(
         make="self.pending = False",
@@ -200,7 +203,7 @@ EFFECTS = {
         make="self.table = tensor.from_numpy(np.float32([1.0, 2.0]))",
         benign=True,
         before="gain *= float(self.table.numpy()[1])",
-        outside=_EVERY + "net.table.set_value(1.0 + i % 3)",
+        outside=_EVERY + "net.table.set_value(1.0 + i // {k} % 3)",
     ),
     "tensor written": Effect(
         make="self.table = tensor.from_numpy(np.float32([1.0])); self.t = 0",
@@ -211,11 +214,20 @@ EFFECTS = {
         before="np.asarray(self.mask)[...] *= 0.9\nx = x * self.mask",
     ),
     "weights written by NumPy": Effect(
-        outside=_EVERY + "np.asarray(net.c.W)[...] *= 0.5", benign=True
+        outside=_EVERY + "np.asarray(net.c.W)[...] *= 0.5",
+        between="np.asarray(net.conv.W)[...] *= 0.9; np.asarray(net.norm.bias)[...] += 0.1",
+        benign=True,
     ),
     "weights written by DLPack": Effect(
-        outside=_EVERY + "np.multiply(np.asarray(net.c.W), 0.5, out=np.asarray(net.c.W))",
+        between="by_dlpack(net.conv.W, 0.9); by_dlpack(net.norm.running_mean, 1.1)", benign=True
+    ),
+    "weights that NumPy holds": Effect(
+        outside="settings.held = getattr(settings, 'held', np.asarray(net.conv.W))",
+        between="settings.held[...] *= 0.9",
         benign=True,
+    ),
+    "gradients returned": Effect(
+        make="self.returned = True", outside="by_memory(net, results[2:])", benign=True
     ),
     "weights filled": Effect(outside=_EVERY + "net.a.W.set_value(0.1)", benign=True),
     "random": Effect("import random", before="gain *= 3.0 if random.random() > 0.9 else 1.0"),
@@ -229,7 +241,9 @@ EFFECTS = {
         before="for p in self.get_params().values(): p.grad = None",
         outside="by_hand(net, False)",
     ),
-    "computed argument": Effect(make="self.view = {k} % 3"),
+    "computed argument": Effect(make="self.view = 'whole'"),
+    "strided view of a computed argument": Effect(make="self.view = 'strided'"),
+    "transposed computed argument": Effect(make="self.view = 'transposed'"),
 }
 _BENIGN = [name for name, effect in EFFECTS.items() if effect.benign]
 
@@ -241,9 +255,9 @@ from singa import autograd, layer, model, tensor
 class Net(model.Model):
     def __init__(self):
         super().__init__()
-        self.by_hand, self.view = False, None
+        self.by_hand, self.returned, self.view = False, False, None
         self.a, self.c = layer.Linear(6), layer.Linear(3)
-        self.conv, self.norm = layer.Conv2d(4, 3, padding=1), layer.BatchNorm2d()
+        self.conv, self.norm = layer.Conv2d(8, 2, stride=2), layer.BatchNorm2d()
 {make}
 
     def forward(self, x):
@@ -255,6 +269,9 @@ class Net(model.Model):
 {before}
         out = self.forward(x)
         loss = autograd.softmax_cross_entropy(out, y) * gain
+        if self.returned:
+            given = {{id(p): g for p, g in autograd.backward(loss)}}
+            return [out, loss, *[given[id(p)] for p in self.get_params().values()]]
         if self.by_hand:
             loss.backward()
         else:
@@ -280,7 +297,7 @@ class Drawn:
         self.texts = {
             part: [getattr(EFFECTS[n], part).replace("{k}", str(draw.between(3, 12)))
                    for n in self.names]
-            for part in ("top", "make", "before", "after", "outside")
+            for part in ("top", "make", "before", "after", "outside", "between")
         }  # fmt: skip
 
     def module(self) -> Any:
@@ -295,11 +312,24 @@ class Drawn:
         exec(compile(text, _MODULE, "exec"), vars(module))
         return module
 
-    def outside(self) -> Any:
-        lines = _indented(self.texts["outside"], 4)
-        found = {"by_hand": _by_hand, "np": np, "os": os}
-        exec(f"def outside(net, i, module, settings):\n{lines}\n    return None", found)
-        return found["outside"]
+    def function(self, part: str, arguments: str) -> Any:
+        """The lines of `part` as a function."""
+        lines = _indented(self.texts[part], 4)
+        found = {"by_hand": _by_hand, "by_memory": _by_memory, "by_dlpack": _by_dlpack}
+        namespace: dict[str, Any] = {**found, "np": np, "os": os}
+        exec(f"def {part}({arguments}):\n{lines}\n    return None", namespace)
+        return namespace[part]
+
+
+def _by_memory(net: Any, gradients: Any) -> None:
+    """An update in the memory of the parameters."""
+    for p, gradient in zip(net.get_params().values(), gradients, strict=True):
+        np.asarray(p)[...] -= 0.05 * gradient.numpy()
+
+
+def _by_dlpack(t: Any, factor: float) -> None:
+    address = tensor.from_dlpack(t)  # another tensor over the same memory
+    wrap.ScaleAll([address.data], factor)
 
 
 def _by_hand(net: Any, drop: bool) -> None:
@@ -374,7 +404,8 @@ def _run(drawn: Drawn, use_graph: bool, settings: Any) -> _Results:
     singa.seed(5)
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002
-    module, outside = drawn.module(), drawn.outside()
+    module, outside = drawn.module(), drawn.function("outside", "net, i, results, module, settings")
+    between = drawn.function("between", "net, settings")
     net = module.Net()
     net.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
     x, y, k = _batch(0)
@@ -389,11 +420,14 @@ def _run(drawn: Drawn, use_graph: bool, settings: Any) -> _Results:
         x, y, k = _batch(i)
         if first is not None:
             x = _viewed(autograd.matmul(x, first), net.view)
-        outputs += [np.array(t.numpy()) for t in net(x, y, k)]
-        outside(net, i, module, settings)
+        results = net(x, y, k)
+        outputs += [t.numpy() for t in results]
+        outside(net, i, results, module, settings)
         if i % 8 == 7:
             net.eval()
-            scores += [net(_batch(j)[0]).numpy() for j in range(3)]
+            for j in range(4):
+                scores.append(net(_batch(j)[0]).numpy())
+                between(net, settings)
             net.train()
     states: dict[str, Any] = {n: t.numpy().tobytes() for n, t in net.get_states().items()}
     states |= {n: v for n, v in vars(net).items() if type(v) in (int, float, str, bool)}
@@ -413,12 +447,11 @@ def _trains(key: Any) -> bool:
     return key
 
 
-def _viewed(x: Any, how: int) -> Any:
-    """The argument of a step as a computed tensor, one that is a strided view, or a transposed."""
-    if how == 0:
-        return x
-    wide = autograd.cat([x, x * 2.0], 1)
-    return wide[:, ::2] if how == 1 else autograd.transpose(wide[:, :8], (0, 1))
+def _viewed(x: Any, how: str) -> Any:
+    """The argument of a step as a computed tensor, or as a view of one."""
+    if how == "strided":
+        return autograd.cat([x, x * 2.0], 1)[:, ::2]
+    return autograd.transpose(autograd.reshape(x, (8, 4)), (1, 0)) if how == "transposed" else x
 
 
 def _numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -204,12 +204,15 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def _call(self, *input: Any, **kwargs: Any) -> Any:
         step = self._train if self.training else self._infer
-        mode = grad_mode()
-        if not self.graph_mode or mode is (not self.training) or backward_followers:
+        if not self.graph_mode or grad_mode() is (not self.training) or backward_followers:
             return step(*input, **kwargs)
-        kind = (self.training, mode, self._autocast_dtype, autocast.dtype(), _c.Selection())
         rewriting = Rewriting(self.training, self._fuse, self._recompute)
-        return self._graphs().call(step, kind, input, kwargs, rewriting)
+        return self._graphs().call(step, self._kind, input, kwargs, rewriting)
+
+    def _kind(self) -> tuple[Any, ...]:
+        """The settings that tell kinds of steps apart."""
+        selection = autocast.dtype(), _c.Selection()
+        return self.training, grad_mode(), self._autocast_dtype, self.graph_mode, *selection
 
     def __del__(self) -> None:
         # Graphs refer to the attributes, and these to the graphs.

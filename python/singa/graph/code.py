@@ -23,7 +23,7 @@ class Names(NamedTuple):
     """What code names, with the code of functions, classes and comprehensions inside it.
 
     variables   of the module: ("CONFIG", "scale") for `CONFIG.scale`
-    attributes  of any object
+    attributes  of any object, and all texts, which may be names of attributes
     imports     (module, path inside it), the path being empty for the module itself; a relative
                 import has a dot for each level
     """
@@ -64,7 +64,10 @@ def names(code: CodeType) -> Names:
                 constants.append(name)
     variables.add(path)
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if isinstance(constant, str | tuple):
+            texts = constant if isinstance(constant, tuple) else (constant,)
+            attributes.update([text for text in texts if isinstance(text, str)])
+        elif isinstance(constant, CodeType):
             inner = names(constant)
             variables.update(inner.variables)
             attributes |= inner.attributes

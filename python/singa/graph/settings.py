@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextvars
 import enum
 import functools
+import importlib
 import io
 import os
 import struct
@@ -27,7 +28,7 @@ import sys
 import threading
 import types
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ from .code import imported, names
 from .tokens import (
     ABSENT,
     array_state,
+    class_and_attributes,
     classes,
     context_identity,
     elements,
@@ -48,6 +50,7 @@ from .tokens import (
     local_identity,
     object_identities,
     slot_identity,
+    version,
 )
 
 __all__ = ["Settings", "differing"]
@@ -182,11 +185,13 @@ class Settings:
                 self._add(f"{place}[{i}]", item)
             self._members(place, value)
             return kind, len(value)
-        if value is os.environ:
+        if value is os.environ or value is getattr(os, "environb", None):
             self._add("os.environ's", value._data)  # type: ignore[attr-defined]
             return kind, ()
         if isinstance(value, dict):
             self._entries(value, [(_key(place, i, key), key) for i, key in enumerate(value)])
+            if isinstance(value, OrderedDict):  # whose order is not that of the dict inside
+                self._readers.append((identities, value, identities(value)))
             self._members(place, value)
             return kind, tuple([self._name(key) for key in value])
         if isinstance(value, set | frozenset | deque):
@@ -230,6 +235,8 @@ class Settings:
         elif isinstance(value, threading.local):
             self._readers.append((local_identity, value, local_identity(value)))
             self._object(place, value)
+        elif hasattr(kind, "__dlpack__") and hasattr(value, "_version"):
+            return kind, id(value), self._read(version, value)
         elif not _is_opaque(value):
             self._object(place, value)
         return kind, id(value)
@@ -243,7 +250,7 @@ class Settings:
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             if value is self._root:
-                self._read(_class_and_attributes, weakref.ref(value))
+                self._read(class_and_attributes, weakref.ref(value))
             elif not isinstance(value, Tensor):
                 self._attributes(value, "__class__", "__dict__")
             left_out = _not_settings(value)
@@ -315,16 +322,20 @@ class Settings:
         for path in found.variables:
             self._variable(namespace, path)
             if path[0] in _BEHIND_NAMES and path[0] not in namespace:
-                self._refuse(f"{place} calls {path[0]}(), which may read any variable")
+                self._refuse(f"{place} uses {path[0]}, which may read any variable")
         for module, path in found.imports:
             if inside := imported(module, namespace):
                 self._variable(vars(inside), path)
 
     def _variable(self, namespace: dict[str, Any], path: Sequence[str]) -> None:
         """Visits a variable of a module, and what `path` names in it as far as modules lead."""
+        within = False
         for name in path:
+            if within and name not in namespace:
+                break  # `module.__dict__`
             place = _attribute(str(namespace.get("__name__", "")), name)
             value = namespace.get(name, ABSENT)
+            within = True
             _, found = self._globals.setdefault(id(namespace), (namespace, {}))
             if name in found and not isinstance(value, types.ModuleType):
                 return
@@ -332,6 +343,8 @@ class Settings:
             if not isinstance(value, types.ModuleType):
                 if self._is_program(namespace) or value is os.environ or value is os.getenv:
                     self._add(place, value)
+                elif value is sys.modules or value is importlib.import_module:
+                    self._refuse(f"the step uses {place}, which may lead to any variable")
                 else:  # other packages do not change what they contain
                     self._alive.append(value)
                     self.values[place] = exact(value) or (type(value), id(value))
@@ -411,7 +424,7 @@ class Settings:
         self._containers.append(container)
         self._addresses.append(len(held))
         self._addresses.extend([_STANDS_FOR.get(id(one), id(one)) for one in held])
-        self._alive.append(held)
+        self._alive.append([one for one in held if one is not self._root])
 
     def _entries(self, entries: dict[Any, Any], named: list[tuple[str | None, Any]]) -> None:
         """Visits the values of a dict. `named` has (place, key) for each.
@@ -542,8 +555,3 @@ def _is_frozen(value: np.ndarray) -> bool:
             return False
         owner = owner.base
     return owner is None or type(owner).__name__ in ("bytes", "mmap")
-
-
-def _class_and_attributes(holder: weakref.ref[Any]) -> tuple[int, int]:
-    value = holder()
-    return id(type(value)), id(getattr(value, "__dict__", None))

@@ -150,14 +150,14 @@ class StepGraphs:
     def call(
         self,
         function: Callable[..., Any],
-        kind: Any,
+        kind: Callable[[], Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         rewriting: Rewriting,
     ) -> Any:
         """Returns `function(*args, **kwargs)`, which is captured, replayed or executed.
 
-        `kind` and the arguments together choose the graph.
+        `kind()` and the arguments together choose the graph.
         """
         if current.capture is not None:
             return function(*args, **kwargs)
@@ -167,7 +167,8 @@ class StepGraphs:
             if not ours:
                 return function(*args, **kwargs)
             tensors: list[Tensor] = []
-            base = self._key((kind, rewriting), args, kwargs, tensors)
+            mode = kind()
+            base = self._key((mode, rewriting), args, kwargs, tensors)
             step = self._step(base, self._with_elements(base, tensors), args, kwargs)
             if step.reason:
                 return function(*args, **kwargs)
@@ -176,7 +177,7 @@ class StepGraphs:
                 if results is not None:
                     return _filled(step.template, iter(results))
                 step.forget()
-            return self._capture(base, step, function, tensors, args, kwargs, rewriting)
+            return self._capture(base, step, kind, function, tensors, args, kwargs, rewriting)
         finally:
             if ours:
                 self._busy.release()
@@ -250,6 +251,7 @@ class StepGraphs:
         self,
         base: Any,
         step: _Step,
+        kind: Callable[[], Any],
         function: Callable[..., Any],
         tensors: list[Tensor],
         args: tuple[Any, ...],
@@ -275,6 +277,8 @@ class StepGraphs:
         before, numbers = Settings(self._layer), random_numbers()
         result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
         recording = capture.recording
+        if kind() != base[0][0]:
+            recording.SetObstacle("the step changes the mode of the model or of singa")
         self._note_reads(base, step, inputs, recording.host_reads())
         now = before if before.hold() else Settings(self._layer)
         own = sorted(differing(before, now))

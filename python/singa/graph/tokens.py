@@ -6,6 +6,7 @@ import contextvars
 import struct
 import sys
 import threading
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -54,6 +55,17 @@ def random_numbers() -> dict[str, Any]:
 def slot_identity(name: str, value: Any) -> int:
     """Identity of an attribute in __slots__."""
     return id(getattr(value, name, ABSENT))
+
+
+def class_and_attributes(holder: weakref.ref[Any]) -> tuple[int, int]:
+    """Identities of an object's class and `__dict__`, through a reference that lets it go."""
+    value = holder()
+    return id(type(value)), id(getattr(value, "__dict__", None))
+
+
+def version(value: Any) -> Any:
+    """The number of writes to a tensor of PyTorch."""
+    return value._version
 
 
 def array_state(value: np.ndarray) -> Any:

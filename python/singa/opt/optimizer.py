@@ -293,6 +293,7 @@ class Optimizer:
 
     @step_counter.setter
     def step_counter(self, counter: Tensor) -> None:
+        self._say_read()
         self._count_updates()
         self._steps = int(counter.numpy().reshape(-1)[0])
 
@@ -304,11 +305,11 @@ class Optimizer:
         return self._steps
 
     def _say_read(self) -> None:
-        """Notes that a step depends on what changes with each update. Replays only repeat what the
-        optimizer itself makes of it."""
+        """Notes that a step depends on what changes with each update, or changes it. Replays only
+        repeat what the optimizer itself makes of it."""
         if current.capture is not None and not self._captures:
             current.capture.recording.SetObstacle(
-                "it reads the optimizer's steps or their schedule"
+                "it reads or sets the optimizer's steps or their schedule"
             )
 
     def _count_updates(self) -> None:
@@ -681,6 +682,7 @@ class Optimizer:
             for key, count in dict(states.get("parameter_steps", {})).items()
         }
         restored = self._restored(states)
+        self._say_read()
         if self._scaler is not None:
             scaler = {key: states[name] for name, key in _SCALER_STATES.items() if name in states}
             self._scaler.load_state_dict(self._scaler.state_dict() | scaler)

@@ -111,9 +111,9 @@ class Graph::Impl {
   void SortSlots(const std::vector<Slot>& slots, const Blocks& ends);
   void PlanArena();
   void CheckSegment(int index) const;
-  bool IsPrepared();
   bool IsUnchanged(Source& source) const;
   bool Prepare();
+  std::vector<bool> DependsOn(Blocks blocks) const;
   void BindArena();
   bool WritesInputs() const;
   std::vector<const void*> Addresses() const;
@@ -308,11 +308,6 @@ bool Graph::Impl::Restore(const Kept& kept) const {
   return true;
 }
 
-bool Graph::Impl::IsPrepared() {
-  return has_prepared_ && std::all_of(sources_.begin(), sources_.end(),
-                                      [&](Source& source) { return IsUnchanged(source); });
-}
-
 /// The version tells of all writes but those of NumPy and DLPack, which may have come since the
 /// block's address was given out, and may come at any time while it is pinned.
 bool Graph::Impl::IsUnchanged(Source& source) const {
@@ -325,17 +320,46 @@ bool Graph::Impl::IsUnchanged(Source& source) const {
   return true;
 }
 
+/// Which nodes of the preparation have to run where these sources have changed: those that read
+/// them, directly or through others, and those that make the temporaries which these read.
+std::vector<bool> Graph::Impl::DependsOn(Blocks blocks) const {
+  std::vector<bool> runs(preparation_.size(), false);
+  for (size_t i = 0; i < preparation_.size(); ++i) {
+    for (const Tensor& t : preparation_[i].inputs)
+      if (!t.empty() && blocks.count(t.block().get())) runs[i] = true;
+    for (const Tensor& t : preparation_[i].outputs)
+      if (!t.empty() && runs[i]) blocks.insert(t.block().get());
+  }
+  blocks.clear();
+  for (size_t i = preparation_.size(); i-- > 0;) {
+    for (const Tensor& t : preparation_[i].outputs)
+      if (!t.empty() && blocks.count(t.block().get())) runs[i] = true;
+    for (const Tensor& t : preparation_[i].inputs)
+      if (!t.empty() && runs[i]) blocks.insert(t.block().get());
+  }
+  return runs;
+}
+
+/// Runs the preparation as far as its sources have changed. Returns false if one of them cannot be
+/// moved back to its layout.
 bool Graph::Impl::Prepare() {
+  Blocks changed;
   for (Source& source : sources_) {
+    if (has_prepared_ && IsUnchanged(source)) continue;
     if (!Restore(source.kept)) return false;
+    changed.insert(source.kept.block.get());
     const Block& block = *source.kept.block;
     source.version = block.version();
     source.exports = block.exports();
     if (block.device()->kind() == DeviceKind::kCpu) source.digest = DigestOf(block);
   }
+  if (has_prepared_ && changed.empty()) return true;
+  const bool all = !std::exchange(has_prepared_, false);  // also the next time if this one throws
   for (const BlockPtr& block : prepared_) block->data();  // allocates, before threads ask for it
+  const std::vector<bool> runs = DependsOn(std::move(changed));
   for (size_t i = 0; i < preparation_.size(); ++i)
-    device_->Run(preparation_[i], arena_->data() + preparation_memory_.workspaces[i]);
+    if (all || runs[i])
+      device_->Run(preparation_[i], arena_->data() + preparation_memory_.workspaces[i]);
   return has_prepared_ = true;
 }
 
@@ -390,7 +414,7 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
   for (const Kept& kept : kept_)
     if (!Restore(kept)) return false;
   BindArena();
-  if (!preparation_.empty() && !IsPrepared() && !Prepare()) return false;
+  if (!preparation_.empty() && !Prepare()) return false;
   is_started_ = false;
   bound_inputs_.clear();
   bound_outputs_.clear();

@@ -200,7 +200,7 @@ class StepGraphs:
         if not numbers:
             return base
         key = (base, tuple([elements(tensors[i].data) for i in numbers]))
-        if key in self._steps or len(self._steps) <= _KINDS:
+        if key in self._steps or len(self._steps) < _KINDS:
             return key
         self._read[base] = []
         self._drop(base)

@@ -42,6 +42,7 @@ from .files import fit
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
 from .layer.summary import Summary, summarize
+from .raw import compat_mode
 from .tape import autocast
 from .tape.assignment import checked
 from .tape.grad_mode import grad_mode
@@ -211,8 +212,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def _kind(self) -> tuple[Any, ...]:
         """The settings that tell kinds of steps apart."""
-        selection = autocast.dtype(), _c.Selection()
-        return self.training, grad_mode(), self._autocast_dtype, self.graph_mode, *selection
+        types = self._autocast_dtype, autocast.dtype()
+        modes = self.training, grad_mode(), self.graph_mode, compat_mode.enabled
+        return *modes, *types, _c.Selection()
 
     def __del__(self) -> None:
         # Graphs refer to the attributes, and these to the graphs.

@@ -17,6 +17,7 @@ change, such as a history. docs/recorded_steps.md tells users the same.
 
 from __future__ import annotations
 
+import builtins
 import contextvars
 import enum
 import functools
@@ -232,6 +233,8 @@ class Settings:
             self._class(value)
         elif _is_iterator(value):
             self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
+        elif isinstance(value, threading.Event):
+            return kind, self._read(threading.Event.is_set, value)
         elif isinstance(value, threading.local):
             self._readers.append((local_identity, value, local_identity(value)))
             self._object(place, value)
@@ -273,6 +276,7 @@ class Settings:
             if each in self._classes or not self._can_change(each):
                 continue
             self._classes.add(each)
+            self._class(type(each))
             place = _class_place(each, self.values)
             self.values[place] = (each,)
             namespace = _behind(vars(each))
@@ -335,6 +339,8 @@ class Settings:
                 break  # `module.__dict__`
             place = _attribute(str(namespace.get("__name__", "")), name)
             value = namespace.get(name, ABSENT)
+            if value is ABSENT and not within and name in vars(builtins):
+                self._variable(vars(builtins), (name,))
             within = True
             _, found = self._globals.setdefault(id(namespace), (namespace, {}))
             if name in found and not isinstance(value, types.ModuleType):
@@ -361,7 +367,7 @@ class Settings:
 
     def _is_program(self, namespace: dict[str, Any]) -> bool:
         """Whether a module belongs to the program, so that its variables may change."""
-        package = _package(str(namespace.get("__name__", "")))
+        package = _package(namespace.get("__name__", ""))
         if package in (_PACKAGE, "numpy") or package in sys.stdlib_module_names:
             return False
         return package in self._packages or "-packages" not in str(namespace.get("__file__", ""))
@@ -371,8 +377,9 @@ class Settings:
         constant."""
         if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, enum.Enum):
             return False
-        namespace = vars(sys.modules.get(kind.__module__, types.ModuleType(kind.__module__)))
-        return _package(kind.__module__) == _PACKAGE or self._is_program(namespace)
+        module = str(kind.__module__)
+        namespace = vars(sys.modules.get(module, types.ModuleType(module)))
+        return _package(module) == _PACKAGE or self._is_program(namespace)
 
     def _visit_apart(self) -> bool:
         """Queues attributes that are compared only because code names them. Whether there are
@@ -497,8 +504,8 @@ def _class_place(kind: type, taken: dict[str, Any]) -> str:
     return place
 
 
-def _package(module: str) -> str:
-    return module.partition(".")[0]
+def _package(module: object) -> str:
+    return str(module).partition(".")[0]
 
 
 class _Catcher:

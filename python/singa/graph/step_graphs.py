@@ -312,7 +312,7 @@ class StepGraphs:
         if (obstacle and not own) or step.tries >= _TRIES:
             self._give_up(step, difference)
             # What changes in each step says nothing about the next chance.
-            step.settings = None if own else after
+            step.settings, step.read = None if own else now, []
         return result
 
     def _note_reads(

@@ -106,6 +106,38 @@ def test_an_argument_with_ever_new_values_is_executed_with_one_warning():
     assert ["change too often" in str(w.message) for w in caught] == [True]
 
 
+class Watches(Net):
+    def train_one_batch(self, x, y, k=None):
+        self.read = 2.0 if self.fc.W.numpy().sum() > 0 else 1.0
+        out = self.forward(x) * self.read
+        loss = autograd.softmax_cross_entropy(out, y)
+        self.optimizer(loss)
+        return out, loss
+
+
+def test_a_parameter_that_the_host_reads_and_the_step_updates_is_warned_of_once():
+    results = []
+    for use_graph in (False, True):
+        net = compiled(use_graph, Watches, is_train=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GraphWarning)
+            results.append([net(images(i), labels())[1].numpy().tobytes() for i in range(12)])
+        assert ["the host reads" in str(w.message) for w in caught] == [True] * use_graph
+    assert results[0] == results[1]
+
+
+def test_a_table_that_the_host_reads_may_change_between_steps():
+    table = tensor.from_numpy(np.float32([1.0, 2.0]))
+    net = compiled(True, read=lambda k: float(table.numpy()[1]))
+    seen = []
+    for i in range(12):
+        if i == 6:
+            np.asarray(table)[1] = 3.0
+        seen.append(net(images(), numbers(0, 1)).numpy())
+    np.testing.assert_allclose(seen[-1], seen[0] * 1.5, rtol=1e-4)
+    assert len(graphs(net)) == 1
+
+
 def test_a_large_argument_that_the_host_reads_is_an_obstacle():
     net = compiled(True, read=lambda k: float(k.numpy().max()))
     with pytest.warns(GraphWarning, match="the host reads the elements of"):

@@ -1,6 +1,7 @@
 """Changes of Python state that an executed step reads are detected before a replay. If that is not
 possible, the step is executed, with a reason."""
 
+import builtins
 import collections
 import contextvars
 import dataclasses
@@ -161,6 +162,14 @@ class Table:
     inner = types.SimpleNamespace(rate=0.5)
 
 
+class Meta(type):
+    rate = 0.5
+
+
+class Made(metaclass=Meta):
+    pass
+
+
 def innermost():
     return LISTS[0][0]
 
@@ -262,6 +271,11 @@ NUMBERS = {
         has(lambda: {"x": {0.5}}),
         lambda s: next(iter(s.x)),
         lambda s: (s.x.clear(), s.x.add(2.0)),
+    ),
+    "order of an ordered dict": (
+        has(lambda: {"x": collections.OrderedDict(a=0.5, b=2.0)}),
+        lambda s: next(iter(s.x.values())),
+        lambda s: s.x.move_to_end("a"),
     ),
     "deque": (
         has(lambda: {"x": collections.deque([0.5])}),
@@ -382,6 +396,7 @@ VARIABLES = {
     "attribute of a class": (lambda s: Table.rate, globally(Table, "rate")),
     "attribute of an object": (lambda s: Table.inner.rate, globally(Table.inner, "rate")),
     "variable of a module": (lambda s: PROGRAM.RATE, globally(PROGRAM, "RATE")),
+    "variable by __dict__": (lambda s: by_dict(s), globally(PROGRAM, "RATE")),
     "imported variable": (imports, globally(PROGRAM, "RATE")),
     "imported module": (imports_all, globally(PROGRAM, "RATE")),
     "environment": (
@@ -392,6 +407,12 @@ VARIABLES = {
         lambda s: float(os.getenv(ON_OFF)),
         lambda s: os.environ.__setitem__(ON_OFF, "2.0"),
     ),
+    "builtin": (
+        lambda s: RATE_OF_ALL,  # noqa: F821
+        lambda s: setattr(builtins, "RATE_OF_ALL", 2.0),
+    ),
+    "event": (lambda s: 2.0 if EVENT.is_set() else 0.5, lambda s: EVENT.set()),
+    "metaclass": (lambda s: Made.rate, globally(Meta, "rate")),
     "thread": (lambda s: LOCAL.rate, lambda s: setattr(LOCAL, "rate", 2.0)),
     "context": (lambda s: CONTEXT.get(), lambda s: CONTEXT.set(2.0)),
     "function of another package": (
@@ -400,6 +421,7 @@ VARIABLES = {
     ),
 }
 CONTEXT = contextvars.ContextVar("CONTEXT", default=0.5)
+EVENT = threading.Event()
 TENSORS = {
     "stores_grad": lambda m: setattr(m.fc.W, "stores_grad", False),
     "requires_grad": lambda m: setattr(m.fc2.W, "requires_grad", False),
@@ -441,7 +463,9 @@ def test_a_changed_setting_is_seen(name):
 def test_a_changed_variable_is_seen(name, monkeypatch):
     read, change = VARIABLES[name]
     monkeypatch.setenv(ON_OFF, "0.5")
-    for target, attribute in ((Table, "rate"), (Table.inner, "rate"), (PROGRAM, "RATE")):
+    for target in (Table, Table.inner, Meta):
+        monkeypatch.setattr(target, "rate", 0.5)
+    for target, attribute in ((PROGRAM, "RATE"), (builtins, "RATE_OF_ALL")):
         monkeypatch.setattr(target, attribute, 0.5, raising=False)
     monkeypatch.setattr(statistics, "mean", statistics.mean)
     for variable in ("RATE", "LISTS", "innermost"):
@@ -450,9 +474,11 @@ def test_a_changed_variable_is_seen(name, monkeypatch):
 
     def begin(s):
         os.environ[ON_OFF] = "0.5"
-        Table.rate = Table.inner.rate = PROGRAM.RATE = LOCAL.rate = 0.5
+        Table.rate = Table.inner.rate = Meta.rate = PROGRAM.RATE = LOCAL.rate = 0.5
         statistics.mean = np.mean
         CONTEXT.set(0.5)
+        EVENT.clear()
+        builtins.RATE_OF_ALL = 0.5
         globals().update(RATE=0.5, LISTS=[[0.5]], innermost=original)
 
     both((begin, read, change))
@@ -596,6 +622,39 @@ def counted_in_the_context(s):
 def counted_in_the_environment(s):
     os.environ["COUNTED"] = str(int(os.environ.get("COUNTED", "0")) + 1)
     return 1.0
+
+
+def by_dict(s):
+    return PROGRAM.__dict__["RATE"]
+
+
+def by_name(s):
+    return sys.modules["settings_of_a_program"].RATE
+
+
+def by_globals(s):
+    return globals()["RATE"]
+
+
+@pytest.mark.parametrize("read", [by_name, by_globals])
+def test_variables_that_no_code_names_are_an_obstacle(read, monkeypatch):
+    monkeypatch.setattr(PROGRAM, "RATE", 0.5, raising=False)
+    warned(compiled(True, sets(), read), "any variable", 4)
+
+
+def test_an_optimizer_that_a_step_changes_by_name_is_seen():
+    def read(s):
+        for owner in model_of:  # none in compile()
+            setattr(owner.optimizer, "lr", 0.1)  # noqa: B010
+        return 1.0
+
+    model_of = []
+    m = compiled(True, sets(), read)
+    model_of.append(m)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        trained(m, 12)
+    assert "optimizer.lr" in m._graphs().reasons()[0]
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,58 @@ def test_shapes_are_computed_on_the_host() -> None:
     assert net._graphs().reasons() == []
 
 
+#: Operators whose argument is an input of the network: (nodes, two values of that input, what the
+#: network computes for x and such a value).
+_READ_BY_THE_HOST = {
+    "Clip": (
+        [node("Clip", "x - c", "y")],
+        (np.float32(0.25), np.float32(0.5)),
+        lambda x, c: np.minimum(x, c),
+    ),
+    "Reshape": (
+        [node("Reshape", "x c", "y")],
+        (np.array([3, 8]), np.array([8, 3])),
+        lambda x, c: x.reshape(c),
+    ),
+    "ReduceSum": (
+        [node("ReduceSum", "x c", "y", keepdims=0)],
+        (np.array([0]), np.array([1])),
+        lambda x, c: x.sum(axis=int(c[0])),
+    ),
+    "Tile": (
+        [node("Tile", "x c", "y")],
+        (np.array([1, 2]), np.array([2, 1])),
+        lambda x, c: np.tile(x, c),
+    ),
+    "Slice": (
+        [node("Slice", "x c end axis", "y")],
+        (np.array([1]), np.array([2])),
+        lambda x, c: x[:, int(c[0]) : 5],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _READ_BY_THE_HOST)
+def test_values_of_inputs_that_the_host_reads_are_recorded_each(name: str) -> None:
+    nodes, values, expected = _READ_BY_THE_HOST[name]
+    x = _array(4, 6)
+    kind, shape = str(values[0].dtype), list(values[0].shape)
+    model = network(
+        nodes,
+        [info("x", [4, 6]), info("c", shape, kind)],
+        [info("y", [None] * expected(x, values[0]).ndim)],
+        {"end": np.array([5]), "axis": np.array([1])},
+    )
+    net = singa.onnx.load(model)
+    given = [tensor.from_numpy(np.asarray(v), dtype=kind) for v in values]
+    net.compile([tensor.from_numpy(x), given[0]], is_train=False, use_graph=True)
+    for which in (0, 0, 0, 1, 1, 1, 0, 1, 0):
+        out = net(tensor.from_numpy(x), given[which]).numpy()
+        np.testing.assert_allclose(out, expected(x, values[which]), rtol=1e-6, atol=1e-6)
+    assert net._graphs().reasons() == []
+    assert len(net._graphs().graphs()) == 2
+
+
 def test_constants_are_folded() -> None:
     """A chain of constants leaves nothing to run."""
     nodes = [

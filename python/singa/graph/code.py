@@ -44,6 +44,9 @@ def names(code: CodeType) -> Names:
     constants: list[Any] = [0, None]
     for instruction in dis.get_instructions(code):
         kind, name = instruction.opname, instruction.argval
+        if kind != "CALL_KW":  # the names of arguments are none of attributes
+            texts = constants[-1] if isinstance(constants[-1], tuple) else constants[-1:]
+            attributes.update([text for text in texts if isinstance(text, str)])
         if kind in _VARIABLE:
             variables.add(path)
             path = (name,)
@@ -51,7 +54,7 @@ def names(code: CodeType) -> Names:
             attributes.add(name)
             path = (*path, name) if path else ()
         elif kind == "IMPORT_NAME":
-            level, wanted = constants[-2:]
+            level, wanted = constants[-2:]  # loaded by the last two instructions
             module = "." * level + name
             if not wanted or "*" in wanted:
                 imports.add((module, ()))
@@ -60,14 +63,11 @@ def names(code: CodeType) -> Names:
         elif kind not in _BETWEEN:
             variables.add(path)
             path = ()
-            if kind.startswith(("LOAD_CONST", "LOAD_SMALL_INT")):
-                constants.append(name)
+            loads = kind.startswith(("LOAD_CONST", "LOAD_SMALL_INT"))
+            constants.append(name if loads else None)
     variables.add(path)
     for constant in code.co_consts:
-        if isinstance(constant, str | tuple):
-            texts = constant if isinstance(constant, tuple) else (constant,)
-            attributes.update([text for text in texts if isinstance(text, str)])
-        elif isinstance(constant, CodeType):
+        if isinstance(constant, CodeType):
             inner = names(constant)
             variables.update(inner.variables)
             attributes |= inner.attributes

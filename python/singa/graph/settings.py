@@ -78,12 +78,17 @@ def differing(one: Settings, other: Settings) -> set[str]:
     return {place for place in a.keys() | b.keys() if a.get(place) != b.get(place)}
 
 
-def _not_settings(value: object) -> set[str]:
+def _not_settings(value: object, of: Callable[[type], bool] = lambda kind: True) -> set[str]:
     """Names of attributes that are not compared, from `not_settings` of the object's classes."""
     kind = type(value)
     if not hasattr(kind, "not_settings"):
         return set()
-    return {name for each in kind.__mro__ for name in vars(each).get("not_settings", ())}
+    mine = [each for each in kind.__mro__ if of(each)]
+    return {name for each in mine for name in vars(each).get("not_settings", ())}
+
+
+def _is_of_program(kind: type) -> bool:
+    return _package(kind.__module__) != _PACKAGE
 
 
 class Settings:
@@ -115,8 +120,9 @@ class Settings:
         # The global variables that code names, by the identity of their namespace.
         self._globals: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._scanned: set[tuple[int, types.CodeType]] = set()
-        # Attributes that are compared only where code names them, and all names of attributes.
-        self._apart: list[tuple[str, dict[str, Any], set[str]]] = []
+        # Attributes that are compared only where code names them, by these names, and all names of
+        # attributes.
+        self._apart: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self._attributes_named: set[str] = set()
         for i, raw in enumerate(read):
             self.values[f"elements that the host reads, {i}"] = self._read(elements, raw)
@@ -257,9 +263,12 @@ class Settings:
             elif not isinstance(value, Tensor):
                 self._attributes(value, "__class__", "__dict__")
             left_out = _not_settings(value)
+            apart = {name: name for name in left_out - _not_settings(value, _is_of_program)}
             if hasattr(type(value), "_unwatched"):
-                self._apart.append((place, attributes, value._unwatched()))
-                left_out |= self._apart[-1][-1]
+                apart |= {name: name.lstrip("_") for name in value._unwatched()}
+            if apart:
+                self._apart.append((place, attributes, apart))
+                left_out |= apart.keys()
             named = [(None if n in left_out else _attribute(place, n), n) for n in attributes]
             self._entries(attributes, named)
         if isinstance(value, Tensor):
@@ -385,10 +394,10 @@ class Settings:
         """Queues attributes that are compared only because code names them. Whether there are
         new ones."""
         for place, attributes, apart in self._apart:
-            for name in apart & attributes.keys():
-                if name.lstrip("_") not in self._attributes_named:
+            for name in apart.keys() & attributes.keys():
+                if apart[name] not in self._attributes_named:
                     continue
-                apart.discard(name)
+                del apart[name]
                 self._note((attributes, name), [attributes[name]])
                 self._add(_attribute(place, name), attributes[name])
         return bool(self._waiting)

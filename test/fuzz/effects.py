@@ -36,7 +36,7 @@ class Effect:
 
     top      of the module
     make     of the model's __init__
-    before   of the step, before the loss
+    before   of the step, before the loss, and of inference
     after    of the step, after the update
     outside  of the loop around it, after each step
     between  of the loop around inference, after each call
@@ -260,9 +260,13 @@ class Net(model.Model):
         self.conv, self.norm = layer.Conv2d(8, 2, stride=2), layer.BatchNorm2d()
 {make}
 
-    def forward(self, x):
+    def forward(self, x, k=None):
+        gain = 1.0
+        if k is not None:  # a call that infers
+            pass
+{inside}
         h = autograd.relu(self.norm(self.conv(autograd.reshape(x, (4, 1, 2, 4)))))
-        return self.c(autograd.tanh(self.a(autograd.reshape(h, (4, -1)))))
+        return self.c(autograd.tanh(self.a(autograd.reshape(h, (4, -1))))) * gain
 
     def train_one_batch(self, x, y, k):
         gain = 1.0
@@ -306,6 +310,7 @@ class Drawn:
             top=_indented(texts["top"], 0),
             make=_indented(texts["make"], 8),
             before=_indented(texts["before"], 8),
+            inside=_indented(texts["before"], 12),
             after=_indented(texts["after"], 8),
         )
         module = types.ModuleType(_MODULE)
@@ -426,7 +431,8 @@ def _run(drawn: Drawn, use_graph: bool, settings: Any) -> _Results:
         if i % 8 == 7:
             net.eval()
             for j in range(4):
-                scores.append(net(_batch(j)[0]).numpy())
+                x, _, k = _batch(i + j)
+                scores.append(net(x, k).numpy())
                 between(net, settings)
             net.train()
     states: dict[str, Any] = {n: t.numpy().tobytes() for n, t in net.get_states().items()}

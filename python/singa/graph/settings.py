@@ -367,7 +367,8 @@ class Settings:
             namespace = vars(value)
         # The code has the module itself.
         if self._is_program(namespace) and id(namespace) not in self._places:
-            self._places[id(namespace)] = "a module"
+            place = self._places[id(namespace)] = f"variables of {namespace.get('__name__')}"
+            self.values[place] = self._read(len, namespace)
             for name in list(namespace):
                 if not name.startswith("__"):
                     self._variable(namespace, (name,))

@@ -397,6 +397,10 @@ VARIABLES = {
     "attribute of an object": (lambda s: Table.inner.rate, globally(Table.inner, "rate")),
     "variable of a module": (lambda s: PROGRAM.RATE, globally(PROGRAM, "RATE")),
     "variable by __dict__": (lambda s: by_dict(s), globally(PROGRAM, "RATE")),
+    "new variable of a module": (
+        lambda s: getattr(PROGRAM, "NEW", 0.5),
+        lambda s: setattr(PROGRAM, "NEW", 2.0),
+    ),
     "imported variable": (imports, globally(PROGRAM, "RATE")),
     "imported module": (imports_all, globally(PROGRAM, "RATE")),
     "environment": (
@@ -479,6 +483,7 @@ def test_a_changed_variable_is_seen(name, monkeypatch):
         CONTEXT.set(0.5)
         EVENT.clear()
         builtins.RATE_OF_ALL = 0.5
+        vars(PROGRAM).pop("NEW", None)
         globals().update(RATE=0.5, LISTS=[[0.5]], innermost=original)
 
     both((begin, read, change))

@@ -73,6 +73,9 @@ class SINGA_API Recording {
   /// What the host has read in the step although the step has not computed it: inputs, parameters
   /// and other tensors. A replay repeats the step only for the same elements of these.
   std::vector<Tensor> host_reads() const;
+  /// Forgets all reads but the first `count`. For what a replay asks anew, such as the number of
+  /// updates that a device has made.
+  void KeepHostReads(size_t count);
 
   /// The implementation, in src/core/graph.
   RecordedStep& step() const { return *step_; }

@@ -315,10 +315,14 @@ class Optimizer:
     def _count_updates(self) -> None:
         """Asks the scaler how many pending updates were made. Waits for the device."""
         if self._pending_updates and self._scaler is not None:
+            recording = None if current.capture is None else current.capture.recording
+            reads = 0 if recording is None else len(recording.host_reads())
             made = self._scaler.made()
             self._steps += made - self._known_updates
             self._pending_updates, self._known_updates = 0, made
             self._scaler.check()
+            if recording is not None:
+                recording.KeepHostReads(reads)  # a replay counts, too
 
     def now(self, name: str, step: int | None = None) -> float:
         """The value of the hyperparameter `name`, such as "lr", at a step; by default at this one.

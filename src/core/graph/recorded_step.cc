@@ -265,6 +265,11 @@ bool RecordedStep::ReadByHost(const Tensor& t) {
   return true;
 }
 
+void RecordedStep::KeepHostReads(size_t count) {
+  if (host_reads_.size() > count)
+    host_reads_.erase(host_reads_.begin() + static_cast<std::ptrdiff_t>(count), host_reads_.end());
+}
+
 void RecordedStep::Listen(bool listen) {
   Check<std::logic_error>(!t_step || t_step == this, "graph", "this thread is recording already");
   t_step = listen ? this : nullptr;
@@ -372,6 +377,7 @@ void Recording::Finish(const std::vector<Tensor>& outputs) { step_->Finish(outpu
 void Recording::Abandon() noexcept { step_->Abandon(); }
 const std::string& Recording::obstacle() const { return step_->obstacle(); }
 std::vector<Tensor> Recording::host_reads() const { return step_->host_reads(); }
+void Recording::KeepHostReads(size_t count) { step_->KeepHostReads(count); }
 void Recording::SetObstacle(const std::string& obstacle) { step_->SetObstacle(obstacle); }
 
 }  // namespace singa

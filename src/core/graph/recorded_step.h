@@ -89,6 +89,7 @@ class RecordedStep {
   /// Notes that the host reads `t` now. Returns true if the step has not written it, so that its
   /// elements are there without running the waiting nodes.
   bool ReadByHost(const Tensor& t);
+  void KeepHostReads(size_t count);  // see Recording
   /// Records that a waiting block moves to another layout. Returns false if the block has memory;
   /// the caller then moves it at once.
   bool RecordLayout(Block* block, const LayoutPtr& layout, const char* reason);

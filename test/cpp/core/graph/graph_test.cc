@@ -87,6 +87,20 @@ TEST(Recording, NotesWhatTheHostReadsThatTheStepHasNotWritten) {
   EXPECT_EQ(recording->host_reads()[1].block(), w.block());
 }
 
+TEST(Recording, ForgetsReadsThatAReplayRepeats) {
+  const Tensor x = Full({1}, 4), w = Full({1}, 7);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  EXPECT_EQ(x.Item(), 4);
+  EXPECT_EQ(w.Item(), 7);
+  recording->KeepHostReads(1);
+  Tensor(w).Fill(3);
+  recording->Finish({});
+  EXPECT_EQ(recording->obstacle(), "");
+  ASSERT_EQ(recording->host_reads().size(), 1u);
+  EXPECT_EQ(recording->host_reads()[0].block(), x.block());
+}
+
 TEST(Recording, AReadOfTheHostIsAnObstacleWhereReplaysCannotCompareIt) {
   const Tensor x = Full({1}, 4), large = Full({2000}, 1);
   const auto obstacle = [&](const auto& step) {

@@ -38,7 +38,6 @@ import numpy as np
 
 from . import autograd, layer, tensor
 from . import singa_wrap as _c
-from .files import fit
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
 from .layer.summary import Summary, summarize
@@ -50,6 +49,7 @@ from .tape.operator import backward_followers
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from .files.fit import Mismatch
     from .opt import Optimizer
 
 # state_files and torch_weights are imported in functions, so that a program that only computes does
@@ -406,7 +406,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Time and memory are bounded by the sizes of the file and of the model, even for a malicious
         file.
         """
-        from .files import state_files
+        from .files import fit, state_files
 
         own = self._compiled_states("load_states")
         where = f"[load_states] {os.fspath(fpath)}"
@@ -429,7 +429,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def load_torch(
         self, source: str | os.PathLike[str] | Mapping[str, Any], strict: bool = True
-    ) -> fit.Mismatch:
+    ) -> Mismatch:
         """Loads weights that PyTorch saved for the same architecture.
 
         source  a .safetensors file or a state dict

@@ -539,6 +539,6 @@ def test_freeze_takes_patterns():
     assert frozen() == NAMES
     net.enc.freeze("W", frozen=False)
     assert frozen() == ["enc.b", "head.W", "head.b"]
-    with pytest.raises(ValueError, match=r"no parameter of Net matches 'enc\.c'"):
+    with pytest.raises(ValueError, match=r"no parameter matches 'enc\.c' in Net"):
         net.freeze(["enc.W", "enc.c"])
     assert frozen() == ["enc.b", "head.W", "head.b"]

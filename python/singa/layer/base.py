@@ -8,15 +8,17 @@ import functools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from .. import autograd, tensor
-from ..files import fit
 from ..raw import compat_mode
 from ..tape import autocast
 from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..files.fit import Mismatch
 
 __all__ = [
     "Layer",
@@ -192,7 +194,7 @@ class Layer(metaclass=LayerMeta):
             first.setdefault(id(param), path)
         return {path: found[path] for path in first.values()}
 
-    def set_params(self, parameters: Mapping[str, Any], strict: bool | None = None) -> fit.Mismatch:
+    def set_params(self, parameters: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
         """Copies values (tensors or arrays) to the parameters of the same names.
 
         strict  whether each parameter needs a value, and each value a parameter (default True). A
@@ -216,13 +218,15 @@ class Layer(metaclass=LayerMeta):
         """
         return self._by_path("get_states")
 
-    def set_states(self, states: Mapping[str, Any], strict: bool | None = None) -> fit.Mismatch:
+    def set_states(self, states: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
         """As set_params, for all tensors that get_states returns."""
         return self._assign("set_states", "get_states", states, strict)
 
     def _assign(
         self, function: str, getter: str, values: Mapping[str, Any], strict: bool | None
-    ) -> fit.Mismatch:
+    ) -> Mismatch:
+        from ..files import fit  # not loaded by a program that only computes
+
         own = self._by_path(getter)
         if getattr(type(self), getter) is not getattr(Layer, getter):
             own |= getattr(self, getter)()
@@ -265,7 +269,7 @@ class Layer(metaclass=LayerMeta):
         for each in patterns:
             matching = [p for name, p in params.items() if fnmatch.fnmatchcase(name, each)]
             if not matching and each != "*":
-                raise ValueError(f"[freeze] no parameter of {self.title} matches {each!r}")
+                raise ValueError(f"[freeze] no parameter matches {each!r} in {self.title}")
             selected += matching
         for param in selected:
             param.requires_grad = not frozen

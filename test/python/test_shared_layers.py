@@ -307,6 +307,15 @@ def test_a_tied_weight_is_averaged_once(use_buffers):
     np.testing.assert_allclose(average, (before + net.enc.W.numpy()) / 2, rtol=1e-5, atol=1e-6)
 
 
+def test_an_optimizer_refuses_the_state_of_other_parameters():
+    net, other = made(), made(kind=TrainedWrap)
+    before = {name: t.numpy() for name, t in other.optimizer.get_states()["moments"].items()}
+    with pytest.raises(ValueError, match=r"of other parameters: it has enc\.W, .* net\.enc\.W"):
+        other.optimizer.set_states(net.optimizer.get_states())
+    after = {name: t.numpy() for name, t in other.optimizer.get_states()["moments"].items()}
+    np.testing.assert_equal(after, before)
+
+
 # --- files from before
 
 

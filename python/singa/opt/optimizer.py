@@ -671,7 +671,8 @@ class Optimizer:
     def set_states(self, states: dict[str, Any]) -> None:
         """Continues from what get_states() returned. The tensors are copied.
 
-        Raises ValueError or TypeError for the state of another optimizer. Nothing has changed then.
+        Raises ValueError or TypeError for the state of another optimizer, or of other parameters
+        than those of the model that it was set on. Nothing has changed then.
         """
         kind = type(self).__name__
         if not isinstance(states, Mapping):
@@ -723,6 +724,17 @@ class Optimizer:
                 expected = " or ".join(map(str, types))
                 raise TypeError(f"[{kind}] {name} of {key} is {value.dtype}, not {expected}")
         return {key: value.deepcopy() for key, value in tensors.items()}
+
+    def _check_names(self, keys: Collection[str]) -> None:
+        """Raises ValueError if the optimizer was set on a model, and no key of a state is that of a
+        parameter that it knows."""
+        paths = {path for path, _ in self._find_paths(self._living_owners())}
+        living = {key for key, holder in self._keys.items() if holder() is not None}
+        if keys and paths and (paths | living).isdisjoint(keys):
+            raise ValueError(
+                f"[{type(self).__name__}] the state is of other parameters: it has "
+                f"{', '.join(sorted(keys)):.200}, and the model {', '.join(sorted(paths)):.200}"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys refer to live parameters; those of a copy are found again by name.

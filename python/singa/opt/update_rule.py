@@ -401,6 +401,7 @@ class UpdateRule(Optimizer):
                     f"{', '.join(map(str, sorted(states)))}, expected {', '.join(sorted(known))}"
                 )
             copies = {name: self._copied(name, states.get(name, {})) for name in slots}
+            self._check_names({key for tensors in copies.values() for key in tensors})
         super().set_states(states)
         for name, tensors in copies.items():
             setattr(self, name, tensors)

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import warnings
 
 import numpy as np
@@ -478,6 +479,15 @@ def test_nothing_warns_without_need(tmp_path):
         warnings.simplefilter("error")
         net.save_states(tmp_path / "a.npz")
         net.load_states(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_of_an_optimizer_that_knows_its_model(how):
+    net = made()
+    net.optimizer.net = net
+    twin = how(net.optimizer)
+    assert sorted(twin.get_states()["moments"]) == NAMES
+    assert sorted(twin.net.optimizer.get_states()["moments"]) == NAMES
 
 
 # --- strict

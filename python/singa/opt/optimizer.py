@@ -514,7 +514,8 @@ class Optimizer:
     def set_on(self, model: Layer) -> None:
         """Makes the first update of each parameter check that `model` has it, or another model that
         the optimizer was set on. `Model.set_optimizer` calls it."""
-        if all([model is not other for other in self._living_owners()]):
+        made = "_owners" in vars(self)  # not in the midst of a copy of both
+        if made and all([model is not other for other in self._living_owners()]):
             self._owners.append(weakref.ref(model))
 
     def _living_owners(self) -> list[Layer]:

@@ -193,7 +193,7 @@ class Settings:
             self._members(place, value)
             return kind, len(value)
         if value is os.environ or value is getattr(os, "environb", None):
-            self._add("os.environ's", value._data)  # type: ignore[attr-defined]
+            self._add("os.environ's", vars(value)["_data"])
             return kind, ()
         if isinstance(value, dict):
             self._entries(value, [(_key(place, i, key), key) for i, key in enumerate(value)])

@@ -165,14 +165,14 @@ def _convolution(case: _Case, values: _Values) -> None:
     dilations = [dilation] * axes
     if case["transposed"]:
         x = values((batch, inputs, *size), dtype)
-        handle = _c.ConvTransposeHandle(
+        transposed = _c.ConvTransposeHandle(
             x, kernel, stride, padding, [0] * axes, inputs, outputs, case["bias"], groups, dilations
         )
         W = values((inputs, outputs // groups, *kernel), dtype)
         b = values((outputs,), dtype) if case["bias"] else _c.Tensor()
-        y = _c.ConvTransposeForward(x, W, b, handle)
+        y = _c.ConvTransposeForward(x, W, b, transposed)
         dy = values(y.shape(), dtype)
-        _c.ConvTransposeBackward(dy, x, W, handle, True, True, case["bias"])
+        _c.ConvTransposeBackward(dy, x, W, transposed, True, True, case["bias"])
         return
     x = values((batch, inputs, *size), dtype)
     handle = _c.ConvHandle(

@@ -37,7 +37,10 @@ def test_every_two_values_meet_and_meet_again():
 def test_the_draw_follows_from_the_seed():
     factors = {"a": range(9), "b": range(8)}
     draws = [
-        [case for case, _ in zip(pairwise(factors, np.random.default_rng(s)), range(20))]
+        [
+            case
+            for case, _ in zip(pairwise(factors, np.random.default_rng(s)), range(20), strict=False)
+        ]
         for s in (1, 1, 2)
     ]
     assert draws[0] == draws[1] != draws[2]

@@ -315,6 +315,7 @@ bool Graph::Impl::IsUnchanged(Source& source) const {
   if (block.version() != source.version) return false;
   const uint64_t exports = block.exports();
   if (exports == source.exports && !block.pinned()) return true;
+  if (block.device()->kind() != DeviceKind::kCpu) return false;  // the host cannot read it
   if (!Restore(source.kept) || DigestOf(block) != source.digest) return false;
   source.exports = exports;
   return true;

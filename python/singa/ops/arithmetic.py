@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float32, is_float
 from ..raw import compat_mode
@@ -386,6 +388,14 @@ def _constant(value: Any, like: Tensor, kind: type[Binary]) -> Tensor:
     return tensor_of(value, like)
 
 
+def _logic(kind: type[Binary], sign: str, t: Tensor, other: Any) -> Tensor:
+    """A logical sign between bools: masks that comparisons give."""
+    given = other.dtype if isinstance(other, Tensor) else np.asarray(other).dtype
+    if t.dtype != bool_ or given not in (bool_, np.dtype(bool)):
+        raise TypeError(f"[{kind.__name__}] {sign} joins bool tensors, got {t.dtype} and {given}")
+    return _operate(kind, t, other)
+
+
 def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
     """Augmented assignment, such as `t += other`.
 
@@ -491,6 +501,19 @@ class _Signs(Tensor):
 
     def __ne__(self, other: object) -> Any:
         return _operate(NotEqual, self, other)
+
+    # Of bools. They are symmetric.
+
+    def __and__(self, other: Any) -> Tensor:
+        return _logic(And, "&", self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _logic(Or, "|", self, other)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _logic(Xor, "^", self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     # In place.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 from .. import singa_wrap as _c
-from ..dtypes import int64, is_float
+from ..dtypes import bool_, int64, is_float
 from ..raw import compat_mode
 from ..raw.arrays import full
 from ..raw.check import number
@@ -499,6 +499,11 @@ class _Signs(Tensor):
 
     def __abs__(self) -> Tensor:
         return apply(Abs(), self)
+
+    def __invert__(self) -> Tensor:
+        if self.dtype != bool_:
+            raise TypeError(f"[Not] ~ takes a bool tensor, got {self.dtype}")
+        return apply(Not(), self)
 
 
 def _function(operator: type[Elementwise]) -> OfTensor:

@@ -506,3 +506,16 @@ def test_recorded_steps_keep_the_bits_and_raise():
         net(x, y).numpy().tolist()
         == np.where(a > 2, a * BEYOND // y.numpy() % 1000, a - BEYOND).tolist()
     )
+
+
+def test_masks_are_joined_by_signs():
+    x, y = np.array([1.0, -2.0, 3.0, -4.0], np.float32), np.array([1.0, 2.0, -3.0, -4.0])
+    a, b = tensor.from_numpy(x) > 0, tensor.from_numpy(y) > 0
+    m, n = x > 0, y > 0
+    for ours, wanted in (
+        (a & b, m & n), (a | b, m | n), (a ^ b, m ^ n), (~a, ~m), (a & True, m), (False | a, m),
+        (a ^ n, m ^ n), (a & ~b | (~a & b), m ^ n),
+    ):  # fmt: skip
+        assert ours.dtype == tensor.bool_
+        np.testing.assert_array_equal(ours.numpy(), wanted)
+    np.testing.assert_array_equal(tensor.from_numpy(x)[a & ~b].numpy(), x[m & ~n])

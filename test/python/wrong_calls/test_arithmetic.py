@@ -26,6 +26,10 @@ INTEGERS.__iadd__(1.5) -> TypeError: [add] int32
 make(2, dtype="bool").__iadd__(1) -> TypeError: [add] bool
 make(2, dtype="bool") - make(2, dtype="bool") -> TypeError: [Sub] bools
 -make(2, dtype="bool") -> TypeError: [Negative] bools
+INTEGERS & INTEGERS -> TypeError: [And] & bool int32
+make(2, dtype="bool") | 1 -> TypeError: [Or] | bool int64
+make(2, dtype="bool") ^ make(2) -> TypeError: [Xor] ^ float32
+~INTEGERS -> TypeError: [Not] ~ int32
 INTEGERS ** -1 -> ValueError: [PowScalar] -1
 INTEGERS + (1 << 63) -> ValueError: [fill] 9223372036854775808
 tensor.result_type() -> TypeError: [result_type]

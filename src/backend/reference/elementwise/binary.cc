@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "backend/reference/elementwise/map.h"
+#include "core/device/inline.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
@@ -26,7 +27,7 @@ constexpr bool Divides(BinaryOp op) {
 
 /// Throws where integers have no quotient or power.
 template <BinaryOp kOp, class C>
-[[gnu::always_inline]] void CheckDefined(C b) {
+SINGA_INLINE void CheckDefined(C b) {
   if constexpr (std::is_integral_v<C> && Divides(kOp))
     Check<std::domain_error>(b != 0, BinaryName(kOp), "an integer is divided by zero");
   if constexpr (std::is_integral_v<C> && kOp == BinaryOp::kPow)

@@ -30,15 +30,12 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO would block
 def components(tensor: str, location: str) -> list[str]:
     """The components of a location, which must be a relative path inside the model's folder.
 
-    Raises InvalidModelError for an empty or absolute path, and for one with "..".
+    "." and repeated slashes mean nothing. Raises InvalidModelError for an empty or absolute path,
+    for that of a folder, and for one with "..".
     """
-    parts = location.split("/")
-    if (
-        not location
-        or "\0" in location
-        or "\\" in location
-        or any(part in ("", ".", "..") for part in parts)
-    ):
+    parts = [part for part in location.split("/") if part not in ("", ".")]
+    folder = not parts or location.endswith(("/", "/."))
+    if folder or location[0] == "/" or ".." in parts or "\0" in location or "\\" in location:
         raise InvalidModelError(
             f"[onnx.load] tensor {tensor!r}: external data must be a file inside the model's "
             f"folder, got location {location!r:.200}"

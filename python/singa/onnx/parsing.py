@@ -7,6 +7,7 @@ these are neither copied nor serialised again.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .conforming import conform
 from .element_types import name_of, type_name
 from .errors import InvalidModelError
 from .external import mapped
@@ -65,6 +67,7 @@ def _read(source: Any, is_readable: Callable[[str, str, int], bool], allow_symli
     initializers = _initializers(model.graph, storage)
     check_opset(model)
     light = _light_copy(model, initializers)
+    conform(light)
     check_model(light)
     light = inlined(light, is_readable)
     light = typed(light)
@@ -189,6 +192,7 @@ class _Parser:
     def __init__(self, opsets: Mapping[str, int], storage: _Storage) -> None:
         self.opsets, self.storage = opsets, storage
         self._names: set[str] = set()
+        self._counts: Counter[str] = Counter()
 
     def graph(self, proto: Any, outer: Mapping[str, ValueType], main: bool = False) -> Graph:
         """`outer` are the types of the values of the graphs around this one."""
@@ -207,7 +211,7 @@ class _Parser:
             for tensor in proto.initializer:
                 self._constant(result, tensor.name, self.storage.array(tensor))
         for node in proto.node:
-            if node.op_type == "Constant" and not domain_of(node.domain):
+            if node.op_type == "Constant" and not domain_of(node):
                 constant = self._constant_value(node)
                 if constant is not None and len(node.output) == 1:
                     self._constant(result, node.output[0], constant)
@@ -239,8 +243,8 @@ class _Parser:
         return None
 
     def _node(self, proto: Any, types: dict[str, ValueType]) -> Node:
-        domain = domain_of(proto.domain)
-        schema = schema_of(proto.op_type, domain, self.opsets)
+        domain = domain_of(proto)
+        schema = schema_of(proto, self.opsets)
         node = Node(
             self._name(proto),
             proto.op_type,
@@ -263,10 +267,10 @@ class _Parser:
     def _name(self, proto: Any) -> str:
         """A unique name: that of the node, or one made of the operator."""
         base = proto.name or proto.op_type
-        name, i = base if proto.name else f"{base}_0", 0
+        name = base if proto.name else f"{base}_{self._counts[base]}"
         while name in self._names:
-            i += 1
-            name = f"{base}_{i}"
+            self._counts[base] += 1
+            name = f"{base}_{self._counts[base]}"
         self._names.add(name)
         return name
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+#: Most rounds of type inference, which alternate between nodes of the model's opset and others.
+_MOST_ROUNDS = 4
+
+
 def require_package() -> None:
     """Raises ImportError, with the way to get it, if the package onnx is not installed."""
     try:
@@ -25,7 +29,7 @@ def check_opset(model: ModelProto) -> None:
 
     newest = onnx.defs.onnx_opset_version()
     for entry in model.opset_import:
-        if not domain_of(entry.domain) and not 1 <= entry.version <= newest:
+        if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
             raise InvalidModelError(
                 f"[onnx.load] the file has opset {entry.version}; onnx {onnx.__version__} knows 1 "
                 f"to {newest}"
@@ -33,11 +37,25 @@ def check_opset(model: ModelProto) -> None:
 
 
 def check_model(model: ModelProto) -> None:
-    """Raises InvalidModelError for a model that contradicts the specification."""
+    """Raises InvalidModelError for a model that contradicts the specification.
+
+    Two of its rules are not asked for: inputs and outputs may lack a type or a shape, and the
+    functions of the model may be of other opsets than the model.
+    """
     import onnx
 
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.functions[:]
+    for value in (*bare.graph.input, *bare.graph.output):
+        if value.type.WhichOneof("value") in (None, "tensor_type"):
+            kind = value.type.tensor_type
+            kind.elem_type = kind.elem_type or onnx.TensorProto.FLOAT
+            kind.shape.SetInParent()
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(bare)
+        for function in model.functions:
+            onnx.checker.check_function(function)
     except onnx.checker.ValidationError as error:
         raise InvalidModelError(f"[onnx.load] {_on_one_line(error)}") from None
     except (ValueError, RuntimeError, UnicodeDecodeError) as error:
@@ -48,46 +66,116 @@ def typed(model: ModelProto) -> ModelProto:
     """The model with the types and shapes that can be inferred."""
     import onnx
 
-    try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:  # InferenceError, and others for damaged files
-        raise InvalidModelError(
-            f"[onnx.load] wrong types or shapes: {_on_one_line(error)}"
-        ) from None
+    for _ in range(_MOST_ROUNDS):
+        try:
+            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        except Exception as error:  # InferenceError, and others for damaged files
+            raise InvalidModelError(
+                f"[onnx.load] wrong types or shapes: {_on_one_line(error)}"
+            ) from None
+        if not _with_types_of_versioned(model):
+            break
+    return model
+
+
+def types_of(graph: Any, types: dict[str, Any]) -> None:
+    """Adds the TypeProtos of the values of a GraphProto and its subgraphs that are known."""
+    import onnx
+
+    for each in all_graphs(graph):
+        for value in (*each.value_info, *each.output, *each.input):
+            if value.HasField("type"):
+                types[value.name] = value.type
+        for tensor in each.initializer:
+            kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+            types.setdefault(tensor.name, kind)
+
+
+def _with_types_of_versioned(model: ModelProto) -> bool:
+    """Adds types of results of nodes that are not of the model's opset, which onnx leaves out.
+
+    Returns whether there were any.
+    """
+    import onnx
+
+    nodes = [node for node in model.graph.node if domain_of(node) != node.domain]
+    types: dict[str, Any] = {}
+    if nodes:
+        types_of(model.graph, types)
+    count = len(types)
+    for node in nodes:
+        schema = schema_of(node, {})
+        if schema is None or all(name in types for name in node.output):
+            continue
+        known = {name: types[name] for name in node.input if name in types}
+        opset = onnx.helper.make_opsetid(domain_of(node), opset_of(node, {}) or 0)
+        try:
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, node, known, opset_imports=[opset]
+            )
+        except Exception:  # inputs whose types are not known
+            continue
+        for name, kind in found.items():
+            if name not in types:
+                types[name] = kind
+                model.graph.value_info.add(name=name).type.CopyFrom(kind)
+    return len(types) > count
 
 
 def _on_one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
 
 
-def schema_of(op: str, domain: str, opsets: Mapping[str, int]) -> Any:
-    """The OpSchema of an operator; None if it is unknown."""
+def schema_of(node: Any, opsets: Mapping[str, int]) -> Any:
+    """The OpSchema of a node's operator; None if it is unknown."""
     import onnx
 
-    if domain not in opsets:
+    opset = opset_of(node, opsets)
+    if opset is None:
         return None
     try:
-        return onnx.defs.get_schema(op, opsets[domain], domain)
+        return onnx.defs.get_schema(node.op_type, opset, domain_of(node))
     except onnx.defs.SchemaError:
         return None
 
 
-def opsets_of(model: ModelProto) -> dict[str, int]:
-    """The versions of the operators of a model, by domain."""
-    return {domain_of(entry.domain): entry.version for entry in model.opset_import}
+def opsets_of(model: Any) -> dict[str, int]:
+    """The versions of the operators of a ModelProto or FunctionProto, by domain."""
+    return {entry.domain: entry.version for entry in model.opset_import}
 
 
-def domain_of(domain: str) -> str:
-    """A domain by its one name: that of ONNX's own operators is empty."""
-    return "" if domain == "ai.onnx" else domain
+def versioned(domain: str, opset: int) -> str:
+    """The domain of a node whose operator is not of the model's opset, but of this one.
+
+    onnx does not know such a domain, so it infers no types from a wrong version.
+    """
+    return f"{domain}@{opset}"
+
+
+def domain_of(node: Any) -> str:
+    """The domain of a node's operator: that of ONNX's own ones is empty."""
+    domain, at, opset = node.domain.rpartition("@")
+    return domain if at and opset.isdecimal() else node.domain
+
+
+def opset_of(node: Any, opsets: Mapping[str, int]) -> int | None:
+    """The opset of a node's operator, where the model has `opsets`; None if it is not known."""
+    _, at, opset = node.domain.rpartition("@")
+    return int(opset) if at and opset.isdecimal() else opsets.get(node.domain)
+
+
+def all_graphs(graph: Any) -> Iterator[Any]:
+    """A GraphProto or FunctionProto, and all subgraphs of its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_graphs(attribute.g)
+            for inner in attribute.graphs:
+                yield from all_graphs(inner)
 
 
 def all_nodes(graph: Any) -> Iterator[Any]:
     """All nodes of a GraphProto or FunctionProto, those of subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from all_nodes(attribute.g)
-            for inner in attribute.graphs:
-                yield from all_nodes(inner)
+    for each in all_graphs(graph):
+        yield from each.node

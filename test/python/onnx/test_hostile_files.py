@@ -45,8 +45,9 @@ def test_external_data_is_read(folder: Path) -> None:
     np.testing.assert_array_equal(net.get_params()["w"].numpy(), [2, 3, 4, 5])
     (folder / "deeper").mkdir()
     (folder / "data.bin").rename(folder / "deeper" / "data.bin")
-    net = singa.onnx.load(_external(folder, "deeper/data.bin"))
-    np.testing.assert_array_equal(net.get_params()["w"].numpy(), [0, 1, 2, 3])
+    for location in ("deeper/data.bin", "./deeper/data.bin", "deeper/.//data.bin"):
+        net = singa.onnx.load(_external(folder, location))
+        np.testing.assert_array_equal(net.get_params()["w"].numpy(), [0, 1, 2, 3])
 
 
 def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +60,8 @@ def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "location",
     [
-        *("../secret.bin", "/etc/passwd", "", ".", "a/../../secret.bin", "./data.bin"),
-        *("deeper//data.bin", "..\\secret.bin", "data.bin\0", "data.bin/", "missing.bin"),
+        *("../secret.bin", "/etc/passwd", "", ".", "./", "a/../../secret.bin", "./../secret.bin"),
+        *("//data.bin", "..\\secret.bin", "data.bin\0", "data.bin/", "data.bin/.", "missing.bin"),
     ],
 )
 def test_external_data_stays_in_the_folder(folder: Path, location: str) -> None:

@@ -1,20 +1,29 @@
-"""Reader of sampling at real-valued positions."""
+"""Readers of sampling at real-valued positions."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ... import autograd, tensor
 from ...dtypes import wide_type
 from ...tensor import Tensor
+from ..element_types import numpy_type
 from ..errors import Refused
 from ..graph import Node
 from ..tensors import same_type
+from ..values import bounded, numbers
 from .movement import reshaped
 from .registry import Compute, reads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 #: Names of the modes, old and new.
 _MODES = {
@@ -63,6 +72,35 @@ def grid_sample(node: Node) -> Compute:
         for corner in corners:
             total = total + _corner(wide, corner, lengths)
         return same_type(reshaped(total, (count, channels, *spots)), x)
+
+    return compute
+
+
+@reads("AffineGrid", 20, host=(1,))
+def affine_grid(node: Node) -> Compute:
+    """theta (N, axes, axes + 1) to positions (N, ..., axes) for GridSample, in images of `size`.
+
+    As in PyTorch, the only element of an axis lies in its middle. ONNX's definition of this
+    operator gives NaN there, and fails for one image.
+    """
+    align = bool(node.attributes.get("align_corners", 0))
+
+    def compute(run: Any, theta: Tensor, size: Array) -> Tensor:
+        count, _, *lengths = bounded(node, numbers(size))
+        axes = len(lengths)
+        if axes not in (2, 3) or tuple(theta.shape) != (count, axes, axes + 1):
+            raise ValueError(f"[AffineGrid] theta {tuple(theta.shape)} for size {numbers(size)}")
+
+        def places() -> Array:
+            ends = [1.0 - (0.0 if align and n > 1 else 1.0 / max(n, 1)) for n in lengths]
+            sides = [np.linspace(-end, end, n) for end, n in zip(ends, lengths, strict=True)]
+            grid = np.meshgrid(*sides, indexing="ij")[::-1]
+            last = np.stack([*grid, np.ones_like(grid[0])], -1).reshape(-1, axes + 1)
+            return last.astype(numpy_type(theta.dtype.name))
+
+        base = run.tensor(run.made((node.name, *lengths, theta.dtype.name), places))
+        moved = autograd.matmul(base, autograd.transpose(theta, (0, 2, 1)))
+        return reshaped(moved, (count, *lengths, axes))
 
     return compute
 

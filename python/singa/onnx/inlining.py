@@ -146,8 +146,8 @@ def _define(model: ModelProto, nodes: Sequence[Any], opsets: Mapping[str, int]) 
         del function.attribute[:]
         function.attribute.extend(attribute.name for attribute in call.attribute)
         _keep_versions(model, function, opsets)
-        for i, inner in enumerate(function.node):
-            inner.name = f"{node.name or node.op_type}/{inner.op_type}_{i}"
+        for inner in function.node:
+            inner.name = f"{node.name or node.op_type}/{inner.op_type}"
         model.functions.append(function)
         node.CopyFrom(call)
         node.op_type, node.domain, node.overload = function.name, _INLINED, ""

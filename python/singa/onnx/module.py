@@ -24,6 +24,7 @@ from .network import Network
 from .parsing import read
 from .readers.registry import find, is_readable
 from .tensors import as_tensor
+from .values import is_computable
 
 if TYPE_CHECKING:
     import os
@@ -104,7 +105,6 @@ class ImportedModel(model.Model):
         for name, initializer_ in graph.initializers.items():
             if roles[name] == _CONSTANT:
                 self._graph.constants[name] = _frozen(initializer_.read())
-        self._promote(roles)
         self._network = Network(self._graph, {})  # raises before parameters take memory
         for name, role in roles.items():
             if role != _CONSTANT:
@@ -116,17 +116,8 @@ class ImportedModel(model.Model):
 
     # Parameters.
 
-    def _promote(self, roles: dict[str, str]) -> None:
-        """Takes parameters that are Constant nodes out of the graph's constants."""
-        for name in roles:
-            if roles[name] != _CONSTANT:
-                self._graph.constants.pop(name, None)
-
     def _add(self, name: str, graph: Graph, role: str, device: Any) -> None:
-        if name in graph.initializers:
-            array = graph.initializers[name].read()
-        else:
-            array = graph.constants[name]
+        array = graph.initializers[name].read()
         if role == _STATE and name_of(array) in ("float16", "bfloat16"):
             array = array.astype(np.float32)  # running statistics are not kept in 16 bits
         self._put(name, as_tensor(array, device), role == _PARAMETER)
@@ -151,27 +142,29 @@ class ImportedModel(model.Model):
     ) -> tuple[str, ...]:
         """Gives the last fully connected layer, or 1x1 convolution, `num_outputs` outputs.
 
-        Its weight is filled by `fill`, its bias with 0. Returns their names. Raises ValueError if
+        Its weight is filled by `fill`, its biases with 0. Returns their names. Raises ValueError if
         the first output does not come from such a layer, apart from softmax and reshapes.
         """
         if num_outputs < 1:
             raise ValueError(f"[replace_head] num_outputs must be positive, got {num_outputs}")
-        weight, axis, bias = _head(self._graph, self._keys)
+        weight, axis, biases = _head(self._graph, self._keys)
         old = self.__dict__[self._keys[weight]]
         shape = list(old.shape)
-        shape[axis] = num_outputs
+        before, shape[axis] = shape[axis], num_outputs
         new = Tensor(shape, old.device, old.dtype)
         fill(new)
         self._put(weight, new, True)
-        names = [weight]
-        if bias is not None:
+        behind = 1 - len(shape) if axis == 0 and len(shape) > 2 else -1
+        for bias in biases:
             old = self.__dict__[self._keys[bias]]
-            lengths = [n if n == 1 and len(old.shape) > 1 else num_outputs for n in old.shape]
+            lengths = list(old.shape)
+            fitting = [i for i, n in enumerate(lengths) if n == before]
+            if fitting:
+                lengths[fitting[0] if len(fitting) == 1 else behind] = num_outputs
             self._put(bias, Tensor(lengths, old.device, old.dtype), True)
-            names.append(bias)
         self._network = None
         self._step_graphs = None
-        return tuple(names)
+        return (weight, *biases)
 
     # Steps.
 
@@ -307,37 +300,55 @@ def roles_of(graph: Graph) -> dict[str, str]:
     """For each initializer, whether it is a parameter, a running statistic, or a constant.
 
     Parameters are tensors of floats. Constants are those of other types, those that the host needs
-    as arrays, single numbers that are not the weight of a layer, and those with an infinity, which
-    are masks. Constant nodes are parameters if they are weights of a layer and the file has no
-    initializers of floats.
+    as arrays or computes such arrays from, single numbers that are not the weight or bias of a
+    layer, and those with an infinity, which are masks.
     """
     uses: dict[str, set[str]] = {}
+    weights = graph.initializers
 
-    def visit(nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            reader = find(node.domain, node.op, node.version)
-            for i, name in enumerate(node.inputs):
-                if not name or reader is None:
-                    kind = "tensor"
-                elif i in reader.host:
-                    kind = "host"
-                elif i in reader.states:
-                    kind = "state"
-                else:
-                    kind = "weight" if i in reader.weights else "tensor"
-                uses.setdefault(name, set()).add(kind)
+    def visit(nodes: Sequence[Node], outputs: Sequence[str]) -> None:
+        makers = {name: node for node in nodes for name in node.outputs if name}
+        for node in reversed(nodes):
             for inner in subgraphs(node):
-                visit(inner.nodes)
+                visit(inner.nodes, inner.outputs)
+            reader = find(node.domain, node.op, node.version)
+            results = [name for name in node.outputs if name]
+            of_host = is_computable(node) and all(
+                uses.get(name) == {"host"} and name not in outputs for name in results
+            )
+            for i, name in enumerate(node.inputs):
+                if of_host or (reader is not None and i in reader.host):
+                    kind = "host"
+                elif reader is not None and i in reader.states:
+                    kind = "state"
+                elif reader is not None and i in reader.weights:
+                    kind = "weight"
+                else:
+                    kind = "weight" if _is_bias(node, i, makers, weights) else "tensor"
+                uses.setdefault(name, set()).add(kind)
 
-    visit(graph.nodes)
-    roles = {name: _role(i, uses.get(name, set())) for name, i in graph.initializers.items()}
-    own = graph.producer.startswith("singa")
-    if own or any(i.type in FLOATS for i in graph.initializers.values()):
-        return roles
-    for name, array in graph.constants.items():  # a file that has its weights in Constant nodes
-        if "weight" in uses.get(name, ()) and name_of(array) in FLOATS and array.size > 1:
-            roles[name] = _PARAMETER
-    return roles
+    visit(graph.nodes, graph.outputs)
+    return {name: _role(each, uses.get(name, set())) for name, each in weights.items()}
+
+
+#: Layers that may have their bias in an Add behind them, with the axis of outputs of their weight.
+_AXES = {"MatMul": -1, "Gemm": -1, "Conv": 0}
+
+
+def _is_bias(
+    node: Node, i: int, makers: Mapping[str, Node], weights: Mapping[str, Initializer]
+) -> bool:
+    """Whether input `i` of a node is the bias of a layer: one number for each of its outputs."""
+    if node.op != "Add" or node.domain or len(node.inputs) != 2:
+        return False
+    bias, layer = weights.get(node.inputs[i]), makers.get(node.inputs[1 - i])
+    if bias is None or layer is None or layer.domain or layer.op not in _AXES or layer.has(2):
+        return False
+    weight = weights.get(layer.inputs[1])
+    if weight is None or len(weight.shape) < 2 or not bias.shape:
+        return False
+    axis = 0 if layer.attributes.get("transB") else _AXES[layer.op]
+    return math.prod(bias.shape) == weight.shape[axis]
 
 
 def _role(stored: Initializer, uses: set[str]) -> str:
@@ -357,13 +368,17 @@ def _role(stored: Initializer, uses: set[str]) -> str:
 
 # The head.
 
-_SHAPE_ONLY = ("Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Dropout")
+_SHAPE_ONLY = (
+    *("Identity", "Softmax", "LogSoftmax", "Sigmoid", "Dropout"),
+    *("Flatten", "Squeeze", "Transpose"),
+)
 
 
-def _head(graph: Graph, parameters: Mapping[str, str]) -> tuple[str, int, str | None]:
-    """(weight, its axis of outputs, bias) of the last layer."""
+def _head(graph: Graph, parameters: Mapping[str, str]) -> tuple[str, int, list[str]]:
+    """(weight, its axis of outputs, biases) of the last layer."""
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
-    name, bias = graph.outputs[0], None
+    name = graph.outputs[0]
+    biases: list[str] = []
 
     def source(inputs: Sequence[str]) -> list[str]:
         """Names of values without Identity."""
@@ -381,20 +396,14 @@ def _head(graph: Graph, parameters: Mapping[str, str]) -> tuple[str, int, str | 
         inputs = source(node.inputs)
         if node.op in _SHAPE_ONLY:
             name = inputs[0]
-        elif node.op == "Gemm" and inputs[1] in parameters:
-            own = next((n for n in inputs[2:3] if n in parameters), None)
-            return inputs[1], 0 if node.attributes.get("transB") else 1, own
-        elif node.op == "Conv" and inputs[1] in parameters and not bias:
-            own = next((n for n in inputs[2:3] if n in parameters), None)
-            return inputs[1], 0, own
-        elif node.op == "MatMul" and inputs[1] in parameters:
-            return inputs[1], -1, bias
-        elif node.op == "Add" and bias is None:
-            ours = [n for n in inputs if n in parameters]
-            if len(ours) != 1:
+        elif node.op in _AXES and inputs[1] in parameters:
+            axis = 0 if node.attributes.get("transB") else _AXES[node.op]
+            return inputs[1], axis, [*(n for n in inputs[2:3] if n in parameters), *biases]
+        elif node.op == "Add" and not biases:
+            biases = [n for n in inputs if n in parameters]
+            if len(biases) != 1:
                 break
-            bias = ours[0]
-            name = next(n for n in inputs if n != bias)
+            name = next(n for n in inputs if n != biases[0])
         else:
             break
     last = makers.get(name)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .conforming import conform
-from .element_types import name_of, type_name
+from .element_types import FLOATS, name_of, type_name
 from .errors import InvalidModelError
 from .external import mapped
 from .graph import Dimension, Graph, Initializer, Node, ValueType, subgraphs
 from .inlining import inlined
 from .specification import (
+    all_graphs,
     check_model,
     check_opset,
     domain_of,
@@ -73,12 +74,16 @@ def _read(source: Any, is_readable: Callable[[str, str, int], bool], allow_symli
     light = typed(light)
     opsets = opsets_of(light)
     types = {i.name: ValueType(i.type, i.shape) for i in initializers.values()}
-    graph = _Parser(opsets, storage).graph(light.graph, types, main=True)
+    producer = " ".join([model.producer_name, model.producer_version]).strip()
+    trained = _constants_are_weights(producer, initializers)
+    weights = _Weights(light.graph, initializers) if trained else None
+    parser = _Parser(opsets, storage, weights)
+    graph = parser.graph(light.graph, types, main=True)
     graph.initializers = initializers
     graph.inputs = [name for name in graph.inputs if name not in initializers]
     graph.opset = opsets.get("", 0)
     graph.ir_version = model.ir_version
-    graph.producer = " ".join([model.producer_name, model.producer_version]).strip()
+    graph.producer = producer
     _mark_used(graph)
     return graph
 
@@ -186,11 +191,56 @@ def _light_copy(model: ModelProto, initializers: Mapping[str, Initializer]) -> M
     return light
 
 
-class _Parser:
-    """Makes Graphs of GraphProtos."""
+def _constants_are_weights(producer: str, initializers: Mapping[str, Initializer]) -> bool:
+    """Whether Constant nodes may hold weights.
 
-    def __init__(self, opsets: Mapping[str, int], storage: _Storage) -> None:
-        self.opsets, self.storage = opsets, storage
+    singa and PyTorch write parameters as initializers, and what is not trained, such as the scale
+    of an instance norm without parameters, as Constant nodes. Only a frozen module of PyTorch has
+    no parameters but those in Constant nodes.
+    """
+    if producer.startswith("pytorch"):
+        return not any(i.type in FLOATS and math.prod(i.shape) > 1 for i in initializers.values())
+    return not producer.startswith("singa")
+
+
+class _Weights:
+    """Tensors of floats in Constant nodes and in subgraphs, which are read as initializers of the
+    main graph: as such they can be parameters."""
+
+    def __init__(self, graph: Any, initializers: dict[str, Initializer]) -> None:
+        self.initializers = initializers
+        self._definitions: Counter[str] = Counter()
+        for each in all_graphs(graph):
+            self._definitions.update(value.name for value in each.input)
+            self._definitions.update(tensor.name for tensor in each.initializer)
+            self._definitions.update(name for node in each.node for name in node.output)
+
+    def take(self, name: str, array: NDArray[Any]) -> str | None:
+        """Adds an initializer, and returns its name: another one where several graphs have a value
+        of this name. None if the array has no floats."""
+        if name_of(array) not in FLOATS:
+            return None
+        unique, i = name, 0
+        while self._definitions[unique] > (unique == name):
+            i += 1
+            unique = f"{name}_{i}"
+        if unique != name:
+            self._definitions[unique] += 1
+        self.initializers[unique] = Initializer(unique, name_of(array), array.shape, lambda: array)
+        return unique
+
+
+class _Parser:
+    """Makes Graphs of GraphProtos.
+
+    weights  takes constants of floats; None: they stay constants of their graph
+    """
+
+    def __init__(
+        self, opsets: Mapping[str, int], storage: _Storage, weights: _Weights | None = None
+    ) -> None:
+        self.opsets, self.storage, self.weights = opsets, storage, weights
+        self._renamed: dict[str, str] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
 
@@ -199,14 +249,9 @@ class _Parser:
         types = dict(outer)
         for value in (*proto.value_info, *proto.output, *proto.input):
             types[value.name] = _value_type(value)
-        result = Graph(
-            proto.name,
-            [value.name for value in proto.input],
-            [value.name for value in proto.output],
-            [],
-            {},
-            types=types,
-        )
+        inputs = [value.name for value in proto.input]
+        result = Graph(proto.name, inputs, [], [], {}, types=types)
+        renamed, self._renamed = self._renamed, dict(self._renamed)
         if not main:  # initializers of subgraphs are constants
             for tensor in proto.initializer:
                 self._constant(result, tensor.name, self.storage.array(tensor))
@@ -217,13 +262,19 @@ class _Parser:
                     self._constant(result, node.output[0], constant)
                     continue
             result.nodes.append(self._node(node, types))
+        result.outputs = [self._renamed.get(value.name, value.name) for value in proto.output]
+        self._renamed = renamed
         return result
 
     def _constant(self, graph: Graph, name: str, array: NDArray[Any]) -> None:
         array = array.view()
         array.flags.writeable = False
-        graph.constants[name] = array
-        graph.types[name] = ValueType(name_of(array), array.shape)
+        weight = None if self.weights is None else self.weights.take(name, array)
+        if weight is None:
+            graph.constants[name] = array
+        elif weight != name:
+            self._renamed[name] = weight
+        graph.types[weight or name] = ValueType(name_of(array), array.shape)
 
     def _constant_value(self, node: Any) -> NDArray[Any] | None:
         """The value of a Constant node; None for sparse ones and strings."""
@@ -245,15 +296,16 @@ class _Parser:
     def _node(self, proto: Any, types: dict[str, ValueType]) -> Node:
         domain = domain_of(proto)
         schema = schema_of(proto, self.opsets)
+        inputs = tuple(self._renamed.get(name, name) for name in proto.input)
         node = Node(
             self._name(proto),
             proto.op_type,
             domain,
             schema.since_version if schema is not None else 0,
-            tuple(proto.input),
+            inputs,
             tuple(proto.output),
             {},
-            tuple(types.get(name, ValueType()) for name in proto.input),
+            tuple(types.get(name, ValueType()) for name in inputs),
         )
         if schema is not None:
             node.problem = _mixed_types(schema, node)

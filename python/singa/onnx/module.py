@@ -433,6 +433,8 @@ def _convert(graph: Graph, wanted: str) -> None:
     graph.constants = {name: array(value) for name, value in graph.constants.items()}
     graph.types = {name: _converted_type(value, wanted) for name, value in graph.types.items()}
     for node in graph.nodes:
+        if node.op == "ConstantOfShape" and not node.domain:  # zeros of float32 by default
+            node.attributes.setdefault("value", np.zeros(1, np.float32))
         node.input_types = tuple(_converted_type(value, wanted) for value in node.input_types)
         for name, value in node.attributes.items():
             if isinstance(value, Graph):

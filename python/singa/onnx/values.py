@@ -31,19 +31,13 @@ HOST: dict[str, Callable[..., Any]] = {}
 _BY_REFERENCE = frozenset(
     {
         *("ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
-        *(
-            "Compress",
-            "CumSum",
-            "EyeLike",
-            "GatherElements",
-            "GatherND",
-            "NonZero",
-            "OneHot",
-            "Pad",
-        ),
-        *("ScatterElements", "ScatterND", "TopK", "Trilu", "Unique"),
+        *("Compress", "CumSum", "EyeLike", "GatherND", "NonZero", "OneHot", "Pad"),
+        *("ScatterElements", "ScatterND", "TopK", "Trilu"),
     }
 )
+
+#: Inputs of these that are one number, which may have an axis of length 1. onnx takes none.
+_NUMBER_INPUTS = {"CumSum": 1, "OneHot": 1}
 
 
 def is_computable(node: Node) -> bool:
@@ -77,6 +71,10 @@ def _reference(node: Node, arrays: Sequence[Array | None]) -> Any:
 
     for array in arrays:
         bounded(node, () if array is None else array.shape)
+    if node.op in _NUMBER_INPUTS:
+        i = _NUMBER_INPUTS[node.op]
+        number = arrays[i]
+        arrays = [*arrays[:i], None if number is None else number.reshape(()), *arrays[i + 1 :]]
     proto = helper.make_node(node.op, list(node.inputs), list(node.outputs), **node.attributes)
     feeds = {
         name: array
@@ -204,9 +202,14 @@ def split_parts(node: Node, length: int, parts: list[int] | None) -> list[int]:
 
 
 def slice_parts(
-    node: Node, rank: int, arrays: Sequence[Any]
+    node: Node, shape: Sequence[int], arrays: Sequence[Any]
 ) -> tuple[list[int], list[int], list[int], list[int]]:
-    """(starts, ends, axes, steps) of a Slice. `arrays` are its inputs after the first."""
+    """(starts, ends, axes, steps) of a Slice of a value of this shape.
+
+    `arrays` are its inputs after the first. Starts and ends are clamped as ONNX asks, which differs
+    from Python where a step is negative: a start before the first element means the first one. An
+    end before the first element is -length - 1.
+    """
     starts, ends = argument(node, "starts", arrays, 0), argument(node, "ends", arrays, 1)
     if starts is None or ends is None:
         raise InvalidModelError(f"[onnx] node {node.name!r} (Slice) has no starts or ends")
@@ -219,7 +222,16 @@ def slice_parts(
             f"[onnx] node {node.name!r} (Slice): starts {starts}, ends {ends}, axes {axes}, "
             f"steps {steps}"
         )
-    return starts, ends, [axis_within(node, axis, rank) for axis in axes], steps
+    axes = [axis_within(node, axis, len(shape)) for axis in axes]
+    for i, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        length = shape[axis]
+        start, end = (n + length if n < 0 else n for n in (starts[i], ends[i]))
+        if step > 0:
+            starts[i], ends[i] = min(max(start, 0), length), min(max(end, 0), length)
+        else:
+            starts[i] = min(max(start, 0), max(length - 1, 0))
+            ends[i] = min(end, length - 1) if end >= 0 else -length - 1
+    return starts, ends, axes, steps
 
 
 def tensor_type(node: Node, attribute: str, default: str) -> str:
@@ -386,15 +398,35 @@ def _split(node: Node, x: Array, parts: Array | None = None) -> tuple[Array, ...
 @_host("Slice")
 def _slice(node: Node, x: Array, *parts: Array | None) -> Array:
     key = [slice(None)] * x.ndim
-    for start, end, axis, step in zip(*slice_parts(node, x.ndim, parts), strict=True):
-        # Below -length an end of a negative step means "before the first element".
-        key[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
+    for start, end, axis, step in zip(*slice_parts(node, x.shape, parts), strict=True):
+        key[axis] = slice(start, None if end < 0 else end, step)
     return x[tuple(key)]
 
 
 @_host("Gather")
 def _gather(node: Node, x: Array, indices: Array) -> Array:
     return np.take(x, indices, node.attributes.get("axis", 0))
+
+
+@_host("GatherElements")
+def _gather_elements(node: Node, x: Array, indices: Array) -> Array:
+    axis = axis_within(node, node.attributes.get("axis", 0), x.ndim)
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))  # they may be shorter than x
+    places[axis] = indices
+    return x[tuple(places)]
+
+
+@_host("Unique")
+def _unique(node: Node, x: Array) -> tuple[Array, ...]:
+    axis = node.attributes.get("axis")
+    x, axis = (x.reshape(-1), 0) if axis is None else (x, axis_within(node, axis, x.ndim))
+    found, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not node.attributes.get("sorted", 1):
+        order = np.argsort(first)
+        found, first, counts = np.take(found, order, axis), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return found, first, inverse, counts
 
 
 @_host("Range")

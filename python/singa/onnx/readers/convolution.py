@@ -99,7 +99,7 @@ def conv_transpose(node: Node) -> Compute:
                 total = strides[i] * (x.shape[2 + i] - 1) + extra[i] + reach - wanted[i]
                 extra[i] += max(-total, 0)
                 total = max(total, 0)
-                first = total - total // 2 if window.auto_pad == "SAME_LOWER" else total // 2
+                first = total // 2 if window.auto_pad == "SAME_UPPER" else total - total // 2
                 before.append(first)
                 after.append(total - first)
             padding = (*before, *after)

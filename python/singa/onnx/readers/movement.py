@@ -106,9 +106,9 @@ def slice_(node: Node) -> Compute:
     """x[starts:ends:steps] along axes."""
 
     def compute(run: Any, x: Tensor, *parts: Any) -> Tensor:
-        starts, ends, axes, steps = slice_parts(node, len(x.shape), parts)
+        starts, ends, axes, steps = slice_parts(node, x.shape, parts)
         whole = all(
-            step == 1 and start in (0, -x.shape[axis]) and end >= x.shape[axis]
+            step == 1 and start == 0 and end == x.shape[axis]
             for start, end, axis, step in zip(starts, ends, axes, steps, strict=True)
         )
         return x if whole else autograd.slice(x, starts, ends, axes, steps)

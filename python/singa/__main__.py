@@ -79,7 +79,21 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The name and shape of an input: name=1,3,224,224."""
+    name, _, lengths = text.rpartition("=")
+    try:
+        shape = tuple(int(n) for n in lengths.split(",")) if lengths else ()
+    except ValueError:
+        shape = (-1,)
+    if not name or min(shape, default=0) < 0:
+        raise argparse.ArgumentTypeError(f"expected NAME=1,3,224,224, got {text!r}")
+    return name, shape
+
+
 def _onnx(arguments: argparse.Namespace) -> int:
+    import numpy
+
     from .onnx import inspect, operators
 
     if arguments.operators:
@@ -92,7 +106,9 @@ def _onnx(arguments: argparse.Namespace) -> int:
         report = inspect.inspect(arguments.file, arguments.allow_symlinks)
         print(report)
         if arguments.check and not report.problems:
-            differences = inspect.compare(arguments.file, arguments.allow_symlinks)
+            shapes = dict(arguments.shape)
+            arrays = dict(numpy.load(arguments.inputs)) if arguments.inputs else {}
+            differences = inspect.compare(arguments.file, arguments.allow_symlinks, shapes, arrays)
             print("\nbeside ONNX Runtime:", *differences, sep="\n  ")
             return 1 if any(d.difference > arguments.tolerance for d in differences) else 0
     except (ImportError, ValueError, OSError, MemoryError) as error:
@@ -207,6 +223,17 @@ def parser() -> argparse.ArgumentParser:
     )
     onnx.add_argument(
         "--check", action="store_true", help="compare the outputs with those of ONNX Runtime"
+    )
+    onnx.add_argument(
+        "--shape",
+        type=_input_shape,
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="with --check, the shape of an input; may be repeated",
+    )
+    onnx.add_argument(
+        "--inputs", type=Path, metavar="NPZ", help="with --check, a file that has inputs by name"
     )
     onnx.add_argument(
         "--tolerance",

@@ -1,8 +1,8 @@
 """Brings a model into the form that the specification asks for, where ONNX Runtime asks for less.
 
-    the domain "ai.onnx"                      the empty one, which is its other name
-    lengths below 0; results of length 0      lengths that are not known
-    nodes in any order                        each behind those that make its inputs
+the domain "ai.onnx"                      the empty one, which is its other name
+lengths below 0; results of length 0      lengths that are not known
+nodes in any order                        each behind those that make its inputs
 """
 
 from __future__ import annotations

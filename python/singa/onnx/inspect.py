@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .element_types import is_singas, numpy_type
-from .errors import InvalidModelError, Problem, UnsupportedError
+from .errors import InvalidModelError, Problem, UnsupportedError, grouped
 from .graph import Graph, Node, ValueType, subgraphs
-from .module import ImportedModel, notes_on, read_graph, roles_of
+from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
 from .network import Network
 from .tensors import as_tensor
 
@@ -55,7 +56,7 @@ class Report:
             mark = "  not supported" if name in bad else ""
             lines.append(f"  {name:<{width}}  {count:>5}{mark}")
         if self.problems:
-            lines += ["", "not supported:", *(f"  {problem}" for problem in self.problems)]
+            lines += ["", "not supported:", *(f"  {line}" for line in grouped(self.problems))]
         lines += ["", *self.notes] if self.notes else []
         return "\n".join(lines)
 
@@ -154,55 +155,131 @@ def _bytes(count: int) -> str:
 
 @dataclass
 class Comparison:
-    """The largest difference of an output from ONNX Runtime's, relative to its largest value."""
+    """How far an output is from ONNX Runtime's.
+
+    difference  the largest one, relative to the largest finite value; infinite if `problem` is set
+    problem     what cannot be compared: another shape, or a NaN or infinity on one side only
+    """
 
     name: str
     difference: float
+    problem: str = ""
 
     def __str__(self) -> str:
+        if self.problem:
+            return f"{self.name}: {self.problem}"
         return f"{self.name}: largest difference {self.difference:.2g} of the largest value"
 
 
-def compare(path: str | os.PathLike[str], allow_symlinks: bool = False) -> list[Comparison]:
-    """Runs a file in singa and in ONNX Runtime on the same random inputs.
+def compare(
+    path: str | os.PathLike[str],
+    allow_symlinks: bool = False,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> list[Comparison]:
+    """Runs a file in singa and in ONNX Runtime on the same inputs.
 
-    Lengths that the file leaves open are 2. Raises ImportError without ONNX Runtime,
-    InvalidModelError for inputs whose shape or type is not known, and for a file that ONNX Runtime
-    refuses.
+    shapes  shapes of inputs, by name
+    arrays  inputs, by name
+
+    Other inputs are random. Lengths that the file leaves open are the smallest of a few with which
+    ONNX Runtime runs the file. Raises ImportError without ONNX Runtime, ValueError for a name that
+    is not an input, InvalidModelError for inputs whose shape or type is not known, and for a file
+    that ONNX Runtime refuses.
     """
     try:
         import onnxruntime
     except ImportError as error:
         raise ImportError("[onnx] --check needs ONNX Runtime: pip install onnxruntime") from error
 
+    shapes, arrays = shapes or {}, arrays or {}
     net = ImportedModel(read_graph(path, None, allow_symlinks))
-    random = np.random.default_rng(0)
-    arrays = {name: _random(name, net._graph.types.get(name), random) for name in net.input_names}
+    unknown = [name for name in (*shapes, *arrays) if name not in net.input_names]
+    if unknown:
+        raise ValueError(
+            f"[onnx] {', '.join(unknown)}: the inputs of the file are {', '.join(net.input_names)}"
+        )
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4
+    types = net._graph.types
     try:
         session = onnxruntime.InferenceSession(
             os.fspath(path), options, providers=["CPUExecutionProvider"]
         )
-        expected = session.run(list(net.output_names), arrays)
     except Exception as error:  # it has a class of its own for each kind of refusal
         raise InvalidModelError(f"[onnx] ONNX Runtime: {error}") from None
+    reason = ""
+    for length in LENGTHS[1:]:
+        random = np.random.default_rng(0)
+        given = {
+            name: arrays[name]
+            if name in arrays
+            else _random(name, types.get(name), random, shapes.get(name), length)
+            for name in net.input_names
+        }
+        try:
+            expected = session.run(list(net.output_names), given)
+            break
+        except Exception as error:
+            reason = reason or str(error)
+    else:
+        raise InvalidModelError(f"[onnx] ONNX Runtime: {reason}")
     device = next((t.device for t in net.get_states().values()), None)
-    inputs = [as_tensor(array, device) for array in arrays.values()]
-    outputs = net(*inputs)
+    outputs = net(*(as_tensor(array, device) for array in given.values()))
     results = outputs if isinstance(outputs, tuple) else (outputs,)
-    found = []
-    for name, y, wanted in zip(net.output_names, results, expected, strict=True):
-        largest = float(np.abs(wanted).max(initial=0)) or 1.0
-        gap = np.abs(y.numpy().astype(np.float64) - wanted.astype(np.float64))
-        found.append(Comparison(name, float(gap.max(initial=0)) / largest))
-    return found
+    return [
+        _compared(name, y, wanted)
+        for name, y, wanted in zip(net.output_names, results, expected, strict=True)
+    ]
 
 
-def _random(name: str, declared: ValueType | None, random: Any) -> Any:
-    if declared is None or declared.shape is None or not is_singas(declared.type or ""):
-        raise InvalidModelError(f"[onnx] the shape or type of input {name!r} is not known")
-    shape = tuple(n if isinstance(n, int) else 2 for n in declared.shape)
+def _compared(name: str, y: Any, wanted: Any) -> Comparison:
+    """The comparison of an output of singa, a Tensor or a list of them, with ONNX Runtime's."""
+    if isinstance(y, list):
+        if len(y) != len(wanted):
+            problem = f"{len(y)} elements, ONNX Runtime has {len(wanted)}"
+            return Comparison(name, math.inf, problem)
+        parts = [_compared(name, *pair) for pair in zip(y, wanted, strict=True)]
+        return max(parts, key=lambda part: part.difference, default=Comparison(name, 0.0))
+    if tuple(y.shape) != tuple(wanted.shape):
+        problem = f"shape {tuple(y.shape)}, ONNX Runtime has {tuple(wanted.shape)}"
+        return Comparison(name, math.inf, problem)
+    ours, theirs = y.numpy().astype(np.float64), wanted.astype(np.float64)
+    for what, marks in (("NaN", np.isnan), ("infinity", np.isinf)):
+        for side, here, there in (("singa", ours, theirs), ("ONNX Runtime", theirs, ours)):
+            count = int((marks(here) & ~marks(there)).sum())
+            if count:
+                problem = f"{count} of {ours.size} elements are {what} in {side} only"
+                return Comparison(name, math.inf, problem)
+    finite = np.isfinite(theirs)
+    infinite = np.isinf(theirs)
+    if (ours[infinite] != theirs[infinite]).any():
+        return Comparison(name, math.inf, "infinities of different signs")
+    largest = float(np.abs(theirs[finite]).max(initial=0)) or 1.0
+    gap = np.abs(ours[finite] - theirs[finite])
+    return Comparison(name, float(gap.max(initial=0)) / largest)
+
+
+def _random(
+    name: str,
+    declared: ValueType | None,
+    random: Any,
+    wanted: Sequence[int] | None,
+    length: int,
+) -> Any:
+    """An input of the declared type and the wanted shape; lengths that are not known are `length`,
+    but 2 for the first axis."""
+    if declared is None or not is_singas(declared.type or ""):
+        raise InvalidModelError(f"[onnx] the type of input {name!r} is not known")
+    if declared.shape is None and wanted is None:
+        raise InvalidModelError(
+            f"[onnx] the shape of input {name!r} is not known: give it with --shape"
+        )
+    if wanted is None:
+        open_ = [2, *[length] * len(declared.shape or ())]
+        pairs = zip(declared.shape or (), open_, strict=False)
+        wanted = [n if isinstance(n, int) else free for n, free in pairs]
+    shape = tuple(wanted)
     dtype = numpy_type(declared.type or "")
     if dtype.kind in "iub":
         return random.integers(0, 2, shape).astype(dtype)

@@ -111,7 +111,6 @@ class ImportedModel(model.Model):
                 self._add(name, graph, role, device)
         self.notes: list[str] = notes_on(graph)
         self._initialized = True
-        self._inputs = _declared_inputs(graph)
         self.training = False  # not that of autograd, which the caller has set
 
     # Parameters.
@@ -235,6 +234,24 @@ class ImportedModel(model.Model):
             finally:
                 autograd.training = before
 
+    def _zeros(self, function: str) -> list[Any]:
+        if self._inputs:
+            return super()._zeros(function)
+        error = None
+        for length in LENGTHS:
+            self._inputs = _declared_inputs(self._graph, length)
+            zeros = super()._zeros(function)
+            try:
+                with autograd.no_grad():
+                    ImportedModel.forward(self, *zeros)
+                return zeros
+            except Exception as reason:  # operators refuse sizes with errors of many kinds
+                error = error or reason
+        self._inputs = []
+        raise RuntimeError(
+            f"[{function}] call compile() first: no size was found with which the network runs"
+        ) from error
+
     def _checked_inputs(self, inputs: Sequence[Any]) -> dict[str, Any]:
         names = self.input_names
         if len(inputs) != len(names):
@@ -275,14 +292,20 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     return autograd.cast(x, DType[declared.type])  # usually an integer of another width
 
 
-def _declared_inputs(graph: Graph) -> list[Any]:
-    """Shapes and types of the inputs for `summary`, with 1 where any length is allowed."""
+#: Lengths that are tried for axes that a file leaves open: images and sequences need some length.
+LENGTHS = (1, 2, 16, 32, 64, 128, 224, 256, 640)
+
+
+def _declared_inputs(graph: Graph, length: int) -> list[Any]:
+    """Shapes and types of the inputs for `summary`: `length` where any length is allowed, but 1 for
+    the first axis."""
     result: list[Any] = []
     for name in graph.inputs:
         declared = graph.types.get(name, ValueType())
         if declared.shape is None or declared.type is None or not is_singas(declared.type):
             return []
-        shape = tuple(n if isinstance(n, int) else 1 for n in declared.shape)
+        pairs = zip(declared.shape, [1, *[length] * len(declared.shape)], strict=False)
+        shape = tuple(n if isinstance(n, int) else free for n, free in pairs)
         result.append((shape, DType[declared.type]))
     return result
 

@@ -174,3 +174,87 @@ def test_symbolic_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "allow_symlinks=True" in capsys.readouterr().err
     assert _run(path, "--allow-symlinks") == 0
     assert "4 parameters (16 B)" in capsys.readouterr().out
+
+
+def test_refusals_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each operator and reason: how many nodes, and the first."""
+    nodes = [node("RandomNormalLike", f"v{i}", f"v{i + 1}", f"n{i}") for i in range(40)]
+    nodes.append(node("Pad", "v40 pads", "y", "last", mode="wrap"))
+    pads = {"pads": np.array([1, 0, 0, 0])}
+    path = _written(tmp_path, network(nodes, [info("v0", [2, 2])], [info("y", [3, 2])], pads))
+    assert _run(path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    first, last = lines[lines.index("not supported:") + 1 :]
+    assert first.startswith("  40 nodes, the first of them node 'n0' (RandomNormalLike version 1):")
+    assert last == "  node 'last' (Pad version 21): mode 'wrap'"
+
+
+class _Other:
+    """ONNX Runtime with other results."""
+
+    def __init__(self, results: list[Any]) -> None:
+        self.results = results
+
+    def run(self, names: Any, inputs: Any) -> list[Any]:
+        return self.results
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "status"),
+    [
+        ([np.nan, 1.0, 2.0], "y: largest difference 0 of the largest value", 0),
+        ([0.0, 1.0, 2.0], "y: 1 of 3 elements are NaN in singa only", 1),
+        ([np.nan, np.nan, 2.0], "y: 1 of 3 elements are NaN in ONNX Runtime only", 1),
+        ([np.nan, 1.0, np.inf], "y: 1 of 3 elements are infinity in ONNX Runtime only", 1),
+        ([np.nan, 1.0], "y: shape (3,), ONNX Runtime has (2,)", 1),
+        ([np.nan, 1.0, 2.5], "y: largest difference 0.2 of the largest value", 1),
+    ],
+)
+def test_values_that_are_no_numbers(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: list[float],
+    text: str,
+    status: int,
+) -> None:
+    """NaN on both sides is right, on one side it is not: singa has the square roots -1, 1 and 4."""
+    runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    path = _written(tmp_path, network([node("Sqrt", "x", "y")], [info("x", [3])], [info("y", [3])]))
+    np.savez(tmp_path / "x.npz", x=np.array([-1, 1, 4], np.float32))
+    other = _Other([np.array(wanted, np.float32)])
+    monkeypatch.setattr(runtime, "InferenceSession", lambda *arguments, **options: other)
+    assert _run(path, "--check", "--inputs", str(tmp_path / "x.npz")) == status
+    assert capsys.readouterr().out.splitlines()[-1] == f"  {text}"
+
+
+def test_sizes_that_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel of 20 x 20 needs an image of that size: `--check` and `summary` find one."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    import singa.onnx
+
+    weights = {"w": _RANDOM.standard_normal((2, 3, 20, 20)).astype(np.float32)}
+    image, result = info("x", ["n", 3, "h", "w"]), info("y", ["n", 2, "p", "q"])
+    model = network([node("Conv", "x w", "y")], [image], [result], weights)
+    path = _written(tmp_path, model)
+    assert _run(path, "--check") == 0
+    net = singa.onnx.load(path)
+    summary = net.summary()
+    assert [row.output for row in summary.rows] == ["(1, 2, 13, 13)"]
+    assert _run(path, "--check", "--shape", "x=1,3,20,24") == 0
+    capsys.readouterr()
+    assert _run(path, "--check", "--shape", "x=1,3,10,10") == 1
+    assert "ONNX Runtime" in capsys.readouterr().err
+
+
+def test_wrong_shapes_and_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is not an input, a shape that cannot be read, and an input of unknown shape."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    path = _written(tmp_path, network([node("Relu", "x", "y")], [info("x")], [info("y")]))
+    assert _run(path, "--check", "--shape", "z=2,3") == 1
+    assert "[onnx] z: the inputs of the file are x" in capsys.readouterr().err
+    assert _run(path, "--check", "--shape", "x=2,a") == 2
+    assert "expected NAME=1,3,224,224, got 'x=2,a'" in capsys.readouterr().err
+    assert _run(path, "--check") == 1
+    assert "the shape of input 'x' is not known: give it with --shape" in capsys.readouterr().err
+    assert _run(path, "--check", "--shape", "x=2,3") == 0

@@ -109,24 +109,26 @@ def _layer(name: str) -> Any:
     return getattr(importlib.import_module("singa.layer"), name)
 
 
+#: SINGA's autograd also has the names of layers. They lie above this module, which finds them when
+#: a script asks.
+_LAYERS = frozenset(
+    [
+        *("AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "Pooling2d"),
+        *("BatchNorm2d", "Conv2d", "LSTM", "RNN_Base", "SeparableConv2d"),
+    ]
+)
+
+
+# In the class below it would take 700 instructions of each `autograd.relu`.
+def __getattr__(name: str) -> Any:
+    if name in _LAYERS:
+        return _layer(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class _Autograd(types.ModuleType):
-    """Class of this module. It makes `training` a property, with one value per thread.
-
-    SINGA's autograd also has the names of layers. They lie above this module, which finds them when
-    a script asks. `Linear` and `RNN` are operators here, and layers with SINGA's behaviour.
-    """
-
-    _layers = frozenset(
-        [
-            *("AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "Pooling2d"),
-            *("BatchNorm2d", "Conv2d", "LSTM", "RNN_Base", "SeparableConv2d"),
-        ]
-    )
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._layers:
-            return _layer(name)
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+    """Class of this module. It makes `training` a property, with one value per thread. `Linear` and
+    `RNN` are operators here, and layers with SINGA's behaviour."""
 
     if not TYPE_CHECKING:
         Linear = property(lambda self: _layer("Linear") if compat_mode.enabled else ops.Linear)

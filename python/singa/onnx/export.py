@@ -10,9 +10,11 @@ from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
 from .element_types import NUMBERS
 from .errors import ExportError
+from .graph_proto import OLDEST_FORMAT, names_read, rename
 from .node_writer import Call, Writer
 from .specification import require_package
 from .tensors import as_array
+from .trace import GraphRun
 from .writers.registry import unread, writer_of
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def export(
     *,
     axes: Mapping[str, Mapping[int, str]] | None = None,
     lengths: Mapping[str, tuple[int, int]] | None = None,
-    opset: int = OPSET,
+    opset: int | None = None,
     ir_version: int | None = None,
     training: bool = False,
     title: str = "singa",
@@ -43,12 +45,14 @@ def export(
     require_package()
     import onnx
 
+    first = traces[0]
     newest = onnx.defs.onnx_opset_version()
-    if not _OLDEST <= opset <= newest:
+    if opset is None:
+        opset = _default_opset(first)
+    elif not _OLDEST <= opset <= newest:
         raise ValueError(f"[onnx.save] opset must lie in [{_OLDEST}, {newest}], got {opset}")
     axes = axes or {}
     writer = Writer(opset, training, lengths or {})
-    first = traces[0]
     outputs = _output_names(output_names, len(first.outputs))
     writer.take([*input_names, *outputs, *states])
     for name, x in zip(input_names, first.inputs, strict=True):
@@ -77,10 +81,14 @@ def export(
         writer.layer = ""
         writer.node("Identity", [writer.value(y, "an output")], [name])
     _drop_identities(writer, set(outputs))
-    used = {name for node in writer.nodes for name in node.input} | set(outputs)
+    used = {name for node in writer.nodes for name in names_read(node)} | set(outputs)
     for name, t in states.items():
         if name in used:
             writer.add_initializer(name, as_array(t))
+    imported = any(isinstance(a.op, GraphRun) for a in first.applications)
+    results = [
+        _info(name, [t.outputs[i] for t in traces], writer, {}) for i, name in enumerate(outputs)
+    ]
     graph = onnx.helper.make_graph(
         [*(node for node in writer.constants if node.output[0] in used), *writer.nodes],
         title,
@@ -88,13 +96,19 @@ def export(
             _info(name, [t.inputs[i] for t in traces], writer, axes.get(name, {}))
             for i, name in enumerate(input_names)
         ],
-        [_info(name, [t.outputs[i] for t in traces], writer, {}) for i, name in enumerate(outputs)],
+        [_opened(value) for value in results] if imported else results,
         [t for name, t in writer.initializers.items() if name in used],
-        value_info=[i for n, i in writer.infos.items() if n in used and n not in outputs],
+        value_info=[
+            info
+            for name, info in writer.infos.items()
+            if name in used and name not in outputs and not imported
+        ],
     )
-    opsets = [onnx.helper.make_opsetid("", opset)]
+    opsets = [onnx.helper.make_opsetid(*entry) for entry in {"": opset, **writer.domains}.items()]
     model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="singa")
-    least = onnx.helper.find_min_ir_version_for(opsets)
+    least = max(OLDEST_FORMAT, onnx.helper.find_min_ir_version_for(opsets, True))
+    if imported:
+        _infer_outputs(model)
     if ir_version is not None and not least <= ir_version <= onnx.IR_VERSION:
         raise ValueError(
             f"[onnx.save] ir_version must lie in [{least}, {onnx.IR_VERSION}] for opset {opset}, "
@@ -102,6 +116,39 @@ def export(
         )
     model.ir_version = least if ir_version is None else ir_version
     return model
+
+
+def _default_opset(trace: Trace) -> int:
+    """That of imported graphs in the forward pass, so that their nodes stay; else OPSET."""
+    found = [a.op.graph.opset for a in trace.applications if isinstance(a.op, GraphRun)]
+    if found and len(found) == len(trace.applications):
+        return max(found) or OPSET
+    return max(_OLDEST, *found) if found else OPSET
+
+
+def _opened(info: Any) -> Any:
+    """Type and rank of an output. Lengths in one run say nothing about other values of inputs."""
+    for dimension in info.type.tensor_type.shape.dim:
+        dimension.Clear()
+    return info
+
+
+def _infer_outputs(model: ModelProto) -> None:
+    """Fills in the lengths of outputs that follow from the nodes."""
+    import onnx
+
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    del light.graph.initializer[:]
+    for tensor in model.graph.initializer:
+        value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        light.graph.input.append(value)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph.output
+    except onnx.shape_inference.InferenceError:
+        return
+    for own, found in zip(model.graph.output, inferred, strict=True):
+        own.CopyFrom(found)
 
 
 def _output_names(given: Sequence[str] | None, count: int) -> list[str]:
@@ -170,13 +217,12 @@ def _drop_identities(writer: Writer, outputs: set[str]) -> None:
     alias: dict[str, str] = {}
     kept = []
     for node in writer.nodes:
-        for i, name in enumerate(node.input):
-            node.input[i] = alias.get(name, name)
+        rename(node, lambda name: alias.get(name, name))
         if node.op_type == "Identity" and node.output[0] not in outputs:
             alias[node.output[0]] = node.input[0]
         else:
             kept.append(node)
-    makers = {name: node for node in kept for name in node.output}
+    makers = {name: node for node in kept for name in node.output if name}
     renamed: dict[str, str] = {}
     result = []
     for node in kept:
@@ -186,9 +232,9 @@ def _drop_identities(writer: Writer, outputs: set[str]) -> None:
         else:
             result.append(node)
     for node in result:
-        for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                names[i] = renamed.get(name, name)
+        rename(node, lambda name: renamed.get(name, name))
+        for i, name in enumerate(node.output):
+            node.output[i] = renamed.get(name, name)
     writer.nodes = result
 
 

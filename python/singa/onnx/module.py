@@ -24,6 +24,7 @@ from .network import Network
 from .parsing import read
 from .readers.registry import find, is_readable
 from .tensors import as_tensor
+from .trace import traces
 from .values import is_computable
 
 if TYPE_CHECKING:
@@ -189,7 +190,13 @@ class ImportedModel(model.Model):
         """
         given = self._checked_inputs(inputs)
         parameters = {name: self.__dict__[key] for name, key in self._keys.items()}
-        return self.network().run(given, parameters, names)
+        if not traces:
+            return self.network().run(given, parameters, names)
+
+        def run() -> list[Any]:
+            return self.network().run(given, parameters, names)
+
+        return traces[-1].run_graph(self._graph, {**given, **parameters}, names, run)
 
     def loss(self, out: Any, y: Tensor) -> Tensor:
         """Softmax cross-entropy of the first output for targets y."""

@@ -33,6 +33,7 @@ class Writer:
         self.constants: list[NodeProto] = []
         self.infos: dict[str, Any] = {}  # types and shapes of operators' outputs
         self.initializers: dict[str, TensorProto] = {}
+        self.domains: dict[str, int] = {}  # versions of operators that are not ONNX's own
         self.layer = ""
         self.sources: dict[str, tuple[str, int]] = {}  # (input, axis) of each dynamic axis
         # By id of a raw tensor, and by those of a tensor and its raw one: dropout in inference
@@ -151,6 +152,19 @@ class Writer:
         given = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(helper.make_node(op, list(inputs), list(outputs), title, **given))
         return list(outputs)
+
+    def add(self, nodes: Sequence[NodeProto]) -> None:
+        """Adds nodes whose names are taken already."""
+        for node in nodes:
+            (self.constants if node.op_type == "Constant" else self.nodes).append(node)
+
+    def require(self, domain: str, version: int) -> None:
+        """Notes that the file has operators of another domain."""
+        if self.domains.setdefault(domain, version) != version:
+            raise ExportError(
+                f"[onnx.save] two imported graphs have versions {self.domains[domain]} and "
+                f"{version} of domain {domain!r}"
+            )
 
     # Lengths that follow dynamic axes.
 

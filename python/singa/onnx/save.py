@@ -18,7 +18,7 @@ import numpy as np
 from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
 from ..tensor import Tensor
-from .export import OPSET, export
+from .export import export
 from .module import ImportedModel
 from .trace import traced
 
@@ -39,7 +39,7 @@ def save(
     dynamic_axes: Axes | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    opset: int = OPSET,
+    opset: int | None = None,
     ir_version: int | None = None,
     training: bool = False,
     external_data: bool | None = None,
@@ -50,13 +50,18 @@ def save(
     inputs         example inputs: shapes and types matter, values do not
     dynamic_axes   axes of any length: {"x": {0: "batch"}} or {"x": [0]}
     input_names    names of the inputs (default: those of the arguments of `forward`)
-    output_names   names of the outputs (default "output", or "output_0", ...)
-    opset          version of ONNX's operators, 13 or newer (default 21)
+    output_names   names of the outputs (default: those of a network that came from ONNX, else
+                   "output", or "output_0", ...)
+    opset          version of ONNX's operators, 13 or newer (default: that of the file for a network
+                   that came from ONNX, else 21)
     ir_version     version of the file format (default: the oldest with this opset)
     training       batch norm and dropout in training mode
     external_data  weights in a file beside `path`, named path + ".data" (default: from 2 GB)
 
-    Parameters keep their names. Raises ExportError for an operator that cannot be expressed, and
+    Parameters keep their names. A network that came from ONNX, also as a part of another one, keeps
+    the nodes of its file, with branches and loops.
+
+    Raises ExportError for an operator that cannot be expressed, and
     where a shape does not follow the dynamic axes in a simple way; ValueError for a file of weights
     beside a device or FIFO.
     """
@@ -80,7 +85,7 @@ def to_model(
     dynamic_axes: Axes | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    opset: int = OPSET,
+    opset: int | None = None,
     ir_version: int | None = None,
     training: bool = False,
 ) -> ModelProto:
@@ -89,6 +94,8 @@ def to_model(
     if not inputs or not all(isinstance(x, Tensor) for x in inputs):
         raise TypeError("[onnx.save] inputs must be a list of tensors")
     names = list(input_names or _argument_names(model, len(inputs)))
+    if output_names is None and isinstance(model, ImportedModel):
+        output_names = _own_output_names(model, names)
     if len(names) != len(inputs) or len(set(names)) < len(names):
         raise ValueError(f"[onnx.save] {len(inputs)} inputs need as many names, got {names}")
     axes = _dynamic(dynamic_axes or {}, names, inputs)
@@ -126,6 +133,15 @@ def _argument_names(model: Any, count: int) -> list[str]:
     if len(names) < count:
         names = ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
     return names[:count]
+
+
+def _own_output_names(model: ImportedModel, inputs: Sequence[str]) -> list[str] | None:
+    """The names in the file that the network came from, unless an input or parameter is an output,
+    or a subclass has other outputs."""
+    names = list(model.output_names)
+    taken = {*inputs, *model.get_states()}
+    plain = type(model).forward is ImportedModel.forward and len(set(names)) == len(names)
+    return names if plain and taken.isdisjoint(names) else None
 
 
 def _dynamic(

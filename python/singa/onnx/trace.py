@@ -7,9 +7,9 @@ leads to no parameter.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import autograd
 from .. import singa_wrap as _c
@@ -18,13 +18,30 @@ from ..tape import operator as tape
 from ..tape.grad_mode import training
 from ..tape.operator import Operator
 from ..tensor import Tensor
+from .errors import ExportError
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """Stands for an operator: a run of an imported graph, which is written as the file has it.
+
+    arguments  names of the inputs, and then of the parameters and states
+    wanted     names of the outputs
+    """
+
+    graph: Graph
+    arguments: tuple[str, ...]
+    wanted: tuple[str, ...]
 
 
 @dataclass
 class Application:
     """One application of an operator, and the layer in which it ran."""
 
-    op: Operator
+    op: Operator | GraphRun
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     layer: str = ""
@@ -39,6 +56,10 @@ class Application:
         )
 
 
+#: The traces that follow a forward pass now.
+traces: list[Trace] = []
+
+
 class Trace:
     """The applications of one forward pass, in order, and its outputs."""
 
@@ -46,10 +67,41 @@ class Trace:
         self.inputs: list[Tensor] = list(inputs)
         self.applications: list[Application] = []
         self.outputs: list[Tensor] = []
+        self._thread = threading.get_ident()
+        self._in_graph = False
 
     def _follow(self, op: Operator, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread and not self._in_graph:
             self.applications.append(Application(op, tuple(xs), tuple(ys), _c.CurrentLayer()))
+
+    def run_graph(
+        self,
+        graph: Graph,
+        given: Mapping[str, Any],
+        wanted: Sequence[str],
+        run: Callable[[], list[Any]],
+    ) -> list[Any]:
+        """Follows a run of an imported graph as one application.
+
+        given  inputs, and then parameters and states, by name
+        run    computes the values `wanted`
+
+        Raises ExportError for an input or output that is a sequence.
+        """
+        if threading.get_ident() != self._thread or self._in_graph:
+            return run()
+        self._in_graph = True
+        try:
+            results = run()
+        finally:
+            self._in_graph = False
+        for name, value in (*given.items(), *zip(wanted, results, strict=True)):
+            if not isinstance(value, Tensor):
+                raise ExportError(f"[onnx.save] value {name!r} of the imported graph is a sequence")
+        op = GraphRun(graph, tuple(given), tuple(wanted))
+        inputs, layer = tuple(given.values()), _c.CurrentLayer()
+        self.applications.append(Application(op, inputs, tuple(results), layer))
+        return results
 
     def record(self, forward: Callable[..., Any]) -> None:
         """Runs `forward` on the inputs in inference mode, without the tape."""
@@ -58,10 +110,12 @@ class Trace:
         autograd.training = False
         LayerNames.start(self)
         tape.followers.append(self._follow)
+        traces.append(self)
         try:
             with autograd.no_grad():
                 result = forward(*self.inputs)
         finally:
+            traces.remove(self)
             tape.followers.remove(self._follow)
             LayerNames.stop(self)
             autograd.training = before

@@ -3,6 +3,7 @@
 from . import (
     attention,
     elementwise,
+    imported,
     layers,
     movement,
     recurrent,
@@ -15,6 +16,7 @@ from . import (
 __all__ = [
     "attention",
     "elementwise",
+    "imported",
     "layers",
     "movement",
     "recurrent",

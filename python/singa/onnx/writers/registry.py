@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...tape.operator import Operator
     from ..node_writer import Call
+    from ..trace import GraphRun
 
 _Writer = Callable[["Call"], None]
 WRITERS: dict[type, _Writer] = {}
@@ -39,7 +40,7 @@ def writes(*classes: type, reads: str = "") -> Callable[[_Writer], _Writer]:
     return add
 
 
-def writer_of(op: Operator) -> _Writer | None:
+def writer_of(op: Operator | GraphRun) -> _Writer | None:
     """The writer of an operator."""
     return WRITERS.get(type(op))
 

@@ -1,0 +1,38 @@
+"""The writer of an imported graph: its nodes as the file has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import graph_proto
+from ..graph import ValueType
+from ..trace import GraphRun
+from .registry import writes
+
+if TYPE_CHECKING:
+    from ..node_writer import Call
+
+
+@writes(GraphRun, reads="graph arguments wanted")
+def graph_run(call: Call) -> None:
+    """The nodes that lead to the wanted values. Control flow stays, and so does whatever depends
+    on values of tensors."""
+    graph, wanted = call.op.graph, list(dict.fromkeys(call.op.wanted))
+    inputs, known = {}, {}
+    for i, (name, outer) in enumerate(zip(call.op.arguments, call.inputs, strict=True)):
+        kind = call.type_of_input(i)
+        declared = graph.types.get(name, ValueType()).type
+        if declared not in (None, kind) and graph.opset < 15:  # batch norm with one type
+            outer, kind = call.cast(outer, kind, declared), declared
+        inputs[name], known[name] = ValueType(kind, call.in_shapes(i)[0]), outer
+    model = graph_proto.converted(graph_proto.model_of(graph, inputs, wanted), call.opset)
+    graph_proto.set_mode(model.graph, call.writer.training, call.opset)
+    for entry in model.opset_import:
+        if entry.domain not in ("", "ai.onnx"):
+            call.writer.require(entry.domain, entry.version)
+    splicer = graph_proto.Splicer(known, call.writer.fresh)
+    call.writer.add(splicer.nodes(model.graph))
+    made = [value.name for value in model.graph.output]
+    names = {name: splicer.name(new) for name, new in zip(wanted, made, strict=True)}
+    for name, output in zip(call.op.wanted, call.outputs, strict=True):
+        call.writer.node("Identity", [names[name]], [output])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
-from .element_types import NUMBERS
+from .element_types import INTEGERS, NUMBERS
 from .errors import ExportError
 from .graph_proto import OLDEST_FORMAT, names_read, rename
+from .lengths import Source
 from .node_writer import Call, Writer
 from .specification import require_package
 from .tensors import as_array
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 OPSET = 21
 
 _OLDEST = 13
+#: Most elements of an input that numbers of operators are compared with.
+_MOST_ELEMENTS = 16
 
 
 def export(
@@ -35,13 +39,16 @@ def export(
     states: Mapping[str, Tensor],
     *,
     axes: Mapping[str, Mapping[int, str]] | None = None,
-    lengths: Mapping[str, tuple[int, int]] | None = None,
+    changes: Sequence[str] = ("",),
     opset: int | None = None,
     ir_version: int | None = None,
     training: bool = False,
     title: str = "singa",
 ) -> ModelProto:
-    """Writes traces of the same computation as a ModelProto."""
+    """Writes traces of the same computation as a ModelProto.
+
+    changes  what is different in each trace: "" for the first one, as "axis 'n' has 3 and not 2"
+    """
     require_package()
     import onnx
 
@@ -52,34 +59,23 @@ def export(
     elif not _OLDEST <= opset <= newest:
         raise ValueError(f"[onnx.save] opset must lie in [{_OLDEST}, {newest}], got {opset}")
     axes = axes or {}
-    writer = Writer(opset, training, lengths or {})
+    writer = Writer(opset, training, changes)
     outputs = _output_names(output_names, len(first.outputs))
     writer.take([*input_names, *outputs, *states])
-    for name, x in zip(input_names, first.inputs, strict=True):
-        writer.bind(x, x.data, name)
-        writer.depends(x.data)
-        for axis, label in axes.get(name, {}).items():
-            writer.sources.setdefault(label, (name, axis))
+    for i, name in enumerate(input_names):
+        _bind_input(writer, [t.inputs[i] for t in traces], name, axes.get(name, {}))
     for name, t in states.items():
-        writer.bind(t, t.data, name)
-    for other in traces[1:]:
-        kinds = [[type(a.op) for a in t.applications] for t in (first, other)]
-        if kinds[0] != kinds[1]:
-            raise ExportError(
-                "[onnx.save] the forward pass takes another way for another length of a dynamic "
-                "axis"
-            )
+        writer.bind([t] * len(traces), [t.data] * len(traces), name)
+    _check_same_way(traces, changes)
+    _note_dependence(writer, first)
     needed = _needed(first)
-    for application in first.applications:
-        for raw in (*application.raw_outputs, application.raw_indices):
-            if raw is not None:
-                writer.depends(raw)
     for i in range(len(first.applications)):
         if i in needed:
             _write(writer, [t.applications[i] for t in traces])
-    for name, y in zip(outputs, first.outputs, strict=True):
+    for i, name in enumerate(outputs):
         writer.layer = ""
-        writer.node("Identity", [writer.value(y, "an output")], [name])
+        value = writer.value([t.outputs[i] for t in traces], f"output {name!r}")
+        writer.node("Identity", [value], [name])
     _drop_identities(writer, set(outputs))
     used = {name for node in writer.nodes for name in names_read(node)} | set(outputs)
     for name, t in states.items():
@@ -116,6 +112,64 @@ def export(
         )
     model.ir_version = least if ir_version is None else ir_version
     return model
+
+
+def _bind_input(
+    writer: Writer, ts: Sequence[Tensor], name: str, labels: Mapping[int, str]
+) -> None:
+    """Makes an input known: its lengths, and its elements if they are few integers."""
+    raws = [t.data for t in ts]
+    writer.bind(ts, raws, name)
+    writer.depends(raws[0])
+    writer.measure(name, raws, primary=True)
+    for axis, label in labels.items():
+        writer.labels.setdefault(Source(name, axis), label)
+    sizes = {t.size() for t in ts}
+    if len(sizes) == 1 and max(sizes) <= _MOST_ELEMENTS and ts[0].dtype.name in INTEGERS:
+        for i, column in enumerate(zip(*[t.numpy().reshape(-1) for t in ts], strict=True)):
+            writer.lengths.add(tuple(map(int, column)), Source(name, i, is_length=False))
+
+
+def _check_same_way(traces: Sequence[Trace], changes: Sequence[str]) -> None:
+    """Raises ExportError unless all traces apply the same operators, to values of the same rank."""
+    first = traces[0]
+    for other, change in zip(traces[1:], changes[1:], strict=True):
+        for a, b in itertools.zip_longest(first.applications, other.applications):
+            if a is None or b is None or type(a.op) is not type(b.op):
+                names = [f"{_title(x)}{_in_layer(x)}" if x else "the end" for x in (a, b)]
+                raise ExportError(
+                    "[onnx.save] the forward pass takes another way: "
+                    f"{names[0]} comes next, and {names[1]} where {change}"
+                )
+            ranks = [[len(y.shape()) for y in x.raw_outputs] for x in (a, b)]
+            if ranks[0] != ranks[1]:
+                raise ExportError(
+                    f"[onnx.save] results of {_title(a)}{_in_layer(a)} have {ranks[0]} axes, and "
+                    f"{ranks[1]} where {change}"
+                )
+        if len(first.outputs) != len(other.outputs):
+            raise ExportError(
+                f"[onnx.save] there are {len(first.outputs)} outputs, and {len(other.outputs)} "
+                f"where {change}"
+            )
+
+
+def _title(application: Application) -> str:
+    return type(application.op).__name__
+
+
+def _in_layer(application: Application) -> str:
+    return f" (layer {application.layer})" if application.layer else ""
+
+
+def _note_dependence(writer: Writer, trace: Trace) -> None:
+    """Notes which values depend on the inputs: others are constants, also as views."""
+    for application in trace.applications:
+        given = (*application.raw_inputs, *_operands(application.op))
+        if any(writer.is_dependent(raw) for raw in given):
+            for raw in (*application.raw_outputs, application.raw_indices):
+                if raw is not None:
+                    writer.depends(raw)
 
 
 def _default_opset(trace: Trace) -> int:
@@ -205,8 +259,10 @@ def _write(writer: Writer, applications: Sequence[Application]) -> None:
     title = type(first.op).__name__.lstrip("_")
     call.outputs = [writer.fresh(f"{prefix}{title}_output") for _ in first.outputs]
     write(call)
-    for y, raw, name in zip(first.outputs, first.raw_outputs, call.outputs, strict=True):
-        writer.bind(y, raw, name)
+    for i, name in enumerate(call.outputs):
+        raws = [a.raw_outputs[i] for a in applications]
+        writer.bind([a.outputs[i] for a in applications], raws, name)
+        writer.measure(name, raws)
     for i, name in enumerate(call.outputs):
         kind = NUMBERS[call.type_of_output(i)]
         writer.infos[name] = _value_info(name, kind, call.out_shapes(i), writer, {})
@@ -252,14 +308,10 @@ def _value_info(
     for i, column in enumerate(zip(*shapes, strict=True)):
         label: int | str | None = labels.get(i)
         if label is None:
-            try:
-                length = writer.length(column, name)
-            except ExportError:
-                length = (0, ())
-            if isinstance(length, int):
-                label = length
-            elif length[0] == 1 and len(length[1]) == 1:
-                label = length[1][0]
+            same = len(set(column)) == 1
+            formula = None if same else writer.lengths.find(column)
+            source = None if formula is None else formula.plain
+            label = column[0] if same else writer.labels.get(source) if source else None
         shape.append(label)
     return onnx.helper.make_tensor_value_info(name, kind, shape)
 

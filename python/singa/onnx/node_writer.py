@@ -3,7 +3,7 @@ collects the nodes, constants and initializers of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE
 from ..tensor import Tensor
+from . import formulas
 from .element_types import NUMBERS, numpy_type
 from .errors import ExportError
+from .lengths import Formula, Lengths, Source
 from .tensors import as_array
 
 if TYPE_CHECKING:
@@ -20,25 +22,29 @@ if TYPE_CHECKING:
 
     from .trace import Application
 
-#: A length: a number, or (factor, names of axes), their product.
-Length = int | tuple[int, tuple[str, ...]]
+#: A number, or what it follows from.
+Length = int | Formula
 
 
 class Writer:
-    """Collects the nodes and initializers of a file."""
+    """Collects the nodes and initializers of a file.
 
-    def __init__(self, opset: int, training: bool, lengths: Mapping[str, tuple[int, int]]) -> None:
-        self.opset, self.training, self.lengths = opset, training, lengths
+    changes  what is different in each trace, as "axis 'n' has 3 and not 2"
+    """
+
+    def __init__(self, opset: int, training: bool, changes: Sequence[str] = ("",)) -> None:
+        self.opset, self.training, self.changes = opset, training, changes
+        self.lengths = Lengths()
         self.nodes: list[NodeProto] = []
         self.constants: list[NodeProto] = []
         self.infos: dict[str, Any] = {}  # types and shapes of operators' outputs
         self.initializers: dict[str, TensorProto] = {}
         self.domains: dict[str, int] = {}  # versions of operators that are not ONNX's own
         self.layer = ""
-        self.sources: dict[str, tuple[str, int]] = {}  # (input, axis) of each dynamic axis
-        # By id of a raw tensor, and by those of a tensor and its raw one: dropout in inference
-        # returns the raw tensor that it got.
-        self._names: dict[int | tuple[int, int], str] = {}
+        self.labels: dict[Source, str] = {}  # names of the dynamic axes
+        # For each trace, by id of a raw tensor, and by those of a tensor and its raw one: dropout
+        # in inference returns the raw tensor that it got.
+        self._names: list[dict[int | tuple[int, int], str]] = [{} for _ in changes]
         self._alive: list[Any] = []
         self._taken: set[str] = set()
         self._constants: dict[Any, str] = {}
@@ -59,61 +65,86 @@ class Writer:
         """Reserves names of inputs, outputs and parameters."""
         self._taken.update(names)
 
-    def bind(self, t: Tensor, raw: Any, name: str) -> None:
-        """Notes the name of a tensor's value, which was `raw`."""
-        self._alive += [t, raw]
-        self._names[id(raw)] = self._names[id(t), id(raw)] = name
+    def bind(self, ts: Sequence[Tensor], raws: Sequence[Any], name: str) -> None:
+        """Notes the name of a value, which was the tensor `ts[k]` with `raws[k]` in trace k."""
+        self._alive += [*ts, *raws]
+        for names, t, raw in zip(self._names, ts, raws, strict=True):
+            names[id(raw)] = names[id(t), id(raw)] = name
 
-    def bind_raw(self, raw: Any, name: str) -> None:
-        """Notes the name of a raw tensor's value."""
-        self._alive.append(raw)
-        self._names[id(raw)] = name
+    def bind_raw(self, raws: Sequence[Any], name: str) -> None:
+        """Notes the name of a value that was the raw tensor `raws[k]` in trace k."""
+        self._alive += raws
+        for names, raw in zip(self._names, raws, strict=True):
+            names[id(raw)] = name
+
+    def measure(self, name: str, raws: Sequence[Any], primary: bool = False) -> None:
+        """Makes the lengths of a value known as sources of formulas."""
+        for axis, column in enumerate(zip(*[raw.shape() for raw in raws], strict=False)):
+            self.lengths.add(column, Source(name, axis), primary)
 
     def depends(self, raw: Any) -> None:
         """Notes that the memory of a raw tensor holds a value that depends on the inputs."""
         self._alive.append(raw)
         self._blocks.add(raw.block_id())
 
-    def known(self, t: Any, raw: Any = None) -> str | None:
+    def is_dependent(self, raw: Any) -> bool:
+        """Whether the memory of a raw tensor holds a value that depends on the inputs."""
+        return raw.block_id() in self._blocks
+
+    def known(self, t: Any, raw: Any = None, trace: int = 0) -> str | None:
         """The name of a tensor's value, or a raw tensor's, if it has one."""
+        names = self._names[trace]
         if isinstance(t, Tensor):
             raw = t.data if raw is None else raw
-            name = self._names.get((id(t), id(raw)))
-            return name if name is not None else self._names.get(id(raw))
-        return self._names.get(id(t))
+            name = names.get((id(t), id(raw)))
+            return name if name is not None else names.get(id(raw))
+        return names.get(id(t))
 
-    def value(self, t: Any, what: str = "a tensor") -> str:
-        """The name of a value: of a computed one, a parameter, or a new constant."""
-        name = self.known(t)
-        if name is not None:
-            return name
-        if isinstance(t, Tensor | _c.Tensor):
-            return self.kept([t.data if isinstance(t, Tensor) else t], what)
-        return self.constant(np.asarray(t))
+    def value(self, ts: Sequence[Any], what: str, raws: Sequence[Any] | None = None) -> str:
+        """The name of a value from what it was in all traces: of a computed one, a parameter, or a
+        new constant. Tensors, raw tensors, or arrays."""
+        given = raws if raws is not None else [None] * len(ts)
+        pairs = zip(ts, given, strict=True)
+        names = [self.known(t, raw, k) for k, (t, raw) in enumerate(pairs)]
+        if any(name != names[0] for name in names):
+            raise ExportError(f"[onnx.save] {what} is {self.differing(names)}")
+        if names[0] is not None:
+            return names[0]
+        if raws is None:
+            raws = [t.data if isinstance(t, Tensor) else t for t in ts]
+        return self.kept(raws, what)
 
-    def kept(self, raws: Sequence[Any], what: str) -> str:
-        """The name of a constant from its values in all traces.
+    def kept(self, values: Sequence[Any], what: str) -> str:
+        """The name of a constant from its values in all traces: raw tensors, or arrays.
 
-        One that is the same number everywhere may change its shape with a dynamic axis.
+        One that follows from lengths becomes nodes: integers, ranges, bands such as causal masks,
+        and what is the same number everywhere.
         """
-        first = raws[0]
-        if first.block_id() in self._blocks:
+        raws = [raw for raw in values if isinstance(raw, _c.Tensor)]
+        if raws and self.is_dependent(raws[0]):
             raise ExportError(
-                f"[onnx.save] {what} of shape {first.shape()} was made of a computed tensor "
+                f"[onnx.save] {what} of shape {raws[0].shape()} was made of a computed tensor "
                 "without an operator, so the file would keep its present value"
             )
-        arrays = [as_array(Tensor(data=raw)) for raw in raws]
-        array = arrays[0]
-        if all(np.array_equal(array, a, equal_nan=array.dtype.kind == "f") for a in arrays[1:]):
-            return self.constant(array)
-        values = {a.reshape(-1)[0].item() for a in arrays if a.size}
-        if len(values) != 1 or any((a != a.reshape(-1)[0]).any() for a in arrays if a.size):
+        arrays = [
+            as_array(Tensor(data=raw)) if isinstance(raw, _c.Tensor) else np.asarray(raw)
+            for raw in values
+        ]
+        first = arrays[0]
+        nans = first.dtype.kind == "f"
+        different = (
+            k for k, a in enumerate(arrays) if not np.array_equal(first, a, equal_nan=nans)
+        )
+        k = next(different, None)
+        if k is None:
+            return self.constant(first)
+        name = formulas.written(self, arrays, what)
+        if name is None:
             raise ExportError(
-                f"[onnx.save] {what} is a constant of shape {array.shape} whose values change with "
-                "a dynamic axis"
+                f"[onnx.save] {what} is a constant of shape {first.shape} whose values are others "
+                f"where {self.changes[k]}, and have no formula"
             )
-        number = self.constant(np.array(values.pop(), array.dtype))
-        return self.node("Expand", [number, self.integers([a.shape for a in arrays], what)])[0]
+        return name
 
     def constant(self, array: Any, hint: str = "constant") -> str:
         """A Constant node with these elements. Equal ones are shared.
@@ -166,49 +197,56 @@ class Writer:
                 f"{version} of domain {domain!r}"
             )
 
-    # Lengths that follow dynamic axes.
+    # Numbers that follow dynamic axes.
 
     def length(self, values: Sequence[int], what: str) -> Length:
-        """A length as a number, or as a product of dynamic axes, from its values in all traces."""
+        """A number, or its formula, from its values in all traces."""
         base = values[0]
         if all(v == base for v in values):
             return int(base)
-        names, factor, rest = [], 1, base
-        for value, (name, (n, m)) in zip(values[1:], self.lengths.items(), strict=True):
-            if value == base:
-                continue
-            if value * n != base * m or not n or rest % n:
-                raise ExportError(
-                    f"[onnx.save] {what} is {base}, and {value} where axis {name!r} has {m} and "
-                    f"not {n}: it does not follow the axis in a simple way"
-                )
-            names.append(name)
-            rest //= n
-        factor = rest
-        return factor, tuple(names)
+        formula = self.lengths.find(tuple(int(v) for v in values))
+        if formula is None:
+            raise ExportError(f"[onnx.save] {what} is {self.differing(values)}: it has no formula")
+        return formula
+
+    def differing(self, values: Sequence[Any]) -> str:
+        """Says which value there is in the first trace, and in which other trace another one."""
+        k = next(k for k, v in enumerate(values) if v != values[0])
+        return f"{values[0]}, and {values[k]} where {self.changes[k]}"
 
     def integers(self, rows: Sequence[Sequence[int]], what: str) -> str:
         """A vector of int64 from its values in all traces."""
         if len({len(row) for row in rows}) != 1:
-            raise ExportError(f"[onnx.save] {what} changes its number of elements")
+            counts = [len(row) for row in rows]
+            raise ExportError(f"[onnx.save] the count of {what} is {self.differing(counts)}")
         lengths = [self.length(column, what) for column in zip(*rows, strict=True)]
         if all(isinstance(n, int) for n in lengths):
             return self.constant(np.array(lengths, np.int64))
-        parts = [self._length_value(n) for n in lengths]
+        parts = [self.length_value(n) for n in lengths]
         return parts[0] if len(parts) == 1 else self.node("Concat", parts, axis=0)[0]
 
-    def _length_value(self, length: Length) -> str:
+    def length_value(self, length: Length) -> str:
+        """A vector of one element, from a formula."""
+
+        def number(value: int) -> str:
+            return self.constant(np.array([value], np.int64))
+
         if isinstance(length, int):
-            return self.constant(np.array([length], np.int64))
-        factor, names = length
-        result = None if factor == 1 else self.constant(np.array([factor], np.int64))
-        for name in names:
-            source, axis = self.sources[name]
-            shape = self.node("Shape", [source])[0]
-            index = self.constant(np.array([axis], np.int64))
-            part = self.node("Gather", [shape, index], axis=0)[0]
+            return number(length)
+        result = None if length.factor == 1 else number(length.factor)
+        for source in length.sources:
+            if source.is_length:
+                vector = self.node("Shape", [source.value])[0]
+            else:
+                vector = self.node("Cast", [source.value], to=NUMBERS["int64"])[0]
+                vector = self.node("Reshape", [vector, number(-1)])[0]
+            part = self.node("Gather", [vector, number(source.index)], axis=0)[0]
             result = part if result is None else self.node("Mul", [result, part])[0]
         assert result is not None
+        if length.offset:
+            result = self.node("Add", [result, number(length.offset)])[0]
+        if length.divisor > 1:  # the numbers are not negative, so Div rounds down
+            result = self.node("Div", [result, number(length.divisor)])[0]
         return result
 
     def new_shape(self, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> str:
@@ -245,16 +283,15 @@ class Call:
         self.writer = writer
         self.applications = applications
         first = applications[0]
-        self.op: Any = first.op
+        self.title = type(first.op).__name__
+        self._variants: dict[int, list[Any]] = {}  # by id in the first trace: tensors in all
+        self.op: Any = Same(self, [a.op for a in applications], self.title)
         self.x, self.y = first.raw_inputs, first.raw_outputs
-        title = type(self.op).__name__
-        self.inputs = []
-        for i, (t, raw) in enumerate(zip(first.inputs, first.raw_inputs, strict=True)):
-            name = writer.known(t, raw)
-            if name is None:
-                raws = [a.raw_inputs[i] for a in applications]
-                name = writer.kept(raws, f"an input of {title}")
-            self.inputs.append(name)
+        self.inputs: list[str] = []
+        for i in range(len(first.inputs)):
+            ts = [a.inputs[i] for a in applications]
+            raws = [a.raw_inputs[i] for a in applications]
+            self.inputs.append(writer.value(ts, f"an input of {self.title}", raws))
         self.outputs: list[str] = []
 
     @property
@@ -268,12 +305,18 @@ class Call:
 
     def same(self, read: Callable[[Any], Any], what: str) -> Any:
         """`read` of the operator, which must be the same in all traces."""
-        values = self.each(read)
-        if any(value != values[0] for value in values):
-            raise ExportError(
-                f"[onnx.save] {what} of {type(self.op).__name__} changes with a dynamic axis: "
-                f"{values}"
-            )
+        return self.agreed(self.each(read), what)
+
+    def agreed(self, values: Sequence[Any], what: str) -> Any:
+        """The first of the values in all traces, which must be the same."""
+        if any(not _equal(value, values[0]) for value in values):
+            changed = self.writer.differing(values)
+            raise ExportError(f"[onnx.save] {what} of {self.title} is {changed}")
+        return values[0]
+
+    def remember(self, values: Sequence[Any]) -> Any:
+        """The first of the tensors that an operator keeps; `value` gets it and knows the others."""
+        self._variants[id(values[0])] = list(values)
         return values[0]
 
     def in_shapes(self, i: int = 0) -> list[tuple[int, ...]]:
@@ -294,7 +337,8 @@ class Call:
 
     def value(self, t: Any) -> str:
         """The name of a tensor that the operator keeps, or of an array."""
-        return self.writer.value(t, f"an operand of {type(self.op).__name__}")
+        many = self._variants.get(id(t), [t] * len(self.applications))
+        return self.writer.value(many, f"an operand of {self.title}")
 
     def constant(self, value: Any, like: str | None = None) -> str:
         """A constant; a number gets type `like` (default: that of the first input)."""
@@ -328,8 +372,45 @@ class Call:
 
     def bind_indices(self, name: str) -> None:
         """Notes the name of the positions that the operator found beside its output."""
-        self.writer.bind_raw(self.applications[0].raw_indices, name)
+        self.writer.bind_raw([a.raw_indices for a in self.applications], name)
 
     def refuse(self, why: str) -> ExportError:
         """An error about this operator."""
-        return ExportError(f"[onnx.save] {type(self.op).__name__}: {why}")
+        return ExportError(f"[onnx.save] {self.title}: {why}")
+
+
+class Same:
+    """What an operator has, as far as it is the same in all traces.
+
+    A tensor, or an array, may differ: `Call.value` writes it. Reading anything else that differs
+    raises ExportError, so that a writer cannot take a number of the first trace for a constant.
+    """
+
+    def __init__(self, call: Call, objects: Sequence[Any], path: str) -> None:
+        self._call, self._objects, self._path = call, objects, path
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """That of the operator, for `isinstance`."""
+        return type(self._objects[0])
+
+    def __getattr__(self, name: str) -> Any:
+        values = [getattr(each, name) for each in self._objects]
+        first = values[0]
+        if isinstance(first, Tensor | _c.Tensor | np.ndarray):
+            return self._call.remember(values)
+        if first is None or isinstance(first, _PLAIN):
+            return self._call.agreed(values, name)
+        if callable(first) or all(value is first for value in values):
+            return first
+        return Same(self._call, values, f"{self._path}.{name}")
+
+
+_PLAIN = (bool, int, float, str, tuple, list, frozenset, set, dict, np.generic)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two plain values are the same. NaN is itself."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b) or (a != a and b != b)

@@ -1,15 +1,17 @@
 """Export: networks go out as ONNX files.
 
 A forward pass on example inputs is followed, and each operator is written as ONNX nodes
-(`export`). With dynamic axes, the pass is followed once more for each of them with another length:
-a number in an operator that changes with it is written as an expression of the input's shape.
+(`export`). The pass is followed again with other lengths of the dynamic axes and other values of
+the inputs. What an operator is given that differs then is written as a formula of shapes and of
+inputs, or refused.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +20,11 @@ import numpy as np
 from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
 from ..tensor import Tensor
+from . import checking
+from .errors import ExportError
 from .export import export
 from .module import ImportedModel
-from .trace import traced
+from .trace import GraphRun, Trace, traced
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,6 +47,7 @@ def save(
     ir_version: int | None = None,
     training: bool = False,
     external_data: bool | None = None,
+    check: bool | None = None,
 ) -> None:
     """Saves a network as an ONNX file.
 
@@ -57,14 +62,27 @@ def save(
     ir_version     version of the file format (default: the oldest with this opset)
     training       batch norm and dropout in training mode
     external_data  weights in a file beside `path`, named path + ".data" (default: from 2 GB)
+    check          compares the outputs in ONNX Runtime with singa's, with other lengths of the
+                   dynamic axes than those of the example (default: where it is installed, for
+                   the inference form)
 
     Parameters keep their names. A network that came from ONNX, also as a part of another one, keeps
     the nodes of its file, with branches and loops.
 
-    Raises ExportError for an operator that cannot be expressed, and
-    where a shape does not follow the dynamic axes in a simple way; ValueError for a file of weights
-    beside a device or FIFO.
+    Raises ExportError for an operator that cannot be expressed, where a number or constant follows
+    neither the dynamic axes nor the values of the inputs in a simple way, and if the check fails;
+    ImportError for check=True without ONNX Runtime; ValueError for a file of weights beside a
+    device or FIFO. Warns if the check is not possible, or with the lengths of the example only.
     """
+    if isinstance(model, str | bytes | os.PathLike) or not isinstance(model, Layer):
+        raise TypeError(
+            f"[onnx.save] the first argument is a layer or model, the second one a path: got "
+            f"{type(model).__name__} and {type(path).__name__}"
+        )
+    if check is None:
+        check = checking.is_installed() and not training
+    elif check:
+        checking.require_runtime()
     proto = to_model(
         model,
         inputs,
@@ -75,7 +93,54 @@ def save(
         ir_version=ir_version,
         training=training,
     )
+    if check:
+        _check(model, proto, list(inputs), dynamic_axes or {}, training)
     write_model(proto, path, external_data)
+
+
+def _check(
+    model: Layer, proto: ModelProto, inputs: list[Tensor], given: Axes, training: bool
+) -> None:
+    """Compares a model in ONNX Runtime with singa, for other lengths of the dynamic axes."""
+    names = [value.name for value in proto.graph.input]
+    axes = _dynamic(given, names, inputs)
+    labels = list(dict.fromkeys(name for each in axes.values() for name in each.values()))
+    example = {label: length_of(label, inputs, names, axes) for label in labels}
+    unchecked = "[onnx.save] the file was not checked with ONNX Runtime: "
+    if training:
+        warnings.warn(f"{unchecked}it is in training form", stacklevel=3)
+        return
+    if sum(len(t.raw_data) for t in proto.graph.initializer) >= _MOST_BYTES:
+        warnings.warn(f"{unchecked}it has more than 2 GB", stacklevel=3)
+        return
+    for lengths in _other_sizes(example) if labels else [example]:
+        try:
+            xs = resized(inputs, names, axes, lengths)
+            expected = [y.numpy() for y in traced(lambda *ts: _called(model, ts), xs).outputs]
+        except Exception:
+            if lengths == example:
+                raise
+            continue  # the network does not take these lengths
+        where = ", ".join(f"{label} = {n}" for label, n in lengths.items())
+        try:
+            found = checking.runtime_outputs(proto, [x.numpy() for x in xs])
+        except checking.Unchecked as reason:
+            warnings.warn(f"{unchecked}{reason}", stacklevel=3)
+            return
+        outputs = [value.name for value in proto.graph.output]
+        checking.compare(outputs, found, expected, f"with {where or 'the example'}")
+        if labels and lengths == example:
+            what = "[onnx.save] the file was checked with the lengths of the example only"
+            warnings.warn(f"{what}: singa runs no others that were tried", stacklevel=3)
+        return
+
+
+def _other_sizes(example: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Lengths to check: others than those of the example and of the traces, then the example's."""
+    yield {label: n + 3 + i for i, (label, n) in enumerate(example.items())}
+    yield {label: n + 32 * (i + 1) for i, (label, n) in enumerate(example.items())}
+    yield {label: 4 * n for label, n in example.items()}
+    yield dict(example)
 
 
 def to_model(
@@ -101,18 +166,14 @@ def to_model(
     axes = _dynamic(dynamic_axes or {}, names, inputs)
     forward: Callable[..., Any] = model.forward
     forward(*inputs) if not model._initialized else None
-    traces = [traced(lambda *xs: _called(model, xs), inputs)]
-    lengths: dict[str, tuple[int, int]] = {}
-    for name in dict.fromkeys(name for each in axes.values() for name in each.values()):
-        other, lengths[name] = _stretched(inputs, names, axes, name)
-        traces.append(traced(lambda *xs: _called(model, xs), other))
+    traces, changes = _variations(model, inputs, names, axes)
     return export(
         traces,
         names,
         output_names,
         {str(name): t for name, t in model.get_states().items()},
         axes=axes,
-        lengths=lengths,
+        changes=changes,
         opset=opset,
         ir_version=ir_version,
         training=training,
@@ -161,27 +222,108 @@ def _dynamic(
     return result
 
 
-def _stretched(
+def _variations(
+    model: Layer,
     inputs: Sequence[Tensor],
     names: Sequence[str],
     axes: Mapping[str, Mapping[int, str]],
+) -> tuple[list[Trace], list[str]]:
+    """Traces of the forward pass, for the example first, and what is different in each.
+
+    Each dynamic axis gets two other lengths. Each input gets other values, since the host may read
+    them, unless all is in imported graphs.
+    """
+
+    def follow(xs: Sequence[Tensor]) -> Trace:
+        return traced(lambda *ys: _called(model, ys), xs)
+
+    traces, changes = [follow(inputs)], [""]
+    for label in dict.fromkeys(name for each in axes.values() for name in each.values()):
+        n, found = length_of(label, inputs, names, axes), 0
+        for m in (n + 1, max(2 * n, n + 2), max(3 * n, n + 3)):
+            change = f"axis {label!r} has {m} and not {n}"
+            try:
+                trace = follow(resized(inputs, names, axes, {label: m}))
+            except Exception as error:
+                if m == n + 1:
+                    continue  # a network may need even lengths
+                why = f"[onnx.save] the forward pass fails where {change}: {error}"
+                raise ExportError(why) from error
+            traces.append(trace)
+            changes.append(change)
+            found += 1
+            if found == 2:
+                break
+    if all(isinstance(a.op, GraphRun) for a in traces[0].applications):
+        return traces, changes
+    for i, name in enumerate(names):
+        for x in _others(inputs[i]):
+            try:
+                traces.append(follow([*inputs[:i], x, *inputs[i + 1 :]]))
+            except Exception:  # these values are not allowed
+                continue
+            changes.append(f"input {name!r} has other values")
+            break
+    return traces, changes
+
+
+def length_of(
     label: str,
-) -> tuple[list[Tensor], tuple[int, int]]:
-    """Inputs in which the axes called `label` are longer, and their lengths before and after."""
-    found: set[tuple[int, int]] = set()
+    inputs: Sequence[Tensor],
+    names: Sequence[str],
+    axes: Mapping[str, Mapping[int, str]],
+) -> int:
+    """The length of the axes that are called `label`. Raises ValueError unless it is the same."""
+    found = {
+        x.shape[axis]
+        for name, x in zip(names, inputs, strict=True)
+        for axis, own in axes.get(name, {}).items()
+        if own == label
+    }
+    if len(found) != 1:
+        raise ValueError(f"[onnx.save] axis {label!r} has lengths {sorted(found)}")
+    return found.pop()
+
+
+def resized(
+    inputs: Sequence[Tensor],
+    names: Sequence[str],
+    axes: Mapping[str, Mapping[int, str]],
+    lengths: Mapping[str, int],
+) -> list[Tensor]:
+    """Inputs whose axes have the lengths in `lengths`, by name: elements repeat."""
     result = []
     for name, x in zip(names, inputs, strict=True):
         array = x.numpy()
-        for axis, own in axes.get(name, {}).items():
-            if own == label:
-                n = array.shape[axis]
-                m = n + 1 if axis == 0 else 2 * n
-                found.add((n, m))
-                array = np.take(array, np.arange(m) % max(n, 1), axis)
-        result.append(Tensor(array.shape, x.device, x.dtype, np.ascontiguousarray(array)))
-    if len(found) != 1:
-        raise ValueError(f"[onnx.save] axis {label!r} has lengths {sorted(n for n, _ in found)}")
-    return result, found.pop()
+        for axis, label in axes.get(name, {}).items():
+            if label in lengths:
+                shape, m = list(array.shape), lengths[label]
+                n, shape[axis] = shape[axis], m
+                elements = np.take(array, np.arange(m) % n, axis) if n else 0
+                array = np.broadcast_to(np.asarray(elements, array.dtype), shape)
+        result.append(_like(x, array) if array.shape != x.shape else x)
+    return result
+
+
+def _others(x: Tensor) -> Iterator[Tensor]:
+    """Tensors like x with other elements: those that are likely to be allowed come first."""
+    array = x.numpy()
+    if array.dtype.kind == "b":
+        yield _like(x, ~array)
+    elif array.dtype.kind == "f":
+        turned = array.reshape(-1)[::-1].reshape(array.shape)
+        for scale, shift in ((-0.75, 0.125), (0.75, 0.125)):
+            yield _like(x, (scale * turned + shift).astype(array.dtype))
+    else:
+        turned = array.reshape(-1)[::-1].reshape(array.shape)
+        for other in (turned, array + 1, array - 1):
+            if (other != array).any():
+                yield _like(x, other.astype(array.dtype))
+
+
+def _like(x: Tensor, array: Any) -> Tensor:
+    """A tensor of the device and type of x with the elements of an array."""
+    return Tensor(array.shape, x.device, x.dtype, np.require(array, requirements="C"))
 
 
 def write_model(

@@ -15,7 +15,7 @@ from ..tape.operator import Operator, apply
 from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
 from .base import BuiltinOperator, Constant, tensor_of
 from .elementwise import Scalar
-from .movement import Promoting
+from .movement import Promoting, converted
 from .types import constant, result_type
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ def _prepare(kind: type[Binary], a: Any, b: Any) -> tuple[Operator, tuple[Tensor
     else:
         a = _constant(a, b, kind)
     if kind is Div and not is_float(a.dtype) and not is_float(b.dtype):
-        a = wrap(a.data.AsType(int(float32)), a.requires_grad)
+        a = converted(a, float32)
     return kind(), (a, b)
 
 
@@ -373,9 +373,9 @@ def _beside(kind: type[Binary], t: Tensor, number: float) -> tuple[Tensor, bool]
     the type in which the smallest integers are computed."""
     dtype = result_type(t, number)
     if kind is Div or is_float(dtype):
-        return wrap(t.data.AsType(int(float32)), t.requires_grad), True
+        return converted(t, float32), True
     if dtype != t.dtype:
-        t = wrap(t.data.AsType(int(dtype)), t.requires_grad)
+        t = converted(t, dtype)
     return t, dtype != bool_ and -(1 << 31) <= number < 1 << 31
 
 

@@ -10,8 +10,9 @@ from ..raw import compat_mode
 from ..raw.arrays import full
 from ..raw.check import number
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, installed, wrap
+from ..tape.tensor import Tensor, installed
 from .base import BuiltinOperator, Constant
+from .movement import converted
 from .types import result_type
 
 if TYPE_CHECKING:
@@ -587,7 +588,7 @@ def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tenso
     if isinstance(x, Tensor) and not is_float(x.dtype):
         limits = [limit for limit in (min, max) if limit is not None]
         if (dtype := result_type(x, *limits)) != x.dtype:
-            x = wrap(x.data.AsType(int(dtype)), x.requires_grad)
+            x = converted(x, dtype)
     return Clip(min, max)(x)[0]
 
 

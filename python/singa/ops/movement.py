@@ -14,8 +14,8 @@ from ..raw import compat_mode
 from ..raw.check import integer, integers
 from ..raw.indexing import view
 from ..tape import autocast
-from ..tape.operator import apply
-from ..tape.tensor import Tensor, installed
+from ..tape.operator import apply, followers
+from ..tape.tensor import Tensor, installed, wrap
 from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
 from .types import result_type
 
@@ -444,6 +444,15 @@ class Cast(BuiltinOperator):
 
     def backward(self, dy: Raw) -> Raw:
         return dy.AsType(self._from)
+
+
+def converted(t: Tensor, dtype: DType) -> Tensor:
+    """An operand in the type of a result. It is off the tape, for it has no gradient, but followers
+    see a `Cast`."""
+    result = wrap(t.data.AsType(int(dtype)), t.requires_grad)
+    for follow in followers:
+        follow(Cast(dtype), (t,), (result,))
+    return result
 
 
 class Shape(Constant):

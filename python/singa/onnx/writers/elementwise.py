@@ -56,7 +56,7 @@ _SAME = {
 @writes(*_SAME)
 def same(call: Call) -> None:
     """Operators that ONNX has under another or the same name."""
-    call.node(_SAME[type(call.op)], call.inputs)
+    call.node(_SAME[call.op.__class__], call.inputs)
 
 
 @writes(ag.SoftPlus, reads="beta threshold")
@@ -248,7 +248,7 @@ _BINARY: dict[Any, str] = {
 @writes(*_BINARY)
 def binary(call: Call) -> None:
     """Arithmetic."""
-    call.node(_BINARY[type(call.op)], _operands(call))
+    call.node(_BINARY[call.op.__class__], _operands(call))
 
 
 @writes(ag.Mod)
@@ -292,7 +292,7 @@ _COMPARISONS: dict[Any, str] = {
 @writes(*_COMPARISONS, ag.NotEqual)
 def comparison(call: Call) -> None:
     """Comparisons, whose results are bool in ONNX."""
-    op = _COMPARISONS.get(type(call.op))
+    op = _COMPARISONS.get(call.op.__class__)
     a, b = call.x
     compared = _c.ResultType(a, b)
     if not is_float(compared):
@@ -312,7 +312,7 @@ _LOGIC: dict[Any, str] = {ag.And: "And", ag.Or: "Or", ag.Xor: "Xor", ag.Not: "No
 def logic(call: Call) -> None:
     """Logical functions, which take bool in ONNX."""
     inputs = [call.cast(x, call.type_of_input(i), "bool") for i, x in enumerate(call.inputs)]
-    call.finish(call.step(_LOGIC[type(call.op)], inputs), "bool")
+    call.finish(call.step(_LOGIC[call.op.__class__], inputs), "bool")
 
 
 # Reductions.
@@ -333,7 +333,7 @@ _REDUCTIONS: dict[Any, str] = {
 @writes(*_REDUCTIONS, reads="axes keepdims")
 def reduction(call: Call) -> None:
     """Reductions."""
-    op = _REDUCTIONS[type(call.op)]
+    op = _REDUCTIONS[call.op.__class__]
     axes, keep = list(call.op.axes), int(call.op.keepdims)
     x = call.cast(call.inputs[0], call.type_of_input(), call.type_of_output())
     by_input = call.opset >= (13 if op == "ReduceSum" else 18)

@@ -101,8 +101,10 @@ def layer_norm(call: Call) -> None:
     op = call.op
     rank = len(call.x[0].shape())
     axis = op.axis % rank
-    inner = tuple(call.x[0].shape()[axis:])
     weights = _parameters(call)
+    if not weights:  # a vector of ones takes their place
+        call.agreed([shape[axis:] for shape in call.in_shapes()], "the normalised shape")
+    inner = tuple(call.x[0].shape()[axis:])
     if op.centered and call.opset >= 17:
         scale = weights[:1] or [_ones(call, inner)]
         call.node(

@@ -62,7 +62,7 @@ def _sliced(call: Call, starts: Any, ends: Any, axes: Any, steps: Any) -> None:
         _ends(call, starts, axes, "starts of a slice"),
         _ends(call, ends, axes, "ends of a slice"),
     ]
-    axes_, steps_ = axes[0], steps[0]
+    axes_, steps_ = call.agreed(axes, "axes"), call.agreed(steps, "steps")
     if axes_ or steps_:
         axes_ = axes_ or tuple(range(len(starts[0])))
         inputs.append(call.constant(np.array(axes_, np.int64)))
@@ -107,6 +107,7 @@ def index(call: Call) -> None:
             source += 1
         rows.append((starts, ends, steps))
     all_starts, all_ends, all_steps = zip(*rows, strict=True)
+    call.same(lambda op: [type(entry).__name__ for entry in op.entries], "entries")
     axes = tuple(range(len(all_starts[0])))
     x = call.inputs[0]
     if axes:
@@ -114,7 +115,7 @@ def index(call: Call) -> None:
             _ends(call, all_starts, [axes], "starts of an index"),
             _ends(call, all_ends, [axes], "ends of an index"),
             call.constant(np.array(axes, np.int64)),
-            call.constant(np.array(all_steps[0], np.int64)),
+            call.constant(np.array(call.agreed(all_steps, "steps"), np.int64)),
         ]
         x = call.step("Slice", [x, *parts])
     between = []

@@ -16,30 +16,34 @@ if TYPE_CHECKING:
     from ..node_writer import Call
 
 
-def _indices(call: Call, value: Any) -> str:
-    """Indices as int64: a tensor, or an array that is the same in all traces."""
-    if isinstance(value, Tensor) or hasattr(value, "data_type"):
-        raw = value.data if isinstance(value, Tensor) else value
-        return call.cast(call.value(value), BY_VALUE[raw.data_type()].name, "int64")
-    arrays = [np.asarray(v) for v in call.each(lambda op: op.indices)]
-    if any(a.shape != arrays[0].shape or (a != arrays[0]).any() for a in arrays):
-        raise call.refuse("indices that change with a dynamic axis")
-    return call.constant(arrays[0].astype(np.int64))
+def _indices(call: Call) -> str:
+    """The operator's indices as int64: a tensor, or an array."""
+    given = call.each(lambda op: op.indices)
+    if isinstance(given[0], Tensor | _c.Tensor):
+        raw = given[0].data if isinstance(given[0], Tensor) else given[0]
+        return call.cast(call.value(call.op.indices), BY_VALUE[raw.data_type()].name, "int64")
+    return call.writer.kept([_whole(v) for v in given], f"indices of {call.title}")
+
+
+def _whole(value: Any) -> Any:
+    return np.asarray(value).astype(np.int64)
 
 
 @writes(ag.Gather, reads="axis indices")
 def gather(call: Call) -> None:
     """Gather."""
-    op: Any = call.op
-    given, lengths = op.indices, [shape[op.axis] for shape in call.in_shapes()]
-    listed = np.asarray(given if isinstance(given, (list, tuple)) else 0)
-    if ((listed < -min(lengths)) | (listed >= min(lengths))).any():
-        if len(set(lengths)) > 1:
-            raise call.refuse("indices outside a dynamic axis")
-        given = np.asarray(given) % lengths[0]  # as the operator takes them
-        call.node("Gather", [call.inputs[0], call.constant(given.astype(np.int64))], axis=op.axis)
-        return
-    call.node("Gather", [call.inputs[0], _indices(call, given)], axis=op.axis)
+    axis, given = call.op.axis, call.each(lambda op: op.indices)
+    if isinstance(given[0], list | tuple | np.ndarray):
+        lengths = [shape[axis] for shape in call.in_shapes()]
+        arrays = [_whole(v) for v in given]
+        if any(
+            ((a < -n) | (a >= n)).any() for a, n in zip(arrays, lengths, strict=True)
+        ):  # the operator takes them modulo the length
+            arrays = [a % n for a, n in zip(arrays, lengths, strict=True)]
+        indices = call.writer.kept(arrays, f"indices of {call.title}")
+    else:
+        indices = _indices(call)
+    call.node("Gather", [call.inputs[0], indices], axis=axis)
 
 
 @writes(ag.Embedding)
@@ -69,7 +73,7 @@ def _scatter(call: Call, node: str, **attributes: Any) -> None:
         values = values if isinstance(values, Tensor) else Tensor(data=np.asarray(values))
         kind = call.type_of_input()
         updates = call.cast(call.value(values), values.dtype.name, kind)
-    indices = _indices(call, call.op.indices)
+    indices = _indices(call)
     attributes["reduction"] = reduction if opset else None
     call.node(node, [call.inputs[0], indices, updates], **attributes)
 
@@ -89,14 +93,14 @@ def scatter_nd(call: Call) -> None:
 @writes(ag.GatherElements, reads="indices axis")
 def gather_elements(call: Call) -> None:
     """GatherElements."""
-    indices = _indices(call, call.op.indices)
+    indices = _indices(call)
     call.node("GatherElements", [call.inputs[0], indices], axis=call.op.axis)
 
 
 @writes(ag.GatherND, reads="indices batch_dims")
 def gather_nd(call: Call) -> None:
     """GatherND."""
-    indices = _indices(call, call.op.indices)
+    indices = _indices(call)
     call.node("GatherND", [call.inputs[0], indices], batch_dims=call.op.batch_dims)
 
 

@@ -54,25 +54,23 @@ def conv_transpose(call: Call) -> None:
     """ConvTranspose."""
     r = call.op.handle.recorder
     dilations = _along(r, "dilation")
-    numbers = zip(
-        call.x[0].shape()[2:],
-        call.y[0].shape()[2:],
-        _along(r, "kernel"),
-        _along(r, "stride"),
-        dilations,
-        *_pads(r),
-        strict=True,
+    windows = list(
+        zip(_along(r, "kernel"), _along(r, "stride"), dilations, *_pads(r), strict=True)
     )
+    more = [
+        [
+            m - ((n - 1) * s - before - after + d * (k - 1) + 1)
+            for n, m, (k, s, d, before, after) in zip(x[2:], y[2:], windows, strict=True)
+        ]
+        for x, y in zip(call.in_shapes(), call.out_shapes(), strict=True)
+    ]
     call.node(
         "ConvTranspose",
         call.inputs,
         **_window(r),
         dilations=dilations,
         group=r.group,
-        output_padding=[
-            m - ((n - 1) * s - before - after + d * (k - 1) + 1)
-            for n, m, k, s, d, before, after in numbers
-        ],
+        output_padding=call.agreed(more, "output padding"),
     )
 
 
@@ -132,7 +130,7 @@ def lp_pool(call: Call) -> None:
 @writes(ag.GlobalAveragePool, ag.GlobalMaxPool, reads="data_format")
 def global_pool(call: Call) -> None:
     """GlobalAveragePool and GlobalMaxPool."""
-    node = type(call.op).__name__
+    node = call.title
     if call.op._first:
         call.node(node, call.inputs)
         return

@@ -38,7 +38,7 @@ from .raw.arrays import as_shape, narrowed
 from .raw.check import integer
 from .tape.arguments import names_arguments
 from .tape.operator import apply
-from .tape.tensor import Tensor, as_raw, flattened, wrap
+from .tape.tensor import Tensor, as_raw, flattened, read_followers, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -416,6 +416,8 @@ def average(t: Tensor, axis: int | None = None) -> Any:
     """Mean over an axis, which is removed. Without `axis`, the mean of all elements as a Python
     float, which is not recorded on the tape."""
     if axis is None:
+        for follow in read_followers:
+            follow(t)
         return _c.Reduce(_c.ReduceOp_kMean, t.data).Item()
     return apply(ops.ReduceMean(axis, False), t)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ def export(
         writer.layer = ""
         value = writer.value([t.outputs[i] for t in traces], f"output {name!r}")
         writer.node("Identity", [value], [name])
+    _warn_of_reads(writer, first, input_names)
     _drop_identities(writer, set(outputs))
     used = {name for node in writer.nodes for name in names_read(node)} | set(outputs)
     for name, t in states.items():
@@ -170,6 +172,25 @@ def _note_dependence(writer: Writer, trace: Trace) -> None:
             for raw in (*application.raw_outputs, application.raw_indices):
                 if raw is not None:
                     writer.depends(raw)
+
+
+def _warn_of_reads(writer: Writer, trace: Trace, inputs: Sequence[str]) -> None:
+    """Warns if Python read values that depend on the inputs, unless they became formulas: it may
+    do something else for values that no trace had."""
+    written = {source.value for source in writer.lengths.used if not source.is_length}
+    read = []
+    for raw in trace.reads:
+        name = writer.known(raw)
+        if writer.is_dependent(raw) and (name is None or name not in written):
+            kind = "input" if name in inputs else "computed tensor"
+            read.append(f"{kind} {name!r}" if name else f"a {kind} of shape {raw.shape()}")
+    if read:
+        warnings.warn(
+            f"[onnx.save] the forward pass reads elements of {', '.join(dict.fromkeys(read))}. "
+            "What it computes was the same for other values that were tried, and the file computes "
+            "this for all values",
+            stacklevel=4,
+        )
 
 
 def _default_opset(trace: Trace) -> int:

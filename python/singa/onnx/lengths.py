@@ -53,6 +53,7 @@ class Lengths:
     def __init__(self) -> None:
         self._primary: dict[Column, Source] = {}
         self._sources: dict[Column, Source] = {}
+        self.used: set[Source] = set()  # those of formulas that `find` has returned
 
     def add(self, column: Column, source: Source, primary: bool = False) -> None:
         """Notes a source, unless it is the same number in all traces. Formulas of several sources
@@ -64,6 +65,12 @@ class Lengths:
 
     def find(self, column: Column) -> Formula | None:
         """The formula of a number that differs between traces; None if there is none."""
+        formula = self._found(column)
+        if formula is not None:
+            self.used.update(formula.sources)
+        return formula
+
+    def _found(self, column: Column) -> Formula | None:
         same = self._sources.get(column)
         if same is not None:
             return Formula((same,))

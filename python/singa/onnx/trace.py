@@ -15,6 +15,7 @@ from .. import autograd
 from .. import singa_wrap as _c
 from ..layer.names import LayerNames
 from ..tape import operator as tape
+from ..tape import tensor as tensors
 from ..tape.grad_mode import training
 from ..tape.operator import Operator
 from ..tensor import Tensor
@@ -61,18 +62,26 @@ traces: list[Trace] = []
 
 
 class Trace:
-    """The applications of one forward pass, in order, and its outputs."""
+    """The applications of one forward pass, in order, its outputs, and the raw tensors whose
+    elements Python read in it."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         self.inputs: list[Tensor] = list(inputs)
         self.applications: list[Application] = []
         self.outputs: list[Tensor] = []
+        self.reads: list[Any] = []
         self._thread = threading.get_ident()
         self._in_graph = False
 
     def _follow(self, op: Operator, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
         if threading.get_ident() == self._thread and not self._in_graph:
             self.applications.append(Application(op, tuple(xs), tuple(ys), _c.CurrentLayer()))
+            if isinstance(op, autograd.ConstantOfShape):  # reads its input itself
+                del self.reads[-1:]
+
+    def _note_read(self, t: Tensor) -> None:
+        if threading.get_ident() == self._thread and not self._in_graph:
+            self.reads.append(t.data)
 
     def run_graph(
         self,
@@ -110,12 +119,14 @@ class Trace:
         autograd.training = False
         LayerNames.start(self)
         tape.followers.append(self._follow)
+        tensors.read_followers.append(self._note_read)
         traces.append(self)
         try:
             with autograd.no_grad():
                 result = forward(*self.inputs)
         finally:
             traces.remove(self)
+            tensors.read_followers.remove(self._note_read)
             tape.followers.remove(self._follow)
             LayerNames.stop(self)
             autograd.training = before

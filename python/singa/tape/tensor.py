@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +54,10 @@ def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
     copied_anyway = device is not None and device.kind() != _c.DeviceKind_kCpu
     return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
 
+
+#: Functions that are told of each tensor whose elements Python reads, in any thread. Usually there
+#: are none; export to ONNX notes such tensors.
+read_followers: list[Callable[[Tensor], object]] = []
 
 #: The CPU in DLPack's terms: (kDLCPU, number).
 _DLPACK_CPU = (1, 0)
@@ -319,6 +323,8 @@ class Tensor(_c.TapeTensor):
 
     def numpy(self) -> NDArray[Any]:
         """A copy as an array; bfloat16 as float32."""
+        for follow in read_followers:
+            follow(self)
         raw = self.data
         if raw.data_type() == DType.bfloat16:
             raw = raw.AsType(int(float32))
@@ -328,6 +334,8 @@ class Tensor(_c.TapeTensor):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""
+        for follow in read_followers:
+            follow(self)
         array = _as_array(self.data)
         shared = self.dtype != DType.bfloat16 and _lies_on_cpu(self.data)
         if dtype is not None and array.dtype != dtype:
@@ -358,6 +366,8 @@ class Tensor(_c.TapeTensor):
                 f"[dlpack] only CPU memory can be shared, so dl_device must be {_DLPACK_CPU}, "
                 f"got {dl_device}"
             )
+        for follow in read_followers:
+            follow(self)
         raw = self.data
         if dl_device is not None and not _lies_on_cpu(raw):
             if copy is False:
@@ -373,11 +383,16 @@ class Tensor(_c.TapeTensor):
     def item(self) -> float | int | bool:
         """The only element, as a Python number. Raises ValueError unless there is one."""
         if is_float(self.dtype) or self.size() != 1:
-            return self.data.Item()
+            return self._number()
         return self.numpy().item()  # a double does not hold all integers of 64 bits
 
+    def _number(self) -> float:
+        for follow in read_followers:
+            follow(self)
+        return self.data.Item()
+
     def __float__(self) -> float:
-        return float(self.data.Item())
+        return float(self._number())
 
     def __int__(self) -> int:
         return int(self.item())
@@ -392,7 +407,7 @@ class Tensor(_c.TapeTensor):
             return True  # a tensor that is there, whatever is in it
         if self.size() != 1:
             raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
-        return bool(self.data.Item())
+        return bool(self._number())
 
     def __round__(self, digits: int | None = None) -> float:
         return round(self.item(), digits) if digits is not None else round(self.item())

@@ -223,6 +223,45 @@ def test_what_the_host_reads_is_refused_by_name(name: str) -> None:
         to_model(_Net(function), inputs, input_names=["x", "c"][: len(inputs)])
 
 
+_SEEN: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "numpy": (lambda x: x.numpy(), "input 'x'"),
+    "an array": (lambda x: np.asarray(x), "input 'x'"),
+    "a capsule": (lambda x: np.from_dlpack(x), "input 'x'"),
+    "item": (lambda x: autograd.reduce_mean(x, None, 0).item(), "a computed tensor of shape"),
+    "a number": (lambda x: float(autograd.reduce_mean(x, None, 0)), "a computed tensor of shape"),
+    "a truth value": (lambda x: bool(x[0, 0] > 1e9), "a computed tensor of shape"),
+    "an average": (lambda x: tensor.average(x), "input 'x'"),
+}
+
+
+@pytest.mark.parametrize("name", _SEEN)
+def test_a_read_that_changed_nothing_is_reported(name: str) -> None:
+    """A branch that no traced value takes cannot be seen, but what it looks at can."""
+    read, what = _SEEN[name]
+
+    def forward(x: Tensor) -> Tensor:
+        return autograd.tanh(x) if np.max(read(x)) > 1e9 else autograd.relu(x)
+
+    with pytest.warns(UserWarning, match=f"the forward pass reads elements of {what}"):
+        to_model(_Net(forward), [_random(3, 4)], input_names=["x"])
+
+
+def test_reading_a_parameter_is_no_reason_for_a_warning() -> None:
+    class Net(model.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = layer.Linear(3)
+            self.eval()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.fc(x)
+            return autograd.mul(y, float(np.abs(self.fc.W.numpy()).max()))
+
+    net, x = Net(), _random(2, 4)
+    (y,) = runtime_outputs(to_model(net, [x]), [x.numpy()])
+    np.testing.assert_allclose(y, net(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_a_mask_in_the_type_of_a_number_follows_the_input() -> None:
     """Operands that are converted for a result of another type are no constants."""
     net = _Net(lambda x: (x > 0) * 255)

@@ -138,7 +138,7 @@ def _check_same_way(traces: Sequence[Trace], changes: Sequence[str]) -> None:
     for other, change in zip(traces[1:], changes[1:], strict=True):
         for a, b in itertools.zip_longest(first.applications, other.applications):
             if a is None or b is None or type(a.op) is not type(b.op):
-                names = [f"{_title(x)}{_in_layer(x)}" if x else "the end" for x in (a, b)]
+                names = [f"{x.title}{_in_layer(x)}" if x else "the end" for x in (a, b)]
                 raise ExportError(
                     "[onnx.save] the forward pass takes another way: "
                     f"{names[0]} comes next, and {names[1]} where {change}"
@@ -146,7 +146,7 @@ def _check_same_way(traces: Sequence[Trace], changes: Sequence[str]) -> None:
             ranks = [[len(y.shape()) for y in x.raw_outputs] for x in (a, b)]
             if ranks[0] != ranks[1]:
                 raise ExportError(
-                    f"[onnx.save] results of {_title(a)}{_in_layer(a)} have {ranks[0]} axes, and "
+                    f"[onnx.save] results of {a.title}{_in_layer(a)} have {ranks[0]} axes, and "
                     f"{ranks[1]} where {change}"
                 )
         if len(first.outputs) != len(other.outputs):
@@ -154,10 +154,6 @@ def _check_same_way(traces: Sequence[Trace], changes: Sequence[str]) -> None:
                 f"[onnx.save] there are {len(first.outputs)} outputs, and {len(other.outputs)} "
                 f"where {change}"
             )
-
-
-def _title(application: Application) -> str:
-    return type(application.op).__name__
 
 
 def _in_layer(application: Application) -> str:

@@ -283,7 +283,7 @@ class Call:
         self.writer = writer
         self.applications = applications
         first = applications[0]
-        self.title = type(first.op).__name__
+        self.title = first.title
         self._variants: dict[int, list[Any]] = {}  # by id in the first trace: tensors in all
         self.op: Any = Same(self, [a.op for a in applications], self.title)
         self.x, self.y = first.raw_inputs, first.raw_outputs

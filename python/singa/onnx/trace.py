@@ -56,6 +56,12 @@ class Application:
             self.op.indices if isinstance(self.op, autograd.TopK) else None
         )
 
+    @property
+    def title(self) -> str:
+        """The operator, as errors call it."""
+        imported = isinstance(self.op, GraphRun)
+        return "the imported graph" if imported else type(self.op).__name__
+
 
 #: The traces that follow a forward pass now.
 traces: list[Trace] = []

@@ -360,3 +360,12 @@ def test_names_that_a_subgraph_hides() -> None:
     for condition, wanted in ((True, np.abs(_X) + _X**2), (False, 2 * _X**2)):
         (y,) = runtime_outputs(proto, [_X, np.array(condition)])
         np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+def test_a_rank_that_depends_on_the_batch() -> None:
+    """Squeeze without axes drops a batch of one."""
+    x = _array(1, 3)
+    nodes = [_node("Squeeze", ["x"], ["y"])]
+    net = singa.onnx.load(_model(nodes, {"x": x}, [_info("y", x[0])], {}, shapes={"x": ("n", 3)}))
+    with pytest.raises(singa.onnx.ExportError, match=r"results of the imported graph .*\[1\] axes"):
+        to_model(net, [_tensor(x)], dynamic_axes={"x": {0: "n"}})

@@ -16,6 +16,7 @@ from .element_types import NUMBERS, numpy_type
 from .errors import ExportError
 from .lengths import Formula, Lengths, Source
 from .tensors import as_array
+from .trace import TensorOutline
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
@@ -94,7 +95,7 @@ class Writer:
     def known(self, t: Any, raw: Any = None, trace: int = 0) -> str | None:
         """The name of a tensor's value, or a raw tensor's, if it has one."""
         names = self._names[trace]
-        if isinstance(t, Tensor):
+        if isinstance(t, Tensor | TensorOutline):
             raw = t.data if raw is None else raw
             name = names.get((id(t), id(raw)))
             return name if name is not None else names.get(id(raw))
@@ -111,7 +112,7 @@ class Writer:
         if names[0] is not None:
             return names[0]
         if raws is None:
-            raws = [t.data if isinstance(t, Tensor) else t for t in ts]
+            raws = [t.data if isinstance(t, Tensor | TensorOutline) else t for t in ts]
         return self.kept(raws, what)
 
     def kept(self, values: Sequence[Any], what: str) -> str:

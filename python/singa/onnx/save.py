@@ -235,9 +235,11 @@ def _variations(
     """
 
     def follow(xs: Sequence[Tensor]) -> Trace:
-        return traced(lambda *ys: _called(model, ys), xs)
+        trace = traced(lambda *ys: _called(model, ys), xs)
+        trace.drop_elements()
+        return trace
 
-    traces, changes = [follow(inputs)], [""]
+    traces, changes = [traced(lambda *xs: _called(model, xs), inputs)], [""]
     for label in dict.fromkeys(name for each in axes.values() for name in each.values()):
         n, found = length_of(label, inputs, names, axes), 0
         for m in (n + 1, max(2 * n, n + 2), max(3 * n, n + 3)):

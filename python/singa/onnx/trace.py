@@ -56,11 +56,45 @@ class Application:
             self.op.indices if isinstance(self.op, autograd.TopK) else None
         )
 
+    def outline(self, outlined: Callable[..., Any]) -> None:
+        """Replaces tensors by their outlines."""
+        self.inputs = tuple(map(outlined, self.inputs, self.raw_inputs))
+        self.outputs = tuple(map(outlined, self.outputs, self.raw_outputs))
+        self.raw_inputs = tuple(map(outlined, self.raw_inputs))
+        self.raw_outputs = tuple(map(outlined, self.raw_outputs))
+        self.raw_indices = outlined(self.raw_indices)
+        for name, value in _tensors_of(self.op).items():
+            if outlined(value) is not value:
+                setattr(self.op, name, outlined(value))
+
     @property
     def title(self) -> str:
         """The operator, as errors call it."""
         imported = isinstance(self.op, GraphRun)
         return "the imported graph" if imported else type(self.op).__name__
+
+
+class Outline:
+    """Stands for a raw tensor whose elements are not needed: what is left of it is its shape."""
+
+    def __init__(self, raw: Any) -> None:
+        self._shape, self._type = raw.shape(), raw.data_type()
+
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return tuple(self._shape)
+
+    def data_type(self) -> int:
+        """The element type."""
+        return self._type
+
+
+class TensorOutline:
+    """Stands for a Tensor with such data."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        self.shape: tuple[int, ...] = tuple(data.shape())
 
 
 #: The traces that follow a forward pass now.
@@ -140,6 +174,42 @@ class Trace:
         for y in self.outputs:
             if not isinstance(y, Tensor):
                 raise TypeError(f"[onnx.save] forward returned a {type(y).__name__}, not a Tensor")
+
+
+    def drop_elements(self) -> None:
+        """Frees the memory of what depends on the inputs. Shapes stay, and which is which."""
+        given = {id(x.data) for x in self.inputs}
+        blocks = {x.data.block_id() for x in self.inputs}
+        raws: dict[int, tuple[Any, Outline]] = {}
+        for application in self.applications:
+            operands = [getattr(t, "data", t) for t in _tensors_of(application.op).values()]
+            if any(raw.block_id() in blocks for raw in (*application.raw_inputs, *operands)):
+                for raw in (*application.raw_outputs, application.raw_indices):
+                    if raw is not None and id(raw) not in given:
+                        blocks.add(raw.block_id())
+                        raws[id(raw)] = raw, Outline(raw)
+        tensors_: dict[int, tuple[Any, TensorOutline]] = {}
+
+        def outlined(t: Any, raw: Any = None) -> Any:
+            """The outline of a tensor, or of a raw one, if its elements are dropped."""
+            if not isinstance(t, Tensor):
+                return raws[id(t)][1] if id(t) in raws else t
+            raw = t.data if raw is None else raw
+            if id(raw) not in raws:
+                return t
+            kept = tensors_.setdefault(id(t), (t, TensorOutline(raws[id(raw)][1])))
+            return kept[1]
+
+        for application in self.applications:
+            application.outline(outlined)
+        self.outputs = [outlined(y) for y in self.outputs]
+
+
+def _tensors_of(op: Any) -> dict[str, Any]:
+    """Tensors that an operator has as attributes."""
+    return {
+        name: value for name, value in vars(op).items() if isinstance(value, Tensor | _c.Tensor)
+    }
 
 
 def traced(forward: Callable[..., Any], inputs: Sequence[Tensor]) -> Trace:

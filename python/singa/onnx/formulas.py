@@ -133,17 +133,18 @@ def _range(writer: Writer, arrays: Sequence[Array], what: str) -> str | None:
 
 
 def _band(writer: Writer, arrays: Sequence[Array], what: str) -> str | None:
-    """A matrix with one number up to a diagonal and another one above it, as causal masks are."""
-    if arrays[0].ndim < 2 or any(a.size != a.shape[-1] * a.shape[-2] for a in arrays):
+    """A matrix with one number up to a diagonal and another one above it, as causal masks are. A
+    vector is a matrix with one row."""
+    shapes = [(1, *a.shape)[-2:] for a in arrays]
+    if not arrays[0].ndim or any(a.size != n * m for a, (n, m) in zip(arrays, shapes, strict=True)):
         return None
-    last = arrays[0].reshape(arrays[0].shape[-2:])
-    low, high = last[-1, 0], last[0, -1]
+    matrices = [a.reshape(shape) for a, shape in zip(arrays, shapes, strict=True)]
+    low, high = matrices[0][-1, 0], matrices[0][0, -1]
     if low == high:
         return None
     diagonals = []
-    for a in arrays:
-        rows, columns = a.shape[-2:]
-        matrix = a.reshape(rows, columns)
+    for matrix in matrices:
+        rows, columns = matrix.shape
         distance = np.arange(columns) - np.arange(rows)[:, None]
         diagonals.append([int(distance[matrix == low].max(initial=-rows))])
         if (np.where(distance <= diagonals[-1][0], low, high) != matrix).any():
@@ -154,8 +155,8 @@ def _band(writer: Writer, arrays: Sequence[Array], what: str) -> str | None:
     zero, one = (writer.constant(np.array(i, np.int64)) for i in (0, 1))
     empty = writer.constant(np.zeros(0, np.int64))
     counts = []
-    for axis in (-2, -1):
-        length = writer.integers([[a.shape[axis]] for a in arrays], f"a length of {what}")
+    for column_ in zip(*shapes, strict=True):
+        length = writer.integers([[n] for n in column_], f"a length of {what}")
         count = writer.node("Reshape", [length, empty])[0]
         counts.append(writer.node("Range", [zero, count, one])[0])
     column = writer.node("Reshape", [counts[0], writer.constant(np.array([-1, 1], np.int64))])[0]

@@ -320,6 +320,14 @@ class Call:
         self._variants[id(values[0])] = list(values)
         return values[0]
 
+    def integer(self, read: Callable[[Any], int], what: str) -> str:
+        """A number without axes: `read` of the operator, or a formula if it differs."""
+        numbers = self.each(read)
+        if all(n == numbers[0] for n in numbers):
+            return self.constant(np.array(numbers[0], np.int64))
+        vector = self.writer.integers([[n] for n in numbers], f"{what} of {self.title}")
+        return self.step("Reshape", [vector, self.constant(np.zeros(0, np.int64))])
+
     def in_shapes(self, i: int = 0) -> list[tuple[int, ...]]:
         """Shapes of input `i` in all traces."""
         return [tuple(a.raw_inputs[i].shape()) for a in self.applications]
@@ -383,7 +391,7 @@ class Call:
 class Same:
     """What an operator has, as far as it is the same in all traces.
 
-    A tensor, or an array, may differ: `Call.value` writes it. Reading anything else that differs
+    A tensor may differ: `Call.value` writes it. Reading anything else that differs
     raises ExportError, so that a writer cannot take a number of the first trace for a constant.
     """
 
@@ -398,7 +406,7 @@ class Same:
     def __getattr__(self, name: str) -> Any:
         values = [getattr(each, name) for each in self._objects]
         first = values[0]
-        if isinstance(first, Tensor | _c.Tensor | np.ndarray):
+        if isinstance(first, Tensor | _c.Tensor):
             return self._call.remember(values)
         if first is None or isinstance(first, _PLAIN):
             return self._call.agreed(values, name)
@@ -407,11 +415,13 @@ class Same:
         return Same(self._call, values, f"{self._path}.{name}")
 
 
-_PLAIN = (bool, int, float, str, tuple, list, frozenset, set, dict, np.generic)
+_PLAIN = (bool, int, float, str, tuple, list, frozenset, set, dict, np.generic, np.ndarray)
 
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two plain values are the same. NaN is itself."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(_equal, a, b))
     return bool(a == b) or (a != a and b != b)

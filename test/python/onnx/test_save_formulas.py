@@ -89,6 +89,17 @@ _OF_LENGTH: dict[str, Callable[[Tensor], Any]] = {
     "a shape": _reshaped,
     "repeats": lambda x: autograd.tile(autograd.reduce_sum(x, 1, 1), (1, x.shape[1], 1)),
     "largest": lambda x: autograd.topk(x, x.shape[1] // 2, 1)[0],
+    "the first steps": lambda x: autograd.where(
+        x, autograd.mul(x, x), np.arange(x.shape[1])[:, None] < 3
+    ),
+    "the first half": lambda x: autograd.mul(
+        autograd.reduce_sum(x, 2, 0), _tensor(np.arange(x.shape[1]) < x.shape[1] // 2)
+    ),
+    "the last step is changed": lambda x: autograd.scatter_nd(
+        x, [[0, x.shape[1] - 1]], np.full((1, 4), 7, np.float32)
+    ),
+    "classes": lambda x: autograd.onehot(-1, _tensor(np.array([0, 2])), x.shape[1], [0.0, 1.0]),
+    "a triangle": lambda x: autograd.triu(x, x.shape[1] - 4),
     "only a constant": lambda x: (x, _tensor(np.arange(x.shape[1]))),
 }
 

@@ -10,6 +10,7 @@ from ... import autograd as ag
 from ... import singa_wrap as _c
 from ...dtypes import BY_VALUE
 from ...tensor import Tensor
+from ..element_types import numpy_type
 from .registry import writes
 
 if TYPE_CHECKING:
@@ -20,9 +21,13 @@ def _indices(call: Call) -> str:
     """The operator's indices as int64: a tensor, or an array."""
     given = call.each(lambda op: op.indices)
     if isinstance(given[0], Tensor | _c.Tensor):
-        raw = given[0].data if isinstance(given[0], Tensor) else given[0]
-        return call.cast(call.value(call.op.indices), BY_VALUE[raw.data_type()].name, "int64")
+        return call.cast(call.value(call.op.indices), _type_of(given[0]), "int64")
     return call.writer.kept([_whole(v) for v in given], f"indices of {call.title}")
+
+
+def _type_of(t: Any) -> str:
+    raw = t.data if isinstance(t, Tensor) else t
+    return BY_VALUE[raw.data_type()].name
 
 
 def _whole(value: Any) -> Any:
@@ -69,10 +74,12 @@ def _scatter(call: Call, node: str, **attributes: Any) -> None:
     if len(call.inputs) > 1:
         updates = call.inputs[1]
     else:
-        values = call.op.updates
-        values = values if isinstance(values, Tensor) else Tensor(data=np.asarray(values))
-        kind = call.type_of_input()
-        updates = call.cast(call.value(values), values.dtype.name, kind)
+        given, kind = call.each(lambda op: op.updates), call.type_of_input()
+        if isinstance(given[0], Tensor | _c.Tensor):
+            updates = call.cast(call.value(call.op.updates), _type_of(given[0]), kind)
+        else:
+            arrays = [np.asarray(v).astype(numpy_type(kind)) for v in given]
+            updates = call.writer.kept(arrays, f"updates of {call.title}")
     indices = _indices(call)
     attributes["reduction"] = reduction if opset else None
     call.node(node, [call.inputs[0], indices, updates], **attributes)
@@ -107,12 +114,12 @@ def gather_nd(call: Call) -> None:
 @writes(ag.Where, reads="condition")
 def where(call: Call) -> None:
     """Where, whose condition is bool in ONNX."""
-    condition = call.op.condition
-    if isinstance(condition, Tensor) or hasattr(condition, "data_type"):
-        raw = condition.data if isinstance(condition, Tensor) else condition
-        name = call.cast(call.value(condition), BY_VALUE[raw.data_type()].name, "bool")
+    given = call.each(lambda op: op.condition)
+    if isinstance(given[0], Tensor | _c.Tensor):
+        name = call.cast(call.value(call.op.condition), _type_of(given[0]), "bool")
     else:
-        name = call.constant(np.asarray(condition) != 0)
+        arrays = [np.asarray(v) != 0 for v in given]
+        name = call.writer.kept(arrays, f"the condition of {call.title}")
     wanted = call.type_of_output()
     x, y = (call.cast(v, call.type_of_input(i), wanted) for i, v in enumerate(call.inputs))
     call.node("Where", [name, x, y])
@@ -122,7 +129,7 @@ def where(call: Call) -> None:
 def one_hot(call: Call) -> None:
     """OneHot."""
     op = call.op
-    depth = call.constant(np.array(op.depth, np.int64))
+    depth = call.integer(lambda o: o.depth, "depth")
     values = call.constant(np.array([op.off, op.on], np.dtype(call.type_of_output())))
     indices = call.cast(call.inputs[0], call.type_of_input(), "int64")
     call.node("OneHot", [indices, depth, values], axis=op.axis)

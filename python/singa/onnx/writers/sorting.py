@@ -45,5 +45,5 @@ def triangle(call: Call) -> None:
     """Trilu, from opset 14 on."""
     if call.opset < 14:
         raise call.refuse("triangles need opset 14")
-    k = call.constant(np.array(call.op.k, np.int64))
+    k = call.integer(lambda op: op.k, "k")
     call.node("Trilu", [call.inputs[0], k], upper=int(call.op.upper))

@@ -116,9 +116,7 @@ def export(
     return model
 
 
-def _bind_input(
-    writer: Writer, ts: Sequence[Tensor], name: str, labels: Mapping[int, str]
-) -> None:
+def _bind_input(writer: Writer, ts: Sequence[Tensor], name: str, labels: Mapping[int, str]) -> None:
     """Makes an input known: its lengths, and its elements if they are few integers."""
     raws = [t.data for t in ts]
     writer.bind(ts, raws, name)

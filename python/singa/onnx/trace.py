@@ -175,7 +175,6 @@ class Trace:
             if not isinstance(y, Tensor):
                 raise TypeError(f"[onnx.save] forward returned a {type(y).__name__}, not a Tensor")
 
-
     def drop_elements(self) -> None:
         """Frees the memory of what depends on the inputs. Shapes stay, and which is which."""
         given = {id(x.data) for x in self.inputs}

@@ -54,9 +54,7 @@ def conv_transpose(call: Call) -> None:
     """ConvTranspose."""
     r = call.op.handle.recorder
     dilations = _along(r, "dilation")
-    windows = list(
-        zip(_along(r, "kernel"), _along(r, "stride"), dilations, *_pads(r), strict=True)
-    )
+    windows = list(zip(_along(r, "kernel"), _along(r, "stride"), dilations, *_pads(r), strict=True))
     more = [
         [
             m - ((n - 1) * s - before - after + d * (k - 1) + 1)

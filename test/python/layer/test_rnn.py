@@ -199,6 +199,7 @@ def test_training_replays_the_executed_bits() -> None:
 @pytest.mark.usefixtures("training")
 def test_wide_networks_are_pytorchs(torch: ModuleType, mode: str, batch: int, threads: int) -> None:
     """Results and gradients in float32 beside PyTorch's in float64."""
+    torch.manual_seed(7)  # with some weights rounding decides on which side of 0 a ReLU's sum lies
     rng = np.random.default_rng(7)
     x, dy = rng.standard_normal((6, batch, 90)), rng.standard_normal((6, batch, 2 * 100))
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)

@@ -74,6 +74,7 @@ struct Engine {
   bool rounds_sums = false;    ///< accumulates in a narrower type than float32
   bool transforms = false;     ///< uses Winograd or Fourier transforms, which spread errors
   bool deterministic = true;
+  std::string defect = {};  ///< why its results are wrong; empty when none is known
   std::shared_ptr<const void> config = nullptr;  ///< the library's configuration object
 };
 

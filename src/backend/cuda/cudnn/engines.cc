@@ -1,5 +1,6 @@
 #include "backend/cuda/cudnn/engines.h"
 
+#include "backend/cuda/cudnn/defects.h"
 #include "singa/dispatch/plan_cache.h"
 
 namespace singa::cudnn {
@@ -18,7 +19,10 @@ std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype) {
 
 std::vector<Engine> PermittedEngines(const DnnProblem& problem) {
   const DType dtype = std::visit([](const auto& p) { return p.dtype; }, problem);
-  return Permitted(Dnn().Engines(problem), dtype);
+  std::vector<Engine> engines = Permitted(Dnn().Engines(problem), dtype);
+  for (Engine& engine : engines)
+    if (const char* defect = DefectOf(problem, engine.name)) engine.defect = defect;
+  return engines;
 }
 
 std::vector<Candidate> CandidatesOf(const std::vector<Engine>& engines, size_t most,
@@ -28,8 +32,10 @@ std::vector<Candidate> CandidatesOf(const std::vector<Engine>& engines, size_t m
     if (candidates.size() == most) break;
     // The name begins with the implementation's. It contains cuDNN's version, because the numbers
     // of engines and knobs depend on it.
-    candidates.push_back({std::string(kCudnn) + " " + Dnn().Version() + " " + engine.name,
-                          [make, engine] { return make(engine); }, engine.workspace});
+    candidates.push_back({.name = std::string(kCudnn) + " " + Dnn().Version() + " " + engine.name,
+                          .make = [make, engine] { return make(engine); },
+                          .workspace = engine.workspace,
+                          .defect = engine.defect});
   }
   return candidates;
 }
@@ -39,6 +45,10 @@ PlanOrReason FirstPlan(const std::vector<Engine>& engines,
   if (engines.empty()) return PlanOrReason::None(kNoEngine);
   std::string reasons;
   for (const Engine& engine : engines) {
+    if (!engine.defect.empty()) {
+      reasons += "\n  " + engine.name + " " + engine.defect;
+      continue;
+    }
     try {
       return make(engine);
     } catch (const std::bad_alloc&) {
@@ -47,7 +57,7 @@ PlanOrReason FirstPlan(const std::vector<Engine>& engines,
       reasons += "\n  " + engine.name + ": " + error.what();
     }
   }
-  return PlanOrReason::None("none of cuDNN's engines can be built:" + reasons);
+  return PlanOrReason::None("none of cuDNN's engines can be used:" + reasons);
 }
 
 }  // namespace singa::cudnn

@@ -20,7 +20,7 @@ inline constexpr const char* kCudnn = "cudnn";
 /// The `engines` that the present settings (strict, TF32, deterministic) permit, in the same order.
 std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype);
 
-/// The permitted engines for `problem`.
+/// The permitted engines for `problem`, with their known defects.
 std::vector<Engine> PermittedEngines(const DnnProblem& problem);
 
 /// The reason for refusing if there is none.
@@ -31,8 +31,8 @@ inline constexpr const char* kNoEngine =
 std::vector<Candidate> CandidatesOf(const std::vector<Engine>& engines, size_t most,
                                     const std::function<PlanPtr(const Engine&)>& make);
 
-/// The plan of the first engine that can be built. Heuristics may list engines that do not support
-/// the problem.
+/// The plan of the first engine that has no defect and can be built. Heuristics may list engines
+/// that do not support the problem.
 PlanOrReason FirstPlan(const std::vector<Engine>& engines,
                        const std::function<PlanPtr(const Engine&)>& make);
 

@@ -44,7 +44,6 @@ void Multiply(const MatMulProblem& p, const std::vector<void*>& arguments) {
         double value = p.alpha * sums[static_cast<size_t>(col)];
         if (p.beta != 0) value += p.beta * Load(y, p.dtype, place);
         if (p.bias) value += Load(arguments[2], p.dtype, col);
-        if (p.relu) value = std::max(value, 0.0);
         Store(y, p.dtype, place, value);
       }
     }

@@ -13,7 +13,7 @@
 
 namespace singa::cudnn {
 
-/// y = relu(alpha · op(a) · op(b) + beta · y + bias) for `batch` row-major matrices: y (m, n),
+/// y = alpha · op(a) · op(b) + beta · y + bias for `batch` row-major matrices: y (m, n),
 /// op(a) (m, k), op(b) (k, n). Arguments: a, b [, bias (n)], y.
 struct MatMulProblem {
   DType dtype = kFloat32;
@@ -26,9 +26,7 @@ struct MatMulProblem {
   double alpha = 1;
   double beta = 0;  ///< factor of y's previous contents
   bool bias = false;
-  bool relu = false;
   bool tf32 = false;          ///< float32 factors may be rounded to TF32
-  bool rounds_sums = true;    ///< partial sums may be rounded to `dtype`
   int alignment = 16;         ///< all addresses are multiples of this many bytes
   size_t most_workspace = 0;  ///< bytes
   bool operator==(const MatMulProblem&) const = default;

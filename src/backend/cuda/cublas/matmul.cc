@@ -1,12 +1,15 @@
-// Matrix products by cuBLASLt. A row c with factor 1 is added by its bias epilogue, and ReLU is an
-// epilogue, too. Any other c is copied to y first, and the product is added to y.
+// Matrix products by cuBLASLt. A row c with factor 1 is added by its bias epilogue. Any other c is
+// copied to y first, and the product is added to y. ReLU is our own kernel's, on y: that of the
+// epilogue makes 0 of NaN.
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "backend/cuda/cublas/blas.h"
+#include "backend/cuda/cudnn/own_kernel.h"
 #include "model/dispatch/kernel.h"
+#include "model/spec/elementwise.h"
 #include "model/spec/matmul.h"
 #include "singa/dispatch/plan_cache.h"
 
@@ -42,9 +45,7 @@ Calls CallsOf(const MatMulSpec& s) {
   p.alpha = s.alpha;
   p.bias = AddsBias(s);
   p.beta = s.c_rows > 0 && !p.bias ? s.beta : 0;
-  p.relu = s.relu;
   p.tf32 = IsTf32() && !IsStrict();
-  p.rounds_sums = !IsStrict();
   p.most_workspace = kWorkspace;
 
   const int64_t a_size = s.m * s.k, b_size = s.k * s.n, y_size = s.m * s.n;
@@ -75,11 +76,14 @@ Calls CallsOf(const MatMulSpec& s) {
   return calls;
 }
 
+PlanPtr ReluOf(const MatMulSpec& spec) { return OwnKernel(UnarySpec{UnaryOp::kRelu, spec.dtype}); }
+
 class MatMulPlan final : public Plan {
  public:
   MatMulPlan(const MatMulSpec& spec, const MatMulWay& way)
       : Plan(kName), name_(way.name), calls_(CallsOf(spec)), size_(SizeOf(spec.dtype)) {
     executable_ = Blas().Build(calls_.problem, way);
+    if (spec.relu) relu_ = ReluOf(spec);
   }
 
   void Run(const Execution& execution) const override {
@@ -92,6 +96,10 @@ class MatMulPlan final : public Plan {
       if (p.bias) arguments[count++] = execution.inputs[2].raw_data();
       arguments[count++] = At(y, place.y);
       executable_->Run(execution.device, {arguments, count}, execution.workspace);
+    }
+    if (relu_) {
+      const Tensor in_place[] = {y};
+      relu_->Run({execution.device, in_place, in_place, execution.scalars, execution.workspace});
     }
   }
   std::string Describe() const override { return std::string(kName) + " " + name_; }
@@ -107,6 +115,7 @@ class MatMulPlan final : public Plan {
   Calls calls_;
   size_t size_;
   std::shared_ptr<const Executable> executable_;
+  PlanPtr relu_;
 };
 
 /// y = 0, or c broadcast to y's shape, for k = 0.
@@ -143,7 +152,7 @@ std::string Refuses(const MatMulSpec& spec) {
   if (spec.k == 0)
     return spec.c_rows > 0 && (spec.beta != 1 || spec.relu) ? "sums of nothing, and more than that"
                                                             : "";
-  if (spec.dtype == kFloat64 && spec.relu) return "cuBLASLt has no ReLU for float64";
+  if (spec.relu && !ReluOf(spec)) return "no kernel cuts off negative values on this device";
   return Blas().Problem();
 }
 

@@ -168,9 +168,7 @@ struct Description {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(p.trans_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(p.trans_a));
-    const uint32_t epilogue = p.bias ? p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
-                              : p.relu ? CUBLASLT_EPILOGUE_RELU
-                                       : CUBLASLT_EPILOGUE_DEFAULT;
+    const uint32_t epilogue = p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     first = p.trans_b ? NewLayout(p, p.k, p.n, p.b_step) : NewLayout(p, p.n, p.k, p.b_step);
     second = p.trans_a ? NewLayout(p, p.m, p.k, p.a_step) : NewLayout(p, p.k, p.m, p.a_step);
@@ -269,7 +267,8 @@ class CublasLt final : public BlasLibrary {
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       prefer(name, static_cast<uint32_t>(p.alignment));
-    if (!p.rounds_sums)
+    // Other schemes round the parts of a long sum to the type of the result.
+    if (SizeOf(p.dtype) < sizeof(float))
       prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));

@@ -43,6 +43,8 @@ LayoutPtr ChannelsLast::WithType(DType dtype) const {
   return convolved ? ChannelsLastOf(shape(), dtype) : nullptr;
 }
 
+std::optional<Strides> ChannelsLast::strides() const { return ImageStrides(shape(), true); }
+
 void ChannelsLast::Pack(const void* plain, void* opaque) const {
   const Shape& s = shape();
   Transpose(static_cast<const char*>(plain), static_cast<char*>(opaque), s[0], s[1],

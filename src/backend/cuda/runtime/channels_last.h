@@ -4,6 +4,7 @@
 // in / group) for filters, which tensor cores read; with one or three spatial axes likewise.
 // cuDNN's kernels produce it, and all others accept it.
 
+#include <optional>
 #include <string>
 
 #include "singa/core/layout.h"
@@ -19,6 +20,7 @@ class ChannelsLast final : public OpaqueLayout {
   bool Equals(const OpaqueLayout& other) const override;
   std::string ToString() const override;
   LayoutPtr WithType(DType dtype) const override;
+  std::optional<Strides> strides() const override;
   // In host memory. On a GPU, the kernels of ReorderSpec convert tensors.
   void Pack(const void* plain, void* opaque) const override;
   void Unpack(const void* opaque, void* plain) const override;

@@ -54,9 +54,10 @@ Tensor Zeros(const Shape& shape, const Tensor& like) {
   return Full(shape, 0, like.device(), like.data_type());
 }
 
-/// A permuted view of rows of features as the channels-last image that it is; other tensors as they
-/// are.
+/// A permuted view of rows of features as the channels-last image that it is, on the CPU, to which
+/// the layout belongs; other tensors as they are.
 Tensor AsChannelsLast(const Tensor& t) {
+  if (t.device()->kind() != DeviceKind::kCpu) return t;
   const LayoutPtr layout = LaneLayout(t.shape(), t.data_type(), LaneTag::kNhwc);
   return LiesAs(t, layout) ? t.ToLayout(layout) : t;
 }

@@ -117,8 +117,10 @@ struct Part {
     }
   }
   /// Calls use(load(at), at) for where each step lies; several loads are on their way at a time.
-  template <int kAhead, class Load, class Use>
-  __device__ __forceinline__ void ForEach(const Load& load, const Use& use) const {
+  /// Then it calls after().
+  template <int kAhead, class Load, class Use, class After>
+  __device__ __forceinline__ void ForEach(const Load& load, const Use& use,
+                                          const After& after) const {
     int64_t j = begin;
     for (; j + (kAhead - 1) * step < end; j += kAhead * step) {
       decltype(load(int64_t{})) loaded[kAhead];
@@ -126,8 +128,16 @@ struct Part {
       for (int k = 0; k < kAhead; ++k) loaded[k] = load(At(j + k * step, channel));
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) use(loaded[k], At(j + k * step, channel));
+      after();
     }
-    for (; j < end; j += step) use(load(At(j, channel)), At(j, channel));
+    for (; j < end; j += step) {
+      use(load(At(j, channel)), At(j, channel));
+      after();
+    }
+  }
+  template <int kAhead, class Load, class Use>
+  __device__ __forceinline__ void ForEach(const Load& load, const Use& use) const {
+    ForEach<kAhead>(load, use, [] {});
   }
   /// Of the channel that this thread finishes, the sum over all threads that have values of it.
   __device__ double Sum(double (&sums)[kSums]) const {
@@ -191,7 +201,9 @@ void WithAccess(const Channels& channels, std::initializer_list<const void*> arr
                 const F& launch) {
   constexpr int kLength = kVectorLength<T>;
   constexpr int kThreads = Channels::kThreads;
-  constexpr int64_t kMostBlocks = 1024;
+  // Twelve for each of 132 multiprocessors: whole waves, whether the registers of a kernel allow
+  // two, three or four blocks at a time on each.
+  constexpr int64_t kMostBlocks = 12 * 132;
   const int64_t size = channels.count * channels.values;
   bool vectors = size % kLength == 0;
   for (const void* p : arrays) vectors = vectors && IsAligned(p);

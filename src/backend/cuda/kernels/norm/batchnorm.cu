@@ -84,64 +84,32 @@ struct Conclusion {
   S *mean, *var, *running_mean, *running_var, *affine;
 };
 
-/// Of some values: how many, their mean, and the sum of the squares of their distances from it.
-struct Moments {
-  double count = 0, mean = 0, squares = 0;
-  __device__ static Moments Merge(const Moments& a, const Moments& b) {
-    const double total = a.count + b.count;
-    if (total == 0) return a;
-    const double delta = b.mean - a.mean;
-    return {total, a.mean + delta * (b.count / total),
-            a.squares + b.squares + delta * delta * (a.count * b.count / total)};
-  }
-};
-
-/// All of a warp in the order of its lanes.
-__device__ inline Moments MergeWarp(Moments all) {
-  const unsigned lane = threadIdx.x % kWarpThreads;
-#pragma unroll
-  for (unsigned bits = 1; bits < kWarpThreads; bits *= 2) {
-    const Moments other = {__shfl_xor_sync(kAllLanes, all.count, static_cast<int>(bits)),
-                           __shfl_xor_sync(kAllLanes, all.mean, static_cast<int>(bits)),
-                           __shfl_xor_sync(kAllLanes, all.squares, static_cast<int>(bits))};
-    all = lane & bits ? Moments::Merge(other, all) : Moments::Merge(all, other);
-  }
-  return all;
-}
-
-/// Of a block of one warp or of kThreads threads.
-__device__ inline Moments MergeBlock(Moments all) {
-  constexpr unsigned kWarps = kThreads / kWarpThreads;
-  SINGA_SHARED(double, 3 * kWarps, of_warp);
-  all = MergeWarp(all);
-  if (blockDim.x == kWarpThreads) return all;
-  const unsigned lane = threadIdx.x % kWarpThreads, warp = threadIdx.x / kWarpThreads;
-  if (lane == 0) {
-    of_warp[3 * warp] = all.count;
-    of_warp[3 * warp + 1] = all.mean;
-    of_warp[3 * warp + 2] = all.squares;
-  }
-  __syncthreads();
-  all = {};
-  if (lane < kWarps) all = {of_warp[3 * lane], of_warp[3 * lane + 1], of_warp[3 * lane + 2]};
-  return MergeWarp(all);
-}
-
-/// A block for each channel.
+/// A block for each channel. Joins the parts' means and their sums of squared distances from these.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     MergeStatistics(const double* partial, Channels channels, Conclusion<S> conclusion) {
+  SINGA_SHARED(double, 1, of_block);
   const int64_t c = blockIdx.x;
-  Moments all;
-  for (int64_t p = threadIdx.x; p < channels.parts && channels.values > 0; p += blockDim.x) {
-    const int64_t steps = channels.PartBegin(p + 1) - channels.PartBegin(p);
-    const auto pair = LoadVector(partial + (p * channels.count + c) * 2);
-    all = Moments::Merge(all, {static_cast<double>(steps * channels.unit), pair.v[0], pair.v[1]});
-  }
-  all = MergeBlock(all);
+  const auto sum_of_parts = [&](const auto& of_part) {
+    double sum = 0;
+    for (int64_t p = threadIdx.x; p < channels.parts && channels.values > 0; p += blockDim.x) {
+      const int64_t steps = channels.PartBegin(p + 1) - channels.PartBegin(p);
+      const auto pair = LoadVector(partial + (p * channels.count + c) * 2);
+      sum += of_part(static_cast<double>(steps * channels.unit), pair.v[0], pair.v[1]);
+    }
+    return SumBlock(sum);
+  };
+  const auto count = static_cast<double>(channels.values);
+  const double sum = sum_of_parts([](double n, double mean, double) { return n * mean; });
+  if (threadIdx.x == 0) of_block[0] = count > 0 ? sum / count : 0;
+  __syncthreads();
+  const double mean = of_block[0];
+  const double squares = sum_of_parts([mean](double n, double part_mean, double part_squares) {
+    const double distance = part_mean - mean;
+    return part_squares + n * (distance * distance);
+  });
   if (threadIdx.x > 0) return;
-  conclusion.Draw(channels.count, c, all.count,
-                  {all.mean, all.count > 0 ? all.squares / all.count : 0});
+  conclusion.Draw(channels.count, c, count, {mean, count > 0 ? squares / count : 0});
 }
 
 /// From sums that are there.

@@ -33,7 +33,7 @@ from ..tape.capture import Capture, Update
 from ..tape.capture import state as current
 from ..tape.tensor import Tensor, wrap
 from .settings import Settings, differing
-from .tokens import elements, exact, random_numbers
+from .tokens import Drawing, elements, exact, random_numbers
 
 __all__ = ["GraphWarning", "StepGraphs"]
 
@@ -275,7 +275,8 @@ class StepGraphs:
             args, kwargs = _mapped((args, kwargs), lambda t: next(given))
         handed_over = _identity(args), _identity(kwargs)
         before, numbers = Settings(self._layer), random_numbers()
-        result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
+        with Drawing() as drawing:
+            result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
         recording = capture.recording
         if kind() != base[0][0]:
             recording.SetObstacle("the step changes the mode of the model or of singa")
@@ -286,9 +287,8 @@ class StepGraphs:
         step.tries += 1
         obstacle = after.obstacle or recording.obstacle()
         numbers_now = random_numbers()
-        moved = any([numbers_now[name] != then for name, then in numbers.items()])
-        # With several threads it is unknown which one drew from the global generators.
-        if after.drawn(before) or (moved and threading.active_count() == 1):
+        moved = [name for name, then in numbers.items() if numbers_now[name] != then]
+        if after.drawn(before) or drawing.by_this_thread(moved):
             obstacle = obstacle or "it draws random numbers of Python's or NumPy's"
         if (_identity(args), _identity(kwargs)) != handed_over:
             obstacle = obstacle or "the step changes one of its arguments, or sets its gradient"

@@ -8,7 +8,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from types import BuiltinFunctionType, FrameType
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,6 +51,43 @@ def random_numbers() -> dict[str, Any]:
     if "numpy.random" in sys.modules:
         found["numpy.random"] = _flat(np.random.get_state(legacy=False))  # noqa: NPY002
     return found
+
+
+class Drawing:
+    """Context manager that tells which of several threads draws from the global random generators
+    of Python and NumPy."""
+
+    def __init__(self) -> None:
+        # A profile function sees calls of built-in functions, which NumPy's are not from 2.5 on.
+        self._watched = {
+            name: function.__self__
+            for name in ("random", "numpy.random")
+            if threading.active_count() > 1
+            and name in sys.modules
+            and isinstance(function := sys.modules[name].random, BuiltinFunctionType)
+        }
+        self._called: set[str] = set()
+
+    def __enter__(self) -> Self:
+        if self._watched:
+            self._before = sys.getprofile()
+            sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched:
+            sys.setprofile(self._before)
+
+    def by_this_thread(self, moved: Iterable[str]) -> bool:
+        """Whether one of the generators that moved may have done so for this thread."""
+        return any([name in self._called or name not in self._watched for name in moved])
+
+    def _note(self, frame: FrameType, event: Any, argument: Any) -> None:
+        if event == "c_call":
+            of = getattr(argument, "__self__", None)
+            self._called.update([name for name, own in self._watched.items() if own is of])
+        if self._before is not None:
+            self._before(frame, event, argument)
 
 
 def slot_identity(name: str, value: Any) -> int:

@@ -51,19 +51,26 @@ class SingaRep:
         return [(node, get_op(node, version)) for node in nodes]
 
     def run(self, inputs: Any, **kwargs: Any) -> list[Tensor]:
-        """The outputs for a list of tensors or arrays.
+        """The outputs for a list of tensors or arrays, which are copied to the device of the network
+        if they are elsewhere.
 
         last_layers  runs only the nodes up to this one, and returns its outputs; see `values`
         aux_output   names of further values to return, after the outputs
         """
         single = isinstance(inputs, Tensor | np.ndarray)
         given = [inputs] if single else list(inputs)
-        device = next((x.device for x in given if isinstance(x, Tensor)), self._device())
-        tensors = [x if isinstance(x, Tensor) else as_tensor(np.asarray(x), device) for x in given]
+        device = next((t.device for t in self.states.values()), None)
+        if device is None:  # a network without parameters runs where its inputs are
+            device = next((x.device for x in given if isinstance(x, Tensor)), Tensor((1,)).device)
+        tensors = [_on(device, x) for x in given]
         return values(self.net, tensors, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
 
-    def _device(self) -> Any:
-        return next((t.device for t in self.states.values()), Tensor((1,)).device)
+
+def _on(device: Any, x: Any) -> Tensor:
+    """A tensor or an array as a tensor on `device`."""
+    if not isinstance(x, Tensor):
+        return as_tensor(np.asarray(x), device)
+    return x if x.device.id() == device.id() else x.clone().to_device(device)
 
 
 def values(

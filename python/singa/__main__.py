@@ -15,6 +15,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.kernels:
         from .report.kernels import check_kernels
 
+        if arguments.device == "cuda":
+            from . import device
+
+            try:
+                device.set_default_device(device.create_cuda_gpu())
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                return 1
         kernels = check_kernels(arguments.seconds, arguments.seed)
         print(kernels)
         return 1 if kernels.wrong else 0
@@ -183,6 +191,12 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compare every implementation that this processor offers, oneDNN's among them, with "
         "plain code on drawn calls; exit with status 1 if one of them is wrong",
+    )
+    doctor.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="for --kernels; cuda: the first GPU, with cuDNN and cuBLASLt (default: %(default)s)",
     )
     doctor.add_argument(
         "--seconds", type=float, default=20.0, help="for --kernels (default: %(default)s)"

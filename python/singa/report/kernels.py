@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import singa_wrap as _c
+from ..device import device_query, get_default_device
 from ..dtypes import bfloat16, float32
 from ..raw.check import integer, number
 from ..raw.process import get_num_threads, set_num_threads
@@ -283,7 +284,8 @@ class KernelReport:
             lines.append(f"refused: {reason}")
         for row in self.wrong:
             lines.append(f"WRONG: {row.op} by {row.name}: {row.example}")
-        lines += [f"{isa}: {state}" for isa, state in self.instruction_sets().items()]
+        if not self.machine.startswith("GPU"):
+            lines += [f"{isa}: {state}" for isa, state in self.instruction_sets().items()]
         lines.append(
             f"{self.cases} cases, {len(self.implementations)} implementations of operations, "
             f"{len(self.wrong)} wrong, on {self.machine}"
@@ -292,7 +294,7 @@ class KernelReport:
 
 
 def check_kernels(seconds: float = 20.0, seed: int = 0, cases: int | None = None) -> KernelReport:
-    """Compares every implementation that this processor offers with `reference`.
+    """Compares every implementation that the default device offers with `reference`.
 
     Draws convolutions, transposed convolutions, matrix products, pooling, softmax and local
     response normalisation with a fixed `seed`, for about `seconds` seconds or as many `cases`, and
@@ -321,7 +323,9 @@ def check_kernels(seconds: float = 20.0, seed: int = 0, cases: int | None = None
         finally:
             set_num_threads(threads)
         rows = check.kernels()
-    return KernelReport(done, _c.TuningMachine(), _by_implementation(rows))
+    device = get_default_device()
+    machine = _c.TuningMachine() if device.kind() == _c.DeviceKind_kCpu else device_query(0)
+    return KernelReport(done, machine, _by_implementation(rows))
 
 
 def _by_implementation(rows: Sequence[Mapping[str, Any]]) -> list[Implementation]:

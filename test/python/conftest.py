@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -133,6 +134,24 @@ def _about_the_cpu(item: pytest.Item) -> str:
     marker = item.get_closest_marker("cpu")
     reason = _about_the_host(item) or (marker.args[0] if marker else "")
     return f"about the CPU: {reason}" if reason else ""
+
+
+_failed: list[str] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Ends a worker of pytest-xdist whose GPU is unusable after a failure: after an illegal access
+    all further calls of the process fail. pytest-xdist starts another worker."""
+    if report.failed:
+        _failed.append(report.nodeid)
+    if report.when != "teardown" or not _failed:
+        return
+    _failed.clear()
+    if device_under_test.ON_GPU and "PYTEST_XDIST_WORKER" in os.environ:
+        if problem := device_under_test.spoiled():
+            print(f"{report.nodeid}: the GPU is unusable: {problem}", file=sys.__stderr__)
+            os._exit(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,5 @@
 """Data parallel training on GPUs, one for each rank: emulated ones that the stub of NCCL joins, or
-those of the machine."""
+those of the machine. With SINGA_TEST_SHARED_GPU=1 all ranks use the machine's first GPU."""
 
 import os
 import re
@@ -17,6 +17,7 @@ from ranks import FailedRank, in_ranks
 from singa import autograd, device, distributed, layer, model, opt, singa_wrap, tensor
 
 BATCH = 2
+SHARED = os.environ.get("SINGA_TEST_SHARED_GPU") == "1"
 COUNT = """
 from singa import device
 print(device.get_num_gpus(), "emulated" in device.device_query(0))
@@ -34,11 +35,14 @@ def gpus():
 
 def on_gpus(world, body, seconds=120):
     """in_ranks, with a GPU of its own as the default device of each rank."""
-    if gpus()[0] < world:
+    if gpus()[0] < (1 if SHARED else world):
         pytest.skip(f"there are {gpus()[0]} GPUs")
 
     def run(rank, holder):
-        device.set_default_device(device.create_cuda_gpu_on(rank))
+        if SHARED:
+            # NCCL refuses two ranks of a host on one GPU, so it takes each for a host of its own.
+            os.environ |= {"NCCL_HOSTID": f"rank{rank}", "NCCL_SOCKET_IFNAME": "lo"}
+        device.set_default_device(device.create_cuda_gpu_on(0 if SHARED else rank))
         return body(rank, holder)
 
     return in_ranks(world, run, seconds)

@@ -33,6 +33,22 @@ def make_default() -> str:
     return ""
 
 
+def spoiled() -> str:
+    """Why the GPU under test cannot be used any more; an empty string if it can."""
+    import numpy as np
+    from singa import tensor
+
+    problem = ""
+    for _ in range(2):  # the first call may raise an error of what the test has queued
+        try:
+            tensor.from_numpy(np.ones(1, np.float32)).numpy()
+        except Exception as error:
+            problem = str(error)
+        else:
+            return ""
+    return problem
+
+
 def missing_gpu() -> str:
     """Why the GPU that SINGA_REQUIRE_GPU requires is missing; an empty string if it is not."""
     if _REQUIRED == "0":

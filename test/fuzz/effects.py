@@ -41,6 +41,7 @@ class Effect:
     outside  of the loop around it, after each step
     between  of the loop around inference, after each call
     benign   whether the step is replayed in the end
+    shared   whether it needs memory that tensors share with NumPy, as on the CPU
     """
 
     top: str = ""
@@ -50,6 +51,7 @@ class Effect:
     outside: str = ""
     between: str = ""
     benign: bool = False
+    shared: bool = False
 
 
 _EVERY = "if i % {k} == 0: "
@@ -197,7 +199,9 @@ EFFECTS = {
         before="gain *= 2.0 if tensor.to_numpy(k)[0] > 0 else 1.0", benign=True
     ),
     "argument as a number": Effect(before="gain *= 1.0 + float(k)", benign=True),
-    "argument shared": Effect(before="gain *= 2.0 if np.asarray(k)[0] > 0 else 1.0"),
+    "argument shared": Effect(
+        before="gain *= 2.0 if np.asarray(k)[0] > 0 else 1.0", shared=True
+    ),
     "parameter read": Effect(before="gain *= 2.0 if self.a.W.numpy().sum() > 0 else 1.0"),
     "tensor read": Effect(
         make="self.table = tensor.from_numpy(np.float32([1.0, 2.0]))",
@@ -212,6 +216,7 @@ EFFECTS = {
     "tensor written by NumPy": Effect(
         make="self.mask = tensor.from_numpy(np.float32([1.0]))",
         before="np.asarray(self.mask)[...] *= 0.9\nx = x * self.mask",
+        shared=True,
     ),
     "weights written by NumPy": Effect(
         outside=_EVERY + "np.asarray(net.c.W)[...] *= 0.5",
@@ -219,7 +224,9 @@ EFFECTS = {
         benign=True,
     ),
     "weights written by DLPack": Effect(
-        between="by_dlpack(net.conv.W, 0.9); by_dlpack(net.norm.running_mean, 1.1)", benign=True
+        between="by_dlpack(net.conv.W, 0.9); by_dlpack(net.norm.running_mean, 1.1)",
+        benign=True,
+        shared=True,
     ),
     "weights that NumPy holds": Effect(
         outside="settings.held = getattr(settings, 'held', np.asarray(net.conv.W))",

@@ -126,6 +126,7 @@ def test_a_parameter_that_the_host_reads_and_the_step_updates_is_warned_of_once(
     assert results[0] == results[1]
 
 
+@pytest.mark.cpu("NumPy writes to memory of the CPU")
 def test_a_table_that_the_host_reads_may_change_between_steps():
     table = tensor.from_numpy(np.float32([1.0, 2.0]))
     net = compiled(True, read=lambda k: float(table.numpy()[1]))

@@ -344,7 +344,7 @@ def compare(
         if side in SINGA and args.out:
             command += ["--choices", str(args.out / "gpu-choices.json")]
         branches = "4" if side == "singa-branches" else "1"
-        settings = {"SINGA_PREFER": "autotune", "SINGA_CUDA_BRANCHES": branches}
+        settings = {"SINGA_PREFER": args.prefer, "SINGA_CUDA_BRANCHES": branches}
         environment = settings if side in SINGA else {}
         sides[side] = harness.Side(command, environment, args.limit)
     name = f"gpu-{model}-{mode}-{arithmetic}-{batch}-{beside}.json"
@@ -397,6 +397,12 @@ def main() -> None:
     parser.add_argument("--arithmetic", nargs="+", choices=ARITHMETIC, default=list(ARITHMETIC))
     parser.add_argument(
         "--beside", nargs="+", choices=(*TORCH, *SINGA[1:]), default=[*TORCH, *SINGA[1:]]
+    )
+    parser.add_argument(
+        "--prefer",
+        choices=("autotune", "fastest"),
+        default="autotune",
+        help="singa's preference; fastest measures no implementations [%(default)s]",
     )
     parser.add_argument("--batch", type=int, default=0, help="images per step [see above]")
     parser.add_argument("--steps", type=int, default=20, help="steps per block [%(default)s]")

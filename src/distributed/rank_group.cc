@@ -30,6 +30,8 @@ constexpr double kSilent = 1;       // seconds without a beat after which it is 
 constexpr double kHandOver = 0.5;   // seconds in which the system may take what is sent
 constexpr double kLastWords = 0.2;  // the same for an error
 constexpr int kShownAtOnce = 8;     // ranks that a message lists
+/// Seconds after which a silent rank is killed: `singa launch` does so at once, and reports it.
+constexpr unsigned kAfterLaunchers = 4;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -121,6 +123,7 @@ void RankGroup::WaitFor(int rank, const Ready& ready, const Suspects& suspects,
     const std::string problem = Problem(rank, suspects, where, waited);
     if (problem.empty()) continue;
     if (ready()) return;  // it has ended since, after it was ready
+    if (waited >= timeout_) EndSilent();
     Throw(problem);
   }
 }
@@ -185,6 +188,7 @@ void RankGroup::CheckOthers(const std::string& where, double waited) {
       if (r != rank()) visit(r);
   };
   const std::string problem = Problem(rank(), others, where, waited);
+  if (!problem.empty() && waited >= timeout_) EndSilent();
   if (!problem.empty()) Throw(problem);
 }
 
@@ -306,6 +310,16 @@ std::string RankGroup::Fail(const std::string& text) noexcept {
 }
 
 void RankGroup::Throw(const std::string& text) { throw std::runtime_error(Fail(text)); }
+
+void RankGroup::EndSilent() const {
+  const int node = nodes().own();
+  for (int r = nodes().first(node); r < nodes().end(node); ++r) {
+    const RankState& other = memory_.At(r);
+    if (r != rank() && other.joined.load() == 2 && other.left.load() == 0 &&
+        other.Silent() > kSilent)
+      other.process.KillIn(kAfterLaunchers);
+  }
+}
 
 void RankGroup::ThrowIfFailed() const {
   if (memory_.failure() != NodeMemory::Failure::kNone)

@@ -90,6 +90,9 @@ class RankGroup {
   template <class Ready>
   void WaitFor(int rank, const Ready& ready, const Suspects& suspects, const std::string& where);
   [[noreturn]] void Throw(const std::string& text);
+  /// Has ranks of this machine killed that give no sign of life, for launchers that would wait for
+  /// them: those of MPI send signals that a stopped process does not see.
+  void EndSilent() const;
   std::string Problem(int rank, const Suspects& suspects, const std::string& where,
                       double waited) const;
   std::string ProcessOf(int rank) const;

@@ -132,7 +132,8 @@ def _run(options: argparse.Namespace) -> int:
             if restart:
                 ranks = options.restart_with or ranks
                 say(f"restart {restart} of {options.restarts}, {_ranks(ranks)}")
-            outcome = _start(options, guard, f"{name}-{restart}", ranks, restart)
+            before = options.place.restart  # by the program that has started this one
+            outcome = _start(options, guard, f"{name}-{restart}", ranks, before + restart)
             if not outcome.status or outcome.requested:
                 break
         return outcome.status
@@ -153,7 +154,9 @@ def _start(
     else:
         place = Environment(0, ranks, 0, ranks, name, options.timeout, restart)
         members = _here(options, shared, place)
-    return Job(name, members, min(2.0, options.grace), options.grace).run()
+    # What starts the ranks on other machines gets the time to end them by itself.
+    linger = options.grace if options.hosts else min(2.0, options.grace)
+    return Job(name, members, linger, options.grace).run()
 
 
 def _here(
@@ -187,7 +190,7 @@ def _over_hosts(
     program += [*(["-m"] if options.module else []), options.script, *options.arguments]
     own = {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
     command = hosts.command(options.hosts, ranks, program)
-    return Member(command[0], command, {**_without_place(shared), **own})
+    return Member(command[0], command, {**_without_place(shared), **own}, starts=True)
 
 
 def _as_rank(

@@ -23,7 +23,7 @@ class Environment:
     local_size  number of ranks on this machine
     job         name of this start of the job; "" if the launcher gave none
     timeout     seconds for which a rank waits for the others (default 60)
-    restart     how often the job has been started again (default 0)
+    restart     how often the job has been started again (default 0), also by torchrun or SLURM
     source      the launcher, "" without one
     meeting     "host:port" at which ranks on several machines find each other; "": by MPI
     """
@@ -119,10 +119,11 @@ def environment(variables: Mapping[str, str] | None = None) -> Environment:
         source = _SLURM.name if place else ""
     else:
         place = found[source]
+    restart = _restarts(source, given)
     if not place:
-        return Environment(timeout=_timeout(given), job=given.get("SINGA_JOB", ""))
+        job = given.get("SINGA_JOB", "")
+        return Environment(timeout=_timeout(given), job=job, restart=restart)
     local = _local_place(source, place, given)
-    restart = _number(given, "SINGA_RESTART") if given.get("SINGA_RESTART") else 0
     meeting = given.get("SINGA_MEETING", "") or _meeting(source, given)
     job = given.get("SINGA_JOB", "")
     return Environment(*place, *local, job, _timeout(given), restart, source, meeting)
@@ -193,6 +194,14 @@ def _meeting(source: str, given: Mapping[str, str]) -> str:
         step = f"{given.get('SLURM_JOB_ID')}.{given.get('SLURM_STEP_ID')}"
         return f"{first}:{_FIRST_PORT + zlib.crc32(step.encode()) % _PORTS}"
     return ""
+
+
+def _restarts(source: str, given: Mapping[str, str]) -> int:
+    """How often `singa launch`, torchrun or SLURM has started the job again."""
+    names = ["SINGA_RESTART", "SLURM_RESTART_COUNT"]
+    if source == "torchrun":
+        names.insert(1, "TORCHELASTIC_RESTART_COUNT")
+    return next((_number(given, name) for name in names if given.get(name)), 0)
 
 
 def _number(given: Mapping[str, str], name: str, least: int = 0) -> int:

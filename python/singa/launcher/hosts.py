@@ -27,8 +27,9 @@ def parse(text: str) -> list[str]:
 def command(hosts: Sequence[str], ranks: int, program: Sequence[str]) -> list[str]:
     """The command that runs `program` as `ranks` ranks on the hosts, as evenly as possible.
 
-    It is srun within an allocation of SLURM that has it, otherwise mpiexec or mpirun. Options let
-    the other ranks live, and report, when one fails. Raises OSError if there is neither.
+    It is srun within an allocation of SLURM that has it, otherwise mpiexec or mpirun. srun lets the
+    other ranks live, and report, when one fails; an MPI ends them. Raises OSError if there is
+    neither.
     """
     srun = shutil.which("srun") if "SLURM_JOB_ID" in os.environ else None
     if srun:
@@ -80,7 +81,6 @@ def mpi_command(
         *("-n", str(ranks)),
         *("-hosts", ",".join(hosts)),
         *("-ppn", str(each)),
-        "-disable-auto-cleanup",
         "-genvall",
         *program,
     ]

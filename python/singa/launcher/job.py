@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -44,6 +45,7 @@ class Member:
     prefix     text before each line of its output
     cores      CPUs that it may use; empty: all
     inherits   whether it gets the launcher's open files, such as MPI's connection to its daemon
+    starts     whether it starts the ranks, whose launchers report failures in its output
     """
 
     title: str
@@ -52,6 +54,14 @@ class Member:
     prefix: str = ""
     cores: Sequence[int] = ()
     inherits: bool = False
+    starts: bool = False
+
+
+#: A line by which the launcher of a rank reports the failure of this rank.
+_REPORT = re.compile(
+    rb"singa launch: rank \d+ \(process \d+\) "
+    rb"(?:ended with exit status (\d+)|was killed by (SIG\w+)) first, "
+)
 
 
 @dataclass
@@ -149,8 +159,14 @@ class Job:
         for stream, target in ((process.stdout, 1), (process.stderr, 2)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            lines = Lines(member.prefix, target)
+            lines = Lines(member.prefix, target, self._look if member.starts else None)
             self._selector.register(stream, selectors.EVENT_READ, lines)
+
+    def _look(self, line: bytes) -> None:
+        """Notes the first failure that a launcher on another machine reports."""
+        if self._failed_at is None and (report := _REPORT.search(line)):
+            self._failed_at = time.monotonic()
+            self.outcome.status = int(report[1] or 128 + signal.Signals[report[2].decode()])
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
@@ -251,7 +267,8 @@ class Job:
                 after = self._failed_at - self._began
                 say(f"{self._named(running)} {how} first, {after:.1f} s after the start")
                 self._report_others()
-            elif not self.outcome.requested:
+                continue
+            if not self.outcome.requested:
                 by = " by the launcher" if running.killed and status < 0 else ""
                 say(f"{self._named(running)} {how}{by}")
 

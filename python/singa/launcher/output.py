@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 _LONGEST = 1 << 20
 
@@ -12,13 +13,17 @@ class Lines:
 
     prefix  text before each line, such as "[0] "
     target  descriptor to write to
+    notice  is called with the bytes of each line
 
     A line without an end is passed on when the process ends, or when it has a MiB.
     """
 
-    def __init__(self, prefix: str, target: int) -> None:
+    def __init__(
+        self, prefix: str, target: int, notice: Callable[[bytes], None] | None = None
+    ) -> None:
         self._prefix = prefix.encode()
         self._target = target
+        self._notice = notice
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
@@ -27,6 +32,8 @@ class Lines:
         if len(self._rest) >= _LONGEST:
             lines.append(self._rest)
             self._rest = b""
+        for line in lines if self._notice else ():
+            self._notice(line)  # type: ignore[misc]
         if lines:
             self._write(b"".join(self._prefix + line + b"\n" for line in lines))
 

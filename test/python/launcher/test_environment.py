@@ -91,6 +91,21 @@ def test_variables_say_the_place():
 
 
 @pytest.mark.parametrize(
+    ("variables", "restart"),
+    [
+        ({"SINGA_RESTART": "2", "SLURM_RESTART_COUNT": "1"}, 2),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "3", "SLURM_RESTART_COUNT": "1"}, 3),
+        (SLURM | {"SLURM_RESTART_COUNT": "4"}, 4),
+        (OPEN_MPI | {"SLURM_RESTART_COUNT": "5"}, 5),
+        ({"SLURM_RESTART_COUNT": "6"}, 6),  # a batch script, which may call singa launch -n
+        ({"TORCHELASTIC_RESTART_COUNT": "7"}, 0),
+    ],
+)
+def test_restarts_by_others(variables, restart):
+    assert environment(variables).restart == restart
+
+
+@pytest.mark.parametrize(
     ("variables", "message"),
     [
         ({"SINGA_RANK": "1"}, "SINGA_RANK is set, SINGA_WORLD_SIZE is not"),

@@ -13,7 +13,7 @@ def test_hydra():
     command = hosts.mpi_command("mpiexec", "HYDRA build details:", ["a", "b"], 5, PROGRAM)
     assert command == [
         *("mpiexec", "-n", "5", "-hosts", "a,b", "-ppn", "3"),
-        *("-disable-auto-cleanup", "-genvall", "python", "x.py"),
+        *("-genvall", "python", "x.py"),
     ]
 
 
@@ -85,6 +85,18 @@ def test_ranks_of_srun(cluster):
     assert "[0] the first start" in lines
     assert re.search(r"launch: rank 1 \(process \d+\) ended with exit status 6 first", errors)
     assert "singa launch: restart 1 of 1, 2 ranks\n" in errors
+
+
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(6)", 6), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_rank_that_never_ends_is_ended_after_a_failure(cluster, end, status):
+    """The command that starts the ranks would wait for it."""
+    script = cluster.script(
+        "import os, sys, time\nfrom singa import distributed\nplace = distributed.environment()\n"
+        f"if place.rank == 1: {end}\ntime.sleep(300)"
+    )
+    found, _, errors = cluster.run("-n", 2, "--hosts", "here", "--grace", 0.5, script)
+    assert found == status, errors
+    assert re.search(r"srun \(process \d+\) was killed by SIGTERM by the launcher", errors), errors
 
 
 def test_no_launcher(jobs):

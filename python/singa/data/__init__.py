@@ -6,7 +6,12 @@
                              transform=data.standard_augmentation(*train.mean_std()))
     for images, labels in loader: ...
 
-Readers and generators return an `ImageSet`.
+Readers and generators return an `ImageSet`, which is in memory. `ImageFolder` and `MaskFolder` read
+pictures when they are asked for; any other `Dataset` goes through the loader, too:
+
+    train, test = data.ImageFolder("pets").split(0.2, seed=1)
+    transform = data.training_transform(224, data.IMAGENET_MEAN, data.IMAGENET_STD)
+    loader = data.DataLoader(train, 32, shuffle=True, transform=transform, num_workers=2)
 """
 
 from ..compat.image_batch_iter import ImageBatchIter
@@ -21,18 +26,34 @@ from .cifar import (
     load_cifar10,
     load_cifar100,
 )
-from .dataset import ImageSet
+from .colour import ColorJitter, RandAugment, TrivialAugment
+from .dataset import Dataset, ImageSet, split_indices
+from .geometry import CenterCrop, RandomResizedCrop, RandomRotation, Resize
+from .image_folder import ImageFolder
 from .loader import DataLoader
+from .mask_folder import MaskFolder
 from .mixing import CutMix, MixUp, RandomChoice
 from .mnist import MNIST_MEAN, MNIST_STD, load_mnist
+from .pictures import BrokenPictureError, read_mask, read_picture
+from .recipe import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    build_transform,
+    describe_transform,
+    evaluation_transform,
+    training_transform,
+)
 from .synthetic import SHAPES_CLASSES, SHAPES_MEAN, SHAPES_STD, shapes
 from .synthetic_digits import DIGITS_CLASSES, DIGITS_MEAN, DIGITS_STD, digits
+from .synthetic_masks import MASKS_CLASSES, MaskSet, shapes_with_masks
 from .transforms import (
     Compose,
     Cutout,
     Normalize,
     RandomCrop,
+    RandomErasing,
     RandomHorizontalFlip,
+    RandomVerticalFlip,
     standard_augmentation,
 )
 
@@ -45,28 +66,53 @@ __all__ = [
     "DIGITS_CLASSES",
     "DIGITS_MEAN",
     "DIGITS_STD",
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "MASKS_CLASSES",
     "MNIST_MEAN",
     "MNIST_STD",
     "SHAPES_CLASSES",
     "SHAPES_MEAN",
     "SHAPES_STD",
+    "BrokenPictureError",
+    "CenterCrop",
+    "ColorJitter",
     "Compose",
     "CutMix",
     "Cutout",
     "DataLoader",
+    "Dataset",
     "ImageBatchIter",
+    "ImageFolder",
     "ImageSet",
+    "MaskFolder",
+    "MaskSet",
     "MixUp",
     "Normalize",
+    "RandAugment",
     "RandomChoice",
     "RandomCrop",
+    "RandomErasing",
     "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomVerticalFlip",
+    "Resize",
+    "TrivialAugment",
+    "build_transform",
+    "describe_transform",
     "digits",
     "download_cifar10",
     "download_cifar100",
+    "evaluation_transform",
     "load_cifar10",
     "load_cifar100",
     "load_mnist",
+    "read_mask",
+    "read_picture",
     "shapes",
+    "shapes_with_masks",
+    "split_indices",
     "standard_augmentation",
+    "training_transform",
 ]

@@ -1,13 +1,35 @@
-"""ImageSet: labelled images in memory."""
+"""Datasets: the protocol, labelled images in memory, and how they are split."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.check import fraction as checked_fraction
+from ..raw.check import integer
 from .transforms import warn_of_channels_last
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """What `DataLoader` reads item by item: anything with a length and items by number.
+
+    An item is a tuple of numbers and arrays, such as (image, label), or one of them. Threads of the
+    loader read several items at a time. If `has_masks` is a true attribute, the second part of an
+    item is a mask (H, W) of the image (C, H, W), and transforms move both alike.
+    """
+
+    def __len__(self) -> int:
+        """The number of items."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:
+        """The item with a number from 0 to len - 1."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +72,20 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        """An image (C, H, W) and its label. Raises IndexError outside the set."""
+        return self.images[index], int(self.labels[index])
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> ImageSet:
+        """The images with these numbers, in this order, as a copy."""
+        chosen = np.asarray(indices, np.intp)
+        return ImageSet(self.images[chosen], self.labels[chosen], self.classes, self.name)
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageSet, ImageSet]:
+        """Two sets: `fraction` of each class is in the second. See `split_indices`."""
+        first, second = split_indices(self.labels, fraction, seed)
+        return self.take(first), self.take(second)
+
     def head(self, count: int) -> ImageSet:
         """The first `count` images, or all if there are fewer, without a copy.
 
@@ -86,3 +122,27 @@ def check_labels(labels: NDArray[np.integer], classes: int, what: str) -> None:
             f"{what}: label {labels[bad[0]]} of record {bad[0]} is out of range: "
             f"expected 0 to {classes - 1}"
         )
+
+
+def split_indices(
+    labels: NDArray[np.integer], fraction: float, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Splits items at random, but with the same share of each class, into two lists of numbers.
+
+    Of each class, `fraction` goes to the second list, rounded to whole items; where there are two
+    items or more, each list gets one at least, unless `fraction` is 0 or 1. Both lists are sorted,
+    and depend on the labels, `fraction` and `seed` only.
+
+    Raises ValueError unless `fraction` lies in [0, 1], or for a negative seed.
+    """
+    checked_fraction("split", "fraction", fraction)
+    rng = np.random.default_rng(integer("split", "seed", seed, 0))
+    second = []
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        count = int(fraction * len(members) + 0.5)
+        if 0.0 < fraction < 1.0 and len(members) > 1:
+            count = min(max(count, 1), len(members) - 1)
+        second.append(members[:count])
+    chosen = np.sort(np.concatenate(second)) if second else np.empty(0, np.intp)
+    return np.setdiff1d(np.arange(len(labels)), chosen), chosen

@@ -8,22 +8,23 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
 from ..raw.check import integer, integers, names_keywords
-from ..tensor import from_numpy
-from .dataset import ImageSet
+from ..tensor import Tensor, from_numpy
+from .dataset import Dataset, ImageSet
+from .items import Collate, collated, transformed
 from .mixing import Mix
 from .transforms import Transform, to_float, warn_of_channels_last, warn_of_levels
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
 
-Batch = tuple[Any, Any]  # arrays, or tensors
+Batch = tuple[Any, ...]  # arrays, or tensors
 
 _THREADS = "singa-loader"
 
@@ -32,7 +33,8 @@ _THREADS = "singa-loader"
 class DataLoader:
     """Iterates over labelled images in batches. Each `for` loop is one epoch.
 
-    data         an ImageSet, or a pair of arrays: images (N, C, H, W), integer labels (N,)
+    data         an ImageSet; a pair of arrays: images (N, C, H, W), integer labels (N,); or any
+                 other `Dataset`, such as an ImageFolder (see below)
     batch_size   images a batch; the last batch of an epoch may be shorter
     shuffle      a new random order in each epoch
     seed         of the order and of the random generators of `transform` and `mix`
@@ -47,6 +49,9 @@ class DataLoader:
     shard        (rank, world_size): this process gets its part of each batch (see below); the
                  default is (0, 1), all of it
     virtual_ranks  parts into which a batch is cut, a multiple of world_size (default: world_size)
+    collate      for a `Dataset`: called with the list of a batch's items, after `transform`;
+                 returns an array or a tuple of arrays whose first axis is that of the items. By
+                 default equal parts of the items are stacked
 
     Yields (images float32 (n, C, H, W), labels int32 (n,)), or with `mix` labels float32 (n,
     classes), both C-contiguous and the caller's to keep. Batches come in order, and the order and
@@ -59,6 +64,11 @@ class DataLoader:
     loads it continues there, in the middle of the epoch. An exception in `transform` or `mix` is
     raised in the loop, with the worker's traceback. Threads end with the loop, however it ends.
     They do not survive a fork: a child process makes its own iterators.
+
+    A `Dataset` is read item by item. `transform` is called for each item's image alone, as
+    (1, C, H, W), and for its mask, so images may differ in size before it. Random draws depend on
+    `seed`, the epoch and the item's place in the order only. A batch has as many arrays as an item
+    has parts: floats become float32, integers int32, and images of uint8 are scaled to 0 … 1.
 
     With `shard`, `batch_size` counts the images of all ranks. A batch holds the same images as in
     one process. Rank r of W gets its images r, r + W, r + 2·W, ..., so each image goes to one rank,
@@ -77,7 +87,7 @@ class DataLoader:
 
     def __init__(
         self,
-        data: ImageSet | tuple[ArrayLike, ArrayLike],
+        data: ImageSet | tuple[ArrayLike, ArrayLike] | Dataset,
         batch_size: int,
         shuffle: bool = False,
         seed: int = 0,
@@ -89,8 +99,12 @@ class DataLoader:
         mix: Mix | None = None,
         shard: tuple[int, int] = (0, 1),
         virtual_ranks: int | None = None,
+        collate: Collate | None = None,
     ) -> None:
-        self._images, self._labels = _arrays(data)
+        self._items = data if _is_dataset(data) else None
+        if self._items is None:
+            self._images, self._labels = _arrays(data)
+        self._length = len(self._labels if self._items is None else self._items)
         for name, value, least in (
             ("batch_size", batch_size, 1),
             ("seed", seed, 0),
@@ -101,7 +115,7 @@ class DataLoader:
                 raise TypeError(f"[DataLoader] {name} must be an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
-        for name, function in (("transform", transform), ("mix", mix)):
+        for name, function in (("transform", transform), ("mix", mix), ("collate", collate)):
             if function is not None and not callable(function):
                 raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
         if device is not None and not isinstance(device, singa_wrap.Device):
@@ -111,6 +125,7 @@ class DataLoader:
         self.seed: int = int(seed)
         self.transform = transform
         self.mix = mix
+        self.collate = collate
         self.num_workers: int = int(num_workers)
         self.prefetch: int = min(int(prefetch), 1 << 30)
         self.drop_last: bool = bool(drop_last)
@@ -124,11 +139,12 @@ class DataLoader:
         self._start = 0  # first batch of the next loop
         self._position = (0, 0)  # epoch and number of the next batch
         self._is_first = True  # batch that is made
+        self._is_tuple = True  # what a batch is
         self._counts = (0, 0)  # images of the last part, and of the batch that it belongs to
 
     def __len__(self) -> int:
         """Number of batches in an epoch. A loop yields as many for each of the rank's parts."""
-        whole, rest = divmod(len(self._labels), self.batch_size)
+        whole, rest = divmod(self._length, self.batch_size)
         return whole + (1 if rest and not self.drop_last else 0)
 
     @property
@@ -200,12 +216,12 @@ class DataLoader:
         return {
             "seed": self.seed,
             "batch_size": self.batch_size,
-            "images": len(self._labels),
+            "images": self._length,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
         }
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         epoch, start, end = self._epoch, self._start, len(self)
         order = self._order(epoch)
         batches = self._in_background(epoch, order, start, end)
@@ -214,10 +230,12 @@ class DataLoader:
             for part in range(start * per_batch, end * per_batch):
                 batch = next(batches)
                 number = part // per_batch
-                self._counts = (len(batch[1]), len(self._indices(order, number)))
+                self._counts = (batch[0].shape[0], len(self._indices(order, number)))
                 self._position = (epoch, (part + 1) // per_batch)
                 # For the CPU, the loop makes the tensors: a copy in a worker would use a core.
-                yield batch if self.device is None or self._on_gpu else self._tensors(batch)
+                if self.device is not None and not self._on_gpu:
+                    batch = self._tensors(batch)
+                yield batch if self._is_tuple else batch[0]
         finally:
             batches.close()
         if self._epoch == epoch:
@@ -270,7 +288,7 @@ class DataLoader:
                 pool.shutdown(wait=not inside, cancel_futures=True)
 
     def _order(self, epoch: int) -> NDArray[np.intp]:
-        count = len(self._labels)
+        count = self._length
         if not self.shuffle:
             return np.arange(count)
         return self._generator(epoch, 0).permutation(count)
@@ -284,42 +302,93 @@ class DataLoader:
         return order[number * self.batch_size : (number + 1) * self.batch_size]
 
     def _make(self, epoch: int, order: NDArray[np.intp], number: int, part: int) -> Batch:
-        indices = self._indices(order, number)[part :: self.virtual_ranks]
-        images, labels = self._images[indices], self._labels[indices]
         place = (number, part, self.virtual_ranks) if self.virtual_ranks > 1 else (number,)
         try:
-            if self.transform is None:
-                images = to_float(images)
+            if self._items is None:
+                batch = self._make_of_arrays(epoch, order, number, part, place)
             else:
-                images = self.transform(images, self._generator(epoch, 1, *place))
+                batch = self._make_of_items(epoch, order, number, part)
             if self.mix is not None:
-                images, labels = self.mix(images, labels, self._generator(epoch, 2, *place))
-                labels = np.ascontiguousarray(labels, np.float32)
-                if labels.ndim != 2 or len(labels) != len(indices):
-                    raise ValueError(
-                        f"[DataLoader] mix returned labels of shape {labels.shape} for "
-                        f"{len(indices)} images; expected (n, classes)"
-                    )
-            images = np.ascontiguousarray(images, np.float32)
-            if images.ndim != 4 or len(images) != len(indices):
-                raise ValueError(
-                    f"[DataLoader] {'transform' if self.mix is None else 'mix'} returned shape "
-                    f"{images.shape} for {len(indices)} images (N, C, H, W)"
-                )
-            if self._is_first and len(indices):
+                batch = self._mixed(batch, self._generator(epoch, 2, *place))
+            if self._is_first and len(batch[0]):
                 self._is_first = False
-                warn_of_channels_last("DataLoader", images.shape)
-                if self._images.dtype != np.uint8:  # else they were scaled, or that was decided
-                    warn_of_levels("DataLoader", images)
+                if batch[0].ndim == 4:
+                    warn_of_channels_last("DataLoader", batch[0].shape)
+                    # uint8 images were scaled, or that was decided.
+                    if self._items is None and self._images.dtype != np.uint8:
+                        warn_of_levels("DataLoader", batch[0])
         except Exception as error:
             error.add_note(f"[DataLoader] in batch {number} of epoch {epoch}")
             raise
-        batch = images, labels
         return self._tensors(batch) if self._on_gpu else batch
 
+    def _make_of_arrays(
+        self,
+        epoch: int,
+        order: NDArray[np.intp],
+        number: int,
+        part: int,
+        place: tuple[int, ...],
+    ) -> Batch:
+        indices = self._indices(order, number)[part :: self.virtual_ranks]
+        images, labels = self._images[indices], self._labels[indices]
+        if self.transform is None:
+            images = to_float(images)
+        else:
+            images = self.transform(images, self._generator(epoch, 1, *place))
+        if self.mix is None:
+            images = _checked_images("transform", images, len(indices))
+        return images, labels
+
+    def _make_of_items(self, epoch: int, order: NDArray[np.intp], number: int, part: int) -> Batch:
+        assert self._items is not None
+        indices = self._indices(order, number)
+        first = number * self.batch_size
+        places = range(part, len(indices), self.virtual_ranks)
+        # A part without items has the shape of others.
+        items = []
+        for place in places or range(1):
+            item = self._items[int(indices[place])]
+            if self.transform is not None:
+                rng = self._generator(epoch, 3, first + place)
+                item = transformed(self._items, item, self.transform, rng)
+            items.append(item)
+        batch, self._is_tuple = collated(items, self.collate)
+        return batch if places else tuple(array[:0] for array in batch)
+
+    def _mixed(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        assert self.mix is not None
+        if len(batch) != 2:
+            raise ValueError(
+                f"[DataLoader] mix takes images and labels, and the items have {len(batch)} parts"
+            )
+        count = len(batch[0])
+        images, labels = self.mix(*batch, rng)
+        labels = np.ascontiguousarray(labels, np.float32)
+        if labels.ndim != 2 or len(labels) != count:
+            raise ValueError(
+                f"[DataLoader] mix returned labels of shape {labels.shape} for "
+                f"{count} images; expected (n, classes)"
+            )
+        return _checked_images("mix", images, count), labels
+
     def _tensors(self, batch: Batch) -> Batch:
-        images, labels = batch
-        return from_numpy(images, self.device), from_numpy(labels, self.device)
+        return tuple(from_numpy(array, self.device) for array in batch)
+
+
+def _is_dataset(data: object) -> TypeGuard[Dataset]:
+    """Whether items are read one by one."""
+    arrays = (ImageSet, tuple, list, dict, str, bytes, np.ndarray, Tensor)
+    return not isinstance(data, arrays) and isinstance(data, Dataset)
+
+
+def _checked_images(maker: str, images: NDArray[Any], count: int) -> NDArray[np.float32]:
+    images = np.ascontiguousarray(images, np.float32)
+    if images.ndim != 4 or len(images) != count:
+        raise ValueError(
+            f"[DataLoader] {maker} returned shape {images.shape} for {count} images (N, C, H, W)"
+        )
+    return images
 
 
 def _checked_shard(
@@ -346,7 +415,7 @@ def _checked_shard(
 
 
 def _arrays(
-    data: ImageSet | tuple[ArrayLike, ArrayLike],
+    data: Any,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     if isinstance(data, ImageSet):
         return data.images, data.labels
@@ -354,7 +423,8 @@ def _arrays(
         images, labels = (np.asanyarray(part) for part in data)
     except (TypeError, ValueError):
         raise TypeError(
-            f"[DataLoader] expected an ImageSet or (images, labels), got {type(data).__name__}"
+            f"[DataLoader] expected an ImageSet or (images, labels) or a Dataset (with __len__ and "
+            f"__getitem__), got {type(data).__name__}"
         ) from None
     if images.dtype.kind not in "uif" or labels.dtype.kind not in "ui":
         raise TypeError(

@@ -159,7 +159,12 @@ _FIGURES = (
 
 
 def _draw_shapes(labels: NDArray[np.int32], rng: np.random.Generator) -> Floats:
-    """Float images (n, 3, 32, 32) for values 0 … 255, before rounding and clipping."""
+    return draw_figures(labels, rng)[0]
+
+
+def draw_figures(labels: NDArray[np.int32], rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Float images (n, 3, 32, 32) for values 0 … 255, before rounding and clipping, and how much of
+    each pixel the figure covers, (n, 32, 32)."""
     count = len(labels)
     images = _background(rng, count)
     _blend(images, _bars(rng, count), _contrasting(rng, count, images, 20.0, 60.0))
@@ -180,7 +185,7 @@ def _draw_shapes(labels: NDArray[np.int32], rng: np.random.Generator) -> Floats:
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noise *= uniform(rng, count, 2.0, 8.0)[:, None]
     images += noise
-    return images
+    return images, mask
 
 
 def uniform(rng: np.random.Generator, count: int, low: float, high: float) -> Floats:

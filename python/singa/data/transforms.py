@@ -3,21 +3,27 @@
 A transform is a function of images (N, C, H, W) and a `numpy.random.Generator` that returns new
 images. It does not change its argument, and draws random numbers only from the generator, so the
 same generator gives the same result. Any such function can be used.
+
+A transform that moves pixels also has a method `with_masks(images, masks, rng)`, which returns
+images and masks (N, H, W) that were moved alike. Where an image was padded, the mask is
+`mask_fill`.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import fraction, integer, number
+from ..raw.check import fraction, integer, integers, number
 
 Images = NDArray[Any]
+Masks = NDArray[Any]
 Transform = Callable[[Images, np.random.Generator], Images]
 
 
@@ -26,6 +32,25 @@ def to_float(images: Images) -> NDArray[np.float32]:
     if images.dtype == np.uint8:
         return images * np.float32(1.0 / 255.0)
     return images.astype(np.float32, copy=False)
+
+
+def with_mask(
+    transform: Any, images: Images, masks: Masks, rng: np.random.Generator
+) -> tuple[Images, Masks]:
+    """Images (N, C, H, W) and their masks (N, H, W), transformed alike.
+
+    A transform with a method `with_masks(images, masks, rng)` does both; any other one leaves masks
+    as they are. Raises ValueError if it changes the size of images.
+    """
+    if hasattr(transform, "with_masks"):
+        return transform.with_masks(images, masks, rng)
+    changed = transform(images, rng)
+    if changed.shape[2:] != masks.shape[1:]:
+        raise ValueError(
+            f"[{type(transform).__name__}] changes images from {masks.shape[1:]} to "
+            f"{changed.shape[2:]}, and has no method with_masks(images, masks, rng)"
+        )
+    return changed, masks
 
 
 class Compose:
@@ -45,6 +70,14 @@ class Compose:
             images = transform(images, rng)
         return images
 
+    def with_masks(
+        self, images: Images, masks: Masks, rng: np.random.Generator
+    ) -> tuple[Images, Masks]:
+        """Images and their masks (N, H, W), which all transforms that move pixels move alike."""
+        for transform in self.transforms:
+            images, masks = with_mask(transform, images, masks, rng)
+        return images, masks
+
     def __repr__(self) -> str:
         return f"Compose({', '.join(map(repr, self.transforms))})"
 
@@ -52,22 +85,53 @@ class Compose:
 @dataclass(frozen=True)
 class RandomCrop:
     """Pads each image with `padding` pixels of zeros on all sides (default 4), and cuts out a part
-    of the original size at a random position."""
+    at a random position.
+
+    `size` is the part's side, or (height, width); None, the default, is the image's own size. A
+    smaller image lies at a random position in a part of that size.
+    """
 
     padding: int = 4
+    size: int | tuple[int, int] | None = None
+    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         integer("RandomCrop", "padding", self.padding, 0)
+        if self.size is not None:
+            height_and_width("RandomCrop", self.size)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
-        _check_images("RandomCrop", images)
-        offsets = rng.integers(-self.padding, self.padding + 1, (len(images), 2)).tolist()
+        check_images("RandomCrop", images)
+        return self._cut(images, self._offsets(images.shape, rng), 0)
+
+    def with_masks(
+        self, images: Images, masks: Masks, rng: np.random.Generator
+    ) -> tuple[Images, Masks]:
+        """The same part of images and masks."""
+        check_images("RandomCrop", images, masks=masks)
+        offsets = self._offsets(images.shape, rng)
+        moved = self._cut(masks[:, None], offsets, self.mask_fill)
+        return self._cut(images, offsets, 0), moved[:, 0]
+
+    def _offsets(self, shape: tuple[int, ...], rng: np.random.Generator) -> list[list[int]]:
+        """Where the part begins in each image: rows, columns."""
+        if self.size is None:
+            return rng.integers(-self.padding, self.padding + 1, (shape[0], 2)).tolist()
+        last = np.array(shape[2:]) + self.padding - height_and_width("RandomCrop", self.size)
+        low, high = np.minimum(-self.padding, last), np.maximum(-self.padding, last)
+        return rng.integers(low, high + 1, (shape[0], 2)).tolist()
+
+    def _cut(self, images: Images, offsets: list[list[int]], fill: int) -> Images:
         height, width = images.shape[2:]
-        out = np.zeros(images.shape, images.dtype)
+        rows, columns = (height, width)
+        if self.size is not None:
+            rows, columns = height_and_width("RandomCrop", self.size)
+        out = np.full((*images.shape[:2], rows, columns), fill, images.dtype)
         # The visible part of each image is copied directly, without a padded image.
         for target, image, (down, right) in zip(out, images, offsets, strict=True):
-            top, left = min(height, max(0, -down)), min(width, max(0, -right))
-            bottom, end = max(top, min(height, height - down)), max(left, min(width, width - right))
+            top, left = min(rows, max(0, -down)), min(columns, max(0, -right))
+            bottom = max(top, min(rows, height - down))
+            end = max(left, min(columns, width - right))
             target[:, top:bottom, left:end] = image[
                 :, top + down : bottom + down, left + right : end + right
             ]
@@ -75,20 +139,46 @@ class RandomCrop:
 
 
 @dataclass(frozen=True)
-class RandomHorizontalFlip:
-    """Mirrors each image left to right with probability `p` (default 0.5)."""
+class _RandomFlip:
+    """Mirrors each image along `_axis` with probability `p` (default 0.5)."""
 
     p: float = 0.5
 
+    _axis: ClassVar[int]
+
     def __post_init__(self) -> None:
-        fraction("RandomHorizontalFlip", "p", self.p)
+        fraction(type(self).__name__, "p", self.p)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
-        _check_images("RandomHorizontalFlip", images)
+        check_images(type(self).__name__, images)
+        return self._mirrored(images, rng.random(len(images)) < self.p)
+
+    def with_masks(
+        self, images: Images, masks: Masks, rng: np.random.Generator
+    ) -> tuple[Images, Masks]:
+        """Mirrors the masks of mirrored images."""
+        check_images(type(self).__name__, images, masks=masks)
+        chosen = rng.random(len(images)) < self.p
+        return self._mirrored(images, chosen), self._mirrored(masks, chosen)
+
+    def _mirrored(self, images: Images, chosen: NDArray[np.bool_]) -> Images:
         out = images.copy()
-        flipped = rng.random(len(images)) < self.p
-        out[flipped] = images[flipped][..., ::-1]
+        out[chosen] = np.flip(images[chosen], self._axis)
         return out
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip(_RandomFlip):
+    """Mirrors each image left to right with probability `p` (default 0.5)."""
+
+    _axis: ClassVar[int] = -1
+
+
+@dataclass(frozen=True)
+class RandomVerticalFlip(_RandomFlip):
+    """Mirrors each image top to bottom with probability `p` (default 0.5)."""
+
+    _axis: ClassVar[int] = -2
 
 
 @dataclass(frozen=True)
@@ -107,7 +197,7 @@ class Normalize:
         _check_statistics("Normalize", self.mean, self.std)
 
     def __call__(self, images: Images, rng: np.random.Generator | None = None) -> Images:
-        _check_images("Normalize", images, len(self.mean))
+        check_images("Normalize", images, len(self.mean))
         mean, std = np.asarray(self.mean, np.float64), np.asarray(self.std, np.float64)
         unit = 255.0 if images.dtype == np.uint8 else 1.0
         if unit == 1.0 and mean.max() <= 1.0:
@@ -136,12 +226,59 @@ class Cutout:
         number("Cutout", "fill", self.fill)
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
-        _check_images("Cutout", images)
+        check_images("Cutout", images)
         count, _, height, width = images.shape
         corners = rng.integers(0, (height, width), (count, 2)) - self.size // 2
         out = images.copy()
         for image, (top, left) in zip(out, corners.tolist(), strict=True):
             image[:, max(top, 0) : top + self.size, max(left, 0) : left + self.size] = self.fill
+        return out
+
+
+@dataclass(frozen=True)
+class RandomErasing:
+    """Erases a rectangle of each image with probability `p` (default 0.5). Zhong et al. 2020,
+    "Random Erasing Data Augmentation".
+
+    scale  range of the rectangle's share of the area (default 0.02 to 0.33)
+    ratio  range of height / width (default 0.3 to 3.3); its logarithm is uniform
+    value  what is written: a number (default 0, which after `Normalize` is the mean colour), or
+           "random" for normally distributed noise in each pixel
+
+    As in torchvision, ten rectangles are tried, and if none fits, the image stays as it is.
+    """
+
+    p: float = 0.5
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    value: float | str = 0.0
+
+    def __post_init__(self) -> None:
+        fraction("RandomErasing", "p", self.p)
+        ordered_pair("RandomErasing", "scale", self.scale, 0.0, 1.0)
+        ordered_pair("RandomErasing", "ratio", self.ratio, 1e-6)
+        if self.value != "random":
+            number("RandomErasing", "value", self.value)
+
+    def __call__(self, images: Images, rng: np.random.Generator) -> Images:
+        check_images("RandomErasing", images)
+        _, channels, height, width = images.shape
+        out = images.copy()
+        for image in out:
+            if rng.random() >= self.p:
+                continue
+            for _ in range(10):
+                area = height * width * rng.uniform(*self.scale)
+                ratio = math.exp(rng.uniform(*np.log(self.ratio)))
+                rows, columns = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+                if rows < height and columns < width:
+                    top = int(rng.integers(height - rows + 1))
+                    left = int(rng.integers(width - columns + 1))
+                    shape = (channels, rows, columns)
+                    image[:, top : top + rows, left : left + columns] = (
+                        rng.standard_normal(shape) if self.value == "random" else self.value
+                    )
+                    break
         return out
 
 
@@ -191,13 +328,44 @@ def warn_of_channels_last(op: str, shape: tuple[int, ...], stacklevel: int = 3) 
         )
 
 
-def _check_images(op: str, images: Images, channels: int | None = None) -> None:
+def height_and_width(op: str, size: int | Sequence[int]) -> tuple[int, int]:
+    """The (height, width) that a size means: a side of a square, or both.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    pair = integers(op, "size", [size] * 2 if isinstance(size, int | np.integer) else size, 1)
+    if len(pair) != 2:
+        raise ValueError(f"[{op}] size must be a side or (height, width), got {size!r}")
+    return pair[0], pair[1]
+
+
+def check_images(
+    op: str, images: Images, channels: int | None = None, masks: Masks | None = None
+) -> None:
+    """Raises ValueError unless images are (N, C, H, W), with `channels`, and masks fit them."""
     if images.ndim != 4:
         raise ValueError(f"[{op}] expected images (N, C, H, W), got shape {images.shape}")
     if channels is not None and images.shape[1] != channels:
         raise ValueError(
             f"[{op}] has statistics for {channels} channels, got images of shape {images.shape}"
         )
+    if masks is not None and masks.shape != (len(images), *images.shape[2:]):
+        raise ValueError(
+            f"[{op}] expected masks (N, H, W) of images {images.shape}, got shape {masks.shape}"
+        )
+
+
+def ordered_pair(
+    op: str, name: str, pair: Sequence[float], low: float, high: float = math.inf
+) -> tuple[float, float]:
+    """Two numbers in [low, high], the smaller one first. Raises TypeError or ValueError."""
+    values = [number(op, name, value) for value in pair]
+    if len(values) != 2 or not low <= values[0] <= values[1] <= high:
+        raise ValueError(
+            f"[{op}] {name} must be two numbers from {low:g} to {high:g}, the smaller first, "
+            f"got {pair}"
+        )
+    return values[0], values[1]
 
 
 def _check_statistics(op: str, mean: Sequence[float], std: Sequence[float]) -> None:

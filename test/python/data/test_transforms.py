@@ -117,7 +117,7 @@ def test_compose_passes_one_generator_through():
     both = standard_augmentation(MEAN, STD, padding=2, flip=0.3)
     np.testing.assert_array_equal(both(images, rng(3)), expected)
     assert repr(both) == (
-        "Compose(RandomCrop(padding=2), RandomHorizontalFlip(p=0.3), "
+        "Compose(RandomCrop(padding=2, size=None, mask_fill=0), RandomHorizontalFlip(p=0.3), "
         "Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3)))"
     )
 

@@ -27,6 +27,7 @@ def _nothing_is_done():
 
 # Functions that write a file and read it back.
 
+RNG = np.random.default_rng(0)
 RECORD = 1 + 3 * 32 * 32
 IMAGES = np.ones((4, 3, 2, 2))
 
@@ -220,6 +221,41 @@ data.RandomCrop("a") -> TypeError: [RandomCrop] padding str
 data.RandomHorizontalFlip(2) -> ValueError: [RandomHorizontalFlip] p [0, 1] 2
 data.Normalize((1,), (0,)) -> ValueError: [Normalize] mean std (1,) (0,)
 data.Cutout(0) -> ValueError: [Cutout] size 1 0
+data.RandomCrop(4, 0) -> ValueError: [RandomCrop] size 1 0
+data.Resize(0) -> ValueError: [Resize] size 1 0
+data.Resize((1, 2, 3)) -> ValueError: [Resize] size (height, width) (1, 2, 3)
+data.Resize("a") -> TypeError: [Resize] size str
+data.Resize(3, "cubic") -> ValueError: [Resize] interpolation nearest bilinear bicubic lanczos cubic
+data.CenterCrop(0) -> ValueError: [CenterCrop] size 1 0
+data.RandomRotation(-3) -> ValueError: [RandomRotation] degrees -3
+data.RandomRotation((3, 1)) -> ValueError: [RandomRotation] degrees (3, 1)
+data.RandomRotation(3, "lanczos") -> ValueError: [RandomRotation] interpolation bicubic lanczos
+data.RandomResizedCrop(3, (0.5, 2.0)) -> ValueError: [RandomResizedCrop] scale 0 1 (0.5, 2.0)
+data.RandomResizedCrop(3, ratio=(0, 1)) -> ValueError: [RandomResizedCrop] ratio (0, 1)
+data.ColorJitter(hue=0.7) -> ValueError: [ColorJitter] hue -0.5 0.5
+data.ColorJitter(contrast=-1) -> ValueError: [ColorJitter] contrast -1
+data.ColorJitter("a") -> TypeError: [ColorJitter] brightness str
+data.RandAugment(2, 31) -> ValueError: [RandAugment] magnitude [0, 31) 31
+data.RandAugment(-1) -> ValueError: [RandAugment] num_ops -1
+data.TrivialAugment(1) -> ValueError: [TrivialAugment] num_magnitude_bins 2 1
+data.RandomErasing(2) -> ValueError: [RandomErasing] p [0, 1] 2
+data.RandomErasing(value="noise") -> TypeError: [RandomErasing] value str
+data.RandomVerticalFlip(2) -> ValueError: [RandomVerticalFlip] p [0, 1] 2
+data.RandAugment()(np.zeros((1, 3, 5, 5)), RNG) -> TypeError: [RandAugment] uint8 float64 Normalize
+data.Resize(3)(np.zeros((3, 5, 5)), RNG) -> ValueError: [Resize] (N, C, H, W) (3, 5, 5)
+data.Resize(3).with_masks(np.zeros((1, 3, 5, 5)), np.zeros((1, 4, 5)), RNG)
+    -> ValueError: [Resize] masks (N, H, W) (1, 3, 5, 5) (1, 4, 5)
+data.training_transform(3, (0,), (1,), "auto")
+    -> ValueError: [training_transform] augment standard trivial rand auto
+data.evaluation_transform(3, (0,), (1,), 0) -> ValueError: [evaluation_transform] crop
+data.ImageFolder("no") -> FileNotFoundError: [ImageFolder] no
+data.ImageFolder(".", channels=2) -> ValueError: [ImageFolder] channels 1 3 2
+data.ImageFolder(".", shorter_side=0) -> ValueError: [ImageFolder] shorter_side 1 0
+data.MaskFolder("no") -> FileNotFoundError: [MaskFolder] no/images
+data.read_picture("no.png", 4) -> ValueError: [read_picture] channels 1 3 4
+data.split_indices(np.ones(3), 20, 0) -> ValueError: [split] fraction [0, 1] 20
+data.split_indices(np.ones(3), 0.2, -1) -> ValueError: [split] seed -1
+loader(collate=5) -> TypeError: [DataLoader] collate 5
 # States of models.
 net().load_states(Path("no.zip")) -> FileNotFoundError: no.zip
 net().load_states(Path()) -> OSError: directory

@@ -1,0 +1,174 @@
+"""ImageFolder: pictures in folders, or listed in a CSV file, with their classes."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..raw.check import integer
+from . import picture_list
+from .dataset import split_indices
+from .picture_cache import PictureCache
+from .picture_list import Broken, leave_out_broken
+from .pictures import check_channels, read_picture
+
+_PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
+
+
+class ImageFolder:
+    """Labelled pictures in files, which are decoded when they are asked for.
+
+        pets = data.ImageFolder("pets")           # pets/cat/1.jpg, pets/dog/old/7.png, ...
+        train, test = pets.split(0.2, seed=1)     # a fifth of each class for the test
+        image, label = train[0]                   # uint8 (3, H, W), a number
+        pets.classes[label]
+
+    path          a folder with a folder of pictures for each class; or a CSV file, or a folder of
+                  pictures that `csv` lists
+    csv           a file with a line for each picture: its path below `path`, its class. A first
+                  line with names of columns chooses them by usual names, such as file and label;
+                  otherwise the first two count. Paths may lack the suffix
+    columns       the names of the two columns in the CSV file, if they are unusual
+    classes       names of the classes in the order of their numbers, for a set that belongs to
+                  another one; by default sorted as text, or as numbers if a CSV file has numbers
+    channels      3 (the default): colours; 1: grey
+    shorter_side  pictures whose shorter side is longer are reduced to it, which makes decoding
+                  of JPEG files and the cache's files smaller; None (the default): never
+    cache         "memory", or a folder that keeps decoded pictures; None (the default): none
+    on_error      "raise" (the default): reading a broken file raises BrokenPictureError; "skip":
+                  all files are read once at the start, and a warning names broken ones, which are
+                  left out
+
+    `read_picture` says how orientation, palettes, transparency and other kinds are handled. Hidden
+    files, files that are no pictures, and pictures outside the folders of classes are ignored.
+    Folders without pictures are no classes, and a warning names them.
+
+    Attributes: `paths`, `labels` (int32), `classes`, `broken` (paths left out, with reasons),
+    `name`.
+
+    Raises FileNotFoundError if there is no such folder, if there are no pictures in it, or if a
+    picture in the CSV file is missing; ValueError for classes that are not in `classes`, for lines
+    of a CSV file without two columns, and for folders that are called train, test and the like,
+    which are parts of a data set; ImportError without Pillow.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        csv: str | os.PathLike[str] | None = None,
+        *,
+        columns: tuple[str, str] | None = None,
+        classes: Sequence[str] | None = None,
+        channels: int = 3,
+        shorter_side: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        self.channels = check_channels("ImageFolder", channels)
+        if shorter_side is not None:
+            shorter_side = integer("ImageFolder", "shorter_side", shorter_side, 1)
+        self.shorter_side = shorter_side
+        root = Path(path)
+        if root.is_file() and root.suffix.lower() == ".csv" and csv is None:
+            root, csv = root.parent, root.name
+        if not root.is_dir():
+            raise FileNotFoundError(f"[ImageFolder] {root} is no folder")
+        self.name = root.resolve().name
+        self._cache = None
+        if cache is not None:
+            self._cache = PictureCache(cache, repr((self.channels, shorter_side)))
+        if csv is None:
+            found, empty = picture_list.from_folders(root)
+            if empty:
+                warnings.warn(
+                    f"[ImageFolder] folders without pictures, which are no classes: "
+                    f"{picture_list.some(empty)}",
+                    stacklevel=2,
+                )
+        else:
+            found = picture_list.from_csv(root, root / csv, columns, on_error == "skip")
+        paths, names = found
+        self.classes = _numbered(names, classes, root, by_number=csv is not None)
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        labels = np.array([numbers[name] for name in names], np.int32)
+        self.paths: tuple[Path, ...] = tuple(paths)
+        self.labels: NDArray[np.int32] = labels
+        self.broken: Broken = ()
+        kept, self.broken = leave_out_broken("ImageFolder", paths, self._check, on_error)
+        if len(kept) < len(paths):
+            self.paths, self.labels = tuple(paths[i] for i in kept), labels[kept]
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        """A picture, uint8 (C, H, W), and the number of its class. Nobody may change the picture.
+
+        Raises BrokenPictureError, FileNotFoundError, or IndexError outside the set.
+        """
+        return self._read(self.paths[index]), int(self.labels[index])
+
+    def __repr__(self) -> str:
+        return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} classes>"
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
+        """The pictures with these numbers, in this order."""
+        part = copy.copy(self)
+        chosen = np.asarray(indices, np.intp)
+        part.paths = tuple(self.paths[index] for index in chosen.tolist())
+        part.labels = self.labels[chosen]
+        return part
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two sets: `fraction` of each class, drawn with `seed`, is in the second. Both have the
+        same classes.
+
+        Raises ValueError unless `fraction` lies in [0, 1]. See `data.split_indices`.
+        """
+        first, second = split_indices(self.labels, fraction, seed)
+        return self.take(first), self.take(second)
+
+    def _read(self, path: Path) -> NDArray[np.uint8]:
+        if self._cache is None:
+            return read_picture(path, self.channels, self.shorter_side)
+        return self._cache.get(path, lambda: read_picture(path, self.channels, self.shorter_side))
+
+    def _check(self, path: Path) -> None:
+        """Raises as `_read` does, but without a cache reads JPEG files several times faster."""
+        if self._cache is None:
+            read_picture(path, self.channels, shorter_side=1)
+        else:
+            self._read(path)
+
+
+def _numbered(
+    names: list[str], classes: Sequence[str] | None, root: Path, by_number: bool
+) -> tuple[str, ...]:
+    """Names of the classes in the order of their numbers."""
+    found = sorted(set(names))
+    if classes is not None:
+        given = tuple(str(name) for name in classes)
+        if len(set(given)) < len(given):
+            raise ValueError(f"[ImageFolder] classes has a name twice: {given}")
+        if unknown := [name for name in found if name not in given]:
+            raise ValueError(
+                f"[ImageFolder] {root} has classes that are not in `classes`: "
+                f"{picture_list.some(unknown)}"
+            )
+        return given
+    if by_number and all(name.isascii() and name.isdecimal() for name in found):
+        return tuple(sorted(found, key=int))
+    if _PARTS.issuperset(name.lower() for name in found):
+        raise ValueError(
+            f"[ImageFolder] the folders {', '.join(found)} of {root} seem to be parts of a data "
+            f"set, not classes: give one of them, or classes={found!r}"
+        )
+    return tuple(found)

@@ -1,0 +1,144 @@
+"""MaskFolder: pictures for segmentation, with a mask of classes for each."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..raw.check import integer
+from .dataset import split_indices
+from .picture_cache import PictureCache
+from .picture_list import Broken, below, leave_out_broken, some
+from .pictures import BrokenPictureError, read_mask, read_picture
+
+
+class MaskFolder:
+    """Pictures and their masks in two folders, which are decoded when they are asked for.
+
+        cells = data.MaskFolder("cells", classes=("background", "cell"))
+        image, mask = cells[0]                   # uint8 (3, H, W), int32 (H, W)
+
+    path      a folder with the two folders
+    images    the folder of pictures in it (default "images")
+    masks     the folder of masks (default "masks"): pictures without loss, such as PNG, of the same
+              names, whatever their suffixes; a mask's name may end in "_mask". `read_mask` says
+              which numbers they hold
+    classes   names of the classes; or None, the default: any numbers
+    ignore    a number that is no class, which is allowed besides (default 255)
+    cache     "memory", or a folder that keeps decoded pictures; None (the default): none
+    on_error  "raise" (the default) or "skip", as for `ImageFolder`; a mask of another size than its
+              picture, or with numbers that are no classes, counts as broken
+
+    `DataLoader` moves images and masks alike: see `transforms`. A batch is (images float32
+    (n, 3, H, W), masks int32 (n, H, W)).
+
+    Attributes: `paths` and `mask_paths`, `classes`, `broken`, `name`.
+
+    Raises FileNotFoundError if a folder is missing, has no pictures, or a picture has no mask,
+    ValueError if it has two; ImportError without Pillow.
+    """
+
+    has_masks = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        images: str = "images",
+        masks: str = "masks",
+        *,
+        classes: Sequence[str] | None = None,
+        ignore: int = 255,
+        cache: str | os.PathLike[str] | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        root = Path(path)
+        for folder in (root / images, root / masks):
+            if not folder.is_dir():
+                raise FileNotFoundError(f"[MaskFolder] {folder} is no folder")
+        self.name = root.resolve().name
+        self.classes = None if classes is None else tuple(str(name) for name in classes)
+        self.ignore = integer("MaskFolder", "ignore", ignore)
+        self._cache = None if cache is None else PictureCache(cache, repr((3, None)))
+        paths = below(root / images)
+        found: dict[str, Path] = {}
+        for mask in below(root / masks):
+            name = mask.relative_to(root / masks).with_suffix("").as_posix()
+            name = name.removesuffix("_mask")
+            if name in found:
+                raise ValueError(f"[MaskFolder] two masks of one picture: {found[name]}, {mask}")
+            found[name] = mask
+        stems = [each.relative_to(root / images).with_suffix("").as_posix() for each in paths]
+        if missing := [str(p) for p, stem in zip(paths, stems, strict=True) if stem not in found]:
+            raise FileNotFoundError(
+                f"[MaskFolder] {len(missing)} of {len(paths)} pictures have no mask of the same "
+                f"name in {root / masks}: {some(missing)}"
+            )
+        if not paths:
+            raise FileNotFoundError(f"[MaskFolder] no pictures in {root / images}")
+        self.paths: tuple[Path, ...] = tuple(paths)
+        self.mask_paths: tuple[Path, ...] = tuple(found[stem] for stem in stems)
+        self.broken: Broken = ()
+        pairs = dict(zip(self.paths, self.mask_paths, strict=True))
+        kept, self.broken = leave_out_broken(
+            "MaskFolder", paths, lambda path: self._read(path, pairs[path]), on_error
+        )
+        if self.broken:
+            self.paths = tuple(paths[place] for place in kept)
+            self.mask_paths = tuple(pairs[path] for path in self.paths)
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """A picture, uint8 (3, H, W), and its mask, int32 (H, W).
+
+        Raises BrokenPictureError, FileNotFoundError, or IndexError outside the set.
+        """
+        return self._read(self.paths[index], self.mask_paths[index])
+
+    def __repr__(self) -> str:
+        return f"<MaskFolder {self.name}: {len(self)} pictures>"
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
+        """The pictures with these numbers, in this order."""
+        part = copy.copy(self)
+        chosen = np.asarray(indices, np.intp).tolist()
+        part.paths = tuple(self.paths[index] for index in chosen)
+        part.mask_paths = tuple(self.mask_paths[index] for index in chosen)
+        return part
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two sets: `fraction` of the pictures, drawn with `seed`, is in the second.
+
+        Raises ValueError unless `fraction` lies in [0, 1].
+        """
+        first, second = split_indices(np.zeros(len(self), np.int32), fraction, seed)
+        return self.take(first), self.take(second)
+
+    def _read(self, path: Path, mask_path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        if self._cache is None:
+            image = read_picture(path)
+        else:
+            image = self._cache.get(path, lambda: read_picture(path))
+        mask = read_mask(mask_path)
+        if mask.shape != image.shape[1:]:
+            raise BrokenPictureError(
+                "MaskFolder", mask_path, f"size {mask.shape}, and {path} has {image.shape[1:]}"
+            )
+        if self.classes is not None:
+            wrong = (mask < 0) | (mask >= len(self.classes))
+            wrong &= mask != self.ignore
+            if wrong.any():
+                raise BrokenPictureError(
+                    "MaskFolder",
+                    mask_path,
+                    f"has {mask[wrong][0]}, which is none of {len(self.classes)} classes",
+                )
+        return image, mask

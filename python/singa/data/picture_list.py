@@ -1,0 +1,207 @@
+"""Lists of picture files: from folders, from a CSV file, without broken ones."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .pictures import SUFFIXES, UNREADABLE_SUFFIXES, BrokenPictureError, require_pillow
+
+#: Files that were left out, with reasons.
+Broken = tuple[tuple[Path, str], ...]
+
+_FILE_COLUMNS = (
+    *("file", "filename", "file_name", "filepath", "path", "image", "image_path"),
+    *("image_id", "img", "picture", "id", "name"),
+)
+_LABEL_COLUMNS = ("label", "labels", "class", "classname", "class_name", "category", "target")
+
+
+def below(folder: Path) -> list[Path]:
+    """All pictures below a folder, sorted. Hidden files and folders are left out.
+
+    Links to folders are followed, each folder once. Warns of pictures that Pillow cannot read.
+    """
+    found, unreadable = [], []
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if is_visible(name))
+        for name in filter(is_visible, files):
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in SUFFIXES:
+                found.append(Path(place, name))
+            elif suffix in UNREADABLE_SUFFIXES:
+                unreadable.append(Path(place, name))
+    if unreadable:
+        warnings.warn(
+            f"[pictures] {len(unreadable)} pictures are left out, since Pillow cannot read their "
+            f"format; convert them: {some(sorted(unreadable))}",
+            stacklevel=4,
+        )
+    return sorted(found)
+
+
+def is_visible(name: str) -> bool:
+    """Whether a name is none of hidden files, nor of what systems leave behind."""
+    return not name.startswith(".") and name != "__MACOSX"
+
+
+def from_folders(root: Path) -> tuple[tuple[list[Path], list[str]], list[Path]]:
+    """Pictures and their classes, which are the names of the folders in `root`; and folders without
+    pictures. Raises FileNotFoundError if there is no picture."""
+    paths: list[Path] = []
+    names: list[str] = []
+    empty = []
+    for folder in sorted(each for each in root.iterdir() if each.is_dir()):
+        if not is_visible(folder.name):
+            continue
+        found = below(folder)
+        paths += found
+        names += [folder.name] * len(found)
+        if not found:
+            empty.append(folder)
+    if not paths:
+        raise FileNotFoundError(
+            f"[ImageFolder] no pictures in folders of {root}: expected "
+            f"{root / 'CLASS' / 'picture.jpg'}, or a CSV file that lists pictures (csv=)"
+        )
+    return (paths, names), empty
+
+
+def from_csv(
+    root: Path, file: Path, columns: tuple[str, str] | None, keep_missing: bool
+) -> tuple[list[Path], list[str]]:
+    """Pictures below `root` that a CSV file lists, and their classes.
+
+    Raises FileNotFoundError if a picture is missing, unless `keep_missing`, ValueError for other
+    contents.
+    """
+    with open(file, newline="", encoding="utf-8-sig") as stream:
+        first = stream.readline()
+        stream.seek(0)
+        delimiter = max(",;\t", key=first.count)
+        try:
+            rows = [(number, row) for number, row in _rows(stream, delimiter) if any(row)]
+        except (csv_module.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"[ImageFolder] {file}: {error}") from None
+    if not rows:
+        raise ValueError(f"[ImageFolder] {file} is empty")
+    header = [cell.strip().lower() for cell in rows[0][1]]
+    file_column, label_column = 0, 1
+    if columns is not None:
+        for name in columns:
+            if name.lower() not in header:
+                raise ValueError(f"[ImageFolder] {file} has no column {name!r}: {rows[0][1]}")
+        file_column, label_column = (header.index(name.lower()) for name in columns)
+        del rows[0]
+    elif len(header) > 1 and not _is_file(root, rows[0][1][0].strip()):
+        file_column = _column(header, _FILE_COLUMNS, 0)
+        label_column = _column(header, _LABEL_COLUMNS, 1 if file_column == 0 else 0)
+        del rows[0]
+    paths, names, missing = [], [], []
+    complete = _Suffixes(root)
+    for number, row in rows:
+        if len(row) <= max(file_column, label_column) or not row[label_column].strip():
+            raise ValueError(
+                f"[ImageFolder] {file}, line {number}: expected a picture and a class, got {row}"
+            )
+        path = complete(row[file_column].strip())
+        if path is None:
+            missing.append(f"{row[file_column].strip()} (line {number})")
+            path = root / row[file_column].strip()
+        paths.append(path)
+        names.append(row[label_column].strip())
+    if missing and not keep_missing:
+        raise FileNotFoundError(
+            f"[ImageFolder] {file} lists {len(missing)} files that are not below {root}: "
+            f"{some(missing)}"
+        )
+    if not paths:
+        raise FileNotFoundError(f"[ImageFolder] {file} lists no picture")
+    return paths, names
+
+
+def _rows(stream: Iterable[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
+    reader = csv_module.reader(stream, delimiter=delimiter)
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _column(header: Sequence[str], usual: Sequence[str], otherwise: int) -> int:
+    return next((header.index(name) for name in usual if name in header), otherwise)
+
+
+def _is_file(root: Path, name: str) -> bool:
+    return (root / name).is_file() or os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+class _Suffixes:
+    """The file that a name in a list means, with or without its suffix; None if there is none."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._by_stem: dict[Path, Path] | None = None
+
+    def __call__(self, name: str) -> Path | None:
+        path = self.root / name
+        if path.is_file():
+            return path
+        if self._by_stem is None:
+            self._by_stem = {each.with_suffix(""): each for each in below(self.root)}
+        return self._by_stem.get(path)
+
+
+def leave_out_broken(
+    op: str, paths: Sequence[Path], read: Callable[[Path], object], on_error: str
+) -> tuple[list[int], Broken]:
+    """Numbers of the paths that can be read, and the others with reasons, which a warning names.
+
+    With `on_error` "raise" nothing is read. Raises ValueError for a value other than "raise" and
+    "skip", and if no path can be read; ImportError without Pillow.
+    """
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"[{op}] on_error must be 'raise' or 'skip', got {on_error!r}")
+    require_pillow(op)
+    if on_error == "raise":
+        return list(range(len(paths))), ()
+
+    def reason(path: Path) -> str | None:
+        try:
+            read(path)
+        except BrokenPictureError as error:
+            return error.reason
+        except FileNotFoundError:
+            return "no such file"
+        return None
+
+    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8)) as pool:
+        reasons = list(pool.map(reason, paths))
+    broken = tuple((p, why) for p, why in zip(paths, reasons, strict=True) if why is not None)
+    if len(broken) == len(paths):
+        raise ValueError(f"[{op}] none of {len(paths)} files can be read: {_listed(broken)}")
+    if broken:
+        warnings.warn(
+            f"[{op}] {len(broken)} of {len(paths)} files cannot be read and are left out: "
+            f"{_listed(broken)}",
+            stacklevel=3,
+        )
+    return [number for number, why in enumerate(reasons) if why is None], broken
+
+
+def _listed(broken: Broken) -> str:
+    return some([f"{path} ({why})" for path, why in broken])
+
+
+def some(things: Sequence[object], most: int = 5) -> str:
+    """The first few things, and how many more there are."""
+    text = ", ".join(str(thing) for thing in things[:most])
+    return f"{text} and {len(things) - most} more" if len(things) > most else text

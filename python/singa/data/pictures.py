@@ -1,0 +1,162 @@
+"""Decodes picture files with Pillow, which loads when the first one is read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..raw.check import integer
+
+#: Suffixes of files that are taken for pictures.
+SUFFIXES = frozenset(
+    (
+        *(".avif", ".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
+        *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+    )
+)
+#: Suffixes of pictures that Pillow does not read.
+UNREADABLE_SUFFIXES = frozenset(
+    (".arw", ".cr2", ".dng", ".heic", ".heif", ".jp2", ".jxl", ".nef", ".svg")
+)
+
+# Formats that Pillow decodes by itself. EPS, for example, would start another program.
+_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+_GREY_16 = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+# What Pillow raises for files that are damaged, too large, or no pictures.
+_ERRORS = (OSError, SyntaxError, ValueError, EOFError, MemoryError, IndexError, KeyError, TypeError)
+
+
+class BrokenPictureError(ValueError):
+    """A file that cannot be decoded. The message names it; `reason` is the message without it."""
+
+    def __init__(self, op: str, path: str | os.PathLike[str], error: Exception | str) -> None:
+        unidentified = type(error).__name__ == "UnidentifiedImageError"
+        self.reason = "not a picture" if unidentified else str(error) or type(error).__name__
+        super().__init__(f"[{op}] {os.fspath(path)}: {self.reason}")
+
+
+def require_pillow(what: str) -> None:
+    """Raises ImportError that says what needs Pillow, if it is not installed."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise ImportError(f"[{what}] needs Pillow: pip install pillow") from None
+
+
+def read_picture(
+    path: str | os.PathLike[str], channels: int = 3, shorter_side: int | None = None
+) -> NDArray[np.uint8]:
+    """Decodes a picture to uint8 (channels, H, W), values from 0 to 255.
+
+    channels      3 (the default): red, green, blue; 1: grey
+    shorter_side  a picture whose shorter side is longer than this is reduced to it while it is
+                  decoded, which is much faster for JPEG files; None (the default): never
+
+    The picture is turned as its EXIF orientation says. Grey, palette, CMYK and other colours are
+    converted, 16-bit grey values are scaled. Transparent pixels are blended with white. Of an
+    animation, the first image counts.
+
+    Raises FileNotFoundError if there is no such file, BrokenPictureError, a ValueError, if it
+    cannot be decoded, and ImportError without Pillow.
+    """
+    check_channels("read_picture", channels)
+    require_pillow("read_picture")
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path, formats=_known_formats()) as file:
+            if shorter_side is not None and file.format == "JPEG":
+                # The decoder halves sides up to three times, and leaves them long enough.
+                shorter = min(file.size)
+                if shorter >= 2 * shorter_side:
+                    scale = shorter_side / shorter
+                    file.draft(None, (int(file.width * scale), int(file.height * scale)))
+            picture = ImageOps.exif_transpose(file)
+            picture = _converted(picture, channels)
+            if shorter_side is not None and min(picture.size) > shorter_side:
+                size = scaled_size(picture.size, shorter_side)
+                picture = picture.resize(size, Image.Resampling.BILINEAR)
+            return to_array(picture)
+    except FileNotFoundError:
+        raise
+    except (*_ERRORS, Image.DecompressionBombError) as error:
+        raise BrokenPictureError("read_picture", path, error) from error
+
+
+def read_mask(path: str | os.PathLike[str]) -> NDArray[np.int32]:
+    """Reads the class of each pixel, int32 (H, W), from a picture without loss, such as PNG.
+
+    Of a palette picture the numbers are the classes, of a grey one (8 or 16 bits) the values, of a
+    black and white one 0 and 1. An EXIF orientation is applied.
+
+    Raises as read_picture does, and BrokenPictureError for a picture with several channels.
+    """
+    require_pillow("read_mask")
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path, formats=_known_formats()) as file:
+            mask = ImageOps.exif_transpose(file)
+            if mask.mode not in ("1", "L", "P", *_GREY_16):
+                raise ValueError(f"a mask must be grey or have a palette, this one is {mask.mode}")
+            return np.array(mask).astype(np.int32)
+    except FileNotFoundError:
+        raise
+    except (*_ERRORS, Image.DecompressionBombError) as error:
+        raise BrokenPictureError("read_mask", path, error) from error
+
+
+def scaled_size(size: tuple[int, int], shorter_side: int) -> tuple[int, int]:
+    """The size with the same proportions and this shorter side, rounded as torchvision does."""
+    first, second = size
+    if first <= second:
+        return shorter_side, int(shorter_side * second / first)
+    return int(shorter_side * first / second), shorter_side
+
+
+def check_channels(op: str, channels: int) -> int:
+    """The number of channels of decoded pictures. Raises ValueError unless it is 1 or 3."""
+    if integer(op, "channels", channels) not in (1, 3):
+        raise ValueError(f"[{op}] channels must be 1 or 3, got {channels}")
+    return int(channels)
+
+
+def to_array(picture: Any) -> NDArray[np.uint8]:
+    """A Pillow image as an array (C, H, W)."""
+    array = np.asarray(picture)
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+def from_array(image: NDArray[np.uint8]) -> Any:
+    """An array uint8 (C, H, W) with 1 or 3 channels as a Pillow image."""
+    from PIL import Image
+
+    return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+
+
+def _converted(picture: Any, channels: int) -> Any:
+    from PIL import Image
+
+    mode = "RGB" if channels == 3 else "L"
+    if picture.mode in _GREY_16:
+        levels = np.asarray(picture).astype(np.int64)
+        if levels.min() < 0 or levels.max() > 65535:
+            raise ValueError(f"levels from {levels.min()} to {levels.max()} are not 16 bits")
+        picture = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
+    elif picture.mode == "F":
+        raise ValueError("float pixels have no known range; convert it to 8 or 16 bits")
+    elif picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
+        picture = Image.alpha_composite(white, picture)
+    return picture if picture.mode == mode else picture.convert(mode)
+
+
+def _known_formats() -> list[str]:
+    from PIL import Image
+
+    Image.init()
+    return [name for name in _FORMATS if name in Image.OPEN]

@@ -1,0 +1,291 @@
+"""ImageFolder and MaskFolder: what they find, split, skip and keep."""
+
+import os
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from picture_folders import COLOURS, add_odd_files, coloured, smooth, write_colours
+from PIL import Image
+from singa import data
+from singa.data import BrokenPictureError, ImageFolder, MaskFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_colours(tmp_path / "colours")
+
+
+def names(dataset):
+    return [path.relative_to(path.parents[1]).as_posix() for path in dataset.paths]
+
+
+def test_classes_are_the_folders(folder):
+    found = ImageFolder(folder)
+    assert found.classes == ("blue", "green", "red")
+    assert len(found) == 24
+    assert names(found)[:3] == ["blue/0.jpg", "blue/1.png", "blue/2.jpg"]
+    assert found.labels.tolist() == [0] * 8 + [1] * 8 + [2] * 8
+    for index in (0, 9, 23):
+        image, label = found[index]
+        assert image.shape[0] == 3
+        nearest = [np.abs(image.mean((1, 2)) - colour).sum() for colour in COLOURS.values()]
+        assert int(np.argmin(nearest)) == label == found.labels[index]
+    with pytest.raises(IndexError):
+        found[24]
+
+
+def test_it_is_lazy(folder):
+    found = ImageFolder(folder)
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError, match=r"0\.jpg"):
+        found[0]
+
+
+def test_folders_within_a_class_belong_to_it(folder):
+    (folder / "red" / "old" / "older").mkdir(parents=True)
+    coloured("red", 3).save(folder / "red" / "old" / "older" / "A.PNG")
+    os.symlink(folder / "red", folder / "red" / "old" / "circle")
+    found = ImageFolder(folder)
+    assert len(found) == 25
+    assert found.paths[-1].name == "A.PNG"
+
+
+def test_stray_files_are_ignored_and_broken_ones_raised(folder):
+    broken = add_odd_files(folder)
+    found = ImageFolder(folder)
+    assert len(found) == 24 + len(broken)
+    index = [path.name for path in found.paths].index("cut.jpg")
+    with pytest.raises(BrokenPictureError, match=r"cut\.jpg: .*runcated"):
+        found[index]
+
+
+@pytest.mark.parametrize("cache", [None, "memory"])
+def test_broken_files_are_skipped_and_named(folder, cache):
+    broken = add_odd_files(folder)
+    with pytest.warns(UserWarning, match="3 of 27 files cannot be read and are left out: ") as told:
+        found = ImageFolder(folder, on_error="skip", cache=cache)
+    assert all(name in str(told[0].message) for name in broken)
+    assert len(found) == len(found.paths) == len(found.labels) == 24
+    assert [path.name for path, _ in found.broken] == broken
+    assert [reason for _, reason in found.broken][1:] == ["not a picture"] * 2
+    assert [found[index][1] for index in range(24)] == found.labels.tolist()
+
+
+def test_only_broken_files(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "0.png").write_bytes(b"")
+    with pytest.raises(ValueError, match="none of 1 files can be read"):
+        ImageFolder(tmp_path, on_error="skip")
+    with pytest.raises(ValueError, match="on_error must be 'raise' or 'skip', got 'ignore'"):
+        ImageFolder(tmp_path, on_error="ignore")
+
+
+def test_empty_folders_and_formats_that_pillow_lacks_are_named(folder):
+    (folder / "yellow").mkdir()
+    (folder / "red" / "a.HEIC").write_bytes(b"")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = ImageFolder(folder)
+    assert found.classes == ("blue", "green", "red")
+    messages = sorted(str(warning.message) for warning in told)
+    assert "yellow" in messages[0]
+    assert "a.HEIC" in messages[1]
+
+
+def test_nothing_found(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no is no folder"):
+        ImageFolder(tmp_path / "no")
+    with pytest.raises(FileNotFoundError, match=r"CLASS/picture\.jpg, or a CSV file"):
+        ImageFolder(tmp_path)
+
+
+def test_parts_of_a_data_set_are_no_classes(tmp_path):
+    for part in ("train", "val"):
+        write_colours(tmp_path / part, 1)
+    with pytest.raises(ValueError, match=r"folders train, val of .* seem to be parts"):
+        ImageFolder(tmp_path)
+    assert ImageFolder(tmp_path, classes=("train", "val")).labels.tolist() == [0] * 3 + [1] * 3
+
+
+def test_classes_of_another_set(folder, tmp_path):
+    part = write_colours(tmp_path / "part", 1, ("red", "blue"))
+    classes = ImageFolder(folder).classes
+    found = ImageFolder(part, classes=classes)
+    assert (found.classes, found.labels.tolist()) == (classes, [0, 2])
+    with pytest.raises(ValueError, match="not in `classes`: blue"):
+        ImageFolder(folder, classes=("red", "green"))
+    with pytest.raises(ValueError, match="a name twice"):
+        ImageFolder(folder, classes=("red", "red"))
+
+
+def test_split_takes_the_same_share_of_each_class(folder):
+    for number in range(8, 18):
+        coloured("red", number).save(folder / "red" / f"{number}.png")
+    whole = ImageFolder(folder)
+    train, test = whole.split(0.25, seed=3)
+    assert np.bincount(test.labels).tolist() == [2, 2, 5]  # 4.5 of 18 is rounded up
+    assert train.classes == test.classes == whole.classes
+    assert sorted(train.paths + test.paths) == sorted(whole.paths)
+    assert whole.split(0.25, seed=3)[1].paths == test.paths
+    assert whole.split(0.25, seed=4)[1].paths != test.paths
+    assert len(whole.split(0.0)[1]) == 0
+    assert len(whole.split(1.0)[0]) == 0
+    assert np.bincount(whole.split(0.01)[1].labels).tolist() == [1, 1, 1]
+    assert np.bincount(whole.split(0.99)[0].labels).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"\[split\] fraction must lie in \[0, 1\], got 20"):
+        whole.split(20)
+
+
+def test_sets_in_memory_split_alike():
+    whole = data.shapes(count=500)
+    train, test = whole.split(0.2, seed=1)
+    assert (len(train), len(test)) == (400, 100)
+    assert np.bincount(test.labels).tolist() == [10] * 10
+    chosen = data.split_indices(whole.labels, 0.2, 1)[1]
+    np.testing.assert_array_equal(test.images, whole.images[chosen])
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("blue/0.jpg,b\nred/1.png,r\n", None),
+        ("file,label\nblue/0.jpg,b\n\nred/1.png,r\n", None),
+        ("\ufeffid;notes;Class\nblue/0;;b\nred/1; x ;r\n", None),
+        ("label\timage\nb\tblue/0.jpg\nr\tred/1.png\n", None),
+        ("a,b,c\nx,b,blue/0.jpg\ny,r,red/1.png\n", ("c", "b")),
+        ('"blue/0.jpg","b"\n"red/1.png","r"\n', None),
+    ],
+)
+def test_a_csv_file_lists_pictures(folder, text, columns):
+    (folder / "list.csv").write_text(text)
+    found = ImageFolder(folder, "list.csv", columns=columns)
+    assert (names(found), found.classes) == (["blue/0.jpg", "red/1.png"], ("b", "r"))
+    by_file = ImageFolder(folder / "list.csv", columns=columns)
+    assert by_file.paths == found.paths
+
+
+def test_numbers_in_a_csv_file_are_sorted_as_numbers(folder):
+    (folder / "list.csv").write_text("".join(f"blue/{n % 2 * 2}.jpg,{n}\n" for n in range(11)))
+    found = ImageFolder(folder, "list.csv")
+    assert found.classes[-1] == "10"
+    assert found.labels.tolist() == list(range(11))
+
+
+def test_wrong_csv_files(folder):
+    file = folder / "list.csv"
+    file.write_text("file,label\nblue/0.jpg,b\nblue/99.jpg,b\n")
+    with pytest.raises(FileNotFoundError, match=r"1 files .*blue/99\.jpg \(line 3\)"):
+        ImageFolder(folder, file)
+    with pytest.warns(UserWarning, match=r"blue/99\.jpg \(no such file\)"):
+        assert len(ImageFolder(folder, file, on_error="skip")) == 1
+    file.write_text("file,label\nblue/0.jpg,\n")
+    with pytest.raises(ValueError, match="line 2: expected a picture and a class"):
+        ImageFolder(folder, file)
+    file.write_text("file,label\n")
+    with pytest.raises(FileNotFoundError, match="lists no picture"):
+        ImageFolder(folder, file)
+    file.write_text("")
+    with pytest.raises(ValueError, match="is empty"):
+        ImageFolder(folder, file)
+    file.write_text("file,label\nblue/0.jpg,b\n")
+    with pytest.raises(ValueError, match="has no column 'kind'"):
+        ImageFolder(folder, file, columns=("file", "kind"))
+
+
+@pytest.mark.parametrize("place", ["memory", "cache"])
+def test_a_cache_decodes_once(folder, tmp_path, place, monkeypatch):
+    cache = "memory" if place == "memory" else tmp_path / "cache"
+    found = ImageFolder(folder, cache=cache, shorter_side=10)
+    first = [found[index][0].copy() for index in range(len(found))]
+    assert {min(image.shape[1:]) for image in first} == {10}
+
+    def decode(*arguments):
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr("singa.data.image_folder.read_picture", decode)
+    again = found if place == "memory" else ImageFolder(folder, cache=cache, shorter_side=10)
+    for index, image in enumerate(first):
+        np.testing.assert_array_equal(again[index][0], image)
+    with pytest.raises(ValueError, match="read-only"):
+        again[0][0][...] = 0
+
+
+def test_a_cache_notices_changes_and_damage(folder, tmp_path):
+    found = ImageFolder(folder, cache=tmp_path / "cache")
+    before = found[0][0]
+    coloured("red", 1).save(folder / "blue" / "0.jpg")
+    os.utime(folder / "blue" / "0.jpg", ns=(1, 1))
+    after = found[0][0]
+    assert np.abs(before.astype(int)[:, :10, :10] - after[:, :10, :10]).mean() > 50
+    for file in (tmp_path / "cache").rglob("*.npy"):
+        file.write_bytes(file.read_bytes()[:150])
+    np.testing.assert_array_equal(found[0][0], after)
+    grey = ImageFolder(folder, cache=tmp_path / "cache", channels=1)
+    assert grey[0][0].shape[0] == 1
+
+
+@pytest.fixture
+def masks(tmp_path):
+    """Four pictures whose masks say where red is above 128."""
+    for name in ("images", "masks"):
+        (tmp_path / "cells" / name / "a").mkdir(parents=True)
+    for number in range(4):
+        picture = smooth(number)
+        name = f"a/{number}"
+        Image.fromarray(picture).save(tmp_path / "cells" / "images" / f"{name}.png")
+        mask = Image.fromarray((picture[..., 0] > 128).astype(np.uint8))
+        mask.save(tmp_path / "cells" / "masks" / f"{name}{'_mask' * (number % 2)}.png")
+    return tmp_path / "cells"
+
+
+@pytest.mark.parametrize("cache", [None, "memory"])
+def test_masks_belong_to_pictures(masks, cache):
+    found = MaskFolder(masks, classes=("background", "cell"), cache=cache)
+    assert len(found) == 4
+    for image, mask in (found[index] for index in range(4)):
+        np.testing.assert_array_equal(mask, image[0] > 128)
+    train, test = found.split(0.25, seed=1)
+    assert (len(train), len(test)) == (3, 1)
+    assert not set(train.paths) & set(test.paths)
+    assert test.mask_paths[0].stem.removesuffix("_mask") == test.paths[0].stem
+
+
+def test_wrong_masks(masks):
+    Image.fromarray(np.full((24, 32), 2, np.uint8)).save(masks / "masks" / "a" / "0.png")
+    assert MaskFolder(masks)[0][1].max() == 2
+    with pytest.raises(BrokenPictureError, match=r"0\.png: has 2, which is none of 2 classes"):
+        MaskFolder(masks, classes=("a", "b"))[0]
+    assert MaskFolder(masks, classes=("a", "b"), ignore=2)[0][1].max() == 2
+    Image.fromarray(np.zeros((5, 5), np.uint8)).save(masks / "masks" / "a" / "2.png")
+    with pytest.raises(BrokenPictureError, match=r"2\.png: size \(5, 5\)"):
+        MaskFolder(masks)[2]
+    with pytest.warns(UserWarning, match="2 of 4 files cannot be read"):
+        kept = MaskFolder(masks, classes=("a", "b"), on_error="skip")
+    assert [path.stem for path in kept.paths] == ["1", "3"]
+    assert [path.stem for path in kept.mask_paths] == ["1_mask", "3_mask"]
+    (masks / "masks" / "a" / "3_mask.png").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1 of 4 pictures have no mask .*3\.png"):
+        MaskFolder(masks)
+    Image.fromarray(np.zeros((24, 32), np.uint8)).save(masks / "masks" / "a" / "0_mask.png")
+    with pytest.raises(ValueError, match="two masks"):
+        MaskFolder(masks)
+
+
+def test_generated_masks_cover_the_figures():
+    whole = data.shapes_with_masks(count=60, seed=2)
+    assert len(whole) == 60
+    assert whole.classes == ("background", *data.SHAPES_CLASSES)
+    drawn = data.shapes(count=60, seed=2)
+    np.testing.assert_array_equal(whole.images, drawn.images)
+    for mask, label in zip(whole.masks, drawn.labels, strict=True):
+        assert set(np.unique(mask)) == {0, label + 1}
+    # Figures contrast with what is around them.
+    inside = []
+    for image, mask in zip(whole.images.astype(float), whole.masks, strict=True):
+        inside.append(np.abs(image[:, mask > 0].mean(1) - image[:, mask == 0].mean(1)).max())
+    assert np.mean(inside) > 50
+    np.testing.assert_array_equal(data.shapes_with_masks(count=20, seed=2).masks, whole.masks[:20])
+    with pytest.raises(ValueError, match="expected images"):
+        data.MaskSet(whole.images, whole.masks[1:], whole.classes)

@@ -1,0 +1,156 @@
+"""Decoding of picture files of all kinds."""
+
+import numpy as np
+import pytest
+from picture_folders import smooth
+from PIL import Image
+from singa.data import BrokenPictureError, read_mask, read_picture
+
+PICTURE = smooth(0)
+
+
+def planes(picture: Image.Image) -> np.ndarray:
+    return np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "tif", "gif"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "1"])
+def test_modes_become_colours(tmp_path, suffix, mode):
+    picture = Image.fromarray(PICTURE).convert(mode)
+    if suffix == "gif" or (suffix == "ppm" and mode == "P"):
+        picture = picture.convert("P" if suffix == "gif" else "RGB")
+    picture.save(tmp_path / f"a.{suffix}")
+    found = read_picture(tmp_path / f"a.{suffix}")
+    np.testing.assert_array_equal(found, planes(picture))
+    assert found.dtype == np.uint8
+    grey = read_picture(tmp_path / f"a.{suffix}", channels=1)
+    np.testing.assert_array_equal(grey[0], np.asarray(picture.convert("L")))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_jpeg_has_pillows_values(tmp_path, mode):
+    Image.fromarray(PICTURE).convert(mode).save(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as picture:
+        assert picture.mode == mode
+        np.testing.assert_array_equal(read_picture(tmp_path / "a.jpg"), planes(picture))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "dtype"), [("png", np.uint16), ("tif", np.uint16), ("tif", np.int32)]
+)
+def test_16_bits_are_scaled(tmp_path, suffix, dtype):
+    levels = np.linspace(0, 65535, 24 * 32).reshape(24, 32).astype(dtype)
+    Image.fromarray(levels).save(tmp_path / f"a.{suffix}")
+    expected = np.round(levels / 65535.0 * 255.0)
+    np.testing.assert_array_equal(
+        read_picture(tmp_path / f"a.{suffix}"), np.broadcast_to(expected, (3, 24, 32))
+    )
+
+
+def test_32_bits_beyond_16_are_refused(tmp_path):
+    Image.fromarray(np.full((2, 2), 70000, np.int32)).save(tmp_path / "a.tif")
+    with pytest.raises(BrokenPictureError, match=r"a\.tif: levels from 70000 to 70000"):
+        read_picture(tmp_path / "a.tif")
+
+
+def test_float_pixels_are_refused(tmp_path):
+    Image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(BrokenPictureError, match="float pixels"):
+        read_picture(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "PA"])
+def test_transparent_pixels_are_blended_with_white(tmp_path, mode):
+    alpha = np.arange(24 * 32).reshape(24, 32) % 256
+    picture = Image.fromarray(np.dstack([PICTURE, alpha.astype(np.uint8)]))
+    if mode == "LA":
+        picture = picture.convert("LA")
+    if mode == "PA":
+        picture = picture.convert("RGB").convert("P")
+        picture.info["transparency"] = int(np.bincount(np.asarray(picture).ravel()).argmax())
+    picture.save(tmp_path / "a.png")
+    shown = np.asarray(picture.convert("RGBA")).astype(float)
+    weight = shown[..., 3:] / 255.0
+    expected = shown[..., :3] * weight + 255.0 * (1.0 - weight)
+    found = read_picture(tmp_path / "a.png").transpose(1, 2, 0)
+    assert np.abs(found - expected).max() <= 1.0
+    if mode == "PA":
+        assert (weight == 0).any()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(tmp_path, orientation):
+    picture = Image.fromarray(PICTURE)
+    exif = picture.getexif()
+    exif[0x112] = orientation
+    picture.save(tmp_path / "a.png", exif=exif)
+    turned = {
+        1: PICTURE, 2: PICTURE[:, ::-1], 3: PICTURE[::-1, ::-1], 4: PICTURE[::-1],
+        5: PICTURE.swapaxes(0, 1), 6: PICTURE.swapaxes(0, 1)[:, ::-1],
+        7: PICTURE[::-1, ::-1].swapaxes(0, 1), 8: PICTURE.swapaxes(0, 1)[::-1],
+    }  # fmt: skip
+    found = read_picture(tmp_path / "a.png")
+    np.testing.assert_array_equal(found.transpose(1, 2, 0), turned[orientation])
+
+
+def test_the_first_image_of_an_animation_counts(tmp_path):
+    first, second = (Image.fromarray(smooth(seed)).convert("P") for seed in (0, 1))
+    first.save(tmp_path / "a.gif", save_all=True, append_images=[second])
+    np.testing.assert_array_equal(read_picture(tmp_path / "a.gif"), planes(first))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_shorter_side_reduces_long_ones_alone(tmp_path, suffix):
+    picture = Image.fromarray(smooth(0, 400, 300))
+    picture.save(tmp_path / f"a.{suffix}", **({"quality": 95} if suffix == "jpg" else {}))
+    found = read_picture(tmp_path / f"a.{suffix}", shorter_side=60)
+    assert found.shape == (3, 80, 60)
+    expected = planes(picture.resize((60, 80), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(found - expected).mean() < 2.0
+    whole = read_picture(tmp_path / f"a.{suffix}", shorter_side=300)
+    assert whole.shape == (3, 400, 300)
+
+
+def test_broken_files_are_named(tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.fromarray(smooth(0, 100, 100)).save(path)
+    content = path.read_bytes()
+    cases = {b"": "not a picture", b"<html>": "not a picture", content[:700]: "runcated"}
+    for broken, reason in cases.items():
+        path.write_bytes(broken)
+        with pytest.raises(BrokenPictureError, match=r"\[read_picture\] .*a\.jpg: ") as caught:
+            read_picture(path)
+        assert reason in caught.value.reason
+    with pytest.raises(FileNotFoundError, match=r"no\.png"):
+        read_picture(tmp_path / "no.png")
+
+
+def test_a_program_in_a_picture_is_not_run(tmp_path):
+    """EPS is PostScript, for which Pillow would start Ghostscript."""
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(BrokenPictureError, match="not a picture"):
+        read_picture(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "1", "I;16"])
+def test_masks_keep_their_numbers(tmp_path, mode):
+    classes = np.arange(24 * 32).reshape(24, 32) % (2 if mode == "1" else 7)
+    if mode == "1":
+        picture = Image.fromarray(classes.astype(bool))
+    elif mode == "I;16":
+        classes = classes * 300
+        picture = Image.fromarray(classes.astype(np.uint16))
+    else:
+        picture = Image.fromarray(classes.astype(np.uint8))
+        if mode == "P":
+            picture.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255] * 3)
+    picture.save(tmp_path / "a.png")
+    found = read_mask(tmp_path / "a.png")
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, classes)
+
+
+def test_a_mask_of_colours_is_refused(tmp_path):
+    Image.fromarray(PICTURE).save(tmp_path / "a.png")
+    with pytest.raises(BrokenPictureError, match=r"a\.png: a mask must be grey"):
+        read_mask(tmp_path / "a.png")

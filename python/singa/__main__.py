@@ -41,9 +41,15 @@ def _env(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: Sequence[str]) -> int:
-    from .examples import cifar10
+    from .commands import train
 
-    return cifar10.main(arguments, prog="python -m singa train")
+    return train.main(arguments)
+
+
+def _predict(arguments: Sequence[str]) -> int:
+    from .commands import predict
+
+    return predict.main(arguments)
 
 
 def _launch(arguments: Sequence[str]) -> int:
@@ -207,9 +213,14 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="list the environment variables that singa reads")
     env.set_defaults(run=_env)
 
-    # main() passes the options of these two on; they have their own --help.
+    # main() passes the options of these three on; they have their own --help.
     commands.add_parser(
-        "train", help="train a ResNet, VGG or LeNet on CIFAR-10 or generated images", add_help=False
+        "train",
+        help="train a network on a folder of pictures, CIFAR, MNIST or generated images",
+        add_help=False,
+    )
+    commands.add_parser(
+        "predict", help="classify pictures with a network that train has trained", add_help=False
     )
     commands.add_parser(
         "launch", help="train on several processes, here or on several machines", add_help=False
@@ -366,6 +377,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["train"]:
         return _train(arguments[1:])
+    if arguments[:1] == ["predict"]:
+        return _predict(arguments[1:])
     if arguments[:1] == ["launch"]:
         return _launch(arguments[1:])
     if arguments[:1] == ["run"]:

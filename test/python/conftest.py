@@ -19,6 +19,7 @@ _NO_TORCH = "PyTorch is not installed"  # reason for skipping a comparison
 # Files and folders that do not test operations or tensors. They run neither on a GPU nor with
 # --tensors-only. The marker `cpu` marks single tests of the CPU.
 _ABOUT_THE_HOST = {
+    "commands": "programs of their own, their files and options",
     "compat/test_image_batch_iter.py": "images of the host",
     "compat/test_image_tool.py": "images of the host",
     "compat/test_snapshot.py": "files",
@@ -39,6 +40,7 @@ _ABOUT_THE_HOST = {
     "test_soak.py": "programs of their own, and files",
     "training/test_curves.py": "pictures",
     "training/test_log.py": "files",
+    "training/test_picture_classifier.py": "files and pictures of the host",
     "training/test_progress.py": "what is printed",
     "wrong_calls/test_files.py": "files",
 }

@@ -11,7 +11,7 @@ from singa import __main__ as command_line
 from singa import bench, device_memory, models
 from singa.training import read_log
 
-COMMANDS = ("doctor", "env", "train", "launch", "bench", "replay", "run", "cmake-dir")
+COMMANDS = ("doctor", "env", "train", "predict", "launch", "bench", "replay", "run", "cmake-dir")
 
 
 def _run(*arguments: str) -> int:
@@ -95,7 +95,7 @@ def test_default_batches() -> None:
     assert bench.default_batch(models.create("gpt_small")) == 8
 
 
-def test_train_is_the_example(tmp_path: Path) -> None:
+def test_train(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "singa", "train", "--model", "lenet"]
     command += ["--images", "96", "--epochs", "1", "--batch-size", "64", "--threads", "1"]
     command += ["--out", str(tmp_path / "run")]

@@ -43,8 +43,8 @@ def below(folder: Path) -> list[Path]:
                 unreadable.append(Path(place, name))
     if unreadable:
         warnings.warn(
-            f"[pictures] {len(unreadable)} pictures are left out, since Pillow cannot read their "
-            f"format; convert them: {some(sorted(unreadable))}",
+            f"[pictures] Pillow does not read the format of {some(sorted(unreadable))}: convert "
+            f"what is to be used",
             stacklevel=4,
         )
     return sorted(found)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +26,20 @@ UNREADABLE_SUFFIXES = frozenset(
 # Formats that Pillow decodes by itself. EPS, for example, would start another program.
 _FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 _GREY_16 = ("I;16", "I;16B", "I;16L", "I;16N", "I")
-# What Pillow raises for files that are damaged, too large, or no pictures.
-_ERRORS = (OSError, SyntaxError, ValueError, EOFError, MemoryError, IndexError, KeyError, TypeError)
+
+#: A file's name, or an open binary file.
+File = str | os.PathLike[str] | IO[bytes]
 
 
 class BrokenPictureError(ValueError):
     """A file that cannot be decoded. The message names it; `reason` is the message without it."""
 
-    def __init__(self, op: str, path: str | os.PathLike[str], error: Exception | str) -> None:
+    def __init__(self, op: str, path: File, error: Exception | str) -> None:
         unidentified = type(error).__name__ == "UnidentifiedImageError"
         self.reason = "not a picture" if unidentified else str(error) or type(error).__name__
-        super().__init__(f"[{op}] {os.fspath(path)}: {self.reason}")
+        is_path = isinstance(path, str | os.PathLike)
+        name = path if is_path else getattr(path, "name", "the file")
+        super().__init__(f"[{op}] {name}: {self.reason}")
 
 
 def require_pillow(what: str) -> None:
@@ -47,10 +51,11 @@ def require_pillow(what: str) -> None:
 
 
 def read_picture(
-    path: str | os.PathLike[str], channels: int = 3, shorter_side: int | None = None
+    path: File, channels: int = 3, shorter_side: int | None = None
 ) -> NDArray[np.uint8]:
     """Decodes a picture to uint8 (channels, H, W), values from 0 to 255.
 
+    path          a file's name, or an open binary file, such as io.BytesIO
     channels      3 (the default): red, green, blue; 1: grey
     shorter_side  a picture whose shorter side is longer than this is reduced to it while it is
                   decoded, which is much faster for JPEG files; None (the default): never
@@ -63,30 +68,20 @@ def read_picture(
     cannot be decoded, and ImportError without Pillow.
     """
     check_channels("read_picture", channels)
-    require_pillow("read_picture")
-    from PIL import Image, ImageOps
-
+    picture = _decoded("read_picture", path, shorter_side)
     try:
-        with Image.open(path, formats=_known_formats()) as file:
-            if shorter_side is not None and file.format == "JPEG":
-                # The decoder halves sides up to three times, and leaves them long enough.
-                shorter = min(file.size)
-                if shorter >= 2 * shorter_side:
-                    scale = shorter_side / shorter
-                    file.draft(None, (int(file.width * scale), int(file.height * scale)))
-            picture = ImageOps.exif_transpose(file)
-            picture = _converted(picture, channels)
-            if shorter_side is not None and min(picture.size) > shorter_side:
-                size = scaled_size(picture.size, shorter_side)
-                picture = picture.resize(size, Image.Resampling.BILINEAR)
-            return to_array(picture)
-    except FileNotFoundError:
-        raise
-    except (*_ERRORS, Image.DecompressionBombError) as error:
+        picture = _converted(picture, channels)
+    except ValueError as error:
         raise BrokenPictureError("read_picture", path, error) from error
+    if shorter_side is not None and min(picture.size) > shorter_side:
+        from PIL import Image
+
+        size = scaled_size(picture.size, shorter_side)
+        picture = picture.resize(size, Image.Resampling.BILINEAR)
+    return to_array(picture)
 
 
-def read_mask(path: str | os.PathLike[str]) -> NDArray[np.int32]:
+def read_mask(path: File) -> NDArray[np.int32]:
     """Reads the class of each pixel, int32 (H, W), from a picture without loss, such as PNG.
 
     Of a palette picture the numbers are the classes, of a grey one (8 or 16 bits) the values, of a
@@ -94,19 +89,37 @@ def read_mask(path: str | os.PathLike[str]) -> NDArray[np.int32]:
 
     Raises as read_picture does, and BrokenPictureError for a picture with several channels.
     """
-    require_pillow("read_mask")
+    mask = _decoded("read_mask", path, None)
+    if mask.mode not in ("1", "L", "P", *_GREY_16):
+        reason = f"a mask must be grey or have a palette, this one is {mask.mode}"
+        raise BrokenPictureError("read_mask", path, reason)
+    return np.array(mask).astype(np.int32)
+
+
+def _decoded(op: str, path: File, shorter_side: int | None) -> Any:
+    """The Pillow image in a file, turned as its EXIF orientation says. A JPEG picture may be
+    reduced, to more than `shorter_side`."""
+    require_pillow(op)
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path, formats=_known_formats()) as file:
-            mask = ImageOps.exif_transpose(file)
-            if mask.mode not in ("1", "L", "P", *_GREY_16):
-                raise ValueError(f"a mask must be grey or have a palette, this one is {mask.mode}")
-            return np.array(mask).astype(np.int32)
+            if shorter_side is not None and file.format == "JPEG":
+                # The decoder halves sides up to three times, and leaves them long enough.
+                scale = shorter_side / min(file.size)
+                if scale <= 0.5:
+                    file.draft(
+                        None, (math.ceil(file.width * scale), math.ceil(file.height * scale))
+                    )
+            file.load()
+            try:
+                return ImageOps.exif_transpose(file)
+            except Exception:  # damaged EXIF data do not spoil the pixels
+                return file.copy()
     except FileNotFoundError:
         raise
-    except (*_ERRORS, Image.DecompressionBombError) as error:
-        raise BrokenPictureError("read_mask", path, error) from error
+    except Exception as error:  # decoders raise anything for damaged files
+        raise BrokenPictureError(op, path, error) from error
 
 
 def scaled_size(size: tuple[int, int], shorter_side: int) -> tuple[int, int]:

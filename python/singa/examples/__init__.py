@@ -1,2 +1,1 @@
-"""Examples that are also commands. Each file is a link to an example in the repository's folder
-`examples`, so the command and the example are the same program."""
+"""Links to programs of the folder `examples`, which can be imported from here."""

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "data.md"
 
 def test_the_code_of_the_page():
     write_colours(Path("pets"), 20)
-    folder, cells, items = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    _, folder, cells, items = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names = {"rooms": np.ones(100), "area": np.ones((100, 2)), "price": np.ones(100)}
     exec(folder, names)
     assert (names["images"].shape, len(names["test"])) == ((16, 3, 64, 64), 12)

@@ -1,0 +1,1 @@
+"""Programs behind `python -m singa train` and `python -m singa predict`."""

@@ -1,0 +1,243 @@
+"""The data of `python -m singa train`: which kind a path is, and loaders of it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import data, device, distributed
+from ..data.picture_list import is_visible
+from ..data.pictures import SUFFIXES
+from ..data.transforms import Transform
+from ..training.program import say
+from ..training.progress import Progress
+
+#: Names of the parts of a data set that is already split.
+TRAIN_PARTS, TEST_PARTS = ("train", "training"), ("val", "valid", "validation", "test", "testing")
+
+EXPECTED = """\
+  nothing                       generated images of ten figures
+  a folder with CIFAR's files   CIFAR-10 or CIFAR-100, as they are published
+  a folder with MNIST's files   MNIST or Fashion-MNIST, gzipped or not
+  a folder of pictures          pets/cat/1.jpg, pets/dog/2.png, ...; or the same in pets/train and
+                                pets/val
+  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat
+"""
+
+
+@dataclass
+class PictureSets:
+    """Training and test data, and what prepares them.
+
+    kind      "generated", "cifar10", "cifar100", "mnist" or "pictures"
+    train     for training, with augmentation `augment`
+    test      for the test, prepared by `prepare`
+    classes   names of the classes
+    channels  of the images
+    size      side of what the network gets, in pixels
+    """
+
+    kind: str
+    train: Any
+    test: Any
+    classes: tuple[str, ...]
+    augment: Transform
+    prepare: Transform
+    channels: int
+    size: int
+
+    def for_prediction(self) -> Transform:
+        """What prepares a picture of any size."""
+        if self.kind == "pictures":
+            return self.prepare
+        return data.Compose(data.Resize((self.size, self.size)), self.prepare)
+
+    def loaders(self, args: argparse.Namespace) -> tuple[data.DataLoader, data.DataLoader]:
+        """Loaders of the training and the test images."""
+        common: dict[str, Any] = {"device": device.get_default_device()}
+        common["shard"] = distributed.shard()
+        batch = 200
+        if self.kind == "pictures":
+            batch = args.batch_size
+            common["num_workers"] = args.workers
+        training: dict[str, Any] = {"virtual_ranks": args.virtual_ranks}
+        # A short last batch of pictures would disturb batch norm.
+        training["drop_last"] = self.kind == "pictures" and len(self.train) > args.batch_size
+        return (
+            data.DataLoader(
+                self.train, args.batch_size, True, args.seed, self.augment, **common, **training
+            ),
+            data.DataLoader(self.test, batch, transform=self.prepare, **common),
+        )
+
+
+def kind_of(path: str | None, download: bool = False) -> str:
+    """What lies at `path`: a `kind` of PictureSets. With `download`, CIFAR-10 if it is missing.
+
+    Raises FileNotFoundError if there is nothing, ValueError if it is none of them.
+    """
+    if path is None:
+        return "generated"
+    root = Path(path)
+    if download:
+        return "cifar10"
+    if not root.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    if root.is_file():
+        if root.suffix.lower() != ".csv":
+            raise ValueError(f"{path} is a file, but no CSV file. --data takes\n{EXPECTED}")
+        return "pictures"
+    for kind, places in _FILES.items():
+        if any((root / place).exists() for place in places):
+            return kind
+    if parts_of(root) or _has_pictures(root):
+        return "pictures"
+    hint = "--download gets CIFAR-10"
+    if lists := sorted(root.glob("*.csv")):
+        hint = f"it has a CSV file: --data {lists[0]}"
+    elif any(each.suffix.lower() in SUFFIXES for each in root.iterdir()):
+        hint = "its pictures lie in no folder of a class"
+    raise ValueError(f"{path} holds no data that are recognised; {hint}. --data takes\n{EXPECTED}")
+
+
+_FILES = {
+    "cifar10": (
+        *("data_batch_1", "data_batch_1.bin", "test_batch", "test_batch.bin"),
+        *("cifar-10-batches-py", "cifar-10-batches-bin"),
+    ),
+    "cifar100": ("train.bin", "cifar-100-python", "cifar-100-binary"),
+    "mnist": tuple(
+        f"{folder}train-images{dot}idx3-ubyte{packed}"
+        for folder in ("", "raw/", "MNIST/raw/")
+        for dot in "-."
+        for packed in ("", ".gz")
+    ),
+}
+
+
+def parts_of(root: Path) -> tuple[Path, Path] | None:
+    """The folders of the training and the test part in `root`, if there are both."""
+    by_name = {each.name.lower(): each for each in sorted(root.iterdir()) if each.is_dir()}
+    train = [by_name[name] for name in TRAIN_PARTS if name in by_name]
+    test = [by_name[name] for name in TEST_PARTS if name in by_name]
+    if train and test and _has_pictures(train[0]):
+        return train[0], test[0]
+    return None
+
+
+def _has_pictures(root: Path) -> bool:
+    """Whether a folder in `root` has a picture."""
+    for folder in root.iterdir():
+        if folder.is_dir() and is_visible(folder.name):
+            for _, _, files in os.walk(folder, followlinks=True):
+                if any(Path(name).suffix.lower() in SUFFIXES for name in files if is_visible(name)):
+                    return True
+    return False
+
+
+def load(args: argparse.Namespace) -> PictureSets:
+    """The data that the arguments ask for. Says how much there is."""
+    kind = kind_of(args.data, args.download)
+    sets = _load_pictures(args) if kind == "pictures" else _load_arrays(kind, args)
+    if args.images is not None:
+        sets.train = _head(sets.train, args.images)
+    say(
+        f"{sets.train.name}: {len(sets.train)} images; "
+        f"{'held out' if kind == 'pictures' else sets.test.name}: {len(sets.test)}"
+    )
+    return sets
+
+
+def _load_arrays(kind: str, args: argparse.Namespace) -> PictureSets:
+    statistics: Any
+    if kind == "generated":
+        train, test = data.shapes("train", args.images), data.shapes("test")
+        statistics = data.SHAPES_MEAN, data.SHAPES_STD
+    elif kind == "mnist":
+        train, test = data.load_mnist(args.data), data.load_mnist(args.data, "test")
+        statistics = data.MNIST_MEAN, data.MNIST_STD
+    elif kind == "cifar100":
+        train, test = data.load_cifar100(args.data), data.load_cifar100(args.data, "test")
+        statistics = data.CIFAR100_MEAN, data.CIFAR100_STD
+    else:
+        if args.download:
+            download_cifar10(args.data)
+        try:
+            train, test = data.load_cifar10(args.data), data.load_cifar10(args.data, "test")
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; --download gets CIFAR-10") from None
+        statistics = data.CIFAR10_MEAN, data.CIFAR10_STD
+    plain = data.Normalize(*statistics)
+    augment: Transform = data.standard_augmentation(*statistics)
+    if kind == "mnist":  # a mirrored digit is none
+        augment = data.Compose(data.RandomCrop(2), plain)
+    channels, size = train.images.shape[1], train.images.shape[2]
+    augment = plain if args.no_augment else augment
+    return PictureSets(kind, train, test, train.classes, augment, plain, channels, size)
+
+
+def _load_pictures(args: argparse.Namespace) -> PictureSets:
+    # The cache and the check of all files are worth it only with the sizes that are needed.
+    common: dict[str, Any] = {"on_error": "skip", "cache": args.cache}
+    common["shorter_side"] = round(args.size / 0.875 * 1.5)
+    root = Path(args.data)
+    parts = parts_of(root) if root.is_dir() else None
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest, **more: say(f"note: {message}")
+        warnings.simplefilter("always")
+        if parts is None:
+            train, test = data.ImageFolder(root, **common).split(args.split, args.seed)
+        else:
+            train = data.ImageFolder(parts[0], **common)
+            test = data.ImageFolder(parts[1], classes=train.classes, **common)
+    train.name = root.stem if root.is_file() else root.resolve().name
+    if len(train.classes) < 2:
+        raise ValueError(
+            f"{root} has one class, {train.classes[0]}: expected a folder for each class"
+        )
+    for name, part in (("training", train), ("test", test)):
+        if not len(part):
+            raise ValueError(f"no picture is left for the {name}")
+    say(f"{len(train.classes)} classes: {_shortened(train.classes)}")
+    statistics = data.IMAGENET_MEAN, data.IMAGENET_STD
+    prepare = data.evaluation_transform(args.size, *statistics)
+    augment: Transform = prepare
+    if not args.no_augment:
+        augment = data.training_transform(args.size, *statistics, augment=args.augment)
+    return PictureSets("pictures", train, test, train.classes, augment, prepare, 3, args.size)
+
+
+def _shortened(names: tuple[str, ...], most: int = 10) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _head(images: Any, count: int) -> Any:
+    if isinstance(images, data.ImageSet):
+        return images.head(count)
+    # Files are in the order of their classes.
+    return images if count >= len(images) else images.split(count / len(images), 0)[1]
+
+
+def download_cifar10(folder: str) -> None:
+    """Downloads CIFAR-10 unless it is there.
+
+    The first rank that comes here does it. The others wait for the lock, longer than they would
+    wait for each other.
+    """
+    path = Path(folder).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            data.load_cifar10(folder, "test")
+            data.load_cifar10(folder)
+            return
+        with Progress(170, "CIFAR-10, MB") as bar:
+            report = lambda done, _: bar.step(done // 10**6 - bar.done)  # noqa: E731
+            data.download_cifar10(folder, progress=report)

@@ -1,0 +1,88 @@
+"""Classifies pictures with a network that `python -m singa train` has trained."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..data.picture_list import below
+from ..data.pictures import BrokenPictureError
+from ..training.picture_classifier import PictureClassifier, Prediction
+from ..training.program import at_least, choose_device, reporting_errors
+
+PROG = "python -m singa predict"
+_BATCH = 32
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        description="Prints the most probable classes of pictures, with their probabilities. "
+        "Pictures that cannot be read are named, and the exit status is 1.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or its model.safetensors"
+    )
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="a picture, or a folder: all pictures below it"
+    )
+    count, natural = at_least(1, int), at_least(0, int)
+    parser.add_argument(
+        "--top", type=count, default=3, metavar="N", help="classes for each picture [%(default)s]"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
+    parser.add_argument(
+        "--threads", type=natural, default=0, metavar="N", help="CPU threads; 0: all cores [0]"
+    )
+    return parser.parse_args(argv)
+
+
+def _files(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if os.path.isdir(name):
+            found = below(Path(name))
+            if not found:
+                raise FileNotFoundError(f"{name} holds no pictures")
+            yield from map(str, found)
+        else:
+            yield name
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Prints predictions; returns the exit status."""
+    choose_device(args.device, args.threads)
+    classifier = PictureClassifier.load(args.model)
+    files = list(_files(args.images))
+    width = max(len(name) for name in files)
+    status = 0
+    for start in range(0, len(files), _BATCH):
+        names, pictures = [], []
+        for name in files[start : start + _BATCH]:
+            try:
+                pictures.append(classifier.read(name))
+                names.append(name)
+            except (BrokenPictureError, FileNotFoundError) as error:
+                print(f"{PROG}: {error}", file=sys.stderr, flush=True)
+                status = 1
+        for name, prediction in zip(names, classifier.predict(pictures, args.top), strict=True):
+            print(_line(name, prediction, width, args.json), flush=True)
+    return status
+
+
+def _line(name: str, prediction: Prediction, width: int, as_json: bool) -> str:
+    if as_json:
+        rounded = {label: round(probability, 6) for label, probability in prediction}
+        return json.dumps({"file": name, "classes": rounded}, ensure_ascii=False)
+    figures = "  ".join(f"{label} {probability:.1%}" for label, probability in prediction)
+    return f"{name:{width}}  {figures}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns the exit status."""
+    return reporting_errors(PROG, lambda: predict(parse(argv)))

@@ -1,0 +1,80 @@
+"""`python -m singa predict`."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from picture_folders import coloured
+from singa import __main__ as command_line
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Two pictures that the network has not seen, and a broken one, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
+    coloured("red", 77).save("new/a.png")
+    coloured("blue", 78, 60, 40).save("new/b c.jpg")
+    (tmp_path / "broken.jpg").write_bytes(b"no")
+    return tmp_path
+
+
+def run(*arguments):
+    try:
+        return command_line.main(["predict", *map(str, arguments)])
+    except SystemExit as exit_:
+        return exit_.code
+
+
+def test_classes_with_probabilities(trained, pictures, capsys):
+    assert run(trained, "new/a.png", "new/b c.jpg", "--top", 2) == 0
+    out = capsys.readouterr().out
+    first, second = out.splitlines()
+    assert re.fullmatch(r"new/a\.png    red \d+\.\d%  \w+ \d+\.\d%", first)
+    assert re.fullmatch(r"new/b c\.jpg  blue \d+\.\d%  \w+ \d+\.\d%", second)
+    assert run(trained / "model.safetensors", "new", "--top", 2) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_json(trained, pictures, capsys):
+    assert run(trained, "new", "--json", "--top", 9) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["file"] for record in records] == ["new/a.png", "new/b c.jpg"]
+    for record, best in zip(records, ("red", "blue"), strict=True):
+        classes = record["classes"]
+        assert next(iter(classes)) == best
+        assert sum(classes.values()) == pytest.approx(1.0, abs=1e-5)
+        assert sorted(classes) == ["blue", "green", "red"]
+        assert list(classes.values()) == sorted(classes.values(), reverse=True)
+
+
+def test_broken_files_are_named_and_others_classified(trained, pictures, capsys):
+    assert run(trained, "broken.jpg", "no.jpg", "new/a.png") == 1
+    out, error = capsys.readouterr()
+    assert out.startswith("new/a.png ")
+    assert "broken.jpg: not a picture\n" in error
+    assert "No such file or directory: 'no.jpg'" in error
+
+
+def test_errors(trained, pictures, capsys):
+    assert run("no/run", "new/a.png") == 1
+    assert "'no/run'" in capsys.readouterr().err
+    (pictures / "run").mkdir()
+    assert run("run", "new/a.png") == 1
+    assert "run holds no model.safetensors" in capsys.readouterr().err
+    assert run(trained / "checkpoint.safetensors", "new/a.png") == 1
+    assert "not how to use them" in capsys.readouterr().err
+    (pictures / "empty").mkdir()
+    assert run(trained, "empty") == 1
+    assert "empty holds no pictures" in capsys.readouterr().err
+    assert run(trained) == 2
+    assert run(trained, "new/a.png", "--top", 0) == 2
+
+
+def test_as_a_program(trained, pictures):
+    command = [sys.executable, "-W", "error", "-m", "singa", "predict", str(trained), "new/a.png"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("new/a.png  red ")
+    assert done.stderr == ""

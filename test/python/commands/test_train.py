@@ -1,0 +1,268 @@
+"""`python -m singa train`: its data, its files, and that it goes on where it stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cifar10_run import OPTIONS, outcome, write_cifar10
+from picture_folders import coloured, write_colours
+from singa import data, metric
+from singa.commands import picture_sets, train
+from singa.examples import cifar10
+from singa.training import checkpoint, read_log
+from singa.training.picture_classifier import PictureClassifier
+
+QUICK = ("--model", "lenet", "--size", "16", "--epochs", "2", "--batch-size", "8", "--threads", "1")
+
+
+def log_of(out):
+    return read_log(Path(out) / "log.jsonl")
+
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory):
+    return write_cifar10(tmp_path_factory.mktemp("cifar"))
+
+
+def without_new_settings(result):
+    weights, optimizer, random, progress, log = result
+    new = {"size", "split", "augment"}
+    settings = {key: value for key, value in progress["settings"].items() if key not in new}
+    return weights, optimizer, random, {**progress, "settings": settings}, log
+
+
+def test_on_cifar_it_is_the_example(run, cifar, tmp_path, capsys):
+    options = ("--data", str(cifar), *OPTIONS, "--threads", "1")
+    assert cifar10.main([*options, "--out", str(tmp_path / "example")], "train.py") == 0
+    said = capsys.readouterr().out
+    assert run(*options, "--out", tmp_path / "run") == 0
+    own = capsys.readouterr().out
+    assert without_new_settings(outcome(tmp_path / "run")) == outcome(tmp_path / "example")
+    assert sorted(os.listdir(tmp_path / "run")) == sorted(os.listdir(tmp_path / "example"))
+    rates = slice(0, 2)  # without images/s and the folder
+    assert own.splitlines()[rates] == said.splitlines()[rates]
+
+
+def test_it_resumes_a_run_of_the_example(run, cifar, tmp_path, monkeypatch):
+    options = ("--data", str(cifar), *OPTIONS, "--threads", "1")
+    assert cifar10.main([*options, "--out", str(tmp_path / "whole")], "train.py") == 0
+    stop_at(monkeypatch, 9)  # a step of the second epoch
+    assert cifar10.main([*options, "--out", str(tmp_path / "run")], "train.py") == 130
+    assert run("--out", tmp_path / "run", "--resume", "--threads", 1) == 0
+    assert without_new_settings(outcome(tmp_path / "run")) == outcome(tmp_path / "whole")
+
+
+def stop_at(monkeypatch, call):
+    """Sends SIGINT at a call of metric.count_top_k."""
+    calls, original = [], metric.count_top_k
+
+    def count_top_k(*arguments):
+        calls.append(1)
+        if len(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return original(*arguments)
+
+    monkeypatch.setattr(metric, "count_top_k", count_top_k)
+
+
+def test_what_a_run_on_pictures_leaves(trained):
+    assert sorted(os.listdir(trained)) == [
+        "checkpoint.safetensors", "curves.png", "log.jsonl", "model.safetensors"
+    ]  # fmt: skip
+    log = log_of(trained)
+    assert [record["epoch"] for record in log] == [1, 2, 3, 4]
+    assert [record["step"] for record in log] == [4, 8, 12, 16]  # 36 images, none short
+    assert "test_top5" not in log[0]  # of three classes
+    assert log[-1]["test_top1"] == 1.0
+    settings = checkpoint.read_progress(trained / "checkpoint.safetensors")["settings"]
+    assert (settings["size"], settings["split"], settings["augment"]) == (16, 0.2, "standard")
+    described = checkpoint.read_model(trained / "checkpoint.safetensors")
+    assert described["class_names"] == ["blue", "green", "red"]
+
+
+def test_the_saved_model_is_the_one_that_was_tested(trained, colours):
+    classifier = PictureClassifier.load(trained)
+    with pytest.warns(UserWarning, match="3 of 48 files"):
+        _, held_out = data.ImageFolder(colours, on_error="skip").split(0.2, 0)
+    rows = classifier.probabilities([held_out[index][0] for index in range(len(held_out))])
+    assert (rows.argmax(1) == held_out.labels).all()
+    loss = -np.log(rows[np.arange(len(rows)), held_out.labels]).mean()
+    # The run reduces pictures while it reads them.
+    assert loss == pytest.approx(log_of(trained)[-1]["test_loss"], abs=0.05)
+
+
+@pytest.mark.parametrize("call", [3, 5, 6])
+def test_stopped_and_resumed_is_as_never_stopped(
+    run, colours, trained, tmp_path, monkeypatch, capsys, call
+):
+    """Each step and each batch of the test counts once: four steps, then two batches."""
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, call)
+        assert run("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 130
+    assert f"stopped after step {min(call, 4)}; --resume" in capsys.readouterr().out
+    assert (out / "model.safetensors").exists() == (call > 4)
+    assert run("--out", out, "--resume", "--workers", 0, "--cache", "memory", "--threads", 1) == 0
+    assert outcome(out) == outcome(trained)
+
+
+def test_other_settings_are_refused(run, colours, trained, capsys):
+    for option, value in (("--size", 32), ("--split", 0.5), ("--augment", "rand")):
+        assert run("--out", trained, "--resume", option, value) == 2
+        assert f"{option} was " in capsys.readouterr().err
+    assert run("--data", colours, "--out", trained) == 2
+    assert "has a run: use --resume" in capsys.readouterr().err
+
+
+def test_output_and_broken_files(run, colours, tmp_path, capsys):
+    assert run("--data", colours, *QUICK, "--epochs", 1, "--out", tmp_path / "run") == 0
+    out = capsys.readouterr().out
+    assert "note: [ImageFolder] 3 of 48 files cannot be read and are left out: " in out
+    assert "3 classes: blue, green, red\ncolours: 36 images; held out: 9\n" in out
+    assert f"to use it: python -m singa predict {tmp_path / 'run'} PICTURE..." in out
+
+
+def test_pictures_that_are_split_already(run, tmp_path, capsys):
+    write_colours(tmp_path / "set" / "Train", 4)
+    write_colours(tmp_path / "set" / "val", 2, ("red", "green"))
+    assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "run") == 0
+    assert "set: 12 images; held out: 4" in capsys.readouterr().out
+    assert PictureClassifier.load(tmp_path / "run").class_names == ("blue", "green", "red")
+    write_colours(tmp_path / "other" / "train", 2, ("red",))
+    write_colours(tmp_path / "other" / "val", 2, ("red", "green"))
+    assert run("--data", tmp_path / "other", *QUICK, "--out", tmp_path / "2") == 1
+    assert "classes that are not in `classes`: green" in capsys.readouterr().err
+
+
+def test_a_csv_file(run, colours, tmp_path, capsys):
+    lines = [
+        f"{colours}/{name}/{n}.jpg,{name[0]}" for name in ("red", "blue") for n in (0, 2, 4, 6)
+    ]
+    (tmp_path / "list.csv").write_text("\n".join(["file,label", *lines]))
+    options = ("--data", tmp_path / "list.csv", *QUICK, "--cache", tmp_path / "cache")
+    assert run(*options, "--out", tmp_path / "run") == 0
+    assert "list: 6 images; held out: 2" in capsys.readouterr().out
+    assert len(list((tmp_path / "cache").rglob("*.npy"))) == 8
+
+
+def test_mnist(run, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 40), ("t10k", 12)):
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        images = rng.integers(0, 50, (count, 28, 28)).astype(np.uint8) + 20 * labels[:, None, None]
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
+            head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+            (tmp_path / f"{name}-{kind}-ubyte").write_bytes(head + array.tobytes())
+    assert (
+        run("--data", tmp_path, "--epochs", 1, "--batch-size", 20, "--out", tmp_path / "run") == 0
+    )
+    assert "lenet: 431,080 parameters" in capsys.readouterr().out
+    classifier = PictureClassifier.load(tmp_path / "run")
+    assert classifier.channels == 1
+    coloured("red", 0, 40, 30).save(tmp_path / "a.png")
+    ((best, _),) = classifier.predict([tmp_path / "a.png"], top=1)[0]
+    assert best in "0123456789"
+
+
+def test_generated_images_and_defaults(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("--images", 64, "--epochs", 1, "--model", "lenet", "--threads", 1) == 0
+    classifier = PictureClassifier.load("runs/lenet")
+    assert classifier.class_names == data.SHAPES_CLASSES
+    assert "test_top5" in log_of("runs/lenet")[0]
+
+
+def test_defaults_depend_on_the_data(colours, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def settings(*options):
+        args = train.parse([str(option) for option in options])
+        return args.model, args.epochs, args.batch_size, args.lr, args.size, str(args.out)
+
+    assert settings() == ("resnet20", 15, 128, 0.1, None, "runs/resnet20")
+    assert settings("--data", colours) == ("resnet20_cifar", 20, 32, 0.025, 64, "runs/colours")
+    assert settings("--data", colours, "--model", "mobilenet_v2", "--optimizer", "adamw") == (
+        "mobilenet_v2", 20, 32, 0.001, 224, "runs/colours"
+    )  # fmt: skip
+    assert settings("--quick", "--lr", 0.2)[1:4] == (5, 128, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        (["data_batch_1.bin"], "cifar10"),
+        (["cifar-10-batches-py/data_batch_1"], "cifar10"),
+        (["cifar-100-python/train"], "cifar100"),
+        (["MNIST/raw/train-images-idx3-ubyte.gz"], "mnist"),
+        (["a/0.png", "notes.txt"], "pictures"),
+        (["train/a/0.png", "val/a/0.png"], "pictures"),
+        (["a/b/c/0.JPG"], "pictures"),
+    ],
+)
+def test_kinds_of_data(tmp_path, files, kind):
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert picture_sets.kind_of(str(tmp_path)) == kind
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "no data that are recognised; --download gets CIFAR-10"),
+        (["a.png"], "its pictures lie in no folder of a class"),
+        (["labels.csv"], "it has a CSV file: --data "),
+        ([".git/0.png", "a/notes.txt"], "no data that are recognised"),
+    ],
+)
+def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
+    (tmp_path / "data").mkdir()
+    for name in files:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"")
+    assert run("--data", tmp_path / "data", "--out", tmp_path / "run") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "a folder of pictures          pets/cat/1.jpg" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (("--data", "no"), 1, "no does not exist"),
+        (("--data", "FOLDER", "--model", "resnet20"), 2, "choose from alexnet, "),
+        (("--size", "3"), 2, "--size is for a folder of pictures"),
+        (("--augment", "rand"), 2, "--augment is for a folder of pictures"),
+        (("--data", "FOLDER", "--split", "1"), 2, "must lie between 0 and 1, got 1"),
+        (("--data", "FOLDER/red/0.jpg"), 1, "0.jpg is a file, but no CSV file. --data takes"),
+        (("--data", "FOLDER/red"), 1, "its pictures lie in no folder of a class"),
+        (("--download",), 2, "--download needs --data"),
+    ],
+)
+def test_errors(run, colours, tmp_path, monkeypatch, capsys, options, status, message):
+    monkeypatch.chdir(tmp_path)
+    assert run(*(option.replace("FOLDER", str(colours)) for option in options)) == status
+    assert message in capsys.readouterr().err
+
+
+def test_one_class(run, tmp_path, capsys):
+    write_colours(tmp_path / "set", 3, ("red",))
+    assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "run") == 1
+    assert "has one class, red: expected a folder for each class" in capsys.readouterr().err
+
+
+def test_ranks_give_the_bits_of_one_process(run, colours, tmp_path):
+    options = ("--data", colours, *QUICK, "--epochs", 1, "--virtual-ranks", 2)
+    assert run(*options, "--out", tmp_path / "one") == 0
+    command = [sys.executable, "-m", "singa", "launch", "-n", "2", "-m", "singa", "train"]
+    command += [str(option) for option in options]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "two")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two")]
+    assert models[0] == models[1]

@@ -1,0 +1,135 @@
+"""PictureClassifier: a file with a network and all that it needs to classify pictures."""
+
+import io
+
+import numpy as np
+import pytest
+from picture_folders import smooth
+from PIL import Image
+from singa import data, layer, model, models, tensor
+from singa.files.state_files import load_safetensors, save_safetensors
+from singa.training.picture_classifier import PictureClassifier
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    net = models.create("lenet", num_classes=4)
+    net.compile([tensor.from_numpy(np.zeros((1, 3, 16, 16), np.float32))], is_train=False)
+    return PictureClassifier(net, ("a", "b", "ç", "d"), data.evaluation_transform(16, MEAN, STD))
+
+
+@pytest.fixture
+def file(classifier, tmp_path):
+    classifier.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+PICTURES = [
+    np.ascontiguousarray(smooth(seed, 20 + seed, 30).transpose(2, 0, 1)) for seed in range(5)
+]
+
+
+def test_probabilities_are_the_softmax_of_the_scores(classifier):
+    inputs = []
+    for picture in PICTURES:
+        image = Image.fromarray(picture.transpose(1, 2, 0))
+        height, width = picture.shape[1:]
+        shorter = min(height, width)
+        image = image.resize((int(18 * width / shorter), int(18 * height / shorter)), 2)
+        left, top = round((image.width - 16) / 2), round((image.height - 16) / 2)
+        image = np.asarray(image.crop((left, top, left + 16, top + 16))) / 255.0
+        inputs.append(((image - MEAN) / STD).transpose(2, 0, 1))
+    classifier.net.eval()
+    scores = classifier.net(tensor.from_numpy(np.array(inputs, np.float32))).numpy()
+    expected = np.exp(scores.astype(np.float64))
+    expected /= expected.sum(1, keepdims=True)
+    np.testing.assert_allclose(classifier.probabilities(PICTURES), expected, rtol=1e-4)
+    assert classifier.probabilities([]).shape == (0, 4)
+
+
+def test_what_is_loaded_predicts_the_same(classifier, file):
+    again = PictureClassifier.load(file)
+    assert again.class_names == ("a", "b", "ç", "d")
+    assert again.net.class_names == ["a", "b", "ç", "d"]
+    expected = classifier.probabilities(PICTURES)
+    np.testing.assert_array_equal(again.probabilities(PICTURES), expected)
+    np.testing.assert_array_equal(
+        PictureClassifier.load(file.parent).probabilities(PICTURES), expected
+    )
+    best = again.predict(PICTURES, top=3)
+    for row, prediction in zip(expected, best, strict=True):
+        order = np.argsort(-row)[:3]
+        assert prediction == [(again.class_names[k], row[k]) for k in order]
+
+
+def test_files_bytes_and_arrays_are_pictures(classifier, tmp_path):
+    picture = Image.fromarray(smooth(1))
+    picture.save(tmp_path / "a.png")
+    array = np.asarray(picture).transpose(2, 0, 1)
+    stream = io.BytesIO((tmp_path / "a.png").read_bytes())
+    first, *others = classifier.predict(
+        [array, tmp_path / "a.png", str(tmp_path / "a.png"), stream]
+    )
+    assert others == [first] * 3
+    with pytest.raises(data.BrokenPictureError, match="the file: not a picture"):
+        classifier.predict([io.BytesIO(b"no")])
+
+
+def test_load_states_reads_the_weights(classifier, file):
+    net = models.create("lenet", num_classes=4)
+    net.compile([tensor.from_numpy(np.zeros((1, 3, 16, 16), np.float32))], is_train=False)
+    net.load_states(file)
+    for name, value in classifier.net.get_states().items():
+        np.testing.assert_array_equal(net.get_states()[name].numpy(), value.numpy())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "not how to use them"),
+        ({"version": 9}, "version 9 of the format, and singa .* reads version 1"),
+        ({"architecture": None}, "damaged"),
+        ({"architecture": {"name": "os", "arguments": {}}}, "no model 'os'"),
+        ({"architecture": {"name": "lenet", "arguments": {"classes": 3}}}, "damaged"),
+        ({"architecture": {"name": "lenet", "arguments": {"num_classes": 3}}}, "fc|wrong shape"),
+        ({"transform": [{"name": "exec", "arguments": {}}]}, "no transform 'exec'"),
+        ({"transform": 5}, "damaged"),
+        ({"channels": 7}, "channels must be 1 or 3, got 7"),
+        ({"class_names": 5}, "damaged"),
+        ({"class_names": ["a"]}, "1 class names, and the network has 4"),
+    ],
+)
+def test_hostile_files(file, change, message):
+    arrays, metadata = load_safetensors(file)
+    save_safetensors(file, arrays, {**metadata, **change})
+    with pytest.raises(ValueError, match=message):
+        PictureClassifier.load(file)
+
+
+def test_damaged_and_missing_files(file, tmp_path):
+    content = file.read_bytes()
+    file.write_bytes(content[:-3])
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        PictureClassifier.load(file)
+    with pytest.raises(FileNotFoundError):
+        PictureClassifier.load(tmp_path / "no.safetensors")
+
+
+def test_what_cannot_be_saved(classifier):
+    class Own(model.Model):
+        def __init__(self):
+            super().__init__()
+            self.fc = layer.Linear(2)
+
+    with pytest.raises(ValueError, match=r"not made by models\.create"):
+        PictureClassifier(Own(), ("a", "b"), classifier.transform)
+    with pytest.raises(TypeError, match="no transform"):
+        PictureClassifier(classifier.net, ("a",) * 4, lambda images, rng: images)
+    with pytest.raises(ValueError, match="2 class names, and the network has 4"):
+        PictureClassifier(classifier.net, ("a", "b"), classifier.transform)
+    uncompiled = models.create("lenet", num_classes=4)
+    again = PictureClassifier(uncompiled, classifier.class_names, classifier.transform)
+    with pytest.raises(RuntimeError, match="compile it"):
+        again.save("a.safetensors")

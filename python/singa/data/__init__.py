@@ -46,6 +46,7 @@ from .recipe import (
 from .synthetic import SHAPES_CLASSES, SHAPES_MEAN, SHAPES_STD, shapes
 from .synthetic_digits import DIGITS_CLASSES, DIGITS_MEAN, DIGITS_STD, digits
 from .synthetic_masks import MASKS_CLASSES, MaskSet, shapes_with_masks
+from .tar_shards import TarShards
 from .transforms import (
     Compose,
     Cutout,
@@ -98,6 +99,7 @@ __all__ = [
     "RandomRotation",
     "RandomVerticalFlip",
     "Resize",
+    "TarShards",
     "TrivialAugment",
     "build_transform",
     "describe_transform",

@@ -19,6 +19,7 @@ from ..tensor import Tensor, from_numpy
 from .dataset import Dataset, ImageSet
 from .items import Collate, collated, transformed
 from .mixing import Mix
+from .tar_shards import TarShards
 from .transforms import Transform, to_float, warn_of_channels_last, warn_of_levels
 
 if TYPE_CHECKING:
@@ -291,7 +292,10 @@ class DataLoader:
         count = self._length
         if not self.shuffle:
             return np.arange(count)
-        return self._generator(epoch, 0).permutation(count)
+        rng = self._generator(epoch, 0)
+        if isinstance(self._items, TarShards):
+            return self._items.shuffled(rng)
+        return rng.permutation(count)
 
     def _generator(self, epoch: int, *place: int) -> np.random.Generator:
         stream = np.random.SeedSequence(self.seed, spawn_key=(epoch, *place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from typing import IO, Any
@@ -112,10 +113,9 @@ def _decoded(op: str, path: File, shorter_side: int | None) -> Any:
                         None, (math.ceil(file.width * scale), math.ceil(file.height * scale))
                     )
             file.load()
-            try:
-                return ImageOps.exif_transpose(file)
-            except Exception:  # damaged EXIF data do not spoil the pixels
-                return file.copy()
+            with contextlib.suppress(Exception):  # damaged EXIF data do not spoil the pixels
+                ImageOps.exif_transpose(file, in_place=True)
+            return file
     except FileNotFoundError:
         raise
     except Exception as error:  # decoders raise anything for damaged files

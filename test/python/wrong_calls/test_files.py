@@ -252,6 +252,9 @@ data.ImageFolder("no") -> FileNotFoundError: [ImageFolder] no
 data.ImageFolder(".", channels=2) -> ValueError: [ImageFolder] channels 1 3 2
 data.ImageFolder(".", shorter_side=0) -> ValueError: [ImageFolder] shorter_side 1 0
 data.MaskFolder("no") -> FileNotFoundError: [MaskFolder] no/images
+data.TarShards("no.tar") -> FileNotFoundError: [TarShards] no.tar
+data.TarShards([]) -> FileNotFoundError: [TarShards]
+data.TarShards("no.tar", buffer=0) -> ValueError: [TarShards] buffer 1 0
 data.read_picture("no.png", 4) -> ValueError: [read_picture] channels 1 3 4
 data.split_indices(np.ones(3), 20, 0) -> ValueError: [split] fraction [0, 1] 20
 data.split_indices(np.ones(3), 0.2, -1) -> ValueError: [split] seed -1

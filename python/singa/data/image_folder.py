@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer
+from ..raw.check import integer, names_keywords
 from . import picture_list
 from .dataset import split_indices
 from .picture_cache import PictureCache
@@ -22,6 +22,7 @@ from .pictures import check_channels, read_picture
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
+@names_keywords
 class ImageFolder:
     """Labelled pictures in files, which are decoded when they are asked for.
 

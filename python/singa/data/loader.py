@@ -368,8 +368,10 @@ class DataLoader:
             )
         count = len(batch[0])
         images, labels = self.mix(*batch, rng)
-        labels = np.ascontiguousarray(labels, np.float32)
-        if labels.ndim != 2 or len(labels) != count:
+        has_masks = getattr(self._items, "has_masks", False)
+        is_cut = has_masks and labels.dtype.kind in "iu"
+        labels = np.ascontiguousarray(labels, np.int32 if is_cut else np.float32)
+        if (labels.ndim != 2 and not has_masks) or len(labels) != count:
             raise ValueError(
                 f"[DataLoader] mix returned labels of shape {labels.shape} for "
                 f"{count} images; expected (n, classes)"

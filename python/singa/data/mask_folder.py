@@ -11,13 +11,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer
+from ..raw.check import integer, names_keywords
 from .dataset import split_indices
 from .picture_cache import PictureCache
 from .picture_list import Broken, below, leave_out_broken, some
 from .pictures import BrokenPictureError, read_mask, read_picture
 
 
+@names_keywords
 class MaskFolder:
     """Pictures and their masks in two folders, which are decoded when they are asked for.
 

@@ -2,7 +2,8 @@
 
 A mix is called with images (N, C, H, W), labels and a `numpy.random.Generator`. It returns new
 images and soft labels (N, num_classes), float32, whose rows add up to 1. Labels are class numbers
-(N,) or soft labels. `DataLoader(mix=...)` calls one for each batch, after its `transform`.
+(N,) or soft labels; or masks (N, H, W) of class numbers, for segmentation. `DataLoader(mix=...)`
+calls one for each batch, after its `transform`.
 
     mix = data.RandomChoice(data.MixUp(10, alpha=0.2), data.CutMix(10))
     loader = data.DataLoader(train, 128, shuffle=True, seed=1, transform=augment, mix=mix)
@@ -32,7 +33,8 @@ class MixUp:
     al. 2018, "mixup: Beyond Empirical Risk Minimization".
 
     Partners are a random permutation of the batch. One ratio for the batch is drawn from
-    Beta(alpha, alpha). Images become float32; uint8 ones are scaled to 0 … 1.
+    Beta(alpha, alpha). Images become float32; uint8 ones are scaled to 0 … 1. Masks become soft
+    ones (N, num_classes, H, W).
 
     `alpha` is 1 by default, which draws uniformly; 0.2 is usual for ImageNet. Raises ValueError
     unless `alpha` is positive, and for labels that are no classes below `num_classes`.
@@ -60,7 +62,8 @@ class CutMix:
     Partners are a random permutation of the batch. One rectangle for the batch has the image's
     proportions, the area 1 - ratio, where ratio is drawn from Beta(alpha, alpha), and its centre
     anywhere in the image. What lies outside of the image is cut off, and does not count as area.
-    Images keep their type.
+    Images keep their type. Of masks, the same rectangle is the partner's; they keep their type, and
+    may have other numbers besides classes, such as 255.
 
     `alpha` is 1 by default. Raises as `MixUp` does.
     """
@@ -74,7 +77,13 @@ class CutMix:
     def __call__(
         self, images: Images, labels: Labels, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        soft = soft_labels("CutMix", images, labels, self.num_classes)
+        are_masks = labels.ndim == 3
+        if not are_masks:
+            labels = soft_labels("CutMix", images, labels, self.num_classes)
+        elif labels.shape != (len(images), *images.shape[2:]):
+            raise ValueError(
+                f"[CutMix] masks of shape {labels.shape} do not fit images {images.shape}"
+            )
         height, width = images.shape[2:]
         ratio, partner = rng.beta(self.alpha, self.alpha), rng.permutation(len(images))
         rows, columns = (
@@ -83,8 +92,12 @@ class CutMix:
         )
         out = images.copy()
         out[:, :, rows, columns] = images[partner][:, :, rows, columns]
+        if are_masks:
+            masks = labels.copy()
+            masks[:, rows, columns] = labels[partner][:, rows, columns]
+            return out, masks
         area = (rows.stop - rows.start) * (columns.stop - columns.start)
-        return out, _blend(soft, partner, 1.0 - area / (height * width))
+        return out, _blend(labels, partner, 1.0 - area / (height * width))
 
 
 class RandomChoice:
@@ -116,7 +129,8 @@ class RandomChoice:
 
 
 def soft_labels(op: str, images: Images, labels: Labels, num_classes: int) -> NDArray[np.float32]:
-    """Labels of these images as float32 (N, num_classes): one-hot rows for class numbers (N,).
+    """Labels of these images as float32 (N, num_classes): one-hot rows for class numbers (N,); for
+    masks (N, H, W) likewise (N, num_classes, H, W).
 
     Raises ValueError for other shapes and for class numbers out of range.
     """
@@ -125,17 +139,19 @@ def soft_labels(op: str, images: Images, labels: Labels, num_classes: int) -> ND
     count = len(images)
     if labels.shape == (count, num_classes) and labels.dtype.kind == "f":
         return labels.astype(np.float32, copy=False)
-    if labels.shape != (count,) or labels.dtype.kind not in "ui":
+    are_masks = labels.shape == (count, *images.shape[2:])
+    if not (labels.shape == (count,) or are_masks) or labels.dtype.kind not in "ui":
         raise ValueError(
             f"[{op}] expected {count} class numbers or soft labels ({count}, {num_classes}), got "
             f"{labels.dtype} of shape {labels.shape}"
         )
-    if count and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+    if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         raise ValueError(
             f"[{op}] labels from {labels.min()} to {labels.max()}, expected classes below "
             f"{num_classes}"
         )
-    return np.eye(num_classes, dtype=np.float32)[labels]
+    soft = np.eye(num_classes, dtype=np.float32)[labels]
+    return np.ascontiguousarray(np.moveaxis(soft, -1, 1)) if are_masks else soft
 
 
 def _blend(values: NDArray[np.float32], partner: Any, ratio: float) -> NDArray[np.float32]:

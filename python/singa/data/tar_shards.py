@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer
+from ..raw.check import integer, names_keywords
 from .dataset import split_indices
 from .picture_list import Broken, leave_out_broken, some
 from .pictures import SUFFIXES, BrokenPictureError, check_channels, read_picture
@@ -36,6 +36,7 @@ class _Sample:
     size: int
 
 
+@names_keywords
 class TarShards:
     """Labelled pictures in tar files, which are read where they lie.
 

@@ -196,3 +196,36 @@ def test_wrong_arguments(call, error, message):
 def test_a_mix_of_ones_own_has_to_keep_the_batch(mix, message):
     with pytest.raises(ValueError, match=message):
         next(iter(data.DataLoader((IMAGES, LABELS), 2, mix=mix)))
+
+
+def test_masks_are_cut_and_blended_with_their_images():
+    drawn = data.shapes_with_masks(count=16, seed=1)
+    cut, up = data.CutMix(11), data.MixUp(11)
+    images, masks = cut(drawn.images, drawn.masks, np.random.default_rng(4))
+    assert masks.dtype == np.int32
+    generator = np.random.default_rng(4)
+    generator.beta(1.0, 1.0)
+    partner = generator.permutation(16)
+    replaced = (images != drawn.images).any(1)
+    np.testing.assert_array_equal(
+        images, np.where(replaced[:, None], drawn.images[partner], drawn.images)
+    )
+    rectangle = replaced.any(0)
+    rows, columns = np.flatnonzero(rectangle.any(1)), np.flatnonzero(rectangle.any(0))
+    inside = np.zeros((32, 32), bool)
+    inside[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = True
+    assert 0 < inside.sum() < 32 * 32
+    np.testing.assert_array_equal(masks, np.where(inside, drawn.masks[partner], drawn.masks))
+
+    images, soft = up(drawn.images, drawn.masks, np.random.default_rng(4))
+    generator = np.random.default_rng(4)
+    ratio, partner = generator.beta(1.0, 1.0), generator.permutation(16)
+    hot = (drawn.masks[:, None] == np.arange(11)[:, None, None]).astype(np.float64)
+    np.testing.assert_allclose(soft, ratio * hot + (1 - ratio) * hot[partner], atol=1e-6)
+    np.testing.assert_allclose(soft.sum(1), 1.0, atol=1e-6)
+
+    for mix, shape, dtype in ((cut, (4, 32, 32), np.int32), (up, (4, 11, 32, 32), np.float32)):
+        images, masks = next(iter(data.DataLoader(drawn, 4, mix=mix)))
+        assert (masks.shape, masks.dtype, images.dtype) == (shape, dtype, np.float32)
+    with pytest.raises(ValueError, match=r"masks of shape \(16, 3, 32\) do not fit"):
+        cut(drawn.images, drawn.masks[:, :3], np.random.default_rng(0))

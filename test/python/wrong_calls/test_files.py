@@ -248,6 +248,8 @@ data.Resize(3).with_masks(np.zeros((1, 3, 5, 5)), np.zeros((1, 4, 5)), RNG)
 data.training_transform(3, (0,), (1,), "auto")
     -> ValueError: [training_transform] augment standard trivial rand auto
 data.evaluation_transform(3, (0,), (1,), 0) -> ValueError: [evaluation_transform] crop
+data.ImageFolder("no", transform=1) -> TypeError: [ImageFolder] 'transform' csv classes cache
+data.MaskFolder("no", transform=1) -> TypeError: [MaskFolder] 'transform' images masks
 data.ImageFolder("no") -> FileNotFoundError: [ImageFolder] no
 data.ImageFolder(".", channels=2) -> ValueError: [ImageFolder] channels 1 3 2
 data.ImageFolder(".", shorter_side=0) -> ValueError: [ImageFolder] shorter_side 1 0

@@ -18,6 +18,7 @@ from . import (
     resampling,
     rotary,
     sorting,
+    statistics,
 )
 from . import rnn as recurrent
 from .arithmetic import *
@@ -30,6 +31,7 @@ from .gating import *
 from .indexing import *
 from .linalg import *
 from .loss import *
+from .methods import Methods as Methods
 from .movement import *
 from .movement import Clone as Clone
 from .movement import Contiguous as Contiguous
@@ -41,6 +43,7 @@ from .resampling import *
 from .rnn import *
 from .rotary import *
 from .sorting import *
+from .statistics import *
 
 if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
     __all__ = [
@@ -60,4 +63,5 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *recurrent.__all__,
         *rotary.__all__,
         *sorting.__all__,
+        *statistics.__all__,
     ]

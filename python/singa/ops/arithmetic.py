@@ -16,6 +16,7 @@ from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
 from .base import BuiltinOperator, Constant, tensor_of
 from .elementwise import Scalar
 from .movement import Promoting, converted
+from .reduction import reduce_max, reduce_mean, reduce_min, reduce_sum
 from .types import constant, result_type
 
 if TYPE_CHECKING:
@@ -646,36 +647,51 @@ def _listed(xs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return xs
 
 
+def _only(xs: tuple[Any, ...]) -> bool:
+    """Whether one tensor is given, whose elements are meant; in SINGA it is a list of one."""
+    return len(xs) == 1 and isinstance(xs[0], Tensor) and not compat_mode.enabled
+
+
 def sum(*xs: Tensor) -> Tensor:
     """Elementwise sum of tensors, given as arguments or as one list.
 
-    `reduce_sum` sums the elements of one tensor. Raises ValueError for an empty list.
+    Of one tensor it is the sum of its elements, with shape (); with SINGA's behaviour
+    (`singa.compat`), the tensor. Raises ValueError for an empty list.
     """
+    return reduce_sum(xs[0], None, 0) if _only(xs) else add_all(*xs)
+
+
+def add_all(*xs: Tensor) -> Tensor:
+    """Elementwise sum of tensors, given as arguments or as one list, also of one tensor. Raises
+    ValueError for an empty list."""
     return Sum()(*_listed(xs))[0]
-
-
-add_all = sum
 
 
 def mean(*xs: Tensor) -> Tensor:
     """Elementwise mean of tensors, given as arguments or as one list.
 
-    `reduce_mean` averages the elements of one tensor. Raises ValueError for an empty list.
+    Of one tensor it is the mean of its elements, with shape (); with SINGA's behaviour
+    (`singa.compat`), the tensor. Raises ValueError for an empty list.
     """
-    return Mean()(*_listed(xs))[0]
+    if not _only(xs):
+        return Mean()(*_listed(xs))[0]
+    (x,) = xs
+    return reduce_mean(x if is_float(x.dtype) else converted(x, float32), None, 0)
 
 
 def max(*xs: Tensor) -> Tensor:
     """Elementwise maximum of tensors, given as arguments or as one list.
 
-    `reduce_max` gives that of the elements of one tensor. Raises ValueError for an empty list.
+    Of one tensor it is the maximum of its elements, with shape (); with SINGA's behaviour
+    (`singa.compat`), the tensor. Raises ValueError for an empty list.
     """
-    return Max()(*_listed(xs))[0]
+    return reduce_max(xs[0], None, 0) if _only(xs) else Max()(*_listed(xs))[0]
 
 
 def min(*xs: Tensor) -> Tensor:
     """Elementwise minimum of tensors, given as arguments or as one list.
 
-    `reduce_min` gives that of the elements of one tensor. Raises ValueError for an empty list.
+    Of one tensor it is the minimum of its elements, with shape (); with SINGA's behaviour
+    (`singa.compat`), the tensor. Raises ValueError for an empty list.
     """
-    return Min()(*_listed(xs))[0]
+    return reduce_min(xs[0], None, 0) if _only(xs) else Min()(*_listed(xs))[0]

@@ -21,6 +21,7 @@ from .types import result_type
 
 if TYPE_CHECKING:
     from ..dtypes import DType
+    from ..singa_wrap import Device
     from ..tape.operator import Raw
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Squeeze",
     "Tile",
     "ToBlocked",
+    "ToDevice",
     "Transpose",
     "Unsqueeze",
     "cast",
@@ -91,6 +93,22 @@ class ToBlocked(Identity):
 
     def forward(self, x: Raw) -> Raw:
         return _c.ToBlocked(x)
+
+
+class ToDevice(BuiltinOperator):
+    """x on another device. The gradient goes back to the device of x."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self._to = device
+        self._from: Any = None
+
+    def forward(self, x: Raw) -> Raw:
+        self._from = x.device()
+        return x.ToDevice(self._to)
+
+    def backward(self, dy: Raw) -> Raw:
+        return dy.ToDevice(self._from)
 
 
 class _Reshaping(BuiltinOperator):
@@ -481,12 +499,13 @@ class ConstantOfShape(Constant):
 
 @installed
 class _Shape(Tensor):
-    def reshape(self, shape: Sequence[int] | int) -> Tensor:
-        """The same elements with another shape; a view where possible. One entry may be -1.
+    def reshape(self, shape: Sequence[int] | int, *more: int) -> Tensor:
+        """The same elements with another shape; a view where possible. One entry may be -1. The
+        lengths are given as one sequence or one by one.
 
         Raises ValueError for another number of elements.
         """
-        return apply(Reshape(shape), self)
+        return apply(Reshape((shape, *more) if more else shape), self)
 
     def transpose(self, axes: Sequence[int] | None = None) -> Tensor:
         """A view with permuted axes. By default the order of the axes is reversed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,8 @@ def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
     return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
 
 
+_Class = TypeVar("_Class", bound=type)
+
 #: Functions that are told of each tensor whose elements Python reads, in any thread. Usually there
 #: are none; export to ONNX notes such tensors.
 read_followers: list[Callable[[Tensor], object]] = []
@@ -74,7 +76,15 @@ def _as_array(raw: _c.Tensor) -> NDArray[Any]:
     return np.asarray(_c.Exporter(raw.ToHost()))
 
 
-class Tensor(_c.TapeTensor):
+if TYPE_CHECKING:
+    from ..ops.methods import Methods
+
+    class _Base(_c.TapeTensor, Methods): ...
+else:
+    _Base = _c.TapeTensor
+
+
+class Tensor(_Base):
     """An array of numbers on a device, to which operations can be applied.
 
     data: the raw tensor (`singa_wrap.Tensor`), which holds shape, type, device and elements.
@@ -168,7 +178,7 @@ class Tensor(_c.TapeTensor):
 
         def __getitem__(self, key: Any) -> Tensor: ...
         def as_type(self, dtype: int | str) -> Tensor: ...
-        def reshape(self, shape: Sequence[int] | int) -> Tensor: ...
+        def reshape(self, shape: Sequence[int] | int, *more: int) -> Tensor: ...
         def transpose(self, axes: Sequence[int] | None = None) -> Tensor: ...
         def contiguous(self) -> Tensor: ...
         def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor: ...
@@ -386,6 +396,10 @@ class Tensor(_c.TapeTensor):
             return self._number()
         return self.numpy().item()  # a double does not hold all integers of 64 bits
 
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number if there are no axes."""
+        return self.numpy().tolist()
+
     def _number(self) -> float:
         for follow in read_followers:
             follow(self)
@@ -411,6 +425,14 @@ class Tensor(_c.TapeTensor):
 
     def __round__(self, digits: int | None = None) -> float:
         return round(self.item(), digits) if digits is not None else round(self.item())
+
+    def __format__(self, form: str) -> str:
+        """`f"{loss:.3f}"` formats the only element. Raises TypeError for several."""
+        if not form:
+            return str(self)
+        if self.size() != 1:
+            raise TypeError(f"[format] {form!r} formats one element, got shape {self.shape}")
+        return format(self.item(), form)
 
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
@@ -573,8 +595,8 @@ class Tensor(_c.TapeTensor):
         return self
 
 
-def installed(methods: type[Tensor]) -> None:
-    """A decorator: gives Tensor the methods and properties of a subclass, which holds nothing else.
+def installed(methods: _Class) -> _Class:
+    """A decorator: gives Tensor the methods and properties of a class, which holds nothing else.
 
     Tensor knows neither operators nor the tape. The modules that do put these methods on it.
     """
@@ -583,6 +605,7 @@ def installed(methods: type[Tensor]) -> None:
             if isinstance(value, FunctionType):
                 value.__qualname__ = f"Tensor.{name}"
             setattr(Tensor, name, value)
+    return methods
 
 
 def wrap(

@@ -56,6 +56,8 @@ OTHER_BACKWARD = {
     **OTHER_FORWARD,
     "conv_transpose3d inf": "on GPUs padding takes part in the gradient of the weight",
     "conv_transpose3d -inf": "likewise",
+    "var inf": "inf - inf is NaN in the part of the mean; PyTorch leaves that part out",
+    "var -inf": "likewise",
     "layer_norm inf": "an infinite weight: PyTorch subtracts infinities in another order",
     "layer_norm -inf": "likewise",
     "channel_norm inf": "likewise",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from rank_memory import Alone
-from singa import autograd, tensor
+from singa import autograd, ops, tensor
 from singa import singa_wrap as wrap
 from singa.ops import normalization
 
@@ -359,6 +359,29 @@ add(
     [_POSITIVE],
     one_step=False,
 )
+for _axes, _keep, _correction in [(None, False, 1), ((0, -1), True, 0), (1, False, 2)]:
+    for _name in ("var", "std"):
+        add(
+            f"{_name} over {_axes}, correction {_correction}",
+            "ReduceSumSquare ReduceL2",
+            lambda x, name=_name, axes=_axes, keep=_keep, correction=_correction: getattr(
+                autograd, name
+            )(x, axes, keep, correction),
+            lambda torch, x, name=_name, axes=_axes, keep=_keep, correction=_correction: getattr(
+                torch, name
+            )(x, axes, keepdim=keep, correction=correction),
+            [_X],
+            one_step=False,
+        )
+for _name in ("any", "all"):
+    add(
+        f"{_name} over 0 and 2",
+        "ReduceSum",
+        lambda x, name=_name: getattr(autograd, name)(x, (0, 2)),
+        lambda torch, x, name=_name: getattr(torch, name)(x, dim=(0, 2)),
+        [np.array([[[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]], [[0.0, 0.0], [-1.0, 3.0], [0.0, 0.0]]])],
+        differentiable=False,
+    )
 add(
     "argmax",
     "ArgMax",
@@ -571,6 +594,13 @@ add(
     lambda torch, x: x * 2.0,
     [_random(2, 18, 3, 4)],
     one_step=False,
+)
+add(
+    "to device",
+    "ToDevice",
+    lambda x: ops.ToDevice(x.device)(x)[0],
+    lambda torch, x: x.cpu(),
+    [_X],
 )
 add(
     "reshape",

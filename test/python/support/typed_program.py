@@ -74,7 +74,9 @@ def main() -> list[float]:
     for _ in range(3):
         for x, y in loader:
             out, loss = net(tensor.from_numpy(x), tensor.from_numpy(y))
-            losses.append(float(loss))
+            losses.append(loss.mean().item())
+            assert out.argmax(dim=1).view(-1, 1).shape == (4, 1)
+            assert f"{loss.float():.3f}"
             assert out.shape == (4, 10)
     net.eval()
     with autograd.no_grad(), singa.detect_anomaly():

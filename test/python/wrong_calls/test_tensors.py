@@ -77,6 +77,18 @@ CUBE.copy_from_numpy(np.ones(5), -1) -> ValueError: [copy_from_numpy] 5 offset -
 CUBE.copy_from_numpy(np.ones(5), 1 << 70)
     -> ValueError: [copy_from_numpy] offset 64 1180591620717411303424
 CUBE.copy_from_numpy(np.ones(5), NAN) -> ValueError: [copy_from_numpy] offset nan
+f"{CUBE:.3f}" -> TypeError: [format] .3f (2, 3, 4)
+CUBE.to("cuda:0") -> TypeError: [to] Device cpu cuda:0
+CUBE.to("complex64") -> TypeError: [dtype] complex64
+CUBE.sum(axes=1) -> TypeError: [sum] axes axis keepdims
+CUBE.sum(3) -> ValueError: [ReduceSum] 3 3
+CUBE.var(3) -> ValueError: [var] 3 (2, 3, 4)
+CUBE.max(dim=1) -> TypeError: [max] max(axis) autograd.topk
+CUBE.min(CUBE) -> TypeError: [min] autograd.min
+CUBE.flatten(2, 1) -> ValueError: [flatten] 2 1 (2, 3, 4)
+CUBE.squeeze(1) -> ValueError: [squeeze] 1 (2, 3, 4)
+CUBE.view(5, -1) -> ValueError: [reshape] (2, 3, 4)
+make(3).mT -> ValueError: [mT] (3,)
 CUBE.copy_from_numpy(np.array(["a"])) -> TypeError: [from_buffer] 1w 4
 tensor.copy_data_to_from(CUBE, MATRIX, 100) -> ValueError: [copy_data_to_from] 100 offset 0 dst 24
 tensor.copy_data_to_from(CUBE, MATRIX, -1) -> ValueError: [copy_data_to_from] -1 offset 0 dst 24

@@ -59,6 +59,12 @@ def same(call: Call) -> None:
     call.node(_SAME[call.op.__class__], call.inputs)
 
 
+@writes(ag.ToDevice, reads="device")
+def to_device(call: Call) -> None:
+    """Files name no devices."""
+    call.node("Identity", call.inputs)
+
+
 @writes(ag.SoftPlus, reads="beta threshold")
 def softplus(call: Call) -> None:
     """Softplus(beta·x) / beta, or x above the threshold."""

@@ -1,0 +1,62 @@
+"""Variance, standard deviation, and whether any or all elements are true: combinations of other
+operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..dtypes import float32, is_float
+from ..raw.check import number
+from ..tape.tensor import Tensor
+from .arithmetic import equal, greater, not_equal
+from .base import axes_of
+from .movement import converted
+from .reduction import reduce_l2, reduce_mean, reduce_sum, reduce_sum_square
+
+__all__ = ["all", "any", "std", "var"]
+
+Axes = int | Sequence[int] | None
+
+
+def _length(op: str, x: Tensor, axis: Axes) -> int:
+    """The number of elements that are reduced to one."""
+    shape = x.shape
+    axes = axes_of(op, axis)
+    if wrong := [i for i in axes if not -len(shape) <= i < len(shape)]:
+        raise ValueError(f"[{op}] axis {wrong[0]} is outside a tensor of shape {shape}")
+    return math.prod(shape[i] for i in axes) if axes else x.size()
+
+
+def _spread(op: str, x: Tensor, axis: Axes, correction: float) -> tuple[Tensor, float]:
+    """x minus its mean, and 1 / (n - correction): infinity where nothing is left, as in PyTorch."""
+    left = _length(op, x, axis) - number(op, "correction", correction)
+    if not is_float(x.dtype):
+        x = converted(x, float32)
+    return x - reduce_mean(x, axis, 1), 1.0 / left if left > 0 else math.inf
+
+
+def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
+    """Variance Σ (x - mean)² / (n - correction) over an axis or axes (default: all), as torch.var.
+
+    The axes are removed unless `keepdims` is set. `correction` is 1 by default (Bessel's); with 0
+    it is numpy.var. Integers count as float32. Of no more than `correction` elements it is NaN.
+    """
+    centred, share = _spread("var", x, axis, correction)
+    return reduce_sum_square(centred, axis, keepdims) * share
+
+
+def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
+    """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal."""
+    centred, share = _spread("std", x, axis, correction)
+    return reduce_l2(centred, axis, keepdims) * math.sqrt(share)
+
+
+def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether an element along an axis or axes (default: all) is not 0, as bool. NaN is not 0."""
+    return greater(reduce_sum(not_equal(x, 0), axis, keepdims), 0)
+
+
+def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether no element along an axis or axes (default: all) is 0, as bool."""
+    return equal(reduce_sum(equal(x, 0), axis, keepdims), 0)

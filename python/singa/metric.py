@@ -1,9 +1,46 @@
-"""Metrics of classification."""
+"""Metrics of predictions.
+
+A metric adds up batches, on all ranks of a job:
+
+    accuracy, f1 = metric.Accuracy(), metric.F1(num_classes=10)
+    for x, y in loader:
+        scores = net(x)
+        accuracy.update(scores, y)
+        f1.update(scores, y)
+    print(accuracy.compute(), f1.compute())   # all ranks call compute(), and get the same numbers
+
+Predictions and targets are tensors or arrays. Predictions of classes are scores (N, C, ...), such
+as those of pixels (N, C, H, W), of which the highest counts; or class indices in the shape of the
+targets (N, ...). Floats in the shape of the targets are scores of class 1 of two, against a
+`threshold`.
+"""
 
 from __future__ import annotations
 
-from . import singa_wrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import distributed, singa_wrap
+from .raw.check import integer, number
+from .tape.tensor import as_raw, wrap
 from .tensor import Tensor
+
+__all__ = [
+    "AUC",
+    "F1",
+    "R2",
+    "Accuracy",
+    "ConfusionMatrix",
+    "MeanIoU",
+    "Metric",
+    "Precision",
+    "Recall",
+    "count_top_k",
+]
+
+Array = NDArray[Any]
 
 
 def count_top_k(scores: Tensor, labels: Tensor, k: int = 1) -> int:
@@ -17,22 +54,376 @@ def count_top_k(scores: Tensor, labels: Tensor, k: int = 1) -> int:
     return int(singa_wrap.CountTopK(scores.data, labels.data, k))
 
 
-class Accuracy:
-    """Fraction of rows whose label has one of the `top_k` highest scores.
+class Metric:
+    """A number, or some, that follow from all predictions and targets.
 
-    Raises ValueError unless `top_k` (default 1) is at least 1.
+    A subclass implements `update`, which adds a batch, `compute`, and `reset`.
+    """
+
+    def update(self, x: Any, y: Any) -> None:
+        """Adds predictions x for targets y."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how to add a batch")
+
+    def compute(self) -> Any:
+        """The metric of everything since `reset`, on all ranks. All ranks have to call it."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it is")
+
+    def reset(self) -> None:
+        """Forgets what was added."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how to start again")
+
+    def _nothing(self) -> ValueError:
+        return ValueError(f"[{type(self).__name__}] there are no predictions: update() comes first")
+
+
+class Accuracy(Metric):
+    """Fraction of targets whose class has one of the `top_k` highest scores.
+
+    Raises ValueError unless `top_k` (default 1) is at least 1. With `top_k` of 1, predictions may
+    be class indices, too.
     """
 
     def __init__(self, top_k: int = 1) -> None:
         if top_k < 1:
             raise ValueError(f"[Accuracy] top_k must be 1 or more, got {top_k}")
         self.top_k = top_k
+        self.reset()
 
     def evaluate(self, x: Tensor, y: Tensor) -> float:
-        """Accuracy in [0, 1] for scores x (N, C) and class indices y (N); see `count_top_k`.
+        """Accuracy in [0, 1] of one batch alone, for scores x (N, C) and class indices y (N); see
+        `count_top_k`.
 
         Raises ValueError if x has no rows.
         """
         if not x.shape or not x.shape[0]:
             raise ValueError(f"[Accuracy] no rows in scores of shape {tuple(x.shape)}")
         return count_top_k(x, y, self.top_k) / x.shape[0]
+
+    def update(self, x: Any, y: Any) -> None:
+        """Adds a batch. Raises ValueError for shapes that do not fit, and for a `top_k` above 1
+        without scores; IndexError for a target outside the classes of the scores."""
+        scores = _array(x)
+        targets = _indices("Accuracy", "targets", y)
+        if scores.shape == targets.shape and self.top_k == 1:
+            right = _classes("Accuracy", scores, targets, 0.5) == targets
+            self._right += int(np.count_nonzero(right))
+        else:
+            if scores.ndim != targets.ndim + 1:
+                raise _wrong_shapes("Accuracy", scores, targets)
+            _check_shapes("Accuracy", scores, targets)
+            rows = np.moveaxis(scores, 1, -1).reshape(-1, scores.shape[1])
+            raws = as_raw(rows), as_raw(targets.reshape(-1))
+            self._right += int(singa_wrap.CountTopK(*raws, self.top_k))
+        self._count += targets.size
+
+    def compute(self) -> float:
+        """Accuracy in [0, 1]. Raises ValueError if nothing was added."""
+        right, count = _total(np.array([self._right, self._count], np.float64))
+        if not count:
+            raise self._nothing()
+        return float(right / count)
+
+    def reset(self) -> None:
+        """Forgets what was added."""
+        self._right = self._count = 0
+
+
+class ConfusionMatrix(Metric):
+    """How often class i (row) was predicted as class j (column).
+
+    num_classes: of targets and predictions.
+    ignore_index: a class index of targets that do not count. Default None.
+    threshold: a score above it means class 1, where predictions are floats in the shape of the
+        targets. Default 0.5.
+    """
+
+    def __init__(
+        self, num_classes: int, ignore_index: int | None = None, threshold: float = 0.5
+    ) -> None:
+        kind = type(self).__name__
+        self.num_classes = integer(kind, "num_classes", num_classes, 1)
+        self.ignore_index = (
+            None if ignore_index is None else integer(kind, "ignore_index", ignore_index)
+        )
+        self.threshold = number(kind, "threshold", threshold)
+        self.reset()
+
+    def update(self, x: Any, y: Any) -> None:
+        """Adds a batch. Raises ValueError for shapes that do not fit, IndexError for a class
+        outside [0, num_classes)."""
+        kind, classes = type(self).__name__, self.num_classes
+        targets = _indices(kind, "targets", y)
+        predictions = _classes(kind, _array(x), targets, self.threshold).reshape(-1)
+        targets = targets.reshape(-1)
+        if self.ignore_index is not None:
+            kept = targets != self.ignore_index
+            targets, predictions = targets[kept], predictions[kept]
+        for name, indices in (("targets", targets), ("predictions", predictions)):
+            wrong = indices[(indices < 0) | (indices >= classes)]
+            if wrong.size:
+                raise IndexError(f"[{kind}] {name} have class {wrong[0]} outside [0, {classes})")
+        pairs = np.bincount(targets * classes + predictions, minlength=classes * classes)
+        self._matrix += pairs.reshape(classes, classes)
+
+    def compute(self) -> Array:
+        """The matrix, int64, of shape (num_classes, num_classes)."""
+        return _total(self._matrix.astype(np.float64)).astype(np.int64)
+
+    def reset(self) -> None:
+        """Forgets what was added."""
+        self._matrix: Array = np.zeros((self.num_classes, self.num_classes), np.int64)
+
+    def _counts(self) -> tuple[Array, Array, Array]:
+        """Of each class: predicted rightly, predicted, and in the targets. Raises ValueError if
+        nothing was added."""
+        matrix = ConfusionMatrix.compute(self)
+        if not matrix.sum():
+            raise self._nothing()
+        return np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
+
+
+class _OfClasses(ConfusionMatrix):
+    """A quotient for each class, and its average; see F1."""
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        average: str | None = None,
+        ignore_index: int | None = None,
+        threshold: float = 0.5,
+    ) -> None:
+        super().__init__(num_classes, ignore_index, threshold)
+        self.average = average or ("binary" if self.num_classes == 2 else "macro")
+        known = ("macro", "micro", "weighted", "none", "binary")
+        if self.average not in known or (self.average == "binary" and self.num_classes != 2):
+            raise ValueError(
+                f"[{type(self).__name__}] average must be one of {', '.join(known)}, and 'binary' "
+                f"for two classes only, got {average!r} for {self.num_classes}"
+            )
+
+    def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def compute(self) -> Any:
+        """The metric: a float, or an array with `average` of "none". Raises ValueError if nothing
+        was added."""
+        right, predicted, present = self._counts()
+        if self.average == "micro":
+            return float(_divided(*self._quotient(right.sum(), predicted.sum(), present.sum())))
+        each = _divided(*self._quotient(right, predicted, present))
+        if self.average == "none":
+            return each
+        if self.average == "binary":
+            return float(each[1])
+        if self.average == "weighted":
+            return float((each * present).sum() / present.sum())
+        return float(each[(predicted + present) > 0].mean())
+
+
+class Precision(_OfClasses):
+    """Right predictions of a class / its predictions. Arguments are those of `F1`."""
+
+    def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
+        return right, predicted
+
+
+class Recall(_OfClasses):
+    """Right predictions of a class / its targets. Arguments are those of `F1`."""
+
+    def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
+        return right, present
+
+
+class F1(_OfClasses):
+    """F1 score: the harmonic mean of precision and recall.
+
+    num_classes: of targets and predictions. Default 2.
+    average: "macro", the mean over the classes that occur in targets or predictions; "micro", that
+        of all counts together; "weighted", the mean by the number of targets; "none", an array with
+        a number for each class; or "binary", the number of class 1. Default "binary" for two
+        classes, otherwise "macro".
+    ignore_index, threshold: as for ConfusionMatrix.
+
+    0 / 0 counts as 0, as in scikit-learn.
+    """
+
+    def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
+        return 2 * right, predicted + present
+
+
+class MeanIoU(ConfusionMatrix):
+    """Mean over the classes of intersection / union of predictions and targets, as for segmentation
+    (Everingham et al. 2010). Classes that occur in neither do not count.
+
+    Arguments are those of ConfusionMatrix. `per_class` gives the numbers that are averaged.
+    """
+
+    def per_class(self) -> Array:
+        """Intersection over union of each class; NaN where it does not occur. All ranks have to
+        call it."""
+        right, predicted, present = self._counts()
+        union = predicted + present - right
+        return np.where(union > 0, _divided(right, union), np.nan)
+
+    def compute(self) -> Any:
+        """The mean, in [0, 1]. Raises ValueError if nothing was added."""
+        return float(np.nanmean(self.per_class()))
+
+
+class AUC(Metric):
+    """Area under the ROC curve of two classes: the probability that a target 1 has a higher score
+    than a target 0, where equal scores count half (Hanley & McNeil 1982).
+
+    It is exact, and keeps the scores: 16 bytes for each.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def update(self, x: Any, y: Any) -> None:
+        """Adds scores x, of which higher ones mean class 1, for targets y of 0 and 1 in the same
+        shape. x may also be scores of both classes, (N, 2), of which x[:, 1] - x[:, 0] counts.
+
+        Raises ValueError for another shape, for targets other than 0 and 1, and for NaN.
+        """
+        scores, targets = _array(x).astype(np.float64), _indices("AUC", "targets", y)
+        if scores.ndim == targets.ndim + 1 and scores.shape[1:2] == (2,):
+            scores = scores[:, 1] - scores[:, 0]
+        if scores.shape != targets.shape:
+            raise _wrong_shapes("AUC", scores, targets)
+        if np.isnan(scores).any() or ((targets != 0) & (targets != 1)).any():
+            raise ValueError("[AUC] scores must not be NaN, and targets 0 or 1")
+        self._pairs.append(np.stack([scores.reshape(-1), targets.reshape(-1)]))
+
+    def compute(self) -> float:
+        """The area, in [0, 1]. Raises ValueError unless there are targets of both classes."""
+        scores, targets = _joined(np.concatenate([np.zeros((2, 0)), *self._pairs], 1))
+        positives = int(targets.sum())
+        negatives = targets.size - positives
+        if not positives or not negatives:
+            raise ValueError(
+                f"[AUC] needs targets of both classes, got {positives} of 1 and {negatives} of 0"
+            )
+        _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
+        last = np.cumsum(counts)
+        ranks = (last - (counts - 1) / 2)[which]  # equal scores share the mean of their ranks
+        above = ranks[targets == 1].sum() - positives * (positives + 1) / 2
+        return float(above / (positives * negatives))
+
+    def reset(self) -> None:
+        """Forgets what was added."""
+        self._pairs: list[Array] = []
+
+
+class R2(Metric):
+    """Coefficient of determination 1 - Σ (y - x)² / Σ (y - mean of y)², of predictions x for
+    targets y of the same shape: (N), or (N, K) with the mean over the K outputs.
+
+    An output whose targets are all equal counts as 1 if its predictions are right, otherwise 0, as
+    in scikit-learn.
+    """
+
+    _moments: tuple[Any, ...] | None
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def update(self, x: Any, y: Any) -> None:
+        """Adds a batch. Raises ValueError for another shape, or another number of outputs."""
+        predictions, targets = _array(x).astype(np.float64), _array(y).astype(np.float64)
+        if predictions.shape != targets.shape or targets.ndim not in (1, 2):
+            raise _wrong_shapes("R2", predictions, targets)
+        predictions, targets = (a.reshape(len(a), -1) for a in (predictions, targets))
+        if len(targets):
+            mean = targets.mean(0)
+            squares = ((targets - mean) ** 2).sum(0)
+            errors = ((targets - predictions) ** 2).sum(0)
+            self._moments = _merged(self._moments, (float(len(targets)), mean, squares, errors))
+
+    def compute(self) -> float:
+        """The coefficient, at most 1. Raises ValueError if nothing was added."""
+        mine = None
+        if self._moments is not None:
+            mine = [self._moments[0], *[part.tolist() for part in self._moments[1:]]]
+        moments: tuple[Any, ...] | None = None
+        for parts in distributed.gather(mine):
+            if parts is not None:
+                moments = _merged(moments, (parts[0], *[np.array(part) for part in parts[1:]]))
+        if moments is None:
+            raise self._nothing()
+        _, _, squares, errors = moments
+        flat = np.where(errors == 0, 1.0, 0.0)
+        return float(np.where(squares > 0, 1 - _divided(errors, squares), flat).mean())
+
+    def reset(self) -> None:
+        """Forgets what was added."""
+        self._moments = None
+
+
+def _merged(a: tuple[Any, ...] | None, b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Count, mean, squares around the mean and errors of both. Chan et al. 1983."""
+    if a is None:
+        return b
+    if a[1].shape != b[1].shape:
+        raise ValueError(f"[R2] {b[1].size} outputs after {a[1].size}")
+    count, apart = a[0] + b[0], b[1] - a[1]
+    squares = a[2] + b[2] + apart**2 * (a[0] * b[0] / count)
+    return count, a[1] + apart * (b[0] / count), squares, a[3] + b[3]
+
+
+def _array(x: Any) -> Array:
+    return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+
+
+def _wrong_shapes(kind: str, x: Array, y: Array) -> ValueError:
+    return ValueError(f"[{kind}] predictions {x.shape} do not fit targets {y.shape}")
+
+
+def _check_shapes(kind: str, x: Array, y: Array) -> None:
+    """Raises ValueError unless x are scores (N, C, ...) for targets (N, ...)."""
+    if x.ndim != y.ndim + 1 or (x.shape[0], *x.shape[2:]) != y.shape:
+        raise _wrong_shapes(kind, x, y)
+
+
+def _indices(kind: str, name: str, y: Any) -> Array:
+    """Class indices as int64. Raises ValueError for floats that are not whole numbers."""
+    array = _array(y)
+    indices = array.astype(np.int64)
+    if array.dtype.kind == "f" and (indices != array).any():
+        raise ValueError(f"[{kind}] {name} must be whole numbers")
+    return indices
+
+
+def _classes(kind: str, x: Array, y: Array, threshold: float) -> Array:
+    """The predicted classes, in the shape of the targets y."""
+    if x.shape != y.shape:
+        _check_shapes(kind, x, y)
+        return x.argmax(1)
+    return (x > threshold).astype(np.int64) if x.dtype.kind == "f" else x.astype(np.int64)
+
+
+def _divided(a: Array, b: Array) -> Array:
+    """a / b, and 0 where b is 0."""
+    return np.asarray(a / np.maximum(b, 1e-300) * (np.asarray(b) > 0))
+
+
+def _total(array: Array) -> Array:
+    """The sum over all ranks, in their order."""
+    if distributed.world_size() == 1:
+        return array
+    raw = as_raw(array)
+    distributed.communicator().all_reduce([raw])
+    return wrap(raw, False).numpy()
+
+
+def _joined(array: Array) -> Array:
+    """The columns of all ranks, in their order."""
+    counts = distributed.gather(array.shape[1])
+    if len(counts) == 1:
+        return array
+    padded = np.zeros((len(array), max(counts)))
+    padded[:, : array.shape[1]] = array
+    # As numbers of 32 bits, a type that all collectives move.
+    rows = distributed.communicator().all_gather(as_raw(padded.view(np.int32)))
+    each = np.ascontiguousarray(wrap(rows, False).numpy()).view(np.float64)
+    return np.concatenate([part[:, :n] for part, n in zip(each, counts, strict=True)], 1)

@@ -33,6 +33,7 @@ _ABOUT_THE_HOST = {
     "test_fuzz.py": "programs of their own",
     "test_golden.py": "files of earlier versions, and bits of the CPU",
     "test_guard.py": "statistics of times",
+    "test_metric.py": "arrays of the host",
     "test_package.py": "the package and its settings",
     "test_readme.py": "documents",
     "test_required_gpu.py": "the tests themselves",

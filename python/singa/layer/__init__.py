@@ -17,6 +17,7 @@ from . import (
     conv,
     layout,
     linear,
+    loss,
     norm,
     pooling,
     resampling,
@@ -31,6 +32,7 @@ from .containers import *
 from .conv import *
 from .layout import *
 from .linear import *
+from .loss import *
 from .norm import *
 from .pooling import *
 from .resampling import *
@@ -47,6 +49,7 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *conv.__all__,
         *layout.__all__,
         *linear.__all__,
+        *loss.__all__,
         *norm.__all__,
         *pooling.__all__,
         *resampling.__all__,

@@ -11,6 +11,7 @@ from . import (
     indexing,
     linalg,
     loss,
+    loss_functions,
     movement,
     normalization,
     pooling,
@@ -31,6 +32,7 @@ from .gating import *
 from .indexing import *
 from .linalg import *
 from .loss import *
+from .loss_functions import *
 from .methods import Methods as Methods
 from .movement import *
 from .movement import Clone as Clone
@@ -55,6 +57,7 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *indexing.__all__,
         *linalg.__all__,
         *loss.__all__,
+        *loss_functions.__all__,
         *movement.__all__,
         *normalization.__all__,
         *pooling.__all__,

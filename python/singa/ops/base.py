@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
+from ..raw.arrays import full
 from ..raw.check import integer, integers
 from ..tape.operator import Operator
 from ..tape.tensor import Tensor, as_raw, wrap
@@ -64,6 +65,9 @@ def tensor_of(value: Any, like: Tensor | None = None) -> Tensor:
         return wrap(as_raw(value), False)
     own = isinstance(value, (np.ndarray, np.generic, _c.Tensor))
     dtype = None if own else type_beside(value, like.dtype)
+    if dtype is not None and isinstance(value, (int, float)):
+        # By an operation, which a recorded step repeats.
+        return wrap(full((), value, like.device, dtype), False)
     return wrap(as_raw(value, dtype, like.device), False)
 
 

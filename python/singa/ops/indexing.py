@@ -387,7 +387,7 @@ def embedding(x: Tensor, w: Tensor) -> Tensor:
     return Embedding()(tensor_of(x), w)[0]
 
 
-def where(x: Tensor, y: Tensor, condition: Any) -> Tensor:
+def where(x: Any, y: Any, condition: Any) -> Tensor:
     """x where `condition` is true or not 0, else y, with broadcasting. x or y may be a number or an
     array."""
     if not isinstance(x, Tensor):

@@ -1,4 +1,4 @@
-"""Losses. Each has shape (1,), because SINGA's scripts read `to_numpy(loss)[0]`.
+"""Losses as operators. Each has shape (1,), because SINGA's scripts read `to_numpy(loss)[0]`.
 
 A target that was computed from parameters gets a gradient, as in PyTorch; class indices have none.
 `backward` takes the gradient of the loss as a tensor or a number, 1 by default. Wrong shapes and
@@ -28,9 +28,7 @@ __all__ = [
     "SoftMaxCrossEntropy",
     "binary_cross_entropy",
     "cross_entropy",
-    "mse_loss",
     "ranking_loss",
-    "softmax_cross_entropy",
 ]
 
 
@@ -252,19 +250,6 @@ class RankingLoss(_Loss):
         return _c.RankingLossBackward(slope, pos, neg, self.M)
 
 
-def softmax_cross_entropy(x: Tensor, t: Any, smoothing: float = 0.0) -> Tensor:
-    """Softmax cross-entropy: mean over the batch of -Σ t·log softmax(x), with shape (1,).
-
-    x          scores (N, C)
-    t          class indices (N), or probabilities (N, C)
-    smoothing  label smoothing s in [0, 1] (default 0): targets become (1 - s)·t + s / C
-               (Szegedy et al. 2016)
-
-    Raises ValueError for other shapes, and for a class index outside [0, C).
-    """
-    return SoftMaxCrossEntropy(t, smoothing)(x)[0]
-
-
 def cross_entropy(x: Tensor, t: Any) -> Tensor:
     """Cross-entropy: mean over the batch of -Σ t·log x, with shape (1,).
 
@@ -280,11 +265,6 @@ def binary_cross_entropy(x: Tensor, t: Any) -> Tensor:
     x and t are probabilities of the same shape. Logarithms are clamped at -100, as in PyTorch.
     """
     return BinaryCrossEntropy(t)(x)[0]
-
-
-def mse_loss(x: Tensor, t: Any) -> Tensor:
-    """Mean of (x - t)² over all elements, with shape (1,)."""
-    return MeanSquareError(t)(x)[0]
 
 
 def ranking_loss(pos: Tensor, neg: Tensor, M: float = 0.2) -> Tensor:

@@ -27,7 +27,29 @@ autograd.softmax_cross_entropy(MATRIX, make(2, 4))
 autograd.softmax_cross_entropy(make(3), labels([0]))
     -> ValueError: [SoftmaxCrossEntropyForward] x (N, C) 0 (3,) float32
 autograd.softmax_cross_entropy(CUBE, LABELS)
-    -> ValueError: [SoftmaxCrossEntropyForward] x (N, C) 0 (2, 3, 4) float32
+    -> ValueError: [softmax_cross_entropy] x (2, 3, 4) t (2,)
+autograd.softmax_cross_entropy(CUBE, CUBE, ignore_index=1)
+    -> ValueError: [softmax_cross_entropy] ignore_index
+autograd.softmax_cross_entropy(MATRIX, LABELS, weight=[1.0, 2.0])
+    -> ValueError: [softmax_cross_entropy] weight (3,) (2,)
+autograd.softmax_cross_entropy(MATRIX, LABELS, reduction="avg")
+    -> ValueError: [softmax_cross_entropy] reduction mean sum none 'avg'
+autograd.softmax_cross_entropy(MATRIX, LABELS, ignore_index=0.5)
+    -> ValueError: [softmax_cross_entropy] ignore_index 0.5
+autograd.softmax_cross_entropy(MATRIX, labels([0, 1.5], "float32"), ignore_index=0)
+    -> ValueError: [softmax_cross_entropy] 1.5
+autograd.softmax_cross_entropy(INTEGERS, LABELS, ignore_index=0)
+    -> TypeError: [softmax_cross_entropy] x (2, 3) int32
+autograd.nll_loss(MATRIX, MATRIX) -> ValueError: [nll_loss] x (2, 3) t (2, 3)
+autograd.nll_loss(MATRIX, labels([0, 3])) -> IndexError: 3
+autograd.nll_loss(MATRIX, labels([0, -1])) -> IndexError: 3
+autograd.l1_loss(MATRIX, LABELS) -> ValueError: [l1_loss] t x (2, 3) (2,)
+autograd.huber_loss(MATRIX, MATRIX, delta=0) -> ValueError: [huber_loss] delta 0
+autograd.smooth_l1_loss(MATRIX, MATRIX, beta=-1.0) -> ValueError: [smooth_l1_loss] beta -1.0
+autograd.mse_loss(MATRIX, MATRIX, "all") -> ValueError: [mse_loss] mean sum none all
+autograd.kl_div(MATRIX, MATRIX, "batch") -> ValueError: [kl_div] reduction mean sum none batch
+autograd.dice_loss(MATRIX, MATRIX) -> ValueError: [dice_loss] (2, 3) (2, 3)
+autograd.sigmoid_focal_loss(MATRIX, MATRIX, gamma="a") -> TypeError: [sigmoid_focal_loss] gamma str
 autograd.softmax_cross_entropy(INTEGERS, LABELS)
     -> TypeError: [SoftmaxCrossEntropyForward] x (2, 3) int32
 autograd.softmax_cross_entropy(MATRIX, LABELS, 1.5)

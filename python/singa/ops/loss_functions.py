@@ -1,0 +1,371 @@
+"""Losses as functions, with PyTorch's arguments and values.
+
+`reduction` is "mean", "sum" or "none". Means and sums have shape (1,), as SINGA's losses do; "none"
+gives the loss of each element. The plain mean of a softmax cross-entropy and of squares is one
+operation (`loss.py`); the others are combinations of operators, so their targets may have
+gradients, too. In 16 bits they are computed in float32, and the result has the type of x.
+
+Targets are tensors, arrays or lists. Targets and weights that a recorded step takes should be
+tensors: an array becomes another tensor in each step, which is then not replayed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..dtypes import bool_, float32, float64, int64, is_float
+from ..raw.check import InvalidInputError, fraction, integer, number
+from ..tape.tensor import Tensor, wrap
+from .arithmetic import equal, less, not_equal
+from .base import indices_of, tensor_of
+from .elementwise import abs, clip, exp, log, negative, sigmoid, softplus, square
+from .indexing import gather, gather_elements, onehot, where
+from .loss import MeanSquareError, SoftMaxCrossEntropy
+from .movement import Cast, cast, converted, reshape, squeeze, unsqueeze
+from .reduction import log_softmax, reduce_mean, reduce_sum, softmax_along
+
+__all__ = [
+    "binary_cross_entropy_with_logits",
+    "dice_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "sigmoid_focal_loss",
+    "smooth_l1_loss",
+    "softmax_cross_entropy",
+]
+
+
+def softmax_cross_entropy(
+    x: Tensor,
+    t: Any,
+    smoothing: float = 0.0,
+    weight: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Softmax cross-entropy -Σ t·log softmax(x) over the classes, as torch's cross_entropy.
+
+    x             scores (N, C), or (N, C, ...), such as those of pixels (N, C, H, W)
+    t             class indices (N, ...), or probabilities in the shape of x
+    smoothing     label smoothing s in [0, 1] (default 0): targets become (1 - s)·t + s / C
+                  (Szegedy et al. 2016)
+    weight        a weight for each class, of shape (C). The mean over class indices is divided by
+                  the weights of the targets, other means by the number of targets.
+    ignore_index  a class index, such as 255 or PyTorch's -100, whose targets count as if they were
+                  not there. Default None: there is none.
+    reduction     "mean", "sum" or "none"
+
+    Raises ValueError for other shapes, and for a class index outside [0, C); IndexError for one
+    where a weight, an ignore_index, another reduction or a shape beyond (N, C) is given.
+    """
+    plain = weight is None and ignore_index is None and reduction == "mean"
+    if plain and len(x.shape) <= 2:
+        return SoftMaxCrossEntropy(t, smoothing)(x)[0]
+    op = "softmax_cross_entropy"
+    share = fraction(op, "smoothing", smoothing)
+    _check_reduction(op, reduction)
+    target, wide = tensor_of(t, x).to(x.device), _wide(op, x)
+    scores = log_softmax(wide, 1) if len(x.shape) > 1 else _refuse_shapes(op, x, target)
+    weights = _weights(op, weight, scores)
+    classes = scores.shape[1]
+    if target.shape == x.shape and is_float(target.dtype):
+        if ignore_index is not None:
+            raise ValueError(f"[{op}] ignore_index needs class indices, not probabilities")
+        target = _as(target, scores)
+        if share:
+            target = target * (1.0 - share) + share / classes
+        products = target * scores
+        loss = negative(_sum_classes(products if weights is None else products * weights))
+        return _typed(_reduced(op, loss, reduction), x)
+    loss, counts, kept = _of_classes(op, scores, target, weights, ignore_index)
+    if share:
+        uniform = _sum_classes(scores if weights is None else scores * weights)
+        if kept is not None:
+            uniform = where(uniform, 0.0, kept)
+        loss = loss * (1.0 - share) - uniform * (share / classes)
+    return _typed(_reduced(op, loss, reduction, counts), x)
+
+
+def nll_loss(
+    x: Tensor,
+    t: Any,
+    weight: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood -x[t], for log-probabilities x (N, C, ...) and class indices t
+    (N, ...). Arguments are those of `softmax_cross_entropy`.
+
+    Raises ValueError for other shapes, IndexError for a class index outside [0, C).
+    """
+    op = "nll_loss"
+    _check_reduction(op, reduction)
+    scores, target = _wide(op, x), tensor_of(t, x).to(x.device)
+    weights = _weights(op, weight, scores)
+    loss, counts, _ = _of_classes(op, scores, target, weights, ignore_index)
+    return _typed(_reduced(op, loss, reduction, counts), x)
+
+
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    t: Any,
+    weight: Any = None,
+    pos_weight: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross-entropy -(t·log p + (1 - t)·log(1 - p)) with p = sigmoid(x), of scores x.
+
+    t           targets in [0, 1], in the shape of x
+    weight      of each element; it broadcasts to x
+    pos_weight  multiplies the part of t, such as negatives / positives; it broadcasts to x
+    reduction   "mean" over all elements, "sum" or "none"
+
+    No score overflows. Raises ValueError for targets of another shape.
+    """
+    op = "binary_cross_entropy_with_logits"
+    scores, target = _pair(op, x, t, reduction)
+    # log p = -softplus(-x), and log(1 - p) = -x - softplus(-x)
+    part = softplus(negative(scores))
+    if pos_weight is not None:
+        part = part * (target * (_as(tensor_of(pos_weight, x), scores) - 1.0) + 1.0)
+    loss = (1.0 - target) * scores + part
+    if weight is not None:
+        loss = loss * _as(tensor_of(weight, x), scores)
+    return _typed(_reduced(op, loss, reduction), x)
+
+
+def sigmoid_focal_loss(
+    x: Tensor, t: Any, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "mean"
+) -> Tensor:
+    """Focal loss alpha_t·(1 - p_t)^gamma·(-log p_t), where p_t is sigmoid(x) for a target 1, and
+    1 - sigmoid(x) for a target 0. Lin et al. 2017; torchvision.ops.sigmoid_focal_loss.
+
+    alpha_t is `alpha` for a target 1 and 1 - alpha for a target 0; a negative `alpha` means no
+    weights. t has the shape of x. Raises ValueError for targets of another shape.
+    """
+    op = "sigmoid_focal_loss"
+    scores, target = _pair(op, x, t, reduction)
+    alpha, gamma = number(op, "alpha", alpha), number(op, "gamma", gamma)
+    p = sigmoid(scores)
+    missed = p + target - p * target * 2.0  # 1 - p_t
+    loss = binary_cross_entropy_with_logits(scores, target, reduction="none") * missed**gamma
+    if alpha >= 0:
+        loss = loss * (target * (2.0 * alpha - 1.0) + (1.0 - alpha))
+    return _typed(_reduced(op, loss, reduction), x)
+
+
+def dice_loss(x: Tensor, t: Any, smooth: float = 1.0, reduction: str = "mean") -> Tensor:
+    """Dice loss 1 - (2·Σ p·t + smooth) / (Σ p + Σ t + smooth) of each image and class, with sums
+    over the pixels, for masks. Milletari et al. 2016.
+
+    x          scores (N, C, ...)
+    t          class indices (N, ...), with p = softmax of x over the classes; or masks of 0 and 1
+               in the shape of x, one for each class, with p = sigmoid(x)
+    smooth     keeps empty masks from 0 / 0 (default 1)
+    reduction  "mean" and "sum" are over images and classes; "none" gives (N, C)
+
+    Raises ValueError for other shapes, IndexError for a class index outside [0, C).
+    """
+    op = "dice_loss"
+    _check_reduction(op, reduction)
+    smooth = number(op, "smooth", smooth)
+    scores, target = _wide(op, x), tensor_of(t, x).to(x.device)
+    shape = scores.shape
+    if len(shape) < 3 or target.shape not in (shape, (shape[0], *shape[2:])):
+        _refuse_shapes(op, x, target)
+    if target.shape == shape:
+        p, target = sigmoid(scores), _as(target, scores)
+    else:
+        p = softmax_along(scores, 1)
+        marks = onehot(1, _checked_classes(_whole(op, target, x), shape[1]), shape[1], (0.0, 1.0))
+        target = _as(marks, scores)
+    pixels = list(range(2, len(shape)))
+    both, each = reduce_sum(p * target, pixels, 0), reduce_sum(p + target, pixels, 0)
+    loss = 1.0 - (both * 2.0 + smooth) / (each + smooth)
+    return _typed(_reduced(op, loss, reduction), x)
+
+
+def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """Kullback-Leibler divergence t·(log t - x) of each element, for log-probabilities x.
+
+    t           probabilities in the shape of x, or their logarithms with `log_target`
+    reduction   "mean" over all elements, "sum", "none", or "batchmean": the sum divided by the
+                rows, which is the mean divergence of distributions
+
+    Where t is 0, so is the loss. Raises ValueError for targets of another shape.
+    """
+    op = "kl_div"
+    scores, target = _pair(op, x, t, "sum" if reduction == "batchmean" else reduction)
+    if log_target:
+        loss = exp(target) * (target - scores)
+    else:
+        # log(1) for a target of 0, so that neither value nor gradient is 0 · inf
+        loss = target * (log(where(1.0, target, equal(target, 0))) - scores)
+    if reduction == "batchmean":
+        return _typed(_reduced(op, loss, "sum") * (1.0 / max(x.shape[0], 1)), x)
+    return _typed(_reduced(op, loss, reduction), x)
+
+
+def l1_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
+    """|x - t|. Raises ValueError for targets of another shape."""
+    scores, target = _pair("l1_loss", x, t, reduction)
+    return _typed(_reduced("l1_loss", abs(scores - target), reduction), x)
+
+
+def mse_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
+    """(x - t)²: by default the mean over all elements. Raises ValueError for targets of another
+    shape."""
+    if reduction == "mean":
+        return MeanSquareError(t)(x)[0]
+    scores, target = _pair("mse_loss", x, t, reduction)
+    return _typed(_reduced("mse_loss", square(scores - target), reduction), x)
+
+
+def huber_loss(x: Tensor, t: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """With d = |x - t|: d² / 2 where d < delta, else delta·(d - delta / 2). Huber 1964.
+
+    Raises ValueError for targets of another shape, and unless `delta` is positive.
+    """
+    return _huber("huber_loss", x, t, reduction, _positive("huber_loss", "delta", delta), 1.0)
+
+
+def smooth_l1_loss(x: Tensor, t: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """With d = |x - t|: d² / (2·beta) where d < beta, else d - beta / 2. Girshick 2015. A beta of 0
+    gives `l1_loss`.
+
+    Raises ValueError for targets of another shape, and for a negative `beta`.
+    """
+    if beta == 0:
+        return l1_loss(x, t, reduction)
+    beta = _positive("smooth_l1_loss", "beta", beta)
+    return _huber("smooth_l1_loss", x, t, reduction, beta, 1.0 / beta)
+
+
+def _huber(op: str, x: Tensor, t: Any, reduction: str, delta: float, factor: float) -> Tensor:
+    scores, target = _pair(op, x, t, reduction)
+    d = abs(scores - target)
+    near = clip(d, max=delta)  # d²/2 + 0 where d < delta, else delta²/2 + delta·(d - delta)
+    loss = square(near) * 0.5 + (d - near) * delta
+    return _typed(_reduced(op, loss if factor == 1.0 else loss * factor, reduction), x)
+
+
+# Parts that they share.
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def _check_reduction(op: str, reduction: str) -> None:
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"[{op}] reduction must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}"
+        )
+
+
+def _positive(op: str, name: str, value: float) -> float:
+    if not 0 < number(op, name, value) < math.inf:
+        raise ValueError(f"[{op}] {name} must be positive and finite, got {value}")
+    return value
+
+
+def _refuse_shapes(op: str, x: Tensor, t: Tensor) -> Any:
+    raise InvalidInputError(
+        f"[{op}] x must be scores (N, C, ...) and t class indices (N, ...) or of the shape of x, "
+        f"got x {x.shape} and t {t.shape}"
+    )
+
+
+def _wide(op: str, x: Tensor) -> Tensor:
+    """x in the type in which losses are computed."""
+    if not is_float(x.dtype):
+        raise TypeError(f"[{op}] x must have a float type, got {x.shape} {x.dtype}")
+    return x if x.dtype in (float32, float64) else cast(x, float32)
+
+
+def _typed(loss: Tensor, x: Tensor) -> Tensor:
+    return loss if loss.dtype == x.dtype else cast(loss, x.dtype)
+
+
+def _as(t: Tensor, like: Tensor) -> Tensor:
+    """A target or weight on the device and in the type of `like`. Gradients flow back to floats."""
+    t = t.to(like.device)
+    if t.dtype == like.dtype:
+        return t
+    return Cast(like.dtype)(t)[0] if is_float(t.dtype) else converted(t, like.dtype)
+
+
+def _pair(op: str, x: Tensor, t: Any, reduction: str) -> tuple[Tensor, Tensor]:
+    """x and targets of its shape, in one type."""
+    _check_reduction(op, reduction)
+    scores, target = _wide(op, x), tensor_of(t, x)
+    if target.shape != x.shape:
+        raise InvalidInputError(f"[{op}] t must have the shape of x {x.shape}, got {target.shape}")
+    return scores, _as(target, scores)
+
+
+def _weights(op: str, weight: Any, scores: Tensor) -> Tensor | None:
+    """Weights of the classes, with axes of length 1 behind, or None."""
+    if weight is None:
+        return None
+    weights = _as(tensor_of(weight, scores), scores)
+    if weights.shape != scores.shape[1:2]:
+        raise InvalidInputError(
+            f"[{op}] weight must have shape {scores.shape[1:2]}, one number for each class, got "
+            f"{weights.shape}"
+        )
+    return weights.reshape((-1, *(1,) * (len(scores.shape) - 2)))
+
+
+def _whole(op: str, t: Tensor, x: Tensor) -> Tensor:
+    """Class indices as int64. Floats are read to see that they are whole numbers."""
+    if t.dtype == bool_ or is_float(t.dtype):
+        t = wrap(indices_of(op, t.data, x.data), False)
+    return t if t.dtype == int64 else converted(t, int64)
+
+
+def _checked_classes(t: Tensor, classes: int) -> Tensor:
+    """Indices in which negative ones are `classes`, which the operator that uses them refuses,
+    where it would count them from the end."""
+    return where(classes, t, less(t, 0))
+
+
+def _of_classes(
+    op: str, scores: Tensor, t: Tensor, weights: Tensor | None, ignore_index: int | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """For logarithms of probabilities (N, C, ...): the loss of each target; the weights of the
+    targets, if they differ; and which targets count, if not all do."""
+    shape = scores.shape
+    if len(shape) < 2 or t.shape != (shape[0], *shape[2:]):
+        _refuse_shapes(op, scores, t)
+    target, kept = _whole(op, t, scores), None
+    if ignore_index is not None:
+        kept = not_equal(target, integer(op, "ignore_index", ignore_index))
+    target = _checked_classes(target, shape[1])
+    if kept is not None:
+        target = where(target, 0, kept)
+    loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
+    counts = None if kept is None else converted(kept, scores.dtype)
+    if weights is not None:
+        of_target = gather(reshape(weights, (-1,)), 0, target)
+        counts = of_target if counts is None else of_target * counts
+    return (loss if counts is None else loss * counts), counts, kept
+
+
+def _sum_classes(t: Tensor) -> Tensor:
+    return reduce_sum(t, 1, 0)
+
+
+def _reduced(op: str, loss: Tensor, reduction: str, counts: Tensor | None = None) -> Tensor:
+    """The loss of each element, or its sum or mean with shape (1,). `counts` are the weights in a
+    weighted mean."""
+    if reduction == "none":
+        return loss
+    if reduction == "mean" and counts is None:
+        return reshape(reduce_mean(loss, None, 0), (1,))
+    total = reduce_sum(loss, None, 0)
+    if reduction == "mean":
+        total = total / reduce_sum(counts, None, 0)  # type: ignore[arg-type]
+    return reshape(total, (1,))

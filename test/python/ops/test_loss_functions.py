@@ -1,0 +1,180 @@
+"""Losses with PyTorch's arguments: combinations of them, odd targets, half types, wrong indices."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import of
+from singa import autograd, model, opt, tensor
+from singa.tensor import Tensor
+
+pytestmark = pytest.mark.usefixtures("training")
+
+_RANDOM = np.random.default_rng(5)
+_SCORES = {
+    (6, 4): _RANDOM.standard_normal((6, 4)),
+    (2, 4, 5): _RANDOM.standard_normal((2, 4, 5)),
+    (2, 4, 3, 3): _RANDOM.standard_normal((2, 4, 3, 3)),
+}
+_WEIGHT = np.array([0.5, 2.0, 1.0, 0.0], np.float32)
+
+
+def _classes(shape: tuple[int, ...], ignore_index: int | None) -> np.ndarray[Any, Any]:
+    t = np.random.default_rng(6).integers(0, 4, (shape[0], *shape[2:]))
+    if ignore_index is not None:
+        t.flat[::3] = ignore_index
+    return t
+
+
+@pytest.mark.parametrize("shape", _SCORES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("ignore_index", [None, -100, 255, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_classes_is_pytorch(
+    torch: ModuleType,
+    shape: tuple[int, ...],
+    reduction: str,
+    ignore_index: int | None,
+    weighted: bool,
+    smoothing: float,
+) -> None:
+    x = Tensor(data=_SCORES[shape], dtype="float64", stores_grad=True)
+    t, weight = _classes(shape, ignore_index), _WEIGHT if weighted else None
+    loss = autograd.softmax_cross_entropy(x, of(t), smoothing, weight, ignore_index, reduction)
+    theirs = torch.tensor(_SCORES[shape]).requires_grad_()
+    truth = torch.nn.functional.cross_entropy(
+        theirs,
+        torch.tensor(t),
+        torch.tensor(_WEIGHT, dtype=torch.float64) if weighted else None,
+        ignore_index=-12345 if ignore_index is None else ignore_index,
+        label_smoothing=smoothing,
+        reduction=reduction,
+    )
+    expected = truth.detach().numpy().reshape(loss.shape)
+    np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-12, atol=1e-14)
+    dy = np.random.default_rng(7).standard_normal(loss.shape)
+    truth.backward(torch.tensor(dy).reshape(truth.shape))
+    gradient = autograd.gradients(loss, dy)[x].numpy()
+    np.testing.assert_allclose(gradient, theirs.grad.numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_targets_that_are_all_ignored(torch: ModuleType) -> None:
+    x, t = of(_SCORES[6, 4]), np.full(6, 255)
+    assert np.isnan(autograd.softmax_cross_entropy(x, t, ignore_index=255).item())
+    assert autograd.softmax_cross_entropy(x, t, ignore_index=255, reduction="sum").item() == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_types_are_computed_in_float32(torch: ModuleType, dtype: str) -> None:
+    """The loss is that of the rounded inputs, rounded once."""
+    shape = (2, 4, 3, 3)
+    x = of(_SCORES[shape]).as_type(dtype)
+    x.stores_grad = True
+    t = _RANDOM.integers(0, 2, shape).astype(np.float32)
+    classes = torch.tensor(_classes(shape, 255))
+    theirs = torch.tensor(x.numpy().astype(np.float64)).requires_grad_()
+    functional = torch.nn.functional
+    for ours, truth in (
+        (
+            autograd.softmax_cross_entropy(x, of(classes.numpy()), ignore_index=255),
+            functional.cross_entropy(theirs, classes, ignore_index=255),
+        ),
+        (
+            autograd.binary_cross_entropy_with_logits(x, t),
+            functional.binary_cross_entropy_with_logits(theirs, torch.tensor(t).double()),
+        ),
+        (autograd.huber_loss(x, t), functional.huber_loss(theirs, torch.tensor(t).double())),
+    ):
+        assert ours.dtype.name == dtype
+        eps = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+        np.testing.assert_allclose(ours.numpy(), [truth.item()], rtol=eps)
+        theirs.grad = None
+        truth.backward()
+        gradient = autograd.gradients(ours)[x]
+        assert gradient.dtype.name == dtype
+        np.testing.assert_allclose(gradient.numpy(), theirs.grad, rtol=3 * eps, atol=1e-6)
+
+
+def test_scores_far_out_do_not_overflow() -> None:
+    x = Tensor(data=np.array([-1e4, 1e4]), stores_grad=True)
+    loss = autograd.binary_cross_entropy_with_logits(x, np.array([1.0, 0.0]), reduction="none")
+    np.testing.assert_array_equal(loss.numpy(), [1e4, 1e4])
+    np.testing.assert_array_equal(autograd.gradients(loss, np.ones(2))[x].numpy(), [-1, 1])
+
+
+def test_divergence_of_a_target_of_0() -> None:
+    x = Tensor(data=np.log([0.5, 0.5]), stores_grad=True)
+    t = Tensor(data=np.array([1.0, 0.0]), stores_grad=True)
+    loss = autograd.kl_div(x, t, "sum")
+    assert loss.item() == pytest.approx(np.log(2), rel=1e-6)
+    gradients = autograd.gradients(loss)
+    np.testing.assert_array_equal(gradients[x].numpy(), [-1, 0])
+    assert np.isfinite(gradients[t].numpy()).all()
+
+
+@pytest.mark.parametrize("index", [4, -1, -4])
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "nll_loss", "dice_loss"])
+def test_an_index_outside_is_refused(loss: str, index: int) -> None:
+    t = _classes((2, 4, 3, 3), None)
+    t[1, 2, 2] = index
+    with pytest.raises(IndexError, match="4"):
+        getattr(autograd, loss)(of(_SCORES[2, 4, 3, 3]), of(t)).numpy()
+
+
+def test_masks_of_any_type() -> None:
+    x = of(_SCORES[6, 4])
+    masks = _RANDOM.random((6, 4)) > 0.5
+    expected = autograd.binary_cross_entropy_with_logits(x, masks.astype(np.float32)).item()
+    for dtype in ("bool", "uint8", "int64", "float64"):
+        t = of(masks).as_type(dtype)
+        assert autograd.binary_cross_entropy_with_logits(x, t).item() == expected
+
+
+class _Segments(model.Model):
+    """Scores of pixels as parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x = Tensor(data=_SCORES[2, 4, 3, 3], stores_grad=True)
+        self.weight = tensor.from_numpy(_WEIGHT)
+
+    def forward(self, t: Tensor) -> Tensor:
+        loss = autograd.softmax_cross_entropy(self.x, t, 0.1, self.weight, 255)
+        return loss + autograd.dice_loss(self.x, autograd.where(0, t, t == 255))
+
+    def train_one_batch(self, t: Tensor) -> Tensor:
+        loss = self.forward(t)
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.filterwarnings("error")
+def test_recorded_steps_check_each_batch() -> None:
+    """Replays have the bits of executed steps, and refuse an index outside."""
+    batches = [np.roll(_classes((2, 4, 3, 3), 255), n).astype(np.int32) for n in range(6)]
+    losses: list[list[float]] = []
+    for use_graph in (False, True):
+        net = _Segments()
+        net.set_optimizer(opt.SGD(lr=0.5))
+        net.compile([of(batches[0])], is_train=True, use_graph=use_graph)
+        losses.append([net(of(t)).item() for t in batches])
+    assert losses[0] == losses[1]
+    assert net.memory_plan()["planned_bytes"] > 0
+    with pytest.raises(IndexError):
+        net(of(np.full((2, 3, 3), 4, np.int32))).numpy()
+
+
+@pytest.mark.parametrize("weight", [None, [[2.0], [0.5]]])
+@pytest.mark.parametrize("positive", [None, [1.0, 3.0, 0.5]])
+def test_weights_may_be_lists(torch: ModuleType, weight: Any, positive: Any) -> None:
+    x, t = _RANDOM.standard_normal((2, 3)), _RANDOM.random((2, 3))
+    loss = autograd.binary_cross_entropy_with_logits(of(x), t, weight, positive)
+    truth = torch.nn.functional.binary_cross_entropy_with_logits(
+        torch.tensor(x),
+        torch.tensor(t),
+        None if weight is None else torch.tensor(weight),
+        pos_weight=None if positive is None else torch.tensor(positive),
+    )
+    assert loss.item() == pytest.approx(truth.item(), rel=1e-6)

@@ -19,6 +19,7 @@ from ..tensor import Tensor
 from .optimizer import hyperparameter, scheduled
 from .schedule import DecayScheduler
 from .update_rule import Lists, UpdateRule
+from .variants import amsgrad, rmsprop
 
 __all__ = [
     "SGD",
@@ -107,15 +108,23 @@ class SGD(UpdateRule):
 class RMSProp(UpdateRule):
     """Gradients divided by a running average of their magnitude. Tieleman & Hinton 2012.
 
-        v = rho · v + (1 - rho) · g²;  p -= lr · g / sqrt(v + epsilon)
+        v = rho · v + (1 - rho) · g²;  d = g / sqrt(v + epsilon);  p -= lr · d
 
-    `rho` is below 1. As in SINGA, epsilon is under the root; PyTorch adds it to the root.
+    `rho` and `momentum` are below 1. As in SINGA, epsilon is under the root; PyTorch adds it to the
+    root. With `centered`, v - a² takes the place of v under the root, where a = rho · a + (1 - rho)
+    · g (Graves 2013). With a `momentum`, b = momentum · b + d takes the place of d. Both make an
+    update slower, and recorded steps leave it to the host.
     """
 
-    slots: tuple[str, ...] = ("running_average",)
+    slots: tuple[str, ...] = ("running_average", "mean", "momentum_buffer")
+    structural: tuple[str, ...] = ("weight_decay", "epsilon", "momentum")
+    flags: tuple[str, ...] = ("centered",)
     running_average: dict[str, Tensor]
+    mean: dict[str, Tensor]
+    momentum_buffer: dict[str, Tensor]
     rho: Any = hyperparameter(below=1.0)
     epsilon: Any = hyperparameter()
+    momentum: Any = hyperparameter(below=1.0)
     rho_value: scheduled = scheduled("rho")
     epsilon_value: scheduled = scheduled("epsilon")
 
@@ -125,17 +134,37 @@ class RMSProp(UpdateRule):
         rho: Number = 0.9,
         epsilon: Number = 1e-8,
         weight_decay: Number = 0,
+        momentum: Number = 0,
+        centered: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
         self.rho = rho
         self.epsilon = epsilon
         self.weight_decay = weight_decay
+        self.momentum = momentum
+        self._centered = bool(centered)
+
+    @property
+    def centered(self) -> bool:
+        """Whether the mean of the gradients is subtracted."""
+        return self._centered
+
+    def used_slots(self, restored: Mapping[str, DecayScheduler] | None = None) -> tuple[str, ...]:
+        momentum = (restored or {}).get("momentum", self.momentum)
+        used = {"mean": self.centered, "momentum_buffer": bool(momentum.init_value)}
+        return tuple([name for name in self.slots if used.get(name, True)])
+
+    def _is_variant(self) -> bool:
+        return len(self.used_slots()) > 1
 
     def raw_update(
         self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
     ) -> None:
         rho, epsilon = self.now("rho", step), self.now("epsilon", step)
+        if self._is_variant():
+            rmsprop(lists, lr, rho, epsilon, self.now("momentum", step), self.centered)
+            return
         singa_wrap.RmsPropUpdate(*lists, lr, rho, epsilon, *recorded)
 
 
@@ -175,14 +204,17 @@ class Adam(UpdateRule):
         p -= lr · m' / (sqrt(v') + epsilon)
 
     `t` counts the updates of each parameter from 1. `beta_1` and `beta_2` are below 1. The default
-    `lr` is SINGA's 0.1; 0.001 is usual.
+    `lr` is SINGA's 0.1; 0.001 is usual. With `amsgrad`, the largest v so far takes the place of v
+    in v' (Reddi et al. 2018); this makes an update slower, and recorded steps leave it to the host.
     """
 
-    slots: tuple[str, ...] = ("m", "v")
+    slots: tuple[str, ...] = ("m", "v", "v_max")
+    flags: tuple[str, ...] = ("amsgrad",)
     depends_on_step = True
     decoupled = False
     m: dict[str, Tensor]
     v: dict[str, Tensor]
+    v_max: dict[str, Tensor]
     beta_1: Any = hyperparameter(below=1.0)
     beta_2: Any = hyperparameter(below=1.0)
     epsilon: Any = hyperparameter()
@@ -197,6 +229,7 @@ class Adam(UpdateRule):
         beta_2: Number = 0.999,
         epsilon: Number = 1e-8,
         weight_decay: Number = 0,
+        amsgrad: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(lr, **kwargs)
@@ -204,10 +237,33 @@ class Adam(UpdateRule):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.weight_decay = weight_decay
+        self._amsgrad = bool(amsgrad)
+
+    @property
+    def amsgrad(self) -> bool:
+        """Whether the largest v so far is used."""
+        return self._amsgrad
+
+    def used_slots(self, restored: Mapping[str, DecayScheduler] | None = None) -> tuple[str, ...]:
+        return self.slots if self.amsgrad else self.slots[:2]
+
+    def _is_variant(self) -> bool:
+        return self.amsgrad
 
     def raw_update(
         self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
     ) -> None:
+        if self.amsgrad:
+            amsgrad(
+                lists,
+                lr,
+                self.now("beta_1", step),
+                self.now("beta_2", step),
+                self.now("epsilon", step),
+                self.steps + 1 - behind,
+                self.decoupled,
+            )
+            return
         singa_wrap.AdamUpdate(
             *lists,
             lr,
@@ -239,6 +295,7 @@ class AdamW(Adam):
         beta_2: Number = 0.999,
         epsilon: Number = 1e-8,
         weight_decay: Number = 0.01,
+        amsgrad: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, **kwargs)
+        super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, amsgrad, **kwargs)

@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import numpy as np
+
 from .. import singa_wrap
-from ..layer import Layer
+from ..layer import BatchNorm2d, Layer
 from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
 from ..tape.capture import host_called
-from ..tensor import Tensor
+from ..tape.grad_mode import no_grad, set_training, training
+from ..tensor import Tensor, from_numpy
 
-__all__ = ["EMA"]
+__all__ = ["EMA", "SWA", "update_batch_norm"]
 
 
-@names_keywords
-class EMA:
-    """Exponential moving average of a model's weights. Polyak & Juditsky 1992; Tarvainen & Valpola
-    2017.
-
-        average = decay · average + (1 - decay) · weight        the first update copies the weight
-
-    The same as torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(decay):
-
-        ema = opt.EMA(net, decay=0.999)
-        for x, y in loader:
-            net(x, y)
-            ema.update()
-        net.eval()
-        with ema.applied():  # the averages are the weights
-            out = net(x)
-
-    decay: of the average, from 0 to less than 1. Default 0.999, PyTorch's.
-    use_buffers: also averages what is kept but not trained, such as running means. By default the
-        model's own remain in use, which is what PyTorch's copies of buffers amount to.
-
-    `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
-    Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
-    """
+class Average:
+    """What averages of a model's weights share: EMA and SWA."""
 
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = ("_averages", "_updates", "_applied")
 
-    def __init__(self, model: Layer, decay: float = 0.999, use_buffers: bool = False) -> None:
+    def __init__(self, model: Layer, use_buffers: bool = False) -> None:
         if not isinstance(model, Layer):
-            raise TypeError(f"[EMA] model must be a Model or a Layer, got {model!r:.80}")
-        if not 0 <= number("EMA", "decay", decay) < 1:
-            raise ValueError(f"[EMA] decay must be in [0, 1): {decay}")
+            kind = type(self).__name__
+            raise TypeError(f"[{kind}] model must be a Model or a Layer, got {model!r:.80}")
         self.model = model
-        self.decay: float = float(decay)
         self.use_buffers: bool = bool(use_buffers)
         # (weight, average): an average belongs to its weight, whatever its name becomes.
         self._averages: list[tuple[Tensor, Tensor]] = []
         self._updates = 0
         self._applied = False
+
+    def _share(self) -> float:
+        """The share of the average so far in the next one."""
+        raise NotImplementedError
 
     @property
     def updates(self) -> int:
@@ -79,9 +62,14 @@ class EMA:
         """
         weights = self.weights()
         if not weights:
-            raise RuntimeError("[EMA] the model has no parameters yet: call compile() first")
+            raise RuntimeError(
+                f"[{type(self).__name__}] the model has no parameters yet: call compile() first"
+            )
         if self._applied:
-            raise RuntimeError("[EMA] the model's weights are the averages: update after applied()")
+            raise RuntimeError(
+                f"[{type(self).__name__}] the model's weights are the averages: update after "
+                "applied()"
+            )
         before = {id(weight): average for weight, average in self._averages}
         self._averages = []
         for weight in weights.values():
@@ -89,8 +77,9 @@ class EMA:
             if average is None:
                 average = weight.deepcopy()
             else:
-                singa_wrap.ScaleAll([average.data], self.decay)
-                singa_wrap.Axpy(1.0 - self.decay, weight.data, average.data)
+                share = self._share()
+                singa_wrap.ScaleAll([average.data], share)
+                singa_wrap.Axpy(1.0 - share, weight.data, average.data)
             self._averages.append((weight, average))
         self._updates += 1
 
@@ -102,9 +91,13 @@ class EMA:
         Raises RuntimeError before the first update, and inside itself.
         """
         if not self._updates:
-            raise RuntimeError("[EMA] there are no averages before the first update()")
+            raise RuntimeError(
+                f"[{type(self).__name__}] there are no averages before the first update()"
+            )
         if self._applied:
-            raise RuntimeError("[EMA] the model's weights are the averages already")
+            raise RuntimeError(
+                f"[{type(self).__name__}] the model's weights are the averages already"
+            )
         before = [weight.data.Clone() for weight, _ in self._averages]
         self._applied = True
         try:
@@ -128,7 +121,7 @@ class EMA:
 
         Raises ValueError or TypeError for the state of another model. Nothing has changed then.
         """
-        updates, averages = self.checked_states("[EMA]", states)
+        updates, averages = self.checked_states(f"[{type(self).__name__}]", states)
         weights = self.weights()
         pairs = []
         for name, value in averages.items():
@@ -146,9 +139,106 @@ class EMA:
             raise ValueError(f"{where} expected a state with 'updates' and 'averages'") from None
         if not isinstance(averages, Mapping):
             raise TypeError(f"{where} expected averages by name, got {type(averages).__name__}")
-        updates = integer("EMA", "updates", updates, 0)
+        updates = integer(type(self).__name__, "updates", updates, 0)
         weights = self.weights() if updates else {}
         if weights.keys() != averages.keys():
             odd = ", ".join(sorted(weights.keys() ^ averages.keys()))
             raise ValueError(f"{where} the averages are not of this model's weights: {odd:.200}")
         return updates, checked(where, weights, averages)
+
+
+@names_keywords
+class EMA(Average):
+    """Exponential moving average of a model's weights. Polyak & Juditsky 1992; Tarvainen & Valpola
+    2017.
+
+        average = decay · average + (1 - decay) · weight        the first update copies the weight
+
+    The same as torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(decay):
+
+        ema = opt.EMA(net, decay=0.999)
+        for x, y in loader:
+            net(x, y)
+            ema.update()
+        net.eval()
+        with ema.applied():  # the averages are the weights
+            out = net(x)
+
+    decay: of the average, from 0 to less than 1. Default 0.999, PyTorch's.
+    use_buffers: also averages what is kept but not trained, such as running means. By default the
+        model's own remain in use, which is what PyTorch's copies of buffers amount to.
+
+    `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
+    Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
+    """
+
+    def __init__(self, model: Layer, decay: float = 0.999, use_buffers: bool = False) -> None:
+        super().__init__(model, use_buffers)
+        if not 0 <= number("EMA", "decay", decay) < 1:
+            raise ValueError(f"[EMA] decay must be in [0, 1): {decay}")
+        self.decay: float = float(decay)
+
+    def _share(self) -> float:
+        return self.decay
+
+
+class SWA(Average):
+    """The mean of a model's weights at some times of training, usually after each of the last
+    epochs: stochastic weight averaging. Izmailov et al. 2018; PyTorch's AveragedModel.
+
+        swa = opt.SWA(net)
+        for epoch in range(epochs):
+            ...
+            if epoch >= start:
+                swa.update()
+        with swa.applied():                        # the means are the weights
+            opt.update_batch_norm(net, images)     # whose statistics are not the mean's
+            net.eval()
+            out = net(x)
+            checkpoint.save("swa.safetensors", net)
+
+    Statistics of batch norm that `update_batch_norm` wrote remain after `applied`. `use_buffers`
+    averages them instead. `checkpoint.save(..., ema=swa)` keeps the means.
+    """
+
+    def _share(self) -> float:
+        return self._updates / (self._updates + 1.0)
+
+
+def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
+    """Sets the running statistics of all batch norms to the mean over these batches of inputs, as
+    torch.optim.swa_utils.update_bn.
+
+    model    a Model, or another layer; its `forward` runs in training mode, without a tape. Dropout
+             and other layers are in training mode, too.
+    batches  inputs of `forward`: each a tensor or array, or a list or tuple with those that a
+             loader gives, of which the first counts
+
+    Weights do not change, and the mode is the one before. Nothing happens without a batch norm.
+    Raises ValueError if there are no batches.
+    """
+    norms = [part for part in (model, *model.sublayers()) if isinstance(part, BatchNorm2d)]
+    if not norms:
+        return
+    device = next((state.device for state in model.get_states().values()), None)
+    for norm in norms:
+        for name in norm.state_names:
+            if (state := getattr(norm, name, None)) is not None:
+                state.set_value(0.0)  # whatever it was, also NaN
+    momenta, mode = [norm.momentum for norm in norms], training()
+    count = 0
+    try:
+        set_training(True)
+        with no_grad():
+            for batch in batches:
+                x = batch[0] if isinstance(batch, list | tuple) else batch
+                for norm in norms:
+                    norm.momentum = 1.0 / (count + 1)  # the mean so far
+                model.forward(x if isinstance(x, Tensor) else from_numpy(np.asarray(x), device))
+                count += 1
+    finally:
+        set_training(mode)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+    if not count:
+        raise ValueError("[update_batch_norm] there are no batches")

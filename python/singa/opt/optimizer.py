@@ -19,6 +19,7 @@ from ..raw.check import integer, number
 from ..tape.capture import host_call, host_called, is_capturing
 from ..tape.capture import state as current
 from ..tensor import DType, Tensor
+from .clipping import checked_norm_type, clip_by_global_norm, limit_all
 from .hyperparameter_table import HyperparameterTable
 from .scaler import GradScaler
 from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
@@ -26,7 +27,6 @@ from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
 __all__ = [
     "Optimizer",
     "ParamGroup",
-    "clip_by_global_norm",
     "norm_and_bias",
 ]
 
@@ -166,6 +166,10 @@ class Optimizer:
     groups: ParamGroups; the first one that matches a parameter applies. Default: none.
     clip_norm: the largest 2-norm of all gradients together; larger ones are scaled down to it
         before the update (Pascanu et al. 2013). Default None: no clipping.
+    norm_type: p of the norm that `clip_norm` limits, such as 1 or `math.inf`. Default 2. Recorded
+        steps leave other norms to the host.
+    clip_value: limits each element of the gradients to [-clip_value, clip_value], before
+        `clip_norm`. Default None: no limit.
     accumulate: parameters change at every n-th call only, by the mean gradient of those n calls.
         Default 1.
     scaler: a GradScaler, for gradients in float16. Default None.
@@ -192,6 +196,8 @@ class Optimizer:
         *,
         groups: Iterable[ParamGroup] = (),
         clip_norm: float | None = None,
+        norm_type: float = 2.0,
+        clip_value: float | None = None,
         accumulate: int = 1,
         scaler: GradScaler | None = None,
     ) -> None:
@@ -201,6 +207,8 @@ class Optimizer:
         self._accumulated_calls = 0  # whose gradients are in _accumulated_grads
         self.groups = tuple(groups)
         self.clip_norm = clip_norm
+        self.norm_type = norm_type
+        self.clip_value = clip_value
         self.accumulate = accumulate
         if scaler is not None and not isinstance(scaler, GradScaler):
             raise TypeError(f"[{kind}] scaler must be a GradScaler, got {scaler!r:.80}")
@@ -255,15 +263,46 @@ class Optimizer:
 
     @property
     def clip_norm(self) -> float | None:
-        """The largest 2-norm of all gradients together. None: no clipping."""
+        """The largest norm of all gradients together. None: no clipping."""
         return self._clip_norm
 
     @clip_norm.setter
     def clip_norm(self, norm: float | None) -> None:
+        self._clip_norm = self._limit("clip_norm", norm)
+
+    @property
+    def norm_type(self) -> float:
+        """p of the norm that `clip_norm` limits."""
+        return self._norm_type
+
+    @norm_type.setter
+    def norm_type(self, norm_type: float) -> None:
+        self._norm_type: float = checked_norm_type(type(self).__name__, norm_type)
+
+    @property
+    def clip_value(self) -> float | None:
+        """The largest absolute value of an element of the gradients. None: no limit."""
+        return self._clip_value
+
+    @clip_value.setter
+    def clip_value(self, value: float | None) -> None:
+        self._clip_value = self._limit("clip_value", value)
+
+    def _limit(self, name: str, value: float | None) -> float | None:
         kind = type(self).__name__
-        if norm is not None and not number(kind, "clip_norm", norm) > 0:
-            raise ValueError(f"[{kind}] clip_norm must be positive: {norm}")
-        self._clip_norm = norm
+        if value is not None and not number(kind, name, value) > 0:
+            raise ValueError(f"[{kind}] {name} must be positive: {value}")
+        return value
+
+    def _clips_on_host(self) -> bool:
+        """Whether the update itself cannot clip the gradients."""
+        other_norm = self.clip_norm is not None and self.norm_type != 2
+        return other_norm or (self.clip_value is not None and self._scaler is not None)
+
+    def _limit_values(self, grads: Sequence[Tensor]) -> None:
+        """Clips gradients by value, in place, by operations that a recorded step repeats."""
+        if self.clip_value is not None:
+            limit_all([grad.data for grad in grads], self.clip_value)
 
     @property
     def accumulate(self) -> int:
@@ -422,15 +461,17 @@ class Optimizer:
             updates = self._accumulate_gradients(updates)
             if self._accumulated_calls:
                 return
+        grads = [grad for _, _, grad in updates]
         if self._skips_on_device():
+            self._limit_values(grads)
             self._apply_on_device(updates)
             return
-        grads = [grad for _, _, grad in updates]
         self._skipped = self._scaler is not None and not self._unscaled(self._scaler, grads)
         if self._skipped:
             return
+        self._limit_values(grads)
         if self.clip_norm is not None:
-            clip_by_global_norm(grads, self.clip_norm)
+            clip_by_global_norm(grads, self.clip_norm, self.norm_type)
         self.apply_all(updates)
 
     def _apply_on_device(self, updates: Sequence[Update]) -> None:
@@ -750,20 +791,3 @@ class Optimizer:
             "_tables": {},
         }
         return {**self.__dict__, **made_anew}
-
-
-def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float) -> float:
-    """Scales all gradients by min(1, max_norm / norm), in place, where norm is the 2-norm of all of
-    them together (Pascanu et al. 2013). Returns that norm.
-
-    If a gradient is NaN, all become NaN, as in PyTorch. Gradients must not share memory; those of
-    `autograd.backward` do not. Raises ValueError unless `max_norm` is positive.
-    """
-    if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
-        raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")
-    raw = [grad.data for grad in grads]
-    norm = singa_wrap.GlobalNorm(raw)
-    factor = max_norm / (norm + 1e-6)  # PyTorch's clip_grad_norm_
-    if not factor >= 1.0:  # also for NaN, which makes all gradients NaN
-        singa_wrap.ScaleAll(raw, factor)
-    return norm

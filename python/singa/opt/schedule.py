@@ -7,21 +7,29 @@ from 0.
 from __future__ import annotations
 
 import bisect
+import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
 from typing import Any, overload
 
 from ..device import create_cpu_device
-from ..raw.check import integer, integers, names_keywords, number
+from ..raw.check import fraction, integer, integers, names_keywords, number
 from ..tensor import Tensor
 
 __all__ = [
     "Constant",
     "CosineDecay",
+    "CosineRestarts",
     "DecayScheduler",
     "ExponentialDecay",
+    "FunctionSchedule",
     "MultiStepDecay",
     "OneCycle",
+    "PolynomialDecay",
+    "ReduceOnPlateau",
+    "SequentialSchedule",
     "StepDecay",
     "WarmUp",
 ]
@@ -163,6 +171,192 @@ class CosineDecay(DecayScheduler):
 
 
 @names_keywords
+class CosineRestarts(DecayScheduler):
+    """Half a cosine from `init_value` to `final_value` over `first_steps` steps, then again, each
+    time over `factor` times as many: PyTorch's CosineAnnealingWarmRestarts. Loshchilov & Hutter
+    2017 (SGDR).
+
+    `factor` is a whole number, 1 by default, `final_value` 0. Raises ValueError unless
+    `first_steps` and `factor` are at least 1.
+    """
+
+    def __init__(
+        self, init_value: float, first_steps: int, factor: int = 1, final_value: float = 0.0
+    ) -> None:
+        super().__init__(init_value)
+        self.first_steps: int = integer("CosineRestarts", "first_steps", first_steps, 1)
+        self.factor: int = integer("CosineRestarts", "factor", factor, 1)
+        self.final_value: float = number("CosineRestarts", "final_value", final_value)
+
+    def value(self, step: float) -> float:
+        if self.factor == 1:
+            return self._within(step % self.first_steps, self.first_steps)
+        # first_steps · (factor^n - 1) / (factor - 1) steps are over after n cycles.
+        cycles = 0
+        while step >= self._end(cycles + 1):
+            cycles += 1
+        return self._within(step - self._end(cycles), self.first_steps * self.factor**cycles)
+
+    def _end(self, cycles: int) -> int:
+        return self.first_steps * (self.factor**cycles - 1) // (self.factor - 1)
+
+    def _within(self, step: float, steps: int) -> float:
+        return _cosine(self.init_value, self.final_value, step / steps)
+
+
+@names_keywords
+class PolynomialDecay(DecayScheduler):
+    """final_value + (init_value - final_value) · (1 - step / decay_steps)^power, then constant:
+    PyTorch's PolynomialLR.
+
+    `power` is 1 by default, a straight line; `final_value` is 0. Raises ValueError unless
+    `decay_steps` and `power` are positive.
+    """
+
+    def __init__(
+        self, init_value: float, decay_steps: int, power: float = 1.0, final_value: float = 0.0
+    ) -> None:
+        super().__init__(init_value)
+        self.decay_steps: float = _positive("PolynomialDecay", decay_steps=decay_steps)
+        self.power: float = _positive("PolynomialDecay", power=power)
+        self.final_value: float = number("PolynomialDecay", "final_value", final_value)
+
+    def value(self, step: float) -> float:
+        left = 1.0 - min(step / self.decay_steps, 1.0)
+        return self.final_value + (self.init_value - self.final_value) * left**self.power
+
+
+@names_keywords
+class SequentialSchedule(DecayScheduler):
+    """One schedule after the other, each from its own step 0: PyTorch's SequentialLR.
+
+        opt.SequentialSchedule([opt.WarmUp(0.1, 100), opt.CosineDecay(0.1, 900)], [100])
+
+    The second one begins at step `milestones[0]`, and so on. A schedule may be a number. Raises
+    ValueError unless the milestones rise, and are one fewer than the schedules.
+    """
+
+    def __init__(
+        self, schedules: Sequence[DecayScheduler | float], milestones: Sequence[int]
+    ) -> None:
+        self.schedules: list[DecayScheduler] = [as_schedule("schedules", s) for s in schedules]
+        self.milestones: list[int] = list(integers("SequentialSchedule", "milestones", milestones))
+        rising = all(a < b for a, b in itertools.pairwise([0, *self.milestones]))
+        if len(self.schedules) != len(self.milestones) + 1 or not rising:
+            raise ValueError(
+                "[SequentialSchedule] needs rising milestones, one fewer than schedules, got "
+                f"{self.milestones} for {len(self.schedules)} schedules"
+            )
+        super().__init__(self.schedules[0].init_value)
+
+    def is_plain(self) -> bool:
+        return super().is_plain() and all(schedule.is_plain() for schedule in self.schedules)
+
+    def value(self, step: float) -> float:
+        i = bisect.bisect_right(self.milestones, step)
+        return self.schedules[i].value(step - self.milestones[i - 1] if i else step)
+
+
+class FunctionSchedule(DecayScheduler):
+    """function(step), as PyTorch's LambdaLR; `opt.SGD(lr=function)` means the same.
+
+    It is not saved with the optimizer's state: who restores the optimizer gives it the function. In
+    a recorded step the host makes the update. Raises TypeError for what cannot be called.
+    """
+
+    def __init__(self, function: Callable[[int], float]) -> None:
+        if not callable(function) or isinstance(function, type):
+            raise TypeError(
+                f"[FunctionSchedule] needs a function of the step, got {function!r:.80}"
+            )
+        self.function = function
+        super().__init__(function(0))
+
+    def is_plain(self) -> bool:
+        return False
+
+    def value(self, step: float) -> float:
+        return float(self.function(int(step)))
+
+
+@names_keywords
+class ReduceOnPlateau(DecayScheduler):
+    """A value that is multiplied by `factor` when a metric stops improving: PyTorch's
+    ReduceLROnPlateau, with its values.
+
+        sgd = opt.SGD(lr=opt.ReduceOnPlateau(0.1, patience=5))
+        for epoch in range(epochs):
+            ...
+            sgd.lr.update(validation_loss)
+
+    factor: of a reduction. Default 0.1.
+    patience: updates without improvement before a reduction. Default 10.
+    mode: "min" if a smaller metric is better (default), or "max".
+    threshold: the least improvement. Default 1e-4.
+    relative: whether `threshold` is a share of the best metric (default), or a number.
+    cooldown: updates after a reduction that do not count. Default 0.
+    min_value: below which it does not go. Default 0.
+
+    It is saved with the optimizer's state. Ranks have to update it with the same metric
+    (`singa.metric` gives it). Raises ValueError for a factor outside [0, 1), and another mode.
+    """
+
+    def __init__(
+        self,
+        init_value: float,
+        factor: float = 0.1,
+        patience: int = 10,
+        mode: str = "min",
+        threshold: float = 1e-4,
+        relative: bool = True,
+        cooldown: int = 0,
+        min_value: float = 0.0,
+    ) -> None:
+        kind = "ReduceOnPlateau"
+        super().__init__(init_value)
+        self.factor: float = fraction(kind, "factor", factor, open_end=True)
+        self.patience: int = integer(kind, "patience", patience, 0)
+        if mode not in ("min", "max"):
+            raise ValueError(f"[{kind}] mode must be 'min' or 'max', got {mode!r}")
+        self.maximizes: bool = mode == "max"
+        self.threshold: float = number(kind, "threshold", threshold)
+        self.relative: bool = bool(relative)
+        self.cooldown: int = integer(kind, "cooldown", cooldown, 0)
+        self.min_value: float = number(kind, "min_value", min_value)
+        self.current: float = self.init_value
+        self.best: float = -math.inf if self.maximizes else math.inf
+        self.waited: int = 0  # updates without improvement
+        self.cooling: int = 0  # updates that do not count yet
+
+    def update(self, metric: float | Tensor) -> bool:
+        """Takes the metric of an epoch. Returns whether the value was reduced."""
+        metric = float(metric)
+        self.waited += 1
+        if self._improves(metric):
+            self.best, self.waited = metric, 0
+        if self.cooling:
+            self.cooling -= 1
+            self.waited = 0
+        if self.waited <= self.patience:
+            return False
+        self.cooling, self.waited = self.cooldown, 0
+        reduced = max(self.current * self.factor, self.min_value)
+        if self.current - reduced <= 1e-8:  # PyTorch's eps
+            return False
+        self.current = reduced
+        return True
+
+    def _improves(self, metric: float) -> bool:
+        sign = 1.0 if self.maximizes else -1.0
+        if self.relative:
+            return sign * metric > sign * self.best * (1.0 + sign * self.threshold)
+        return sign * metric > sign * self.best + self.threshold
+
+    def value(self, step: float) -> float:
+        return self.current
+
+
+@names_keywords
 class WarmUp(DecayScheduler):
     """A linear rise to another schedule over the first `steps` steps, then that schedule from its
     own step 0. Goyal et al. 2017.
@@ -250,18 +444,22 @@ class _OneCycleMomentum(DecayScheduler):
         return self.cycle._between(step, self.init_value, self.low, self.init_value)
 
 
-def as_schedule(name: str, value: DecayScheduler | float) -> DecayScheduler:
-    """`value` itself if it is a schedule, else a Constant. Raises TypeError for anything else but a
-    number, ValueError for NaN."""
+def as_schedule(
+    name: str, value: DecayScheduler | Callable[[int], float] | float
+) -> DecayScheduler:
+    """`value` itself if it is a schedule, a FunctionSchedule of a function, else a Constant. Raises
+    TypeError for anything else but a number, ValueError for NaN."""
     if isinstance(value, DecayScheduler):
         return value
+    if isinstance(value, FunctionType | MethodType | functools.partial):
+        return FunctionSchedule(value)
     try:
         if isinstance(value, bool | str | bytes):
             raise TypeError
-        plain = float(value)
+        plain = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(
-            f"{name} must be a number or a DecayScheduler, got {type(value).__name__}"
+            f"{name} must be a number, a DecayScheduler or a function, got {type(value).__name__}"
         ) from None
     if math.isnan(plain):
         raise ValueError(f"{name} must not be negative: {plain}")
@@ -307,7 +505,8 @@ def _from_attributes(attributes: dict[str, Any]) -> DecayScheduler:
     schedule = object.__new__(kind)
     for name, value in attributes.items():
         if isinstance(value, list):
-            integers(kind.__name__, name, value)
+            if not all(isinstance(item, DecayScheduler) for item in value):
+                integers(kind.__name__, name, value)
         elif not isinstance(value, DecayScheduler):
             number(kind.__name__, name, value)
     vars(schedule).update(attributes)
@@ -317,7 +516,7 @@ def _from_attributes(attributes: dict[str, Any]) -> DecayScheduler:
 def _term(value: Any) -> Any:
     if isinstance(value, DecayScheduler):
         return value.terms()
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_term, value)) if isinstance(value, list) else value
 
 
 def _cosine(start: float, end: float, fraction: float) -> float:

@@ -261,8 +261,13 @@ class UpdateRule(Optimizer):
 
     # A recorded update.
 
+    def _is_variant(self) -> bool:
+        """Whether the present formula is not the core's, but a combination of operations
+        (`variants.py`), which the host makes at each replay."""
+        return False
+
     def _skips_on_device(self) -> bool:
-        return self._is_builtin()
+        return self._is_builtin() and not (self._is_variant() or self._clips_on_host())
 
     def _is_builtin(self) -> bool:
         """Whether the optimizer does what this module says: it is a rule of singa's, and no method
@@ -276,7 +281,8 @@ class UpdateRule(Optimizer):
         if not self._is_builtin():
             return set()
         own = {h.name for h in self._hyperparameters()} | {f"_{flag}" for flag in self.flags}
-        return own | {"_groups", "_clip_norm", "_accumulate", "_scaler"}
+        own |= {"_groups", "_clip_norm", "_norm_type", "_clip_value", "_accumulate", "_scaler"}
+        return own
 
     def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         plain = all([schedule.is_plain() for schedule in self._schedules()])
@@ -295,6 +301,7 @@ class UpdateRule(Optimizer):
         if uses_table and not all([self._table_is_filled(p.behind, device) for p in parts]):
             return False  # likewise
         self._begin_update(keys)
+        self._limit_values([grad for _, grad in gradients])
         conditions = self._conditions([grad for _, grad in gradients])
         for part in parts:
             if uses_table:
@@ -354,7 +361,7 @@ class UpdateRule(Optimizer):
 
     def _is_recordable(self) -> bool:
         """Whether all steps run the same operations, with other scalars."""
-        return self.accumulate == 1 and self._has_constant_structure()
+        return self.accumulate == 1 and self._skips_on_device() and self._has_constant_structure()
 
     def _has_constant_structure(self) -> bool:
         return all([type(getattr(self, name)) is Constant for name in self.structural]) and (
@@ -369,6 +376,8 @@ class UpdateRule(Optimizer):
             [getattr(self, name).init_value for name in self.structural],
             [getattr(self, name) for name in self.flags],
             self.clip_norm,
+            self.norm_type,
+            self.clip_value,
             self._uses_table(),
             None if self.scaler is None else self.scaler.factors,
         )

@@ -30,7 +30,7 @@ from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..model import Model
-    from ..opt import EMA, Optimizer
+    from ..opt import EMA, SWA, Optimizer
 
 _FORMAT = "singa checkpoint"
 _VERSION = 2
@@ -45,7 +45,7 @@ def save(
     model: Model,
     optimizer: Optimizer | DistOpt | None = None,
     *,
-    ema: EMA | None = None,
+    ema: EMA | SWA | None = None,
     **progress: Any,
 ) -> None:
     """Saves everything from which training continues.
@@ -115,7 +115,7 @@ def load(
     model: Model,
     optimizer: Optimizer | DistOpt | None = None,
     *,
-    ema: EMA | None = None,
+    ema: EMA | SWA | None = None,
 ) -> dict[str, Any]:
     """Restores what save() wrote into a compiled model, an optimizer of the same kind and an EMA of
     the model, and the random states, and adds the choices of `singa.tuning` to the table; returns
@@ -322,7 +322,7 @@ def _averages(
     where: str,
     metadata: dict[str, Any],
     arrays: Arrays,
-    ema: EMA,
+    ema: EMA | SWA,
     params: Mapping[str, Tensor],
 ) -> dict[str, Any]:
     if "ema" not in metadata:

@@ -240,3 +240,81 @@ def test_wrong_use():
     with pytest.raises(TypeError, match="by name"):
         ema.set_states({"updates": 1, "averages": [1.0]})
     assert ema.updates == 1
+
+
+def test_swa_like_torch(torch):
+    ours, theirs = Weights(), torch.nn.Linear(3, 4, dtype=torch.float64)
+    swa, expected = opt.SWA(ours), torch.optim.swa_utils.AveragedModel(theirs)
+    rng = np.random.default_rng(0)
+    for _ in range(7):
+        w, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+        ours.set_params({"W": w, "b": b})
+        with torch.no_grad():
+            theirs.weight.copy_(torch.from_numpy(w.T))
+            theirs.bias.copy_(torch.from_numpy(b))
+        swa.update()
+        expected.update_parameters(theirs)
+    assert swa.updates == 7
+    with swa.applied():
+        np.testing.assert_allclose(ours.W.numpy().T, expected.module.weight.detach(), rtol=1e-14)
+        np.testing.assert_allclose(ours.b.numpy(), expected.module.bias.detach(), rtol=1e-14)
+
+
+@pytest.mark.filterwarnings("error")
+def test_swa_in_recorded_steps_and_checkpoints(tmp_path):
+    nets = [compiled(use_graph) for use_graph in (False, True)]
+    averages = [opt.SWA(net) for net in nets]
+    for net, swa in zip(nets, averages, strict=True):
+        train(net, range(6), swa)
+    means = [bits(swa.get_states()["averages"]) for swa in averages]
+    assert means[0] == means[1]
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, nets[1], nets[1].optimizer, ema=averages[1])
+    other = compiled()
+    restored = opt.SWA(other)
+    checkpoint.load(path, other, other.optimizer, ema=restored)
+    for net, swa in ((nets[1], averages[1]), (other, restored)):
+        train(net, range(6, 8), swa)
+    assert bits(restored.get_states()["averages"]) == bits(averages[1].get_states()["averages"])
+
+
+@pytest.mark.parametrize("form", ["tensors", "pairs of arrays"])
+def test_batch_norm_of_averaged_weights_like_torch(torch, form):
+    """The running statistics are the means over the batches, whatever they were."""
+    net = compiled(use_graph=True)
+    net.bn.momentum = 0.3
+    theirs = torch.nn.BatchNorm2d(4)
+    batches = [batch(step)[0] for step in range(5)]
+    weight = torch.tensor(net.conv.W.numpy())
+
+    def images():
+        for x in batches:
+            yield torch.nn.functional.conv2d(torch.tensor(x.numpy()), weight, padding=1)
+
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn = theirs
+
+        def forward(self, x):
+            return self.bn(x)
+
+    torch.optim.swa_utils.update_bn(images(), Wrapped())
+    net.bn.running_var.set_value(np.nan)
+    net.eval()
+    before = bits(net.get_params())
+    given = batches if form == "tensors" else [(x.numpy(), np.zeros(6)) for x in batches]
+    opt.update_batch_norm(net, iter(given))
+    for name in ("running_mean", "running_var"):
+        ours = getattr(net.bn, name).numpy()
+        np.testing.assert_allclose(ours, getattr(theirs, name), rtol=1e-5, atol=1e-6)
+    assert bits(net.get_params()) == before
+    assert (net.training, autograd.training, net.bn.momentum) == (False, False, 0.3)
+    with pytest.raises(ValueError, match="no batches"):
+        opt.update_batch_norm(net, [])
+    opt.update_batch_norm(layer.Linear(3), [])  # has no batch norm
+
+
+def test_a_mean_of_what_is_no_model():
+    with pytest.raises(TypeError, match=r"\[SWA\]"):
+        opt.SWA(3)

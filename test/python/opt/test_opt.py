@@ -1,6 +1,7 @@
 """Optimizers against PyTorch's and against their formulas; groups; saved state."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -12,6 +13,18 @@ pytestmark = pytest.mark.usefixtures("training")
 
 
 # --- against PyTorch, step by step
+
+
+class Clipped:
+    """PyTorch's SGD with clipping before each step."""
+
+    def __init__(self, torch, params, clip):
+        self.sgd, self.clip = torch.optim.SGD(params, lr=0.1), clip
+
+    def step(self):
+        self.clip()
+        self.sgd.step()
+
 
 TORCH = {
     "sgd": (lambda: opt.SGD(lr=0.1), lambda t, p: t.optim.SGD(p, lr=0.1)),
@@ -30,6 +43,49 @@ TORCH = {
     "adamw": (
         lambda: opt.AdamW(lr=0.01, weight_decay=0.1),
         lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    ),
+    "amsgrad": (
+        lambda: opt.Adam(lr=0.01, weight_decay=0.1, amsgrad=True),
+        lambda t, p: t.optim.Adam(p, lr=0.01, weight_decay=0.1, amsgrad=True),
+    ),
+    "adamw, amsgrad": (
+        lambda: opt.AdamW(lr=0.01, weight_decay=0.1, beta_2=0.5, amsgrad=True),
+        lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1, betas=(0.9, 0.5), amsgrad=True),
+    ),
+    **{
+        f"rmsprop, momentum {momentum}, centered {centered}": (
+            lambda m=momentum, c=centered: opt.RMSProp(
+                0.01, 0.9, 1e-14, weight_decay=0.1, momentum=m, centered=c
+            ),
+            lambda t, p, m=momentum, c=centered: t.optim.RMSprop(
+                p, 0.01, 0.9, 1e-14, weight_decay=0.1, momentum=m, centered=c
+            ),
+        )
+        for momentum, centered in ((0.0, False), (0.9, False), (0.0, True), (0.9, True))
+    },
+    "clipping by value": (
+        lambda: opt.SGD(lr=0.1, clip_value=0.3),
+        lambda t, p: Clipped(t, p, lambda: t.nn.utils.clip_grad_value_(p, 0.3)),
+    ),
+    **{
+        f"clipping by the {p}-norm": (
+            lambda p=p: opt.SGD(lr=0.1, clip_norm=1.5, norm_type=p),
+            lambda t, params, p=p: Clipped(
+                t, params, lambda: t.nn.utils.clip_grad_norm_(params, 1.5, p)
+            ),
+        )
+        for p in (1, 2, 3.5, math.inf)
+    },
+    "clipping by both": (
+        lambda: opt.SGD(lr=0.1, clip_norm=1.5, norm_type=1, clip_value=0.3),
+        lambda t, p: Clipped(
+            t,
+            p,
+            lambda: (
+                t.nn.utils.clip_grad_value_(p, 0.3),
+                t.nn.utils.clip_grad_norm_(p, 1.5, 1),
+            ),
+        ),
     ),
 }
 
@@ -315,6 +371,8 @@ MAKERS = {
     "adagrad": lambda: opt.AdaGrad(0.01),
     "adam": lambda: opt.Adam(opt.ExponentialDecay(0.01, 2, 0.5)),
     "adamw": lambda: opt.AdamW(0.01, accumulate=2),
+    "amsgrad": lambda: opt.Adam(0.01, amsgrad=True, clip_value=0.5),
+    "rmsprop, both": lambda: opt.RMSProp(0.01, momentum=0.9, centered=True),
     "scaled": lambda: opt.SGD(0.01, momentum=0.9, scaler=opt.GradScaler(3.0, growth_interval=2)),
 }
 
@@ -342,7 +400,7 @@ HYPERPARAMETERS = [
     (kind, name)
     for kind, names in (
         (opt.SGD, ("lr", "momentum", "dampening", "weight_decay")),
-        (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay")),
+        (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay", "momentum")),
         (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
         (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
         (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),

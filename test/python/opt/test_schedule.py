@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from recorded import graphs
 from singa import opt, tensor
+from small_net import Net
 from updates import STEPS, assert_close, gradients, run, start
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -40,6 +42,30 @@ SCHEDULES = {
         opt.OneCycle(0.2, 21, warmup=0.1, div_factor=10, final_div_factor=100),
         lambda s, o: s.OneCycleLR(
             o, 0.2, total_steps=21, pct_start=0.1, div_factor=10, final_div_factor=100
+        ),
+    ),
+    "restarts": (
+        opt.CosineRestarts(0.2, 6, final_value=0.01),
+        lambda s, o: s.CosineAnnealingWarmRestarts(o, 6, eta_min=0.01),
+    ),
+    "longer restarts": (
+        opt.CosineRestarts(0.2, 2, 3),
+        lambda s, o: s.CosineAnnealingWarmRestarts(o, 2, 3),
+    ),
+    "polynomial": (opt.PolynomialDecay(0.2, 15, 1.7), lambda s, o: s.PolynomialLR(o, 15, 1.7)),
+    "line": (opt.PolynomialDecay(0.2, 40), lambda s, o: s.PolynomialLR(o, 40)),
+    "function": (
+        opt.FunctionSchedule(lambda step: 0.2 * 0.9**step),
+        lambda s, o: s.LambdaLR(o, lambda step: 0.9**step),
+    ),
+    "sequence": (
+        opt.SequentialSchedule(
+            [0.1, opt.ExponentialDecay(0.2, 1, 0.8), opt.CosineDecay(0.2, 9)], [4, 11]
+        ),
+        lambda s, o: s.SequentialLR(
+            o,
+            [s.ConstantLR(o, 0.5, 100), s.ExponentialLR(o, 0.8), s.CosineAnnealingLR(o, 9)],
+            [4, 11],
         ),
     ),
     "warm-up": (
@@ -130,3 +156,117 @@ def test_scheduled_momentum_and_weight_decay():
             expected[name] = expected[name] - 0.1 * moments[name]
     assert_close(run(optimizer), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(tensor.to_numpy(optimizer.mom_value), [0.1], rtol=1e-6)
+
+
+PLATEAUS = {
+    "default": {"patience": 2},
+    "max": {"mode": "max", "factor": 0.5, "patience": 0},
+    "absolute": {"relative": False, "threshold": 0.02, "patience": 1},
+    "absolute, max": {"relative": False, "threshold": 0.05, "mode": "max", "patience": 1},
+    "cooldown": {"patience": 1, "cooldown": 3, "factor": 0.3},
+    "least": {"patience": 0, "factor": 0.5, "min_value": 0.05},
+}
+
+
+@pytest.mark.parametrize("name", PLATEAUS)
+def test_plateau_like_torch(torch, name):
+    given = PLATEAUS[name]
+    schedule = opt.ReduceOnPlateau(0.2, **given)
+    theirs = {k: v for k, v in given.items() if k not in ("relative", "min_value")}
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.2)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer,
+        min_lr=given.get("min_value", 0),
+        threshold_mode="rel" if given.get("relative", True) else "abs",
+        **theirs,
+    )
+    random = np.random.default_rng(0)
+    for epoch in range(40):
+        metric = 1 / (epoch + 1) + 0.05 * random.standard_normal()
+        before = schedule.value(epoch)
+        reduced = schedule.update(metric)
+        scheduler.step(metric)
+        assert schedule.value(epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        assert reduced == (schedule.value(epoch) < before)
+    assert schedule.value(0) < 0.2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: opt.ReduceOnPlateau(0.1, factor=0.5, patience=0, mode="max"),
+        lambda: opt.SequentialSchedule([opt.StepDecay(0.1, 2), opt.CosineRestarts(0.1, 3, 2)], [3]),
+        lambda: opt.WarmUp(opt.PolynomialDecay(0.1, 9, 2.0), 3),
+    ],
+)
+@pytest.mark.parametrize("assigned", [False, True])
+def test_state_of_a_schedule_is_saved(make, assigned):
+    """With the optimizer: what has changed in it, and what was assigned."""
+    one, other = opt.SGD(make()), opt.SGD(0.7 if assigned else make())
+    if assigned:
+        one = opt.SGD(0.7)
+        one.lr = make()
+    if isinstance(one.lr, opt.ReduceOnPlateau):
+        for metric in (0.5, 0.5, 0.4):
+            one.lr.update(metric)
+        assert one.now("lr") == 0.025
+    other.set_states(one.get_states())
+    assert [other.now("lr", step) for step in range(12)] == [
+        one.now("lr", step) for step in range(12)
+    ]
+    if isinstance(one.lr, opt.ReduceOnPlateau):
+        assert (other.lr.best, other.lr.update(0.1), one.lr.update(0.1)) == (0.5, True, True)
+        assert other.now("lr") == one.now("lr") == 0.0125
+
+
+def test_a_function_is_a_schedule():
+    sgd = opt.SGD(lr=lambda step: 0.5 / (step + 1), momentum=0.5)
+    assert [sgd.now("lr", step) for step in range(3)] == [0.5, 0.25, 0.5 / 3]
+    known = opt.SGD(lr=opt.SequentialSchedule([0.5, 0.25, 0.5 / 3], [1, 2]), momentum=0.5)
+    assert_close(run(sgd, steps=3), run(known, steps=3), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: opt.CosineRestarts(0.1, 0), ValueError, "first_steps"),
+        (lambda: opt.CosineRestarts(0.1, 5, 0.5), ValueError, "factor"),
+        (lambda: opt.PolynomialDecay(0.1, 5, 0), ValueError, "power"),
+        (lambda: opt.SequentialSchedule([0.1, 0.2], []), ValueError, "milestones"),
+        (lambda: opt.SequentialSchedule([0.1, 0.2, 0.3], [5, 2]), ValueError, "milestones"),
+        (lambda: opt.FunctionSchedule(0.1), TypeError, "function"),
+        (lambda: opt.FunctionSchedule(float), TypeError, "function"),
+        (lambda: opt.ReduceOnPlateau(0.1, factor=1.0), ValueError, "factor"),
+        (lambda: opt.ReduceOnPlateau(0.1, mode="best"), ValueError, "mode"),
+        (lambda: opt.ReduceOnPlateau(0.1, wait=3), TypeError, "patience"),
+        (lambda: opt.SGD(lr=lambda step: -1.0), ValueError, "lr"),
+        (lambda: opt.SGD(lr=opt.SGD), TypeError, "lr"),
+    ],
+)
+def test_wrong_arguments_of_new_schedules(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plateau_is_replayed():
+    """The rate that was reduced between two steps is that of the next replay."""
+    found = []
+    for use_graph in (False, True):
+        net = Net()
+        net.set_optimizer(opt.SGD(opt.ReduceOnPlateau(0.5, patience=0), momentum=0.9))
+        random = np.random.default_rng(0)
+        x = tensor.from_numpy(random.standard_normal((6, 2, 4, 4)).astype(np.float32))
+        y = tensor.from_numpy(np.arange(6, dtype=np.int32) % 3)
+        net.compile([x], is_train=True, use_graph=use_graph)
+        for name, p in sorted(net.get_params().items()):
+            p.copy_from_numpy(np.random.default_rng(len(name)).standard_normal(p.shape) / 4)
+        losses = []
+        for step in range(9):
+            losses.append(net(x, y).item())
+            if step % 3 == 2:
+                net.optimizer.lr.update(1.0)
+        found.append((losses, {name: p.numpy().tobytes() for name, p in net.get_params().items()}))
+        assert net.optimizer.now("lr") == pytest.approx(0.005)
+    assert found[0] == found[1]
+    assert len(graphs(net)) == 1

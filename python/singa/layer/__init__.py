@@ -13,12 +13,15 @@ from . import (
     activation,
     attention,
     base,
+    cells,
     containers,
     conv,
+    decoder,
     layout,
     linear,
     loss,
     norm,
+    padding,
     pooling,
     resampling,
     rnn,
@@ -28,12 +31,15 @@ from . import (
 from .activation import *
 from .attention import *
 from .base import *
+from .cells import *
 from .containers import *
 from .conv import *
+from .decoder import *
 from .layout import *
 from .linear import *
 from .loss import *
 from .norm import *
+from .padding import *
 from .pooling import *
 from .resampling import *
 from .rnn import *
@@ -45,12 +51,15 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *activation.__all__,
         *attention.__all__,
         *base.__all__,
+        *cells.__all__,
         *containers.__all__,
         *conv.__all__,
+        *decoder.__all__,
         *layout.__all__,
         *linear.__all__,
         *loss.__all__,
         *norm.__all__,
+        *padding.__all__,
         *pooling.__all__,
         *resampling.__all__,
         *rnn.__all__,

@@ -1,23 +1,32 @@
-"""Activation functions as layers, under PyTorch's names, and drop path."""
+"""Activation functions as layers, under PyTorch's names; dropout of channels and of paths."""
 
 from __future__ import annotations
 
 from .. import autograd, tensor
-from ..raw.check import fraction
+from ..raw.check import fraction, integer, number
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from .base import Layer
 
 __all__ = [
+    "ELU",
     "GELU",
     "GLU",
+    "SELU",
     "DropPath",
+    "Dropout2d",
     "Hardsigmoid",
     "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSoftmax",
     "Mish",
+    "PReLU",
     "ReLU6",
     "SiLU",
+    "Softmax",
     "Softplus",
+    "Tanh",
 ]
 
 
@@ -95,6 +104,132 @@ class ReLU6(Layer):
         return autograd.relu6(x)
 
 
+class Tanh(Layer):
+    """Hyperbolic tangent."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.tanh(x)
+
+
+class Hardtanh(Layer):
+    """Limits x to [min_val, max_val], by default [-1, 1]. Raises ValueError if min_val is above
+    max_val."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        super().__init__()
+        self.min_val: float = number("Hardtanh", "min_val", min_val)
+        self.max_val: float = number("Hardtanh", "max_val", max_val)
+        if self.min_val > self.max_val:
+            raise ValueError(f"[Hardtanh] min_val {min_val} is above max_val {max_val}")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.hardtanh(x, self.min_val, self.max_val)
+
+
+class LeakyReLU(Layer):
+    """x where x >= 0, else negative_slope·x. Maas et al. 2013."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope: float = number("LeakyReLU", "negative_slope", negative_slope)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.leakyrelu(x, self.negative_slope)
+
+
+class PReLU(Layer):
+    """x where x >= 0, else weight·x, with a trained weight. He et al. 2015.
+
+    num_parameters is 1 (the default), or the number of channels, axis 1 of x. `init` is what the
+    weights begin with (default 0.25).
+    """
+
+    fixed_settings = ("num_parameters",)
+    weight: Tensor
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        super().__init__()
+        self.num_parameters: int = integer("PReLU", "num_parameters", num_parameters, 1)
+        self.init: float = number("PReLU", "init", init)
+
+    def initialize(self, x: Tensor) -> None:
+        channels = x.shape[1] if len(x.shape) > 1 else 1
+        if self.num_parameters not in (1, channels):
+            raise ValueError(
+                f"[{self.title}] {self.num_parameters} parameters for {channels} channels of "
+                f"{tuple(x.shape)}"
+            )
+        self._new_param("weight", (self.num_parameters,), x, lambda t: t.set_value(self.init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.num_parameters == 1:
+            return autograd.prelu(x, self.weight)
+        return autograd.prelu(x, self.weight.reshape((-1, *(1,) * (len(x.shape) - 2))))
+
+
+class ELU(Layer):
+    """x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha: float = number("ELU", "alpha", alpha)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.elu(x, self.alpha)
+
+
+class SELU(Layer):
+    """1.0507·x where x >= 0, else 1.0507·1.67326·(e^x - 1), with more digits. Klambauer et al.
+    2017."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.selu(x, 1.6732632423543772, 1.0507009873554805)
+
+
+class Softmax(Layer):
+    """Softmax e^x / Σ e^x along one axis (default: the last)."""
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.softmax(self.axis)
+
+
+class LogSoftmax(Layer):
+    """Logarithm of softmax along one axis (default: the last)."""
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log_softmax(self.axis)
+
+
+def _dropped(x: Tensor, axes: int, ratio: float) -> Tensor:
+    """x in which slices along the first axes are zero at random, and the others scaled up."""
+    shape = x.shape[:axes] + (1,) * (len(x.shape) - axes)
+    ones = tensor.ones(shape, x.device, x.dtype)
+    ones.requires_grad = False
+    return x * autograd.dropout(ones, ratio=ratio)
+
+
+class Dropout2d(Layer):
+    """In training, zeroes each channel of each image (N, C, ...) with probability `p` in [0, 1)
+    (default 0.5) and scales the others by 1 / (1 - p). Tompson et al. 2015."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p: float = fraction("Dropout2d", "p", p, open_end=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x.shape) < 2:
+            raise ValueError(f"[{self.title}] expected (batch, channels, ...), got {x.shape}")
+        return x if not training() or self.p == 0.0 else _dropped(x, 2, self.p)
+
+
 class DropPath(Layer):
     """In training, zeroes each sample with probability `drop_prob` and scales the others up by
     1 / (1 - drop_prob): stochastic depth, for the branch of a residual block. Huang et al. 2016."""
@@ -106,7 +241,4 @@ class DropPath(Layer):
     def forward(self, x: Tensor) -> Tensor:
         if not training() or self.drop_prob == 0.0:
             return x
-        shape = (x.shape[0],) + (1,) * (len(x.shape) - 1)
-        ones = tensor.ones(shape, x.device, x.dtype)
-        ones.requires_grad = False
-        return x * autograd.dropout(ones, ratio=self.drop_prob)
+        return _dropped(x, 1, self.drop_prob)

@@ -146,7 +146,8 @@ class Embedding(Layer):
 
     The input has any shape; the output has one more axis of length output_dim. `initializer` is
     "gaussian" (mean 0, standard deviation 1; the default), "uniform" over ±1, or a function that
-    fills W.
+    fills W. Row `padding_idx`, if there is one, begins as zeros and is not trained: its gradient is
+    0. A negative one counts from the end; ValueError for one outside.
     """
 
     fixed_settings = ("input_dim", "output_dim")
@@ -154,7 +155,11 @@ class Embedding(Layer):
     follows_dtype = False
 
     def __init__(
-        self, input_dim: int, output_dim: int, initializer: str | Fill = "gaussian"
+        self,
+        input_dim: int,
+        output_dim: int,
+        initializer: str | Fill = "gaussian",
+        padding_idx: int | None = None,
     ) -> None:
         super().__init__()
         if not callable(initializer) and initializer not in tuple(_FILLS):
@@ -164,11 +169,21 @@ class Embedding(Layer):
         self.input_dim: int = integer("Embedding", "input_dim", input_dim, 1)
         self.output_dim: int = integer("Embedding", "output_dim", output_dim, 1)
         self.initializer = initializer
+        if padding_idx is not None:
+            padding_idx = integer("Embedding", "padding_idx", padding_idx)
+            if not -self.input_dim <= padding_idx < self.input_dim:
+                raise ValueError(
+                    f"[Embedding] padding_idx {padding_idx} is outside {self.input_dim} rows"
+                )
+            padding_idx %= self.input_dim
+        self.padding_idx = padding_idx
 
     def initialize(self, x: Tensor) -> None:
         fill = self.initializer
         fill = fill if callable(fill) else _FILLS[fill]
         self._new_param("W", (self.input_dim, self.output_dim), x, fill)
+        if self.padding_idx is not None:
+            self.W[self.padding_idx] = 0.0
 
     def from_pretrained(self, W: Tensor, freeze: bool = True) -> None:
         """Copies W (input_dim, output_dim) to the layer. With `freeze` it is not trained.
@@ -181,4 +196,7 @@ class Embedding(Layer):
         self.W.requires_grad = not freeze
 
     def forward(self, x: Tensor) -> Tensor:
-        return autograd.embedding(x, self.W)
+        y = autograd.embedding(x, self.W)
+        if self.padding_idx is None:
+            return y
+        return autograd.where(y.detach(), y, (x == self.padding_idx).unsqueeze(-1))

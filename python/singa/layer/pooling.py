@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -114,7 +115,11 @@ class MaxPool2d(Pooling2d):
 
 
 class AvgPool2d(Pooling2d):
-    """Mean of each window. See `Pooling2d` for the arguments."""
+    """Mean of each window. See `Pooling2d` for the arguments.
+
+    divisor_override  what the sum of a window is divided by, instead of its size (default None).
+                      Raises ValueError together with ceil_mode, and unless it is at least 1.
+    """
 
     def __init__(
         self,
@@ -125,6 +130,7 @@ class AvgPool2d(Pooling2d):
         *,
         ceil_mode: bool = False,
         count_include_pad: bool = False,
+        divisor_override: int | None = None,
     ) -> None:
         super().__init__(
             kernel_size,
@@ -133,8 +139,25 @@ class AvgPool2d(Pooling2d):
             False,
             pad_mode,
             ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
+            count_include_pad=count_include_pad or divisor_override is not None,
         )
+        self.divisor_override = _divisor("AvgPool2d", divisor_override, ceil_mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _divided(super().forward(x), self.kernel_size, self.divisor_override)
+
+
+def _divisor(kind: str, divisor: int | None, ceil_mode: bool) -> int | None:
+    if divisor is None:
+        return None
+    if ceil_mode:
+        raise ValueError(f"[{kind}] divisor_override does not go with ceil_mode")
+    return integer(kind, "divisor_override", divisor, 1)
+
+
+def _divided(mean: Tensor, kernel_size: Any, divisor: int | None) -> Tensor:
+    """Sums of windows divided by another number, of their means, which count the padding."""
+    return mean if divisor is None else mean * (math.prod(kernel_size) / divisor)
 
 
 #: What the settings of pooling along the width are for the height.
@@ -277,7 +300,7 @@ class MaxPool3d(_Pool3d):
 
 class AvgPool3d(_Pool3d):
     """Mean of each window of x (N, C, d, h, w). Arguments and defaults are those of
-    torch.nn.AvgPool3d, which counts the zeros of the padding; see `Pooling2d`."""
+    torch.nn.AvgPool3d, which counts the zeros of the padding; see `AvgPool2d`."""
 
     is_max = False
 
@@ -288,9 +311,14 @@ class AvgPool3d(_Pool3d):
         padding: Sizes = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> None:
         super().__init__(kernel_size, stride, padding, 1, ceil_mode)
-        self.count_include_pad = count_include_pad
+        self.count_include_pad = count_include_pad or divisor_override is not None
+        self.divisor_override = _divisor("AvgPool3d", divisor_override, ceil_mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _divided(super().forward(x), self.kernel_size, self.divisor_override)
 
 
 class _LPPool(_Pooling):

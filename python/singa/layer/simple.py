@@ -19,6 +19,7 @@ __all__ = [
     "CrossEntropy",
     "Dropout",
     "Flatten",
+    "Identity",
     "MeanSquareError",
     "ReLU",
     "Reshape",
@@ -95,6 +96,16 @@ class Add(Layer):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return autograd.add(a, b)
+
+
+class Identity(Layer):
+    """Returns x. Arguments are ignored, so that it can replace another layer."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
 
 
 class Flatten(Layer):

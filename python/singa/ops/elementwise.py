@@ -44,6 +44,7 @@ __all__ = [
     "GeluTanh",
     "HardSigmoid",
     "HardSwish",
+    "HardTanh",
     "LeakyRelu",
     "Log",
     "Mish",
@@ -85,6 +86,7 @@ __all__ = [
     "gelu",
     "hardsigmoid",
     "hardswish",
+    "hardtanh",
     "leakyrelu",
     "log",
     "mish",
@@ -385,6 +387,19 @@ class ReLU6(Elementwise):
     b = 6.0
 
 
+class HardTanh(Elementwise):
+    """Limits x to [a, b]. Unlike that of Clip, the gradient at both is 0, as in PyTorch."""
+
+    code = _c.UnaryOp_kHardTanh
+
+    def __init__(self, a: float = -1.0, b: float = 1.0) -> None:
+        super().__init__()
+        self.a: float = number("HardTanh", "min_val", a)
+        self.b: float = number("HardTanh", "max_val", b)
+        if self.a > self.b:
+            raise ValueError(f"[HardTanh] min_val {a} is above max_val {b}")
+
+
 class Elu(Elementwise):
     """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
 
@@ -590,6 +605,12 @@ def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tenso
         if (dtype := result_type(x, *limits)) != x.dtype:
             x = converted(x, dtype)
     return Clip(min, max)(x)[0]
+
+
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """Limits x to [min_val, max_val], with gradient 0 at both, as torch's hardtanh. Raises
+    ValueError if min_val is above max_val."""
+    return HardTanh(min_val, max_val)(x)[0]
 
 
 def elu(x: Tensor, alpha: float = 1) -> Tensor:

@@ -20,6 +20,11 @@ _X = np.linspace(-40, 40, 400, dtype=np.float32)
         ("Hardswish", ()),
         ("Mish", ()),
         ("ReLU6", ()),
+        ("Tanh", ()),
+        ("Hardtanh", ()),
+        ("LeakyReLU", ()),
+        ("ELU", ()),
+        ("SELU", ()),
     ],
 )
 def test_like_torch_far_from_zero_too(
@@ -111,3 +116,52 @@ def test_drop_path_is_identity_in_evaluation(training: None) -> None:
     autograd.training = False  # the fixture restores it
     x = tensor.from_numpy(np.ones((4, 3), np.float32))
     assert layer.DropPath(0.5)(x) is x
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_prelu_like_torch(count: int, training: None) -> None:
+    torch = pytest.importorskip("torch")
+    values = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    ours, theirs = layer.PReLU(count, init=0.3), torch.nn.PReLU(count, init=0.3)
+    x, px = tensor.from_numpy(values), torch.tensor(values)
+    y = ours(x)
+    np.testing.assert_allclose(y.numpy(), theirs(px).detach().numpy(), rtol=1e-6)
+    assert list(ours.get_params()) == [name for name, _ in theirs.named_parameters()]
+    theirs(px).square().sum().backward()
+    gradient = autograd.gradients((y * y).sum())[ours.weight].numpy()
+    np.testing.assert_allclose(gradient, theirs.weight.grad.numpy(), rtol=1e-5)
+    with pytest.raises(ValueError, match="2 parameters for 3 channels"):
+        layer.PReLU(2)(x)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_softmax_along_any_axis(axis: int) -> None:
+    values = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    powers = np.exp(values.astype(np.float64))
+    expected = powers / powers.sum(axis, keepdims=True)
+    x = tensor.from_numpy(values)
+    np.testing.assert_allclose(layer.Softmax(axis)(x).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        layer.LogSoftmax(axis)(x).numpy(), np.log(expected), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_hardtanh_limits() -> None:
+    x = tensor.from_numpy(np.float32([-3, 0.5, 9]))
+    np.testing.assert_array_equal(layer.Hardtanh(0, 6)(x).numpy(), [0, 0.5, 6])
+    with pytest.raises(ValueError, match="above"):
+        layer.Hardtanh(1, 0)
+
+
+def test_dropout_of_channels(training: None) -> None:
+    x = tensor.Tensor(data=np.ones((20, 30, 3, 2)), stores_grad=True)
+    drop = layer.Dropout2d(0.25)
+    y = drop(x)
+    values = y.numpy().reshape(600, 6)
+    assert set(np.unique(values).tolist()) == {0.0, np.float32(1 / 0.75)}
+    assert (values == values[:, :1]).all()
+    assert 0.15 < (values[:, 0] == 0).mean() < 0.35
+    np.testing.assert_array_equal(autograd.gradients(y.sum())[x].numpy(), y.numpy())
+    autograd.training = False
+    assert drop(x) is x
+    assert layer.Identity("any", argument=1)(x) is x

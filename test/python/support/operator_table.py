@@ -143,6 +143,13 @@ add(
     [_X],
     one_step=False,
 )
+add(
+    "hardtanh",
+    "HardTanh",
+    lambda x: autograd.hardtanh(x, -0.5, 0.7),
+    lambda torch, x: torch.nn.functional.hardtanh(x, -0.5, 0.7),
+    [_X],
+)
 add("clip below", "Clip", lambda x: autograd.clip(x, min=-0.5), lambda torch, x: x.clip(-0.5), [_X])
 add(
     "clip above",

@@ -180,8 +180,9 @@ def _is_float(call: Call) -> bool:
 
 
 @writes(ag.ReLU6)
+@writes(ag.HardTanh, reads="a b")
 def relu6(call: Call) -> None:
-    """Clip to [0, 6]."""
+    """Clip to [0, 6], or other limits."""
     write_clip(call, call.inputs[0], call.op.a, call.op.b)
 
 

@@ -18,8 +18,11 @@ from . import (
     reduction,
     resampling,
     rotary,
+    sampling,
+    searching,
     sorting,
     statistics,
+    transcendental,
 )
 from . import rnn as recurrent
 from .arithmetic import *
@@ -44,8 +47,11 @@ from .reduction import *
 from .resampling import *
 from .rnn import *
 from .rotary import *
+from .sampling import *
+from .searching import *
 from .sorting import *
 from .statistics import *
+from .transcendental import *
 
 if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
     __all__ = [
@@ -65,6 +71,9 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *resampling.__all__,
         *recurrent.__all__,
         *rotary.__all__,
+        *sampling.__all__,
+        *searching.__all__,
         *sorting.__all__,
         *statistics.__all__,
+        *transcendental.__all__,
     ]

@@ -23,6 +23,7 @@ __all__ = [
     "arange",
     "argsort",
     "cumsum",
+    "linspace",
     "sort",
     "topk",
     "tril",
@@ -190,3 +191,22 @@ def arange(
     if dtype is None and array.dtype.kind == "f":
         array = array.astype(np.float32)
     return wrap(as_raw(array, None if dtype is None else as_dtype(dtype), device), False)
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    device: Device | None = None,
+    dtype: int | str = "float32",
+) -> Tensor:
+    """`num` numbers from `start` to `stop`, both included, at equal distances, as torch.linspace.
+
+    The tensor is a constant, float32 by default. Raises ValueError for numbers that are not finite,
+    and for a negative `num`.
+    """
+    first, last = number("linspace", "start", start), number("linspace", "stop", stop)
+    if not np.isfinite([first, last]).all():
+        raise ValueError(f"[linspace] start and stop must be finite, got {start} and {stop}")
+    array = np.linspace(first, last, integer("linspace", "num", num, 0))
+    return wrap(as_raw(array, as_dtype(dtype), device), False)

@@ -1,20 +1,28 @@
-"""Variance, standard deviation, and whether any or all elements are true: combinations of other
-operators."""
+"""Variance, standard deviation, whether any or all elements are true, and vectors of length one:
+combinations of other operators."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ..dtypes import float32, is_float
+from ..dtypes import float16, float32, is_float
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .arithmetic import equal, greater, not_equal
 from .base import axes_of
+from .elementwise import abs, clip
 from .movement import converted
-from .reduction import reduce_l2, reduce_mean, reduce_sum, reduce_sum_square
+from .reduction import (
+    reduce_l1,
+    reduce_l2,
+    reduce_max,
+    reduce_mean,
+    reduce_sum,
+    reduce_sum_square,
+)
 
-__all__ = ["all", "any", "std", "var"]
+__all__ = ["all", "any", "normalize", "std", "var"]
 
 Axes = int | Sequence[int] | None
 
@@ -60,3 +68,23 @@ def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether no element along an axis or axes (default: all) is 0, as bool."""
     return equal(reduce_sum(equal(x, 0), axis, keepdims), 0)
+
+
+def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+    """x divided by its p-norm along an axis (default 1), as torch.nn.functional.normalize. Norms
+    count as `eps` at least. `p` is a positive number; infinity is the largest absolute value.
+
+    Raises ValueError for another `p`, and for an axis outside x.
+    """
+    if not number("normalize", "p", p) > 0:
+        raise ValueError(f"[normalize] p must be positive, got {p}")
+    if p == 2:
+        norm = reduce_l2(x, axis, 1)
+    elif p == 1:
+        norm = reduce_l1(x, axis, 1)
+    elif p == math.inf:
+        norm = reduce_max(abs(x), axis, 1)
+    else:
+        norm = reduce_sum(abs(x) ** p, axis, 1) ** (1.0 / p)
+    least = eps if x.dtype != float16 else max(eps, 2.0**-24)  # its smallest number
+    return x / clip(norm, min=least)

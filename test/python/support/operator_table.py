@@ -202,6 +202,35 @@ add(
     differentiable=False,
 )
 
+for _size, _x in [("", _X), (" of small numbers", 1e-3 * _X), (" of large numbers", 5 * _X)]:
+    add(f"expm1{_size}", "Expm1", autograd.expm1, lambda torch, x: torch.expm1(x), [_x])
+    add(
+        f"log1p{_size}",
+        "Log1p",
+        autograd.log1p,
+        lambda torch, x: torch.log1p(x),
+        [np.where(_x < 0, _x / 8, _x)],
+    )
+unary("log2", "Log", x=_POSITIVE, one_step=False)
+unary("rsqrt", "Sqrt Reciprocal", x=_POSITIVE, one_step=False)
+add(
+    "nan_to_num",
+    "Where",
+    lambda x: autograd.nan_to_num(x, 0.5, 9.0, -8.0),
+    lambda torch, x: torch.nan_to_num(x, 0.5, 9.0, -8.0),
+    [_X],
+    one_step=False,
+)
+for _p in (1, 2, 3.5, np.inf):
+    add(
+        f"normalize by the {_p}-norm",
+        "ReduceL2 ReduceL1",
+        lambda x, p=_p: autograd.normalize(x, p, -1),
+        lambda torch, x, p=_p: torch.nn.functional.normalize(x, p, -1),
+        [_X],
+        one_step=False,
+    )
+
 # Two tensors, with shapes that broadcast both ways.
 
 _A, _B = _apart(3, 1, 5, seed=3) / 4, _apart(4, 1, seed=4) / 4
@@ -224,6 +253,7 @@ binary("sub", "Sub", lambda torch, a, b: a - b)
 binary("mul", "Mul", lambda torch, a, b: a * b)
 binary("div", "Div", lambda torch, a, b: a / b)
 binary("pow", "Pow", lambda torch, a, b: a**b, inputs=[_POSITIVE, _random(4, 1)])
+binary("atan2", "Atan2", lambda torch, a, b: torch.atan2(a, b))
 binary(
     "mod",
     "Mod",
@@ -1121,6 +1151,81 @@ add(
     lambda torch, x: torch.nn.functional.mse_loss(x, torch.tensor(_SOFT, dtype=x.dtype)).reshape(1),
     [_random(5, 4)],
 )
+
+# Sampling and windows.
+
+_GRID = _random(2, 4, 5, 2, low=-1.3, high=1.3)
+_VOLUME_GRID = _random(2, 2, 3, 2, 3, low=-1.3, high=1.3)
+for _mode, _padding, _align in [
+    ("bilinear", "zeros", False), ("bilinear", "border", True), ("bilinear", "reflection", False),
+    ("nearest", "zeros", True), ("nearest", "reflection", False), ("bicubic", "zeros", False),
+    ("bicubic", "border", False), ("bicubic", "reflection", True),
+]:  # fmt: skip
+    for _axes in (2, 3)[: 2 - (_mode == "bicubic")]:
+        add(
+            f"grid_sample over {_axes} axes, {_mode}, {_padding}, align {_align}",
+            "GatherElements Floor",
+            lambda x, grid, how=(_mode, _padding, _align): autograd.grid_sample(x, grid, *how),
+            lambda torch, x, grid, how=(_mode, _padding, _align): torch.nn.functional.grid_sample(
+                x, grid, *how
+            ),
+            [_random(2, 3, 5, 4), _GRID] if _axes == 2 else [_random(2, 2, 3, 5, 4), _VOLUME_GRID],
+            constants=(1,) if _mode == "nearest" else (),
+            tolerance=512,
+            one_step=False,
+        )
+for _name, _arguments in [
+    ("plain", (2,)), ("all", ((3, 2), (1, 2), (1, 0), (2, 1))), ("one element", (1, 1, 1, 2)),
+]:  # fmt: skip
+    add(
+        f"unfold, {_name}",
+        "Slice Concat Pad",
+        lambda x, given=_arguments: autograd.unfold(x, *given),
+        lambda torch, x, given=_arguments: torch.nn.functional.unfold(x, *given),
+        [_random(2, 3, 6, 5)],
+        one_step=False,
+    )
+for _name, _columns, _arguments in [
+    ("plain", (2, 12, 20), ((6, 5), 2)),
+    ("all", (2, 18, 9), ((6, 5), (3, 2), (1, 2), (1, 0), (2, 1))),
+    ("crops", (2, 27, 4), (4, 3, 1, 1, 2)),
+]:
+    add(
+        f"fold, {_name}",
+        "Slice Pad",
+        lambda x, given=_arguments: autograd.fold(x, *given),
+        lambda torch, x, given=_arguments: torch.nn.functional.fold(x, *given),
+        [_random(*_columns)],
+        one_step=False,
+    )
+add(
+    "masked_scatter",
+    "CumSum Gather Where",
+    lambda x, mask, source: autograd.masked_scatter(x, mask, source),
+    lambda torch, x, mask, source: torch.masked_scatter(x, mask, source),
+    [_random(3, 4), np.arange(12).reshape(3, 4) % 3 == 1, _random(5)],
+    constants=(1,),
+    one_step=False,
+)
+for _right in (False, True):
+    add(
+        f"searchsorted, right {_right}",
+        "ReduceSum",
+        lambda x, v, right=_right: autograd.searchsorted(x, v, right),
+        lambda torch, x, v, right=_right: torch.searchsorted(x, v, right=right),
+        [np.sort(np.round(4 * _random(2, 9))) / 4, np.round(4 * _random(2, 6)) / 4],
+        differentiable=False,
+        one_step=False,
+    )
+    add(
+        f"searchsorted in one sequence, right {_right}",
+        "ReduceSum",
+        lambda x, v, right=_right: autograd.searchsorted(x, v, right),
+        lambda torch, x, v, right=_right: torch.searchsorted(x, v, right=right),
+        [np.array([-1.0, 0.5, 0.5, 2.0]), np.array([[0.5, -2.0, 0.0], [2.0, 3.0, -1.0]])],
+        differentiable=False,
+        one_step=False,
+    )
 
 _PIXELS = _random(2, 3, 2, 4)
 _MAP = np.array([[[0, 2, 1, 9], [1, 1, 0, 2]], [[2, 9, 9, 0], [0, 1, 2, 2]]])

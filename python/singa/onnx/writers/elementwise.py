@@ -79,6 +79,36 @@ def softplus(call: Call) -> None:
     call.finish(y)
 
 
+@writes(ag.Expm1)
+def expm1(call: Call) -> None:
+    """Tanh(x / 2)·(Exp(x) + 1), as the operator."""
+    half = call.step("Tanh", [call.step("Mul", [call.inputs[0], call.constant(0.5)])])
+    call.node("Mul", [half, call.step("Add", [call.step("Exp", call.inputs), call.constant(1.0)])])
+
+
+@writes(ag.Log1p)
+def log1p(call: Call) -> None:
+    """2·Atanh(x / (2 + x)) near 0, elsewhere Log(1 + x), as the operator."""
+    (x,) = call.inputs
+    quotient = call.step("Div", [x, call.step("Add", [x, call.constant(2.0)])])
+    near = call.step("Mul", [call.step("Atanh", [quotient]), call.constant(2.0)])
+    far = call.step("Log", [call.step("Add", [x, call.constant(1.0)])])
+    call.node("Where", [call.step("Less", [call.step("Abs", [x]), call.constant(0.5)]), near, far])
+
+
+@writes(ag.Atan2)
+def atan2(call: Call) -> None:
+    """Atan(y / x), half a turn further where x is negative, and 0 at the origin."""
+    y, x = call.inputs
+    zero, half = call.constant(0.0), call.constant(math.pi)
+    turn = call.step("Where", [call.step("Less", [y, zero]), call.constant(-math.pi), half])
+    left = call.step("Less", [x, zero])
+    angle = call.step("Atan", [call.step("Div", [y, x])])
+    angle = call.step("Add", [angle, call.step("Where", [left, turn, zero])])
+    at_origin = [call.step("Equal", [each, zero]) for each in (y, x)]
+    call.node("Where", [call.step("And", at_origin), zero, angle])
+
+
 @writes(ag.Square)
 def square(call: Call) -> None:
     """x·x."""

@@ -1,0 +1,185 @@
+"""Functions that C++ has no kernel for: of one element, or of two."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from ..dtypes import BY_VALUE, bfloat16, float32, is_float, wide_type
+from ..tape.tensor import Tensor
+from .arithmetic import equal, not_equal
+from .base import BuiltinOperator, tensor_of
+from .elementwise import log, reciprocal, sqrt
+from .indexing import where
+from .movement import Promoting, converted
+
+if TYPE_CHECKING:
+    from ..tape.operator import Raw
+
+__all__ = [
+    "Atan2",
+    "Expm1",
+    "Log1p",
+    "atan2",
+    "expm1",
+    "log1p",
+    "log2",
+    "nan_to_num",
+    "rsqrt",
+]
+
+
+class _Wide(BuiltinOperator):
+    """Base class of functions of one tensor that are computed in its wide type."""
+
+    def forward(self, x: Raw) -> Raw:
+        wide = x.AsType(_wide(x.data_type()))
+        y = self._value(wide)
+        self.save(wide, y)
+        return y.AsType(x.data_type())
+
+    def backward(self, dy: Raw) -> Raw:
+        x, y = self.load()
+        slope = self._slope(x, y)
+        product = _c.Binary(_c.BinaryOp_kMul, dy.AsType(x.data_type()), slope)
+        return product.AsType(dy.data_type())
+
+    def _value(self, x: Raw) -> Raw:
+        raise NotImplementedError
+
+    def _slope(self, x: Raw, y: Raw) -> Raw:
+        raise NotImplementedError
+
+
+def _wide(kind: int) -> int:
+    """The type in which numbers of this type are computed."""
+    return int(wide_type(BY_VALUE[kind]))
+
+
+def _shifted(x: Raw, number: float) -> Raw:
+    return _c.Unary(_c.UnaryOp_kAddScalar, x, number)
+
+
+def _scaled(x: Raw, number: float) -> Raw:
+    return _c.Unary(_c.UnaryOp_kMulScalar, x, number)
+
+
+def _compared(code: int, x: Raw, number: float) -> Raw:
+    return _c.Compare(code, x, _c.Full((), number, x.device(), x.data_type()))
+
+
+class Expm1(_Wide):
+    """e^x - 1, exact to rounding near 0 as well."""
+
+    def _value(self, x: Raw) -> Raw:
+        # tanh(x/2)·(e^x + 1) loses no digits
+        half = _c.Unary(_c.UnaryOp_kTanh, _scaled(x, 0.5))
+        return _c.Binary(_c.BinaryOp_kMul, half, _shifted(_c.Unary(_c.UnaryOp_kExp, x), 1.0))
+
+    def _slope(self, x: Raw, y: Raw) -> Raw:
+        return _c.Unary(_c.UnaryOp_kExp, x)
+
+
+class Log1p(_Wide):
+    """log(1 + x), exact to rounding near 0 as well; NaN below -1."""
+
+    def _value(self, x: Raw) -> Raw:
+        # 2·atanh(x / (2 + x)) near 0
+        quotient = _c.Binary(_c.BinaryOp_kDiv, x, _shifted(x, 2.0))
+        near = _scaled(_c.Unary(_c.UnaryOp_kAtanh, quotient), 2.0)
+        far = _c.Unary(_c.UnaryOp_kLog, _shifted(x, 1.0))
+        size = _c.Unary(_c.UnaryOp_kAbs, x)
+        return _c.Where(_compared(_c.BinaryOp_kLess, size, 0.5), near, far)
+
+    def _slope(self, x: Raw, y: Raw) -> Raw:
+        return _c.Unary(_c.UnaryOp_kReciprocal, _shifted(x, 1.0))
+
+
+class Atan2(Promoting):
+    """The angle of the point (x, y) in radians, in (-pi, pi], with broadcasting: 0 at the origin.
+    The sign of a zero does not count."""
+
+    def forward(self, y: Raw, x: Raw) -> Raw:
+        self.save(y, x)
+        kind = y.data_type()
+        wide = _wide(kind)
+        y, x = y.AsType(wide), x.AsType(wide)
+        angle = _c.Unary(_c.UnaryOp_kAtan, _c.Binary(_c.BinaryOp_kDiv, y, x))
+        # On the left of the y axis, half a turn further, in the direction of y.
+        above = _compared(_c.BinaryOp_kGreaterEqual, y, 0.0).AsType(wide)
+        turn = _shifted(_scaled(above, 2.0 * math.pi), -math.pi)
+        left = _compared(_c.BinaryOp_kLess, x, 0.0).AsType(wide)
+        angle = _c.Binary(_c.BinaryOp_kAdd, angle, _c.Binary(_c.BinaryOp_kMul, left, turn))
+        sizes = _c.Binary(
+            _c.BinaryOp_kMax, _c.Unary(_c.UnaryOp_kAbs, y), _c.Unary(_c.UnaryOp_kAbs, x)
+        )
+        origin = _compared(_c.BinaryOp_kEqual, sizes, 0.0)
+        return _c.Where(origin, _c.Full((), 0.0, y.device(), wide), angle).AsType(kind)
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        kind, shapes = dy.data_type(), [t.shape() for t in self.load()]
+        wide = _wide(kind)
+        y, x = (t.AsType(wide) for t in self.load())
+        square = _c.Binary(
+            _c.BinaryOp_kAdd, _c.Unary(_c.UnaryOp_kSquare, y), _c.Unary(_c.UnaryOp_kSquare, x)
+        )
+        share = _c.Binary(_c.BinaryOp_kDiv, dy.AsType(wide), square)
+
+        def gradient(i: int, other: Raw) -> Raw | None:
+            if not self._need(i):
+                return None
+            product = _c.Binary(_c.BinaryOp_kMul, share, other)
+            return _c.SumTo(product, shapes[i]).AsType(kind)
+
+        return gradient(0, x), gradient(1, _c.Unary(_c.UnaryOp_kNegative, y))
+
+
+def _floating(x: Any) -> Any:
+    """Integers as float32."""
+    return converted(x, float32) if isinstance(x, Tensor) and not is_float(x.dtype) else x
+
+
+def expm1(x: Tensor) -> Tensor:
+    """e^x - 1, exact to rounding near 0 as well. Integers count as float32."""
+    return Expm1()(_floating(x))[0]
+
+
+def log1p(x: Tensor) -> Tensor:
+    """log(1 + x), exact to rounding near 0 as well; NaN below -1. Integers count as float32."""
+    return Log1p()(_floating(x))[0]
+
+
+def atan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point (x, y) in radians, in (-pi, pi], with broadcasting. One of them may be
+    a number or an array; integers count as float32. It is 0 at the origin, where the gradient is
+    NaN, and the sign of a zero does not count."""
+    like = y if isinstance(y, Tensor) else x if isinstance(x, Tensor) else None
+    return Atan2()(_floating(tensor_of(y, like)), _floating(tensor_of(x, like)))[0]
+
+
+def log2(x: Tensor) -> Tensor:
+    """Logarithm to base 2; NaN below 0. Integers count as float32."""
+    return log(_floating(x)) * (1.0 / math.log(2.0))
+
+
+def rsqrt(x: Tensor) -> Tensor:
+    """1 / √x; NaN below 0. Integers count as float32."""
+    return reciprocal(sqrt(_floating(x)))
+
+
+def nan_to_num(
+    x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """x with numbers instead of NaN and the infinities, as torch.nan_to_num: by default 0, and the
+    largest and smallest numbers of the type. They have gradient 0."""
+    if not is_float(x.dtype):
+        return x
+    largest = 3.3895313892515355e38  # of bfloat16
+    if x.dtype != bfloat16:
+        largest = float(np.finfo(x.dtype.name).max)
+    x = where(nan, x, not_equal(x, x))
+    x = where(largest if posinf is None else posinf, x, equal(x, math.inf))
+    return where(-largest if neginf is None else neginf, x, equal(x, -math.inf))

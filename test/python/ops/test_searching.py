@@ -1,0 +1,225 @@
+"""Sets, counts, searches, random draws, and functions without a kernel, where the operator table
+does not reach."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from arrays import of, same
+from recorded import graphs
+from singa import autograd, model, tensor
+from singa.graph import GraphWarning
+from singa.tensor import Tensor
+
+_RANDOM = np.random.default_rng(8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16", "bool"])
+def test_unique_like_torch(torch: ModuleType, dtype: str) -> None:
+    values = _RANDOM.integers(0, 4, (3, 5)) * (1 if dtype in ("int64", "bool") else 0.25)
+    ours = of(values.astype(np.float32)).as_type(dtype)
+    theirs = torch.tensor(values).to(getattr(torch, dtype))
+    found = autograd.unique(ours, return_inverse=True, return_counts=True)
+    truth = torch.unique(theirs, return_inverse=True, return_counts=True)
+    assert [t.dtype.name for t in found] == [dtype, "int64", "int64"]
+    for mine, other in zip(found, truth, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), other.float().numpy())
+    same(autograd.unique(ours), truth[0].float().numpy())
+    values, counts = autograd.unique(ours, return_counts=True)
+    same(counts, truth[2].numpy())
+
+
+def test_unique_rows(torch: ModuleType) -> None:
+    rows = np.array([[1, 2], [0, 3], [1, 2]])
+    found, inverse = autograd.unique(of(rows), return_inverse=True, axis=0)
+    same(found, [[0, 3], [1, 2]])
+    same(inverse, [1, 0, 1])
+
+
+def test_bincount_like_torch(torch: ModuleType) -> None:
+    x, w = _RANDOM.integers(0, 6, 20), _RANDOM.random(20).astype(np.float32)
+    for least in (0, 9):
+        counts = autograd.bincount(of(x), minlength=least)
+        same(counts, torch.bincount(torch.tensor(x), minlength=least).numpy())
+        assert counts.dtype == tensor.int64
+        sums = autograd.bincount(of(x), of(w), least)
+        truth = torch.bincount(torch.tensor(x), torch.tensor(w), least).numpy()
+        np.testing.assert_allclose(sums.numpy(), truth, rtol=1e-6)
+    assert autograd.bincount(Tensor((0,), dtype="int32")).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("replacement", [False, True])
+def test_draws_follow_the_weights(replacement: bool, dtype: str) -> None:
+    singa.seed(3)
+    weights = np.array([[0.5, 0.0, 2.0, 1.5], [1.0, 1.0, 0.0, 0.0]])
+    count = 2
+    rows = [of(np.repeat(weights, 2000, 0)).as_type(dtype)]
+    drawn = autograd.multinomial(rows[0], count, replacement)
+    assert (drawn.shape, drawn.dtype) == ((4000, count), tensor.int64)
+    for half, w in zip(np.split(drawn.numpy(), 2), weights, strict=True):
+        found = np.bincount(half[:, 0], minlength=4) / 2000
+        np.testing.assert_allclose(found, w / w.sum(), atol=0.04)
+        assert not found[w == 0].any()
+        if not replacement:
+            assert (half[:, 0] != half[:, 1]).all()
+    one = autograd.multinomial(of(np.float32([0, 0, 3])), 1)
+    same(one, [2])
+    assert not one.requires_grad
+
+
+class _Draws(model.Model):
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.multinomial(x, 3)
+
+    train_one_batch = forward
+
+
+@pytest.mark.filterwarnings("error")
+def test_replays_draw_anew() -> None:
+    x = of(np.ones((20, 50), np.float32))
+    drawn = []
+    for use_graph in (False, True):
+        singa.seed(5)
+        net = _Draws()
+        net.compile([x], is_train=True, use_graph=use_graph)
+        drawn.append([net(x).numpy() for _ in range(6)])
+    assert graphs(net)
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert len({each.tobytes() for each in drawn[1]}) == 6
+
+
+class _Sets(model.Model):
+    def forward(self, x: Tensor) -> Any:
+        return autograd.unique(x * 1.0)
+
+    train_one_batch = forward
+
+
+def test_a_step_with_a_set_is_executed() -> None:
+    net, x = _Sets(), of(np.float32([1, 2, 1]))
+    net.compile([x], is_train=True, use_graph=True)
+
+    def check() -> None:
+        for values in ([1, 2, 1], [3, 3, 3], [5, 4, 3]):
+            same(net(of(np.float32(values))), np.unique(values))
+
+    with pytest.warns(GraphWarning, match="looks at results"):
+        check()
+
+
+def test_masked_scatter_takes_what_it_needs(training: None) -> None:
+    x = Tensor(data=np.arange(4.0), stores_grad=True)
+    same(autograd.masked_scatter(x, np.array([False] * 4), Tensor((0,))), x.numpy())
+    with pytest.raises(IndexError):
+        autograd.masked_scatter(x, np.array([False, True] * 2), Tensor((0,))).numpy()
+    row = of(np.array([True, False]))
+    same(
+        autograd.masked_scatter(of(np.zeros((2, 2), np.float32)), row, of(np.float32([1, 2, 3]))),
+        [[1, 0], [2, 0]],
+    )
+    with pytest.raises(IndexError):
+        autograd.masked_scatter(x, np.array([True] * 4), of(np.float32([1, 2]))).numpy()
+
+
+def test_linspace_like_torch(torch: ModuleType) -> None:
+    for start, stop, num in ((0, 1, 5), (-3.5, 7, 12), (2, 2, 3), (1, 9, 1), (0, 1, 0)):
+        ours = autograd.linspace(start, stop, num)
+        np.testing.assert_allclose(
+            ours.numpy(), torch.linspace(start, stop, num).numpy(), rtol=1e-6, atol=1e-6
+        )
+    assert autograd.linspace(0, 1, 3, dtype="float64").dtype == tensor.float64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_small_numbers_keep_their_digits(torch: ModuleType, dtype: str) -> None:
+    x = of(np.float32([1e-6, -1e-6, 1e-4, -0.4, 0.3, 0.49, 0.51, 5.0])).as_type(dtype)
+    wide = torch.tensor(x.as_type("float64").numpy())
+    eps = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    for name in ("expm1", "log1p"):
+        y = getattr(autograd, name)(x)
+        assert y.dtype == x.dtype
+        truth = getattr(torch, name)(wide).numpy()
+        # Subnormal numbers of float16 are 2^-24 apart.
+        np.testing.assert_allclose(
+            y.as_type("float64").numpy(), truth, rtol=3 * eps[dtype], atol=2.0**-25
+        )
+
+
+def test_limits_of_functions_like_torch(torch: ModuleType) -> None:
+    ends = np.float32([0.0, -1.0, -2.0, np.inf, -np.inf, np.nan, 1e30, -1e30])
+    for name in ("expm1", "log1p", "log2", "rsqrt", "nan_to_num"):
+        ours, theirs = getattr(autograd, name)(of(ends)), getattr(torch, name)(torch.tensor(ends))
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+    y, x = np.float32([0, 1, -1, 1, -1, 0, 0, 5]), np.float32([0, 0, 0, -1, -1, -2, 2, 1e-30])
+    expected = torch.atan2(torch.tensor(y), torch.tensor(x)).numpy()
+    np.testing.assert_allclose(autograd.atan2(of(y), of(x)).numpy(), expected, rtol=1e-6)
+    for dtype in ("float16", "bfloat16", "float64"):
+        kind = getattr(torch, dtype)
+        largest = torch.nan_to_num(torch.tensor([np.inf, -np.inf], dtype=kind)).double().numpy()
+        ours = autograd.nan_to_num(of(np.float32([np.inf, -np.inf])).as_type(dtype))
+        same(ours.as_type("float64"), largest)
+
+
+def test_integers_count_as_floats() -> None:
+    n = of(np.array([1, 4]))
+    for name in ("expm1", "log1p", "log2", "rsqrt"):
+        assert getattr(autograd, name)(n).dtype == tensor.float32
+    assert autograd.atan2(n, 2).dtype == autograd.atan2(1, n).dtype == tensor.float32
+    assert autograd.nan_to_num(n) is n
+
+
+def test_normalize_of_zeros_in_float16() -> None:
+    same(autograd.normalize(of(np.zeros((2, 3), np.float16), dtype="float16")), np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: autograd.bincount(of([0.5])), TypeError, "integer"),
+        (lambda: autograd.bincount(of([-1])), ValueError, "-1"),
+        (lambda: autograd.bincount(of([[1]])), ValueError, r"\(1, 1\)"),
+        (lambda: autograd.bincount(of([1]), of([0.5, 1.0])), ValueError, r"\(2,\)"),
+        (lambda: autograd.multinomial(of([0.5, 0.5]), 3), ValueError, "3"),
+        (lambda: autograd.multinomial(of([0.5]), 0), ValueError, "num_samples"),
+        (lambda: autograd.multinomial(of(np.ones((1, 2, 3))), 1), ValueError, r"\(1, 2, 3\)"),
+        (lambda: autograd.searchsorted(of(np.ones((2, 3))), of([1.0])), ValueError, r"\(2, 3\)"),
+        (lambda: autograd.linspace(0, np.inf, 3), ValueError, "finite"),
+        (lambda: autograd.linspace(0, 1, -1), ValueError, "num"),
+        (lambda: autograd.normalize(of([1.0]), 0), ValueError, "p must"),
+        (lambda: autograd.unfold(of(np.ones((1, 2, 3))), 2), ValueError, r"\(1, 2, 3\)"),
+        (lambda: autograd.unfold(of(np.ones((1, 1, 3, 3))), 4), ValueError, "window"),
+        (lambda: autograd.fold(of(np.ones((1, 3, 4))), 3, 2), ValueError, r"\(1, 3, 4\)"),
+        (lambda: autograd.fold(of(np.ones((1, 4, 5))), 3, 2), ValueError, r"\(1, 4, 5\)"),
+        (lambda: autograd.fold(of(np.ones((1, 4, 4))), (3,), 2), ValueError, "output_size"),
+        (
+            lambda: autograd.grid_sample(of(np.ones((1, 1, 2, 2))), of(np.ones((1, 3, 3, 3)))),
+            ValueError,
+            "grid",
+        ),
+        (
+            lambda: autograd.grid_sample(
+                of(np.ones((1, 1, 2, 2))), of(np.ones((1, 3, 3, 2))), "linear"
+            ),
+            ValueError,
+            "bilinear",
+        ),
+    ],
+)
+def test_wrong_calls(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_positions_that_are_no_numbers(torch: ModuleType) -> None:
+    """NaN counts as -1, and infinity lies outside."""
+    x = _RANDOM.standard_normal((1, 1, 3, 3)).astype(np.float32)
+    grid = np.float32([[[[np.nan, 0.2], [np.inf, 0.0], [-np.inf, 9.0]]]])
+    known = torch.tensor(np.nan_to_num(grid, nan=-1.0, posinf=50.0, neginf=-50.0))
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding in ("zeros", "border"):
+            ours = autograd.grid_sample(of(x), of(grid), mode, padding)
+            theirs = torch.nn.functional.grid_sample(torch.tensor(x), known, mode, padding, False)
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)

@@ -35,8 +35,8 @@ NAMES = {
     20: "float8e5m2fnuz",
     21: "uint4",
     22: "int4",
-    23: "float4e2m1",
-    24: "float8e8m0",
+    23: "float4e2m1fn",
+    24: "float8e8m0fnu",
     25: "uint2",
     26: "int2",
 }
@@ -52,6 +52,11 @@ ALL = NUMERIC | BOOL
 def type_name(number: int) -> str:
     """The name of an element type, given by its number in a file."""
     return NAMES.get(number, f"type {number}")
+
+
+def singas_name(name: str) -> str:
+    """The name of an element type that the oldest operators name as TensorProto does."""
+    return {"float": "float32", "double": "float64"}.get(name.lower(), name.lower())
 
 
 def is_singas(name: str) -> bool:
@@ -77,4 +82,4 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 def name_of(array: NDArray[Any]) -> str:
     """The element type of an array."""
-    return "string" if array.dtype.kind in "OSU" else array.dtype.name
+    return "string" if array.dtype.kind in "OSU" else array.dtype.name.replace("_", "")

@@ -149,7 +149,7 @@ class Fusion:
             used=(),
         )
         merged = self.make(node, lead.reader, compute)
-        merged.on_host = False
+        merged.on_host = None
         for i in gone:
             self.steps[i] = None
         self.steps[last] = merged

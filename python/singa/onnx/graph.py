@@ -41,6 +41,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
     input_types: tuple[ValueType, ...] = ()
+    output_types: tuple[ValueType, ...] = ()
     used: tuple[bool, ...] = ()  # whether something reads each output
     problem: str = ""  # why its attributes cannot be decoded
 

@@ -217,7 +217,7 @@ def _graph(
         if name in read and name not in given:
             value = numpy_helper.from_array(np.require(array, requirements="C"), name)
             protos.append(helper.make_node("Constant", [], [name], name, value=value))
-    protos += [_node(node) for node in nodes]
+    protos += [node_proto(node) for node in nodes]
     outputs = [_info(name, _opened(graph, name)) for name in wanted]
     return helper.make_graph(protos, graph.name or "graph", inputs, outputs)
 
@@ -236,7 +236,8 @@ def _info(name: str, value: ValueType) -> Any:
     return helper.make_tensor_value_info(name, NUMBERS[value.type], value.shape)
 
 
-def _node(node: Node) -> NodeProto:
+def node_proto(node: Node) -> NodeProto:
+    """A node as a protobuf."""
     from onnx import helper
 
     proto = helper.make_node(node.op, node.inputs, node.outputs, node.name, domain=node.domain)

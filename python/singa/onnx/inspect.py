@@ -16,6 +16,7 @@ from .errors import InvalidModelError, Problem, UnsupportedError, grouped
 from .graph import Graph, Node, ValueType, subgraphs
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
 from .network import Network
+from .readers.evaluated import is_evaluated
 from .tensors import as_tensor
 
 
@@ -31,6 +32,7 @@ class Report:
     parameter_bytes: int
     states: int
     flops: int | None
+    on_host: frozenset[str]
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -53,7 +55,8 @@ class Report:
         width = max((len(name) for name in self.operators), default=0)
         bad = {problem.operator for problem in self.problems}
         for name, count in sorted(self.operators.items(), key=lambda item: (-item[1], item[0])):
-            mark = "  not supported" if name in bad else ""
+            mark = "  on the host, without a gradient" if name in self.on_host else ""
+            mark = "  not supported" if name in bad else mark
             lines.append(f"  {name:<{width}}  {count:>5}{mark}")
         if self.problems:
             lines += ["", "not supported:", *(f"  {line}" for line in grouped(self.problems))]
@@ -87,15 +90,17 @@ def inspect(path: str | os.PathLike[str], allow_symlinks: bool = False) -> Repor
             sizes[role] += count
             if role == "parameter":
                 size_bytes += count * numpy_type(initializer.type).itemsize
+    nodes = _nodes(graph)
     return Report(
         os.fspath(path),
         graph,
         problems,
-        Counter(node.operator for node in _nodes(graph)),
+        Counter(node.operator for node in nodes),
         sizes["parameter"],
         size_bytes,
         sizes["state"],
         _flops(graph),
+        frozenset(node.operator for node in nodes if is_evaluated(node)),
         notes_on(graph),
     )
 

@@ -25,7 +25,7 @@ from .parsing import read
 from .readers.registry import find, is_readable
 from .tensors import as_tensor
 from .trace import traces
-from .values import is_computable
+from .values import computation
 
 if TYPE_CHECKING:
     import os
@@ -277,7 +277,11 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
         if not isinstance(x, list | tuple) or not all(isinstance(t, Tensor) for t in x):
             raise TypeError(f"[onnx] input {name!r} must be a list of Tensors")
         return list(x)
-    if not isinstance(x, Tensor):
+    on_host = declared.type is not None and not is_singas(declared.type)
+    if on_host and not isinstance(x, Tensor):
+        x = np.asarray(x)
+        x = x.astype(object) if x.dtype.kind in "US" else x
+    elif not isinstance(x, Tensor):
         raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
     if declared.shape is not None:
         # SINGA takes another batch than declared, and other types.
@@ -289,12 +293,12 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
         if not fits:
             wanted = ", ".join("?" if n is None else str(n) for n in declared.shape)
             raise ValueError(f"[onnx] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
-    if declared.type is None or x.dtype.name == declared.type:
+    given = x.dtype.name if isinstance(x, Tensor) else name_of(x)
+    if declared.type in (None, given):
         return x
-    known = is_singas(declared.type)
-    if not known or not (
-        compat_mode.enabled or (not is_float(x.dtype) and declared.type not in FLOATS)
-    ):
+    if on_host:
+        raise TypeError(f"[onnx] input {name!r} is an array of {declared.type}, got {given}")
+    if not compat_mode.enabled and (is_float(x.dtype) or declared.type in FLOATS):
         raise TypeError(f"[onnx] input {name!r} has type {declared.type}, got {x.dtype}")
     return autograd.cast(x, DType[declared.type])  # usually an integer of another width
 
@@ -343,7 +347,7 @@ def roles_of(graph: Graph) -> dict[str, str]:
                 visit(inner.nodes, inner.outputs)
             reader = find(node.domain, node.op, node.version)
             results = [name for name in node.outputs if name]
-            of_host = is_computable(node) and all(
+            of_host = computation(node) is not None and all(
                 uses.get(name) == {"host"} and name not in outputs for name in results
             )
             for i, name in enumerate(node.inputs):

@@ -11,7 +11,7 @@ device gets the same tensors each time, as the replay of a captured step require
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from .. import tensor
 from ..dtypes import DType
 from ..layer import base as layers
 from ..tape.capture import is_capturing
+from ..tape.tensor import is_computed
 from ..tensor import Tensor
 from . import values
-from .element_types import is_singas
+from .element_types import FLOATS, is_singas, name_of
 from .errors import InvalidModelError, Problem, Refused, UnsupportedError
 from .fusion import Fusion
 from .graph import Graph, Node, ValueType, subgraphs
-from .readers.missing import MISSING
-from .readers.registry import Reader, find, versions_of
+from .readers.evaluated import choose
+from .readers.registry import Reader
 from .tensors import as_array, as_tensor, same_type
 
 if TYPE_CHECKING:
@@ -70,15 +71,23 @@ class Step:
         self.node = node
         self.reader = reader
         self.compute = compute
-        self.on_host: bool = values.is_computable(node)
+        self.on_host = values.computation(node)
         self.of_shape: bool = not node.domain and node.op in ("Shape", "Size")
         self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
         self.marker: Marker = _marker(self)
         host = reader.host if reader is not None else ()
         either: bool | tuple[int, ...] = reader.either if reader is not None else False
 
+        evaluated = reader is not None and reader.evaluated
+        self.cuts_gradient: bool = (
+            reader is not None
+            and evaluated
+            and not reader.gradient
+            and any(value.type in FLOATS for value in node.output_types)
+        )
+
         def kind(i: int) -> int:
-            if i in host:
+            if i in host or evaluated:
                 return _HOST
             as_it_comes = either if isinstance(either, bool) else i in either
             return _EITHER if as_it_comes else _TENSOR
@@ -97,7 +106,7 @@ class Step:
                 return (values.shape_of(self.node, shape),)
             return (np.array(int(np.prod(shape, dtype=np.int64)), np.int64),)
         if self.on_host and not sequences and not any([isinstance(x, Tensor) for x in arguments]):
-            return values.computed(self.node, arguments)
+            return self.on_host(arguments)
         for i, x in enumerate(arguments):
             if x is None:
                 continue
@@ -105,7 +114,9 @@ class Step:
             if kind == _TENSOR:
                 if isinstance(x, np.ndarray):
                     arguments[i] = run.tensor(x)
-            elif kind == _HOST and isinstance(x, Tensor):
+            elif kind == _HOST:
+                if self.cuts_gradient and isinstance(x, Tensor) and is_computed(x):
+                    raise Refused("the host computes it, so no gradient flows through it")
                 arguments[i] = run.host(x)
         if self.reader is not None and self.reader.data:
             run.depends_on_data()
@@ -186,12 +197,12 @@ class Run:
         number = self.tensor(self.made(key, lambda: np.array(value, kind)))
         return same_type(number, like)
 
-    def host(self, value: Any) -> Array:
-        """A value as an array. Reading a tensor ends the use of this plan."""
+    def host(self, value: Any) -> Any:
+        """A value as an array, or a list of arrays. Reading a tensor ends the use of this plan."""
         if isinstance(value, Tensor):
             self.depends_on_data()
             return as_array(value)
-        return value
+        return [self.host(x) for x in value] if isinstance(value, list) else value
 
     def made(self, key: Any, make: Callable[[], Array]) -> Array:
         """An array that a reader makes of shapes: made once for each signature of the inputs.
@@ -294,6 +305,8 @@ class Network:
         device = tensors[0].device if tensors else tensor.Tensor((1,)).device
         only_outputs = set(wanted) <= set(self.graph.outputs)
         plan = self._plan(inputs, only_outputs)
+        if not all(isinstance(x, Tensor) for x in _leaves(inputs.values())):
+            plan.reusable = False  # the host knows elements that another run may not have
         run = Run(self, plan, device)
         environment: dict[str, Any] = {**self.main.constants, **parameters, **inputs}
         if plan.finished:
@@ -336,8 +349,16 @@ def _signature(inputs: Mapping[Any, Any]) -> Any:
         _signature(dict(enumerate(x)))
         if isinstance(x, list)
         else (x.device.id(), tuple(x.shape), int(x.dtype))
+        if isinstance(x, Tensor)
+        else (x.shape, x.dtype)
         for x in inputs.values()
     )
+
+
+def _leaves(inputs: Iterable[Any]) -> Iterator[Any]:
+    """The tensors and arrays among values, also those in sequences."""
+    for x in inputs:
+        yield from _leaves(x) if isinstance(x, list) else (x,)
 
 
 def _made(node: Node) -> set[str]:
@@ -345,9 +366,11 @@ def _made(node: Node) -> set[str]:
 
 
 def _as_result(run: Run, value: Any) -> Any:
+    """A value as a tensor; an array where singa has no tensors of its type; lists of them."""
     if isinstance(value, list):
         return [_as_result(run, x) for x in value]
-    return value if isinstance(value, Tensor) else run.tensor(value)
+    is_array = isinstance(value, np.ndarray) and is_singas(name_of(value))
+    return run.tensor(value) if is_array else value
 
 
 class _Known(dict[str, Any]):
@@ -392,8 +415,9 @@ class _Compiler:
                 not name or array is not None
                 for name, array in zip(node.inputs, given, strict=True)
             )
-            if all_known and values.is_computable(node):
-                results = values.computed(node, given)
+            on_host = values.computation(node) if all_known else None
+            if on_host is not None:
+                results = on_host(given)
                 for name, result in zip(node.outputs, results, strict=False):
                     if name:
                         block.constants[name] = result
@@ -421,15 +445,11 @@ class _Compiler:
             return None
 
     def _read(self, node: Node, block: Block) -> Step:
-        reader = find(node.domain, node.op, node.version)
         if node.problem:
             raise Refused(node.problem)
         if not node.domain and node.op in ("Shape", "Size"):
-            return Step(node, reader, _never)
-        if reader is None:
-            raise Refused(_why_no_reader(node))
-        if reason := _wrong_type(node, reader):
-            raise Refused(reason)
+            return Step(node, None, _never)
+        reader = choose(node)
         for inner in subgraphs(node):
             self.block(inner, block.constants)
         return Step(node, reader, reader.make(node))
@@ -448,33 +468,3 @@ def _constant_branch(node: Node, constants: Mapping[str, Array]) -> Graph | None
         return None
     branch = node.attributes.get("then_branch" if condition.reshape(-1)[0] else "else_branch")
     return branch if isinstance(branch, Graph) else None
-
-
-def _why_no_reader(node: Node) -> str:
-    if node.domain not in ("", "ai.onnx.ml"):
-        return f"singa has no operators of domain {node.domain!r}"
-    there = versions_of(node.domain, node.op)
-    if there:
-        return f"singa reads versions {', '.join(map(str, there))} of this operator"
-    return MISSING.get(node.op, "singa has no such operator")
-
-
-def _wrong_type(node: Node, reader: Reader) -> str:
-    """Why the types of the inputs are refused; empty if they are not."""
-    for i, value in enumerate(node.input_types):
-        if not node.has(i) or i in reader.host:
-            continue
-        if value.kind != "tensor" and not (value.kind == "sequence" and reader.sequences):
-            return f"input {i} is not a tensor ({value.kind})"
-        if value.type is not None and not is_singas(value.type):
-            return f"input {i} has type {value.type}, of which singa has no tensors"
-    first = next((i for i in range(len(node.inputs)) if node.has(i)), None)
-    if first is not None and first < len(node.input_types):
-        found = node.input_types[first].type
-        if found is not None and found not in reader.types:
-            return f"input {first} has type {found}; this operator takes {_listed(reader.types)}"
-    return ""
-
-
-def _listed(types: Any) -> str:
-    return ", ".join(name for name in DType.__members__ if name in types)

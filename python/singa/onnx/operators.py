@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .element_types import ALL, BOOL, FLOATS, INTEGERS, NUMERIC
+from .element_types import ALL, BOOL, FLOATS, INTEGERS, NAMES, NUMERIC
 from .readers.registry import Reader, readers
 
 _KINDS = {
+    frozenset(NAMES.values()): "any",
     frozenset(ALL): "all",
     frozenset(NUMERIC): "numbers",
     frozenset(FLOATS): "floats",
@@ -23,7 +24,8 @@ def table() -> str:
     """The operators as a table of Markdown: versions, types of the first input, and gradient."""
     rows: dict[str, list[Reader]] = {}
     for reader in readers():
-        rows.setdefault(reader.op, []).append(reader)
+        name = f"{reader.domain}.{reader.op}" if reader.domain else reader.op
+        rows.setdefault(name, []).append(reader)
     lines = ["| operator | versions | types | gradient |", "|---|---|---|---|"]
     for op in sorted([*rows, *_SHAPES]):
         if op in _SHAPES:
@@ -39,7 +41,7 @@ def _merged(found: Collection[Reader]) -> list[tuple[str, str, list[int]]]:
     """(types, gradient, versions) of an operator: readers that differ in versions alone as one."""
     merged: dict[tuple[str, str], list[int]] = {}
     for reader in sorted(found, key=lambda r: r.versions):
-        key = (_types(reader.types), _gradient(reader.gradient))
+        key = (_types(reader.types), "host" if reader.evaluated else _gradient(reader.gradient))
         merged.setdefault(key, []).extend(reader.versions)
     return [(*key, versions) for key, versions in merged.items()]
 

@@ -306,6 +306,7 @@ class _Parser:
             tuple(proto.output),
             {},
             tuple(types.get(name, ValueType()) for name in inputs),
+            tuple(types.get(name, ValueType()) for name in proto.output),
         )
         if schema is not None:
             node.problem = _mixed_types(schema, node)

@@ -135,7 +135,7 @@ class Trace:
         given  inputs, and then parameters and states, by name
         run    computes the values `wanted`
 
-        Raises ExportError for an input or output that is a sequence.
+        Raises ExportError for an input or output that is no tensor, such as a sequence or texts.
         """
         if threading.get_ident() != self._thread or self._in_graph:
             return run()
@@ -146,7 +146,7 @@ class Trace:
             self._in_graph = False
         for name, value in (*given.items(), *zip(wanted, results, strict=True)):
             if not isinstance(value, Tensor):
-                raise ExportError(f"[onnx.save] value {name!r} of the imported graph is a sequence")
+                raise ExportError(f"[onnx.save] value {name!r} of the imported graph is no tensor")
         op = GraphRun(graph, tuple(given), tuple(wanted))
         inputs, layer = tuple(given.values()), _c.CurrentLayer()
         self.applications.append(Application(op, inputs, tuple(results), layer))

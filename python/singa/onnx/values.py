@@ -7,14 +7,16 @@ and returns an array, or a tuple of one for each output.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .element_types import NAMES, numpy_type
+from .element_types import NAMES, is_singas, name_of, numpy_type, singas_name
 from .errors import InvalidModelError
+from .evaluator import bounded, evaluator
 from .graph import Node
 
 if TYPE_CHECKING:
@@ -22,95 +24,47 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-#: Largest number of elements of a value that the host makes, since a file could ask for any.
-_MOST_ELEMENTS = 1 << 27
-
 HOST: dict[str, Callable[..., Any]] = {}
 
-#: Operators without a function here, which onnx's reference implementation computes.
+#: Operators without a function here, which onnx's reference evaluator computes.
 _BY_REFERENCE = frozenset(
     {
-        *("ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
-        *("Compress", "CumSum", "EyeLike", "GatherND", "NonZero", "OneHot", "Pad"),
-        *("ScatterElements", "ScatterND", "TopK", "Trilu"),
+        *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
+        *("BitwiseXor", "CastLike", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "EyeLike"),
+        *("Floor", "GatherND", "GreaterOrEqual", "LessOrEqual", "Log", "Max"),
+        *("Min", "Mod", "Neg", "NonZero", "OneHot", "Or", "Pad", "Pow", "Reciprocal", "ReduceMax"),
+        *("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Round", "ScatterElements"),
+        *("ScatterND", "Sign", "Sin", "Sqrt", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),
     }
 )
 
-#: Inputs of these that are one number, which may have an axis of length 1. onnx takes none.
-_NUMBER_INPUTS = {"CumSum": 1, "OneHot": 1}
 
+def computation(node: Node) -> Callable[[Sequence[Array | None]], tuple[Array, ...]] | None:
+    """The function of arrays that computes a node's outputs, which are read-only; None if the host
+    cannot compute this operator.
 
-def is_computable(node: Node) -> bool:
-    """Whether the host can compute this operator."""
-    return not node.domain and (node.op in HOST or node.op in _BY_REFERENCE)
-
-
-def computed(node: Node, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
-    """The outputs of a node whose inputs the host knows. They are read-only.
-
-    Raises InvalidModelError for inputs that do not fit the operator, or for a huge result.
+    It raises InvalidModelError for inputs that do not fit the operator, or for a huge result.
     """
-    try:
-        with np.errstate(all="ignore"):
-            on_host = HOST.get(node.op)
-            results = on_host(node, *arrays) if on_host else _reference(node, arrays)
-    except InvalidModelError:
-        raise
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        raise InvalidModelError(f"[onnx] node {node.name!r} ({node.op}): {error}") from None
-    values = [np.asarray(a) for a in (results if isinstance(results, tuple) else (results,))]
-    for value in values:
-        if value.flags.owndata or value.flags.writeable:
-            value.flags.writeable = False
-    return tuple(values)
+    if node.domain or (node.op not in HOST and node.op not in _BY_REFERENCE):
+        return None
+    on_host = HOST.get(node.op)
+    by_reference = functools.cache(lambda: evaluator(node))
 
+    def compute(arrays: Sequence[Array | None]) -> tuple[Array, ...]:
+        try:
+            with np.errstate(all="ignore"):
+                results = on_host(node, *arrays) if on_host else by_reference()(arrays)
+        except InvalidModelError:
+            raise
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
+            raise InvalidModelError(f"[onnx] node {node.name!r} ({node.op}): {error}") from None
+        values = [np.asarray(a) for a in (results if isinstance(results, tuple) else (results,))]
+        for value in values:
+            if value.flags.owndata or value.flags.writeable:
+                value.flags.writeable = False
+        return tuple(values)
 
-def _reference(node: Node, arrays: Sequence[Array | None]) -> Any:
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
-
-    for array in arrays:
-        bounded(node, () if array is None else array.shape)
-    if node.op in _NUMBER_INPUTS:
-        i = _NUMBER_INPUTS[node.op]
-        number = arrays[i]
-        arrays = [*arrays[:i], None if number is None else number.reshape(()), *arrays[i + 1 :]]
-    proto = helper.make_node(node.op, list(node.inputs), list(node.outputs), **node.attributes)
-    feeds = {
-        name: array
-        for name, array in zip(node.inputs, arrays, strict=False)
-        if name and array is not None
-    }
-    opset = helper.make_opsetid("", node.version)
-    inputs = [_info(name, array) for name, array in feeds.items()]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
-    graph = helper.make_graph([proto], "node", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[opset])
-    found = dict(
-        zip(
-            [name for name in node.outputs if name],
-            ReferenceEvaluator(model).run(None, feeds),
-            strict=True,
-        )
-    )
-    return tuple(found.get(name, np.empty(0)) for name in node.outputs)
-
-
-def _info(name: str, array: Array) -> Any:
-    from onnx import helper
-
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return helper.make_tensor_value_info(name, kind, array.shape)
-
-
-def bounded(node: Node, shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a result. Raises InvalidModelError if it is negative or huge."""
-    sizes = tuple(int(n) for n in shape)
-    if any(n < 0 for n in sizes) or math.prod(sizes) > _MOST_ELEMENTS:
-        raise InvalidModelError(
-            f"[onnx] node {node.name!r} ({node.op}) makes a constant of shape {sizes}"
-        )
-    return sizes
+    return compute
 
 
 # Arguments that were attributes once and are inputs now.
@@ -270,56 +224,16 @@ def _divided(a: Array, b: Array) -> Array:
 
 _elementwise(
     Identity=lambda x: x,
-    Abs=np.abs,
-    Neg=np.negative,
-    Ceil=np.ceil,
-    Floor=np.floor,
-    Round=np.rint,
-    Sqrt=np.sqrt,
-    Exp=np.exp,
-    Log=np.log,
-    Reciprocal=lambda x: np.asarray(1 / x, x.dtype),
-    Sign=np.sign,
-    Sin=np.sin,
-    Cos=np.cos,
     Not=np.logical_not,
     Add=np.add,
     Sub=np.subtract,
     Mul=np.multiply,
     Div=_divided,
-    Pow=lambda a, b: np.power(a, b).astype(a.dtype),
-    Min=lambda *xs: _folded(np.minimum, xs),
-    Max=lambda *xs: _folded(np.maximum, xs),
-    Sum=lambda *xs: _folded(np.add, xs),
-    And=np.logical_and,
-    Or=np.logical_or,
-    Xor=np.logical_xor,
     Equal=np.equal,
     Less=np.less,
-    LessOrEqual=np.less_equal,
     Greater=np.greater,
-    GreaterOrEqual=np.greater_equal,
     Where=np.where,
 )
-
-
-def _folded(function: Callable[..., Any], xs: Sequence[Any]) -> Any:
-    result = xs[0]
-    for x in xs[1:]:
-        result = function(result, x)
-    return result
-
-
-@_host("Mod")
-def _mod(node: Node, a: Array, b: Array) -> Array:
-    return np.fmod(a, b) if node.attributes.get("fmod", 0) else np.mod(a, b)
-
-
-@_host("Clip")
-def _clip(node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    low, high = node.attributes.get("min", low), node.attributes.get("max", high)
-    x = x if low is None else np.maximum(x, np.asarray(low, x.dtype))
-    return x if high is None else np.minimum(x, np.asarray(high, x.dtype))
 
 
 @_host("Shape")
@@ -340,19 +254,12 @@ def _size(node: Node, x: Array) -> Array:
 
 @_host("Cast")
 def _cast(node: Node, x: Array) -> Array:
-    return _as_type(x, tensor_type(node, "to", ""))
-
-
-@_host("CastLike")
-def _cast_like(node: Node, x: Array, like: Array) -> Array:
-    return x.astype(like.dtype)
-
-
-def _as_type(x: Array, name: str) -> Array:
+    to = node.attributes.get("to")
+    name = singas_name(to) if isinstance(to, str) else tensor_type(node, "to", "")
+    if not is_singas(name) or not is_singas(name_of(x)):
+        return evaluator(node)((x,))[0]
     target = numpy_type(name)
-    if target.kind == "b":
-        return x != 0
-    return x.astype(target)
+    return x != 0 if target.kind == "b" else x.astype(target)
 
 
 @_host("Reshape")
@@ -416,19 +323,6 @@ def _gather_elements(node: Node, x: Array, indices: Array) -> Array:
     return x[tuple(places)]
 
 
-@_host("Unique")
-def _unique(node: Node, x: Array) -> tuple[Array, ...]:
-    axis = node.attributes.get("axis")
-    x, axis = (x.reshape(-1), 0) if axis is None else (x, axis_within(node, axis, x.ndim))
-    found, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
-    inverse = inverse.reshape(-1)
-    if not node.attributes.get("sorted", 1):
-        order = np.argsort(first)
-        found, first, counts = np.take(found, order, axis), first[order], counts[order]
-        inverse = np.argsort(order)[inverse]
-    return found, first, inverse, counts
-
-
 @_host("Range")
 def _range(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     first, last, step = (x.reshape(-1)[0].item() for x in (start, limit, delta))
@@ -449,32 +343,3 @@ def _constant_of_shape(node: Node, shape: Array) -> Array:
 @_host("Expand")
 def _expand(node: Node, x: Array, shape: Array) -> Array:
     return np.broadcast_to(x, bounded(node, np.broadcast_shapes(x.shape, tuple(numbers(shape)))))
-
-
-@_host("Tile")
-def _tile(node: Node, x: Array, repeats: Array) -> Array:
-    counts = numbers(repeats)
-    bounded(node, [n * count for n, count in zip(x.shape, counts, strict=False)])
-    return np.tile(x, counts)
-
-
-def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(node: Node, x: Array, axes: Array | None = None) -> Array:
-        over = argument(node, "axes", (axes,), 0)
-        if not over:
-            if node.attributes.get("noop_with_empty_axes", 0):
-                return x
-            over = list(range(x.ndim))
-        keep = bool(node.attributes.get("keepdims", 1))
-        return np.asarray(function(x, axis=tuple(over), keepdims=keep)).astype(x.dtype)
-
-    return reduce
-
-
-HOST.update(
-    ReduceSum=_reduction(np.sum),
-    ReduceProd=_reduction(np.prod),
-    ReduceMax=_reduction(np.max),
-    ReduceMin=_reduction(np.min),
-    ReduceMean=_reduction(np.mean),
-)

@@ -10,7 +10,7 @@ import numpy as np
 from ... import autograd, tensor
 from ...dtypes import is_float
 from ...tensor import Tensor
-from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of
+from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of, singas_name
 from ..errors import Refused
 from ..graph import Node
 from ..tensors import same_type
@@ -221,12 +221,11 @@ def is_inf(node: Node) -> Compute:
 def cast(node: Node) -> Compute:
     """Conversion to another element type."""
     name = node.attributes.get("to")
-    target = _castable(name if isinstance(name, str) else tensor_type(node, "to", ""))
+    target = _castable(singas_name(name) if isinstance(name, str) else tensor_type(node, "to", ""))
     return lambda run, x: x if x.dtype == target else autograd.cast(x, target)
 
 
 def _castable(name: str) -> Any:
-    name = {"float": "float32", "double": "float64"}.get(name.lower(), name.lower())
     if not is_singas(name):
         raise Refused(f"a conversion to {name}, of which singa has no tensors")
     return tensor.DType[name]

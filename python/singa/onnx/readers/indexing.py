@@ -12,7 +12,7 @@ from ...tensor import Tensor
 from ..element_types import ALL, FLOATS, INTEGERS
 from ..errors import Refused
 from ..graph import Node
-from ..values import axis_within, computed, numbers, tensor_type
+from ..values import axis_within, computation, numbers, tensor_type
 from .movement import reshaped
 from .registry import Compute, reads
 
@@ -178,11 +178,10 @@ def _on_host(op: str, *versions: int, types: Any = ALL) -> None:
 
     @reads(op, *versions, types=types, gradient=False, host=(0, 1, 2), data=True)
     def make(node: Node) -> Compute:
-        return lambda run, *arrays: computed(node, arrays)
+        compute = computation(node)
+        assert compute is not None
+        return lambda run, *arrays: compute(arrays)
 
 
 _on_host("Range", 11, 27)
 _on_host("ConstantOfShape", 9, 20, 21, 23, 24, 25)
-_on_host("Unique", 11, 28)
-for _op in ("BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"):
-    _on_host(_op, *((11, 28) if _op == "BitShift" else (18,)), types=INTEGERS)

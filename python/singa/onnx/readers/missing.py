@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 _REASONS = {
-    "singa has no sampling of regions": ("MaxRoiPool", "DeformConv"),
-    "singa has no Fourier transforms": ("STFT", "MelWeightMatrix"),
+    "singa has no sampling of regions": ("MaxRoiPool",),
     "singa has no optional values": ("Optional", "OptionalGetElement", "OptionalHasElement"),
-    "singa has no strings": (
-        *("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
-    ),
-    "singa has no conversion of bits": ("BitCast",),
     "singa has no products of integers": ("MatMulInteger", "ConvInteger", "QLinearMatMul"),
     "singa has no quantised convolution": ("QLinearConv",),
     "random numbers of the file's own": (

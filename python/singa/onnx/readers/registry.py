@@ -41,56 +41,34 @@ class Reader:
     states    inputs that are running statistics: saved, not trained
     data      shapes of results depend on values of tensors
     sequences  inputs may be sequences, which are lists of values
+    evaluated  onnx's reference evaluator computes it on the host, of values of any type
     """
 
     op: str
     domain: str
     versions: tuple[int, ...]
     make: Factory
-    types: Collection[str]
-    gradient: bool | str
-    host: tuple[int, ...]
-    either: bool | tuple[int, ...]
-    weights: tuple[int, ...]
-    states: tuple[int, ...]
-    data: bool
-    sequences: bool
+    types: Collection[str] = FLOATS
+    gradient: bool | str = True
+    host: tuple[int, ...] = ()
+    either: bool | tuple[int, ...] = False
+    weights: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
+    data: bool = False
+    sequences: bool = False
+    evaluated: bool = False
 
 
 _READERS: dict[tuple[str, str, int], Reader] = {}
 
 
 def reads(
-    op: str,
-    *versions: int,
-    types: Collection[str] = FLOATS,
-    gradient: bool | str = True,
-    host: tuple[int, ...] = (),
-    either: bool | tuple[int, ...] = False,
-    weights: tuple[int, ...] = (),
-    states: tuple[int, ...] = (),
-    data: bool = False,
-    sequences: bool = False,
-    domain: str = "",
+    op: str, *versions: int, domain: str = "", types: Collection[str] = FLOATS, **fields: Any
 ) -> Callable[[Factory], Factory]:
     """A decorator that adds a reader to the table. The arguments are the fields of `Reader`."""
 
     def add(make: Factory) -> Factory:
-        taken = frozenset(types)
-        reader = Reader(
-            op,
-            domain,
-            versions,
-            make,
-            taken,
-            gradient,
-            host,
-            either,
-            weights,
-            states,
-            data,
-            sequences,
-        )
+        reader = Reader(op, domain, versions, make, frozenset(types), **fields)
         for version in versions:
             key = (domain, op, version)
             assert key not in _READERS, f"two readers for {key}"

@@ -1,0 +1,186 @@
+"""Readers of operators that onnx's reference evaluator computes, and the choice of a reader.
+
+They are operators that no network repeats often and that have no gradient: choices among boxes,
+texts, and those of classical models, ai.onnx.ml. So are all others for element types of which singa
+has no tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...dtypes import DType
+from ..element_types import NAMES, is_singas
+from ..errors import Refused
+from ..evaluator import evaluator
+from ..graph import Node, subgraphs
+from .classical import ML, OF_NUMBERS, check
+from .missing import MISSING
+from .registry import Compute, Reader, find, reads, versions_of
+
+_OPERATORS: dict[str, dict[str, tuple[int, ...]]] = {
+    "": {
+        "BitCast": (26,),
+        "BitShift": (11, 28),
+        **dict.fromkeys(("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"), (18,)),
+        "DeformConv": (19, 22),
+        "MelWeightMatrix": (17,),
+        "NonMaxSuppression": (10, 11),
+        "RegexFullMatch": (20,),
+        "STFT": (17,),
+        "StringConcat": (20,),
+        "StringNormalizer": (10,),
+        "StringSplit": (20,),
+        "TensorScatter": (24,),
+        "TfIdfVectorizer": (9,),
+        "Unique": (11, 28),
+    },
+    ML: {
+        "LabelEncoder": (2, 4),
+        "TreeEnsemble": (5,),
+        **dict.fromkeys(("TreeEnsembleClassifier", "TreeEnsembleRegressor"), (1, 3, 5)),
+        **dict.fromkeys(
+            (
+                *("ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer"),
+                *("LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder"),
+                *("SVMClassifier", "SVMRegressor", "Scaler"),
+            ),
+            (1,),
+        ),
+    },
+}
+
+
+def _evaluated(node: Node) -> Compute:
+    try:
+        if node.domain == ML:
+            check(node)
+        compute = evaluator(node)
+    except Refused:
+        raise
+    except Exception as error:  # it raises errors of many kinds
+        what = " ".join(str(error).split())[:200]
+        raise Refused(f"onnx's reference evaluator cannot compute it: {what}") from None
+
+    def checked(run: Any, *values: Any) -> tuple[Any, ...]:
+        if node.op == "NonMaxSuppression":
+            _check_boxes(node, *values)
+        elif node.op in OF_NUMBERS:
+            values = tuple(x.astype(np.float32) if x.dtype.kind in "iu" else x for x in values)
+        return compute(values)
+
+    return checked
+
+
+def _check_boxes(node: Node, boxes: Any, scores: Any, *limits: Any) -> None:
+    """Raises ValueError for inputs of NonMaxSuppression that ONNX Runtime refuses."""
+    what = f"[NonMaxSuppression] node {node.name!r}: boxes {boxes.shape}, scores {scores.shape}"
+    fits = boxes.ndim == 3 and scores.ndim == 3 and boxes.shape[2] == 4
+    if not fits or (boxes.shape[0], boxes.shape[1]) != (scores.shape[0], scores.shape[2]):
+        raise ValueError(what)
+    if any(limit is not None and limit.size != 1 for limit in limits):
+        raise ValueError(f"{what}: a threshold has several elements")
+    if len(limits) > 1 and limits[1] is not None and not 0.0 <= limits[1].item() <= 1.0:
+        raise ValueError(f"{what}: iou_threshold {limits[1].item()} is outside [0, 1]")
+
+
+for _domain, _operators in _OPERATORS.items():
+    for _op, _versions in _operators.items():
+        reads(
+            _op,
+            *_versions,
+            domain=_domain,
+            types=NAMES.values(),
+            gradient=False,
+            evaluated=True,
+            sequences=True,
+        )(_evaluated)
+
+
+@reads("ZipMap", 1, domain=ML, types=NAMES.values(), gradient=False, evaluated=True)
+def zip_map(node: Node) -> Compute:
+    """The rows of a matrix as a list of dicts by label, as ONNX Runtime gives them."""
+    labels = node.attributes.get("classlabels_int64s") or node.attributes["classlabels_strings"]
+
+    def compute(run: Any, x: Any) -> tuple[list[dict[Any, float]]]:
+        rows = x.reshape(-1, len(labels)).tolist()
+        return ([dict(zip(labels, row, strict=True)) for row in rows],)
+
+    return compute
+
+
+# The choice of a reader.
+
+#: Operators whose results may have any type although their readers are not evaluated.
+_OF_ANY_TYPE = ("If", "Scan", "Range", "ConstantOfShape")
+
+
+def is_evaluated(node: Node) -> bool:
+    """Whether onnx's reference evaluator computes a node."""
+    try:
+        return choose(node).evaluated
+    except Refused:
+        return False
+
+
+def choose(node: Node) -> Reader:
+    """The reader of a node. Raises Refused if there is none for it or for its types."""
+    reader = find(node.domain, node.op, node.version)
+    if reader is None:
+        raise Refused(_why_no_reader(node))
+    reason = _wrong_type(node, reader) or _wrong_result(node, reader)
+    if not reason:
+        return reader
+    kinds = {value.kind for value in node.input_types if value.kind != "tensor"}
+    computable = reader.sequences if kinds == {"sequence"} else not kinds
+    if reader.evaluated or not computable or any(True for _ in subgraphs(node)):
+        raise Refused(reason)
+    return Reader(
+        node.op,
+        node.domain,
+        reader.versions,
+        _evaluated,
+        frozenset(NAMES.values()),
+        gradient=False,
+        evaluated=True,
+        sequences=True,
+    )
+
+
+def _why_no_reader(node: Node) -> str:
+    if node.domain not in ("", ML):
+        return f"singa has no operators of domain {node.domain!r}"
+    there = versions_of(node.domain, node.op)
+    if there:
+        return f"singa reads versions {', '.join(map(str, there))} of this operator"
+    return MISSING.get(node.op, "singa has no such operator")
+
+
+def _wrong_type(node: Node, reader: Reader) -> str:
+    """Why the types of the inputs are refused; empty if they are not."""
+    for i, value in enumerate(node.input_types):
+        if not node.has(i) or i in reader.host:
+            continue
+        if value.kind != "tensor" and not (value.kind == "sequence" and reader.sequences):
+            return f"input {i} is not a tensor ({value.kind})"
+        if value.type not in (None, *reader.types) and not is_singas(value.type or ""):
+            return f"input {i} has type {value.type}, of which singa has no tensors"
+    first = next((i for i in range(len(node.inputs)) if node.has(i)), None)
+    if first is not None and first < len(node.input_types):
+        found = node.input_types[first].type
+        if found is not None and found not in reader.types:
+            allowed = ", ".join(name for name in DType.__members__ if name in reader.types)
+            return f"input {first} has type {found}; this operator takes {allowed}"
+    return ""
+
+
+def _wrong_result(node: Node, reader: Reader) -> str:
+    """Why the types of the results are refused; empty if they are not."""
+    if reader.evaluated or reader.sequences or node.op in _OF_ANY_TYPE:
+        return ""
+    for i, value in enumerate(node.output_types):
+        if value.kind == "tensor" and value.type is not None and not is_singas(value.type):
+            return f"output {i} has type {value.type}, of which singa has no tensors"
+    return ""

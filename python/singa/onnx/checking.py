@@ -1,13 +1,16 @@
-"""Runs a model that is about to be saved in ONNX Runtime, and compares it with singa."""
+"""Compares singa with ONNX Runtime: what is about to be saved, and what was loaded."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..tensor import Tensor
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -37,56 +40,91 @@ class Unchecked(Exception):  # noqa: N818 - it becomes a warning
 
 def runtime_outputs(model: ModelProto, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """The outputs of a model in ONNX Runtime. Raises Unchecked if it cannot run the model."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        names = [value.name for value in session.get_inputs()]
+        run = session(model.SerializeToString())
+        names = [value.name for value in run.get_inputs()]
         given = {
             value.name: x
             for value, x in zip(model.graph.input, inputs, strict=True)
             if value.name in names
         }
-        return list(session.run(None, given))
+        return list(run.run(None, given))
     except Exception as error:  # it raises errors of many kinds
         raise Unchecked(" ".join(str(error).split())[:300]) from None
 
 
+def session(model: bytes | str) -> Any:
+    """ONNX Runtime's session of a model, its bytes or path. Raises errors of many kinds."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@dataclass
+class Comparison:
+    """How far an output is from ONNX Runtime's.
+
+    difference  of floats the largest one, relative to the largest finite value, else the part of
+                the elements that differ; infinite if `problem` is set
+    problem     what cannot be compared: another shape, or a NaN or infinity on one side only
+    """
+
+    name: str
+    difference: float
+    problem: str = ""
+    is_part: bool = False
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.name}: {self.problem}"
+        if self.is_part:
+            return f"{self.name}: {self.difference:.2g} of the elements differ"
+        return f"{self.name}: largest difference {self.difference:.2g} of the largest value"
+
+
+def compared(name: str, y: Any, wanted: Any) -> Comparison:
+    """The comparison of an output of singa, a Tensor, array, dict or a list of them, with ONNX
+    Runtime's."""
+    if isinstance(y, list):
+        if len(y) != len(wanted):
+            problem = f"{len(y)} elements, ONNX Runtime has {len(wanted)}"
+            return Comparison(name, math.inf, problem)
+        parts = [compared(name, *pair) for pair in zip(y, wanted, strict=True)]
+        return max(parts, key=lambda part: part.difference, default=Comparison(name, 0.0))
+    if isinstance(y, dict):
+        y, wanted = (np.array([each[key] for key in y]) for each in (y, wanted))
+    if tuple(y.shape) != tuple(wanted.shape):
+        problem = f"shape {tuple(y.shape)}, ONNX Runtime has {tuple(wanted.shape)}"
+        return Comparison(name, math.inf, problem)
+    ours = y.numpy() if isinstance(y, Tensor) else y
+    if wanted.dtype.kind in "biuOUS":
+        part = float(np.mean(ours != wanted)) if wanted.size else 0.0
+        return Comparison(name, part, is_part=True)
+    ours, theirs = ours.astype(np.float64), wanted.astype(np.float64)
+    for what, marks in (("NaN", np.isnan), ("infinity", np.isinf)):
+        for side, here, there in (("singa", ours, theirs), ("ONNX Runtime", theirs, ours)):
+            count = int((marks(here) & ~marks(there)).sum())
+            if count:
+                problem = f"{count} of {ours.size} elements are {what} in {side} only"
+                return Comparison(name, math.inf, problem)
+    finite, infinite = np.isfinite(theirs), np.isinf(theirs)
+    if (ours[infinite] != theirs[infinite]).any():
+        return Comparison(name, math.inf, "infinities of different signs")
+    largest = float(np.abs(theirs[finite]).max(initial=0)) or 1.0
+    gap = np.abs(ours[finite] - theirs[finite])
+    return Comparison(name, float(gap.max(initial=0)) / largest)
+
+
 def compare(
-    names: Sequence[str],
-    found: Sequence[NDArray[Any]],
-    expected: Sequence[NDArray[Any]],
-    where: str,
+    names: Sequence[str], found: Sequence[Any], expected: Sequence[NDArray[Any]], where: str
 ) -> None:
     """Raises ExportError if an output of ONNX Runtime is not what singa computes."""
     for name, y, wanted in zip(names, found, expected, strict=True):
-        why = _difference(np.asarray(y), wanted)
-        if why:
+        result = compared(f"output {name!r}", wanted, np.asarray(y))
+        if result.difference > _BOUNDS.get(wanted.dtype.name, _MOST_DIFFERENT):
             raise ExportError(
-                f"[onnx.save] {where}, ONNX Runtime computes another output {name!r} from the "
-                f"file than singa: {why}. Nothing was written; check=False writes it all the same"
+                f"[onnx.save] {where}, ONNX Runtime computes another output from the file than "
+                f"singa: {result}. Nothing was written; check=False writes it all the same"
             )
-
-
-def _difference(y: NDArray[Any], wanted: NDArray[Any]) -> str:
-    if y.shape != wanted.shape:
-        return f"shape {y.shape}, and not {wanted.shape}"
-    if not y.size:
-        return ""
-    bound = _BOUNDS.get(y.dtype.name)
-    if bound is None:
-        different = float(np.mean(y != wanted))
-        return f"{different:.1%} of it differs" if different > _MOST_DIFFERENT else ""
-    a, b = y.astype(np.float64), wanted.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        special = ~np.isfinite(a) | ~np.isfinite(b)
-        if not np.array_equal(a[special], b[special], equal_nan=True):
-            return "an infinity or NaN on one side only"
-    a, b = a[~special], b[~special]
-    error = np.abs(a - b).max(initial=0)
-    largest = np.abs(b).max(initial=0)
-    return f"they differ by {error:.2g}" if error > bound * max(largest, 1e-6) else ""

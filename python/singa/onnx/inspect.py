@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .element_types import is_singas, numpy_type
+from .checking import Comparison, compared, is_installed, session
+from .element_types import is_singas, name_of, numpy_type
 from .errors import InvalidModelError, Problem, UnsupportedError, grouped
 from .graph import Graph, Node, ValueType, subgraphs
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
@@ -158,24 +159,6 @@ def _bytes(count: int) -> str:
     return f"{amount:.4g} {unit}"
 
 
-@dataclass
-class Comparison:
-    """How far an output is from ONNX Runtime's.
-
-    difference  the largest one, relative to the largest finite value; infinite if `problem` is set
-    problem     what cannot be compared: another shape, or a NaN or infinity on one side only
-    """
-
-    name: str
-    difference: float
-    problem: str = ""
-
-    def __str__(self) -> str:
-        if self.problem:
-            return f"{self.name}: {self.problem}"
-        return f"{self.name}: largest difference {self.difference:.2g} of the largest value"
-
-
 def compare(
     path: str | os.PathLike[str],
     allow_symlinks: bool = False,
@@ -192,11 +175,8 @@ def compare(
     is not an input, InvalidModelError for inputs whose shape or type is not known, and for a file
     that ONNX Runtime refuses.
     """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise ImportError("[onnx] --check needs ONNX Runtime: pip install onnxruntime") from error
-
+    if not is_installed():
+        raise ImportError("[onnx] --check needs ONNX Runtime: pip install onnxruntime")
     shapes, arrays = shapes or {}, arrays or {}
     net = ImportedModel(read_graph(path, None, allow_symlinks))
     unknown = [name for name in (*shapes, *arrays) if name not in net.input_names]
@@ -204,65 +184,39 @@ def compare(
         raise ValueError(
             f"[onnx] {', '.join(unknown)}: the inputs of the file are {', '.join(net.input_names)}"
         )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     types = net._graph.types
     try:
-        session = onnxruntime.InferenceSession(
-            os.fspath(path), options, providers=["CPUExecutionProvider"]
-        )
+        runtime = session(os.fspath(path))
     except Exception as error:  # it has a class of its own for each kind of refusal
         raise InvalidModelError(f"[onnx] ONNX Runtime: {error}") from None
     reason = ""
     for length in LENGTHS[1:]:
         random = np.random.default_rng(0)
         given = {
-            name: arrays[name]
+            name: _as_runtime_wants(arrays[name])
             if name in arrays
             else _random(name, types.get(name), random, shapes.get(name), length)
             for name in net.input_names
         }
         try:
-            expected = session.run(list(net.output_names), given)
+            expected = runtime.run(list(net.output_names), given)
             break
         except Exception as error:
             reason = reason or str(error)
     else:
         raise InvalidModelError(f"[onnx] ONNX Runtime: {reason}")
     device = next((t.device for t in net.get_states().values()), None)
-    outputs = net(*(as_tensor(array, device) for array in given.values()))
-    results = outputs if isinstance(outputs, tuple) else (outputs,)
+    inputs = [as_tensor(x, device) if is_singas(name_of(x)) else x for x in given.values()]
+    results = net.values(inputs, net.output_names)
     return [
-        _compared(name, y, wanted)
+        compared(name, y, wanted)
         for name, y, wanted in zip(net.output_names, results, expected, strict=True)
     ]
 
 
-def _compared(name: str, y: Any, wanted: Any) -> Comparison:
-    """The comparison of an output of singa, a Tensor or a list of them, with ONNX Runtime's."""
-    if isinstance(y, list):
-        if len(y) != len(wanted):
-            problem = f"{len(y)} elements, ONNX Runtime has {len(wanted)}"
-            return Comparison(name, math.inf, problem)
-        parts = [_compared(name, *pair) for pair in zip(y, wanted, strict=True)]
-        return max(parts, key=lambda part: part.difference, default=Comparison(name, 0.0))
-    if tuple(y.shape) != tuple(wanted.shape):
-        problem = f"shape {tuple(y.shape)}, ONNX Runtime has {tuple(wanted.shape)}"
-        return Comparison(name, math.inf, problem)
-    ours, theirs = y.numpy().astype(np.float64), wanted.astype(np.float64)
-    for what, marks in (("NaN", np.isnan), ("infinity", np.isinf)):
-        for side, here, there in (("singa", ours, theirs), ("ONNX Runtime", theirs, ours)):
-            count = int((marks(here) & ~marks(there)).sum())
-            if count:
-                problem = f"{count} of {ours.size} elements are {what} in {side} only"
-                return Comparison(name, math.inf, problem)
-    finite = np.isfinite(theirs)
-    infinite = np.isinf(theirs)
-    if (ours[infinite] != theirs[infinite]).any():
-        return Comparison(name, math.inf, "infinities of different signs")
-    largest = float(np.abs(theirs[finite]).max(initial=0)) or 1.0
-    gap = np.abs(ours[finite] - theirs[finite])
-    return Comparison(name, float(gap.max(initial=0)) / largest)
+def _as_runtime_wants(array: Any) -> Any:
+    """An array, in which texts are objects."""
+    return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def _random(
@@ -275,7 +229,10 @@ def _random(
     """An input of the declared type and the wanted shape; lengths that are not known are `length`,
     but 2 for the first axis."""
     if declared is None or not is_singas(declared.type or ""):
-        raise InvalidModelError(f"[onnx] the type of input {name!r} is not known")
+        kind = declared and declared.type
+        raise InvalidModelError(
+            f"[onnx] input {name!r} has type {kind or 'unknown'}: give it with --inputs"
+        )
     if declared.shape is None and wanted is None:
         raise InvalidModelError(
             f"[onnx] the shape of input {name!r} is not known: give it with --shape"

@@ -10,6 +10,7 @@ device gets the same tensors each time, as the replay of a captured step require
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -59,9 +60,10 @@ class Marker:
         return iter(())
 
 
-def _marker(step: Step) -> Marker:
-    """A Marker whose class has the operator's name, which summaries show."""
-    return type(step.node.op, (Marker,), {})(step)
+@functools.cache
+def _marker_of(op: str) -> type[Marker]:
+    """The class of Markers that has the operator's name, which summaries show."""
+    return type(op, (Marker,), {})
 
 
 class Step:
@@ -74,7 +76,7 @@ class Step:
         self.on_host = values.computation(node)
         self.of_shape: bool = not node.domain and node.op in ("Shape", "Size")
         self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
-        self.marker: Marker = _marker(self)
+        self.marker: Marker = _marker_of(node.op)(self)
         host = reader.host if reader is not None else ()
         either: bool | tuple[int, ...] = reader.either if reader is not None else False
 

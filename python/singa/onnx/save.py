@@ -83,19 +83,36 @@ def save(
         check = checking.is_installed() and not training
     elif check:
         checking.require_runtime()
-    proto = to_model(
-        model,
-        inputs,
-        dynamic_axes=dynamic_axes,
-        input_names=input_names,
-        output_names=output_names,
-        opset=opset,
-        ir_version=ir_version,
-        training=training,
-    )
-    if check:
-        _check(model, proto, list(inputs), dynamic_axes or {}, training)
+    try:
+        proto = to_model(
+            model,
+            inputs,
+            dynamic_axes=dynamic_axes,
+            input_names=input_names,
+            output_names=output_names,
+            opset=opset,
+            ir_version=ir_version,
+            training=training,
+        )
+        if check:
+            _check(model, proto, list(inputs), dynamic_axes or {}, training)
+    except ExportError as error:
+        if not _is_random(model, inputs):
+            raise
+        raise ExportError(
+            "[onnx.save] the forward pass computes other numbers when it runs again on the same "
+            "inputs: random numbers of a network cannot be exported"
+        ) from error
     write_model(proto, path, external_data)
+
+
+def _is_random(model: Layer, inputs: Sequence[Tensor]) -> bool:
+    """Whether another forward pass gives other outputs for the same inputs."""
+    runs = [traced(lambda *xs: _called(model, xs), inputs).outputs for _ in range(2)]
+    if len(runs[0]) != len(runs[1]):
+        return True
+    pairs = [(a.numpy(), b.numpy()) for a, b in zip(*runs, strict=True)]
+    return not all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 def _check(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .element_types import NUMBERS
 from .errors import InvalidModelError, Refused
 from .graph import Node
 from .graph_proto import node_proto
@@ -116,11 +117,29 @@ def _types(
     data = {
         name: numpy_helper.from_array(value, name)
         for name, value in feeds.items()
-        if not isinstance(value, list) and value.size <= _SMALL
+        if not isinstance(value, list) and value.dtype.kind in "iub" and value.size <= _SMALL
     }
-    found: dict[str, Any] = shape_inference.infer_node_outputs(
-        schema, proto, types, data, opset_imports=list(opsets)
-    )
+
+    def inferred() -> dict[str, Any]:
+        found: dict[str, Any] = shape_inference.infer_node_outputs(
+            schema, proto, types, data, opset_imports=list(opsets)
+        )
+        return found
+
+    try:
+        return inferred()
+    except Exception:  # old versions lack bfloat16, but a network may be converted to it
+        narrow = [
+            k.tensor_type for k in types.values() if k.tensor_type.elem_type == NUMBERS["bfloat16"]
+        ]
+        if not narrow:
+            raise
+    for kind in narrow:
+        kind.elem_type = NUMBERS["float32"]
+    found = inferred()
+    for each in found.values():
+        if each.tensor_type.elem_type == NUMBERS["float32"]:
+            each.tensor_type.elem_type = NUMBERS["bfloat16"]
     return found
 
 

@@ -214,7 +214,7 @@ def _elementwise(**functions: Callable[..., Any]) -> None:
 
 
 def _divided(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
+    if a.dtype.kind not in "iu":  # bfloat16 has a kind of its own
         return np.asarray(a / b, a.dtype)
     quotient = np.floor_divide(a, np.where(b == 0, 1, b))
     # Integers are truncated towards zero.

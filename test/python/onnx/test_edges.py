@@ -144,3 +144,16 @@ def test_all_results_of_unique_in_the_order_of_the_input() -> None:
     net = singa.onnx.load(network([call], [info("x", [4], "int64")], outputs))
     found = net(tensor.from_numpy(np.array([7, 3, 7, 5]), dtype="int64"))
     assert [y.numpy().tolist() for y in found] == [[7, 3, 5], [0, 1, 3], [0, 1, 0, 2], [2, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_a_window_in_another_type(dtype: str) -> None:
+    """Its definition has cosines of constants, in a version without bfloat16."""
+    nodes = [node("HannWindow", "n", "w"), node("Mul", "w x", "y")]
+    model = network(nodes, [info("x", [5])], [info("y", [5])], {"n": np.array(5)}, opset=17)
+    x = autograd.cast(tensor.from_numpy(np.ones(5, np.float32)), dtype)
+    y = singa.onnx.load(model, dtype=dtype)(x)
+    assert y.dtype.name == dtype
+    wanted = np.sin(np.pi * np.arange(5) / 5) ** 2
+    bound = {"bfloat16": 3e-2, "float16": 2e-3, "float64": 1e-6}[dtype]
+    np.testing.assert_allclose(autograd.cast(y, "float32").numpy(), wanted, atol=bound)

@@ -8,10 +8,9 @@ nodes in any order                        each behind those that make its inputs
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .specification import all_graphs, all_nodes
+from .specification import all_graphs, all_nodes, names_read
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,7 +48,7 @@ def _sort(graph: Any) -> None:
     """
     nodes = list(graph.node)
     makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-    needs = [{makers[name] for name in _read_by(node) if name in makers} for node in nodes]
+    needs = [{makers[name] for name in names_read(node) if name in makers} for node in nodes]
     if all(max(needed, default=-1) < i for i, needed in enumerate(needs)):
         return
     readers: list[list[int]] = [[] for _ in nodes]
@@ -69,17 +68,3 @@ def _sort(graph: Any) -> None:
     if len(order) == len(nodes) == len({*order}):
         del graph.node[:]
         graph.node.extend(nodes[i] for i in order)
-
-
-def _read_by(node: Any) -> Iterator[str]:
-    """Names that a node reads, those of its subgraphs included."""
-    yield from node.input
-    for attribute in node.attribute:
-        for inner in (attribute.g, *attribute.graphs) if attribute.type in _GRAPHS else ():
-            for each in inner.node:
-                yield from _read_by(each)
-            yield from (value.name for value in inner.output)
-
-
-#: AttributeProto.GRAPH and AttributeProto.GRAPHS
-_GRAPHS = (5, 10)

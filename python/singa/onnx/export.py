@@ -12,10 +12,10 @@ from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
 from .element_types import INTEGERS, NUMBERS
 from .errors import ExportError
-from .graph_proto import OLDEST_FORMAT, names_read, rename
+from .graph_proto import OLDEST_FORMAT, rename
 from .lengths import Source
 from .node_writer import Call, Writer
-from .specification import require_package
+from .specification import names_read, require_package
 from .tensors import as_array
 from .trace import GraphRun
 from .writers.registry import unread, writer_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from .element_types import NUMBERS
 from .errors import ExportError
 from .graph import Graph, Node, ValueType, subgraphs
-from .specification import opsets_of
+from .specification import names_read, opsets_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -113,23 +113,13 @@ def _true(graph: GraphProto, node: NodeProto) -> str:
     return name
 
 
-def names_read(node: NodeProto) -> Iterator[str]:
-    """Names of the values that a node or its subgraphs may read."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            for inner in attribute.g.node:
-                yield from names_read(inner)
-            yield from (value.name for value in attribute.g.output)
-
-
 def rename(node: NodeProto, names: Callable[[str], str]) -> None:
     """Renames the values around a node that it or its subgraphs read."""
     for i, name in enumerate(node.input):
         node.input[i] = names(name) if name else name
     for attribute in node.attribute:
-        if attribute.HasField("g"):
-            for inner in attribute.g.node:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
                 rename(inner, names)
 
 

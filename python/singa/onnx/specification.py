@@ -179,3 +179,13 @@ def all_nodes(graph: Any) -> Iterator[Any]:
     """All nodes of a GraphProto or FunctionProto, those of subgraphs included."""
     for each in all_graphs(graph):
         yield from each.node
+
+
+def names_read(node: Any) -> Iterator[str]:
+    """Names of the values that a node or its subgraphs may read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from names_read(inner)
+            yield from (value.name for value in graph.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,6 @@ from ..graph import Node
 from ..tensors import same_type
 from ..values import argument, axis_within
 from .registry import Compute, reads
-
-
-def _log_sum_exp(x: Tensor, axes: Any, keepdims: bool) -> Tensor:
-    most = autograd.reduce_max(x, axes, 1).detach()  # a constant: it cancels
-    # Infinities stay in the sum: inf - inf would be NaN.
-    zero = most * 0.0
-    most = autograd.where(autograd.sign(most) * 0.0, most, zero != zero)
-    sums = autograd.log(autograd.reduce_sum(autograd.exp(x - most), axes, 1)) + most
-    return sums if keepdims else autograd.squeeze(sums, axes or ())
 
 
 def _with_empty(value: float, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -47,7 +38,11 @@ def _with_empty(value: float, function: Callable[..., Tensor]) -> Callable[..., 
 
 
 def _reduction(
-    op: str, *versions: int, function: Callable[..., Tensor], by_input: int, types: Any
+    op: str,
+    *versions: int,
+    function: Callable[..., Tensor],
+    by_input: int = 18,
+    types: Collection[str] = FLOATS,
 ) -> None:
     """A reader; `by_input` is the first version whose axes are an input."""
 
@@ -60,9 +55,7 @@ def _reduction(
             rank = len(x.shape)
             given = argument(node, "axes", (axes,) if node.version >= by_input else (), 0)
             over = [axis_within(node, axis, rank) for axis in given or []]
-            if not over and nothing:
-                return _of_one(op, x)
-            if not rank:
+            if not rank or (nothing and not over):
                 return _of_one(op, x)
             return same_type(function(x, over or None, keepdims), x)
 
@@ -78,46 +71,24 @@ def _of_one(op: str, x: Tensor) -> Tensor:
     return autograd.log(x) if op == "ReduceLogSum" else x
 
 
+_FIRST = (1, 11, 13, 18)
+_EXTREMA = (1, 11, 12, 13, 18, 20)
+_MAX = _with_empty(float("-inf"), autograd.reduce_max)
+_MIN = _with_empty(float("inf"), autograd.reduce_min)
+_LOG_SUM_EXP = _with_empty(
+    float("-inf"), lambda x, axes, keep: autograd.ReduceLogSumExp(axes, keep)(x)[0]
+)
+
 _reduction("ReduceSum", 1, 11, 13, function=autograd.reduce_sum, by_input=13, types=NUMERIC)
-_reduction("ReduceMean", 1, 11, 13, 18, function=autograd.reduce_mean, by_input=18, types=FLOATS)
-_reduction("ReduceProd", 1, 11, 13, 18, function=autograd.reduce_prod, by_input=18, types=NUMERIC)
-_reduction("ReduceL1", 1, 11, 13, 18, function=autograd.reduce_l1, by_input=18, types=NUMERIC)
-_reduction("ReduceL2", 1, 11, 13, 18, function=autograd.reduce_l2, by_input=18, types=FLOATS)
-_reduction(
-    "ReduceSumSquare",
-    *(1, 11, 13, 18),
-    function=autograd.reduce_sum_square,
-    by_input=18,
-    types=NUMERIC,
-)
-_reduction(
-    "ReduceMax",
-    *(1, 11, 12, 13, 18, 20),
-    function=_with_empty(float("-inf"), autograd.reduce_max),
-    by_input=18,
-    types=NUMERIC | BOOL,
-)
-_reduction(
-    "ReduceMin",
-    *(1, 11, 12, 13, 18, 20),
-    function=_with_empty(float("inf"), autograd.reduce_min),
-    by_input=18,
-    types=NUMERIC | BOOL,
-)
-_reduction(
-    "ReduceLogSum",
-    *(1, 11, 13, 18, 28),
-    function=lambda x, axes, keep: autograd.log(autograd.reduce_sum(x, axes, keep)),
-    by_input=18,
-    types=FLOATS,
-)
-_reduction(
-    "ReduceLogSumExp",
-    *(1, 11, 13, 18, 28),
-    function=_with_empty(float("-inf"), _log_sum_exp),
-    by_input=18,
-    types=FLOATS,
-)
+_reduction("ReduceMean", *_FIRST, function=autograd.reduce_mean)
+_reduction("ReduceProd", *_FIRST, function=autograd.reduce_prod, types=NUMERIC)
+_reduction("ReduceL1", *_FIRST, function=autograd.reduce_l1, types=NUMERIC)
+_reduction("ReduceL2", *_FIRST, function=autograd.reduce_l2)
+_reduction("ReduceSumSquare", *_FIRST, function=autograd.reduce_sum_square, types=NUMERIC)
+_reduction("ReduceMax", *_EXTREMA, function=_MAX, types=NUMERIC | BOOL)
+_reduction("ReduceMin", *_EXTREMA, function=_MIN, types=NUMERIC | BOOL)
+_reduction("ReduceLogSum", *_FIRST, 28, function=autograd.reduce_log_sum)
+_reduction("ReduceLogSumExp", *_FIRST, 28, function=_LOG_SUM_EXP)
 
 
 def _arg(op: str, function: Callable[..., Tensor]) -> None:
@@ -126,17 +97,7 @@ def _arg(op: str, function: Callable[..., Tensor]) -> None:
         axis = node.attributes.get("axis", 0)
         keepdims = bool(node.attributes.get("keepdims", 1))
         last = bool(node.attributes.get("select_last_index", 0))
-
-        def compute(run: Any, x: Tensor) -> Tensor:
-            at = axis_within(node, axis, len(x.shape))
-            if not last:
-                return function(x, at, keepdims)
-            length = x.shape[at]
-            turned = autograd.slice(x, [length - 1], [-length - 1], [at], [-1])
-            position = function(turned, at, keepdims)
-            return autograd.sub(length - 1, position)
-
-        return compute
+        return lambda run, x: function(x, axis_within(node, axis, len(x.shape)), keepdims, last)
 
 
 _arg("ArgMax", autograd.argmax)

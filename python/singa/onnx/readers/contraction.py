@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import string
 from typing import Any
 
 from ... import autograd, tensor
 from ...tensor import Tensor
-from ..errors import Refused
 from ..graph import Node
 from .movement import reshaped
 from .registry import Compute, reads
@@ -40,33 +38,18 @@ def einsum(node: Node) -> Compute:
     """Einstein summation."""
     equation = node.attributes.get("equation", "").replace(" ", "")
 
+    left, _, right = equation.partition("->")
+    if "->" not in equation:
+        right = "..." * ("..." in left) + "".join(c for c in left if left.count(c) == 1)
+    right = right.replace(",", "")
+
     def compute(run: Any, *xs: Tensor) -> Tensor:
-        text = _without_ellipsis(equation, [len(x.shape) for x in xs])
-        y = tensor.einsum(text, *xs)
-        return y if text.partition("->")[2] else reshaped(y, ())
+        y = tensor.einsum(equation, *xs)
+        pairs = zip(left.split(","), xs, strict=True)
+        open_ = max(
+            [len(x.shape) - len(t.replace("...", "")) for t, x in pairs if "..." in t] or [0]
+        )
+        rank = len(right.replace("...", "")) + open_ * ("..." in right)
+        return y if rank else reshaped(y, ())
 
     return compute
-
-
-def _without_ellipsis(equation: str, ranks: list[int]) -> str:
-    """The equation with a right side, and with letters in the place of each ellipsis."""
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(ranks):
-        raise Refused(f"equation {equation!r} for {len(ranks)} inputs")
-    free = [letter for letter in string.ascii_letters if letter not in equation]
-    widths = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
-    most = max([w for w, term in zip(widths, terms, strict=True) if "..." in term], default=0)
-    if len({w for w, term in zip(widths, terms, strict=True) if "..." in term}) > 1:
-        raise Refused("inputs whose ellipses have different lengths")
-    if most > len(free) or most < 0:
-        raise Refused(f"equation {equation!r} for inputs of {ranks} axes")
-    letters = "".join(free[:most])
-    if not arrow:
-        seen = left.replace("...", "").replace(",", "")
-        right = letters + "".join(sorted(c for c in set(seen) if seen.count(c) == 1))
-    return (
-        ",".join(term.replace("...", letters) for term in terms)
-        + "->"
-        + right.replace("...", letters)
-    )

@@ -19,37 +19,20 @@ from .registry import writes
 if TYPE_CHECKING:
     from ..node_writer import Call
 
-_SAME = {
-    ag.Abs: "Abs",
-    ag.Acos: "Acos",
-    ag.Acosh: "Acosh",
-    ag.Asin: "Asin",
-    ag.Asinh: "Asinh",
-    ag.Atan: "Atan",
-    ag.Atanh: "Atanh",
-    ag.Ceil: "Ceil",
-    ag.Cos: "Cos",
-    ag.Cosh: "Cosh",
-    ag.Erf: "Erf",
-    ag.Exp: "Exp",
-    ag.Floor: "Floor",
-    ag.Log: "Log",
+_SAME: dict[Any, str] = {
+    **{
+        getattr(ag, name): name
+        for name in (
+            *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh"),
+            *("Erf", "Exp", "Floor", "Identity", "Log", "Reciprocal", "Sigmoid", "Sign", "Sin"),
+            *("Sinh", "Sqrt", "Tan", "Tanh"),
+        )
+    },
+    **dict.fromkeys((Clone, Contiguous, ag.ToBlocked), "Identity"),
     ag.Negative: "Neg",
     ag.ReLU: "Relu",
-    ag.Reciprocal: "Reciprocal",
     ag.Rounde: "Round",
-    ag.Sigmoid: "Sigmoid",
-    ag.Sign: "Sign",
-    ag.Sin: "Sin",
-    ag.Sinh: "Sinh",
     ag.SoftSign: "Softsign",
-    ag.Sqrt: "Sqrt",
-    ag.Tan: "Tan",
-    ag.Tanh: "Tanh",
-    ag.Identity: "Identity",
-    Clone: "Identity",
-    Contiguous: "Identity",
-    ag.ToBlocked: "Identity",
 }
 
 
@@ -63,6 +46,24 @@ def same(call: Call) -> None:
 def to_device(call: Call) -> None:
     """Files name no devices."""
     call.node("Identity", call.inputs)
+
+
+def _named(cls: type, op: str, arguments: str, **attributes: str) -> None:
+    """A writer of an operator that ONNX has: its attributes, and where the operator keeps them."""
+
+    @writes(cls, reads=arguments)
+    def write(call: Call) -> None:
+        given = {name: getattr(call.op, kept) for name, kept in attributes.items()}
+        call.node(op, call.inputs, **given)
+
+
+_named(ag.Elu, "Elu", "alpha", alpha="a")
+_named(ag.SeLU, "Selu", "alpha gamma", alpha="a", gamma="b")
+_named(ag.LeakyRelu, "LeakyRelu", "a", alpha="a")
+_named(ag.HardSigmoid, "HardSigmoid", "alpha gamma", alpha="a", beta="b")
+_named(ag.Flatten, "Flatten", "axis", axis="axis")
+_named(ag.Concat, "Concat", "axis", axis="axis")
+_named(ag.DepthToSpace, "DepthToSpace", "blocksize mode", blocksize="blocksize", mode="mode")
 
 
 @writes(ag.SoftPlus, reads="beta threshold")
@@ -216,30 +217,6 @@ def relu6(call: Call) -> None:
     write_clip(call, call.inputs[0], call.op.a, call.op.b)
 
 
-@writes(ag.Elu, reads="alpha")
-def elu(call: Call) -> None:
-    """Elu."""
-    call.node("Elu", call.inputs, alpha=call.op.a)
-
-
-@writes(ag.SeLU, reads="alpha gamma")
-def selu(call: Call) -> None:
-    """Selu."""
-    call.node("Selu", call.inputs, alpha=call.op.a, gamma=call.op.b)
-
-
-@writes(ag.LeakyRelu, reads="a")
-def leaky_relu(call: Call) -> None:
-    """LeakyRelu."""
-    call.node("LeakyRelu", call.inputs, alpha=call.op.a)
-
-
-@writes(ag.HardSigmoid, reads="alpha gamma")
-def hard_sigmoid(call: Call) -> None:
-    """HardSigmoid."""
-    call.node("HardSigmoid", call.inputs, alpha=call.op.a, beta=call.op.b)
-
-
 _WITH_NUMBER = {
     _c.UnaryOp_kAddScalar: ("Add", False),
     _c.UnaryOp_kMulScalar: ("Mul", False),
@@ -269,22 +246,15 @@ def _operands(call: Call, wanted: str | None = None) -> list[str]:
 
 
 _BINARY: dict[Any, str] = {
-    ag.Add: "Add",
-    ag.Sub: "Sub",
-    ag.Mul: "Mul",
-    ag.Div: "Div",
-    ag.Pow: "Pow",
-    ag.PRelu: "PRelu",
-    ag.Sum: "Sum",
-    ag.Mean: "Mean",
-    ag.Max: "Max",
-    ag.Min: "Min",
+    getattr(ag, name): name
+    for name in ("Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Sum", "Mean", "Max", "Min")
 }
+_BINARY[ag.Matmul] = "MatMul"
 
 
 @writes(*_BINARY)
 def binary(call: Call) -> None:
-    """Arithmetic."""
+    """Arithmetic, and products of matrices."""
     call.node(_BINARY[call.op.__class__], _operands(call))
 
 
@@ -355,15 +325,8 @@ def logic(call: Call) -> None:
 # Reductions.
 
 _REDUCTIONS: dict[Any, str] = {
-    ag.ReduceSum: "ReduceSum",
-    ag.ReduceMean: "ReduceMean",
-    ag.ReduceMax: "ReduceMax",
-    ag.ReduceMin: "ReduceMin",
-    ag.ReduceProd: "ReduceProd",
-    ag.ReduceL1: "ReduceL1",
-    ag.ReduceL2: "ReduceL2",
-    ag.ReduceLogSumExp: "ReduceLogSumExp",
-    ag.ReduceSumSquare: "ReduceSumSquare",
+    getattr(ag, f"Reduce{name}"): f"Reduce{name}"
+    for name in ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare"]
 }
 
 
@@ -387,13 +350,8 @@ def arg(call: Call) -> None:
     """Positions of extrema."""
     name = "ArgMin" if isinstance(call.op, ag.ArgMin) else "ArgMax"
     op = call.op
-    call.node(
-        name,
-        call.inputs,
-        axis=op.axis,
-        keepdims=int(op.keepdims),
-        select_last_index=1 if op.select_last_index else None,
-    )
+    last = 1 if op.select_last_index else None
+    call.node(name, call.inputs, axis=op.axis, keepdims=int(op.keepdims), select_last_index=last)
 
 
 @writes(ag.SoftMax, ag.LogSoftMax, reads="axis")
@@ -428,24 +386,11 @@ def cosine(call: Call) -> None:
 # Products.
 
 
-@writes(ag.Matmul)
-def matmul(call: Call) -> None:
-    """MatMul."""
-    call.node("MatMul", _operands(call))
-
-
 @writes(ag.Gemm, reads="alpha beta transA transB")
 def gemm(call: Call) -> None:
     """Gemm."""
-    op = call.op
-    call.node(
-        "Gemm",
-        call.inputs,
-        alpha=op.alpha,
-        beta=op.beta,
-        transA=int(op.transA),
-        transB=int(op.transB),
-    )
+    op, turned = call.op, {"transA": int(call.op.transA), "transB": int(call.op.transB)}
+    call.node("Gemm", call.inputs, alpha=op.alpha, beta=op.beta, **turned)
 
 
 @writes(ops.Linear, reads="transposed")

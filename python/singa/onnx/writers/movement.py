@@ -29,12 +29,6 @@ def reshape(call: Call) -> None:
     call.node("Reshape", [call.inputs[0], shape])
 
 
-@writes(ag.Flatten, reads="axis")
-def flatten(call: Call) -> None:
-    """A matrix."""
-    call.node("Flatten", call.inputs, axis=call.op.axis)
-
-
 @writes(ag.Transpose, reads="perm")
 def transpose(call: Call) -> None:
     """Permuted axes."""
@@ -146,12 +140,6 @@ def split(call: Call) -> None:
     ]
     parts = call.writer.integers(lengths, "lengths of pieces")
     call.node("Split", [call.inputs[0], parts], axis=axis)
-
-
-@writes(ag.Concat, reads="axis")
-def concat(call: Call) -> None:
-    """Joined tensors."""
-    call.node("Concat", call.inputs, axis=call.op.axis)
 
 
 @writes(ag.Tile, reads="repeats")
@@ -359,12 +347,6 @@ def _factors(call: Call) -> Any:
         if tuple(np.floor(np.array(before, np.float32) * factors)) != after:
             raise call.refuse(f"scales {scales} that float32 does not hold")
     return factors
-
-
-@writes(ag.DepthToSpace, reads="blocksize mode")
-def depth_to_space(call: Call) -> None:
-    """Channels to blocks of pixels."""
-    call.node("DepthToSpace", call.inputs, blocksize=call.op.blocksize, mode=call.op.mode)
 
 
 @writes(ag.SpaceToDepth, reads="blocksize mode")

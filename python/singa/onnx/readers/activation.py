@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,18 @@ from .registry import Compute, reads
 
 
 def _function(
-    op: str, *versions: int, function: Callable[[Tensor], Tensor], **options: Any
+    op: str,
+    *versions: int,
+    function: Callable[..., Tensor],
+    attributes: Mapping[str, float] | None = None,
+    **options: Any,
 ) -> None:
+    """A reader of a function of x and of attributes, given with their defaults."""
+
     @reads(op, *versions, **options)
     def make(node: Node) -> Compute:
-        return lambda run, x: function(x)
+        values = [node.attributes.get(*item) for item in (attributes or {}).items()]
+        return lambda run, x: function(x, *values)
 
 
 _function("Abs", 1, 6, 13, function=autograd.abs, types=NUMERIC)
@@ -55,6 +62,10 @@ _function("Softsign", 1, 22, function=autograd.softsign)
 _function("Sqrt", 1, 6, 13, function=autograd.sqrt)
 _function("Tan", 7, 22, function=autograd.tan)
 _function("Tanh", 1, 6, 13, function=autograd.tanh)
+_function("LeakyRelu", 1, 6, 16, function=autograd.leakyrelu, attributes={"alpha": 0.01})
+_function("Elu", 1, 6, 22, function=autograd.elu, attributes={"alpha": 1.0})
+_LINE = {"alpha": 0.2, "beta": 0.5}
+_function("HardSigmoid", 1, 6, 22, function=autograd.hardsigmoid, attributes=_LINE)
 _function("Not", 1, function=autograd._not, types=BOOL, gradient=False)
 
 
@@ -62,20 +73,6 @@ _function("Not", 1, function=autograd._not, types=BOOL, gradient=False)
 def identity(node: Node) -> Compute:
     """The input."""
     return lambda run, x: x if isinstance(x, list) else autograd.identity(run.as_tensor(x))
-
-
-@reads("LeakyRelu", 1, 6, 16)
-def leaky_relu(node: Node) -> Compute:
-    """x where x >= 0, else alpha·x."""
-    alpha = node.attributes.get("alpha", 0.01)
-    return lambda run, x: autograd.leakyrelu(x, alpha)
-
-
-@reads("Elu", 1, 6, 22)
-def elu(node: Node) -> Compute:
-    """x where x >= 0, else alpha·(e^x - 1)."""
-    alpha = node.attributes.get("alpha", 1.0)
-    return lambda run, x: autograd.elu(x, alpha)
 
 
 @reads("Celu", 12, 28)
@@ -94,13 +91,6 @@ def selu(node: Node) -> Compute:
     alpha = node.attributes.get("alpha", 1.6732 if old else 1.67326319217681884765625)
     gamma = node.attributes.get("gamma", 1.0507 if old else 1.05070102214813232421875)
     return lambda run, x: autograd.selu(x, alpha, gamma)
-
-
-@reads("HardSigmoid", 1, 6, 22)
-def hard_sigmoid(node: Node) -> Compute:
-    """alpha·x + beta, clipped to [0, 1]."""
-    alpha, beta = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
-    return lambda run, x: autograd.hardsigmoid(x, alpha, beta)
 
 
 @reads("Gelu", 20)

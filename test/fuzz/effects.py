@@ -199,9 +199,7 @@ EFFECTS = {
         before="gain *= 2.0 if tensor.to_numpy(k)[0] > 0 else 1.0", benign=True
     ),
     "argument as a number": Effect(before="gain *= 1.0 + float(k)", benign=True),
-    "argument shared": Effect(
-        before="gain *= 2.0 if np.asarray(k)[0] > 0 else 1.0", shared=True
-    ),
+    "argument shared": Effect(before="gain *= 2.0 if np.asarray(k)[0] > 0 else 1.0", shared=True),
     "parameter read": Effect(before="gain *= 2.0 if self.a.W.numpy().sum() > 0 else 1.0"),
     "tensor read": Effect(
         make="self.table = tensor.from_numpy(np.float32([1.0, 2.0]))",

@@ -151,10 +151,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "teardown" or not _failed:
         return
     _failed.clear()
-    if device_under_test.ON_GPU and "PYTEST_XDIST_WORKER" in os.environ:
-        if problem := device_under_test.spoiled():
-            print(f"{report.nodeid}: the GPU is unusable: {problem}", file=sys.__stderr__)
-            os._exit(1)
+    on_worker = device_under_test.ON_GPU and "PYTEST_XDIST_WORKER" in os.environ
+    if on_worker and (problem := device_under_test.spoiled()):
+        print(f"{report.nodeid}: the GPU is unusable: {problem}", file=sys.__stderr__)
+        os._exit(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -226,6 +226,13 @@ def training() -> Iterator[None]:
     autograd.training = True
     yield
     autograd.training = before
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_of_torch() -> None:
+    """Modules of PyTorch have the same weights in each run."""
+    if found := sys.modules.get("torch"):
+        found.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

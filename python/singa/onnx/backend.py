@@ -51,7 +51,7 @@ class SingaRep:
         return [(node, get_op(node, version)) for node in nodes]
 
     def run(self, inputs: Any, **kwargs: Any) -> list[Tensor]:
-        """The outputs for a list of tensors or arrays, which are copied to the device of the network
+        """The outputs for a list of tensors or arrays. They are copied to the device of the network
         if they are elsewhere.
 
         last_layers  runs only the nodes up to this one, and returns its outputs; see `values`

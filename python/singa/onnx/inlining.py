@@ -83,11 +83,12 @@ def _keep_versions(model: ModelProto, function: Any, opsets: Mapping[str, int]) 
 
 def _without_functions(model: ModelProto) -> ModelProto:
     """The model with its local functions inlined."""
+    import onnx.checker
     import onnx.inliner
 
     try:
         return onnx.inliner.inline_local_functions(model)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
         raise InvalidModelError(f"[onnx.load] functions cannot be inlined: {error}") from None
 
 

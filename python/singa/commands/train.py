@@ -97,7 +97,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="network, see below [resnet20; MNIST: lenet; pictures: resnet20_cifar]",
     )
     run.add_argument(
-        "--images", type=count, metavar="N", help="use only the first N training images [all]"
+        "--images",
+        type=count,
+        metavar="N",
+        help="use only the first N training images; pictures: about N, of all classes [all]",
     )
     run.add_argument("--epochs", type=count, default=15, metavar="N", help="[15; pictures: 20]")
     run.add_argument(

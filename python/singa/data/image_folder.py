@@ -91,7 +91,7 @@ class ImageFolder:
                 warnings.warn(
                     f"[ImageFolder] folders without pictures, which are no classes: "
                     f"{picture_list.some(empty)}",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
         else:
             found = picture_list.from_csv(root, root / csv, columns, on_error == "skip")

@@ -45,7 +45,7 @@ def below(folder: Path) -> list[Path]:
         warnings.warn(
             f"[pictures] Pillow does not read the format of {some(sorted(unreadable))}: convert "
             f"what is to be used",
-            stacklevel=4,
+            stacklevel=5,
         )
     return sorted(found)
 
@@ -192,7 +192,7 @@ def leave_out_broken(
         warnings.warn(
             f"[{op}] {len(broken)} of {len(paths)} files cannot be read and are left out: "
             f"{_listed(broken)}",
-            stacklevel=3,
+            stacklevel=4,
         )
     return [number for number, why in enumerate(reasons) if why is None], broken
 

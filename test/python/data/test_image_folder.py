@@ -68,6 +68,7 @@ def test_broken_files_are_skipped_and_named(folder, cache):
         found = ImageFolder(folder, on_error="skip", cache=cache)
     assert all(name in str(told[0].message) for name in broken)
     assert len(found) == len(found.paths) == len(found.labels) == 24
+    assert told[0].filename == __file__
     assert [path.name for path, _ in found.broken] == broken
     assert [reason for _, reason in found.broken][1:] == ["not a picture"] * 2
     assert [found[index][1] for index in range(24)] == found.labels.tolist()
@@ -92,6 +93,7 @@ def test_empty_folders_and_formats_that_pillow_lacks_are_named(folder):
     messages = sorted(str(warning.message) for warning in told)
     assert "yellow" in messages[0]
     assert "a.HEIC" in messages[1]
+    assert {warning.filename for warning in told} == {__file__}
 
 
 def test_nothing_found(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from ..tensor import from_numpy
 
 _FORMAT = "singa picture classifier"
 _VERSION = 1
+# What a file may ask for: arguments of models.create, and numbers in transforms.
+_ARGUMENTS = {"num_classes", "label_smoothing", "dropout", "drop_path"}
+_LARGEST = 4096
 FILE_NAME = "model.safetensors"
 
 Prediction = list[tuple[str, float]]
@@ -116,13 +119,14 @@ class PictureClassifier:
                 f"format, and singa {__version__} reads version {_VERSION}"
             )
         try:
-            architecture = metadata["architecture"]
+            architecture, described = metadata["architecture"], metadata["transform"]
+            _check_bounds(architecture["arguments"], described)
             net = models.create(architecture["name"], **architecture["arguments"])
-            transform = build_transform(metadata["transform"])
+            transform = build_transform(described)
             classifier = cls(net, metadata["class_names"], transform, metadata["channels"])
             blank = np.zeros((classifier.channels, 64, 64), np.uint8)
             inputs = classifier.inputs([blank])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"[PictureClassifier] {file}: damaged ({error})") from error
         dev = device if device is not None else device_module.get_default_device()
         net.compile([from_numpy(inputs, dev)], is_train=False, use_graph=False)
@@ -167,3 +171,15 @@ class PictureClassifier:
             order = np.argsort(-row, kind="stable")[:top]
             best.append([(self.class_names[place], float(row[place])) for place in order])
         return best
+
+
+def _check_bounds(arguments: Mapping[str, Any], described: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ValueError if a file asks for more than a network for pictures needs, so that a
+    hostile one cannot take unbounded time or memory."""
+    if unknown := arguments.keys() - _ARGUMENTS:
+        raise ValueError(f"unexpected arguments of a network: {sorted(unknown)}")
+    for step in described:
+        for name, value in step["arguments"].items():
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, int | float) and not abs(number) <= _LARGEST:
+                    raise ValueError(f"{name} of {step['name']} is {number}: at most {_LARGEST}")

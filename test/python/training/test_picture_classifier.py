@@ -92,7 +92,15 @@ def test_load_states_reads_the_weights(classifier, file):
         ({"version": 9}, "version 9 of the format, and singa .* reads version 1"),
         ({"architecture": None}, "damaged"),
         ({"architecture": {"name": "os", "arguments": {}}}, "no model 'os'"),
-        ({"architecture": {"name": "lenet", "arguments": {"classes": 3}}}, "damaged"),
+        ({"architecture": {"name": "lenet", "arguments": {"depth": 3}}}, "unexpected .*'depth'"),
+        (
+            {"architecture": {"name": "lenet", "arguments": {"num_classes": 10**12}}},
+            "4 class names, and the network has 10+",
+        ),
+        (
+            {"transform": [{"name": "Resize", "arguments": {"size": [10**9, 2]}}]},
+            "size of Resize is 1000000000: at most 4096",
+        ),
         ({"architecture": {"name": "lenet", "arguments": {"num_classes": 3}}}, "fc|wrong shape"),
         ({"transform": [{"name": "exec", "arguments": {}}]}, "no transform 'exec'"),
         ({"transform": 5}, "damaged"),

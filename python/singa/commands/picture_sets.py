@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import fcntl
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from .. import data, device, distributed
 from ..data.picture_list import is_visible
 from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
-from ..training.program import say
+from ..training.program import say, warnings_as_notes
 from ..training.progress import Progress
 
 #: Names of the parts of a data set that is already split.
@@ -188,9 +187,7 @@ def _load_pictures(args: argparse.Namespace) -> PictureSets:
     common["shorter_side"] = round(args.size / 0.875 * 1.5)
     root = Path(args.data)
     parts = parts_of(root) if root.is_dir() else None
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *rest, **more: say(f"note: {message}")
-        warnings.simplefilter("always")
+    with warnings_as_notes():
         if parts is None:
             train, test = data.ImageFolder(root, **common).split(args.split, args.seed)
         else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
 from ..training.picture_classifier import PictureClassifier, Prediction
-from ..training.program import at_least, choose_device, reporting_errors
+from ..training.program import at_least, choose_device, reporting_errors, warnings_as_notes
 
 PROG = "python -m singa predict"
 _BATCH = 32
@@ -58,7 +58,8 @@ def predict(args: argparse.Namespace) -> int:
     """Prints predictions; returns the exit status."""
     choose_device(args.device, args.threads)
     classifier = PictureClassifier.load(args.model)
-    files = list(_files(args.images))
+    with warnings_as_notes():
+        files = list(_files(args.images))
     width = max(len(name) for name in files)
     status = 0
     for start in range(0, len(files), _BATCH):

@@ -4,10 +4,12 @@ errors that take one line."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from .. import device, distributed
@@ -22,6 +24,7 @@ __all__ = [
     "parse_run",
     "reporting_errors",
     "say",
+    "warnings_as_notes",
 ]
 
 
@@ -152,6 +155,21 @@ def say(*words: object) -> None:
     """Prints on rank 0."""
     if distributed.is_main():
         print(*words, flush=True)
+
+
+@contextlib.contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Prints warnings of the block as lines on standard error, on rank 0, without a place in the
+    code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = _print_note
+        yield
+
+
+def _print_note(message: Warning | str, *_: object, **__: object) -> None:
+    if distributed.is_main():
+        print(f"note: {message}", file=sys.stderr, flush=True)
 
 
 def reporting_errors(prog: str, program: Callable[[], int]) -> int:

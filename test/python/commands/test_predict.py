@@ -34,8 +34,11 @@ def test_classes_with_probabilities(trained, pictures, capsys):
     first, second = out.splitlines()
     assert re.fullmatch(r"new/a\.png    red \d+\.\d%  \w+ \d+\.\d%", first)
     assert re.fullmatch(r"new/b c\.jpg  blue \d+\.\d%  \w+ \d+\.\d%", second)
+    (pictures / "new" / "d.heic").write_bytes(b"")
     assert run(trained / "model.safetensors", "new", "--top", 2) == 0
-    assert capsys.readouterr().out == out
+    again, error = capsys.readouterr()
+    assert again == out
+    assert re.fullmatch(r"note: \[pictures\] Pillow does not read .*d\.heic: convert .*\n", error)
 
 
 def test_json(trained, pictures, capsys):

@@ -1,9 +1,12 @@
 """Decoding of picture files of all kinds."""
 
+import sys
+
 import numpy as np
 import pytest
 from picture_folders import smooth
 from PIL import Image
+from singa import data
 from singa.data import BrokenPictureError, read_mask, read_picture
 
 PICTURE = smooth(0)
@@ -154,3 +157,16 @@ def test_a_mask_of_colours_is_refused(tmp_path):
     Image.fromarray(PICTURE).save(tmp_path / "a.png")
     with pytest.raises(BrokenPictureError, match=r"a\.png: a mask must be grey"):
         read_mask(tmp_path / "a.png")
+
+
+def test_without_pillow(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    Image.fromarray(PICTURE).save(tmp_path / "a" / "0.png")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"\[ImageFolder\] needs Pillow: pip install pillow"):
+        data.ImageFolder(tmp_path)
+    with pytest.raises(ImportError, match=r"\[transforms\] needs Pillow"):
+        data.Resize(5)(PICTURE.transpose(2, 0, 1)[None], np.random.default_rng(0))
+    crop = data.CenterCrop(9)(PICTURE.transpose(2, 0, 1)[None], np.random.default_rng(0))
+    assert crop.shape == (1, 3, 9, 9)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Compares reading and augmenting pictures with torchvision's loader, in turn in one process.
+
+    python benchmark/pictures.py                     500 x 375 JPEG files, crops of 224 x 224
+    python benchmark/pictures.py --workers 0         without threads and processes
+
+Both sides decode JPEG files with Pillow, crop, resize, mirror and normalise. singa reads with
+threads, torchvision with processes. Prints images/s (median over the rounds), and milliseconds of
+this process's CPU time per image for a side without workers, which other programs on the machine
+disturb less. "cache" is singa with decoded pictures of 256 pixels on disk. Needs PyTorch and
+torchvision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_networks
+from PIL import Image
+from singa import data
+
+SIZE, BATCH = 224, 32
+
+
+def write_pictures(folder: Path, count: int) -> None:
+    """JPEG files about as large as photographs of this size: smooth, with some noise."""
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        place = folder / str(number % 4)
+        place.mkdir(exist_ok=True)
+        coarse = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC)).astype(np.int64)
+        noisy = np.clip(smooth + rng.integers(-12, 13, smooth.shape), 0, 255).astype(np.uint8)
+        Image.fromarray(noisy).save(place / f"{number:04}.jpg", quality=90)
+
+
+def singas(folder: Path, workers: int, **options: Any) -> Callable[[], Iterable[Any]]:
+    """Makes an epoch of singa's loader."""
+    pictures = data.ImageFolder(folder, **options)
+    transform = data.training_transform(
+        SIZE, data.IMAGENET_MEAN, data.IMAGENET_STD, scale=(0.08, 1.0)
+    )
+    loader = data.DataLoader(pictures, BATCH, True, 0, transform, num_workers=workers)
+    return lambda: loader
+
+
+def torchvisions(folder: Path, workers: int) -> Callable[[], Iterable[Any]]:
+    """Makes an epoch of PyTorch's loader, whose processes stay."""
+    vision = torch_networks.imported("torchvision")
+    transforms = vision.transforms
+    steps = [
+        transforms.RandomResizedCrop(SIZE),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize(data.IMAGENET_MEAN, data.IMAGENET_STD),
+    ]
+    pictures = vision.datasets.ImageFolder(str(folder), transforms.Compose(steps))
+    loader = torch.utils.data.DataLoader(
+        pictures, BATCH, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )
+    return lambda: loader
+
+
+def measured(epoch: Callable[[], Iterable[Any]]) -> tuple[float, float]:
+    """Images/s, and milliseconds of CPU time of this process per image."""
+    began, used, count = time.perf_counter(), time.process_time(), 0
+    for images, _ in epoch():
+        count += len(images)
+    seconds = time.perf_counter() - began
+    return count / seconds, 1e3 * (time.process_time() - used) / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workers", type=int, default=2, help="[%(default)s]")
+    parser.add_argument("--count", type=int, default=320, help="pictures [%(default)s]")
+    parser.add_argument("--rounds", type=int, default=9, help="[%(default)s]")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        folder, cache = Path(place, "pictures"), Path(place, "cache")
+        folder.mkdir()
+        write_pictures(folder, args.count)
+        sides = {
+            "singa": singas(folder, args.workers),
+            "torchvision": torchvisions(folder, args.workers),
+            "singa, cache": singas(folder, args.workers, shorter_side=256, cache=cache),
+            "singa, no workers": singas(folder, 0),
+            "torchvision, no workers": torchvisions(folder, 0),
+        }
+        for epoch in sides.values():
+            measured(epoch)
+        results: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+        for _ in range(args.rounds):
+            for name, epoch in sides.items():
+                results[name].append(measured(epoch))
+    for name, found in results.items():
+        rate = statistics.median(rate for rate, _ in found)
+        cpu = statistics.median(cpu for _, cpu in found)
+        text = f"   {cpu:.2f} ms of CPU time" if name.endswith("no workers") else ""
+        print(f"{name:24} {rate:6.0f} images/s{text}")
+    for suffix in ("", ", no workers"):
+        pairs = zip(results[f"singa{suffix}"], results[f"torchvision{suffix}"], strict=True)
+        ratio = statistics.median(own[0] / other[0] for own, other in pairs)
+        print(f"singa / torchvision{suffix}: {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

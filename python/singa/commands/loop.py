@@ -31,7 +31,7 @@ class Run:
     top5              whether the test counts labels among the five best classes
     together          batches whose results are read at once: reading waits for a GPU
     title             of the picture of curves
-    save_model        called after each epoch, on rank 0
+    save_model        called on rank 0 after each epoch, or if none is left
     """
 
     net: Classifier
@@ -103,6 +103,8 @@ class Run:
                 if stopped.anywhere():
                     say(f"stopped after step {self.optimizer.steps}; --resume continues from there")
                     return stopped.status
+        if first_epoch > self.epochs:  # the run may have been killed before it saved the model
+            distributed.on_main(self.save_model, "save_model")
         say(f"weights, curves and log are in {self.out}")
         return 0
 

@@ -1,6 +1,7 @@
 """`python -m singa train`: its data, its files, and that it goes on where it stopped."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,13 @@ def test_stopped_and_resumed_is_as_never_stopped(
     assert (out / "model.safetensors").exists() == (call > 4)
     assert run("--out", out, "--resume", "--workers", 0, "--cache", "memory", "--threads", 1) == 0
     assert outcome(out) == outcome(trained)
+
+
+def test_a_finished_run_saves_a_model_that_is_missing(run, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    assert run("--out", tmp_path / "run", "--resume", "--threads", 1) == 0
+    assert outcome(tmp_path / "run") == outcome(trained)
 
 
 def test_other_settings_are_refused(run, colours, trained, capsys):

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..dtypes import float16, float32, is_float
+from ..dtypes import float16, float32, is_float, wide_type
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .arithmetic import equal, greater, not_equal
 from .base import axes_of
 from .elementwise import abs, clip
-from .movement import converted
+from .movement import cast, converted
 from .reduction import (
     reduce_l1,
     reduce_l2,
@@ -37,11 +37,19 @@ def _length(op: str, x: Tensor, axis: Axes) -> int:
 
 
 def _spread(op: str, x: Tensor, axis: Axes, correction: float) -> tuple[Tensor, float]:
-    """x minus its mean, and 1 / (n - correction): infinity where nothing is left, as in PyTorch."""
+    """x minus its mean, and 1 / (n - correction): infinity where nothing is left, as in PyTorch.
+    Integers count as float32, in which 16-bit floats are computed, too."""
     left = _length(op, x, axis) - number(op, "correction", correction)
     if not is_float(x.dtype):
         x = converted(x, float32)
+    elif x.dtype != (wide := wide_type(x.dtype)):
+        x = cast(x, wide)
     return x - reduce_mean(x, axis, 1), 1.0 / left if left > 0 else math.inf
+
+
+def _typed(y: Tensor, x: Tensor) -> Tensor:
+    """y in the type of x, if that is a float."""
+    return cast(y, x.dtype) if is_float(x.dtype) and y.dtype != x.dtype else y
 
 
 def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
@@ -51,13 +59,13 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
     it is numpy.var. Integers count as float32. Of no more than `correction` elements it is NaN.
     """
     centred, share = _spread("var", x, axis, correction)
-    return reduce_sum_square(centred, axis, keepdims) * share
+    return _typed(reduce_sum_square(centred, axis, keepdims) * share, x)
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
     """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal."""
     centred, share = _spread("std", x, axis, correction)
-    return reduce_l2(centred, axis, keepdims) * math.sqrt(share)
+    return _typed(reduce_l2(centred, axis, keepdims) * math.sqrt(share), x)
 
 
 def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

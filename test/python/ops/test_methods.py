@@ -107,6 +107,23 @@ def test_empty_and_odd_reductions() -> None:
     assert of([True, False]).var(correction=0).item() == 0.25
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_spread_of_many_halves(torch: ModuleType, dtype: str) -> None:
+    """A sum of squares beyond the largest number of the type."""
+    values = 30 * np.random.default_rng(0).standard_normal(2000).astype(np.float32)
+    x = of(values).as_type(dtype)
+    wide = torch.tensor(x.as_type("float64").numpy())
+    for name in ("var", "std"):
+        y = getattr(x, name)()
+        assert y.dtype.name == dtype
+        np.testing.assert_allclose(y.item(), getattr(wide, name)().item(), rtol=2.0**-8)
+
+
+def test_a_spread_of_0_has_no_slope(training: None) -> None:
+    x = Tensor(data=np.ones(4), stores_grad=True)
+    same(autograd.gradients(x.std())[x], [0, 0, 0, 0])
+
+
 def test_numpys_functions_take_tensors() -> None:
     x = of(A)
     for function in (np.sum, np.mean, np.max, np.min, np.prod, np.std, np.var, np.argmax, np.any):

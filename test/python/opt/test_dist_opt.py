@@ -1,6 +1,7 @@
 """DistOpt in processes of its own, beside one process that accumulates the same shards."""
 
 import json
+import math
 from functools import partial
 
 import numpy as np
@@ -43,8 +44,25 @@ def scaled(**options):
     return opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler(1024.0), **options)
 
 
+def amsgrad_with_limits(**options):
+    return opt.Adam(lr=0.01, amsgrad=True, clip_value=0.1, **options)
+
+
+def limited(**options):
+    return opt.SGD(lr=0.1, momentum=0.9, clip_value=0.02, **options)
+
+
+def rmsprop_by_the_largest(**options):
+    return opt.RMSProp(
+        0.01, momentum=0.9, centered=True, clip_norm=0.2, norm_type=math.inf, **options
+    )
+
+
 @pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("inner", [clipped_adam, grouped, scaled])
+@pytest.mark.parametrize(
+    "inner",
+    [clipped_adam, grouped, scaled, limited, amsgrad_with_limits, rmsprop_by_the_largest],
+)
 def test_with_other_optimizers(inner, graph):
     want = train(made(inner(accumulate=2)), 6, 2)
     expect_equal(in_ranks(2, partial(trained, world=2, graph=graph, inner=inner)), want)

@@ -3,7 +3,7 @@
 `reduction` is "mean", "sum" or "none". Means and sums have shape (1,), as SINGA's losses do; "none"
 gives the loss of each element. The plain mean of a softmax cross-entropy and of squares is one
 operation (`loss.py`); the others are combinations of operators, so their targets may have
-gradients, too. In 16 bits they are computed in float32, and the result has the type of x.
+gradients, too. Of scores in 16 bits they are computed in float32, the type of the result.
 
 Targets are tensors, arrays or lists. Targets and weights that a recorded step takes should be
 tensors: an array becomes another tensor in each step, which is then not replayed.
@@ -80,14 +80,14 @@ def softmax_cross_entropy(
             target = target * (1.0 - share) + share / classes
         products = target * scores
         loss = negative(_sum_classes(products if weights is None else products * weights))
-        return _typed(_reduced(op, loss, reduction), x)
+        return _reduced(op, loss, reduction)
     loss, counts, kept = _of_classes(op, scores, target, weights, ignore_index)
     if share:
         uniform = _sum_classes(scores if weights is None else scores * weights)
         if kept is not None:
             uniform = where(uniform, 0.0, kept)
         loss = loss * (1.0 - share) - uniform * (share / classes)
-    return _typed(_reduced(op, loss, reduction, counts), x)
+    return _reduced(op, loss, reduction, counts)
 
 
 def nll_loss(
@@ -107,7 +107,7 @@ def nll_loss(
     scores, target = _wide(op, x), tensor_of(t, x).to(x.device)
     weights = _weights(op, weight, scores)
     loss, counts, _ = _of_classes(op, scores, target, weights, ignore_index)
-    return _typed(_reduced(op, loss, reduction, counts), x)
+    return _reduced(op, loss, reduction, counts)
 
 
 def binary_cross_entropy_with_logits(
@@ -135,7 +135,7 @@ def binary_cross_entropy_with_logits(
     loss = (1.0 - target) * scores + part
     if weight is not None:
         loss = loss * _as(tensor_of(weight, x), scores)
-    return _typed(_reduced(op, loss, reduction), x)
+    return _reduced(op, loss, reduction)
 
 
 def sigmoid_focal_loss(
@@ -155,7 +155,7 @@ def sigmoid_focal_loss(
     loss = binary_cross_entropy_with_logits(scores, target, reduction="none") * missed**gamma
     if alpha >= 0:
         loss = loss * (target * (2.0 * alpha - 1.0) + (1.0 - alpha))
-    return _typed(_reduced(op, loss, reduction), x)
+    return _reduced(op, loss, reduction)
 
 
 def dice_loss(x: Tensor, t: Any, smooth: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -186,7 +186,7 @@ def dice_loss(x: Tensor, t: Any, smooth: float = 1.0, reduction: str = "mean") -
     pixels = list(range(2, len(shape)))
     both, each = reduce_sum(p * target, pixels, 0), reduce_sum(p + target, pixels, 0)
     loss = 1.0 - (both * 2.0 + smooth) / (each + smooth)
-    return _typed(_reduced(op, loss, reduction), x)
+    return _reduced(op, loss, reduction)
 
 
 def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -206,14 +206,14 @@ def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False)
         # log(1) for a target of 0, so that neither value nor gradient is 0 · inf
         loss = target * (log(where(1.0, target, equal(target, 0))) - scores)
     if reduction == "batchmean":
-        return _typed(_reduced(op, loss, "sum") * (1.0 / max(x.shape[0], 1)), x)
-    return _typed(_reduced(op, loss, reduction), x)
+        return _reduced(op, loss, "sum") * (1.0 / max(x.shape[0], 1))
+    return _reduced(op, loss, reduction)
 
 
 def l1_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
     """|x - t|. Raises ValueError for targets of another shape."""
     scores, target = _pair("l1_loss", x, t, reduction)
-    return _typed(_reduced("l1_loss", abs(scores - target), reduction), x)
+    return _reduced("l1_loss", abs(scores - target), reduction)
 
 
 def mse_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
@@ -222,7 +222,7 @@ def mse_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
     if reduction == "mean":
         return MeanSquareError(t)(x)[0]
     scores, target = _pair("mse_loss", x, t, reduction)
-    return _typed(_reduced("mse_loss", square(scores - target), reduction), x)
+    return _reduced("mse_loss", square(scores - target), reduction)
 
 
 def huber_loss(x: Tensor, t: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -250,7 +250,7 @@ def _huber(op: str, x: Tensor, t: Any, reduction: str, delta: float, factor: flo
     d = abs(scores - target)
     near = clip(d, max=delta)  # d²/2 + 0 where d < delta, else delta²/2 + delta·(d - delta)
     loss = square(near) * 0.5 + (d - near) * delta
-    return _typed(_reduced(op, loss if factor == 1.0 else loss * factor, reduction), x)
+    return _reduced(op, loss if factor == 1.0 else loss * factor, reduction)
 
 
 # Parts that they share.
@@ -283,10 +283,6 @@ def _wide(op: str, x: Tensor) -> Tensor:
     if not is_float(x.dtype):
         raise TypeError(f"[{op}] x must have a float type, got {x.shape} {x.dtype}")
     return x if x.dtype in (float32, float64) else cast(x, float32)
-
-
-def _typed(loss: Tensor, x: Tensor) -> Tensor:
-    return loss if loss.dtype == x.dtype else cast(loss, x.dtype)
 
 
 def _as(t: Tensor, like: Tensor) -> Tensor:

@@ -86,6 +86,48 @@ def test_backward_is_pytorch(case: Case, dtype: str, torch: ModuleType) -> None:
             _assert_close(got[id(x)], truth.grad.numpy(), dtype, 4 * case.tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "case",
+    # Batch norms have parameters of float32.
+    [case for case in _DIFFERENTIABLE if "batchnorm" not in case.name],
+    ids=lambda case: case.name,
+)
+def test_half_types_are_pytorch_of_rounded_inputs(
+    case: Case, dtype: str, torch: ModuleType
+) -> None:
+    """Values within 4 units of the largest one, and gradients, which have the inputs' type, within
+    6."""
+    unit = 2.0**-10 if dtype == "float16" else 2.0**-7
+    xs, ys = _apply(case, dtype)
+    their_xs = [
+        torch.tensor(x if i in case.constants else xs[i].as_type("float64").numpy())
+        for i, x in enumerate(case.inputs)
+    ]
+    for i, x in enumerate(their_xs):
+        x.requires_grad_(i not in case.constants)
+    truths = case.torch(torch, *their_xs)
+    truths = list(truths) if isinstance(truths, (tuple, list)) else [truths]
+    got: dict[int, Any] = {}
+    for y, truth in zip(ys, truths, strict=True):
+        _assert_within(y, truth.detach(), 4 * unit)
+        dy = tensor.Tensor(data=np.random.default_rng(0).standard_normal(y.shape), dtype=y.dtype)
+        for x, gradient in autograd.backward(y, dy, retain_graph=True):
+            assert gradient.dtype == x.dtype
+            got[id(x)] = got[id(x)] + gradient if id(x) in got else gradient
+        truth.backward(torch.tensor(dy.as_type("float64").numpy()), retain_graph=True)
+    for x, other in zip(xs, their_xs, strict=True):
+        if other.grad is not None:
+            _assert_within(got[id(x)], other.grad, 6 * unit)
+
+
+def _assert_within(got: tensor.Tensor, truth: Any, bound: float) -> None:
+    scale = max(1.0, float(truth.abs().max())) if truth.numel() else 1.0
+    np.testing.assert_allclose(
+        got.as_type("float64").numpy(), truth.numpy(), rtol=0, atol=bound * scale
+    )
+
+
 @every_differentiable
 def test_gradients_are_slopes(case: Case) -> None:
     inputs = [

@@ -15,7 +15,7 @@ from .errors import InvalidModelError, UnsupportedError
 from .export import OPSET, export
 from .module import ImportedModel, read_graph
 from .specification import typed
-from .tensors import as_tensor
+from .tensors import as_value
 from .trace import of_tape
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class SingaRep:
         return values(self.net, tensors, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
 
 
-def _on(device: Any, x: Any) -> Tensor:
-    """A tensor or an array as a tensor on `device`."""
+def _on(device: Any, x: Any) -> Any:
+    """A tensor or an array as a value on `device`."""
     if not isinstance(x, Tensor):
-        return as_tensor(np.asarray(x), device)
+        return as_value(np.asarray(x), device)
     return x if x.device.id() == device.id() else x.clone().to_device(device)
 
 
@@ -180,7 +180,7 @@ def run_node(
         names = node.inputs if isinstance(node, OnnxNode) else node.input
         inputs = [inputs[name] for name in names if name]
     place = _device(device)
-    tensors = [x if isinstance(x, Tensor) else as_tensor(np.asarray(x), place) for x in inputs]
+    tensors = [x if isinstance(x, Tensor) else as_value(np.asarray(x), place) for x in inputs]
     return get_op(node, opset_version)(*tensors)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from .checking import Comparison, compared, is_installed, session
-from .element_types import is_singas, name_of, numpy_type
+from .element_types import is_singas, numpy_type
 from .errors import InvalidModelError, Problem, UnsupportedError, grouped
 from .graph import Graph, Node, ValueType, subgraphs
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
 from .network import Network
 from .readers.evaluated import is_evaluated
-from .tensors import as_tensor
+from .tensors import as_value
 
 
 @dataclass
@@ -206,8 +206,7 @@ def compare(
     else:
         raise InvalidModelError(f"[onnx] ONNX Runtime: {reason}")
     device = next((t.device for t in net.get_states().values()), None)
-    inputs = [as_tensor(x, device) if is_singas(name_of(x)) else x for x in given.values()]
-    results = net.values(inputs, net.output_names)
+    results = net.values([as_value(x, device) for x in given.values()], net.output_names)
     return [
         compared(name, y, wanted)
         for name, y, wanted in zip(net.output_names, results, expected, strict=True)

@@ -23,7 +23,7 @@ from .graph import Graph, Initializer, Node, ValueType, subgraphs
 from .network import Network
 from .parsing import read
 from .readers.registry import find, is_readable
-from .tensors import as_tensor
+from .tensors import as_tensor, as_value
 from .trace import traces
 from .values import computation
 
@@ -279,8 +279,7 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
         return list(x)
     on_host = declared.type is not None and not is_singas(declared.type)
     if on_host and not isinstance(x, Tensor):
-        x = np.asarray(x)
-        x = x.astype(object) if x.dtype.kind in "US" else x
+        x = as_value(np.asarray(x), None)
     elif not isinstance(x, Tensor):
         raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
     if declared.shape is not None:
@@ -470,6 +469,7 @@ def _convert(graph: Graph, wanted: str) -> None:
         if node.op == "ConstantOfShape" and not node.domain:  # zeros of float32 by default
             node.attributes.setdefault("value", np.zeros(1, np.float32))
         node.input_types = tuple(_converted_type(value, wanted) for value in node.input_types)
+        node.output_types = tuple(_converted_type(value, wanted) for value in node.output_types)
         for name, value in node.attributes.items():
             if isinstance(value, Graph):
                 _convert(value, wanted)

@@ -30,6 +30,13 @@ def as_tensor(array: NDArray[Any], device: Any) -> Tensor:
     return Tensor(array.shape, device, DType[name], contiguous, requires_grad=False)
 
 
+def as_value(array: NDArray[Any], device: Any) -> Any:
+    """A tensor with the elements of an array; texts as objects, and an array of a type that singa
+    does not have, stay arrays."""
+    array = array.astype(object) if array.dtype.kind in "US" else array
+    return as_tensor(array, device) if is_singas(name_of(array)) else array
+
+
 def as_array(t: Tensor) -> NDArray[Any]:
     """The elements of a tensor as an array of the same element type, also for bfloat16."""
     array = t.numpy()

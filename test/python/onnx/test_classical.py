@@ -18,7 +18,7 @@ import onnx_nodes
 import singa.onnx
 from onnx_files import info, network, node
 from singa import __main__ as command_line
-from singa import autograd, tensor
+from singa import autograd, sonnx, tensor
 
 pytestmark = pytest.mark.cpu  # the host computes
 
@@ -253,6 +253,26 @@ def test_training_does_not_lose_a_gradient_in_silence() -> None:
                 net.values([x], ["y"])
         finally:
             autograd.training = False
+
+
+def test_another_float_type() -> None:
+    """A scaler gives float32, whatever its input is; a network that was converted goes on in its
+    type."""
+    given = {"offset": [0.5], "scale": [2.0]}
+    calls = [node("Scaler", "x", "h", domain="ai.onnx.ml", **given), node("Add", "h x", "y")]
+    model = network(calls, [info("x", [6, 4])], [info("y", [6, 4])], imports=_imports())
+    x = tensor.from_numpy(_FLOATS, dtype="float64")
+    y = singa.onnx.load(model, dtype="float64")(x)
+    assert y.dtype.name == "float64"
+    np.testing.assert_allclose(y.numpy(), 3.0 * _FLOATS - 1.0, atol=1e-6)
+
+
+def test_texts_in_the_names_of_singa() -> None:
+    """`sonnx` takes arrays of texts, and gives them."""
+    path = _FOLDER / "encoded_texts.onnx"
+    arrays = np.load(path.with_suffix(".npz"))
+    (y,) = sonnx.prepare(str(path)).run([arrays["t"]])
+    np.testing.assert_array_equal(y.numpy(), arrays["y0"])
 
 
 def test_the_command_says_what_the_host_computes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
-from ..element_types import NAMES, is_singas
+from ..element_types import FLOATS, NAMES, is_singas, name_of, numpy_type
 from ..errors import Refused
 from ..evaluator import evaluator
 from ..graph import Node, subgraphs
@@ -69,9 +69,16 @@ def _evaluated(node: Node) -> Compute:
             _check_boxes(node, *values)
         elif node.op in OF_NUMBERS:
             values = tuple(x.astype(np.float32) if x.dtype.kind in "iu" else x for x in values)
-        return compute(values)
+        pairs = zip(compute(values), node.output_types, strict=False)
+        return tuple(_converted(y, declared.type) for y, declared in pairs)
 
     return checked
+
+
+def _converted(y: Any, wanted: str | None) -> Any:
+    """Floats in the type to which `load` has converted the network."""
+    is_other = wanted in FLOATS and isinstance(y, np.ndarray) and name_of(y) != wanted
+    return y.astype(numpy_type(str(wanted))) if is_other and name_of(y) in FLOATS else y
 
 
 def _check_boxes(node: Node, boxes: Any, scores: Any, *limits: Any) -> None:

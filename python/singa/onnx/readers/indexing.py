@@ -44,18 +44,16 @@ def gather_elements(node: Node) -> Compute:
 
 
 @reads("ScatterElements", 11, 13, 16, 18, types=ALL)
+@reads("Scatter", 9, types=ALL)
 def scatter_elements(node: Node) -> Compute:
     """A copy of x with updates written at indices along an axis."""
     how = _reduction(node)
     axis = node.attributes.get("axis", 0)
-    return lambda run, x, indices, updates: _scattered(x, indices, updates, axis, how)
 
+    def compute(run: Any, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+        return autograd.ScatterElements(indices, None, axis, how)(x, updates)[0]
 
-@reads("Scatter", 9, types=ALL)
-def scatter(node: Node) -> Compute:
-    """The old name of ScatterElements."""
-    axis = node.attributes.get("axis", 0)
-    return lambda run, x, indices, updates: _scattered(x, indices, updates, axis)
+    return compute
 
 
 def _reduction(node: Node) -> str:
@@ -64,12 +62,6 @@ def _reduction(node: Node) -> str:
     if reduction not in ("none", "add", "mul", "max", "min"):
         raise Refused(f"reduction {reduction!r}")
     return reduction
-
-
-def _scattered(
-    x: Tensor, indices: Tensor, updates: Tensor, axis: int, reduction: str = "none"
-) -> Tensor:
-    return autograd.ScatterElements(indices, None, axis, reduction)(x, updates)[0]
 
 
 @reads("GatherND", 11, 12, 13, types=ALL)

@@ -195,17 +195,5 @@ def space_to_depth(node: Node) -> Compute:
 @reads("Trilu", 14, types=ALL, host=(1,))
 def trilu(node: Node) -> Compute:
     """The upper or lower triangle of matrices, with 0 elsewhere."""
-    upper = node.attributes.get("upper", 1)
-
-    def compute(run: Any, x: Tensor, k: Any = None) -> Tensor:
-        offset = 0 if k is None else int(k.reshape(-1)[0])
-        shape = tuple(x.shape[-2:])
-
-        def mask() -> Any:
-            ones = np.ones(shape, np.bool_)
-            return np.triu(ones, offset) if upper else np.tril(ones, offset)
-
-        kept = run.tensor(run.made((node.name, shape, offset), mask))
-        return autograd.where(x, run.number(0, x), kept)
-
-    return compute
+    part = autograd.triu if node.attributes.get("upper", 1) else autograd.tril
+    return lambda run, x, k=None: part(x, 0 if k is None else int(k.reshape(-1)[0]))

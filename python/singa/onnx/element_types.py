@@ -47,6 +47,8 @@ INTEGERS = frozenset({"int8", "uint8", "int32", "int64"})
 NUMERIC = FLOATS | INTEGERS
 BOOL = frozenset({"bool"})
 ALL = NUMERIC | BOOL
+#: Integers of which singa has no tensors: quantised values, which are held in tensors of int32.
+HELD = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
 
 
 def type_name(number: int) -> str:

@@ -17,7 +17,7 @@ from ..raw import compat_mode
 from ..tape.capture import is_capturing
 from ..tape.grad_mode import training
 from ..tensor import Tensor
-from .element_types import FLOATS, NUMBERS, is_singas, name_of, numpy_type
+from .element_types import FLOATS, HELD, NUMBERS, is_singas, name_of, numpy_type
 from .errors import InvalidModelError
 from .graph import Graph, Initializer, Node, ValueType, subgraphs
 from .network import Network
@@ -293,7 +293,7 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
             wanted = ", ".join("?" if n is None else str(n) for n in declared.shape)
             raise ValueError(f"[onnx] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
     given = x.dtype.name if isinstance(x, Tensor) else name_of(x)
-    if declared.type in (None, given):
+    if declared.type in (None, given) or (declared.type in HELD and given == "int32"):
         return x
     if on_host:
         raise TypeError(f"[onnx] input {name!r} is an array of {declared.type}, got {given}")

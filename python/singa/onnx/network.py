@@ -24,7 +24,7 @@ from ..tape.capture import is_capturing
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
 from . import values
-from .element_types import FLOATS, is_singas, name_of
+from .element_types import FLOATS, HELD, is_singas, name_of
 from .errors import InvalidModelError, Problem, Refused, UnsupportedError
 from .fusion import Fusion
 from .graph import Graph, Node, ValueType, subgraphs
@@ -368,11 +368,14 @@ def _made(node: Node) -> set[str]:
 
 
 def _as_result(run: Run, value: Any) -> Any:
-    """A value as a tensor; an array where singa has no tensors of its type; lists of them."""
+    """A value as a tensor, of int32 for the types of `HELD`; an array where singa has no tensors of
+    its type; lists of them."""
     if isinstance(value, list):
         return [_as_result(run, x) for x in value]
-    is_array = isinstance(value, np.ndarray) and is_singas(name_of(value))
-    return run.tensor(value) if is_array else value
+    if not isinstance(value, np.ndarray):
+        return value
+    name = name_of(value)
+    return run.tensor(value) if is_singas(name) or name in HELD else value
 
 
 class _Known(dict[str, Any]):

@@ -301,7 +301,7 @@ class _Parser:
             self._name(proto),
             proto.op_type,
             domain,
-            schema.since_version if schema is not None else 0,
+            schema.since_version if schema is not None else _version_of(domain),
             inputs,
             tuple(proto.output),
             {},
@@ -348,6 +348,11 @@ class _Parser:
         if kind == AttributeProto.STRINGS:
             return [text.decode(errors="replace") for text in attribute.strings]
         raise _Undecodable(AttributeProto.AttributeType.Name(kind).lower())
+
+
+def _version_of(domain: str) -> int:
+    """The version of an operator that the onnx package does not know; 0 if singa does not, too."""
+    return 1 if domain == "com.microsoft" else 0  # ONNX Runtime's have no other
 
 
 def _mixed_types(schema: Any, node: Node) -> str:

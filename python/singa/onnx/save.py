@@ -145,7 +145,8 @@ def _check(
             warnings.warn(f"{unchecked}{reason}", stacklevel=3)
             return
         outputs = [value.name for value in proto.graph.output]
-        checking.compare(outputs, found, expected, f"with {where or 'the example'}")
+        where = f"with {where or 'the example'}"
+        checking.compare(outputs, found, expected, where, checking.is_quantized(proto))
         if labels and lengths == example:
             what = "[onnx.save] the file was checked with the lengths of the example only"
             warnings.warn(f"{what}: singa runs no others that were tried", stacklevel=3)

@@ -9,7 +9,7 @@ import numpy as np
 from .. import autograd
 from ..dtypes import DType
 from ..tensor import Tensor
-from .element_types import is_singas, name_of, numpy_type
+from .element_types import HELD, is_singas, name_of, numpy_type
 from .errors import Refused
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 def as_tensor(array: NDArray[Any], device: Any) -> Tensor:
-    """A constant tensor with the elements of an array.
+    """A constant tensor with the elements of an array: of int32 for those of `HELD`.
 
     Raises Refused for an element type that singa does not have.
     """
     name = name_of(array)
+    if name in HELD:
+        name, array = "int32", array.astype(np.int32)
     if not is_singas(name):
         raise Refused(f"singa has no tensors of type {name}")
     if name == "bfloat16":

@@ -41,7 +41,6 @@ _CALLS: dict[str, list[tuple[dict[str, Any], list[Any], int]]] = {
         ({}, [_array(10, 9), np.array([6, 12])], 1),
         ({"axes": [1]}, [_array(10, 9), np.array([4])], 1),
     ],
-    "DynamicQuantizeLinear": [({}, [_array(2, 3)], 3), ({}, [np.abs(_array(7))], 3)],
     "NegativeLogLikelihoodLoss": [
         ({}, [_array(3, 5), _CLASSES], 1),
         ({"reduction": "sum", "ignore_index": 0}, [_array(3, 5), _CLASSES, np.abs(_array(5))], 1),

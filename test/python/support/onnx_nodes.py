@@ -9,7 +9,7 @@ import numpy as np
 import singa.onnx
 from singa import tensor
 from singa.onnx import InvalidModelError, UnsupportedError
-from singa.onnx.element_types import is_singas, name_of
+from singa.onnx.element_types import HELD, is_singas, name_of
 from singa.onnx.tensors import as_tensor
 
 RIGHT, REFUSED, WRONG, UNKNOWN = "right", "refused", "wrong", "refused by ONNX Runtime"
@@ -111,6 +111,7 @@ def difference(y: Any, wanted: Any) -> str:
         parts = (difference(*pair) for pair in zip(y, wanted, strict=True))
         return next((why for why in parts if why), "")
     array = y if isinstance(y, np.ndarray) else y.numpy()
+    wanted = wanted.astype(np.int32) if name_of(wanted) in HELD else wanted
     if name_of(array).startswith("float8") and wanted.dtype == np.uint8:
         array = array.view(np.uint8)  # as ONNX Runtime gives them
     elif name_of(wanted) != y.dtype.name and name_of(wanted) != name_of(array):

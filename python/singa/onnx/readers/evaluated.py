@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
-from ..element_types import FLOATS, NAMES, is_singas, name_of, numpy_type
+from ..element_types import FLOATS, HELD, NAMES, NUMBERS, is_singas, name_of, numpy_type
 from ..errors import Refused
 from ..evaluator import evaluator
 from ..graph import Node, subgraphs
@@ -64,7 +64,13 @@ def _evaluated(node: Node) -> Compute:
         what = " ".join(str(error).split())[:200]
         raise Refused(f"onnx's reference evaluator cannot compute it: {what}") from None
 
+    held = _types_of_held(node)
+
     def checked(run: Any, *values: Any) -> tuple[Any, ...]:
+        values = tuple(
+            x.astype(held[i], copy=False) if i in held and isinstance(x, np.ndarray) else x
+            for i, x in enumerate(values)
+        )
         if node.op == "NonMaxSuppression":
             _check_boxes(node, *values)
         elif node.op in OF_NUMBERS:
@@ -79,6 +85,14 @@ def _converted(y: Any, wanted: str | None) -> Any:
     """Floats in the type to which `load` has converted the network."""
     is_other = wanted in FLOATS and isinstance(y, np.ndarray) and name_of(y) != wanted
     return y.astype(numpy_type(str(wanted))) if is_other and name_of(y) in FLOATS else y
+
+
+def _types_of_held(node: Node) -> dict[int, np.dtype[Any]]:
+    """The types of inputs that may come in tensors of int32 instead, by their number."""
+    from onnx import helper
+
+    declared = {i: value.type for i, value in enumerate(node.input_types) if value.type in HELD}
+    return {i: helper.tensor_dtype_to_np_dtype(NUMBERS[kind]) for i, kind in declared.items()}
 
 
 def _check_boxes(node: Node, boxes: Any, scores: Any, *limits: Any) -> None:
@@ -142,6 +156,7 @@ def choose(node: Node) -> Reader:
         return reader
     kinds = {value.kind for value in node.input_types if value.kind != "tensor"}
     computable = reader.sequences if kinds == {"sequence"} else not kinds
+    computable = computable and node.domain in ("", ML)
     if reader.evaluated or not computable or any(True for _ in subgraphs(node)):
         raise Refused(reason)
     return Reader(
@@ -157,7 +172,7 @@ def choose(node: Node) -> Reader:
 
 
 def _why_no_reader(node: Node) -> str:
-    if node.domain not in ("", ML):
+    if node.domain not in ("", ML, "com.microsoft"):
         return f"singa has no operators of domain {node.domain!r}"
     there = versions_of(node.domain, node.op)
     if there:
@@ -172,7 +187,7 @@ def _wrong_type(node: Node, reader: Reader) -> str:
             continue
         if value.kind != "tensor" and not (value.kind == "sequence" and reader.sequences):
             return f"input {i} is not a tensor ({value.kind})"
-        if value.type not in (None, *reader.types) and not is_singas(value.type or ""):
+        if value.type not in (None, *reader.types) and not _has_tensors(value.type, reader):
             return f"input {i} has type {value.type}, of which singa has no tensors"
     first = next((i for i in range(len(node.inputs)) if node.has(i)), None)
     if first is not None and first < len(node.input_types):
@@ -183,11 +198,17 @@ def _wrong_type(node: Node, reader: Reader) -> str:
     return ""
 
 
+def _has_tensors(name: str | None, reader: Reader) -> bool:
+    """Whether a reader computes values of a type with tensors of singa."""
+    return name is not None and (is_singas(name) or (reader.held and name in HELD))
+
+
 def _wrong_result(node: Node, reader: Reader) -> str:
     """Why the types of the results are refused; empty if they are not."""
     if reader.evaluated or reader.sequences or node.op in _OF_ANY_TYPE:
         return ""
     for i, value in enumerate(node.output_types):
-        if value.kind == "tensor" and value.type is not None and not is_singas(value.type):
+        known = value.kind != "tensor" or value.type is None
+        if not known and not _has_tensors(value.type, reader):
             return f"output {i} has type {value.type}, of which singa has no tensors"
     return ""

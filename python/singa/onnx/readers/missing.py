@@ -5,8 +5,6 @@ from __future__ import annotations
 _REASONS = {
     "singa has no sampling of regions": ("MaxRoiPool",),
     "singa has no optional values": ("Optional", "OptionalGetElement", "OptionalHasElement"),
-    "singa has no products of integers": ("MatMulInteger", "ConvInteger", "QLinearMatMul"),
-    "singa has no quantised convolution": ("QLinearConv",),
     "random numbers of the file's own": (
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         *("Multinomial", "Bernoulli"),

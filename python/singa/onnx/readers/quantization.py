@@ -1,4 +1,4 @@
-"""Readers of quantisation to 8 bits."""
+"""Readers of quantisation to integers of 8 bits, and of 2, 4 and 16, which are held in int32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import autograd, tensor
 from ...tensor import Tensor
-from ..element_types import FLOATS, is_singas
+from ..element_types import FLOATS, HELD, is_singas
 from ..errors import Refused
 from ..graph import Node
 from ..tensors import same_type
@@ -15,7 +15,11 @@ from ..values import axis_within, tensor_type
 from .movement import reshaped
 from .registry import Compute, reads
 
-_RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
+_RANGES = {
+    f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for bits in (2, 4, 8, 16)
+    for sign in ("", "u")
+}
 
 
 def _spread(node: Node, t: Tensor, x: Tensor) -> Tensor:
@@ -32,17 +36,27 @@ def _spread(node: Node, t: Tensor, x: Tensor) -> Tensor:
     return wide
 
 
-@reads("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, types={"int8", "uint8", "int32"})
+def rounded(y: Tensor, zero: Tensor | None, target: str) -> Tensor:
+    """round(y) + zero, limited to the range of the type `target`; halves go to the even number.
+
+    zero  a tensor of the type of y
+    """
+    y = autograd.rounde(y)
+    y = autograd.clip(y if zero is None else y + zero, *_RANGES[target])
+    return autograd.cast(y, "int32" if target in HELD else target)
+
+
 def dequantize(node: Node) -> Compute:
     """(x - zero_point)·scale."""
+    # float32 does not hold all int32.
+    is_wide = not node.input_types or node.input_types[0].type in (None, "int32")
 
     def compute(run: Any, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-        wide = autograd.cast(x, tensor.float32)
-        if x.dtype == tensor.int32:
-            wide = autograd.cast(x, tensor.float64)  # float32 does not hold all int32
+        wide = tensor.float64 if is_wide and x.dtype == tensor.int32 else tensor.float32
+        y = autograd.cast(x, wide)
         if zero is not None:
-            wide = wide - _spread(node, autograd.cast(zero, wide.dtype), x)
-        y = wide * autograd.cast(_spread(node, scale, x), wide.dtype)
+            y = y - _spread(node, autograd.cast(zero, wide), x)
+        y = y * autograd.cast(_spread(node, scale, x), wide)
         name = tensor_type(node, "output_dtype", "")
         if name in ("", "type 0"):
             return same_type(y, scale)
@@ -53,7 +67,6 @@ def dequantize(node: Node) -> Compute:
     return compute
 
 
-@reads("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28, types=FLOATS | {"int32"}, gradient="zero")
 def quantize(node: Node) -> Compute:
     """round(x / scale) + zero_point, limited to the range of the result's type."""
     declared = tensor_type(node, "output_dtype", "")
@@ -61,13 +74,40 @@ def quantize(node: Node) -> Compute:
     target = zero_type or (declared if declared not in ("", "type 0") else "uint8")
     if target not in _RANGES:
         raise Refused(f"a result of type {target}")
-    low, high = _RANGES[target]
 
     def compute(run: Any, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
         wide = x if x.dtype == tensor.float64 else autograd.cast(x, tensor.float32)
-        y = autograd.rounde(wide / autograd.cast(_spread(node, scale, x), wide.dtype))
-        if zero is not None:
-            y = y + _spread(node, autograd.cast(zero, wide.dtype), x)
-        return autograd.cast(autograd.clip(y, low, high), target)
+        y = wide / autograd.cast(_spread(node, scale, x), wide.dtype)
+        from_zero = None if zero is None else _spread(node, autograd.cast(zero, wide.dtype), x)
+        return rounded(y, from_zero, target)
 
     return compute
+
+
+_VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
+_QUANTIZED = HELD | {"int8", "uint8", "int32"}
+
+reads("DequantizeLinear", *_VERSIONS, types=_QUANTIZED, held=True)(dequantize)
+reads("QuantizeLinear", *_VERSIONS, types=FLOATS | {"int32"}, gradient="zero", held=True)(quantize)
+# ONNX Runtime's quantizer writes these for types that the opset's own operators do not take yet.
+_RUNTIMES: Any = {"domain": "com.microsoft", "held": True}
+reads("DequantizeLinear", 1, types=_QUANTIZED, **_RUNTIMES)(dequantize)
+reads("QuantizeLinear", 1, types=FLOATS, gradient="zero", **_RUNTIMES)(quantize)
+
+
+def dynamic(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(uint8 values, scale, zero point) for the range of x, which is extended to 0.
+
+    The scale of a tensor of zeros is 1, as in ONNX Runtime; ONNX's formula divides by 0.
+    """
+    low = autograd.clip(autograd.reduce_min(x, keepdims=0), None, 0.0)
+    width = autograd.clip(autograd.reduce_max(x, keepdims=0), 0.0) - low
+    scale = width / 255.0 + autograd.cast(width <= 0, width.dtype)
+    zero = autograd.clip(autograd.rounde(low / scale * -1.0), 0.0, 255.0)
+    return rounded(x / scale, zero, "uint8"), scale, autograd.cast(zero, "uint8")
+
+
+@reads("DynamicQuantizeLinear", 11, types={"float32"}, gradient="zero")
+def dynamic_quantize(node: Node) -> Compute:
+    """x as uint8, with the scale and zero point of its range."""
+    return lambda run, x: dynamic(x)

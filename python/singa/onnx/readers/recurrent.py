@@ -62,13 +62,13 @@ class _Direction:
     P: Tensor | None
 
 
-class _Network:
-    """One node: its attributes, and the two ways of computing it."""
+class Network:
+    """One node: its attributes, and the two ways of computing it. `op` is RNN, GRU or LSTM."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, op: str = "") -> None:
         self.node = node
         of = node.attributes.get
-        self.op = node.op
+        self.op = op or node.op
         self.direction = of("direction", "forward")
         if self.direction not in ("forward", "reverse", "bidirectional"):
             raise Refused(f"direction {self.direction!r}")
@@ -336,7 +336,7 @@ def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
 def _reader(op: str, *versions: int) -> None:
     @reads(op, *versions, weights=(1, 2, 3, 7))
     def make(node: Node) -> Compute:
-        network = _Network(node)
+        network = Network(node)
         lstm = op == "LSTM"
 
         def compute(run: Any, x: Tensor, W: Tensor, R: Tensor, *rest: Any) -> tuple[Any, ...]:

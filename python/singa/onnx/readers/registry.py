@@ -41,6 +41,7 @@ class Reader:
     states    inputs that are running statistics: saved, not trained
     data      shapes of results depend on values of tensors
     sequences  inputs may be sequences, which are lists of values
+    held      inputs and results may have the types of `HELD`
     evaluated  onnx's reference evaluator computes it on the host, of values of any type
     """
 
@@ -56,6 +57,7 @@ class Reader:
     states: tuple[int, ...] = ()
     data: bool = False
     sequences: bool = False
+    held: bool = False
     evaluated: bool = False
 
 

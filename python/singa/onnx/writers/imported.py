@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import graph_proto
+from ..element_types import HELD, NUMBERS
 from ..graph import ValueType
 from ..trace import GraphRun
 from .registry import writes
@@ -22,7 +23,8 @@ def graph_run(call: Call) -> None:
     for i, (name, outer) in enumerate(zip(call.op.arguments, call.inputs, strict=True)):
         kind = call.type_of_input(i)
         declared = graph.types.get(name, ValueType()).type
-        if declared not in (None, kind) and graph.opset < 15:  # batch norm with one type
+        # Batch norm had one type, and integers that singa does not have are in int32.
+        if declared in HELD or (declared not in (None, kind) and graph.opset < 15):
             outer, kind = call.cast(outer, kind, declared), declared
         inputs[name], known[name] = ValueType(kind, call.in_shapes(i)[0]), outer
     model = graph_proto.converted(graph_proto.model_of(graph, inputs, wanted), call.opset)
@@ -35,4 +37,6 @@ def graph_run(call: Call) -> None:
     made = [value.name for value in model.graph.output]
     names = {name: splicer.name(new) for name, new in zip(wanted, made, strict=True)}
     for name, output in zip(call.op.wanted, call.outputs, strict=True):
-        call.writer.node("Identity", [names[name]], [output])
+        held = graph.types.get(name, ValueType()).type in HELD
+        attributes = {"to": NUMBERS["int32"]} if held else {}
+        call.writer.node("Cast" if held else "Identity", [names[name]], [output], **attributes)

@@ -26,6 +26,7 @@ Calls after `net.eval()` infer: `out = net(x)`.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -50,10 +51,21 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .files.fit import Mismatch
+    from .onnx.quantizing import QuantizedModel
     from .opt import Optimizer
 
 # state_files and torch_weights are imported in functions, so that a program that only computes does
 # not load zipfile, json and their dependencies.
+
+
+#: Methods of Model that modules above this one implement, by a function of the same name. There are
+#: no other calls upward.
+OF_ABOVE = {"quantize": "singa.onnx.quantizing"}
+
+
+def _of_above(method: str) -> Any:
+    """The function that implements a method of Model."""
+    return getattr(importlib.import_module(OF_ABOVE[method]), method)
 
 
 class ModelMeta(layer.LayerMeta):
@@ -450,6 +462,33 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     #: Patterns of names in PyTorch's state dict that load_torch ignores.
     torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
+
+    def quantize(
+        self,
+        samples: Any,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        tolerance: float = 0.1,
+    ) -> QuantizedModel:
+        """The network with convolutions and fully connected layers of int8, for inference.
+
+        samples    batches of inputs as in use, such as a few hundred images: an iterable of
+                   tensors or arrays, or of lists of them for several inputs. Labels are not needed.
+        path       also writes an ONNX file, with pairs of QuantizeLinear and DequantizeLinear
+        tolerance  largest change of the outputs: the root mean square of the differences, relative
+                   to that of the outputs. While it is larger, layers that lose accuracy stay in
+                   float, those first that alone change the outputs most. A warning names them, and
+                   so does `float_layers` of the result.
+
+        Batch norm is folded into convolutions. Weights have a scale for each output; activations
+        are uint8 with one scale for each tensor, from their smallest to their largest number over
+        all samples. The network itself is unchanged.
+
+        Raises ExportError where the network has no form in ONNX, ValueError if it has no layers of
+        float32 to quantise, without samples, and for values that are not finite. It needs the
+        package onnx. See docs/onnx.md.
+        """
+        return _of_above("quantize")(self, samples, path, tolerance=tolerance)
 
     def torch_name(self, name: str) -> str:
         """PyTorch's name of layer `name`. Models whose names differ from PyTorch's override it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from . import readers as _readers  # noqa: F401 - fills the table
 from .errors import ExportError, InvalidModelError, Problem, UnsupportedError
 from .module import ImportedModel, load
+from .quantizing import QuantizedModel
 from .save import save
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "ImportedModel",
     "InvalidModelError",
     "Problem",
+    "QuantizedModel",
     "UnsupportedError",
     "load",
     "save",

@@ -176,7 +176,7 @@ def to_model(
     inputs = list(inputs)
     if not inputs or not all(isinstance(x, Tensor) for x in inputs):
         raise TypeError("[onnx.save] inputs must be a list of tensors")
-    names = list(input_names or _argument_names(model, len(inputs)))
+    names = list(input_names or argument_names(model, len(inputs)))
     if output_names is None and isinstance(model, ImportedModel):
         output_names = _own_output_names(model, names)
     if len(names) != len(inputs) or len(set(names)) < len(names):
@@ -204,7 +204,8 @@ def _called(model: Any, xs: Sequence[Tensor]) -> Any:
     return Layer.__call__(model, *xs)
 
 
-def _argument_names(model: Any, count: int) -> list[str]:
+def argument_names(model: Any, count: int) -> list[str]:
+    """The default names of `count` inputs: those of the arguments of `forward`."""
     if isinstance(model, ImportedModel):
         return list(model.input_names)
     parameters = inspect.signature(inspect.unwrap(type(model).forward)).parameters.values()

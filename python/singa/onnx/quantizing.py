@@ -1,0 +1,204 @@
+"""Makes quantised networks: what `Model.quantize` does."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import autograd
+from ..model import Model
+from ..tensor import Tensor
+from .errors import ExportError
+from .folded_norms import fold_norms
+from .module import ImportedModel, read_graph
+from .qdq import Points, QuantizableLayer, Range, layers_of, quantized
+from .save import argument_names, to_model, write_model
+from .specification import opsets_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    Array = NDArray[Any]
+
+#: Scales of channels are an attribute of DequantizeLinear from here on.
+_OLDEST = 13
+
+
+class QuantizedModel(ImportedModel):
+    """A network with layers of int8, for inference.
+
+    float_layers  layers that were left in float since they lose accuracy: for each the change of
+                  the outputs if it alone is quantised, as in `error`
+    error         change of the outputs: the root mean square of the difference from the network of
+                  floats, relative to that of its outputs, over all samples
+    """
+
+    not_settings: ClassVar[tuple[str, ...]] = (
+        *ImportedModel.not_settings,
+        *("float_layers", "error"),
+    )
+
+    def __init__(
+        self, graph: Any, device: Any, float_layers: dict[str, float], error: float
+    ) -> None:
+        super().__init__(graph, device)
+        self.float_layers, self.error = float_layers, error
+
+
+def quantize(
+    model: Model,
+    samples: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    tolerance: float = 0.1,
+) -> QuantizedModel:
+    """The quantised form of a network; see `Model.quantize`."""
+    batches = _batches(model, samples)
+    proto = _exported(model, batches[0])
+    taken = _names(proto)
+    fresh = _fresh(taken)
+    fold_norms(proto.graph, fresh)
+    layers = layers_of(proto.graph)
+    if not layers:
+        raise ValueError(
+            "[quantize] the network has no convolution or fully connected layer of float32"
+        )
+    device = batches[0][0].device
+    reference = ImportedModel(read_graph(proto), device)
+    ranges = _ranges(reference, batches, _in_order(proto, Points(proto.graph, layers).names))
+    expected = [_outputs(reference, batch) for batch in batches]
+
+    def made(chosen: Sequence[QuantizableLayer]) -> ModelProto:
+        return quantized(proto, chosen, ranges, _fresh(set(taken)))
+
+    def error(result: ModelProto, count: int | None = None) -> float:
+        net = ImportedModel(read_graph(result), device)
+        return _error([_outputs(net, batch) for batch in batches[:count]], expected[:count])
+
+    result = made(layers)
+    total, left = error(result), {}
+    if total > tolerance:
+        alone = {layer: error(made([layer]), 1) for layer in layers}
+        worst = sorted(layers, key=lambda layer: -alone[layer])
+        while total > tolerance and worst:
+            first = worst.pop(0)
+            left[first.name] = alone[first]
+            if np.sqrt(sum(alone[layer] ** 2 for layer in worst)) > tolerance:
+                continue  # the errors of layers add up like those of independent numbers
+            result = made([layer for layer in layers if layer in worst])
+            total = error(result)
+    if left:
+        named = ", ".join(f"{name} ({change:.2g})" for name, change in left.items())
+        warnings.warn(f"[quantize] layers that lose accuracy stay in float: {named}", stacklevel=3)
+    if path is not None:
+        write_model(_copied(result), path)
+    return QuantizedModel(read_graph(result), device, left, total)
+
+
+def _batches(model: Model, samples: Any) -> list[list[Tensor]]:
+    """The inputs of each forward pass."""
+    if isinstance(samples, Tensor | np.ndarray):
+        samples = [samples]
+    if not isinstance(samples, Iterable):
+        raise TypeError(f"[quantize] samples must be batches, got {type(samples).__name__}")
+    batches = []
+    for batch in samples:
+        given = batch if isinstance(batch, list | tuple) else [batch]
+        batches.append(model._as_tensors(list(given)))
+        if not all(isinstance(x, Tensor) for x in batches[-1]):
+            raise TypeError(f"[quantize] a batch must be tensors, got {batch!r:.80}")
+    if not batches:
+        raise ValueError("[quantize] there are no samples")
+    return batches
+
+
+def _exported(model: Model, inputs: list[Tensor]) -> ModelProto:
+    """The network as ONNX, with batches of any length if it takes them."""
+    names = argument_names(model, len(inputs))
+    first = inputs[0].shape[:1]
+    axes = {
+        name: {0: "batch"} for name, x in zip(names, inputs, strict=False) if x.shape[:1] == first
+    }
+
+    def export(opset: int | None) -> ModelProto:
+        try:
+            return to_model(model, inputs, dynamic_axes=axes, opset=opset)
+        except ExportError:
+            return to_model(model, inputs, opset=opset)
+
+    proto = export(None)
+    return proto if opsets_of(proto).get("", _OLDEST) >= _OLDEST else export(_OLDEST)
+
+
+def _names(proto: ModelProto) -> set[str]:
+    graph = proto.graph
+    names = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+    return names.union(*(({*node.output, node.name}) for node in graph.node))
+
+
+def _in_order(proto: ModelProto, wanted: Collection[str]) -> list[str]:
+    """Values as the graph takes and makes them."""
+    made = [name for node in proto.graph.node for name in node.output]
+    return [name for name in (*(v.name for v in proto.graph.input), *made) if name in wanted]
+
+
+def _fresh(taken: set[str]) -> Callable[[str], str]:
+    """A function that makes names which are not in `taken`, and adds them."""
+
+    def fresh(hint: str) -> str:
+        name, i = hint, 0
+        while name in taken:
+            i += 1
+            name = f"{hint}_{i}"
+        taken.add(name)
+        return name
+
+    return fresh
+
+
+def _outputs(net: ImportedModel, inputs: Sequence[Tensor]) -> list[Array]:
+    with autograd.no_grad():
+        return [y.numpy() for y in net.values(inputs, net.output_names)]
+
+
+def _ranges(
+    net: ImportedModel, batches: Sequence[Sequence[Tensor]], names: Sequence[str]
+) -> dict[str, Range]:
+    """The ranges of values over all samples."""
+    limits = {name: (0.0, 0.0) for name in names}
+    for batch in batches:
+        with autograd.no_grad():
+            values = net.values(batch, names)
+        for name, value in zip(names, values, strict=True):
+            low, high = (float(f(value, keepdims=0).numpy()) for f in _EXTREMES)
+            if not np.isfinite([low, high]).all():
+                raise ValueError(f"[quantize] value {name!r} is not finite for these samples")
+            limits[name] = min(low, limits[name][0]), max(high, limits[name][1])
+    return {name: Range(*pair) for name, pair in limits.items()}
+
+
+_EXTREMES = (autograd.reduce_min, autograd.reduce_max)
+
+
+def _error(found: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> float:
+    """The root mean square of differences, relative to that of what is expected."""
+    pairs = [
+        (y.astype(np.float64), wanted.astype(np.float64))
+        for ys, all_wanted in zip(found, expected, strict=True)
+        for y, wanted in zip(ys, all_wanted, strict=True)
+    ]
+    off = sum(float(np.square(y - wanted).sum()) for y, wanted in pairs)
+    size = sum(float(np.square(wanted).sum()) for _, wanted in pairs)
+    return float(np.sqrt(off / size)) if size else float(off > 0)
+
+
+def _copied(proto: ModelProto) -> ModelProto:
+    """A copy, since writing moves large weights into another file."""
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    return copy

@@ -338,7 +338,7 @@ def test_all_unsupported_nodes_are_listed() -> None:
 
     nodes = [
         node("RandomNormalLike", "x", "a", "first"),
-        helper.make_node("FusedMatMul", ["x", "x"], ["b"], "second", domain="com.microsoft"),
+        helper.make_node("FusedGemm", ["x", "x"], ["b"], "second", domain="com.microsoft"),
         node("Pad", "x pads", "c", "third", mode="wrap"),
     ]
     model = network(
@@ -353,7 +353,7 @@ def test_all_unsupported_nodes_are_listed() -> None:
     lines = str(error.value).splitlines()
     assert lines[0] == "[onnx.load] 3 nodes are not supported:"
     assert lines[1].startswith("  node 'first' (RandomNormalLike version 1): ")
-    assert "node 'second' (com.microsoft.FusedMatMul version 1): " in lines[2]
+    assert "node 'second' (com.microsoft.FusedGemm version 1): " in lines[2]
     assert "singa has no such operator" in lines[2]
     assert "node 'third' (Pad version 21): mode 'wrap'" in lines[3]
     assert [p.node for p in error.value.problems] == ["first", "second", "third"]

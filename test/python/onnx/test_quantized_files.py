@@ -430,3 +430,50 @@ def test_unknown_operators_of_onnx_runtime_are_named() -> None:
     model = _model("QAttention", {"x": _bytes(2, 3)}, 1, microsoft=True)
     with pytest.raises(singa.onnx.UnsupportedError, match=r"call.*com\.microsoft\.QAttention"):
         singa.onnx.load(model)
+
+
+_JOINED: dict[str, tuple[dict[str, Array | None], dict[str, Any]]] = {
+    "FastGelu": ({"x": _floats(2, 3, 4), "bias": _floats(4)}, {}),
+    "FastGelu without bias": ({"x": 3 * _floats(2, 3, 4)}, {}),
+    "SkipLayerNormalization": (
+        {
+            "x": _floats(2, 3, 4), "skip": _floats(2, 3, 4), "gamma": _floats(4),
+            "beta": _floats(4), "bias": _floats(4),
+        },
+        {"epsilon": 1e-5},
+    ),
+    "SkipLayerNormalization without biases": (
+        {"x": _floats(2, 3, 4), "skip": _floats(2, 3, 4), "gamma": _floats(4)},
+        {},
+    ),
+    "FusedMatMul": (
+        {"a": _floats(2, 4, 3), "b": _floats(5, 4)},
+        {"transA": 1, "transB": 1, "alpha": 0.25},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", _JOINED)
+def test_operators_of_the_optimizer(call: str) -> None:
+    """Quantised transformers have them."""
+    arrays, attributes = _JOINED[call]
+    model = _model(call.partition(" ")[0], arrays, 1, microsoft=True, **attributes)
+    x = next(iter(arrays.values()))
+    assert x is not None
+    (found,), (wanted,) = _results(model, [x]), runtime_outputs(model, [x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
+
+
+def test_the_sum_of_a_skipping_layer_norm() -> None:
+    """The fourth output. The others between are training's."""
+    x, skip, gamma = _floats(2, 4), _floats(2, 4), _floats(4)
+    model = _model(
+        "SkipLayerNormalization", {"x": x, "skip": skip, "gamma": gamma}, 1, microsoft=True
+    )
+    call = model.graph.node[0]
+    call.output.extend(["", "", "total"])
+    model.graph.output.append(helper.make_empty_tensor_value_info("total"))
+    np.testing.assert_allclose(_results(model, [x])[1], x + skip, rtol=1e-6)
+    call.output[1] = "mean"
+    with pytest.raises(singa.onnx.UnsupportedError, match="the mean and variance as outputs"):
+        singa.onnx.load(model)

@@ -1,5 +1,5 @@
 """Readers of operators that ONNX Runtime adds to ONNX, as its quantizer and its optimizer write
-them: the domain com.microsoft."""
+them: those of the domain com.microsoft that are found in quantised files."""
 
 from __future__ import annotations
 
@@ -51,6 +51,57 @@ def fused_conv(node: Node) -> Compute:
         y = convolve(run, x, w, b)
         y = y if z is None else y + z
         return _ACTIVATIONS[name](y, *parameters) if name else y
+
+    return compute
+
+
+@reads("FusedMatMul", 1, weights=(1,), domain=_DOMAIN)
+def fused_matmul(node: Node) -> Compute:
+    """alpha·A'·B', with the last two axes exchanged by transA and transB."""
+    alpha = node.attributes.get("alpha", 1.0)
+    if node.attributes.get("transBatchA", 0) or node.attributes.get("transBatchB", 0):
+        raise Refused("transBatchA or transBatchB")
+
+    def turned(x: Tensor, name: str) -> Tensor:
+        rank = len(x.shape)
+        if rank < 2 or not node.attributes.get(name, 0):
+            return x
+        return autograd.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+    def compute(run: Any, a: Tensor, b: Tensor) -> Tensor:
+        y = autograd.matmul(turned(a, "transA"), turned(b, "transB"))
+        return y if alpha == 1 else y * alpha
+
+    return compute
+
+
+@reads("FastGelu", 1, weights=(1,), domain=_DOMAIN)
+def fast_gelu(node: Node) -> Compute:
+    """Gelu of x + bias, by the approximation with tanh."""
+
+    def compute(run: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return autograd.gelu(x if bias is None else x + bias, "tanh")
+
+    return compute
+
+
+@reads("SkipLayerNormalization", 1, weights=(2, 3, 4), domain=_DOMAIN)
+def skip_layer_norm(node: Node) -> Compute:
+    """Layer norm of x + skip + bias over the last axis, and as fourth output this sum."""
+    eps = node.attributes.get("epsilon", 1e-12)
+    if any(node.outputs[1:3]):
+        raise Refused("the mean and variance as outputs")
+
+    def compute(
+        run: Any,
+        x: Tensor,
+        skip: Tensor,
+        gamma: Tensor,
+        beta: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> tuple[Any, ...]:
+        total = x + skip if bias is None else x + skip + bias
+        return autograd.layer_norm(total, gamma, beta, -1, eps), None, None, total
 
     return compute
 

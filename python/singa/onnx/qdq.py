@@ -57,7 +57,7 @@ def layers_of(graph: GraphProto) -> list[QuantizableLayer]:
         axis = _output_axis(node, weight)
         if axis is not None:
             before, _, last = node.name.rpartition("/")
-            name = before if before and last.startswith(node.op_type) else node.name
+            name = before if before and last == node.op_type else node.name
             layers.append(QuantizableLayer(name, i, node.input[0], axis))
     return layers
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import autograd
 from ..model import Model
 from ..tensor import Tensor
 from .errors import ExportError
@@ -70,7 +69,7 @@ def quantize(
         )
     device = batches[0][0].device
     reference = ImportedModel(read_graph(proto), device)
-    ranges = _ranges(reference, batches, _in_order(proto, Points(proto.graph, layers).names))
+    ranges = _ranges(proto, device, batches, Points(proto.graph, layers).names)
     expected = [_outputs(reference, batch) for batch in batches]
 
     def made(chosen: Sequence[QuantizableLayer]) -> ModelProto:
@@ -95,9 +94,10 @@ def quantize(
     if left:
         named = ", ".join(f"{name} ({change:.2g})" for name, change in left.items())
         warnings.warn(f"[quantize] layers that lose accuracy stay in float: {named}", stacklevel=3)
+    net = QuantizedModel(read_graph(result), device, left, total)
     if path is not None:
-        write_model(_copied(result), path)
-    return QuantizedModel(read_graph(result), device, left, total)
+        write_model(result, path)
+    return net
 
 
 def _batches(model: Model, samples: Any) -> list[list[Tensor]]:
@@ -141,12 +141,6 @@ def _names(proto: ModelProto) -> set[str]:
     return names.union(*(({*node.output, node.name}) for node in graph.node))
 
 
-def _in_order(proto: ModelProto, wanted: Collection[str]) -> list[str]:
-    """Values as the graph takes and makes them."""
-    made = [name for node in proto.graph.node for name in node.output]
-    return [name for name in (*(v.name for v in proto.graph.input), *made) if name in wanted]
-
-
 def _fresh(taken: set[str]) -> Callable[[str], str]:
     """A function that makes names which are not in `taken`, and adds them."""
 
@@ -162,27 +156,37 @@ def _fresh(taken: set[str]) -> Callable[[str], str]:
 
 
 def _outputs(net: ImportedModel, inputs: Sequence[Tensor]) -> list[Array]:
-    with autograd.no_grad():
-        return [y.numpy() for y in net.values(inputs, net.output_names)]
+    results = net(*inputs)  # a new network infers, whatever mode this thread is in
+    return [y.numpy() for y in (results if isinstance(results, tuple) else (results,))]
 
 
 def _ranges(
-    net: ImportedModel, batches: Sequence[Sequence[Tensor]], names: Sequence[str]
+    proto: ModelProto, device: Any, batches: Sequence[Sequence[Tensor]], names: Collection[str]
 ) -> dict[str, Range]:
-    """The ranges of values over all samples."""
-    limits = {name: (0.0, 0.0) for name in names}
-    for batch in batches:
-        with autograd.no_grad():
-            values = net.values(batch, names)
-        for name, value in zip(names, values, strict=True):
-            low, high = (float(f(value, keepdims=0).numpy()) for f in _EXTREMES)
-            if not np.isfinite([low, high]).all():
-                raise ValueError(f"[quantize] value {name!r} is not finite for these samples")
-            limits[name] = min(low, limits[name][0]), max(high, limits[name][1])
-    return {name: Range(*pair) for name, pair in limits.items()}
+    """The ranges of values over all samples, from a network that computes no other outputs: it
+    keeps no value longer than needed."""
+    from onnx import ModelProto, TensorProto, helper
 
-
-_EXTREMES = (autograd.reduce_min, autograd.reduce_max)
+    made = [name for node in proto.graph.node for name in node.output]
+    order = [name for name in (*(v.name for v in proto.graph.input), *made) if name in names]
+    measured = ModelProto()
+    measured.CopyFrom(proto)
+    fresh = _fresh(_names(proto))
+    del measured.graph.output[:]
+    for name in order:
+        for op in ("ReduceMin", "ReduceMax"):
+            result = fresh(f"{name}_{op}")
+            measured.graph.node.append(helper.make_node(op, [name], [result], result, keepdims=0))
+            output = helper.make_tensor_value_info(result, TensorProto.FLOAT, [])
+            measured.graph.output.append(output)
+    net = ImportedModel(read_graph(measured), device)
+    extremes = np.array([_outputs(net, batch) for batch in batches]).reshape(len(batches), -1, 2)
+    for name, infinite in zip(order, (~np.isfinite(extremes)).any((0, 2)), strict=True):
+        if infinite:
+            raise ValueError(f"[quantize] value {name!r} is not finite for these samples")
+    low, high = extremes[..., 0].min(0, initial=0), extremes[..., 1].max(0, initial=0)
+    pairs = zip(low, high, strict=True)
+    return {name: Range(*map(float, pair)) for name, pair in zip(order, pairs, strict=True)}
 
 
 def _error(found: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> float:
@@ -195,10 +199,3 @@ def _error(found: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]
     off = sum(float(np.square(y - wanted).sum()) for y, wanted in pairs)
     size = sum(float(np.square(wanted).sum()) for _, wanted in pairs)
     return float(np.sqrt(off / size)) if size else float(off > 0)
-
-
-def _copied(proto: ModelProto) -> ModelProto:
-    """A copy, since writing moves large weights into another file."""
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    return copy

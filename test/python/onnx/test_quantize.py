@@ -198,6 +198,38 @@ def test_a_tolerance_of_0_keeps_all_layers_in_float() -> None:
     np.testing.assert_allclose(y, net(tensor.from_numpy(x)).numpy(), rtol=1e-6, atol=1e-7)
 
 
+def test_the_mode_of_the_network_does_not_matter() -> None:
+    """Nor does that of the thread: batch norm that is not folded has its running statistics, and
+    dropout drops nothing."""
+
+    class Net(model.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.drop, self.fc = (
+                layer.BatchNorm2d(3),
+                layer.Dropout(0.5),
+                layer.Linear(4),
+            )
+
+        def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+            return self.fc(autograd.flatten(self.drop(self.norm(x))))
+
+    x = _array(6, 3, 4, 4)
+    net = _ready(Net(), x)
+    calm = net.quantize(x)
+    net.train()
+    autograd.training = True
+    try:
+        busy = net.quantize(x)
+        assert net.training
+    finally:
+        autograd.training = False
+    net.eval()
+    assert busy.error == calm.error < 0.02
+    y = busy(tensor.from_numpy(x)).numpy()
+    assert _apart(y, net(tensor.from_numpy(x)).numpy()) == pytest.approx(calm.error, rel=1e-4)
+
+
 def test_a_large_bias_fits_into_int32() -> None:
     """Even where the product of both scales is tiny."""
     x = _array(8, 6) * np.float32(1e-4)

@@ -167,4 +167,40 @@ def _seeds() -> list[Any]:
             functions=[twice],
         )
     )
+    found.append(_quantized())
     return found
+
+
+def _quantized() -> Any:
+    """Operators of quantised files, ONNX's own and ONNX Runtime's."""
+    from onnx import helper
+    from onnx_files import info, network, node
+
+    ours = {"domain": "com.microsoft"}
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("ConvInteger", "q w z zero", "c", pads=[1, 1, 1, 1]),
+        node("QLinearConv", "q s z w ws wz s z bias", "d"),
+        node("QLinearAdd", "d s z d s z s z", "e", **ours),
+        node("QLinearConcat", "s z e s z d s z", "f", axis=1, **ours),
+        node("Reshape", "f shape", "r"),
+        node("QLinearMatMul", "r s z m ws1 wz1 s z", "t"),
+        node("MatMulInteger", "r m z wz1", "i"),
+        node("QGemm", "t s z m2 ws1 wz1", "g", transB=1, **ours),
+        node("QuantizeLinear", "g s1 z16", "h", **ours),
+        node("DequantizeLinear", "h s1 z16", "k", **ours),
+        node("Reshape", "k steps", "l"),
+        node("DynamicQuantizeLSTM", "l W R - - - - - S Z S Z", "y", hidden_size=1, **ours),
+    ]
+    kinds: dict[str, Any] = {
+        "w": np.ones((2, 1, 1, 1), np.int8), "zero": np.int8(0), "ws": np.ones(2, np.float32),
+        "wz": np.zeros(2, np.int8), "bias": np.ones(2, np.int32), "shape": np.array([4, 8]),
+        "m": np.ones((8, 3), np.int8), "m2": np.ones((4, 3), np.int8), "ws1": np.float32(0.5),
+        "wz1": np.int8(1), "s1": np.float32(0.1), "z16": np.uint16(7), "steps": np.array([2, 4, 2]),
+        "W": np.ones((1, 2, 4), np.int8), "R": np.ones((1, 1, 4), np.int8),
+        "S": np.ones(1, np.float32), "Z": np.zeros(1, np.int8),
+    }  # fmt: skip
+    weights = {name: np.asarray(value) for name, value in kinds.items()}
+    imports = [helper.make_opsetid("com.microsoft", 1)]
+    y, c, i = info("y", [None] * 4), info("c", [None] * 4, "int32"), info("i", [4, 3], "int32")
+    return network(nodes, [info("x", [1, 1, 2, 4])], [y, c, i], weights, imports=imports)

@@ -426,6 +426,28 @@ def test_dynamically_quantized_lstm(direction: str, per_channel: bool) -> None:
         np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize(
+    ("op", "names", "text"),
+    [
+        ("QLinearAdd", "x s z x - z s z", "input 4 is missing"),
+        ("QLinearSigmoid", "x s z", "input 3 is missing"),
+        ("QLinearConcat", "s z x s z x", "input 6 is missing"),
+        ("QGemm", "x s z x s", "input 5 is missing"),
+        ("DequantizeLinear", "x", "no scale"),
+        ("QLinearAveragePool", "x s z s z", "channels_last"),
+    ],
+)
+def test_calls_that_are_refused(op: str, names: str, text: str) -> None:
+    """The onnx package does not check operators that are not ONNX's."""
+    attributes = {"channels_last": 1} if text == "channels_last" else {}
+    call = node(op, names, "y", "call", domain=_MICROSOFT, **attributes)
+    weights = {"s": _scale(1), "z": _zero(0)}
+    imports = [helper.make_opsetid(_MICROSOFT, 1)]
+    inputs = [info("x", [1, 1, 2, 2], "uint8")]
+    with pytest.raises(singa.onnx.UnsupportedError, match=rf"'call' .*{text}"):
+        singa.onnx.load(network([call], inputs, [info("y")], weights, imports=imports))
+
+
 def test_unknown_operators_of_onnx_runtime_are_named() -> None:
     model = _model("QAttention", {"x": _bytes(2, 3)}, 1, microsoft=True)
     with pytest.raises(singa.onnx.UnsupportedError, match=r"call.*com\.microsoft\.QAttention"):

@@ -24,7 +24,14 @@ _DOMAIN = "com.microsoft"
 _BYTES = frozenset({"int8", "uint8"})
 
 
-# A convolution, a sum, and an activation.
+def _require(node: Node, *inputs: int) -> None:
+    """Raises Refused unless these inputs are given: the onnx package does not check it here."""
+    for i in inputs:
+        if not node.has(i):
+            raise Refused(f"input {i} is missing")
+
+
+# Products, activations and norms of floats.
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "Relu": autograd.relu,
@@ -39,6 +46,7 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
 @reads("FusedConv", 1, weights=(1, 2), domain=_DOMAIN)
 def fused_conv(node: Node) -> Compute:
     """activation(convolution + z)."""
+    _require(node, 0, 1)
     convolve = conv(node)
     name = node.attributes.get("activation", "")
     parameters = node.attributes.get("activation_params", [])
@@ -58,6 +66,7 @@ def fused_conv(node: Node) -> Compute:
 @reads("FusedMatMul", 1, weights=(1,), domain=_DOMAIN)
 def fused_matmul(node: Node) -> Compute:
     """alpha·A'·B', with the last two axes exchanged by transA and transB."""
+    _require(node, 0, 1)
     alpha = node.attributes.get("alpha", 1.0)
     if node.attributes.get("transBatchA", 0) or node.attributes.get("transBatchB", 0):
         raise Refused("transBatchA or transBatchB")
@@ -78,6 +87,7 @@ def fused_matmul(node: Node) -> Compute:
 @reads("FastGelu", 1, weights=(1,), domain=_DOMAIN)
 def fast_gelu(node: Node) -> Compute:
     """Gelu of x + bias, by the approximation with tanh."""
+    _require(node, 0)
 
     def compute(run: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
         return autograd.gelu(x if bias is None else x + bias, "tanh")
@@ -88,6 +98,7 @@ def fast_gelu(node: Node) -> Compute:
 @reads("SkipLayerNormalization", 1, weights=(2, 3, 4), domain=_DOMAIN)
 def skip_layer_norm(node: Node) -> Compute:
     """Layer norm of x + skip + bias over the last axis, and as fourth output this sum."""
+    _require(node, 0, 1, 2)
     eps = node.attributes.get("epsilon", 1e-12)
     if any(node.outputs[1:3]):
         raise Refused("the mean and variance as outputs")
@@ -125,6 +136,9 @@ def _between(
     def make(node: Node) -> Compute:
         if node.attributes.get("channels_last", 0):
             raise Refused("channels_last")
+        count = len(node.inputs)
+        first = range(2, count, 3) if isinstance(operands, slice) else operands
+        _require(node, *range(plain), *first, *(i + 1 for i in first), result)
         old_softmax = op == "Softmax" and node.attributes.get("opset", 13) < 13
         reader = find("", op, 11 if old_softmax else version)
         assert reader is not None
@@ -133,7 +147,6 @@ def _between(
 
         def compute(run: Any, *inputs: Any) -> Tensor:
             given = [*inputs, None, None]
-            first = range(2, len(inputs), 3) if isinstance(operands, slice) else operands
             xs = [_floats(run, *given[i : i + 3]) for i in first]
             y = calculate(run, *given[:plain], *xs)
             scale, zero = given[result : result + 2]
@@ -165,6 +178,7 @@ _between("QLinearConcat", "Concat", 13, slice(2, None, 3), 0)
 @reads("QGemm", 1, types=_BYTES, gradient=False, host=(1, 2, 4, 5, 7, 8), domain=_DOMAIN)
 def qgemm(node: Node) -> Compute:
     """alpha·A'·B' + C of quantised values; floats if the result has no scale."""
+    _require(node, 0, 1, 2, 3, 4, 5)
     alpha = node.attributes.get("alpha", 1.0)
     trans_a, trans_b = node.attributes.get("transA", 0), node.attributes.get("transB", 0)
 
@@ -219,6 +233,7 @@ def _in_steps(x: Tensor) -> Tensor:
 @reads("DynamicQuantizeLSTM", 1, gradient="zero", weights=(3, 7), domain=_DOMAIN)
 def dynamic_lstm(node: Node) -> Compute:
     """An LSTM whose products have integers. W and R are (directions, input, 4·hidden)."""
+    _require(node, 0, 1, 2, 8, 10)
     network = _DynamicLstm(node)
 
     def weights(run: Any, w: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
@@ -229,7 +244,7 @@ def dynamic_lstm(node: Node) -> Compute:
         return autograd.transpose(y * spread(scale), (0, 2, 1))
 
     def compute(run: Any, x: Tensor, W: Tensor, R: Tensor, *rest: Any) -> tuple[Any, ...]:
-        B, lengths, h0, c0, P, W_scale, W_zero, R_scale, R_zero = rest
+        B, lengths, h0, c0, P, W_scale, W_zero, R_scale, R_zero = [*rest, None][:9]
         wide = weights(run, W, W_scale, W_zero), weights(run, R, R_scale, R_zero)
         y = network.compute(run, _in_steps(x), *wide, B, lengths, h0, c0, P)
         return y[: len(node.outputs)]

@@ -41,13 +41,21 @@ def rounded(y: Tensor, zero: Tensor | None, target: str) -> Tensor:
 
     zero  a tensor of the type of y
     """
+    if target not in _RANGES:
+        raise Refused(f"a result of type {target}")
     y = autograd.rounde(y)
     y = autograd.clip(y if zero is None else y + zero, *_RANGES[target])
     return autograd.cast(y, "int32" if target in HELD else target)
 
 
+def _require_scale(node: Node) -> None:
+    if not node.has(0) or not node.has(1):  # the onnx package does not check ONNX Runtime's
+        raise Refused("no scale")
+
+
 def dequantize(node: Node) -> Compute:
     """(x - zero_point)·scale."""
+    _require_scale(node)
     # float32 does not hold all int32.
     is_wide = not node.input_types or node.input_types[0].type in (None, "int32")
 
@@ -69,6 +77,7 @@ def dequantize(node: Node) -> Compute:
 
 def quantize(node: Node) -> Compute:
     """round(x / scale) + zero_point, limited to the range of the result's type."""
+    _require_scale(node)
     declared = tensor_type(node, "output_dtype", "")
     zero_type = node.input_types[2].type if node.has(2) else None
     target = zero_type or (declared if declared not in ("", "type 0") else "uint8")

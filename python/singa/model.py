@@ -473,7 +473,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """The network with convolutions and fully connected layers of int8, for inference.
 
         samples    batches of inputs as in use, such as a few hundred images: an iterable of
-                   tensors or arrays, or of lists of them for several inputs. Labels are not needed.
+                   tensors or arrays, or of lists of them for several inputs; without labels
         path       also writes an ONNX file, with pairs of QuantizeLinear and DequantizeLinear
         tolerance  largest change of the outputs: the root mean square of the differences, relative
                    to that of the outputs. While it is larger, layers that lose accuracy stay in

@@ -67,6 +67,7 @@ def fold_norms(graph: GraphProto, fresh: Callable[[str], str]) -> None:
     y = (x - mean) / sqrt(var + eps)·scale + bias, of each channel.
     """
     constants, used = constants_of(graph), uses_of(graph)
+    stored = {tensor.name: tensor for tensor in graph.initializer}
     makers = {name: node for node in graph.node for name in node.output if name}
     for norm in [n for n in graph.node if n.op_type == "BatchNormalization" and not n.domain]:
         conv = makers.get(norm.input[0])
@@ -79,11 +80,14 @@ def fold_norms(graph: GraphProto, fresh: Callable[[str], str]) -> None:
         weight, scale, shift, mean, var, *rest = (constants[n].astype(np.float64) for n in parts)
         factor = scale / np.sqrt(var + attribute(norm, "epsilon", 1e-5))
         bias = (sum(rest) - mean) * factor + shift
-        kind = constants[conv.input[1]].dtype
-        names = [fresh(parts[0]), fresh(parts[2])]
         weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
-        add_constant(graph, names[0], weight.astype(kind))
-        add_constant(graph, names[1], bias.astype(kind))
+        kind = constants[conv.input[1]].dtype
+        names = []
+        for name, array in ((parts[0], weight), (parts[2], bias)):
+            names.append(fresh(name) if used[name] > 1 or name not in stored else name)
+            if names[-1] == name:
+                graph.initializer.remove(stored[name])
+            add_constant(graph, names[-1], array.astype(kind))
         conv.input[:] = [conv.input[0], *names]
         conv.output[0] = norm.output[0]
         graph.node.remove(norm)

@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_files import info, network, node
 from onnx_runtime import runtime_outputs
 from singa import autograd, layer, model, tensor
+from singa.onnx import checking
 
 Array = np.ndarray[Any, Any]
 
@@ -280,6 +281,25 @@ def test_layers_that_share_a_weight_share_its_integers(tmp_path: Path) -> None:
     assert net.quantize(_array(6, 5), tmp_path / "net.onnx").error < 0.03
     _, arrays = _read(tmp_path / "net.onnx")
     assert [a.shape for a in arrays.values() if a.dtype == np.int8 and a.ndim == 2] == [(5, 5)]
+
+
+def test_the_check_of_save_allows_steps() -> None:
+    """A number between two steps may go to either, so results of quantised files differ more."""
+    x = np.linspace(-1, 1, 200, dtype=np.float32)
+    steps = np.arange(200, dtype=np.uint8)
+    checking.compare(["y"], [x + np.float32(0.04)], [x], "here", quantized=True)
+    checking.compare(["y"], [steps + np.uint8(1)], [steps], "here", quantized=True)
+    for found, wanted, quantized in (
+        (x + np.float32(0.04), x, False),
+        (x + np.float32(0.06), x, True),
+        (steps + np.uint8(1), steps, False),
+        (steps + np.uint8(2), steps, True),
+        (x > 0, x > 0.1, True),
+    ):
+        with pytest.raises(singa.onnx.ExportError, match=r"another output .* output 'y'"):
+            checking.compare(["y"], [found], [wanted], "here", quantized=quantized)
+    for op, expected in (("QLinearAdd", True), ("MatMulInteger", True), ("MatMul", False)):
+        assert checking.is_quantized(network([node(op, "x w", "y")], [], [])) is expected
 
 
 @pytest.mark.parametrize(

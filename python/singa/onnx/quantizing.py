@@ -81,13 +81,13 @@ def quantize(
 
     result = made(layers)
     total, left = error(result), {}
-    if total > tolerance:
+    if not total <= tolerance:  # it may be NaN
         alone = {layer: error(made([layer]), 1) for layer in layers}
         worst = sorted(layers, key=lambda layer: -alone[layer])
-        while total > tolerance and worst:
+        while not total <= tolerance and worst:
             first = worst.pop(0)
             left[first.name] = alone[first]
-            if np.sqrt(sum(alone[layer] ** 2 for layer in worst)) > tolerance:
+            if sum(alone[layer] ** 2 for layer in worst) > tolerance**2:
                 continue  # the errors of layers add up like those of independent numbers
             result = made([layer for layer in layers if layer in worst])
             total = error(result)

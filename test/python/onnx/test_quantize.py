@@ -126,7 +126,7 @@ def test_the_file_runs_everywhere(residual: model.Model, tmp_path: Path) -> None
     proto, _ = _read(path)
     (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
     assert _apart(y, wanted) < 0.02
-    assert _apart(runtime_outputs(proto, [x])[0], wanted) < 0.1  # without VNNI, sums saturate
+    assert _apart(runtime_outputs(proto, [x])[0], wanted) < 0.2  # without VNNI, sums saturate
     exact = residual(tensor.from_numpy(np.concatenate(samples))).numpy()
     found = net(tensor.from_numpy(np.concatenate(samples))).numpy()
     assert net.error == pytest.approx(_apart(found, exact), rel=0.01)

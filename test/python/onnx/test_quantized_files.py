@@ -426,6 +426,37 @@ def test_dynamically_quantized_lstm(direction: str, per_channel: bool) -> None:
         np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize("kind", ["float64", "bfloat16"])
+def test_quantised_files_in_other_types(kind: str) -> None:
+    """`dtype=` converts the floats between the integers, such as scales and their products."""
+    weights = {
+        "w": _weight(4, 3, 1, 1), "w_scale": _scale(0.01), "m": _weight(4, 2),
+        "one": _scale(0.02), "at": _zero(128), "shape": np.array([-1, 4]),
+    }  # fmt: skip
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("ConvInteger", "q w z", "i"),
+        node("Cast", "i", "f", to=1),
+        node("Mul", "s w_scale", "both"),
+        node("Mul", "f both", "c"),
+        node("QuantizeLinear", "c one at", "cq"),
+        node("QLinearConcat", "one at cq one at cq one at", "joined", axis=0, domain=_MICROSOFT),
+        node("Reshape", "joined shape", "rows"),
+        node("MatMulInteger", "rows m at", "j"),
+        node("Cast", "j", "y", to=1),
+    ]
+    imports = [helper.make_opsetid(_MICROSOFT, 1)]
+    model = network(
+        nodes, [info("x", [1, 3, 2, 2])], [info("y", [None, 2])], weights, imports=imports
+    )
+    x = _floats(1, 3, 2, 2)
+    (wanted,) = runtime_outputs(model, [x])
+    found = singa.onnx.load(model, dtype=kind)(tensor.from_numpy(x, dtype=kind))
+    assert found.dtype.name == kind
+    bound = 1e-6 if kind == "float64" else 0.03
+    assert np.abs(found.numpy() - wanted).max() < bound * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize(
     ("op", "names", "text"),
     [

@@ -11,8 +11,10 @@ import numpy as np
 
 from ... import autograd, tensor
 from ...tensor import Tensor
+from ..element_types import BOOL, FLOATS
 from ..errors import Refused
 from ..graph import Node
+from ..tensors import same_type
 from .convolution import conv
 from .integer_products import requantized, shifted, wide_for
 from .movement import reshaped
@@ -130,7 +132,7 @@ def _between(
     plain     number of first inputs that are not quantised
     """
 
-    first_types = {"bool"} if plain else _BYTES if result else {"float32"}
+    first_types = BOOL if plain else _BYTES if result else FLOATS
 
     @reads(name, 1, types=first_types, gradient=False, domain=_DOMAIN)
     def make(node: Node) -> Compute:
@@ -241,7 +243,7 @@ def dynamic_lstm(node: Node) -> Compute:
             return reshaped(t, (w.shape[0], 1, -1 if len(t.shape) > 1 else 1))
 
         y = shifted(run, w, None if zero is None else spread(zero), tensor.float32)
-        return autograd.transpose(y * spread(scale), (0, 2, 1))
+        return same_type(autograd.transpose(y * spread(scale), (0, 2, 1)), scale)
 
     def compute(run: Any, x: Tensor, W: Tensor, R: Tensor, *rest: Any) -> tuple[Any, ...]:
         B, lengths, h0, c0, P, W_scale, W_zero, R_scale, R_zero = [*rest, None][:9]

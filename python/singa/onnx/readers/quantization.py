@@ -109,14 +109,16 @@ def dynamic(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     The scale of a tensor of zeros is 1, as in ONNX Runtime; ONNX's formula divides by 0.
     """
+    given, x = x, x if x.dtype == tensor.float64 else autograd.cast(x, tensor.float32)
     low = autograd.clip(autograd.reduce_min(x, keepdims=0), None, 0.0)
     width = autograd.clip(autograd.reduce_max(x, keepdims=0), 0.0) - low
     scale = width / 255.0 + autograd.cast(width <= 0, width.dtype)
     zero = autograd.clip(autograd.rounde(low / scale * -1.0), 0.0, 255.0)
-    return rounded(x / scale, zero, "uint8"), scale, autograd.cast(zero, "uint8")
+    y = rounded(x / scale, zero, "uint8")
+    return y, same_type(scale, given), autograd.cast(zero, "uint8")
 
 
-@reads("DynamicQuantizeLinear", 11, types={"float32"}, gradient="zero")
+@reads("DynamicQuantizeLinear", 11, gradient="zero")
 def dynamic_quantize(node: Node) -> Compute:
     """x as uint8, with the scale and zero point of its range."""
     return lambda run, x: dynamic(x)

@@ -196,7 +196,11 @@ def _thread_count_is_left_alone() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _training_is_restored_after_a_module() -> Iterator[None]:
-    """Restores `autograd.training`, which fixtures that train a network set."""
+    """Restores `autograd.training`, which fixtures that train a network set: also those of the
+    session, which are made before this one."""
+    from singa import autograd
+
+    autograd.training = False
     with _training_restored():
         yield
 

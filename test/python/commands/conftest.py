@@ -1,5 +1,6 @@
 """Folders of pictures, and what a program may leave behind in this process."""
 
+import contextlib
 import signal
 
 import pytest
@@ -19,7 +20,7 @@ def colours(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
+@contextlib.contextmanager
 def _as_before():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
@@ -27,6 +28,12 @@ def _as_before():
     device.set_default_device(None)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _as_before_each_test():
+    with _as_before():
+        yield
 
 
 def run_train(*options):
@@ -47,5 +54,6 @@ def run():
 def trained(colours, tmp_path_factory):
     """The folder of a run on the colours that was never stopped."""
     out = tmp_path_factory.mktemp("trained") / "run"
-    assert run_train("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 0
+    with _as_before():
+        assert run_train("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 0
     return out

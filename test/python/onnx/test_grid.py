@@ -2,6 +2,7 @@
 Runtime."""
 
 import collections
+import os
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("onnx", reason="the package onnx is not installed")
 import onnx_grid
 import onnx_nodes
 
-pytestmark = pytest.mark.cpu  # the calls take long, and other tests compare devices
+pytestmark = pytest.mark.cpu("many calls; other tests compare devices")
 
 #: Operators of which ONNX Runtime computes some otherwise than the onnx package's cases say.
 _OF_CASES = {"Attention", "MaxUnpool", "Resize"}
@@ -41,7 +42,11 @@ def test_some_calls_of_each_kind_give_what_onnx_runtime_gives() -> None:
 @pytest.mark.slow
 def test_all_calls_give_what_onnx_runtime_gives() -> None:
     """None is wrong. Operators that singa refuses are those of optional values, of random numbers,
-    and the statistics of batch norm; and Pad by wrapping."""
+    and the statistics of batch norm; and Pad by wrapping. All calls take minutes, so that only the
+    lane `networks` runs them; elsewhere it is every fifth."""
+    if os.environ.get("SINGA_TEST_ALL_NETWORKS") != "1":
+        assert len(_outcomes(5)[onnx_nodes.RIGHT]) >= 300
+        return
     found: Any = _outcomes(1)
     right, refused = found[onnx_nodes.RIGHT], found[onnx_nodes.REFUSED]
     assert len({op for op, _ in right}) >= 170

@@ -20,7 +20,7 @@ from onnx_files import info, network, node
 from singa import __main__ as command_line
 from singa import autograd, sonnx, tensor
 
-pytestmark = pytest.mark.cpu  # the host computes
+pytestmark = pytest.mark.cpu("the host computes")
 
 _FOLDER = Path(__file__).with_name("classical")
 _NAMES = sorted(path.stem for path in _FOLDER.glob("*.onnx"))

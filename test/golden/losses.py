@@ -1,6 +1,7 @@
 """Prints the first 20 losses of seven networks.
 
     python test/golden/losses.py [MODEL...]                  # all seven, without names
+    python test/golden/losses.py --steps 5 vgg16             # only five
     python test/golden/losses.py --add COMMIT [MODEL...]     # also adds an entry to losses.json
 
 The last line is JSON: {model: [20 losses as float.hex()]}. The line before it describes the
@@ -72,7 +73,7 @@ def batch(shape: Sequence[int], classes: int) -> tuple[tensor.Tensor, tensor.Ten
     return tensor.from_numpy(images.astype(np.float32)), tensor.from_numpy(labels.astype(np.int32))
 
 
-def losses(name: str) -> list[float]:
+def losses(name: str, steps: int = STEPS) -> list[float]:
     """The first losses of a network."""
     images, rate = MODELS[name]
     singa.seed(0)
@@ -80,7 +81,7 @@ def losses(name: str) -> list[float]:
     net.set_optimizer(opt.SGD(lr=rate, momentum=0.9))
     x, y = batch((images, *net.image_shape), net.num_classes)
     net.compile([x], is_train=True, use_graph=True)
-    return [float(net(x, y)[1].item()) for _ in range(STEPS)]
+    return [float(net(x, y)[1].item()) for _ in range(steps)]
 
 
 def add(commit: str, found: dict[str, list[str]]) -> None:
@@ -100,14 +101,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Prints the first 20 losses of networks.")
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--add", metavar="COMMIT", help="also add an entry to losses.json")
+    parser.add_argument("--steps", type=int, default=STEPS, help="losses to print [%(default)s]")
     arguments = parser.parse_args()
+    if arguments.add and arguments.steps != STEPS:
+        parser.error(f"--add needs all {STEPS} losses")
     if unknown := sorted(set(arguments.models) - set(MODELS)):
         parser.error(f"no network {unknown[0]!r}; there are {', '.join(MODELS)}")
     warnings.simplefilter("error")  # such as that of a step that is not recorded
     found = {}
     for name in arguments.models or MODELS:
         began = time.monotonic()
-        numbers = losses(name)
+        numbers = losses(name, arguments.steps)
         print(f"{name}: {time.monotonic() - began:.1f} s,", *[f"{loss:.5f}" for loss in numbers])
         found[name] = [loss.hex() for loss in numbers]
     if arguments.add:

@@ -333,6 +333,17 @@ def _added(mask: Tensor) -> Tensor:
     return autograd.where(tensor.zeros((), mask.device), excluded, mask)
 
 
+def known_activation(
+    layer: str, activation: str | Callable[[Tensor], Tensor]
+) -> str | Callable[[Tensor], Tensor]:
+    """The activation, if it is one that transformers take. Raises ValueError for others."""
+    if activation not in ("relu", "gelu") and not callable(activation):
+        raise ValueError(
+            f"[{layer}] activation must be 'relu', 'gelu' or a function, got {activation!r}"
+        )
+    return activation
+
+
 class TransformerEncoderLayer(Layer):
     """Self-attention and two Linear layers, each with a residual connection and layer norm.
     Vaswani et al. 2017.
@@ -365,12 +376,7 @@ class TransformerEncoderLayer(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if activation not in ("relu", "gelu") and not callable(activation):
-            raise ValueError(
-                "[TransformerEncoderLayer] activation must be 'relu', 'gelu' or a function, got "
-                f"{activation!r}"
-            )
-        self.activation = activation
+        self.activation = known_activation("TransformerEncoderLayer", activation)
         self.norm_first: bool = bool(norm_first)
         self.self_attn: MultiHeadAttention = MultiHeadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first

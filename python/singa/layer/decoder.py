@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .. import autograd
 from ..raw.check import integer
 from ..tensor import Tensor
-from .attention import MultiHeadAttention
+from .attention import MultiHeadAttention, known_activation
 from .base import Layer
 from .linear import Linear
 from .norm import LayerNorm
@@ -38,12 +38,7 @@ class TransformerDecoderLayer(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if activation not in ("relu", "gelu") and not callable(activation):
-            raise ValueError(
-                "[TransformerDecoderLayer] activation must be 'relu', 'gelu' or a function, got "
-                f"{activation!r}"
-            )
-        self.activation = activation
+        self.activation = known_activation("TransformerDecoderLayer", activation)
         self.norm_first: bool = bool(norm_first)
         self.self_attn: MultiHeadAttention = MultiHeadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first

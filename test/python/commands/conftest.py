@@ -1,11 +1,8 @@
 """Folders of pictures, and what a program may leave behind in this process."""
 
-import contextlib
-import signal
-
 import pytest
 from picture_folders import add_odd_files, write_colours
-from singa import autograd, device
+from program_in_process import as_before
 from singa.commands import train
 
 #: Options of a run of a second.
@@ -20,19 +17,9 @@ def colours(tmp_path_factory):
     return folder
 
 
-@contextlib.contextmanager
-def _as_before():
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    autograd.training = False
-    device.set_default_device(None)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture(autouse=True)
 def _as_before_each_test():
-    with _as_before():
+    with as_before():
         yield
 
 
@@ -54,6 +41,6 @@ def run():
 def trained(colours, tmp_path_factory):
     """The folder of a run on the colours that was never stopped."""
     out = tmp_path_factory.mktemp("trained") / "run"
-    with _as_before():
+    with as_before():
         assert run_train("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 0
     return out

@@ -1,15 +1,14 @@
 """Runs the examples as programs, as users do."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import program_in_process
 import pytest
 from cifar10_run import OPTIONS, write_cifar10
-from singa import autograd, device
 from singa.examples import cifar10
 
 
@@ -43,12 +42,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def as_before():
     """Undoes what a script may leave behind and a module may not."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    autograd.training = False
-    device.set_default_device(None)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    with program_in_process.as_before():
+        yield
 
 
 @pytest.fixture

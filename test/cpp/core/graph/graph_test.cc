@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/graph/recorded_step.h"
+#include "core/layout/blocked_layout.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/random.h"
 #include "support.h"
@@ -340,6 +341,50 @@ TEST(Graph, AHostCallSeesLentTensorsAndItsEffectsAreSeen) {
   const Tensor kept = lent2;
   EXPECT_FALSE(graph.TakeBack(0));
   EXPECT_EQ(Values(kept)[0], 16);
+}
+
+TEST(Graph, AHostCallMayMoveALentTensorToAnotherLayout) {
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  const Shape shape{1, 2, 1, 2};
+  const LayoutPtr nhwc = BlockedLayoutNamed("nhwc", shape, kFloat32);
+  std::vector<double> seen;
+  const auto use = [&](const Tensor& lent) {
+    lent.block()->MakePlain();
+    seen = Values(lent);
+  };
+  const auto record = [&](const Tensor& x, Tensor* lent) {
+    const RecordingPtr recording = NewRecording(arena);
+    recording->Start({x});
+    *lent = Times(x.ToLayout(nhwc), 2);
+    std::vector<Tensor> tensors(1, *lent);
+    recording->Pause(tensors);
+    tensors.clear();
+    use(*lent);
+    recording->Resume();
+    recording->Finish({Times(x, 3)});
+    return recording;
+  };
+  const auto image = [&](float first) {
+    const float values[] = {first, 2, 3, 4};
+    Tensor x(shape, DefaultDevice());
+    x.CopyFromHost(values, sizeof values);
+    return x;
+  };
+  Tensor lent1, lent2;
+  const RecordingPtr first = record(image(1), &lent1);
+  lent1 = Tensor();
+  const RecordingPtr second = record(image(1), &lent2);
+  ASSERT_EQ(Graph::Difference(*first, *second), "");
+  Graph graph(second);
+  for (float i : {5, 6, 7}) {
+    ASSERT_TRUE(graph.Start({image(i)}));
+    graph.Run(0);
+    use(lent2);
+    EXPECT_EQ(seen, (std::vector<double>{2 * i, 4, 6, 8}));
+    EXPECT_TRUE(graph.TakeBack(0));
+    graph.Run(1);
+    EXPECT_EQ(Values(graph.Finish()[0]), (std::vector<double>{3 * i, 6, 9, 12}));
+  }
 }
 
 }  // namespace

@@ -407,7 +407,8 @@ class Settings:
         """Compares a set by the identities of its items, a deque like a list."""
         items = list(value)
         self._alive.append(items)
-        self._readers.append((identities, value, identities(value)))
+        if not isinstance(value, frozenset):  # which cannot change
+            self._readers.append((identities, value, identities(value)))
         if isinstance(value, deque):
             for i, item in enumerate(items):
                 self._add(f"{place}[{i}]", item)

@@ -8,8 +8,8 @@ namespace singa::test {
 
 template <class Spec>
 void AddSecond() {
-  AddKernel(typeid(Spec).name(), DeviceKind::kCpu,
-            std::make_unique<WrongKernel<Spec>>(Wrong::kNever), AskedFirst::kYes);
+  const char* spec = typeid(Spec).name();
+  AddKernel(spec, DeviceKind::kCpu, WrongKernel(spec, Wrong::kNever));
 }
 
 SINGA_KERNELS(reference) {

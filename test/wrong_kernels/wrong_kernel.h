@@ -77,23 +77,18 @@ class WrongPlan final : public Plan {
   Wrong wrong_;
 };
 
-/// Supports the Specs that one of the kernels behind it supports.
-template <class Spec>
-class WrongKernel final : public Kernel<Spec> {
- public:
-  explicit WrongKernel(Wrong wrong) : wrong_(wrong) {}
-  const char* implementation() const override { return kWrong; }
-  PlanOrReason Make(const Spec& spec) const override {
-    for (const Kernel<Spec>* kernel : Registry<Spec>::Get().kernels())
-      if (std::string_view(kernel->implementation()) != kWrong)
-        if (const PlanOrReason made = kernel->Make(spec))
-          return std::make_shared<WrongPlan>(made.plan(), wrong_);
-    return PlanOrReason::None("no kernel takes this");
-  }
-
- private:
-  Wrong wrong_;
-};
+/// Supports the Specs of this type that one of the kernels behind it supports.
+inline Kernel WrongKernel(const char* spec_type, Wrong wrong) {
+  return {.implementation = kWrong,
+          .make = [=](const SpecRef& spec) -> PlanOrReason {
+            for (const Kernel& kernel : KernelsOf(spec_type, DeviceKind::kCpu))
+              if (std::string_view(kernel.implementation) != kWrong)
+                if (const PlanOrReason made = kernel.Make(spec))
+                  return std::make_shared<WrongPlan>(made.plan(), wrong);
+            return PlanOrReason::None("no kernel takes this");
+          },
+          .asked_first = true};
+}
 
 inline KernelList& KernelsToChange(const char* spec) {
   return const_cast<KernelList&>(KernelsOf(spec, DeviceKind::kCpu));
@@ -103,10 +98,10 @@ inline KernelList& KernelsToChange(const char* spec) {
 template <class Spec>
 void AddWrongKernel(Wrong wrong) {
   KernelList& kernels = KernelsToChange(typeid(Spec).name());
-  std::erase_if(kernels, [](const auto& kernel) {
-    return std::string_view(kernel->implementation()) == kWrong;
+  std::erase_if(kernels, [](const Kernel& kernel) {
+    return std::string_view(kernel.implementation) == kWrong;
   });
-  kernels.insert(kernels.begin(), std::make_unique<WrongKernel<Spec>>(wrong));
+  kernels.insert(kernels.begin(), WrongKernel(typeid(Spec).name(), wrong));
 }
 
 /// Adds a wrong kernel during its lifetime.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,29 +12,48 @@
 
 namespace singa {
 
-/// A reference to the Spec of an execution. The core does not know its type; a recording copies it.
-struct SpecRef {
-  const void* spec = nullptr;
-  const std::type_info* type = nullptr;
-  std::shared_ptr<const void> (*copy)(const void*) = nullptr;
+/// What the core does with a Spec, the description of one call of an operation, whose type it does
+/// not know.
+struct SpecType {
+  const std::type_info* id = nullptr;
+  std::shared_ptr<void> (*copy)(const void* spec) = nullptr;
   /// Multiply-adds by the definition of the operation, whatever the implementation computes. Null
   /// for an operation without any.
-  int64_t (*multiply_adds)(const void*) = nullptr;
+  int64_t (*multiply_adds)(const void* spec) = nullptr;
+
+  template <class Spec>
+  static constexpr SpecType Of() {
+    SpecType type;
+    type.id = &typeid(Spec);
+    type.copy = [](const void* spec) -> std::shared_ptr<void> {
+      return std::make_shared<Spec>(*static_cast<const Spec*>(spec));
+    };
+    if constexpr (requires(const Spec& spec) { spec.multiply_adds(); })
+      type.multiply_adds = [](const void* spec) {
+        return static_cast<const Spec*>(spec)->multiply_adds();
+      };
+    return type;
+  }
+};
+
+/// A reference to a Spec of any type.
+struct SpecRef {
+  const void* spec = nullptr;
+  const SpecType* type = nullptr;
 
   SpecRef() = default;
+  SpecRef(const void* any, const SpecType* its_type) : spec(any), type(its_type) {}
   template <class Spec>
-  static SpecRef Of(const Spec& spec) {
-    SpecRef ref;
-    ref.spec = &spec;
-    ref.type = &typeid(Spec);
-    ref.copy = [](const void* opaque) -> std::shared_ptr<const void> {
-      return std::make_shared<const Spec>(*static_cast<const Spec*>(opaque));
-    };
-    if constexpr (requires { spec.multiply_adds(); })
-      ref.multiply_adds = [](const void* opaque) {
-        return static_cast<const Spec*>(opaque)->multiply_adds();
-      };
-    return ref;
+  requires(!std::derived_from<Spec, SpecRef>) SpecRef(const Spec& of) : spec(&of) {
+    static constexpr SpecType kType = SpecType::Of<Spec>();
+    type = &kType;
+  }
+
+  /// Raises std::bad_cast where the Spec has another type.
+  template <class Spec>
+  const Spec& As() const {
+    if (*type->id != typeid(Spec)) throw std::bad_cast();
+    return *static_cast<const Spec*>(spec);
   }
 };
 
@@ -47,7 +67,7 @@ struct Node {
   Scalars scalars;
 
   std::shared_ptr<const void> spec;
-  const std::type_info* spec_type = nullptr;
+  const SpecType* spec_type = nullptr;
   int64_t multiply_adds = 0;
   std::string layer;
   const char* wanted_by = "";  ///< of a reorder: the operation that asked for it
@@ -62,7 +82,8 @@ struct Node {
   /// The Spec, or null if it has another type.
   template <class Spec>
   const Spec* SpecAs() const {
-    return spec_type && *spec_type == typeid(Spec) ? static_cast<const Spec*>(spec.get()) : nullptr;
+    return spec_type && *spec_type->id == typeid(Spec) ? static_cast<const Spec*>(spec.get())
+                                                       : nullptr;
   }
 };
 

@@ -18,7 +18,7 @@ namespace singa::onednn {
 class InnerConvolution {
  public:
   static PlanOrReason Make(const ConvSpec& spec) {
-    return Registry<ConvSpec>::Get().Find("onednn")->Make(spec);
+    return FindKernel<ConvSpec>("onednn")->Make(spec);
   }
 
   InnerConvolution(const ConvSpec& spec, PlanPtr plan)

@@ -116,8 +116,8 @@ PlanOrReason Make(const ConvSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(onednn) {
-  Register<ConvSpec>(DeviceKind::kCpu, "joined groups", {.refuses = Refuses, .make = Make},
-                     AskedFirst::kYes);
+  Register<ConvSpec>(DeviceKind::kCpu, "joined groups",
+                     {.refuses = Refuses, .make = Make, .asked_first = true});
 }
 
 }  // namespace singa::onednn

@@ -104,8 +104,8 @@ class Patches {
 PlanPtr BiasGradient(ConvTransposeSpec spec, const LayoutPtr& dy) {
   spec.pass = ConvPass::kBackwardB;
   spec.dy_layout = dy;
-  for (const auto* kernel : Registry<ConvTransposeSpec>::Get().kernels())
-    if (const PlanOrReason made = kernel->Make(spec)) return made.plan();
+  for (const Kernel& kernel : KernelsOf<ConvTransposeSpec>())
+    if (const PlanOrReason made = kernel.Make(spec)) return made.plan();
   return nullptr;
 }
 
@@ -247,7 +247,7 @@ PlanOrReason Make(const ConvTransposeSpec& spec) {
 
 SINGA_KERNELS(onednn) {
   Register<ConvTransposeSpec>(DeviceKind::kCpu, "patch upsampling",
-                              {.refuses = Refuses, .make = Make}, AskedFirst::kYes);
+                              {.refuses = Refuses, .make = Make, .asked_first = true});
 }
 
 }  // namespace singa::onednn

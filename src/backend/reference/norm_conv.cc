@@ -15,7 +15,7 @@ namespace {
 
 template <class Spec>
 PlanPtr ReferenceOf(const Spec& spec) {
-  return Registry<Spec>::Get().Find(kReference)->Make(spec).plan();
+  return FindKernel<Spec>(kReference)->Make(spec).plan();
 }
 
 size_t NormalizedBytes(const NormConvSpec& spec) {

@@ -49,8 +49,9 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
   const double start = ProfileClock();
   RunNow(op, *plan, execution);
   Sync();
-  RecordProfile(op, plan, inputs, outputs, spec.multiply_adds ? spec.multiply_adds(spec.spec) : 0,
-                start);
+  const int64_t multiply_adds =
+      spec.type && spec.type->multiply_adds ? spec.type->multiply_adds(spec.spec) : 0;
+  RecordProfile(op, plan, inputs, outputs, multiply_adds, start);
 }
 
 void Device::Run(const Node& node, void* workspace) {

@@ -110,9 +110,10 @@ void RecordedStep::Append(const char* op, const PlanPtr& plan, std::span<const T
   node.inputs.assign(inputs.begin(), inputs.end());
   node.outputs.assign(outputs.begin(), outputs.end());
   node.scalars = scalars;
-  if (spec.copy) node.spec = spec.copy(spec.spec);
+  if (spec.type) node.spec = spec.type->copy(spec.spec);
   node.spec_type = spec.type;
-  if (spec.multiply_adds) node.multiply_adds = spec.multiply_adds(spec.spec);
+  if (spec.type && spec.type->multiply_adds)
+    node.multiply_adds = spec.type->multiply_adds(spec.spec);
   node.layer = CurrentLayer();
   if (std::string_view(op) == "Reorder") node.wanted_by = CurrentOp();
   for (size_t i = 0; i < draws_.size(); ++i)

@@ -87,7 +87,7 @@ void Run(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
     opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars,
                         [&] { device->Exec(spec.op(), plan, inputs, outputs, scalars); });
   } else {
-    device->Exec(spec.op(), plan, inputs, outputs, scalars, SpecRef::Of(spec));
+    device->Exec(spec.op(), plan, inputs, outputs, scalars, spec);
   }
 }
 

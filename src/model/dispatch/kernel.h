@@ -12,12 +12,11 @@
 // - `void CheckCall(CallChecker& call) const`: checks a call that comes from a file (call_check.h).
 //
 // VisitFields is the only list of the fields. The signature, OPCHECK's replay file and explain()
-// use it. A backend registers a Kernel<Spec>. The registry keeps the kernels of each kind of device
-// in order of registration (onednn before reference).
+// use it. A backend registers kernels of the Spec, and the registry keeps them for each kind of
+// device in order of registration (onednn before reference).
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -27,6 +26,7 @@
 
 #include "model/dispatch/op_signature.h"
 #include "singa/core/device.h"
+#include "singa/core/node.h"
 #include "singa/core/plan.h"
 
 namespace singa {
@@ -34,7 +34,7 @@ namespace singa {
 /// One way in which a kernel can compute a Spec. Libraries have several implementations, each for
 /// several layouts.
 struct Candidate {
-  std::string name;  ///< begins with the kernel's implementation(); the same in every process
+  std::string name;  ///< begins with the kernel's implementation; the same in every process
   std::function<PlanPtr()> make;
   size_t workspace = 0;     ///< a lower bound in bytes, known before the plan is made
   std::string slower = {};  ///< why another kernel is likely to be faster; empty when none is
@@ -59,73 +59,42 @@ class PlanOrReason {
   std::string reason_;
 };
 
-/// A kernel of any Spec.
-class AnyKernel {
- public:
-  virtual ~AnyKernel() = default;
-  /// The backend's name.
-  virtual const char* implementation() const = 0;
-};
+/// A backend's implementation of one operation. Register makes one of functions of the operation's
+/// Spec (KernelFunctions); Make and the others call these in their order.
+struct SINGA_API Kernel {
+  const char* implementation = "";  ///< the backend's name
+  std::function<std::string(const SpecRef&)> refuses = {};
+  std::function<PlanOrReason(const SpecRef&)> make;
+  std::function<std::vector<Candidate>(const SpecRef&)> candidates = {};
+  bool asked_first = false;
 
-/// A backend's implementation of one operation.
-template <class Spec>
-class Kernel : public AnyKernel {
- public:
   /// A plan for the Spec, or the reason why there is none: the kernel cannot compute it ("float64
   /// is not supported"), or another kernel is likely to be faster.
-  virtual PlanOrReason Make(const Spec& spec) const = 0;
+  PlanOrReason Make(const SpecRef& spec) const;
   /// All ways to compute the Spec, slower ones too. The first is Make's. Empty where the kernel
   /// cannot compute the Spec.
-  std::vector<Candidate> Candidates(const Spec& spec) const {
-    std::vector<Candidate> right = AllCandidates(spec);
-    std::erase_if(right, [](const Candidate& candidate) { return !candidate.defect.empty(); });
-    return right;
-  }
+  std::vector<Candidate> Candidates(const SpecRef& spec) const;
   /// The same with those that are known to be wrong, for OPCHECK alone.
-  virtual std::vector<Candidate> AllCandidates(const Spec& spec) const {
-    const PlanOrReason made = Make(spec);
-    if (!made) return {};
-    return {{implementation(), [plan = made.plan()] { return plan; }}};
-  }
+  std::vector<Candidate> AllCandidates(const SpecRef& spec) const;
 };
 
-/// The kernels of the Spec with this type name, best first. The lists live in libsinga and serve
-/// all libraries that have kernels. The first call registers the kernels of this build. Other
-/// libraries register theirs before a device of their kind exists.
-using KernelList = std::vector<std::unique_ptr<AnyKernel>>;
+/// The kernels of the Spec with this type name on one kind of device, best first. The lists live in
+/// libsinga and serve all libraries that have kernels. The first call registers the kernels of this
+/// build. Other libraries register theirs before a device of their kind exists.
+using KernelList = std::vector<Kernel>;
 SINGA_API const KernelList& KernelsOf(const char* spec, DeviceKind kind);
-/// Whether a kernel is asked before those of the libraries. Such a kernel is a method for some
-/// Specs only. It refuses where a library is faster.
-enum class AskedFirst : bool { kNo, kYes };
-/// Adds a kernel to the list, behind the others with the same AskedFirst.
-SINGA_API void AddKernel(const char* spec, DeviceKind kind, std::unique_ptr<AnyKernel> kernel,
-                         AskedFirst first = AskedFirst::kNo);
-
-/// The kernels of one operation family on one kind of device, best first.
 template <class Spec>
-class Registry {
- public:
-  static Registry Get(DeviceKind kind = DeviceKind::kCpu) {
-    return Registry(KernelsOf(typeid(Spec).name(), kind));
-  }
-  std::vector<const Kernel<Spec>*> kernels() const {
-    std::vector<const Kernel<Spec>*> kernels;
-    for (const auto& kernel : list_) kernels.push_back(Cast(*kernel));
-    return kernels;
-  }
-  const Kernel<Spec>* Find(std::string_view implementation) const {
-    for (const auto& kernel : list_)
-      if (kernel->implementation() == implementation) return Cast(*kernel);
-    return nullptr;
-  }
-
- private:
-  explicit Registry(const KernelList& list) : list_(list) {}
-  static const Kernel<Spec>* Cast(const AnyKernel& kernel) {
-    return static_cast<const Kernel<Spec>*>(&kernel);
-  }
-  const KernelList& list_;
-};
+const KernelList& KernelsOf(DeviceKind kind = DeviceKind::kCpu) {
+  return KernelsOf(typeid(Spec).name(), kind);
+}
+/// The kernel of a backend; null if there is none.
+SINGA_API const Kernel* FindKernel(const KernelList& kernels, std::string_view implementation);
+template <class Spec>
+const Kernel* FindKernel(std::string_view implementation, DeviceKind kind = DeviceKind::kCpu) {
+  return FindKernel(KernelsOf<Spec>(kind), implementation);
+}
+/// Adds a kernel to the list, behind the others that are asked as early.
+SINGA_API void AddKernel(const char* spec, DeviceKind kind, Kernel kernel);
 
 /// The functions of a kernel.
 template <class Spec>
@@ -136,41 +105,25 @@ struct KernelFunctions {
   PlanOrReason (*make)(const Spec&);
   /// With those that are known to be wrong. Null: there is one way only.
   std::vector<Candidate> (*candidates)(const Spec&) = nullptr;
+  /// The kernel is asked before those of the libraries. Such a kernel is a method for some Specs
+  /// only. It refuses where a library is faster.
+  bool asked_first = false;
 };
 
-/// A Kernel from functions.
-template <class Spec>
-class FunctionKernel final : public Kernel<Spec> {
- public:
-  FunctionKernel(const char* implementation, const KernelFunctions<Spec>& functions)
-      : implementation_(implementation), functions_(functions) {}
-  const char* implementation() const override { return implementation_; }
-  PlanOrReason Make(const Spec& spec) const override {
-    if (std::string reason = Refuses(spec); !reason.empty())
-      return PlanOrReason::None(std::move(reason));
-    return functions_.make(spec);
-  }
-  std::vector<Candidate> AllCandidates(const Spec& spec) const override {
-    if (!functions_.candidates) return Kernel<Spec>::AllCandidates(spec);
-    if (!Refuses(spec).empty()) return {};
-    return functions_.candidates(spec);
-  }
-
- private:
-  std::string Refuses(const Spec& spec) const {
-    return functions_.refuses ? functions_.refuses(spec) : std::string();
-  }
-  const char* implementation_;
-  KernelFunctions<Spec> functions_;
-};
+/// A function of a Spec as a function of a Spec of any type; empty for null.
+template <class Spec, class Result>
+std::function<Result(const SpecRef&)> OfAnySpec(Result (*function)(const Spec&)) {
+  if (!function) return {};
+  return [function](const SpecRef& spec) { return function(spec.As<Spec>()); };
+}
 
 /// Register<ConvSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = Make});
 template <class Spec>
 void Register(DeviceKind kind, const char* implementation,
-              const std::type_identity_t<KernelFunctions<Spec>>& functions,
-              AskedFirst first = AskedFirst::kNo) {
+              const std::type_identity_t<KernelFunctions<Spec>>& functions) {
   AddKernel(typeid(Spec).name(), kind,
-            std::make_unique<FunctionKernel<Spec>>(implementation, functions), first);
+            {implementation, OfAnySpec(functions.refuses), OfAnySpec(functions.make),
+             OfAnySpec(functions.candidates), functions.asked_first});
 }
 
 /// A plan that calls a function of the Spec, on plain arguments.

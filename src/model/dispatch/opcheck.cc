@@ -69,7 +69,7 @@ bool RunNode(const Node& node, const std::function<void()>& execute) {
   opcheck::Family family;
   {
     std::lock_guard<std::mutex> lock(g_mutex);
-    const auto found = Families().find(node.spec_type->name());
+    const auto found = Families().find(node.spec_type->id->name());
     if (found == Families().end()) return false;
     family = found->second;
   }

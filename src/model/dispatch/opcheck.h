@@ -236,7 +236,7 @@ std::vector<Tensor> RunReference(Spec spec, const DevicePtr& device, std::vector
   Spec::VisitFields(spec, plain);
   if constexpr (requires { spec.MakeReference(); }) spec.MakeReference();
   if constexpr (requires { spec.ReferenceInputs(&inputs); }) spec.ReferenceInputs(&inputs);
-  const Kernel<Spec>* kernel = Registry<Spec>::Get().Find("reference");
+  const Kernel* kernel = FindKernel<Spec>(kReference);
   const PlanPtr plan = kernel ? kernel->Make(spec).plan() : nullptr;
   if (!plan) return {};
   std::vector<Tensor> results;
@@ -361,9 +361,9 @@ bool WritesSameForms(const Plan& plan, const Call& call, const CallChecker& chec
 template <class Spec>
 void RunEveryKernel(const Spec& spec, const DevicePtr& device, const Call& call,
                     const CallChecker& checked, const Expected& expected) {
-  for (const Kernel<Spec>* kernel : Registry<Spec>::Get(device->kind()).kernels()) {
-    if (std::string_view(kernel->implementation()) == kReference) continue;
-    for (const Candidate& candidate : kernel->AllCandidates(spec)) {
+  for (const Kernel& kernel : KernelsOf<Spec>(device->kind())) {
+    if (std::string_view(kernel.implementation) == kReference) continue;
+    for (const Candidate& candidate : kernel.AllCandidates(spec)) {
       const PlanPtr plan = candidate.make();
       if (!WritesSameForms(*plan, call, checked)) continue;
       const Arguments arguments = ArgumentsFor(spec, *plan, OwnMemory(call), checked, device);
@@ -417,7 +417,7 @@ void RunChecked(const Spec& spec, const DevicePtr& device, const PlanPtr& plan,
 /// implementation.
 template <class Spec>
 PlanPtr FindPlanOf(const Spec& spec, const Call& call) {
-  const Kernel<Spec>* kernel = Registry<Spec>::Get(call.device).Find(call.implementation);
+  const Kernel* kernel = FindKernel<Spec>(call.implementation, call.device);
   Check(kernel != nullptr, "replay", "this build has no ", call.implementation, " for ", spec.op());
   const PlanOrReason made = kernel->Make(spec);
   if (made && made.plan()->Describe() == call.description) return made.plan();

@@ -2,6 +2,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,35 +11,57 @@
 namespace singa {
 namespace {
 
-struct Kernels {
-  KernelList list;
-  size_t first = 0;  // number of kernels with AskedFirst::kYes
-};
-
-Kernels& KernelsFor(const char* spec, DeviceKind kind) {
+KernelList& ListOf(const char* spec, DeviceKind kind) {
   using Key = std::pair<std::string, DeviceKind>;
   static std::mutex mutex;
-  static auto& lists = *new std::map<Key, Kernels>;
+  static auto& lists = *new std::map<Key, KernelList>;
   const std::lock_guard<std::mutex> lock(mutex);
   return lists[Key(spec, kind)];
 }
 
+std::string Refusal(const Kernel& kernel, const SpecRef& spec) {
+  return kernel.refuses ? kernel.refuses(spec) : std::string();
+}
+
 }  // namespace
+
+PlanOrReason Kernel::Make(const SpecRef& spec) const {
+  if (std::string reason = Refusal(*this, spec); !reason.empty())
+    return PlanOrReason::None(std::move(reason));
+  return make(spec);
+}
+
+std::vector<Candidate> Kernel::AllCandidates(const SpecRef& spec) const {
+  if (!Refusal(*this, spec).empty()) return {};
+  if (candidates) return candidates(spec);
+  const PlanOrReason made = make(spec);
+  if (!made) return {};
+  return {{implementation, [plan = made.plan()] { return plan; }}};
+}
+
+std::vector<Candidate> Kernel::Candidates(const SpecRef& spec) const {
+  std::vector<Candidate> right = AllCandidates(spec);
+  std::erase_if(right, [](const Candidate& candidate) { return !candidate.defect.empty(); });
+  return right;
+}
 
 const KernelList& KernelsOf(const char* spec, DeviceKind kind) {
   backend::EnsureRegistered();
-  return KernelsFor(spec, kind).list;
+  return ListOf(spec, kind);
 }
 
-void AddKernel(const char* spec, DeviceKind kind, std::unique_ptr<AnyKernel> kernel,
-               AskedFirst first) {
-  Kernels& kernels = KernelsFor(spec, kind);
-  if (first == AskedFirst::kYes) {
-    const auto place = kernels.list.begin() + static_cast<std::ptrdiff_t>(kernels.first++);
-    kernels.list.insert(place, std::move(kernel));
-  } else {
-    kernels.list.push_back(std::move(kernel));
-  }
+const Kernel* FindKernel(const KernelList& kernels, std::string_view implementation) {
+  for (const Kernel& kernel : kernels)
+    if (kernel.implementation == implementation) return &kernel;
+  return nullptr;
+}
+
+void AddKernel(const char* spec, DeviceKind kind, Kernel kernel) {
+  KernelList& list = ListOf(spec, kind);
+  auto place = list.end();
+  if (kernel.asked_first)
+    place = std::find_if(list.begin(), list.end(), [](const Kernel& k) { return !k.asked_first; });
+  list.insert(place, std::move(kernel));
 }
 
 namespace {

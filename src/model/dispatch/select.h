@@ -93,13 +93,13 @@ class Selector {
   }
 
   /// The kernels that the preference allows.
-  std::vector<const Kernel<Spec>*> Kernels() {
-    std::vector<const Kernel<Spec>*> kernels;
-    for (const Kernel<Spec>* kernel : Registry<Spec>::Get(device_.kind()).kernels()) {
-      if (options_.preference == Preference::kReference && !IsReference(*kernel))
-        Refuse(kernel->implementation(), "the plain implementation is preferred");
+  std::vector<const Kernel*> Kernels() {
+    std::vector<const Kernel*> kernels;
+    for (const Kernel& kernel : KernelsOf<Spec>(device_.kind())) {
+      if (options_.preference == Preference::kReference && !IsReference(kernel))
+        Refuse(kernel.implementation, "the plain implementation is preferred");
       else
-        kernels.push_back(kernel);
+        kernels.push_back(&kernel);
     }
     return kernels;
   }
@@ -108,9 +108,9 @@ class Selector {
     if (!HasChoices()) return nullptr;
     const auto entry = FindChoice(signature_);
     if (!entry) return nullptr;
-    for (const Kernel<Spec>* kernel : kernels_) {
+    for (const Kernel* kernel : kernels_) {
       // A candidate's name begins with the kernel's name.
-      if (!entry->candidate.starts_with(kernel->implementation())) continue;
+      if (!entry->candidate.starts_with(kernel->implementation)) continue;
       for (const Candidate& candidate : kernel->Candidates(spec_)) {
         if (candidate.name != entry->candidate) continue;
         const PlanPtr plan = Attempt(candidate);
@@ -120,7 +120,7 @@ class Selector {
           return nullptr;
         Chosen(*plan, entry->candidate + " is in the table of choices" +
                           (entry->measured.empty() ? "" : "; measured: " + entry->measured));
-        for (const Kernel<Spec>* other : kernels_)
+        for (const Kernel* other : kernels_)
           if (other != kernel) RefuseUnless(*other, "the table names another");
         return plan;
       }
@@ -136,14 +136,14 @@ class Selector {
                              ? options_.workspace_limit
                              : SIZE_MAX;
     PlanPtr chosen, smallest;
-    for (const Kernel<Spec>* kernel : kernels_) {
+    for (const Kernel* kernel : kernels_) {
       if (chosen && !note_) break;
       if (chosen || limit == SIZE_MAX) {
         const PlanOrReason made = kernel->Make(spec_);
         if (!made)
-          Refuse(kernel->implementation(), made.reason());
+          Refuse(kernel->implementation, made.reason());
         else if (chosen)
-          Refuse(kernel->implementation(), "comes later in order");
+          Refuse(kernel->implementation, "comes later in order");
         else
           chosen = made.plan();
       } else {
@@ -241,9 +241,9 @@ class Selector {
     return best;
   }
 
-  std::vector<Candidate> WaysOf(const Kernel<Spec>& kernel) {
+  std::vector<Candidate> WaysOf(const Kernel& kernel) {
     std::vector<Candidate> ways = kernel.Candidates(spec_);
-    if (ways.empty()) Refuse(kernel.implementation(), kernel.Make(spec_).reason());
+    if (ways.empty()) Refuse(kernel.implementation, kernel.Make(spec_).reason());
     return ways;
   }
 
@@ -251,7 +251,7 @@ class Selector {
   /// first.
   std::vector<std::pair<Candidate, bool>> Candidates() {
     std::vector<std::pair<Candidate, bool>> candidates;
-    for (const Kernel<Spec>* kernel : kernels_)
+    for (const Kernel* kernel : kernels_)
       for (Candidate& candidate : WaysOf(*kernel))
         candidates.emplace_back(std::move(candidate), IsReference(*kernel));
     std::stable_partition(candidates.begin(), candidates.end(),
@@ -294,10 +294,10 @@ class Selector {
       refused_.push_back(refusal);
   }
   /// With a note: refuses a kernel for its own reason, or for this one where it has none.
-  void RefuseUnless(const Kernel<Spec>& kernel, const char* reason) {
+  void RefuseUnless(const Kernel& kernel, const char* reason) {
     if (!note_) return;
     const PlanOrReason made = kernel.Make(spec_);
-    Refuse(kernel.implementation(), made ? reason : made.reason());
+    Refuse(kernel.implementation, made ? reason : made.reason());
   }
   void RefuseSize(std::string name, size_t bytes) {
     Refuse(std::move(name), "needs " + std::to_string(bytes) + " bytes of workspace");
@@ -307,8 +307,8 @@ class Selector {
     for (const auto& [name, reason] : refused_) text += "\n  " + name + ": " + reason;
     return text.empty() ? " none was written for such devices" : text;
   }
-  static bool IsReference(const Kernel<Spec>& kernel) {
-    return std::string_view(kernel.implementation()) == "reference";
+  static bool IsReference(const Kernel& kernel) {
+    return std::string_view(kernel.implementation) == "reference";
   }
   static std::string Milliseconds(double ms) {
     char text[32];
@@ -321,7 +321,7 @@ class Selector {
   const PlanOptions& options_;
   Selection* note_;
   std::string signature_, why_;
-  std::vector<const Kernel<Spec>*> kernels_;
+  std::vector<const Kernel*> kernels_;
   std::vector<std::pair<std::string, std::string>> refused_;
 };
 

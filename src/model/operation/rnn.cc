@@ -90,7 +90,7 @@ void RnnBackwardSpec::ReferenceInputs(std::vector<Tensor>* inputs) const {
   RnnForwardSpec forward{*this};
   forward.training = true;
   const DevicePtr device = kept.device();
-  const PlanPtr plan = Registry<RnnForwardSpec>::Get().Find("reference")->Make(forward).plan();
+  const PlanPtr plan = FindKernel<RnnForwardSpec>("reference")->Make(forward).plan();
   const auto fresh = [&](const Shape& shape) { return Tensor(shape, device, dtype); };
   const Shape state{layers * directions, batch, hidden};
   kept = Tensor({saved_size()}, device, saved_dtype());

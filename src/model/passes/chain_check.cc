@@ -112,7 +112,8 @@ void MakeChecked(Node* chain) {
   (void)added;
   static const auto spec = std::make_shared<const ChainSpec>();
   chain->spec = spec;
-  chain->spec_type = &typeid(ChainSpec);
+  static constexpr SpecType kType{&typeid(ChainSpec)};
+  chain->spec_type = &kType;
 }
 
 }  // namespace singa

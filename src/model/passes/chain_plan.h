@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <typeinfo>
 #include <vector>
 
+#include "singa/core/node.h"
 #include "singa/core/plan.h"
 
 namespace singa {
@@ -32,7 +32,7 @@ class ChainPlan final : public Plan {
     // For OPCHECK: as in Node.
     const char* op = "";
     std::shared_ptr<const void> spec = nullptr;
-    const std::type_info* spec_type = nullptr;
+    const SpecType* spec_type = nullptr;
   };
 
   ChainPlan(int64_t elements, size_t buffers, std::vector<Part> parts);

@@ -9,11 +9,11 @@ namespace singa {
 /// Makes `node` compute `spec` by `plan`.
 template <class Spec>
 void Respecify(Node& node, const Spec& spec, PlanPtr plan) {
-  const SpecRef ref = SpecRef::Of(spec);
+  const SpecRef ref = spec;
   node.plan = std::move(plan);
-  node.spec = ref.copy(ref.spec);
+  node.spec = ref.type->copy(ref.spec);
   node.spec_type = ref.type;
-  node.multiply_adds = ref.multiply_adds ? ref.multiply_adds(ref.spec) : 0;
+  node.multiply_adds = ref.type->multiply_adds ? ref.type->multiply_adds(ref.spec) : 0;
 }
 
 /// Whether the arguments of `node` lie in the layouts that `plan` wants.

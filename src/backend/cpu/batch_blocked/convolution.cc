@@ -70,9 +70,9 @@ std::vector<Candidate> Candidates(const ConvSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(cpu) {
-  Register<ConvSpec>(DeviceKind::kCpu, "tiles",
-                     {.refuses = Refuses, .make = Make, .candidates = Candidates},
-                     AskedFirst::kYes);
+  Register<ConvSpec>(
+      DeviceKind::kCpu, "tiles",
+      {.refuses = Refuses, .make = Make, .candidates = Candidates, .asked_first = true});
 }
 
 }  // namespace singa::cpu

@@ -481,8 +481,8 @@ SINGA_KERNELS(cpu) {
       DeviceKind::kCpu, "depthwise",
       {.refuses = [](const ConvSpec& spec) { return depthwise::Refuses(spec); },
        .make = [](const ConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); },
-       .candidates = depthwise::Candidates},
-      AskedFirst::kYes);
+       .candidates = depthwise::Candidates,
+       .asked_first = true});
   Register<NormConvSpec>(
       DeviceKind::kCpu, "depthwise",
       {.refuses = [](const NormConvSpec& spec) { return depthwise::Refuses(spec); },

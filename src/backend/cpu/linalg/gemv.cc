@@ -167,8 +167,8 @@ PlanOrReason Make(const MatMulSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(cpu) {
-  Register<MatMulSpec>(DeviceKind::kCpu, "cpu", {.refuses = Refuses, .make = Make},
-                       AskedFirst::kYes);
+  Register<MatMulSpec>(DeviceKind::kCpu, "cpu",
+                       {.refuses = Refuses, .make = Make, .asked_first = true});
 }
 
 }  // namespace singa::cpu

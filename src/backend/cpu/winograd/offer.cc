@@ -140,8 +140,8 @@ SINGA_KERNELS(cpu) {
                         if (!winograd::Pays(spec)) return PlanOrReason::None(winograd::kSlower);
                         return winograd::MakePlan(spec);
                       },
-                      .candidates = winograd::Candidates},
-                     AskedFirst::kYes);
+                      .candidates = winograd::Candidates,
+                      .asked_first = true});
 }
 
 }  // namespace singa::cpu

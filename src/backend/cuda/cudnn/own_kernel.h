@@ -12,8 +12,8 @@ namespace singa::cudnn {
 /// The plan of the first kernel that supports the Spec; null if there is none.
 template <class Spec>
 PlanPtr OwnKernel(const Spec& spec) {
-  for (const Kernel<Spec>* kernel : Registry<Spec>::Get(DeviceKind::kCuda).kernels())
-    if (const PlanOrReason made = kernel->Make(spec)) return made.plan();
+  for (const Kernel& kernel : KernelsOf<Spec>(DeviceKind::kCuda))
+    if (const PlanOrReason made = kernel.Make(spec)) return made.plan();
   return nullptr;
 }
 

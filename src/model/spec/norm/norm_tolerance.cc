@@ -71,7 +71,7 @@ std::vector<Tensor> ConvStatisticsSpec::Magnitudes(const std::vector<Tensor>& in
   const std::vector<Tensor> results = {Tensor(geometry.output_shape(), nullptr, kFloat64),
                                        Tensor(channels, nullptr, kFloat64),
                                        Tensor(channels, nullptr, kFloat64)};
-  const PlanPtr plan = Registry<ConvStatisticsSpec>::Get().Find("reference")->Make(wide).plan();
+  const PlanPtr plan = FindKernel<ConvStatisticsSpec>("reference")->Make(wide).plan();
   DefaultDevice()->Exec(op(), plan, magnitudes, results, Scalars());
   const double steps = dtype == kBFloat16 ? 0x1p12 : dtype == kFloat16 ? 0x1p9 : 1;
   const auto scaled = [&](const Tensor& sums) {
@@ -136,7 +136,7 @@ std::vector<Tensor> NormConvSpec::Magnitudes(const std::vector<Tensor>& inputs) 
     results.emplace_back(geometry.weight_shape(), nullptr, kFloat64);
     if (geometry.bias) results.emplace_back(Shape{geometry.out_channels}, nullptr, kFloat64);
   }
-  const PlanPtr plan = Registry<ConvSpec>::Get().Find("reference")->Make(wide).plan();
+  const PlanPtr plan = FindKernel<ConvSpec>("reference")->Make(wide).plan();
   DefaultDevice()->Exec(op(), plan, magnitudes, results, Scalars());
   return results;
 }

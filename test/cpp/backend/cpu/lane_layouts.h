@@ -68,7 +68,7 @@ template <class Spec>
 std::string Refusal(const Spec& spec) {
   std::string reasons;
   for (const char* name : {"cpu", "onednn"}) {
-    const Kernel<Spec>* kernel = Registry<Spec>::Get().Find(name);
+    const Kernel* kernel = FindKernel<Spec>(name);
     const PlanOrReason made = kernel ? kernel->Make(spec) : PlanOrReason::None("none was written");
     if (made) return "";
     reasons += made.reason() + "; ";

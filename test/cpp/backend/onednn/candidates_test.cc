@@ -22,9 +22,9 @@ using test::Values;
 
 std::vector<Candidate> AllWays(const ConvSpec& spec) {
   std::vector<Candidate> all;
-  for (const auto& kernel : Registry<ConvSpec>::Get().kernels())
-    for (Candidate& candidate : kernel->Candidates(spec)) {
-      EXPECT_TRUE(candidate.name.starts_with(kernel->implementation())) << candidate.name;
+  for (const Kernel& kernel : KernelsOf<ConvSpec>())
+    for (Candidate& candidate : kernel.Candidates(spec)) {
+      EXPECT_TRUE(candidate.name.starts_with(kernel.implementation)) << candidate.name;
       all.push_back(std::move(candidate));
     }
   return all;
@@ -76,8 +76,8 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
             ExpectSums(Result(spec, *plan, inputs, shape), shape, sums, candidate.name);
             ++ways;
           }
-          const PlanPtr by_default = Registry<ConvSpec>::Get().Find("onednn")->Make(spec).plan();
-          const auto first = Registry<ConvSpec>::Get().Find("onednn")->Candidates(spec)[0].make();
+          const PlanPtr by_default = FindKernel<ConvSpec>("onednn")->Make(spec).plan();
+          const auto first = FindKernel<ConvSpec>("onednn")->Candidates(spec)[0].make();
           EXPECT_EQ(first->Describe(), by_default->Describe());
           EXPECT_TRUE(SameLayout(first->output_layout(0), by_default->output_layout(0)));
         };

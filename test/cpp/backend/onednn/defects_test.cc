@@ -74,7 +74,7 @@ TEST(Defects, AreListedButNeverChosen) {
   if (!onednn::RefusesFloat(kBFloat16).empty()) GTEST_SKIP() << "no bfloat16 by oneDNN here";
   ConvSpec spec = Pointwise(ConvPass::kForward, 21, 16);
   spec.x_layout = LaneLayout(spec.geometry.input_shape(), kBFloat16, LaneTag::kNhwc);
-  const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get().Find("onednn");
+  const Kernel* kernel = FindKernel<ConvSpec>("onednn");
   for (const Candidate& candidate : kernel->Candidates(spec)) EXPECT_EQ(candidate.defect, "");
   std::vector<std::string> defects;
   for (const Candidate& candidate : kernel->AllCandidates(spec))

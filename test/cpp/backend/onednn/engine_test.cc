@@ -192,7 +192,7 @@ TEST(DnnlConv, IsNoReferenceAndSaysWhatItIs) {
 }
 
 TEST(DnnlConv, RefusesWithReasons) {
-  const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get().Find("onednn");
+  const Kernel* kernel = FindKernel<ConvSpec>("onednn");
   ASSERT_NE(kernel, nullptr);
   ConvSpec spec = Example().spec;
   EXPECT_EQ(kernel->Make(spec).reason(), "");

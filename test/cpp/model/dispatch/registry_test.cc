@@ -61,8 +61,8 @@ TEST(Registry, KernelsBelongToAKindOfDevice) {
   Register<RegistryTestSpec>(DeviceKind::kCpu, "cpu", {.make = MakeCpu});
   EXPECT_STREQ(FindPlan(*cuda, RegistryTestSpec{})->implementation(), "for cuda");
   EXPECT_STREQ(FindPlan(*cpu, RegistryTestSpec{})->implementation(), "for cpu");
-  EXPECT_EQ(Registry<RegistryTestSpec>::Get(DeviceKind::kCuda).kernels().size(), 2u);
-  EXPECT_EQ(Registry<RegistryTestSpec>::Get().Find("cuda"), nullptr);
+  EXPECT_EQ(KernelsOf<RegistryTestSpec>(DeviceKind::kCuda).size(), 2u);
+  EXPECT_EQ(FindKernel<RegistryTestSpec>("cuda"), nullptr);
 }
 
 }  // namespace

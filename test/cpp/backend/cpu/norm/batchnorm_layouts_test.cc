@@ -339,7 +339,7 @@ TEST(BlockedLayouts, BatchNormAddsUpTwoGradients) {
           in.push_back(second);
           std::vector<Tensor> out = {Tensor(DefaultDevice(), layout), Tensor(channels),
                                      Tensor(channels), Tensor(DefaultDevice(), layout)};
-          const auto* kernel = Registry<BatchNormBackwardSpec>::Get().Find("cpu");
+          const auto* kernel = FindKernel<BatchNormBackwardSpec>("cpu");
           DefaultDevice()->Exec(spec.op(), kernel->Make(spec).plan(), in, out);
           std::vector<Vector> results;
           for (const Tensor& t : out) results.push_back(Values(t));
@@ -361,7 +361,7 @@ void CheckBatchNormInPlace(const Shape& shape, DType dtype) {
   const auto data = [&] { return RandomTensor(random, shape, dtype); };
   const auto values = [&] { return RandomTensor(random, channels, kFloat32, 0.5, 2); };
   const auto check = [&](const auto& spec, const std::vector<Tensor>& inputs, size_t outputs) {
-    const auto* kernel = Registry<std::decay_t<decltype(spec)>>::Get().Find("cpu");
+    const auto* kernel = FindKernel<std::decay_t<decltype(spec)>>("cpu");
     const PlanPtr plan = kernel->Make(spec).plan();
     const auto execute = [&](bool in_place) {
       std::vector<Tensor> in, out;
@@ -426,8 +426,7 @@ TEST(BlockedLayouts, BatchNormLeavesClipsWithoutZeroToTheReference) {
     BatchNormForwardSpec spec{
         {.shape = shape, .x_layout = LayoutOf(shape, kFloat32, Tag::kNChw8c)}};
     spec.activation = {ActivationKind::kClip, low, high};
-    const std::string reason =
-        Registry<BatchNormForwardSpec>::Get().Find("cpu")->Make(spec).reason();
+    const std::string reason = FindKernel<BatchNormForwardSpec>("cpu")->Make(spec).reason();
     EXPECT_EQ(reason.find("is not zero") != std::string::npos, low > 0 || high < 0) << reason;
   }
 }

@@ -106,7 +106,7 @@ Tensors Backward(const Arguments& a, const RnnBackwardSpec& spec, const PlanPtr&
 
 template <class Spec>
 PlanPtr ReferencePlan(const Spec& spec) {
-  return Registry<Spec>::Get().Find("reference")->Make(spec).plan();
+  return FindKernel<Spec>("reference")->Make(spec).plan();
 }
 
 /// Errors relative to the largest element: each step's sums add some roundings to those of its

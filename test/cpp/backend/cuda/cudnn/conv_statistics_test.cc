@@ -116,8 +116,7 @@ TEST_F(EmulatedCudnnStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
 
 TEST_F(EmulatedCudnnStatisticsTest, RefusesWhatCudnnHasNoEngineFor) {
   const auto refuses = [](const ConvStatisticsSpec& spec) {
-    const auto registry = Registry<ConvStatisticsSpec>::Get(DeviceKind::kCuda);
-    return registry.Find("cudnn")->Make(spec).reason();
+    return FindKernel<ConvStatisticsSpec>("cudnn", DeviceKind::kCuda)->Make(spec).reason();
   };
   const Shape x{2, 8, 5, 5};
   EXPECT_EQ(refuses(SpecOf(kBFloat16, x, 8, true)), "");

@@ -130,7 +130,7 @@ TEST_F(EmulatedCudnnTest, WhereNothingCanBeBuiltTheReasonSaysWhy) {
     emulated::Dnn().broken.push_back(engine.name);
   ConvSpec spec;
   spec.geometry = ConvRecorder("test", {2, 8, 6, 5}, {3, 3}, {1, 1}, {1, 1}, 4, false, {1, 1}, 1);
-  const Kernel<ConvSpec>* kernel = Registry<ConvSpec>::Get(DeviceKind::kCuda).Find("cudnn");
+  const Kernel* kernel = FindKernel<ConvSpec>("cudnn", DeviceKind::kCuda);
   ASSERT_NE(kernel, nullptr);
   EXPECT_NE(kernel->Make(spec).reason().find("eng0: engine eng0 is broken"), std::string::npos);
   Convolve("fastest");  // uses our own kernel

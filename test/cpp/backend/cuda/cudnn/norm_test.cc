@@ -67,7 +67,7 @@ class EmulatedCudnnNormTest : public ::testing::Test {
   }
   template <class Spec>
   static std::string Refusal(const Spec& spec) {
-    return Registry<Spec>::Get(DeviceKind::kCuda).Find("cudnn")->Make(spec).reason();
+    return FindKernel<Spec>("cudnn", DeviceKind::kCuda)->Make(spec).reason();
   }
 
   const DevicePtr gpu_ = test::Gpu();

@@ -59,7 +59,7 @@ class Copies {
 template <class Spec>
 PlanPtr PlanOnGpu(const Spec& spec) {
   RegisterBackend("cuda");
-  return Registry<Spec>::Get(DeviceKind::kCuda).Find("cuda")->Make(spec).plan();
+  return FindKernel<Spec>("cuda", DeviceKind::kCuda)->Make(spec).plan();
 }
 
 /// A new plain tensor whose memory holds t's elements in `layout`; t itself if that is null.
@@ -106,7 +106,7 @@ std::vector<Tensor> CompareWithReference(const Spec& spec, const std::vector<Ten
                                          const std::string& what = "") {
   SCOPED_TRACE(std::string(spec.op()) + " " + what);
   const PlanPtr plan = PlanOnGpu(spec);
-  const PlanPtr reference = Registry<Spec>::Get().Find("reference")->Make(spec).plan();
+  const PlanPtr reference = FindKernel<Spec>("reference")->Make(spec).plan();
   const std::vector<Tensor> want = RunPlan(*reference, inputs, outputs, scalars);
   std::vector<Tensor> first;
   for (const auto order : {cuda::emulated::Order::kForward, cuda::emulated::Order::kReversed,

@@ -162,9 +162,8 @@ TEST(CudaBatchNorm, MoreChannelsThanAGridHasRows) {
                                       Tensor()};
   const std::vector<Tensor> outputs = {Result(shape), Result(channels), Result(channels), Tensor()};
   const auto got = test::RunPlan(*test::PlanOnGpu(spec), inputs, outputs, {});
-  const auto want =
-      test::RunPlan(*Registry<BatchNormBackwardSpec>::Get().Find("reference")->Make(spec).plan(),
-                    inputs, outputs, {});
+  const auto want = test::RunPlan(
+      *FindKernel<BatchNormBackwardSpec>("reference")->Make(spec).plan(), inputs, outputs, {});
   for (size_t i = 0; i < 3; ++i) {
     const std::vector<double> values = test::Values(want[i]);
     test::ExpectNear(got[i], values, std::vector<double>(values.size(), 64 * Step(kFloat32)),

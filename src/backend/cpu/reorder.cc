@@ -5,6 +5,7 @@
 
 #include "core/layout/blocked_reorder.h"
 #include "core/layout/channel_lanes.h"
+#include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
 #include "model/spec/layout.h"
 #include "model/spec/reorder.h"

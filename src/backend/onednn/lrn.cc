@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/onednn/engine.h"
+#include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
 #include "model/spec/norm/lrn.h"
 

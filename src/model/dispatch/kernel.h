@@ -1,19 +1,8 @@
 #pragma once
 
 // What a backend implements.
-//
-// An operation family describes one call by a Spec, a plain struct with
-//
-// - `const char* op() const`: the name in statistics and messages, such as "ConvForward".
-// - `template <class Self, class V> static void VisitFields(Self& self, V& v)`: calls
-//   v("name", self.field) for each field that changes the plan.
-// - LayoutPtr members for the arguments whose layout the plan follows. All other arguments come in
-//   the layout that the plan asks for.
-// - `void CheckCall(CallChecker& call) const`: checks a call that comes from a file (call_check.h).
-//
-// VisitFields is the only list of the fields. The signature, OPCHECK's replay file and explain()
-// use it. A backend registers kernels of the Spec, and the registry keeps them for each kind of
-// device in order of registration (onednn before reference).
+// A backend registers kernels of a Spec (op_type.h says what that is). The registry keeps them for
+// each kind of device in order of registration (onednn before reference).
 
 #include <functional>
 #include <memory>
@@ -24,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/dispatch/op_signature.h"
+#include "model/dispatch/op_type.h"
 #include "singa/core/device.h"
 #include "singa/core/node.h"
 #include "singa/core/plan.h"
@@ -148,12 +137,6 @@ class FunctionPlan final : public Plan {
   size_t workspace_;
 };
 
-namespace opcheck {
-/// Makes a Spec known (opcheck.h).
-template <class Spec>
-void RegisterSpec();
-}  // namespace opcheck
-
 /// Registers a function that takes every Spec, as the implementation of this name. `workspace`
 /// gives the bytes that it needs; null: none.
 template <const char* implementation, class Spec, void (*run)(const Spec&, const Execution&),
@@ -172,7 +155,7 @@ inline constexpr char kReference[] = "reference";
 template <class Spec, void (*run)(const Spec&, const Execution&),
           size_t (*workspace)(const Spec&) = nullptr>
 void RegisterReference() {
-  opcheck::RegisterSpec<Spec>();
+  AddOpTypeOf<Spec>();
   RegisterFunction<kReference, Spec, run, workspace>(DeviceKind::kCpu);
 }
 
@@ -205,5 +188,3 @@ void EnsureRegistered();
 }  // namespace backend
 
 }  // namespace singa
-
-#include "model/dispatch/opcheck.h"  // defines RegisterSpec

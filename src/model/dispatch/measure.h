@@ -1,11 +1,7 @@
 #pragma once
 
 // Measures how long a plan takes, on memory of the real size, together with the reorders that the
-// plan causes around it.
-//
-// A Spec whose candidates are measured has `MeasuredCall Measured() const`. Where they are measured
-// on one kind of device only, it also has `static constexpr DeviceKind kMeasuredOn`. Its
-// `void OnChosen(const Plan&) const`, if there is one, is called with the choice.
+// plan causes around it. op_type.h says which Specs are measured.
 
 #include <limits>
 #include <string>

@@ -32,7 +32,7 @@ class OpSignature {
   /// Name of the first field in which two signatures of one operation differ.
   const char* FirstDifference(const OpSignature& other) const;
 
-  // The visitor protocol of a Spec (kernel.h): one call per field.
+  // The visitor protocol of a Spec (op_type.h): one call per field.
   template <class T>
   void operator()(const char* name, const T& value) {
     if constexpr (std::is_same_v<T, LayoutPtr>) {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/layout/blocked_layout.h"
+#include "model/dispatch/field_text.h"
 #include "model/dispatch/opcheck.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
@@ -344,7 +344,7 @@ Call ReadCall(const std::vector<std::string>& names, const std::vector<std::stri
   return Reader(names, values, tensor_names, tensors).Read();
 }
 
-// ---- texts, and places in memory
+// ---- places in memory
 
 std::optional<StridedSpan> SpanOf(const Shape& shape, const Strides& strides) {
   // A view of a larger tensor may have gaps, which the file does not hold.
@@ -387,51 +387,6 @@ DevicePtr DeviceOf(const Call& call) {
   return CreateCudaDevice();
 }
 
-namespace {
-
-std::map<std::string, LayoutMaker>& LayoutMakers() {
-  static auto& makers = *new std::map<std::string, LayoutMaker>;
-  return makers;
-}
-
-}  // namespace
-
-void AddLayoutMaker(const char* backend, LayoutMaker make) { LayoutMakers()[backend] = make; }
-
-// backend, type, shape, name: "cpu float32 (2, 16, 8, 8) nChw16c".
-std::string LayoutText(const LayoutPtr& layout) {
-  if (!layout) return "plain";
-  const BlockedLayout* blocked = AsBlocked(layout);
-  return std::string(layout->backend()) + " " + DTypeName(layout->dtype()) + " " +
-         layout->shape().ToString() + " " + (blocked ? NameOf(*blocked) : layout->ToString());
-}
-
-LayoutPtr LayoutFromText(const std::string& text) {
-  const std::optional<LayoutPtr> layout = FindLayout(text);
-  Check(layout.has_value(), "replay", "this build cannot make the layout '", text, "'");
-  return *layout;
-}
-
-std::optional<LayoutPtr> FindLayout(const std::string& text) {
-  if (text == "plain") return nullptr;
-  const size_t type = text.find(' '), shape = text.find('('), end = text.find(") ");
-  Check(type != std::string::npos && shape != std::string::npos && end != std::string::npos &&
-            type < shape && shape < end,
-        "replay", "'", text, "' is no layout");
-  const std::string type_name = text.substr(type + 1, shape - type - 2);
-  int dtype = 0;
-  while (dtype < kNumDataType && DTypeName(static_cast<DType>(dtype)) != type_name) ++dtype;
-  Check(dtype < kNumDataType, "replay", "'", text, "' is no layout");
-  const Shape dims = ShapeFromText("layout", text.substr(shape, end + 1 - shape));
-  CheckShape("replay", dims, SizeOf(static_cast<DType>(dtype)));
-  const auto maker = LayoutMakers().find(text.substr(0, type));
-  LayoutPtr layout;
-  if (maker != LayoutMakers().end())
-    layout = maker->second(text.substr(end + 2), dims, static_cast<DType>(dtype));
-  if (!layout) return std::nullopt;
-  return layout;
-}
-
 std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
                          const LayoutPtr& wanted) {
   const std::string saved = place.unmade.empty() ? LayoutText(place.layout) : place.unmade;
@@ -439,50 +394,6 @@ std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
   if (saved == here) return "";
   return std::string(" (") + kind + " " + std::to_string(i) + " lies as " + here +
          ", in the file as " + saved + ")";
-}
-
-Shape ShapeFromText(const char* name, std::string_view text) {
-  const std::string_view whole = text;
-  Shape shape;
-  const auto require = [&](bool good) {
-    Check(good, "replay", name, " is '", whole, "', no shape");
-  };
-  require(text.starts_with('(') && text.ends_with(')'));
-  text = text.substr(1, text.size() - 2);
-  while (!text.empty()) {
-    const std::string_view number = text.substr(0, text.find(','));
-    require(shape.rank() < kMaxRank);
-    shape.push_back(NumberFromText<int64_t>(name, number));
-    text.remove_prefix(number.size());
-    if (text.starts_with(", ")) {
-      text.remove_prefix(2);
-      require(!text.empty());
-    } else if (text == ",") {
-      text = {};
-      require(shape.rank() == 1);
-    }
-  }
-  return shape;
-}
-
-void FieldReader::Done() const {
-  Check(taken_ == fields_.size(), "replay", "the file has ", fields_.size(), " fields instead of ",
-        taken_);
-}
-
-const std::string& FieldReader::Take(const char* name) {
-  const auto found = std::find_if(fields_.begin(), fields_.end(),
-                                  [&](const auto& field) { return field.first == name; });
-  Check(found != fields_.end(), "replay", "the file has no field '", name, "'");
-  ++taken_;
-  return found->second;
-}
-
-int64_t FieldReader::Integer(const char* name, int64_t low, int64_t high) {
-  const auto value = NumberFromText<int64_t>(name, Take(name));
-  Check(value >= low && value <= high, "replay", name, " must be in [", low, ", ", high, "], got ",
-        value);
-  return value;
 }
 
 }  // namespace singa::opcheck

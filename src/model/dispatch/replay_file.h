@@ -9,6 +9,7 @@
 // C++ writes the file. Python reads it with the safetensors library (python/singa/files/
 // replay_file.py) and passes the contents to ReplayCall.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,5 +28,21 @@ std::string WriteReplayFile(const Call& call, std::span<const Tensor> outputs,
 /// contents that WriteReplayFile does not write.
 Call ReadCall(const std::vector<std::string>& names, const std::vector<std::string>& values,
               const std::vector<std::string>& tensor_names, const std::vector<Tensor>& tensors);
+
+/// The device on which a saved call runs. Raises std::invalid_argument where there is none.
+DevicePtr DeviceOf(const Call& call);
+/// The places of a strided tensor's elements, counted from its first one.
+struct StridedSpan {
+  int64_t low = 0, high = 0;
+};
+/// None where the tensor has so many gaps that a file does not keep its strides.
+std::optional<StridedSpan> SpanOf(const Shape& shape, const Strides& strides);
+/// A copy of `t` in this place.
+Tensor Placed(const Tensor& t, const Placement& place, const DevicePtr& device);
+
+/// A message where a saved call had an argument in another layout than the plan wants here; else
+/// empty.
+std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
+                         const LayoutPtr& wanted);
 
 }  // namespace singa::opcheck

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the headers of Specs have in common (kernel.h says what a Spec is).
+// What the headers of Specs have in common (op_type.h says what a Spec is).
 
 #include "singa/core/dtype.h"
 

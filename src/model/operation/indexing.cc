@@ -7,6 +7,7 @@
 #include "model/operation/check.h"
 #include "model/spec/gather.h"
 #include "model/spec/indexing.h"
+#include "singa/core/stats.h"
 
 namespace singa {
 

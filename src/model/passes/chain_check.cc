@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/graph/node_observer.h"
+#include "model/dispatch/difference.h"
+#include "model/dispatch/op_type.h"
 #include "model/dispatch/opcheck.h"
 #include "model/passes/chain_plan.h"
 
@@ -105,14 +107,16 @@ bool RunChain(const Node& chain, const std::function<void()>& execute) {
 }  // namespace
 
 void MakeChecked(Node* chain) {
-  static const bool added = [] {
-    opcheck::AddFamily(typeid(ChainSpec).name(), {nullptr, RunChain});
-    return true;
+  static constexpr OpType kType = [] {
+    OpType type;
+    type.id = &typeid(ChainSpec);
+    type.run_node = RunChain;
+    return type;
   }();
+  static const bool added = (AddOpType(kType), true);
   (void)added;
   static const auto spec = std::make_shared<const ChainSpec>();
   chain->spec = spec;
-  static constexpr SpecType kType{&typeid(ChainSpec)};
   chain->spec_type = &kType;
 }
 

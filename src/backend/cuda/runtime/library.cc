@@ -7,7 +7,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/runtime.h"
 #include "core/device/cuda_library.h"
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/field_text.h"
 #include "singa/version.h"
 
 namespace singa::cuda {

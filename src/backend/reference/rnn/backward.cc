@@ -248,7 +248,7 @@ PlanOrReason Make(const RnnBackwardSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(reference) {
-  opcheck::RegisterSpec<RnnBackwardSpec>();
+  AddOpTypeOf<RnnBackwardSpec>();
   Register<RnnBackwardSpec>(DeviceKind::kCpu, kReference, {.refuses = Refuses, .make = Make});
 }
 

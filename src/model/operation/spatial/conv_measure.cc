@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/field_text.h"
 #include "model/spec/norm/statistics_type.h"
 #include "model/spec/spatial/conv.h"
 
@@ -24,7 +24,7 @@ std::map<std::string, Readers>& AllReaders() {  // guarded by g_mutex
 std::string KeyOf(const ConvSpec& spec) {
   Recorder geometry = spec.geometry;
   geometry.bias = false;  // the input's gradient has none
-  std::vector<std::pair<std::string, std::string>> fields;
+  opcheck::Fields fields;
   opcheck::FieldWriter{&fields}("", geometry);
   std::string key = DTypeName(spec.dtype);
   for (const auto& [name, value] : fields) key += " " + value;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "model/dispatch/difference.h"
 #include "model/dispatch/kernel.h"
 #include "model/spec/norm/batchnorm.h"
 #include "model/spec/norm/lrn.h"

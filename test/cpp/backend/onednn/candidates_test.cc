@@ -6,6 +6,7 @@
 
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/select.h"
 #include "model/operation/spatial/conv_naive.h"
 #include "model/spec/spatial/conv.h"
 #include "singa/operation/conv.h"

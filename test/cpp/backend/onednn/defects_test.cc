@@ -7,6 +7,7 @@
 #include "backend/onednn/engine.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/select.h"
 #include "model/spec/spatial/conv.h"
 #include "singa/dispatch/tuning.h"
 

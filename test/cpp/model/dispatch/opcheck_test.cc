@@ -10,6 +10,7 @@
 
 #include "core/layout/blocked_layout.h"
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/field_text.h"
 #include "model/dispatch/replay_file.h"
 #include "model/spec/elementwise.h"
 #include "model/spec/indexing.h"
@@ -250,9 +251,9 @@ TEST(ReplayTextTest, Layouts) {
 }
 
 TEST(ReplayTextTest, FieldsHaveTheValuesOfTheirType) {
-  std::vector<std::pair<std::string, std::string>> fields;
+  opcheck::Fields fields;
   const ConvSpec spec;
-  opcheck::CallWriter writer{&fields};
+  opcheck::FieldWriter writer(&fields, opcheck::LayoutText);
   ConvSpec::VisitFields(spec, writer);
   const auto read = [&](const std::string& name, const std::string& value) {
     auto changed = fields;

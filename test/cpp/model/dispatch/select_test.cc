@@ -110,7 +110,7 @@ TEST_F(Select, EveryReasonIsKept) {
   Selection selection;
   const ToySpec spec{4};
   const PlanOptions options;
-  Selector<ToySpec>(*DefaultDevice(), spec, options, &selection).Select();
+  SelectPlan(*DefaultDevice(), spec, options, &selection);
   using Others = decltype(selection.others);
   EXPECT_EQ(selection.others, (Others{{"shy", "slow is faster"},
                                       {"odd", "the size is even"},

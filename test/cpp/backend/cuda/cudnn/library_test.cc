@@ -4,6 +4,7 @@
 #include "backend/cuda/test_gpu.h"
 #include "emulated_gpu/library/libraries.h"
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/select.h"
 #include "model/spec/matmul.h"
 #include "model/spec/spatial/conv.h"
 #include "singa/dispatch/tuning.h"

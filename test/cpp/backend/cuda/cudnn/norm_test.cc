@@ -8,6 +8,7 @@
 #include "backend/cuda/test_gpu.h"
 #include "emulated_gpu/library/libraries.h"
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/select.h"
 #include "model/spec/norm/batchnorm.h"
 #include "singa/dispatch/tuning.h"
 #include "singa/operation/batchnorm.h"

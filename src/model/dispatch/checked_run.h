@@ -1,0 +1,29 @@
+#pragma once
+
+// Runs an operation on its chosen implementation and on `reference`, and compares.
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "model/dispatch/call_check.h"
+#include "model/dispatch/op_type.h"
+#include "singa/core/device.h"
+#include "singa/core/node.h"
+#include "singa/core/plan.h"
+
+namespace singa::opcheck {
+
+/// Runs `plan` by `execute`, then compares. The program gets the results of `plan`, bit for bit.
+void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Scalars& scalars, const std::function<void()>& execute);
+
+/// Runs a saved call again, and compares. Returns a description of the call.
+std::string Replay(const OpType& type, const Call& call);
+
+/// Runs a recorded operation by `run`, and compares. Returns false, and does nothing, where OPCHECK
+/// is off for the operation.
+bool RunNode(const Node& node, const std::function<void()>& run);
+
+}  // namespace singa::opcheck

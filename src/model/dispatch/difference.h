@@ -1,0 +1,35 @@
+#pragma once
+
+// The tolerance of OPCHECK: compares results with those of `reference`.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "singa/core/tensor.h"
+
+namespace singa::opcheck {
+
+/// What `reference` computes for a call.
+struct Expected {
+  std::vector<Tensor> results;  ///< plain; none where `reference` does not take the call
+  /// For each result the magnitude of the terms that each element sums, which the tolerance
+  /// follows. Empty: the largest result.
+  std::vector<Tensor> bound = {};
+  int64_t sum_length = 1;
+  bool exact = false;  ///< bit by bit, but for the bits of NaN
+};
+/// How far results are from the expected ones.
+struct Difference {
+  bool compared = false;  ///< false where there is nothing to compare
+  double ratio = 0;       ///< the largest |difference| / tolerance
+  std::string text = {};  ///< where that is, if it is above 1
+};
+/// Compares plain outputs of a plan. Integers have to be equal.
+Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
+                          bool spreads_error = false);
+/// |t|, contiguous; integers and bool unchanged.
+Tensor AbsoluteValue(const Tensor& t);
+
+}  // namespace singa::opcheck

@@ -1,0 +1,68 @@
+#include "model/dispatch/dispatch.h"
+
+#include <utility>
+
+#include "model/dispatch/checked_run.h"
+#include "model/dispatch/explain.h"
+#include "model/dispatch/opcheck.h"
+#include "model/dispatch/plan_cache.h"
+#include "model/dispatch/select.h"
+#include "singa/core/stats.h"
+#include "singa/core/threads.h"
+
+namespace singa {
+
+OpSignature SignatureOf(const Device& device, const OpRef& spec, const PlanOptions& options) {
+  OpSignature signature(spec.op());
+  signature.Add("device",
+                static_cast<uint64_t>(device.kind()) << 32 | static_cast<uint32_t>(device.id()));
+  signature.Add("preference, strictness and threads",
+                static_cast<uint64_t>(options.preference) << 33 |
+                    static_cast<uint64_t>(IsStrict()) << 32 | static_cast<uint32_t>(NumThreads()));
+  if (device.kind() == DeviceKind::kCuda)
+    signature.Add("arithmetic",
+                  static_cast<uint64_t>(IsTf32()) << 1 | static_cast<uint64_t>(IsDeterministic()));
+  signature.Add("workspace limit", options.workspace_limit);
+  spec.op_type().sign(spec.spec, signature);
+  return signature;
+}
+
+PlanPtr FindPlan(const Device& device, const OpRef& spec, const PlanOptions& options) {
+  SetCurrentOp(spec.op());
+  struct Context {
+    const Device& device;
+    const OpRef& spec;
+    const PlanOptions& options;
+  } context{device, spec, options};
+  const PlanPtr plan = FindOrMakePlan(
+      SignatureOf(device, spec, options),
+      [](const void* opaque) {
+        const auto& c = *static_cast<const Context*>(opaque);
+        PlanPtr made = SelectPlan(c.device, c.spec, c.options);
+        // What was measured is now the choice of kFastest too.
+        if (c.options.preference == Preference::kAutotune)
+          DropPlan(
+              SignatureOf(c.device, c.spec, {Preference::kFastest, c.options.workspace_limit}));
+        return made;
+      },
+      &context);
+  if (IsExplaining()) [[unlikely]]
+    if (NeedsExplanation(plan)) {
+      Selection selection;
+      SelectPlan(device, spec, options, &selection);
+      Explain(plan, std::move(selection));
+    }
+  return plan;
+}
+
+void Run(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+         std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Scalars& scalars) {
+  const char* op = spec.op();
+  const auto execute = [&] { device->Exec(op, plan, inputs, outputs, scalars); };
+  if (opcheck::IsEnabledFor(op, *plan)) [[unlikely]]
+    opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars, execute);
+  else
+    device->Exec(op, plan, inputs, outputs, scalars, spec);
+}
+
+}  // namespace singa

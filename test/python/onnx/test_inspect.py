@@ -247,6 +247,27 @@ def test_sizes_that_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "ONNX Runtime" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("Reshape", "x shape", "y"),
+        node("MaxPool", "x", "y", kernel_shape=[3], strides=[2]),
+    ],
+    ids=["a batch of one", "a window that ONNX Runtime takes and singa does not"],
+)
+def test_sizes_that_both_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], last: Any) -> None:
+    """Exporters write the example's batch into shapes, and ONNX Runtime pools what is too small."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    reshaped = last.op_type == "Reshape"
+    shape = {"shape": np.array([1, 4, 5])} if reshaped else {}
+    lengths = ["n", 4, 5] if reshaped else ["n", 4, "t"]
+    path = _written(tmp_path, network([last], [info("x", lengths)], [info("y")], shape))
+    assert _run(path, "--check", "--shape", f"x=2,4,{5 if reshaped else 2}") == 1
+    capsys.readouterr()
+    assert _run(path, "--check") == 0
+    assert "y: largest difference 0 of" in capsys.readouterr().out
+
+
 def test_wrong_shapes_and_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that is not an input, a shape that cannot be read, and an input of unknown shape."""
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -11,11 +11,11 @@ from .. import singa_wrap as _c
 from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
 from .element_types import INTEGERS, NUMBERS
-from .errors import ExportError
+from .errors import ExportError, InvalidModelError
 from .graph_proto import OLDEST_FORMAT, rename
 from .lengths import Source
 from .node_writer import Call, Writer
-from .specification import names_read, require_package
+from .specification import inferred, names_read, require_package
 from .tensors import as_array
 from .trace import GraphRun
 from .writers.registry import unread, writer_of
@@ -213,11 +213,11 @@ def _infer_outputs(model: ModelProto) -> None:
         value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         light.graph.input.append(value)
     try:
-        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph.output
-    except onnx.shape_inference.InferenceError:
+        found = inferred(light).graph.output
+    except InvalidModelError:
         return
-    for own, found in zip(model.graph.output, inferred, strict=True):
-        own.CopyFrom(found)
+    for own, value in zip(model.graph.output, found, strict=True):
+        own.CopyFrom(value)
 
 
 def _output_names(given: Sequence[str] | None, count: int) -> list[str]:

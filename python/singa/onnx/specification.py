@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 #: Most rounds of type inference, which alternate between nodes of the model's opset and others.
 _MOST_ROUNDS = 4
+#: Most numbers that onnx may propagate. It makes a dimension of each element of a vector.
+_MOST_PROPAGATED = 1 << 20
+#: Most pieces of a Split, of which onnx infers each.
+_MOST_PIECES = 1 << 16
 
 
 def require_package() -> None:
@@ -64,18 +69,63 @@ def check_model(model: ModelProto) -> None:
 
 def typed(model: ModelProto) -> ModelProto:
     """The model with the types and shapes that can be inferred."""
-    import onnx
-
     for _ in range(_MOST_ROUNDS):
-        try:
-            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        except Exception as error:  # InferenceError, and others for damaged files
-            raise InvalidModelError(
-                f"[onnx.load] wrong types or shapes: {_on_one_line(error)}"
-            ) from None
+        model = inferred(model)
         if not _with_types_of_versioned(model):
             break
     return model
+
+
+def inferred(model: ModelProto) -> ModelProto:
+    """The model with the types and shapes that onnx infers.
+
+    Numbers of which shapes are made are followed, too, unless there are so many that it would take
+    long: a file may claim any length. Raises InvalidModelError for types or shapes that contradict
+    each other, and for an attribute with which the inference would fail.
+    """
+    import onnx
+
+    for node in all_nodes(model.graph):
+        for attribute in node.attribute:
+            key, number = (node.op_type, attribute.name), attribute.i
+            if (key == ("GatherND", "batch_dims") and number < 0) or (
+                key == ("Split", "num_outputs") and number > _MOST_PIECES
+            ):
+                raise InvalidModelError(
+                    f"[onnx.load] node {node.name!r} ({key[0]}): {key[1]} is {number}"
+                )
+    try:
+        shaped = onnx.shape_inference.infer_shapes(model)
+        if _propagated(shaped) > _MOST_PROPAGATED:
+            return shaped
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as error:  # InferenceError, and others for damaged files
+        raise InvalidModelError(
+            f"[onnx.load] wrong types or shapes: {_on_one_line(error)}"
+        ) from None
+
+
+def _propagated(model: ModelProto) -> int:
+    """How many numbers onnx would propagate: all elements of vectors that Cast and others read."""
+    types: dict[str, Any] = {}
+    types_of(model.graph, types)
+    shapes = (
+        types[name].tensor_type.shape.dim
+        for node in all_nodes(model.graph)
+        if node.op_type in _propagating()
+        for name in node.input
+        if name in types
+    )
+    return sum(shape[0].dim_value for shape in shapes if len(shape) == 1)
+
+
+@functools.cache
+def _propagating() -> frozenset[str]:
+    """The operators whose results onnx computes where they are shapes."""
+    import onnx
+
+    schemas = onnx.defs.get_all_schemas_with_history()
+    return frozenset(s.name for s in schemas if s.has_data_propagation_function)
 
 
 def types_of(graph: Any, types: dict[str, Any]) -> None:

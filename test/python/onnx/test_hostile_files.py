@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from onnx_files import info, network, node
 from singa import tensor
 from singa.onnx import InvalidModelError, UnsupportedError
+from singa.onnx.specification import inferred
 
 
 def _external(folder: Path, location: str, size: int = 4, **entries: str) -> Path:
@@ -235,6 +236,53 @@ def test_constants_are_bounded() -> None:
         )
         with pytest.raises(InvalidModelError, match="makes a constant of shape"):
             singa.onnx.load(model)
+
+
+@pytest.mark.parametrize("declared", [False, True], ids=["made", "declared"])
+def test_numbers_of_shapes_are_bounded(declared: bool) -> None:
+    """onnx infers a dimension for each element of a vector: 2^30 of them would take all memory."""
+    many = (1 << 20) + 1
+
+    def found(length: int) -> Any:
+        nodes = [
+            *([] if declared else [node("ConstantOfShape", "length", "v")]),
+            node("Cast", "v", "c", to=TensorProto.INT64),
+            node("Shape", "x", "s"),
+            node("Add", "s one", "t"),
+            node("Expand", "x t", "y"),
+        ]
+        inputs = [info("x", [1, 1]), *([info("v", [length])] if declared else [])]
+        constants = {"length": np.array([length]), "one": np.ones(1, np.int64)}
+        model = inferred(network(nodes, inputs, [info("y"), info("c", kind="int64")], constants))
+        return {value.name: value.type for value in (*model.graph.output, *model.graph.value_info)}
+
+    for length, wanted in ((many - 4, [2, 2]), (many, [0, 0])):
+        types = found(length)
+        assert [d.dim_value for d in types["y"].tensor_type.shape.dim] == wanted
+        assert [d.dim_value for d in types["c"].tensor_type.shape.dim] == [length]
+
+
+def test_a_slice_that_claims_many_ends() -> None:
+    """Found by the fuzzer: its inference took minutes."""
+    ends = TensorProto(name="e", data_type=TensorProto.INT64, dims=[1 << 30], raw_data=b"\0" * 8)
+    model = network([node("Slice", "x s e", "y")], [info("x", [4])], [info("y", ["n"])])
+    model.graph.initializer.extend([helper.make_tensor("s", TensorProto.INT64, [1], [0]), ends])
+    with pytest.raises(InvalidModelError):
+        singa.onnx.load(model)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (node("GatherND", "x i", "y", batch_dims=-(1 << 24)), "batch_dims is -16777216"),
+        (node("Split", "x", "y", num_outputs=1 << 30), "num_outputs is 1073741824"),
+    ],
+)
+def test_attributes_that_inference_does_not_check(wrong: Any, text: str) -> None:
+    """It reads outside a shape, and infers each of 2^30 pieces."""
+    model = network([wrong], [info("x", [4]), info("i", [1], "int64")], [info("y")])
+    with pytest.raises(InvalidModelError, match=text):
+        singa.onnx.load(model)
 
 
 def test_functions_that_explode() -> None:

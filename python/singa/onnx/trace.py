@@ -219,66 +219,44 @@ def traced(forward: Callable[..., Any], inputs: Sequence[Tensor]) -> Trace:
 
 
 def of_tape(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Trace:
-    """The trace of results that are on the tape.
+    """The trace of results that are on the tape: its operators run once more.
 
     Raises ValueError where the tape does not have the whole computation: it keeps no values of
     constants, and no operators without gradient.
     """
-    trace = Trace(inputs)
-    trace.outputs = list(outputs)
-    made: dict[tuple[Operator, int], Tensor] = {}
-    for y in outputs:
-        if not y.is_dummy():
-            made[y.creator, y._index] = y
-    order: list[Operator] = []
+    found = [y.creator for y in outputs if not y.is_dummy()]
     seen: set[Operator] = set()
-    stack = [(y.creator, False) for y in outputs if not y.is_dummy()]
-    while stack:
-        op, done = stack.pop()
-        if done:
-            order.append(op)
-            continue
-        if op in seen:
-            continue
-        seen.add(op)
+    while found:
+        op = found.pop()
         if not op.src:
             raise ValueError(
                 f"[to_onnx] the tape does not lead beyond {op.name}: it was walked before, or it "
                 "has no gradient. singa.onnx.save(model, path, inputs) exports any forward pass"
             )
-        stack.append((op, True))
-        for creator, _, _, _ in op.src:
-            if not isinstance(creator, tape.Dummy):
-                stack.append((creator, False))
-    before = training()
-    autograd.training = False  # batch norm must not update its statistics again
-    try:
-        with autograd.no_grad():
-            for op in order:
-                _repeat(op, trace, made)
-    finally:
-        autograd.training = before
-    return trace
+        seen.add(op)
+        makers = (creator for creator, _, _, _ in op.src if not isinstance(creator, tape.Dummy))
+        found += [maker for maker in makers if maker not in seen]
+    order = sorted(seen, key=lambda op: op._position)
+    made: dict[tuple[Operator, int], Tensor] = {}
 
-
-def _repeat(op: Operator, trace: Trace, made: dict[tuple[Operator, int], Tensor]) -> None:
-    """Applies an operator of the tape once more: the tape does not keep the values between."""
-    xs = []
-    for creator, index, x, _ in op.src:
+    def given(op: Operator, source: tuple[Any, ...]) -> Tensor:
+        creator, index, x, _ = source
         if not isinstance(creator, tape.Dummy):
-            xs.append(made[creator, index])
-            continue
-        x = x if x is not None else creator.tensor
-        if x is None or not (x.stores_grad or any(x is given for given in trace.inputs)):
+            return made[creator, index]
+        x = creator.tensor if x is None else x
+        if x is None or not (x.stores_grad or any(x is each for each in inputs)):
             raise ValueError(
                 f"[to_onnx] an input of {op.name} is neither among the inputs nor a parameter, so "
                 "it may depend on the inputs. singa.onnx.save(model, path, inputs) exports any "
                 "forward pass"
             )
-        xs.append(x)
-    again = op._again()
-    results = again(*xs)
-    for i, y in enumerate(results):
-        made.setdefault((op, i), y)
-    ys = tuple(made[op, i] for i in range(len(results)))
-    trace.applications.append(Application(again, tuple(xs), ys, op._layer))
+        return x
+
+    def forward(*_: Tensor) -> list[Tensor]:
+        for op in order:
+            _c.SetCurrentLayer(op._layer)
+            results = op._again()(*(given(op, source) for source in op.src))
+            made.update(((op, i), y) for i, y in enumerate(results))
+        return [y if y.is_dummy() else made[y.creator, y._index] for y in outputs]
+
+    return traced(forward, inputs)

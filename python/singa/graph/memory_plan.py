@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..layer.base import each_once
 from ..tape.tensor import Tensor
 from .step_graphs import StepGraphs
 
@@ -28,8 +29,7 @@ def memory_plan(
         reasons = "; ".join(graphs.reasons()) or "run a few steps with use_graph=True first"
         raise RuntimeError(f"[memory_plan] no step was recorded: {reasons}")
     weights = sum([t.memsize() for t in params.values()])
-    each_state = {id(t): t for t in states.values()}.values()
-    statistics = sum([t.memsize() for t in each_state]) - weights
+    statistics = sum([t.memsize() for t in each_once(states).values()]) - weights
     kept = [t for value in optimizer.values() if isinstance(value, dict) for t in value.values()]
     by_kind = {
         "parameters": weights,

@@ -188,11 +188,7 @@ class Layer(metaclass=LayerMeta):
 
         Raises ValueError if two of them have the same path, as the keys 1 and "1" of a dict give.
         """
-        first: dict[int, str] = {}
-        found = self._by_path("get_params")
-        for path, param in found.items():
-            first.setdefault(id(param), path)
-        return {path: found[path] for path in first.values()}
+        return each_once(self._by_path("get_params"))
 
     def set_params(self, parameters: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
         """Copies values (tensors or arrays) to the parameters of the same names.
@@ -570,6 +566,14 @@ class Layer(metaclass=LayerMeta):
     def __repr__(self) -> str:
         inside = ", ".join(f"{path}={type(child).__name__}" for path, child in self._children())
         return f"<{self.title}{': ' if inside else ''}{inside}>"
+
+
+def each_once(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, each once, under the first of its names."""
+    first: dict[int, str] = {}
+    for name, value in named.items():
+        first.setdefault(id(value), name)
+    return {name: named[name] for name in first.values()}
 
 
 def _first_tensor(inputs: Any) -> Tensor | None:

@@ -61,7 +61,7 @@ def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:
     finally:
         base.observers.remove(watch)
     params = model.get_params().values()
-    states = {id(state): state for state in model.get_states().values()}.values()
+    states = base.each_once(model.get_states()).values()
     summary.params = sum(p.size() for p in params)
     summary.trainable = sum(p.size() for p in params if p.requires_grad)
     summary.states = sum(s.size() for s in states) - summary.params

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import singa_wrap
 from ..layer import BatchNorm2d, Layer
+from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
 from ..tape.capture import host_called
@@ -49,10 +50,7 @@ class Average:
         """The tensors of the model that are averaged, by name, each once."""
         if not self.use_buffers:
             return self.model.get_params()
-        first: dict[int, tuple[str, Tensor]] = {}
-        for name, state in self.model.get_states().items():
-            first.setdefault(id(state), (name, state))
-        return dict(first.values())
+        return each_once(self.model.get_states())
 
     @host_called
     def update(self) -> None:

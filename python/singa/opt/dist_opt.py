@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import autograd, distributed, singa_wrap
+from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
 from ..tape.capture import host_call, host_called, is_capturing
@@ -217,8 +218,7 @@ class DistOpt:
         """Gives all ranks the states and the random state of rank 0, once for each model."""
         if model in self._models:
             return
-        each_once = {id(state): (name, state) for name, state in model.get_states().items()}
-        states = dict(each_once.values())
+        states = each_once(model.get_states())
         if not states:
             raise RuntimeError("[DistOpt] the model has no parameters yet: call compile() first")
         device = _device_of(model)

@@ -24,6 +24,7 @@ from .._version import __version__
 from ..dtypes import numpy_dtype
 from ..files.fit import UnfitStatesError, fit, say_renamed
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
+from ..layer.base import each_once
 from ..opt.dist_opt import DistOpt
 from ..tape.assignment import checked
 from ..tensor import Tensor
@@ -246,12 +247,9 @@ def _checked_description(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _paths(model: Model, optimizer: Optimizer | DistOpt) -> dict[str, str]:
-    """The paths of the model's parameters, by their keys in the optimizer's state. A parameter with
-    two paths has the first."""
-    paths: dict[str, str] = {}
-    for path, param in model.get_params().items():
-        paths.setdefault(optimizer.state_key(param), path)
-    return paths
+    """The paths of the model's parameters, by their keys in the optimizer's state."""
+    params = each_once(model.get_params())
+    return {optimizer.state_key(param): path for path, param in params.items()}
 
 
 def _below(prefix: str, arrays: Arrays) -> Arrays:

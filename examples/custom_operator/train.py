@@ -27,11 +27,11 @@ class Snake(autograd.Operator):
 
     def forward(self, x: raw.Tensor) -> raw.Tensor:
         self.x = x  # for backward, after which it is released
-        return raw.__add__(x, raw.DivFloat(raw.Square(raw.Sin(raw.MultFloat(x, self.a))), self.a))
+        return x + raw.Sin(self.a * x) ** 2 / self.a
 
     def backward(self, dy: raw.Tensor) -> raw.Tensor:
         # The derivative of sin²(a·x) / a is 2·sin(a·x)·cos(a·x) = sin(2·a·x).
-        return raw.__add__(dy, raw.__mul__(dy, raw.Sin(raw.MultFloat(self.x, 2 * self.a))))
+        return dy * (1 + raw.Sin(2 * self.a * self.x))
 
 
 def snake(x: tensor.Tensor, a: float = 6.0) -> tensor.Tensor:

@@ -25,6 +25,7 @@ from .tape.autocast import autocast as autocast
 from .tape.backward import Gradients as Gradients
 from .tape.backward import backward as backward
 from .tape.backward import gradients as gradients
+from .tape.backward import input_gradients as input_gradients
 from .tape.grad_mode import enable_grad as enable_grad
 from .tape.grad_mode import is_recording as is_recording
 from .tape.grad_mode import no_grad as no_grad
@@ -75,6 +76,7 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         "gradcheck",
         "gradients",
         "infer_dependency",
+        "input_gradients",
         "is_recording",
         "no_grad",
         "training",

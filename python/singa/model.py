@@ -41,6 +41,7 @@ from . import autograd, layer, tensor
 from . import singa_wrap as _c
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
+from .layer.outputs import outputs_of
 from .layer.summary import Summary, summarize
 from .raw import compat_mode
 from .tape import autocast
@@ -349,6 +350,26 @@ class Model(layer.Layer, metaclass=ModelMeta):
             summary = summarize(self, zeros)
         print(summary, file=file or sys.stdout)
         return summary
+
+    def values(self, inputs: Any, names: Sequence[str]) -> list[Any]:
+        """The outputs of some layers for these inputs, in the order of `names`.
+
+            middle, scores = net.values(x, ["layer3", ""])
+
+        inputs  what `forward` takes: one tensor or array, or a list of several arguments
+        names   paths of layers, as named_layers() has them; "" is the model itself
+
+        It runs `forward` as a call after eval() does, whatever the mode, and does not record it.
+        The output of a layer is what it hands on: that of a batch norm that is called with
+        `relu=True` is behind the ReLU. Gradients lead through the results inside of
+        `autograd.enable_grad()`.
+
+        Raises ValueError for a name of no layer, and for a layer that does not run, or that runs
+        several times; TypeError if `names` are not texts.
+        """
+        given = inputs if isinstance(inputs, list | tuple) else [inputs]
+        arguments = self._as_tensors(given)
+        return outputs_of(self, names, lambda: self._infer(*arguments))
 
     def _infer_on_zeros(self) -> None:
         zeros = self._zeros("explain")

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .. import singa_wrap as _c
-from ..layer import base
+from ..layer import base, hooks
 from ..layer.names import LayerNames
 from ..tape.capture import Capture, Update
 from ..tape.capture import state as current
@@ -105,10 +105,11 @@ class _Step:
         # The settings for which graph or reason are valid. None: any settings.
         self.settings: Settings | None = None
         self.read: list[_c.Tensor] = []  # what the host reads in the step, except arguments
+        self.hooks: int | None = None  # last_change of hooks, if it is executed because of one
 
     def forget(self) -> None:
         """Discards the graph, so that the step is captured again."""
-        self.tries, self.reason = 0, ""
+        self.tries, self.reason, self.hooks = 0, "", None
         self.last = self.returned = self.graph = self.settings = None
         self.calls, self.updates = [], []
 
@@ -221,6 +222,9 @@ class StepGraphs:
             step = self._steps[key] = _Step()
             if reason := self._obstacle(base, args, kwargs):
                 self._give_up(step, reason)
+        elif step.hooks is not None:
+            if step.hooks != hooks.last_change:
+                step.forget()
         elif changed := step.changed(self._layer):
             step.forget()
             self._changes += 1
@@ -277,6 +281,10 @@ class StepGraphs:
         before, numbers = Settings(self._layer), random_numbers()
         with Drawing() as drawing:
             result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
+        if capture.hooked:  # until hooks come or go; what the hook itself changes does not matter
+            self._give_up(step, capture.hooked)
+            step.hooks = hooks.last_change
+            return result
         recording = capture.recording
         if kind() != base[0][0]:
             recording.SetObstacle("the step changes the mode of the model or of singa")

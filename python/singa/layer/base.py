@@ -16,6 +16,7 @@ from ..tape import autocast
 from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
+from .hooks import Hookable
 
 if TYPE_CHECKING:
     from ..files.fit import Mismatch
@@ -108,7 +109,7 @@ class LayerMeta(type):
         return super().__new__(mcs, name, bases, attributes)
 
 
-class Layer(metaclass=LayerMeta):
+class Layer(Hookable, metaclass=LayerMeta):
     """A function of tensors with parameters, sublayers, or both.
 
     A subclass implements `forward`, and also `initialize` if it has parameters of its own.
@@ -436,11 +437,17 @@ class Layer(metaclass=LayerMeta):
     def sublayers(self) -> Iterator[Layer]:
         """All sublayers at any depth, in the order of their addition, each once and before its
         own."""
+        return (child for path, child in self.named_layers() if path)
+
+    def named_layers(self) -> Iterator[tuple[str, Layer]]:
+        """(path, layer) of this layer, whose path is "", and of all that `sublayers` returns, each
+        under its first path. As PyTorch's named_modules."""
+        yield "", self
         seen = {id(self)}
-        for _, child in self._all_sublayers((id(self),)):
+        for path, child in self._all_sublayers((id(self),)):
             if id(child) not in seen:
                 seen.add(id(child))
-                yield child
+                yield path, child
 
     def _all_sublayers(self, above: tuple[int, ...] = ()) -> Iterator[tuple[str, Layer]]:
         """(path, layer) of all sublayers, under all their paths."""

@@ -10,6 +10,7 @@ from ..raw.check import fraction
 from ..tensor import Tensor
 from .activation import Hardswish, ReLU6, SiLU
 from .base import Layer, are_watched
+from .hooks import hooked_forward
 from .norm import BatchNorm2d
 
 __all__ = [
@@ -33,8 +34,8 @@ __all__ = [
 class Sequential(Layer):
     """A chain of layers, named "0", "1", ... It can be indexed and has a length, like a list.
 
-    A BatchNorm2d and a ReLU or ReLU6 right after it run as one operation, except while an observer,
-    such as `Model.summary`, needs each layer by itself.
+    A BatchNorm2d and a ReLU or ReLU6 right after it run as one operation, except while one of
+    them has a hook, or an observer, such as `Model.summary`, needs each layer by itself.
     Raises TypeError if an argument is not a layer.
     """
 
@@ -52,7 +53,11 @@ class Sequential(Layer):
         for each, after in itertools.zip_longest(layers, layers[1:]):
             if each is done:
                 done = None
-            elif type(each) is BatchNorm2d and type(after) in _BEHIND_NORM and not apart:
+            elif (
+                type(each) is BatchNorm2d
+                and type(after) in _BEHIND_NORM
+                and not (apart or hooked_forward(each) or hooked_forward(after))
+            ):
                 x, done = each(x, activation=_BEHIND_NORM[type(after)]), after
             else:
                 x = each(x)

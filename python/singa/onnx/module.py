@@ -183,12 +183,13 @@ class ImportedModel(model.Model):
         outputs = self.values(inputs, self.output_names)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def values(self, inputs: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    def values(self, inputs: Any, names: Sequence[str]) -> list[Any]:
         """The values `names` of the graph for these inputs: outputs, or results of any node.
 
-        A sequence is a list of tensors.
+        inputs  one tensor, or a list of them in the order of `input_names`, in which a sequence is
+                a list of tensors
         """
-        given = self._checked_inputs(inputs)
+        given = self._checked_inputs(inputs if isinstance(inputs, list | tuple) else [inputs])
         parameters = {name: self.__dict__[key] for name, key in self._keys.items()}
         if not traces:
             return self.network().run(given, parameters, names)

@@ -43,6 +43,7 @@ from .movement import Contiguous as Contiguous
 from .movement import Index as Index
 from .normalization import *
 from .pooling import *
+from .raw_signs import SIGNS as SIGNS
 from .reduction import *
 from .resampling import *
 from .rnn import *

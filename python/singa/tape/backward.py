@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..dtypes import BY_VALUE, is_float
 from ..raw import compat_mode
+from .grad_mode import enable_grad
 from .operator import Operator
 from .tensor import Tensor, as_raw, installed, wrap
 
 if TYPE_CHECKING:
     from .operator import Gradient, Raw
 
-__all__ = ["Gradients", "backward", "gradients"]
+__all__ = ["Gradients", "backward", "gradients", "input_gradients"]
 
 #: An output of an operator: the operator where it is the first, else with the index.
 _Output = Operator | tuple[Operator, int]
@@ -216,3 +218,37 @@ def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradi
     for x, gradient in backward(y, dy, retain_graph):
         result._put(x, gradient)
     return result
+
+
+def input_gradients(function: Callable[..., Tensor], *inputs: Any) -> tuple[Tensor, Any]:
+    """(value, gradient) of a function of one tensor, or (value, tuple of gradients) of several:
+    `function(*inputs)`, a tensor of one element, and its derivatives by the inputs.
+
+        net.eval()
+        score, saliency = autograd.input_gradients(lambda x: net(x)[0, cat], image)
+
+    The inputs are float tensors or arrays, and stay as they are. The tape records inside, whatever
+    the mode. Gradients of parameters are computed, too, unless they are frozen, and dropped.
+
+    Raises TypeError for inputs of other types, and if the function returns no tensor; ValueError if
+    its value has several elements, or does not depend on an input.
+    """
+    leaves = []
+    for i, x in enumerate(inputs):
+        raw = as_raw(x)
+        if not is_float(raw.data_type()):
+            kind = BY_VALUE[raw.data_type()]
+            raise TypeError(f"[input_gradients] input {i} must be of floats, got {kind}")
+        leaves.append(wrap(raw, True))
+        leaves[-1].stores_grad = True
+    with enable_grad():
+        value = function(*leaves)
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"[input_gradients] the function must return a tensor, got {kind}")
+    found = gradients(value)
+    for i, leaf in enumerate(leaves):
+        if id(leaf) not in found:
+            raise ValueError(f"[input_gradients] the value does not depend on input {i}")
+    by_input = tuple([found[id(leaf)] for leaf in leaves])
+    return wrap(value.data, False), by_input[0] if len(by_input) == 1 else by_input

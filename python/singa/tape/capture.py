@@ -29,6 +29,7 @@ class Capture:
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[Update] = []
         self.moved: dict[int, tuple[Tensor, _c.Tensor]] = {}  # and what they were before the step
+        self.hooked = ""  # why a replay would not do the same, if a hook ran
 
 
 class _State(threading.local):

@@ -54,9 +54,10 @@ class Operator(_c.TapeOperator):
 
     `forward` gets the inputs' data and returns one raw tensor or a tuple of them. `backward` gets a
     gradient for each output and returns one for each input, None where there is none. Raw tensors
-    that `forward` sets as attributes are kept for backward and dropped after the walk. Backward
-    raises RuntimeError when one of them was changed in place meanwhile. (Under `singa.compat` it
-    does neither.)
+    have the signs of Tensor, such as `2 * x + 1`, and singa_wrap has their functions. Those that
+    `forward` sets as attributes are kept for backward and dropped after the walk. Backward raises
+    RuntimeError when one of them was changed in place meanwhile. (Under `singa.compat` it does
+    neither.)
     """
 
     #: False for comparisons and the like: they are never recorded, their results are constants.
@@ -114,7 +115,10 @@ class Operator(_c.TapeOperator):
         recording = state.recording
         inputs = Inputs(self, xs, recording and self.differentiable)
         if inputs is None:
-            kind = next(type(x).__name__ for x in xs if not isinstance(x, Tensor))
+            wrong = next(x for x in xs if not isinstance(x, Tensor))
+            kind = type(wrong).__name__
+            if isinstance(wrong, RawTensor):
+                kind = "a raw tensor, which functions of singa_wrap and signs take"
             raise TypeError(f"[{type(self).__name__}] inputs must be Tensors, got {kind}")
         raws, needs = inputs
         needs = needs and self.differentiable

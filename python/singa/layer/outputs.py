@@ -1,0 +1,53 @@
+"""The outputs of layers in one forward pass, by path."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import base
+
+
+def outputs_of(root: base.Layer, names: Sequence[str], run: Callable[[], Any]) -> list[Any]:
+    """The outputs of the layers of these paths while `run()` runs `root`, whose own path is "".
+
+    Raises TypeError and ValueError as `Model.values` says.
+    """
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"[values] expected a list of names of layers, got {names!r:.80}")
+    paths = {"": root, **dict(root._all_sublayers((id(root),)))}
+    for name in names:
+        if name not in paths:
+            close = difflib.get_close_matches(name, paths, 3)
+            advice = f"; do you mean {' or '.join(close)}?" if close else ""
+            raise ValueError(f"[values] {root.title} has no layer {name!r}{advice}")
+    collector = _Collector([paths[name] for name in names])
+    base.observers.append(collector)
+    try:
+        run()
+    finally:
+        base.observers.remove(collector)
+    for name in names:
+        count = len(collector.outputs[id(paths[name])])
+        if count != 1:
+            how = f"ran {count} times: register_forward_hook sees each" if count else "did not run"
+            raise ValueError(f"[values] layer {name!r} {how}")
+    return [collector.outputs[id(paths[name])][0] for name in names]
+
+
+class _Collector:
+    """An observer that keeps the outputs of some layers, by identity, in the thread that made
+    it."""
+
+    def __init__(self, layers: Sequence[base.Layer]) -> None:
+        self.outputs: dict[int, list[Any]] = {id(each): [] for each in layers}
+        self._thread = threading.get_ident()
+
+    def enter(self, layer: base.Layer) -> None:
+        pass
+
+    def leave(self, layer: base.Layer, output: Any) -> None:
+        if id(layer) in self.outputs and threading.get_ident() == self._thread:
+            self.outputs[id(layer)].append(output)

@@ -20,10 +20,13 @@ Numbers of parameters with the default number of classes, without running statis
     mobilenet_v2       3 x 224 x 224 3,504,872    torchvision mobilenet_v2
     mobilenet_v3_large 3 x 224 x 224 5,483,032    torchvision mobilenet_v3_large
     mobilenet_v3_small 3 x 224 x 224 2,542,856    torchvision mobilenet_v3_small
+    resnet101          3 x 224 x 224 44,549,160   torchvision resnet101
     resnet110_cifar    3 x 32 x 32   1,727,962    He et al. 2016, section 4.2, shortcuts of option A
     resnet152          3 x 224 x 224 60,192,808   torchvision resnet152
+    resnet18           3 x 224 x 224 11,689,512   torchvision resnet18
     resnet18_cifar     3 x 32 x 32   11,173,962   ResNet-18, 3x3 stem, 10 classes
     resnet20_cifar     3 x 32 x 32   269,722      He et al. 2016, section 4.2, shortcuts of option A
+    resnet34           3 x 224 x 224 21,797,672   torchvision resnet34
     resnet50           3 x 224 x 224 25,557,032   torchvision resnet50
     resnet50_cifar     3 x 32 x 32   23,520,842   ResNet-50, 3x3 stem, 10 classes
     resnext50_32x4d    3 x 224 x 224 25,028,904   torchvision resnext50_32x4d
@@ -65,10 +68,13 @@ _MODELS = {
     "mobilenet_v2": ("mobilenet", "MobileNetV2"),
     "mobilenet_v3_large": ("mobilenet", "mobilenet_v3_large"),
     "mobilenet_v3_small": ("mobilenet", "mobilenet_v3_small"),
+    "resnet101": ("resnet", "resnet101"),
     "resnet110_cifar": ("resnet", "resnet110_cifar"),
     "resnet152": ("resnet", "resnet152"),
+    "resnet18": ("resnet", "resnet18"),
     "resnet18_cifar": ("resnet", "resnet18_cifar"),
     "resnet20_cifar": ("resnet", "resnet20_cifar"),
+    "resnet34": ("resnet", "resnet34"),
     "resnet50": ("resnet", "resnet50"),
     "resnet50_cifar": ("resnet", "resnet50_cifar"),
     "resnext50_32x4d": ("resnet", "resnext50_32x4d"),
@@ -86,14 +92,29 @@ _MODELS = {
     "wrn28_10_cifar": ("wide_resnet", "wrn28_10_cifar"),
 }
 
+#: Other names of torchvision and timm for the same networks.
+_ALIASES = {
+    "swin_t": "swin_tiny",
+    "vit_small_patch16_224": "vit_small_16",
+    "vit_tiny_patch16_224": "vit_tiny_16",
+}
+
 
 def names() -> list[str]:
     """The names of all networks, sorted."""
     return sorted(_MODELS)
 
 
+def canonical_name(name: str) -> str | None:
+    """The name in `names()` for this one, which may be torchvision's or timm's. None if there is no
+    such network."""
+    name = _ALIASES.get(name, name)
+    return name if name in _MODELS else None
+
+
 def create(name: str, **kwargs: Any) -> Classifier:
-    """Creates the network `name`, which is not compiled yet.
+    """Creates the network `name`, which is not compiled yet. Where torchvision or timm have another
+    name for it, such as swin_t, that does as well.
 
     num_classes      number of classes (default: 1000, 10 for LeNet and the CIFAR networks, 2 for
                      U-Net, 256 for GPT)
@@ -103,12 +124,13 @@ def create(name: str, **kwargs: Any) -> Classifier:
 
     Raises ValueError for an unknown name, TypeError for an unknown argument.
     """
-    if name not in _MODELS:
+    known = canonical_name(name)
+    if known is None:
         raise ValueError(f"[models.create] no model {name!r}; there are {', '.join(names())}")
-    module, maker = _MODELS[name]
+    module, maker = _MODELS[known]
     net: Classifier = getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
-    net.architecture = {"name": name, "arguments": kwargs}
+    net.architecture = {"name": known, "arguments": kwargs}
     return net
 
 
-__all__ = ["create", "names"]
+__all__ = ["canonical_name", "create", "names"]

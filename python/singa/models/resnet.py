@@ -187,9 +187,24 @@ class SmallResNet(Classifier):
         return self.fc(global_average(x))
 
 
+def resnet18(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-18 for 3 x 224 x 224 images. He et al. 2016."""
+    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **kwargs)
+
+
+def resnet34(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-34 for 3 x 224 x 224 images. He et al. 2016."""
+    return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **kwargs)
+
+
 def resnet50(num_classes: int = 1000, **kwargs: Any) -> ResNet:
     """ResNet-50 for 3 x 224 x 224 images. He et al. 2016."""
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **kwargs)
+
+
+def resnet101(num_classes: int = 1000, **kwargs: Any) -> ResNet:
+    """ResNet-101 for 3 x 224 x 224 images. He et al. 2016."""
+    return ResNet(Bottleneck, (3, 4, 23, 3), num_classes, **kwargs)
 
 
 def resnet152(num_classes: int = 1000, **kwargs: Any) -> ResNet:

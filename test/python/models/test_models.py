@@ -4,6 +4,7 @@ PyTorch.
 benchmark/torch_models.py has the networks in PyTorch, with torchvision's parameter names.
 """
 
+import importlib
 import importlib.util
 import math
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import singa
+import torchvision_networks
 from network_table import CASES
 from singa import autograd, models, opt, tensor
 
@@ -22,9 +24,12 @@ PARAMETERS = {
     "inception_v3": 23_834_568,
     "inception_v4": 42_679_816,
     "lenet": 431_080,
+    "resnet101": 44_549_160,
     "resnet152": 60_192_808,
+    "resnet18": 11_689_512,
     "resnet18_cifar": 11_173_962,
     "resnet20_cifar": 269_722,
+    "resnet34": 21_797_672,
     "resnet50": 25_557_032,
     "resnet50_cifar": 23_520_842,
     "vgg16": 138_357_544,
@@ -38,10 +43,14 @@ SMALL = {
     "inception_bn": 64,
     "inception_v3": 96,
     "inception_v4": 96,
+    "resnet18": 64,
+    "resnet34": 64,
     "resnet50": 64,
+    "resnet101": 64,
     "resnet152": 64,
 }
-SLOW = {"inception_v4", "resnet152", "vgg16", "vgg19"}
+SLOW = {"inception_v4", "resnet101", "resnet152", "vgg16", "vgg19"}
+NOT_IN_TORCHVISION = {"inception_bn", "lenet", *(n for n in PARAMETERS if n.endswith("_cifar"))}
 ALL = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PARAMETERS]
 
 
@@ -89,6 +98,28 @@ def test_parameters_and_scores_like_torch(torch, torch_models, name):
         expected = theirs(torch.from_numpy(x)).numpy()
     scale = np.abs(expected).max()
     np.testing.assert_allclose(net(singa_tensor(x)).numpy(), expected, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS.keys() - NOT_IN_TORCHVISION))
+def test_names_in_torch_are_those_of_torchvision(torch, torch_models, name):
+    """The networks of benchmark/torch_models.py, whose weights the other tests load, have the names
+    and shapes that torchvision and timm write. The former leave out auxiliary heads."""
+    torchvision = torchvision_networks.networks(torch)
+    if name == "inception_v4":
+        pytest.importorskip("timm")
+        torchvision = importlib.import_module("timm.models")
+    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    with torch.device("meta"):  # without memory and values
+        theirs = getattr(torchvision, name)(**options).state_dict()
+        replica = torch_models.create(name, 1000).state_dict()
+    auxiliary = ("aux1.", "aux2.", "AuxLogits.")
+    expected = {n: t.shape for n, t in theirs.items() if not n.startswith(auxiliary)}
+    assert {n: t.shape for n, t in replica.items()} == expected
+
+
+def test_other_names():
+    net = models.create("vit_tiny_patch16_224", num_classes=3)
+    assert net.architecture == {"name": "vit_tiny_16", "arguments": {"num_classes": 3}}
 
 
 def pair_in_float64(torch, torch_models, name, shape):

@@ -41,6 +41,7 @@ from . import autograd, layer, tensor
 from . import singa_wrap as _c
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
+from .layer.head import replace_head
 from .layer.outputs import outputs_of
 from .layer.summary import Summary, summarize
 from .raw import compat_mode
@@ -474,7 +475,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         Raises TypeError for values that are not numeric, RuntimeError if the model has no
         parameters yet, and if `strict` ValueError that lists missing and unexpected names and wrong
-        shapes. The model is unchanged after an error.
+        shapes, otherwise if no value fits at all. The model is unchanged after an error.
         """
         from .layer.torch_weights import load_torch
 
@@ -514,6 +515,24 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def torch_name(self, name: str) -> str:
         """PyTorch's name of layer `name`. Models whose names differ from PyTorch's override it."""
         return name
+
+    def replace_head(self, num_outputs: int) -> tuple[str, ...]:
+        """Gives the network's last layer, Linear or a convolution, `num_outputs` outputs, for
+        training on other classes. Its parameters get new initial values; the others stay.
+
+            net.load_torch("resnet50.safetensors")
+            net.freeze()
+            net.replace_head(37)  # trains
+
+        Returns the paths of its parameters. `class_names` become None. Raises RuntimeError before
+        compile(), and ValueError if the outputs come from another kind of layer, or the weight has
+        a second use.
+        """
+        zeros = self._zeros("replace_head")
+        with autograd.no_grad():
+            paths = replace_head(self, num_outputs, lambda: self._infer(*zeros))
+        self.class_names = None
+        return paths
 
     def _compiled_states(self, function: str) -> dict[str, Tensor]:
         states = self.get_states()

@@ -250,8 +250,10 @@ class Layer(Hookable, metaclass=LayerMeta):
 
             net.freeze()                     # all
             net.freeze(["conv1.*", "bn1.*"])
-            net.freeze("*.bias", False)      # biases train again
-            net.freeze(False)                # so does everything
+            net.unfreeze("*.bias")           # biases train again
+            net.unfreeze()                   # so does everything
+
+        Batch norms of frozen layers still follow the batches: see `layer.freeze_statistics`.
 
         Call it after compile() or the first call, since parameters do not exist before. Raises
         ValueError for a pattern other than "*" that selects none, and TypeError if it is no text.
@@ -270,6 +272,10 @@ class Layer(Hookable, metaclass=LayerMeta):
             selected += matching
         for param in selected:
             param.requires_grad = not frozen
+
+    def unfreeze(self, pattern: str | Iterable[str] = "*") -> None:
+        """Has parameters train again: `freeze(pattern, False)`."""
+        self.freeze(pattern, False)
 
     def _by_path(self, function: str) -> dict[str, Tensor]:
         """What `get_params` or `get_states` of this layer finds, under all paths."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .. import autograd, distributed, singa_wrap
 from ..dtypes import wide_type
 from ..raw.check import fraction, integer, integers, number
+from ..tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ..tensor import Tensor
 from .base import Layer
 
@@ -20,6 +22,7 @@ __all__ = [
     "RMSNorm",
     "SyncBatchNorm",
     "SyncBatchNorm2d",
+    "freeze_statistics",
 ]
 
 
@@ -35,7 +38,8 @@ class BatchNorm2d(Layer):
 
     In training, mean and variance are those of the batch, and the running statistics are updated:
     running = (1 - momentum) · running + momentum · batch. In inference the running statistics are
-    used. `bn(x, add=z, relu=True)` computes `relu(bn(x) + z)` in one operation, and
+    used; with `frozen_statistics` (see `freeze_statistics`) in training, too, and they stay.
+    `bn(x, add=z, relu=True)` computes `relu(bn(x) + z)` in one operation, and
     `bn(x, activation="silu")` `silu(bn(x))`; see `autograd.batchnorm_2d`.
 
     SINGA's older form `BatchNorm2d(channels[, momentum])` works, too. Raises ValueError for values
@@ -50,6 +54,7 @@ class BatchNorm2d(Layer):
     bias: Tensor
     running_mean: Tensor
     running_var: Tensor
+    frozen_statistics: bool = False
     follows_dtype = False  # parameters stay float32 for 16-bit inputs
     _apply: ClassVar[Callable[..., Tensor]] = staticmethod(autograd.batchnorm_2d)
 
@@ -110,6 +115,13 @@ class BatchNorm2d(Layer):
         relu: bool = False,
         activation: str | None = None,
     ) -> Tensor:
+        if self.frozen_statistics and training():
+            with enable_grad() if is_recording() else no_grad():
+                set_training(False)
+                try:
+                    return type(self).forward(self, x, add, relu, activation)
+                finally:
+                    set_training(True)
         if self.handle is None:
             self.handle = singa_wrap.BatchNormHandle(self.momentum, x.data, self.eps)
         return self._apply(
@@ -123,6 +135,30 @@ class BatchNorm2d(Layer):
             relu=relu,
             activation=activation,
         )
+
+
+def freeze_statistics(root: Layer, pattern: str = "*", frozen: bool = True) -> None:
+    """Has batch norms use their running statistics in training, too, and leave them as they are; or
+    ends that, with frozen=False. As eval() of PyTorch's layers alone, for training the last layers
+    of a network.
+
+    pattern  which layers: paths as `root.named_layers()` has them, in which * and ? match as in
+             file names (default: all)
+
+        net.freeze("layer[12].*")
+        layer.freeze_statistics(net, "layer[12].*")
+
+    Raises ValueError for a pattern that selects no batch norm.
+    """
+    selected = [
+        each
+        for path, each in root.named_layers()
+        if isinstance(each, BatchNorm2d) and fnmatch.fnmatchcase(path, pattern)
+    ]
+    if not selected:
+        raise ValueError(f"[freeze_statistics] no batch norm matches {pattern!r} in {root.title}")
+    for each in selected:
+        each.frozen_statistics = frozen
 
 
 def _sync_batchnorm(handle: Any, x: Tensor, *states: Tensor, **options: Any) -> Tensor:

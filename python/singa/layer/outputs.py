@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +19,8 @@ def outputs_of(root: base.Layer, names: Sequence[str], run: Callable[[], Any]) -
     paths = {"": root, **dict(root._all_sublayers((id(root),)))}
     for name in names:
         if name not in paths:
+            import difflib  # not loaded by a program that only computes
+
             close = difflib.get_close_matches(name, paths, 3)
             advice = f"; do you mean {' or '.join(close)}?" if close else ""
             raise ValueError(f"[values] {root.title} has no layer {name!r}{advice}")

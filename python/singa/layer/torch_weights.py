@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import layer
-from ..files.fit import Mismatch, fit
+from ..files.fit import Mismatch, UnfitStatesError, fit
 from ..files.state_files import load_safetensors
 from ..tape.assignment import checked, write_all
 from ..tensor import Tensor
@@ -72,6 +72,11 @@ def load_torch(
     other_shape = [n for n in found if n in expected and found[n] != tuple(expected[n])]
     if not strict:
         found = {name: shape for name, shape in found.items() if name not in other_shape}
+    if not strict and values and not expected.keys() & found.keys():
+        raise UnfitStatesError(
+            f"[load_torch] {where}: none of its {len(values)} values fits the model, which expects "
+            f"{next(iter(expected))} and others, not {next(iter(values))}"
+        )
     tensors = {name: own for name, (own, _) in places.items()}
     names, apart = fit(
         f"[load_torch] {where}", tensors, found, strict, by_ends=False, expected=expected

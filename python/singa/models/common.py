@@ -51,6 +51,14 @@ class Classifier(model.Model):
         self.num_classes = num_classes
         self.label_smoothing = label_smoothing
 
+    def replace_head(self, num_outputs: int) -> tuple[str, ...]:
+        paths = super().replace_head(num_outputs)
+        self.num_classes = num_outputs
+        if self.architecture is not None:
+            arguments = {**self.architecture["arguments"], "num_classes": num_outputs}
+            self.architecture = {**self.architecture, "arguments": arguments}
+        return paths
+
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         """Softmax cross-entropy of scores `out` (N, num_classes) for class indices y (N), averaged
         over the batch. Of no images it is 0: a rank may have no part of a short batch."""

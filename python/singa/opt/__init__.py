@@ -6,10 +6,11 @@ sgd(loss)  # backward, one update of each parameter, next step of the schedule
 
 from typing import TYPE_CHECKING
 
-from . import algorithms, averaging, clipping, dist_opt, optimizer, scaler, schedule
+from . import algorithms, averaging, clipping, depth, dist_opt, optimizer, scaler, schedule
 from .algorithms import *
 from .averaging import *
 from .clipping import *
+from .depth import *
 from .dist_opt import *
 from .optimizer import *
 from .scaler import *
@@ -20,6 +21,7 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
         *algorithms.__all__,
         *averaging.__all__,
         *clipping.__all__,
+        *depth.__all__,
         *dist_opt.__all__,
         *optimizer.__all__,
         *scaler.__all__,

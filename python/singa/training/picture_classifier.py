@@ -120,7 +120,7 @@ class PictureClassifier:
             )
         try:
             architecture, described = metadata["architecture"], metadata["transform"]
-            _check_bounds(architecture["arguments"], described)
+            check_bounds(architecture["arguments"], described)
             net = models.create(architecture["name"], **architecture["arguments"])
             transform = build_transform(described)
             classifier = cls(net, metadata["class_names"], transform, metadata["channels"])
@@ -173,7 +173,7 @@ class PictureClassifier:
         return best
 
 
-def _check_bounds(arguments: Mapping[str, Any], described: Sequence[Mapping[str, Any]]) -> None:
+def check_bounds(arguments: Mapping[str, Any], described: Sequence[Mapping[str, Any]]) -> None:
     """Raises ValueError if a file asks for more than a network for pictures needs, so that a
     hostile one cannot take unbounded time or memory."""
     if unknown := arguments.keys() - _ARGUMENTS:

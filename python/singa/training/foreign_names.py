@@ -1,0 +1,175 @@
+"""Names of weights in files of timm and of Hugging Face's transformers, and those that `load_torch`
+expects: torchvision's, and timm's for vision transformers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..files.state_files import Arrays
+
+#: (pattern of a whole name, the new name: as in re.Match.expand, or a function of the match)
+_Rules = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
+
+#: timm's networks whose names are torchvision's, or those of singa.models.
+_SAME = frozenset(
+    [
+        *("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d"),
+        *("wide_resnet50_2", "densenet121", "inception_v3", "inception_v4"),
+        *("vit_tiny_patch16_224", "vit_small_patch16_224"),
+    ]
+)
+#: Places of a ConvNeXt block's layers in torchvision.
+_CONVNEXT = {
+    "conv_dw": 0,
+    "norm": 2,
+    "mlp.fc1": 3,
+    "mlp.fc2": 5,
+    "dwconv": 0,
+    "layernorm": 2,
+    "pwconv1": 3,
+    "pwconv2": 5,
+}
+
+
+def _convnext_block(found: re.Match[str]) -> str:
+    stage, block, part, kind = found.groups()
+    return f"features.{2 * int(stage) + 1}.{block}.block.{_CONVNEXT[part]}.{kind}"
+
+
+def _convnext_scale(found: re.Match[str]) -> str:
+    return f"features.{2 * int(found[1]) + 1}.{found[2]}.layer_scale"
+
+
+def _convnext_downsampling(found: re.Match[str]) -> str:
+    return f"features.{2 * int(found[1])}.{found[2]}.{found[3]}"
+
+
+_TIMM_CONVNEXT: _Rules = (
+    (r"stem\.(\d)\.(\w+)", r"features.0.\1.\2"),
+    (r"stages\.(\d)\.downsample\.(\d)\.(\w+)", _convnext_downsampling),
+    (r"stages\.(\d)\.blocks\.(\d+)\.gamma", _convnext_scale),
+    (r"stages\.(\d)\.blocks\.(\d+)\.(conv_dw|norm|mlp\.fc[12])\.(\w+)", _convnext_block),
+    (r"head\.norm\.(\w+)", r"classifier.0.\1"),
+    (r"head\.fc\.(\w+)", r"classifier.2.\1"),
+)
+_CONVNEXT_LAYERS = r"convnext\.encoder\.stages\.(\d)\.layers\.(\d+)\."
+_HUGGINGFACE: dict[str, _Rules] = {
+    "convnext": (
+        (r"convnext\.embeddings\.patch_embeddings\.(\w+)", r"features.0.0.\1"),
+        (r"convnext\.embeddings\.layernorm\.(\w+)", r"features.0.1.\1"),
+        (
+            r"convnext\.encoder\.stages\.(\d)\.downsampling_layer\.(\d)\.(\w+)",
+            _convnext_downsampling,
+        ),
+        (_CONVNEXT_LAYERS + "layer_scale_parameter", _convnext_scale),
+        (_CONVNEXT_LAYERS + r"(dwconv|layernorm|pwconv[12])\.(\w+)", _convnext_block),
+        (r"convnext\.layernorm\.(\w+)", r"classifier.0.\1"),
+        (r"classifier\.(\w+)", r"classifier.2.\1"),
+    ),
+    "resnet": (
+        (r"resnet\.embedder\.embedder\.convolution\.(\w+)", r"conv1.\1"),
+        (r"resnet\.embedder\.embedder\.normalization\.(\w+)", r"bn1.\1"),
+        (
+            r"resnet\.encoder\.stages\.(\d)\.layers\.(\d+)\.layer\.(\d)\.(conv|norm)\w+\.(\w+)",
+            lambda m: (
+                f"layer{int(m[1]) + 1}.{m[2]}.{'conv' if m[4] == 'conv' else 'bn'}"
+                f"{int(m[3]) + 1}.{m[5]}"
+            ),
+        ),
+        (
+            r"resnet\.encoder\.stages\.(\d)\.layers\.(\d+)\.shortcut\.(conv|norm)\w+\.(\w+)",
+            lambda m: f"layer{int(m[1]) + 1}.{m[2]}.downsample.{0 if m[3] == 'conv' else 1}.{m[4]}",
+        ),
+        (r"classifier\.1\.(\w+)", r"fc.\1"),
+    ),
+    "vit": (
+        (r"vit\.embeddings\.cls_token", "cls_token"),
+        (r"vit\.embeddings\.position_embeddings", "pos_embed"),
+        (r"vit\.embeddings\.patch_embeddings\.projection\.(\w+)", r"patch_embed.proj.\1"),
+        (
+            r"vit\.encoder\.layer\.(\d+)\.attention\.attention\.(query|key|value)\.(\w+)",
+            r"blocks.\1.attn.\2.\3",
+        ),
+        (r"vit\.encoder\.layer\.(\d+)\.attention\.output\.dense\.(\w+)", r"blocks.\1.attn.proj.\2"),
+        (r"vit\.encoder\.layer\.(\d+)\.intermediate\.dense\.(\w+)", r"blocks.\1.mlp.fc1.\2"),
+        (r"vit\.encoder\.layer\.(\d+)\.output\.dense\.(\w+)", r"blocks.\1.mlp.fc2.\2"),
+        (r"vit\.encoder\.layer\.(\d+)\.layernorm_before\.(\w+)", r"blocks.\1.norm1.\2"),
+        (r"vit\.encoder\.layer\.(\d+)\.layernorm_after\.(\w+)", r"blocks.\1.norm2.\2"),
+        (r"vit\.layernorm\.(\w+)", r"norm.\1"),
+        (r"classifier\.(\w+)", r"head.\1"),
+    ),
+}
+#: The network by what the configuration says.
+_RESNETS = {
+    ("basic", (2, 2, 2, 2)): "resnet18",
+    ("basic", (3, 4, 6, 3)): "resnet34",
+    ("bottleneck", (3, 4, 6, 3)): "resnet50",
+    ("bottleneck", (3, 4, 23, 3)): "resnet101",
+    ("bottleneck", (3, 8, 36, 3)): "resnet152",
+}
+_VITS = {(192, 3): "vit_tiny_16", (384, 6): "vit_small_16"}
+
+
+def timm_weights(name: str, weights: Arrays) -> tuple[str, Arrays]:
+    """(network of singa.models, weights by the names of its `load_torch`) for one of timm's.
+
+    Raises ValueError for a network that singa does not have, or whose names it does not know.
+    """
+    if name in _SAME:
+        return name, weights
+    if name == "convnext_tiny":
+        return name, _renamed(weights, _TIMM_CONVNEXT)
+    known = ", ".join(sorted([*_SAME, "convnext_tiny"]))
+    raise ValueError(f"[load_pretrained] cannot read timm's {name!r}; it reads {known}")
+
+
+def huggingface_network(config: Mapping[str, Any], weights: Arrays) -> tuple[str, Arrays]:
+    """As timm_weights, for the configuration of a network of transformers."""
+    kind = config["model_type"]
+    name = None
+    if kind == "resnet" and not config.get("downsample_in_bottleneck", False):
+        name = _RESNETS.get((config["layer_type"], tuple(config["depths"])))
+    elif kind == "vit" and (config["patch_size"], config["num_hidden_layers"]) == (16, 12):
+        name = _VITS.get((config["hidden_size"], config["num_attention_heads"]))
+    elif kind == "convnext" and (*config["depths"], *config["hidden_sizes"]) == (
+        *(3, 3, 9, 3),
+        *(96, 192, 384, 768),
+    ):
+        name = "convnext_tiny"
+    if name is None:
+        raise ValueError(
+            f"[load_pretrained] cannot read this network of transformers, a {kind!r}; it reads "
+            "resnet (18 to 152, stride in the 3x3 convolutions), vit (ViT-Ti/16, ViT-S/16) and "
+            "convnext (tiny)"
+        )
+    renamed = _renamed(weights, _HUGGINGFACE[kind])
+    return name, _joined(renamed) if kind == "vit" else renamed
+
+
+def _renamed(weights: Arrays, rules: _Rules) -> Arrays:
+    """The weights under new names. A name that no rule has stays, so that load_torch refuses it."""
+    return {_new_name(name, rules): value for name, value in weights.items()}
+
+
+def _new_name(name: str, rules: _Rules) -> str:
+    for pattern, new in rules:
+        if found := re.fullmatch(pattern, name):
+            return found.expand(new) if isinstance(new, str) else new(found)
+    return name
+
+
+def _joined(weights: Arrays) -> Arrays:
+    """With the projections of queries, keys and values of each block in one."""
+    joined = dict(weights)
+    for name in weights:
+        if ".attn.query." in name:
+            parts = [name.replace("query", part) for part in ("query", "key", "value")]
+            if all(part in joined for part in parts):
+                joined[name.replace("query", "qkv")] = np.concatenate(
+                    [joined.pop(p) for p in parts]
+                )
+    return joined

@@ -1,0 +1,213 @@
+"""Weights from files in the layouts of torchvision, timm and Hugging Face's transformers."""
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torchvision_networks
+from foreign_weights import drawn, images, picture
+from singa import models, tensor
+from singa.data import CenterCrop, Normalize, Resize
+from singa.training import pretrained
+from singa.training.foreign_names import huggingface_network, timm_weights
+from singa.training.picture_classifier import PictureClassifier
+from singa.training.pretrained import load_pretrained
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+#: What transformers 5.24 wrote (save_pretrained), and what its networks and image processors made
+#: of weights and inputs of foreign_weights.py.
+HUGGINGFACE = json.loads((Path(__file__).parent / "huggingface.json").read_text())
+LABELS = ["cat", "dog", "bird", "fish", "horse"]
+
+
+def write(folder, weights, **configurations):
+    folder.mkdir(exist_ok=True)
+    safetensors.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, value in configurations.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def huggingface_folder(folder, name):
+    made = HUGGINGFACE[name]
+    files = {each: made[each] for each in ("config", "preprocessor_config")}
+    return write(folder, drawn(made["tensors"]), **files)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny_16"])
+def test_a_folder_of_transformers(name, tmp_path):
+    made = HUGGINGFACE[name]
+    classifier = load_pretrained(huggingface_folder(tmp_path / "hub", name))
+    assert classifier.net.architecture == {"name": name, "arguments": {"num_classes": 5}}
+    assert list(classifier.class_names) == classifier.net.class_names == LABELS
+    inputs = classifier.inputs([picture()])
+    assert list(inputs.shape[1:]) == made["shape"]
+    step = made["shape"][1] // 4
+    np.testing.assert_allclose(inputs[0, :, ::step, ::step], made["pixels"], atol=2e-5)
+    scores = classifier.net(tensor.from_numpy(images(made["shape"][1]))).numpy()
+    np.testing.assert_allclose(scores, made["scores"], atol=2e-4)
+    classifier.save(tmp_path / "own.safetensors")
+    again = PictureClassifier.load(tmp_path / "own.safetensors")
+    assert again.predict([picture()]) == classifier.predict([picture()])
+
+
+def test_convnext_of_transformers_and_timm_is_that_of_torchvision(torch):
+    torchvision = torchvision_networks.networks(torch)
+    with torch.device("meta"):
+        expected = torchvision.convnext_tiny(num_classes=5).state_dict()
+        timm = pytest.importorskip("timm").create_model("convnext_tiny", num_classes=5)
+    made = HUGGINGFACE["convnext_tiny"]
+    shapes = {name: np.empty(shape, np.int8) for name, shape in made["tensors"].items()}
+    name, renamed = huggingface_network(made["config"], shapes)
+    assert name == "convnext_tiny"
+    theirs = {n: tuple(t.shape) for n, t in expected.items()}
+    # The sizes of layer_scale are (C, 1, 1) in torchvision alone; load_torch takes both.
+    flat = {n: s[:1] if n.endswith("layer_scale") else s for n, s in theirs.items()}
+    assert {n: t.shape for n, t in renamed.items()} == flat
+    _, renamed = timm_weights("convnext_tiny", timm.state_dict())
+    assert {n: tuple(t.shape) for n, t in renamed.items()} == flat
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2"),
+        *("densenet121", "inception_v3"),
+    ],
+)
+def test_timm_has_torchvisions_names(torch, name):
+    """For the networks whose weights load_pretrained takes from timm as they are."""
+    torchvision = torchvision_networks.networks(torch)
+    timm = pytest.importorskip("timm")
+    with torch.device("meta"):
+        options = {"init_weights": False} if name == "inception_v3" else {}
+        expected = getattr(torchvision, name)(**options).state_dict()
+        got = timm.create_model(name).state_dict()
+    assert timm_weights(name, got) == (name, got)
+    named = {n: t.shape for n, t in expected.items() if not n.startswith("AuxLogits.")}
+    assert {n: t.shape for n, t in got.items() if not n.startswith("AuxLogits.")} == named
+
+
+def test_a_folder_of_timm(torch, tmp_path):
+    torchvision_networks.networks(torch)
+    timm = pytest.importorskip("timm")
+    hub = importlib.import_module("timm.models._hub")
+    torch.manual_seed(0)
+    theirs = timm.create_model("resnet18", num_classes=5)
+    theirs.load_state_dict(
+        {
+            name: torch.from_numpy(value)
+            for name, value in drawn({n: t.shape for n, t in theirs.state_dict().items()}).items()
+        }
+    )
+    labels = {
+        "label_names": ["n01", "n02", "n03", "n04", "n05"],
+        "label_descriptions": dict(zip(["n01", "n02", "n03", "n04", "n05"], LABELS, strict=True)),
+    }
+    hub.save_for_hf(theirs, tmp_path, model_config=labels, safe_serialization=True)
+    classifier = load_pretrained(tmp_path)
+    assert list(classifier.class_names) == LABELS
+    x = images(64)
+    with torch.no_grad():
+        expected = theirs.eval()(torch.from_numpy(x)).numpy()
+    got = classifier.net(tensor.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    data = timm.data.resolve_data_config(model=theirs)
+    assert classifier.transform.transforms == (
+        Resize(int(data["input_size"][1] / data["crop_pct"]), data["interpolation"]),
+        CenterCrop(data["input_size"][1]),
+        Normalize(data["mean"], data["std"]),
+    )
+    # The head for other classes, as for training.
+    assert classifier.net.replace_head(3) == ("fc.W", "fc.b")
+    assert classifier.net(tensor.from_numpy(x)).shape == (2, 3)
+
+
+def test_a_state_dict_of_torchvision(torch, tmp_path):
+    torchvision = torchvision_networks.networks(torch)
+    theirs = torchvision.shufflenet_v2_x1_0(num_classes=5)
+    shapes = {name: tuple(t.shape) for name, t in theirs.state_dict().items()}
+    values = drawn(shapes)
+    theirs.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
+    file = tmp_path / "shufflenet_v2_x1_0-5666bf0f.safetensors"
+    safetensors.save_file(values, file)
+    classifier = load_pretrained(file, class_names=LABELS)
+    assert list(classifier.class_names) == LABELS
+    x = images(64)
+    with torch.no_grad():
+        expected = theirs.eval()(torch.from_numpy(x)).numpy()
+    got = classifier.net(tensor.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    other = file.rename(tmp_path / "mine.safetensors")
+    assert load_pretrained(other, "shufflenet_v2_x1_0").class_names == ("0", "1", "2", "3", "4")
+    with pytest.raises(ValueError, match="there is no network 'mine'"):
+        load_pretrained(other)
+    with pytest.raises(ValueError, match="3 class names, and the network has 5"):
+        load_pretrained(other, "shufflenet_v2_x1_0", class_names=LABELS[:3])
+
+
+@pytest.mark.parametrize("name", sorted({*models.names()} - {"swin_tiny"} | {"swin_t"}))
+def test_transforms_of_torchvision(torch, name):
+    torchvision = torchvision_networks.networks(torch)
+    if not hasattr(torchvision, name):
+        assert "cifar" in name or name in (
+            *("gpt_small", "inception_bn", "inception_v4", "lenet", "unet"),
+            *("vit_small_16", "vit_tiny_16"),
+        )
+        return
+    expected = torchvision.get_model_weights(name).IMAGENET1K_V1.transforms.keywords
+    resize, crop, normalize = pretrained._of_torchvision(name, {}).transform.transforms
+    kind = expected.get("interpolation")
+    assert resize.size == expected.get("resize_size", 256)
+    assert resize.interpolation == ("bilinear" if kind is None else kind.value)
+    assert crop.size == expected["crop_size"]
+    if name in ("googlenet", "inception_v3"):  # what transform_input=True makes of the images
+        assert normalize.mean == normalize.std == (0.5, 0.5, 0.5)
+    else:
+        assert normalize.mean == (0.485, 0.456, 0.406)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "swin"}, "cannot read this network of transformers, a 'swin'"),
+        ({"depths": [2, 2, 2, 3]}, "cannot read this network of transformers, a 'resnet'"),
+        ({"depths": 7}, "not a configuration of timm or transformers"),
+        ({"id2label": {"0": "cat"}}, "no weight has 1 outputs"),
+        ({"id2label": {"1": "cat"}}, "not a configuration of timm or transformers"),
+    ],
+)
+def test_a_configuration_that_does_not_fit(change, message, tmp_path):
+    made = HUGGINGFACE["resnet18"]
+    head = {"classifier.1.bias": np.zeros(5, np.float32)}
+    folder = write(tmp_path / "hub", head, config=made["config"] | change)
+    with pytest.raises(ValueError, match=message):
+        load_pretrained(folder)
+
+
+def test_files_that_are_no_weights(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no model.safetensors"):
+        load_pretrained(tmp_path)
+    (tmp_path / "resnet18.pth").write_bytes(b"\x80\x02")
+    with pytest.raises(ValueError, match=r"expected a .safetensors file; convert"):
+        load_pretrained(tmp_path / "resnet18.pth")
+    folder = write(tmp_path / "hub", {"x": np.zeros(2, np.float32)})
+    (folder / "config.json").write_text("[")
+    with pytest.raises(ValueError, match=r"config.json: not JSON"):
+        load_pretrained(folder)
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"not a configuration of timm or transformers"):
+        load_pretrained(folder)
+    (folder / "config.json").write_text('{"architecture": "regnety_002", "pretrained_cfg": {}}')
+    with pytest.raises(ValueError, match=r"cannot read timm's 'regnety_002'; it reads convnext"):
+        load_pretrained(folder)
+    huge = {"input_size": [3, 90000, 90000], "num_classes": 2}
+    config = {"architecture": "resnet18", "pretrained_cfg": huge}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        ValueError, match=r"\[load_pretrained\] .*hub: size of Resize is 102857: at most 4096"
+    ):
+        load_pretrained(folder)

@@ -53,38 +53,45 @@ def _joined_by_mpi(timeout):
 
 
 def _joined_by_environment():
-    job = EnvironmentValue("SINGA_JOB", "Communicator")
-    world_size = _of_environment("SINGA_WORLD_SIZE")
-    meeting = EnvironmentValue("SINGA_MEETING", "Communicator")
-    if meeting:
-        place = _of_environment("SINGA_RANK"), world_size, _of_environment("SINGA_TIMEOUT")
-        return Communicator._join_at(meeting, job, *place)
-    if not job and (
+    from singa.launcher import secret
+    from singa.launcher.environment import completed, environment
+
+    place = completed(environment())
+    if place.meeting:
+        known = secret.find(place)
+        try:
+            joined = Communicator._join_at(
+                place.meeting, place.job, place.rank, place.world_size, place.timeout, known
+            )
+        finally:
+            secret.forget(place)
+    elif not place.job and (
         any([name in _os.environ for name in _MPI_RANKS]) or "mpi4py.MPI" in _sys.modules
     ):
-        return _joined_by_mpi(_of_environment("SINGA_TIMEOUT"))
-    if world_size > 1 and not job:
+        joined = _joined_by_mpi(place.timeout)
+    elif place.world_size > 1 and not place.job:
         raise ValueError(
-            f"[Communicator] SINGA_WORLD_SIZE is {world_size}, but SINGA_JOB is not set. Ranks on "
-            "several machines find each other by MPI, such as mpiexec's, or at SINGA_MEETING"
+            f"[Communicator] this is rank {place.rank} of {place.world_size} of {place.source}, "
+            "and does not know where the others are. Set SINGA_MEETING to host:port of rank 0's "
+            "machine for all ranks (MASTER_ADDR and MASTER_PORT do the same beside RANK), or start "
+            "them by mpiexec or `python -m singa launch`"
         )
-    if not job:
-        _check_alone()
-    timeout = _of_environment("SINGA_TIMEOUT")
-    return Communicator.Join(job, _of_environment("SINGA_RANK"), world_size, timeout)
+    else:
+        joined = Communicator.Join(place.job, place.rank, place.world_size, place.timeout)
+    _share_cores(joined)
+    return joined
 
 
-def _check_alone():
-    """Each rank of a launcher whose variables C++ does not read would train a model of its own."""
-    from singa.launcher.environment import environment
+def _share_cores(joined):
+    """Ranks of one machine that nobody has given cores or a number of threads share its cores."""
+    from singa.launcher import cores
 
-    place = environment()
-    if place.world_size > 1:
-        raise ValueError(
-            f"[Communicator] this is rank {place.rank} of {place.world_size} that {place.source} "
-            "has started, and does not know the others: within it, start `python -m singa launch "
-            "SCRIPT`"
-        )
+    every = cores.available()
+    bound = len(every) != _os.cpu_count()
+    if joined.local_size > 1 and not bound and "OMP_NUM_THREADS" not in _os.environ:
+        own = cores.split(every, joined.local_size)[joined.local_rank]
+        most = cores.threads(own, joined.local_size, cores.quota())
+        SetNumThreads(min(NumThreads(), most))
 
 
 _default = None
@@ -92,8 +99,8 @@ _default_lock = _threading.Lock()
 
 
 def default_communicator():
-    """The communicator of this process, made at the first call: the rank that SINGA_RANK,
-    SINGA_WORLD_SIZE and SINGA_JOB or SINGA_MEETING describe, else that of the MPI job of which the
+    """The communicator of this process, made at the first call: the rank that the variables of its
+    launcher describe (`singa.distributed.environment`), else that of the MPI job of which the
     process is part, else one process alone."""
     global _default
     with _default_lock:

@@ -105,11 +105,11 @@ uint64_t HashLayouts(std::span<const Tensor> tensors) {
 }
 
 Communicator::Impl::Impl(const std::string& job, const distributed::Nodes& nodes, double timeout,
-                         const distributed::Exchange& exchange)
+                         const std::function<distributed::Meeting()>& meet)
     : process_(getpid()) {
   if (nodes.world_size() == 1) return;
   distributed::Meeting meeting;
-  if (nodes.count() > 1) meeting = distributed::Meet(nodes, exchange);
+  if (nodes.count() > 1) meeting = meet();
   group = std::make_unique<RankGroup>(job, nodes, timeout, std::move(meeting));
   thread_ = std::thread([this] { Loop(); });
 }
@@ -319,28 +319,32 @@ CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_s
   std::vector<std::string> machines;
   for (int r = 0; r < world_size; ++r) machines.push_back(distributed::NodeName("", r));
   const Nodes nodes(rank, machines);
-  auto impl = std::make_unique<Impl>(
-      job, nodes, timeout, distributed::ExchangeOnMachine(job, rank, world_size, timeout));
+  auto impl = std::make_unique<Impl>(job, nodes, timeout, [&] {
+    return distributed::Meet(nodes, job, "", true,
+                             distributed::ExchangeOnMachine(job, rank, world_size, timeout));
+  });
   return CommunicatorPtr(new Communicator(nodes, std::move(impl)));
 }
 
 CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
   const distributed::MpiJob job = distributed::AskMpi(libraries);
-  return JoinBy(job.exchange, job.rank, timeout);
+  return JoinBy(job.exchange, job.rank, timeout, "", false);
 }
 
 CommunicatorPtr Communicator::JoinAt(const std::string& meeting, const std::string& job, int rank,
-                                     int world_size, double timeout) {
+                                     int world_size, double timeout, const std::string& secret) {
   Nodes::CheckPlace(rank, world_size);
   const distributed::Place place = distributed::PlaceOf(meeting);
-  return JoinBy(distributed::ExchangeAt(place, job, rank, world_size, timeout), rank, timeout);
+  return JoinBy(distributed::ExchangeAt(place, job, secret, rank, world_size, timeout), rank,
+                timeout, secret, distributed::IsInside(place.host));
 }
 
 CommunicatorPtr Communicator::JoinBy(const distributed::Exchange& exchange, int rank,
-                                     double timeout) {
+                                     double timeout, const std::string& secret, bool inside) {
   const std::string job = exchange(distributed::NewJobName())[0];
   const Nodes nodes(rank, exchange(distributed::NodeName(distributed::ThisMachine(), rank)));
-  auto impl = std::make_unique<Impl>(job, nodes, timeout, exchange);
+  auto impl = std::make_unique<Impl>(
+      job, nodes, timeout, [&] { return distributed::Meet(nodes, job, secret, inside, exchange); });
   return CommunicatorPtr(new Communicator(nodes, std::move(impl)));
 }
 

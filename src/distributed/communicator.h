@@ -33,9 +33,9 @@ struct Collective {
 };
 
 struct Communicator::Impl {
-  /// `exchange` is for several nodes.
+  /// `meet` is for several nodes: how this one reaches the others.
   Impl(const std::string& job, const distributed::Nodes& nodes, double timeout,
-       const distributed::Exchange& exchange);
+       const std::function<distributed::Meeting()>& meet);
   ~Impl();
 
   /// Queues a collective. The thread runs those that are queued one after the other. Returns a

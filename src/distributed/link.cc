@@ -341,12 +341,17 @@ NodeLinks::NodeLinks(NodeMemory& memory, Meeting meeting, uint64_t deadline, dou
   if (!meeting_.before.empty())
     before_ = std::make_unique<Link>(
         memory, own - 1, [this, own, deadline](const std::atomic<bool>& stop, std::string* reason) {
-          return Connect(meeting_.before, own, own - 1, deadline, stop, reason);
+          return Connect(meeting_.before, meeting_.pass, own, own - 1, deadline, stop, reason);
         });
   if (meeting_.listener)
     after_ = std::make_unique<Link>(
         memory, own + 1, [this, own, deadline](const std::atomic<bool>& stop, std::string*) {
-          return meeting_.listener->Accept(own, own + 1, deadline, stop);
+          int found = 0;
+          std::optional<Socket> socket = meeting_.listener->Accept(
+              meeting_.pass, own, [own](int node) { return node == own + 1; }, &found, deadline,
+              stop);
+          meeting_.listener.reset();
+          return socket;
         });
   if (before_) before_->Start(after_.get());
   if (after_) after_->Start(before_.get());

@@ -3,14 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <thread>
 
+#include "distributed/hmac.h"
 #include "distributed/process.h"
 #include "distributed/shared_segment.h"
 #include "singa/core/environment.h"
@@ -34,13 +35,23 @@ struct Board {
 
 }  // namespace
 
-Meeting Meet(const Nodes& nodes, const Exchange& exchange) {
+Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secret, bool inside,
+             const Exchange& exchange) {
   Meeting meeting;
   const int own = nodes.own();
-  if (nodes.is_first() && own + 1 < nodes.count()) meeting.listener = std::make_unique<Listener>();
-  const std::vector<std::string> all =
-      exchange(meeting.listener ? meeting.listener->address() : "");
-  if (nodes.is_first() && own > 0) meeting.before = all[static_cast<size_t>(nodes.first(own - 1))];
+  if (nodes.is_first() && own + 1 < nodes.count())
+    meeting.listener = std::make_unique<Listener>(inside);
+  const std::string address = meeting.listener ? meeting.listener->address() : "";
+  // Rank 0's secret, where nobody has given one.
+  const std::string proposed = secret.empty() ? NewSecret() : "";
+  const std::vector<std::string> all = exchange(proposed + "\n" + address);
+  const auto part = [&](int rank, bool second) {
+    const std::string& text = all[static_cast<size_t>(rank)];
+    const size_t end = std::min(text.find('\n'), text.size());
+    return second ? text.substr(std::min(end + 1, text.size())) : text.substr(0, end);
+  };
+  if (nodes.is_first() && own > 0) meeting.before = part(nodes.first(own - 1), true);
+  meeting.pass = {secret.empty() ? part(0, false) : secret, "nodes\n" + job};
   return meeting;
 }
 
@@ -84,8 +95,9 @@ std::string NodeName(const std::string& machine, int rank) {
 std::string ThisMachine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  // Copies of a virtual machine may have one boot_id.
   std::array<char, 256> host{};
-  if (id.empty() && gethostname(host.data(), host.size() - 1) == 0) id = host.data();
+  if (gethostname(host.data(), host.size() - 1) == 0) id += std::string("-") + host.data();
   // Containers may have a /dev/shm, and numbers of processes, of their own.
   for (const char* path : {"/dev/shm", "/proc/self/ns/pid"}) {
     struct stat info {};
@@ -96,9 +108,7 @@ std::string ThisMachine() {
 }
 
 std::string NewJobName() {
-  std::random_device random;
-  return "job-" + std::to_string(getpid()) + "-" + std::to_string(random()) +
-         std::to_string(random());
+  return "job-" + std::to_string(getpid()) + "-" + NewSecret().substr(0, 20);
 }
 
 }  // namespace singa::distributed

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "distributed/listener.h"
 #include "distributed/nodes.h"
-#include "distributed/socket.h"
 
 namespace singa::distributed {
 
@@ -21,9 +21,13 @@ inline constexpr size_t kExchangedText = 1000;
 struct Meeting {
   std::unique_ptr<Listener> listener;  // for the next node
   std::string before;                  // address of the node before
+  Pass pass;                           // of the connections between nodes
 };
 
-Meeting Meet(const Nodes& nodes, const Exchange& exchange);
+/// `job` is a name that no other job has. Without a secret the exchange carries one. `inside`: all
+/// nodes are on this machine.
+Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secret, bool inside,
+             const Exchange& exchange);
 
 /// An exchange between ranks of one machine that are taken for several nodes: through a segment of
 /// shared memory, once. Raises std::runtime_error, naming a rank that is missing, after `timeout`
@@ -33,7 +37,8 @@ Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, dou
 /// The machine of a rank: `machine`, or with SINGA_NODE_RANKS its part that holds the rank.
 std::string NodeName(const std::string& machine, int rank);
 
-/// Identifies what shares memory: this machine, until it is started again, or a container.
+/// Identifies what shares memory: this machine, by its name and until it is started again, or a
+/// container.
 std::string ThisMachine();
 /// A name that no other job has.
 std::string NewJobName();

@@ -1,17 +1,16 @@
 #include "distributed/rendezvous.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "distributed/listener.h"
 #include "distributed/process.h"
-#include "distributed/socket.h"
+#include "singa/core/environment.h"
 #include "singa/core/error.h"
 
 namespace singa::distributed {
@@ -19,15 +18,8 @@ namespace {
 
 constexpr const char* kOp = "Communicator";
 constexpr uint32_t kMostText = 1 << 16;
-constexpr int kLastWords = 5;  // seconds that rank 0's error may take to come
-
-/// Ranks of the same job, and of a world of the same size, have the same one.
-std::string SecretOf(const std::string& job, int world_size) {
-  std::array<char, 33> text{};
-  const uint64_t hash = std::hash<std::string>()(job + "\n" + std::to_string(world_size));
-  std::snprintf(text.data(), text.size(), "meeting-%016llx", static_cast<unsigned long long>(hash));
-  return text.data();
-}
+constexpr size_t kShortestSecret = 16;  // characters
+constexpr int kLastWords = 5;           // seconds that rank 0's error may take to come
 
 bool SendText(Socket& socket, const std::string& text) {
   const auto size = static_cast<uint32_t>(text.size());
@@ -45,18 +37,17 @@ std::optional<std::string> ReceiveText(Socket& socket) {
 /// The connections of rank 0 to all others, or that of another rank to rank 0.
 class Star {
  public:
-  Star(const Place& place, const std::string& job, int rank, int world_size, double timeout)
+  Star(const Place& place, const Pass& pass, int rank, int world_size, double timeout)
       : rank_(rank),
         world_size_(world_size),
         patience_(static_cast<int>(std::ceil(std::min(timeout, 1e6)))) {
     const uint64_t deadline = SharedClock() + static_cast<uint64_t>(1e9 * std::min(timeout, 1e6));
-    const std::string secret = SecretOf(job, world_size);
     if (rank == 0) {
-      Gather(place, secret, deadline);
+      Gather(place, pass, deadline);
     } else {
-      const std::string address = std::to_string(place.port) + " " + secret + " " + place.host;
+      const std::string address = std::to_string(place.port) + " " + place.host;
       std::string reason;
-      std::optional<Socket> found = Connect(address, rank, 0, deadline, stop_, &reason);
+      std::optional<Socket> found = Connect(address, pass, rank, 0, deadline, stop_, &reason);
       Check<std::runtime_error>(found.has_value(), kOp, "rank ", rank,
                                 " has not found rank 0: ", reason);
       found->SetPatience(patience_ + kLastWords);
@@ -69,14 +60,17 @@ class Star {
   }
 
  private:
-  void Gather(const Place& place, const std::string& secret, uint64_t deadline) {
-    Listener listener(place.port, secret);
+  void Gather(const Place& place, const Pass& pass, uint64_t deadline) {
+    Listener listener(place.host, place.port);
     const auto is_new = [&](int rank) {
+      // A rank whose connection was lost comes again.
+      const auto before = sockets_.find(rank);
+      if (before != sockets_.end() && before->second.HasEnded()) sockets_.erase(before);
       return rank > 0 && rank < world_size_ && !sockets_.contains(rank);
     };
     while (static_cast<int>(sockets_.size()) + 1 < world_size_) {
       int rank = 0;
-      std::optional<Socket> found = listener.Accept(0, is_new, &rank, deadline, stop_);
+      std::optional<Socket> found = listener.Accept(pass, 0, is_new, &rank, deadline, stop_);
       if (!found) break;
       found->SetPatience(patience_);
       sockets_.emplace(rank, std::move(*found));
@@ -149,9 +143,23 @@ Place PlaceOf(const std::string& text) {
   return place;
 }
 
-Exchange ExchangeAt(const Place& place, const std::string& job, int rank, int world_size,
-                    double timeout) {
-  const auto star = std::make_shared<Star>(place, job, rank, world_size, timeout);
+void CheckSecret(const Place& place, const std::string& secret) {
+  Check(secret.empty() || secret.size() >= kShortestSecret, kOp, "SINGA_SECRET must have ",
+        kShortestSecret, " characters or more, got ", secret.size());
+  if (!secret.empty() || IsInside(place.host) || EnvironmentValue("SINGA_INSECURE", kOp) == "1")
+    return;
+  throw std::invalid_argument(detail::Message(
+      kOp, "other machines can reach the meeting at ", place.host, ":", place.port,
+      ", so the ranks need a secret to know each other by. Give all ranks the same one:\n"
+      "    export SINGA_SECRET=...  # python -c 'import secrets; print(secrets.token_hex())' makes "
+      "one\nor, on a network that you trust:\n    export SINGA_INSECURE=1"));
+}
+
+Exchange ExchangeAt(const Place& place, const std::string& job, const std::string& secret, int rank,
+                    int world_size, double timeout) {
+  CheckSecret(place, secret);
+  const Pass pass{secret, "meeting of " + std::to_string(world_size) + " ranks\n" + job};
+  const auto star = std::make_shared<Star>(place, pass, rank, world_size, timeout);
   return [star](const std::string& text) { return star->Exchange(text); };
 }
 

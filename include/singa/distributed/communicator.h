@@ -49,10 +49,13 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   static std::shared_ptr<Communicator> JoinMpi(const std::vector<std::string>& libraries,
                                                double timeout = 60);
   /// The same without MPI: rank 0 listens at `meeting`, "host:port", and tells the ranks of each
-  /// other. `job` is a text that other jobs do not have. Raises std::invalid_argument for another
-  /// meeting, and std::runtime_error if ranks are missing at the deadline.
+  /// other. `job` is a text that other jobs do not have. Ranks prove that they know `secret`, which
+  /// may be empty where the meeting cannot be reached from other machines, or with
+  /// SINGA_INSECURE=1. Raises std::invalid_argument for another meeting or secret, and
+  /// std::runtime_error if ranks are missing at the deadline.
   static std::shared_ptr<Communicator> JoinAt(const std::string& meeting, const std::string& job,
-                                              int rank, int world_size, double timeout = 60);
+                                              int rank, int world_size, double timeout = 60,
+                                              const std::string& secret = "");
   /// Ends MPI at the end of the program, if JoinMpi has initialised it and no rank has failed.
   static void LeaveMpi(const std::shared_ptr<Communicator>& communicator);
   ~Communicator();
@@ -92,7 +95,8 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
 
  private:
   static std::shared_ptr<Communicator> JoinBy(const distributed::Exchange& exchange, int rank,
-                                              double timeout);
+                                              double timeout, const std::string& secret,
+                                              bool inside);
   Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 #endif

@@ -87,9 +87,13 @@ def world_size() -> int:
 
 
 def local_rank() -> int:
-    """Number of this process among the ranks on its machine, from 0; also that of its GPU."""
+    """Number of this process among the ranks on its machine, from 0; also that of its GPU.
+
+    Where the launcher does not say it, the ranks meet: all have to call this, or `communicator`.
+    """
     used = _State.communicator
-    return environment().local_rank if used is None else used.local_rank
+    known = environment().local_rank if used is None else None
+    return communicator().local_rank if known is None else known
 
 
 def shard() -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Starts and watches the ranks of a job: `python -m singa launch`.
 
 - `environment`: which rank a process is, from the variables of its launcher.
+- `secret`: what the ranks of a job on several machines know each other by.
 - `cores`: the CPU cores of each rank.
 - `output`: the output of ranks, line by line with a prefix.
 - `processes`: all processes and shared memory of a job, and the guard that removes them.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import cores, hosts
-from .environment import DEFAULT_TIMEOUT, FOREIGN, Environment, environment
+from .environment import DEFAULT_TIMEOUT, FOREIGN, Environment, completed, environment
 from .interpreter import finding_singa, interpreter
 from .job import Job, Member, Outcome, say
 from .processes import Guard
@@ -190,6 +190,8 @@ def _over_hosts(
     program += [*(["-m"] if options.module else []), options.script, *options.arguments]
     own = {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
     command = hosts.command(options.hosts, ranks, program)
+    if Path(command[0]).name == "srun":  # the ranks of an MPI get one by it
+        own["SINGA_SECRET"] = shared.get("SINGA_SECRET") or secrets.token_hex()
     return Member(command[0], command, {**_without_place(shared), **own}, starts=True)
 
 
@@ -199,19 +201,20 @@ def _as_rank(
     """Command, variables, place and cores (empty: as they are) of this process, which another
     launcher has started as a rank."""
     place: Environment = dataclasses.replace(options.place, timeout=options.timeout)
-    if place.local_size == place.world_size:
-        job = place.job or _job_of(place, os.environ) or f"singa-{os.getppid()}"
-        place = dataclasses.replace(place, job=job, meeting="")
-    else:  # MPI gives it a name, where there is no meeting
-        job = place.meeting and (place.job or _job_of(place, os.environ))
-        place = dataclasses.replace(place, job=job)
+    place = completed(place)
+    if not place.job and place.local_size == place.world_size:
+        place = dataclasses.replace(place, job=f"singa-{os.getppid()}", meeting="")
     every = cores.available()
-    # A launcher that binds its processes has left each of them a part of the cores.
+    # A launcher that binds its processes has left each of them a part of the cores. Who does not
+    # know its place shares the cores when it has met the others.
     own, bound = every, []
-    if len(every) == (os.cpu_count() or 1) and hasattr(os, "sched_setaffinity"):
+    unbound = len(every) == (os.cpu_count() or 1) and hasattr(os, "sched_setaffinity")
+    if unbound and place.local_rank is not None and place.local_size is not None:
         own = bound = cores.split(every, place.local_size)[place.local_rank]
     variables = finding_singa(_without_place(os.environ))
-    variables = _with_threads(variables, own, place.local_size, cores.quota()) | place.variables()
+    if place.local_size is not None:
+        variables = _with_threads(variables, own, place.local_size, cores.quota())
+    variables |= place.variables()
     if not place.job:
         variables.pop("SINGA_JOB", None)
     return script_command(options), variables, place, bound
@@ -221,17 +224,6 @@ def script_command(options: argparse.Namespace) -> list[str]:
     """The command of a rank."""
     kind = ["-m"] if options.module else []
     return [*interpreter(), *kind, options.script, *options.arguments]
-
-
-def _job_of(place: Environment, variables: Mapping[str, str]) -> str:
-    """A name that the launcher gives to this start of the job; "" if it does not."""
-    names: tuple[str, ...] = ()
-    if place.source == "torchrun":
-        names = ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
-    elif place.source == "SLURM":
-        names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-    parts = [variables.get(name, "0") for name in names]
-    return "-".join(["singa", *parts]).replace("/", "_") if parts else ""
 
 
 def _with_threads(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import zlib
@@ -19,8 +20,8 @@ class Environment:
 
     rank        from 0 to world_size - 1
     world_size  number of ranks
-    local_rank  number of the rank on its machine
-    local_size  number of ranks on this machine
+    local_rank  number of the rank on its machine; None: the ranks find it out when they meet
+    local_size  number of ranks on this machine, or None
     job         name of this start of the job; "" if the launcher gave none
     timeout     seconds for which a rank waits for the others (default 60)
     restart     how often the job has been started again (default 0), also by torchrun or SLURM
@@ -30,8 +31,8 @@ class Environment:
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
+    local_rank: int | None = 0
+    local_size: int | None = 1
     job: str = ""
     timeout: int = DEFAULT_TIMEOUT
     restart: int = 0
@@ -43,11 +44,11 @@ class Environment:
         values: dict[str, int | str] = {
             "SINGA_RANK": self.rank,
             "SINGA_WORLD_SIZE": self.world_size,
-            "SINGA_LOCAL_RANK": self.local_rank,
-            "SINGA_LOCAL_SIZE": self.local_size,
             "SINGA_TIMEOUT": self.timeout,
             "SINGA_RESTART": self.restart,
         }
+        if self.local_rank is not None and self.local_size is not None:
+            values |= {"SINGA_LOCAL_RANK": self.local_rank, "SINGA_LOCAL_SIZE": self.local_size}
         if self.job:
             values["SINGA_JOB"] = self.job
         if self.meeting:
@@ -94,8 +95,7 @@ def environment(variables: Mapping[str, str] | None = None) -> Environment:
     `variables` defaults to os.environ. Those of `singa launch` (SINGA_RANK, SINGA_WORLD_SIZE,
     SINGA_LOCAL_RANK, SINGA_LOCAL_SIZE) count, then torchrun's (RANK, ...), Open MPI's
     (OMPI_COMM_WORLD_RANK, ...), those of other MPIs (PMI_RANK, ...), and at last srun's
-    (SLURM_PROCID, ...), which may have started an MPI's own launcher. Where the number on the
-    machine is missing, all ranks are taken to be on one machine.
+    (SLURM_PROCID, ...), which may have started an MPI's own launcher.
 
     Raises ValueError for values that are no numbers or out of range, for a rank without a world
     size or the reverse, and if two launchers besides SLURM disagree.
@@ -123,10 +123,10 @@ def environment(variables: Mapping[str, str] | None = None) -> Environment:
     if not place:
         job = given.get("SINGA_JOB", "")
         return Environment(timeout=_timeout(given), job=job, restart=restart)
-    local = _local_place(source, place, given)
+    local_rank, local_size = _local_place(source, place, given)
     meeting = given.get("SINGA_MEETING", "") or _meeting(source, given)
-    job = given.get("SINGA_JOB", "")
-    return Environment(*place, *local, job, _timeout(given), restart, source, meeting)
+    job, timeout = given.get("SINGA_JOB", ""), _timeout(given)
+    return Environment(*place, local_rank, local_size, job, timeout, restart, source, meeting)
 
 
 def _global_place(launcher: _Launcher, given: Mapping[str, str]) -> tuple[int, int] | None:
@@ -147,8 +147,43 @@ def _global_place(launcher: _Launcher, given: Mapping[str, str]) -> tuple[int, i
     return rank, size
 
 
-def _local_place(source: str, place: tuple[int, int], given: Mapping[str, str]) -> tuple[int, int]:
+def completed(place: Environment, variables: Mapping[str, str] | None = None) -> Environment:
+    """The place with what the ranks find each other by: a job's name where they share memory, a
+    meeting and a name otherwise, or neither where MPI tells them of each other.
+    """
+    given = os.environ if variables is None else variables
+    job = place.job or _job_of(place.source, given)
+    together = place.local_size == place.world_size
+    if job and (together or (place.source == _SINGA.name and not place.meeting)):
+        return dataclasses.replace(place, job=job, meeting="")
+    return dataclasses.replace(place, job=job if place.meeting else "")
+
+
+def started_by(name: str, place: Environment, variables: Mapping[str, str] | None = None) -> bool:
+    """Whether the variables of the launcher `name` ("torchrun", "SLURM", ...) give a process this
+    place, too. `place.source` is "singa launch" for a rank that this has started within another."""
+    given = os.environ if variables is None else variables
+    launcher = next(each for each in (*_OTHERS, _SLURM) if each.name == name)
+    return _global_place(launcher, given) == (place.rank, place.world_size)
+
+
+def _job_of(source: str, given: Mapping[str, str]) -> str:
+    """A name that the launcher gives to this start of the job; "" if it does not."""
+    names: tuple[str, ...] = ()
+    if source == "torchrun":
+        names = ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+    elif source == _SLURM.name and not given.get("PMIX_RANK"):
+        names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+    parts = [given.get(name, "0") for name in names]
+    return "-".join(["singa", *parts]).replace("/", "_") if parts else ""
+
+
+def _local_place(
+    source: str, place: tuple[int, int], given: Mapping[str, str]
+) -> tuple[int, int] | tuple[None, None]:
     """Number of the rank on its machine, and of all ranks there."""
+    if place == (0, 1):
+        return place
     launchers = [launcher for launcher in (_SINGA, *_OTHERS) if launcher.name == source]
     for launcher in launchers:
         if not all(given.get(name) for name in launcher.local):
@@ -161,17 +196,19 @@ def _local_place(source: str, place: tuple[int, int], given: Mapping[str, str]) 
             )
         return local, size
     if _global_place(_SLURM, given) == place and given.get("SLURM_LOCALID"):
-        return _number(given, "SLURM_LOCALID"), _slurm_local_size(place[1], given)
-    return place
+        tasks = _slurm_local_size(place[1], given)
+        if tasks is not None:
+            return _number(given, "SLURM_LOCALID"), tasks
+    return None, None
 
 
-def _slurm_local_size(world_size: int, given: Mapping[str, str]) -> int:
-    """Tasks of this node, from a list such as "2(x3),1"."""
+def _slurm_local_size(world_size: int, given: Mapping[str, str]) -> int | None:
+    """Tasks of this node, from a list such as "2(x3),1"; None if there is none."""
     tasks: list[int] = []
     for part in given.get(_SLURM_TASKS, "").split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
         if match is None:
-            return world_size
+            return None
         tasks += [int(match[1])] * int(match[2] or 1)
     node = _number(given, "SLURM_NODEID") if given.get("SLURM_NODEID") else 0
     if sum(tasks) != world_size or node >= len(tasks):
@@ -185,9 +222,10 @@ def _slurm_local_size(world_size: int, given: Mapping[str, str]) -> int:
 def _meeting(source: str, given: Mapping[str, str]) -> str:
     """Where the ranks of a launcher that is no MPI's find each other; "" if it does not say."""
     if source == "torchrun" and given.get("MASTER_ADDR") and given.get("MASTER_PORT"):
-        port = _number(given, "MASTER_PORT")  # torchrun's own
-        host = given["MASTER_ADDR"]
-        return f"{f'[{host}]' if ':' in host else host}:{port + (1 if port < 65535 else -1)}"
+        host, port = given["MASTER_ADDR"], _number(given, "MASTER_PORT")
+        if given.get("TORCHELASTIC_RUN_ID"):  # torchrun itself has this port
+            port += 1 if port < 65535 else -1
+        return f"{f'[{host}]' if ':' in host else host}:{port}"
     if source == _SLURM.name and given.get("SLURM_STEP_NODELIST") and not given.get("PMIX_RANK"):
         # The first of a list such as "node[01-03,07],other", which has rank 0.
         first = re.sub(r"\[(\w+)[^]]*\]", r"\1", given["SLURM_STEP_NODELIST"]).partition(",")[0]

@@ -151,7 +151,9 @@ def _keeps_denormals() -> bool:
 
 def _environment() -> list[str]:
     names = ("SINGA_", "OMP_", "GOMP_", "ONEDNN_", "OPENBLAS_")
-    return sorted(f"{key}={value}" for key, value in os.environ.items() if key.startswith(names))
+    hidden = {"SINGA_SECRET": "(set)"}
+    found = [name for name in os.environ if name.startswith(names)]
+    return sorted(f"{name}={hidden.get(name, os.environ[name])}" for name in found)
 
 
 def _environment_problems() -> list[str]:

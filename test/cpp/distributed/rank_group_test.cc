@@ -21,7 +21,8 @@ std::vector<float> Term(int rank, size_t count) {
 std::string SumOn(const std::string& job, int rank, const std::vector<std::string>& machines) {
   const int world = static_cast<int>(machines.size());
   const Nodes nodes(rank, machines);
-  RankGroup group(job, nodes, 20, Meet(nodes, ExchangeOnMachine(job, rank, world, 20)));
+  const Exchange exchange = ExchangeOnMachine(job, rank, world, 20);
+  RankGroup group(job, nodes, 20, Meet(nodes, job, "", true, exchange));
   uint64_t number = 0;
   for (const size_t count : {size_t{1}, size_t{1000}, size_t{600000}}) {
     std::vector<float> own = Term(rank, count), want(count);

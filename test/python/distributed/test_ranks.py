@@ -1,12 +1,16 @@
 """What ranks ask each other: with a plain communicator, and with the engine in real jobs."""
 
+import contextlib
+import functools
 import os
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
+import singa
 from memory_ranks import on_ranks
 from singa import dist, distributed
 from singa.launcher.environment import FOREIGN, Environment
@@ -150,7 +154,7 @@ def _free_port():
 def _torchrun(rank, port):
     """Variables of one of two ranks, each on a machine of its own, that meet at `port`."""
     local = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    place = {"RANK": str(rank), "WORLD_SIZE": "2"} | local
+    place = {"RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"} | local
     return place | {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port - 1)}
 
 
@@ -180,22 +184,121 @@ def test_ranks_that_do_not_know_each_other_are_an_error(script, place):
     variables = _variables(**dict(zip(place, ("1", "2"), strict=True)))
     ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "this is rank 1 of 2 that" in ended.stderr
-    assert "start `python -m singa launch SCRIPT`" in ended.stderr
+    assert "this is rank 1 of 2 of " in ended.stderr
+    assert "does not know where the others are. Set SINGA_MEETING" in ended.stderr
 
 
 @pytest.mark.parametrize(
     "names",
     [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("RANK", "WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
+        tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ],
 )
 def test_ranks_of_another_launcher(script, names):
     # This process plays the launcher: the parent of all ranks.
-    places = [dict(zip(names, (str(rank), "2"), strict=True)) for rank in range(2)]
+    places = [dict(zip(names, (str(rank), "2") * 2, strict=True)) for rank in range(2)]
     port = {"MASTER_PORT": str(os.getpid())}
     ranks = [_start("--timeout", "20", script, "run", **place, **port) for place in places]
     for rank in ranks:
         assert _finished(rank) == (0, "2.0 [0, 1]\n", "")
+
+
+PLACES = """
+import os, singa
+from singa import distributed, singa_wrap
+print(distributed.local_rank(), distributed.environment().local_rank, singa.get_num_threads())
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "launched"),
+    [(("RANK", "WORLD_SIZE"), True), (("SINGA_RANK", "SINGA_WORLD_SIZE"), False)],
+)
+def test_the_place_on_the_machine_comes_from_the_meeting(tmp_path, names, launched):
+    """Ranks that were started by hand, or by Kubernetes."""
+    script = tmp_path / "places.py"
+    script.write_text(PLACES)
+    port = str(_free_port())
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": ""}
+    if names[0] != "RANK":
+        meeting = {"SINGA_MEETING": f"127.0.0.1:{port}"}
+    command = [sys.executable, *(["-m", "singa", "launch"] if launched else []), str(script)]
+    cores = len(os.sched_getaffinity(0))
+    bound = cores != os.cpu_count()
+    for node in ("0", "1"):  # ranks of one machine, and of two
+        places = [dict(zip(names, (rank, "2"), strict=True)) for rank in "01"]
+        kept = _variables(**meeting, SINGA_NODE_RANKS=node, SINGA_TIMEOUT="20")
+        del kept["OMP_NUM_THREADS"]
+        ranks = [
+            subprocess.Popen(command, env=kept | place, stdout=subprocess.PIPE, text=True)
+            for place in places
+        ]
+        output = [rank.communicate(timeout=60)[0].split() for rank in ranks]
+        if node == "0":
+            each = str(cores if bound else max(1, cores // 2))
+            assert output == [["0", "None", each], ["1", "None", each]]
+        else:
+            assert output == [["0", "None", str(cores)]] * 2
+
+
+def _strangers(port, crowded, stop):
+    """Fifty connections of each kind: silent, half a handshake, garbage, and a byte each 0.2 s."""
+    kinds = (b"", b"singa meeting 2\0" + bytes(20), b"GET / HTTP/1.1\r\n\r\n" * 20, b"s")
+    made = []
+    while not stop.wait(0.2 if len(made) == 200 else 0.001):
+        with contextlib.suppress(OSError):
+            if len(made) < 200:
+                made.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+                made[-1].sendall(kinds[len(made) % 4])
+        if len(made) == 200:
+            crowded.set()
+            for slow in made[2::4]:
+                with contextlib.suppress(OSError):
+                    slow.sendall(b"s")
+    for each in made:
+        each.close()
+
+
+def test_strangers_at_the_meeting(script):
+    port = _free_port()
+    place = {"SINGA_MEETING": f"127.0.0.1:{port}", "SINGA_WORLD_SIZE": "3", "SINGA_NODE_RANKS": "1"}
+    place |= {"SINGA_SECRET": "a secret of many characters", "SINGA_TIMEOUT": "20"}
+    start = functools.partial(
+        subprocess.Popen,
+        [sys.executable, script, "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    crowded, stop = threading.Event(), threading.Event()
+    stranger = threading.Thread(target=_strangers, args=(port, crowded, stop))
+    stranger.start()
+    try:
+        ranks = [start(env=_variables(**place, SINGA_RANK="0"))]
+        assert crowded.wait(20)
+        ranks += [start(env=_variables(**place, SINGA_RANK=rank)) for rank in ("1", "2")]
+        for rank in ranks:
+            assert _finished(rank) == (0, "3.0 [0, 1, 2]\n", "")
+    finally:
+        stop.set()
+        stranger.join()
+
+
+def test_a_job_that_is_open_to_the_network_needs_a_secret(script):
+    place = {"SINGA_MEETING": "10.0.0.1:80", "SINGA_WORLD_SIZE": "2", "SINGA_RANK": "1"}
+    command = [sys.executable, script, "run"]
+    ended = subprocess.run(
+        command, env=_variables(**place), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "    export SINGA_SECRET=... " in ended.stderr
+    assert "    export SINGA_INSECURE=1\n" in ended.stderr
+
+
+def test_reports_do_not_show_the_secret(monkeypatch):
+    monkeypatch.setenv("SINGA_SECRET", "a secret of many characters")
+    text = str(singa.doctor())
+    assert "SINGA_SECRET=(set)" in text
+    assert "of many characters" not in text

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from singa.launcher.environment import Environment, environment
+from singa.launcher.environment import Environment, completed, environment
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -34,7 +34,14 @@ SLURM = {
             {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"},
             Environment(1, 2, 0, 1, source="MPI"),
         ),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Environment(1, 2, 1, 2, source="MPI")),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Environment(1, 2, None, None, source="MPI")),
+        # A pod of Kubernetes, and a rank that was started by hand.
+        ({"RANK": "1", "WORLD_SIZE": "2"}, Environment(1, 2, None, None, source="torchrun")),
+        (
+            {"SINGA_RANK": "1", "SINGA_WORLD_SIZE": "2"},
+            Environment(1, 2, None, None, source="singa launch"),
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, Environment(source="torchrun")),
         (SLURM, Environment(4, 5, 0, 1, source="SLURM")),
         (SLURM | {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"},
          Environment(3, 5, 1, 2, source="SLURM")),
@@ -52,14 +59,16 @@ def test_places(variables, place):
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+ELASTIC = {"TORCHELASTIC_RUN_ID": "x/y", "TORCHELASTIC_RESTART_COUNT": "1"}
 STEP = SLURM | {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
 
 
 @pytest.mark.parametrize(
     ("variables", "meeting"),
     [
-        (TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "29500"}, "a:29501"),
-        (TORCHRUN | {"MASTER_ADDR": "fe::1", "MASTER_PORT": "65535"}, "[fe::1]:65534"),
+        (TORCHRUN | ELASTIC | {"MASTER_ADDR": "a", "MASTER_PORT": "29500"}, "a:29501"),
+        (TORCHRUN | ELASTIC | {"MASTER_ADDR": "fe::1", "MASTER_PORT": "65535"}, "[fe::1]:65534"),
+        (TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "29500"}, "a:29500"),
         (TORCHRUN | {"MASTER_ADDR": "a"}, ""),
         (TORCHRUN | {"MASTER_ADDR": "a", "MASTER_PORT": "1", "SINGA_MEETING": "b:2"}, "b:2"),
         (STEP | {"SLURM_STEP_NODELIST": "node[003-005,7],z"}, "node003:"),
@@ -82,9 +91,37 @@ def test_meetings(variables, meeting):
         assert found == meeting
 
 
+ONE_MACHINE = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+ADDRESS = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}
+BY_HAND = {"SINGA_RANK": "0", "SINGA_WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        (TORCHRUN | ELASTIC | ADDRESS, ("singa-x_y-7-1", "a:8")),
+        (TORCHRUN | ELASTIC | ADDRESS | ONE_MACHINE, ("singa-x_y-7-1", "")),
+        (STEP | {"SLURM_STEP_TASKS_PER_NODE": "5", "SLURM_NODEID": "0"}, ("singa-7-0-0", "")),
+        (STEP | {"PMIX_RANK": "4"}, ("", "")),  # MPI has the names
+        (OPEN_MPI, ("", "")),
+        (OPEN_MPI | {"SINGA_JOB": "x"}, ("", "")),  # several machines of launch --hosts
+        (BY_HAND | {"SINGA_JOB": "x"}, ("x", "")),
+        (BY_HAND | {"SINGA_JOB": "x", "SINGA_MEETING": "b:2"}, ("x", "b:2")),
+        (BY_HAND | {"SINGA_MEETING": "b:2"}, ("", "b:2")),
+        ({"SINGA_JOB": "x"}, ("x", "")),
+        ({}, ("", "")),
+    ],
+)
+def test_what_ranks_find_each_other_by(variables, found):
+    place = completed(environment(variables), variables)
+    assert (place.job, place.meeting) == found
+
+
 def test_variables_say_the_place():
     place = Environment(5, 6, 1, 2, "name", 7, 3, "singa launch", "host:1")
     assert environment(place.variables()) == place
+    unknown = Environment(5, 6, None, None, source="singa launch")
+    assert environment(unknown.variables()) == unknown
     # The same place from two launchers is no contradiction.
     same = {"PMI_RANK": "5", "PMI_SIZE": "6"}
     assert environment(place.variables() | same) == place

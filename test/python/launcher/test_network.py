@@ -1,0 +1,277 @@
+"""Jobs on two machines, which are network namespaces: how they start, and how they end.
+
+CI runs a part. With SINGA_TEST_LAUNCHERS=1 (`.ci/run launchers`) every way to start a job meets
+every fault. SINGA_REQUIRE_NAMESPACES=1 makes it an error that namespaces are not allowed.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import network_hosts
+import pytest
+from singa.launcher.environment import FOREIGN, Environment
+
+WHOLE = os.environ.get("SINGA_TEST_LAUNCHERS") == "1"
+REQUIRED = os.environ.get("SINGA_REQUIRE_NAMESPACES") == "1"
+MISSING = network_hosts.missing()
+pytestmark = pytest.mark.skipif(
+    bool(MISSING) and not REQUIRED, reason=f"no network namespaces: {MISSING}"
+)
+
+# argv: what happens, and to which rank. The ranks leave a file when they are in the middle.
+SCRIPT = """
+import os, pathlib, signal, sys, time
+from singa import distributed
+fault, victim, folder = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
+rank, restart = distributed.rank(), distributed.environment().restart
+for step in range(4):
+    total = distributed.total({"ranks": 1.0})["ranks"]
+if not restart:
+    (folder / f"up-{rank}").touch()
+    if rank == victim and fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == victim and fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while fault != "none":
+        distributed.barrier()
+        time.sleep(0.01)
+print("total", total, distributed.local_rank(), distributed.gather(rank), flush=True)
+"""
+SECRET = {"SINGA_SECRET": "a secret of many characters"}
+TIMEOUT = 2
+
+
+class Machines(network_hosts.Hosts):
+    """Two machines, and jobs on both."""
+
+    def __init__(self, folder):
+        super().__init__(folder, ("HOME", "PATH", "PYTHONPATH"))
+        self.folder = folder
+        self.started = []
+        self.script = folder / "script.py"
+        self.script.write_text(SCRIPT)
+        own = {*FOREIGN, *Environment(job="-").variables(), "SINGA_SECRET"}
+        self.variables = {k: v for k, v in os.environ.items() if k not in own}
+        self.variables |= {"OMP_NUM_THREADS": "1", "SINGA_TIMEOUT": str(TIMEOUT)}
+        self.variables |= {"PATH": f"{self.bin}:{self.variables['PATH']}", "HOME": str(folder)}
+
+    def start(self, host, *command, **more):
+        """Starts a program on a machine."""
+        process = subprocess.Popen(
+            self.command(host, *map(str, command)),
+            env=self.variables | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def close(self):
+        super().close()
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+    def rank(self, what, rank, ranks, variables):
+        """A rank that is started by hand: the first half is on the first machine."""
+        place = {
+            "SINGA_RANK": str(rank),
+            "SINGA_WORLD_SIZE": str(ranks),
+            "SINGA_MEETING": f"{self.addresses[0]}:29500",
+        }
+        command = [sys.executable, self.script, *what]
+        return self.start(2 * rank // ranks, *command, **place, **variables)
+
+    def by_hand(self, what, ranks=2):
+        """The ranks of a job, each by itself."""
+        return [self.rank(what, rank, ranks, SECRET) for rank in range(ranks)]
+
+    def pods(self, what, ranks=2, variables=SECRET):
+        """As two pods of Kubernetes."""
+        command = [sys.executable, "-m", "singa", "launch", self.script, *what]
+        place = {"WORLD_SIZE": "2", "MASTER_ADDR": self.addresses[0], "MASTER_PORT": "29500"}
+        return [self.start(rank, *command, RANK=str(rank), **place, **variables) for rank in (0, 1)]
+
+    def torchrun(self, what, ranks=2):
+        """By PyTorch's launcher, whose store hands on the secret."""
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node"]
+        command += [str(ranks // 2), f"--master-addr={self.addresses[0]}", "--master-port=29400"]
+        return [
+            self.start(rank, *command, f"--node-rank={rank}", self.script, *what) for rank in (0, 1)
+        ]
+
+    def launched(self, what, ranks=2, restarts=0, **more):
+        """By `singa launch --hosts`, from the first machine."""
+        command = [sys.executable, "-m", "singa", "launch", "-n", ranks, "--grace", 1]
+        command += ["--hosts", ",".join(self.addresses), "--restarts", restarts]
+        return [self.start(0, *command, self.script, *what, **more)]
+
+    def srun(self, what, ranks=2, restarts=0):
+        """The same in an allocation of SLURM, whose srun is a stand-in."""
+        (self.bin / "srun").write_text(SRUN.format(python=sys.executable))
+        (self.bin / "srun").chmod(0o755)
+        return self.launched(what, ranks, restarts, SLURM_JOB_ID="1")
+
+    def mpi(self, folder, what, ranks=2, restarts=0):
+        """The same by the mpiexec of an environment."""
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        path = f"{self.bin}:{folder}/bin:{self.variables['PATH']}"
+        return self.launched(what, ranks, restarts, PATH=path, **allowed)
+
+
+# Starts the ranks as srun does, through ssh: with all variables, and those of the step.
+SRUN = """#!{python}
+import os, re, shlex, subprocess, sys
+text = " ".join(sys.argv)
+ranks = int(re.search(r"--ntasks=(\\d+)", text)[1])
+hosts = re.search(r"--nodelist=(\\S+)", text)[1].split(",")
+program = sys.argv[sys.argv.index("--cpu-bind=none") + 1 :]
+each = ranks // len(hosts)
+kept = {{k: v for k, v in os.environ.items() if k.startswith(("SINGA_", "OMP_", "PYTHON"))}}
+started = []
+for rank in range(ranks):
+    place = dict(SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS=ranks, SLURM_LOCALID=rank % each)
+    place |= dict(SLURM_NODEID=rank // each, SLURM_JOB_ID=1, SLURM_STEP_ID=0)
+    place |= dict(SLURM_STEP_NODELIST=",".join(hosts))
+    place["SLURM_STEP_TASKS_PER_NODE"] = f"{{each}}(x{{len(hosts)}})"
+    values = [f"{{k}}={{shlex.quote(str(v))}}" for k, v in (kept | place).items()]
+    command = ["ssh", hosts[rank // each], "env", *values, *map(shlex.quote, program)]
+    started.append(subprocess.Popen(command))
+sys.exit(max(process.wait() for process in started))
+"""
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Two machines that must be idle afterwards."""
+    assert not MISSING, f"SINGA_REQUIRE_NAMESPACES=1, but {MISSING}"
+    made = Machines(tmp_path)
+    try:
+        yield made
+        assert made.left() == []
+    finally:
+        made.close()
+
+
+def _finished(processes, seconds=40):
+    """(status, output, errors) of each, and the seconds that they took."""
+    began = time.monotonic()
+    found = []
+    for process in processes:
+        output, errors = process.communicate(timeout=seconds)
+        found.append((process.returncode, output, errors))
+    return found, time.monotonic() - began
+
+
+def _await_ranks(machines, ranks=2, seconds=30):
+    """Returns when the ranks are in the middle of the job."""
+    end = time.monotonic() + seconds
+    while not all((machines.folder / f"up-{rank}").exists() for rank in range(ranks)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    time.sleep(0.2)
+
+
+def _lines(found):
+    return sorted(line for _, output, _ in found for line in output.splitlines())
+
+
+GOOD = [f"total 4.0 {rank % 2} [0, 1, 2, 3]" for rank in range(4)]
+ENDED, STOPPED = r"rank 1 \(process \d+\) has ended", r"rank 1 \(process \d+\) is stopped"
+
+
+def _way(name):
+    """A way to start a job: a method of Machines, or an MPI of an environment in build/."""
+    if name in ("mpich", "openmpi"):
+        folder = os.path.join(os.environ.get("SINGA_TEST_MPI", ""), name)
+        return lambda machines, *arguments: machines.mpi(folder, *arguments)
+    return lambda machines, *arguments: getattr(machines, name)(*arguments)
+
+
+def _ways(*small, whole=()):
+    return pytest.mark.parametrize("way", [*small, *(whole if WHOLE else ())])
+
+
+@_ways("by_hand", "srun", whole=("mpich", "openmpi", "torchrun"))
+def test_good_jobs(machines, way):
+    """The second machine's ranks have the local numbers from 0 on, too."""
+    found, _ = _finished(_way(way)(machines, ("none", 0, machines.folder), 4))
+    assert not any(status for status, _, _ in found), found
+    lines = [line.removeprefix(f"[{line[1:2]}] ") for line in _lines(found)]  # without prefixes
+    assert sorted(line for line in lines if "total" in line) == sorted(GOOD)
+    assert not list(machines.folder.glob(".*secret*"))
+
+
+def test_pods(machines):
+    found, _ = _finished(machines.pods(("none", 0, machines.folder)))
+    assert [(status, output) for status, output, _ in found] == [(0, "total 2.0 0 [0, 1]\n")] * 2
+
+
+def test_nobody_starts_without_a_secret(machines):
+    found, _ = _finished(machines.pods(("none", 0, machines.folder), variables={}))
+    for status, _, errors in found:
+        assert status == 1
+        assert f"other machines can reach the meeting at {machines.addresses[0]}:29500" in errors
+        assert "    export SINGA_SECRET=... " in errors
+
+
+def test_a_stranger_is_no_rank(machines):
+    """Rank 1 has another secret."""
+    what = ("none", 0, machines.folder)
+    other = {"SINGA_SECRET": "another one of many characters"}
+    ranks = [machines.rank(what, 0, 2, SECRET), machines.rank(what, 1, 2, other)]
+    (first, second), _ = _finished(ranks)
+    assert (first[0], second[0]) == (1, 1)
+    assert "rank 1 has not joined the job" in first[2]
+    assert "what answers there has another secret" in second[2]
+
+
+@pytest.mark.parametrize("fault", ["kill", "stop", "cut"])
+@_ways("by_hand", whole=("srun", "mpich", "openmpi", "torchrun", "pods"))
+def test_faults(machines, way, fault):
+    """Of the second rank, or its machine's link, in the middle of a job."""
+    ranks = _way(way)(machines, (fault, 1, machines.folder), 2)
+    _await_ranks(machines)
+    if fault == "cut":
+        machines.cut(1)
+    if fault == "stop" and way in ("by_hand", "pods"):  # nobody watches them
+        found, seconds = _finished(ranks[:1])
+        ranks[1].send_signal(signal.SIGCONT)
+        ((status, _, errors),), _ = _finished(ranks[1:])
+        assert (status, "RuntimeError: " in errors) == (1, True)
+    else:
+        found, seconds = _finished(ranks)
+    print(f"{way:8} {fault:8} {seconds:5.1f} s, status {found[0][0]}")
+    assert found[0][0] == (137 if fault == "kill" and len(found) == 1 else 1), found
+    # A rank that an MPI ends at once reports nothing.
+    text = "".join(errors for _, _, errors in found)
+    assert re.search(ENDED if fault == "kill" else STOPPED, text) or way in ("mpich", "openmpi")
+    assert seconds < 5 * TIMEOUT + 10
+
+
+@_ways("by_hand", whole=("srun", "mpich", "openmpi", "torchrun", "pods"))
+def test_a_machine_that_cannot_be_reached(machines, way):
+    machines.cut(1)
+    found, _ = _finished(_way(way)(machines, ("none", 1, machines.folder), 2), 100)
+    assert all(status != 0 for status, _, _ in found)
+    if way == "by_hand":
+        assert "rank 1 has not joined the job; rank 0 has waited for 2 s" in found[0][2]
+        assert "port 29500: Network is unreachable" in found[1][2]
+
+
+@pytest.mark.parametrize("fault", ["kill", "stop"])
+@_ways("srun", whole=("mpich", "openmpi"))
+def test_restarts(machines, way, fault):
+    if fault == "stop" and not WHOLE:
+        pytest.skip("SINGA_TEST_LAUNCHERS=1 tries it")
+    ((status, output, errors),), _ = _finished(
+        _way(way)(machines, (fault, 1, machines.folder), 2, 1)
+    )
+    assert status == 0, errors
+    assert sorted(output.splitlines()) == [f"[{rank}] total 2.0 0 [0, 1]" for rank in range(2)]
+    assert "singa launch: restart 1 of 1, 2 ranks\n" in errors

@@ -52,6 +52,18 @@ def _predict(arguments: Sequence[str]) -> int:
     return predict.main(arguments)
 
 
+def _report(arguments: Sequence[str]) -> int:
+    from .commands import report
+
+    return report.main(arguments)
+
+
+def _compare(arguments: Sequence[str]) -> int:
+    from .commands import compare
+
+    return compare.main(arguments)
+
+
 def _launch(arguments: Sequence[str]) -> int:
     from .launcher import command
 
@@ -213,7 +225,7 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="list the environment variables that singa reads")
     env.set_defaults(run=_env)
 
-    # main() passes the options of these three on; they have their own --help.
+    # main() passes the options of these on; they have their own --help.
     commands.add_parser(
         "train",
         help="train a network on a folder of pictures, CIFAR, MNIST or generated images",
@@ -221,6 +233,12 @@ def parser() -> argparse.ArgumentParser:
     )
     commands.add_parser(
         "predict", help="classify pictures with a network that train has trained", add_help=False
+    )
+    commands.add_parser(
+        "report", help="write a page on a run of train, to look at and to show", add_help=False
+    )
+    commands.add_parser(
+        "compare", help="write a page that shows runs of train side by side", add_help=False
     )
     commands.add_parser(
         "launch", help="train on several processes, here or on several machines", add_help=False
@@ -369,18 +387,24 @@ def _positive(text: str) -> int:
     return number
 
 
+#: Commands that parse their own arguments.
+_PROGRAMS = {
+    "train": _train,
+    "predict": _predict,
+    "report": _report,
+    "compare": _compare,
+    "launch": _launch,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status.
 
     `arguments` defaults to sys.argv[1:]. Raises SystemExit for --help and for wrong arguments.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["train"]:
-        return _train(arguments[1:])
-    if arguments[:1] == ["predict"]:
-        return _predict(arguments[1:])
-    if arguments[:1] == ["launch"]:
-        return _launch(arguments[1:])
+    if arguments and (program := _PROGRAMS.get(arguments[0])):
+        return program(arguments[1:])
     if arguments[:1] == ["run"]:
         after = 1 + _after_script(arguments[1:])
         _run(arguments[1:after], arguments[after:])

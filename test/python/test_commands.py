@@ -11,7 +11,10 @@ from singa import __main__ as command_line
 from singa import bench, device_memory, models
 from singa.training import read_log
 
-COMMANDS = ("doctor", "env", "train", "predict", "launch", "bench", "replay", "run", "cmake-dir")
+COMMANDS = (
+    *("doctor", "env", "train", "predict", "report", "compare", "launch", "bench", "replay", "run"),
+    "cmake-dir",
+)
 
 
 def _run(*arguments: str) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -180,6 +182,25 @@ class profile(Collector):  # noqa: N801 (used as a function)
             for record in self.records
         ]
         return events if distributed.world_size() == 1 else [name, *events]
+
+
+def typical(run: Callable[[], object], times: int = 5) -> list[Record]:
+    """The records of one call of `run`, with the median durations of `times` calls (default 5).
+
+    Calls that did something else than the last one do not count. Call `run` before, so that its
+    plans exist. Raises as entering a profile does.
+    """
+    calls: list[list[Record]] = []
+    for _ in range(times):
+        with profile() as found:
+            run()
+        calls.append(found.records)
+    same = [[(r.op, r.layer) for r in records] for records in calls]
+    alike = [records for records, ops in zip(calls, same, strict=True) if ops == same[-1]]
+    return [
+        dataclasses.replace(each[-1], ms=statistics.median(record.ms for record in each))
+        for each in zip(*alike, strict=True)
+    ]
 
 
 _keys: dict[str, Callable[[Record], tuple[str, ...]]] = {

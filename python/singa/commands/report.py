@@ -1,0 +1,307 @@
+"""One page on a run of `python -m singa train`.
+
+    python -m singa report runs/pets                 writes runs/pets/report.html
+    python -m singa report runs/pets --out pets.html
+
+The page has the curves, the classes and the pictures that the network gets wrong and right, the
+network, time and memory of a training step, the settings, and the environment. It holds all that
+it shows: a browser opens it from the file, without a network. What the folder lacks is left out,
+and the page says why. Pictures are those of the test, read by the network that the run saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..drawing.chart import chart
+from ..drawing.html import Markup, table
+from ..report import network
+from ..report.diagnostics import doctor
+from ..training.picture_classifier import PictureClassifier
+from ..training.program import at_least, choose_device, reporting_errors, say, warnings_as_notes
+from . import predictions
+from . import step_costs as steps
+from .pages import percent, write_page
+from .run_folder import ACCURACY, RunFolder, curves, is_fraction, read_run
+
+PROG = "python -m singa report"
+#: Most classes of which a confusion matrix is shown.
+_MATRIX = 25
+_Result = TypeVar("_Result")
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        usage="%(prog)s [options] RUN",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/pets")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page [RUN/report.html]")
+    parser.add_argument(
+        "--data", metavar="PATH", help="where the data are now [where the run found them]"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=at_least(1, int),
+        metavar="N",
+        help="images in the training step that is timed [that of the run, or 32]",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
+    parser.add_argument(
+        "--threads",
+        type=at_least(0, int),
+        default=0,
+        metavar="N",
+        help="CPU threads; 0: all cores [0]",
+    )
+    return parser.parse_args(argv)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Writes the page; returns the exit status."""
+    run = read_run(args.run)
+    choose_device(args.device, args.threads)
+    classifier = _unless_missing(
+        run, "classes, pictures and network", lambda: PictureClassifier.load(args.run)
+    )
+    outcome = costs = None
+    if classifier is not None:
+        outcome = _unless_missing(
+            run, "classes and pictures", lambda: _outcome(run, classifier, args.data)
+        )
+        costs = _unless_missing(
+            run, "times and memory", lambda: _costs(run, classifier, args.batch_size)
+        )
+    out = args.out or args.run / "report.html"
+    write_page(out, "report.html", **_contents(args, run, outcome, costs))
+    for note in run.notes:
+        say(f"note: {note}")
+    say(f"the report is in {out}")
+    return 0
+
+
+def _unless_missing(run: RunFolder, what: str, make: Callable[[], _Result]) -> _Result | None:
+    """What `make` returns. What cannot be had becomes a note of the run."""
+    try:
+        return make()
+    except (OSError, ValueError, ImportError, RuntimeError, TypeError, MemoryError) as error:
+        run.notes.append(f"No {what}: {error}")
+        return None
+
+
+def _outcome(
+    run: RunFolder, classifier: PictureClassifier, place: str | None
+) -> predictions.Outcome:
+    settings = run.settings if place is None else {**run.settings, "data": place}
+    if not run.settings:
+        raise ValueError("the settings of the run do not say which data it was tested on")
+    with warnings_as_notes():
+        pictures = predictions.test_set(settings)
+    if tuple(pictures.classes) != classifier.class_names:
+        raise ValueError(
+            f"the data have the classes {', '.join(pictures.classes):.200}, and the network "
+            f"{', '.join(classifier.class_names):.200}"
+        )
+    return predictions.classify(classifier, pictures)
+
+
+def _costs(run: RunFolder, classifier: PictureClassifier, batch: int | None) -> steps.StepCosts:
+    blank = np.zeros((classifier.channels, 64, 64), np.uint8)
+    _, *image = classifier.inputs([blank]).shape
+    shape = (batch or int(run.settings.get("batch_size") or 32), *image)
+    dtype = run.settings.get("dtype") or "float32"
+    return steps.step_costs(classifier.net, shape, len(classifier.class_names), dtype)
+
+
+# The parts of the page.
+
+
+def _contents(
+    args: argparse.Namespace,
+    run: RunFolder,
+    outcome: predictions.Outcome | None,
+    costs: steps.StepCosts | None,
+) -> dict[str, Any]:
+    x, panels = curves(run.records)
+    data_name = Path(str(run.settings["data"])).name if run.settings.get("data") else ""
+    model = run.settings.get("model")
+    what = f"{model} trained" if model else "A run"
+    what += f" on {data_name}" if data_name else " on generated images" if run.settings else ""
+    page_command = ["python", "-m", "singa", "report", str(args.run)]
+    page_command += ["--data", args.data] if args.data else []
+    return {
+        "title": f"Run {run.name}",
+        "what": f"{what}, {_count(len(run.records), 'epoch')}.",
+        "figures": _figures(run),
+        "notes": run.notes,
+        "charts": [chart(title, each, x, title == ACCURACY) for title, each in panels.items()],
+        "log": _log_table(run),
+        **_class_parts(run, outcome),
+        **_cost_parts(costs),
+        "command": run.command(),
+        "settings": settings_table(run.settings),
+        "page_command": shlex.join(page_command),
+        "environment": table(
+            ["what", "value"], [(name, _line(value)) for name, value in doctor().items()]
+        ),
+    }
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}" + ("s" if number != 1 else "")
+
+
+def _figures(run: RunFolder) -> list[tuple[str, str]]:
+    last = run.last()
+    figures = [(name.replace("_", " "), shown(name, last[name])) for name in last if "loss" in name]
+    figures += [(n.replace("_", " "), shown(n, last[n])) for n in last if is_fraction(n)]
+    seconds = [r["seconds"] for r in run.records if isinstance(r.get("seconds"), int | float)]
+    if seconds:
+        figures.append(("time of all epochs", duration(sum(seconds))))
+    return figures
+
+
+def shown(name: str, value: object) -> str:
+    """A value of a log as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return percent(value) if is_fraction(name) else f"{value:.4g}" if value % 1 else f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text, such as "1 h 02 min"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _log_table(run: RunFolder) -> Markup:
+    names = list(dict.fromkeys(name for record in run.records for name in record))
+    rows = [[shown(name, record.get(name)) for name in names] for record in run.records]
+    heads = [name.replace("_", " ") for name in names]
+    return table(heads, rows, numbers=range(len(names)))
+
+
+def settings_table(settings: dict[str, Any]) -> Markup:
+    """A table of the settings of a run."""
+    rows = [(f"--{name.replace('_', '-')}", setting(value)) for name, value in settings.items()]
+    return table(["setting", "value"], rows)
+
+
+def setting(value: object) -> str:
+    """The value of a setting as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _line(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return "unknown" if value is None else str(value)
+
+
+def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[str, Any]:
+    if outcome is None:
+        return {"outcome": None}
+    logged = run.last().get("test_top1")
+    agreement = ""
+    if logged is not None:
+        same = abs(logged - outcome.accuracy()) < 0.5 / len(outcome.labels)
+        agreement = (
+            "The log says the same."
+            if same
+            else (
+                f"The log of the last epoch says {percent(logged)}: the network was saved after "
+                "another epoch, or the data have changed since."
+            )
+        )
+    matrix = outcome.confusion()
+    confusion = []
+    for i, name in enumerate(outcome.classes):
+        together = max(int(matrix[i].sum()), 1)
+        row = [(int(n), int(n) / together, i == j) for j, n in enumerate(matrix[i])]
+        confusion.append((name, row))
+    mistakes = [(a, b, str(n)) for a, b, n in outcome.mistakes()]
+    heads = ["class", "images", "precision", "recall", "F1"]
+    by_class = [
+        (name, f"{count:,}", *map(percent, rest)) for name, count, *rest in outcome.by_class()
+    ]
+    return {
+        "outcome": outcome,
+        "agreement": agreement,
+        "confusion": confusion if len(confusion) <= _MATRIX else [],
+        "mistakes": table(["image of", "called", "times"], mistakes, numbers=[2])
+        if mistakes
+        else "",
+        "by_class": table(heads, by_class, numbers=range(1, 5)),
+        "galleries": [
+            (
+                "Worst",
+                "The images whose own class got the smallest probability. Wrong labels are here.",
+                predictions.chosen(outcome, outcome.worst()),
+            ),
+            (
+                "Best",
+                "The images whose own class got the largest probability.",
+                predictions.chosen(outcome, outcome.best()),
+            ),
+        ],
+    }
+
+
+def _cost_parts(costs: steps.StepCosts | None) -> dict[str, Any]:
+    if costs is None:
+        return {"costs": None}
+    by_layer = network.layer_rows(costs.network, costs.records)
+    reorders = [
+        (record.layer or "-", needed_by, record.implementation, record.shapes, f"{record.ms:.3f}")
+        for record, needed_by in costs.reorders()
+    ]
+    heads = ["layer", "for", "from and to", "shape", "ms"]
+    return {
+        "costs": costs,
+        "network": network.network_picture(costs.network, costs.records),
+        "layer_count": len(by_layer),
+        "by_layer": table(network.LAYER_HEADS, by_layer, numbers=range(3, 8)),
+        "by_operation": _operation_table(costs),
+        "memory": _memory_table(costs),
+        "reorders": table(heads, reorders, numbers=[4]) if reorders else "",
+    }
+
+
+def _operation_table(costs: steps.StepCosts, most: int = 12) -> Markup:
+    found: dict[tuple[str, str], list[float]] = {}
+    for record in costs.records:
+        found.setdefault((record.op, record.implementation), []).append(record.ms)
+    sums = sorted(((sum(each), len(each), *key) for key, each in found.items()), reverse=True)
+    rows = [
+        (op, how, f"{calls}", f"{ms:.2f}", percent(ms / (costs.ms or 1)))
+        for ms, calls, op, how in sums[:most]
+    ]
+    heads = ["operation", "implementation", "calls", "ms", "share"]
+    return table(heads, rows, numbers=[2, 3, 4])
+
+
+def _memory_table(costs: steps.StepCosts) -> Markup:
+    rows = [*costs.plan["by_kind"].items(), ("together", costs.plan["planned_bytes"])]
+    return table(
+        ["kind", "MiB"], [(name, f"{count / 2**20:.2f}") for name, count in rows], numbers=[1]
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns the exit status."""
+    return reporting_errors(PROG, lambda: report(parse(argv)))

@@ -1,0 +1,131 @@
+"""The output folder of `python -m singa train`, as pages show it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..drawing.chart import Curve
+from ..training import checkpoint, read_log
+from ..training.log import Record
+
+#: The title of the curves whose values are fractions of 1.
+ACCURACY = "Accuracy"
+#: Fields of a record that say which one it is.
+_PLACES = ("epoch", "step")
+
+
+@dataclass
+class RunFolder:
+    """What a run has left.
+
+    path      the folder
+    records   of its log, one for each epoch
+    settings  of the program that trained, by the names of its options; empty without a checkpoint
+    notes     sentences on what is missing
+    """
+
+    path: Path
+    records: list[Record]
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.path.resolve().name
+
+    def command(self) -> str:
+        """The command that repeats the run; empty if its settings are not known."""
+        if not self.settings:
+            return ""
+        words = ["python", "-m", "singa", "train"]
+        for name, value in self.settings.items():
+            if name in _OF_PICTURES and self.settings.get("size") is None:
+                continue
+            if value is None or value is False:
+                continue
+            words.append("--" + name.replace("_", "-"))
+            words += [] if value is True else [str(value)]
+        return shlex.join(words)
+
+    def last(self) -> dict[str, float]:
+        """The numbers of the last epoch."""
+        return {k: v for k, v in self.records[-1].items() if _is_number(v)}
+
+
+_OF_PICTURES = ("size", "split", "augment")
+
+
+def read_run(path: Path) -> RunFolder:
+    """Reads the log and the checkpoint in a folder.
+
+    Raises FileNotFoundError if there is no folder, or no log in it, and ValueError if the log is
+    damaged or no epoch has ended yet.
+    """
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path} is no folder: expected the output folder of a run")
+    log = path / "log.jsonl"
+    if not log.exists():
+        raise FileNotFoundError(f"{path} holds no log.jsonl: is it the output folder of a run?")
+    run = RunFolder(path, read_log(log))
+    if not run.records:
+        raise ValueError(f"{log} is empty: a run writes it after its first epoch")
+    try:
+        settings = checkpoint.read_progress(path / "checkpoint.safetensors").get("settings")
+        run.settings = dict(settings) if isinstance(settings, Mapping) else {}
+        if not run.settings:
+            run.notes.append("The checkpoint does not hold the settings of the run.")
+    except FileNotFoundError:
+        run.notes.append(
+            "The folder holds no checkpoint.safetensors, so the settings of the run are not known."
+        )
+    except ValueError as error:
+        run.notes.append(f"The settings of the run are not known: {error}")
+    return run
+
+
+def curves(records: Iterable[Mapping[str, Any]]) -> tuple[str, dict[str, dict[str, Curve]]]:
+    """The numbers of a log as curves: what their horizontal axis is, and {title: {field: curve}}.
+
+    Losses are together, and so are accuracies. Names of fields have spaces. A second record of one
+    epoch replaces the first.
+    """
+    records = list(records)
+    x = next((name for name in _PLACES if all(name in record for record in records)), "record")
+    by_place = {record.get(x, i): record for i, record in enumerate(records, 1)}
+    panels: dict[str, dict[str, Curve]] = {}
+    for name in dict.fromkeys(name for record in by_place.values() for name in record):
+        points = [(at, r[name]) for at, r in by_place.items() if _is_number(r.get(name))]
+        if name in _PLACES or not points:
+            continue
+        panels.setdefault(_panel(name), {})[name.replace("_", " ")] = (
+            [at for at, _ in points],
+            [y for _, y in points],
+        )
+    return x, {title: panels[title] for title in sorted(panels, key=_rank)}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_fraction(name: str) -> bool:
+    """Whether the field of a log is a fraction of 1, which is shown in per cent."""
+    return any(word in name.lower() for word in ("acc", "top1", "top5"))
+
+
+def _panel(name: str) -> str:
+    if name == "lr":
+        return "Learning rate"
+    if "loss" in name.lower():
+        return "Loss"
+    return ACCURACY if is_fraction(name) else name.replace("_", " ")
+
+
+def _rank(title: str) -> int:
+    first = ("Loss", ACCURACY, "Learning rate")
+    return first.index(title) if title in first else len(first)

@@ -52,6 +52,7 @@ from .tape.operator import backward_followers
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from .drawing.svg import Picture
     from .files.fit import Mismatch
     from .onnx.quantizing import QuantizedModel
     from .opt import Optimizer
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 #: Methods of Model that modules above this one implement, by a function of the same name. There are
 #: no other calls upward.
-OF_ABOVE = {"quantize": "singa.onnx.quantizing"}
+OF_ABOVE = {"quantize": "singa.onnx.quantizing", "plot": "singa.report.network"}
 
 
 def _of_above(method: str) -> Any:
@@ -371,6 +372,17 @@ class Model(layer.Layer, metaclass=ModelMeta):
         given = inputs if isinstance(inputs, list | tuple) else [inputs]
         arguments = self._as_tensors(given)
         return outputs_of(self, names, lambda: self._infer(*arguments))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """A picture of the network: its layers with shapes, parameters, time, memory of the output
+        and implementation, in frames for its blocks, and lines between layers. Equal blocks that
+        follow each other are drawn once.
+
+        Times are those of inference on zeros of the shapes that compile() was given, as explain()
+        runs it. Notebooks show the picture; `path` also writes it to an SVG file. Raises
+        RuntimeError before compile(), ValueError for a name that does not end in .svg.
+        """
+        return _of_above("plot")(self, path)
 
     def _infer_on_zeros(self) -> None:
         zeros = self._zeros("explain")

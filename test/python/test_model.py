@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import pickle
+import re
 import struct
 import threading
 import zipfile
@@ -316,6 +317,31 @@ def test_summary():
     assert_same(states_of(net), before)
     net.fc.freeze()
     assert "195 of them frozen" in str(net.summary(io.StringIO()))
+
+
+def test_a_summary_has_80_columns():
+    class Deep(model.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks_with_a_long_name = layer.Sequential(
+                layer.Sequential(layer.Linear(3), layer.Linear(3)), layer.RNN(3, 4)
+            )
+            self.another_long_name_of_a_layer_that_has_more_than_fifty_letters = layer.Linear(2)
+
+        def forward(self, xs, h):
+            first, rnn = self.blocks_with_a_long_name
+            hs, _ = rnn([first(x) for x in xs], h)
+            return self.another_long_name_of_a_layer_that_has_more_than_fifty_letters(hs[0])
+
+    net = Deep()
+    net.compile([[image(2, 3), image(2, 3)], image(2, 4)], is_train=False)
+    summary = net.summary(io.StringIO())
+    lines = str(summary).splitlines()
+    assert max(map(len, lines)) == 80
+    for line, row in zip(lines[2:-2], summary.rows, strict=True):
+        assert line.endswith(f" {row.params:,}")
+    assert re.match(r"…\w*more_than_fifty_letters  Linear ", lines[-3])
+    assert summary.rows[-1].name == "another_long_name_of_a_layer_that_has_more_than_fifty_letters"
 
 
 # --- state files

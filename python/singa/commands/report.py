@@ -23,6 +23,7 @@ from ..drawing.chart import chart
 from ..drawing.html import Markup, table
 from ..report import network
 from ..report.diagnostics import doctor
+from ..report.flame import flame
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import at_least, choose_device, reporting_errors, say, warnings_as_notes
 from . import predictions
@@ -278,6 +279,8 @@ def _cost_parts(costs: steps.StepCosts | None) -> dict[str, Any]:
         "by_layer": table(network.LAYER_HEADS, by_layer, numbers=range(3, 8)),
         "by_operation": _operation_table(costs),
         "memory": _memory_table(costs),
+        "memory_picture": costs.plan.plot(),
+        "flame": flame(costs.profile),
         "reorders": table(heads, reorders, numbers=[4]) if reorders else "",
     }
 

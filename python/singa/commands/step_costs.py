@@ -12,7 +12,7 @@ from .. import device, opt, tensor
 from ..graph.memory_plan import MemoryPlan
 from ..model import Model
 from ..report import network
-from ..report.profiling import Record, typical
+from ..report.profiling import Record, profile, typical
 
 _RECORDED_AFTER = 3  # steps
 #: Share of a step below which reorders are not worth a thought.
@@ -26,12 +26,14 @@ class StepCosts:
     batch     images in it
     network   its layers
     records   the operations, with median times
+    profile   the operations of one step
     plan      the memory
     """
 
     batch: int
     network: network.Node
     records: list[Record]
+    profile: list[Record]
     plan: MemoryPlan
 
     @property
@@ -82,4 +84,7 @@ def step_costs(net: Model, shape: tuple[int, ...], classes: int, dtype: str) -> 
     step: Any = lambda: net(images, labels)  # noqa: E731
     for _ in range(_RECORDED_AFTER):
         step()
-    return StepCosts(shape[0], network.trace(net), typical(step), net.memory_plan())
+    records = typical(step)
+    with profile() as one:
+        step()
+    return StepCosts(shape[0], network.trace(net), records, one.records, net.memory_plan())

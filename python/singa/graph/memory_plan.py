@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 from ..layer.base import each_once
 from ..tape.tensor import Tensor
 from .step_graphs import StepGraphs
 
+if TYPE_CHECKING:
+    from ..drawing.svg import Picture
+
 
 class MemoryPlan(dict[str, Any]):
     """The result of `Model.memory_plan`: a dict that prints as a table."""
+
+    #: What the captured step with the largest arena does, operation by operation.
+    operations: str = ""
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """A picture of all kinds of memory, and of what lies where in the arena over the step with
+        the largest one. Notebooks show it; `path` also writes it to an SVG file.
+
+        Sizes of results follow from their shapes, as if all were float32, and end where another
+        result lies at the same time. Workspaces are not drawn. Raises ValueError for a name that
+        does not end in .svg.
+        """
+        from .memory_picture import memory_picture  # not loaded by a program that only computes
+
+        picture = memory_picture(self, self.operations)
+        if path is not None:
+            picture.save(path)
+        return picture
 
     def __str__(self) -> str:
         rows = [*self["by_kind"].items(), ("planned", self["planned_bytes"])]
@@ -44,9 +66,12 @@ def memory_plan(
     }
     memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared")
     fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place", "branches", "longest")
-    return MemoryPlan(
+    plan = MemoryPlan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],
         by_kind=by_kind,
         graphs=[{name: getattr(m, name) for name in fields} for m in captured],
     )
+    largest = max(graphs.graphs(), key=lambda graph: graph.memory().arena)
+    plan.operations = largest.ToString()
+    return plan

@@ -10,6 +10,9 @@ from typing import Any
 from ..tensor import Tensor
 from . import base
 
+#: Width of the table, and what is left at least of a column that is shortened.
+_WIDTH, _LEAST = 80, 14
+
 
 @dataclass(frozen=True)
 class Row:
@@ -23,7 +26,8 @@ class Row:
 
 @dataclass
 class Summary:
-    """The result of `Model.summary()`. `str()` gives the table."""
+    """The result of `Model.summary()`. `str()` gives the table in at most 80 columns: an ellipsis
+    stands for the beginning of a long name, or the end of a list of shapes. `rows` has all."""
 
     model: str
     rows: list[Row] = field(default_factory=list)
@@ -35,6 +39,13 @@ class Summary:
         table = [("layer", "type", "output", "parameters")]
         table += [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
         widths = [max(len(line[i]) for line in table) for i in range(4)]
+        for i in (0, 2, 1):
+            room = _WIDTH - 2 * 3 - sum(widths) + widths[i]
+            widths[i] = min(widths[i], max(room, _LEAST))
+        table = [
+            (_end(a, widths[0]), _begin(b, widths[1]), _begin(c, widths[2]), d)
+            for a, b, c, d in table
+        ]
         lines = [
             f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip()
             for a, b, c, d in table
@@ -48,6 +59,14 @@ class Summary:
 
     def __repr__(self) -> str:
         return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"
+
+
+def _begin(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _end(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:

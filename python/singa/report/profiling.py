@@ -8,12 +8,15 @@ import os
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import distributed
 from .. import singa_wrap as _c
 from ..files.atomic import atomic_write
 from .collector import Collector
+
+if TYPE_CHECKING:
+    from ..drawing.svg import Picture
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class profile(Collector):  # noqa: N801 (used as a function)
             model(x, y)
         print(p)                      # by operation and implementation, longest first
         print(p.table(by="layer"))
+        p.flame("flame.svg")          # layers and operations over time
         p.chrome_trace("trace.json")  # for chrome://tracing or Perfetto
 
     `records` has a `Record` for each execution. `gap_ms` is the time between operations, in which
@@ -134,6 +138,19 @@ class profile(Collector):  # noqa: N801 (used as a function)
 
     def __str__(self) -> str:
         return self.table()
+
+    def flame(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """A picture of the operations over time, below the layers in which they ran. Notebooks show
+        it; `path` also writes it to an SVG file, in which notes show times.
+
+        Raises ValueError if there are no records, or for a name that does not end in .svg.
+        """
+        from .flame import flame
+
+        picture = flame(self.records)
+        if path is not None:
+            picture.save(path)
+        return picture
 
     def chrome_trace(self, path: str | os.PathLike[str], all_ranks: bool = False) -> None:
         """Writes the records as a trace for chrome://tracing or Perfetto.

@@ -213,10 +213,10 @@ def test_advice_on_reorders():
             step_costs.Record(op, "down", "plain to nChw16c", "(1, 2)", 0.0, each, 0)
             for op, each in zip(("Reorder", "Pad", "ConvForward"), ms, strict=True)
         ]
-        return step_costs.StepCosts(1, None, records, None)
+        return step_costs.StepCosts(1, None, records, [], None)
 
     assert "too little to do anything" in costs(0.01, 3.0, 7.0).advice()
     text = costs(2.5, 2.5, 5.0).advice()
     assert "They take 2.50 ms, 25.0 % of the time" in text
     assert "of 2.50 ms, is for Pad in layer down" in text
-    assert "nothing is to be gained" in step_costs.StepCosts(1, None, [], None).advice()
+    assert "nothing is to be gained" in step_costs.StepCosts(1, None, [], [], None).advice()

@@ -3,6 +3,7 @@
 - `svg`: a picture of boxes, lines and texts, which follows the reader's light or dark mode.
 - `chart`: curves.
 - `html`: tables.
+- `array`: what is in an array.
 
-They need no other package, and what they write loads nothing.
+What they write is whole: it loads nothing.
 """

@@ -1,9 +1,10 @@
-"""Tables as HTML."""
+"""Tables and trees as HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
+from typing import Any
 
 
 class Markup(str):
@@ -46,3 +47,21 @@ def table(
         cells += [f"<td{style(i)}>{cell(value)}</td>" for i, value in enumerate(others, 1)]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return Markup("\n".join([*lines, "</tbody></table>"]))
+
+
+#: A text, and the branches below it.
+Branch = tuple[str, Sequence[Any]]
+
+
+def tree(branches: Iterable[Branch], depth: int = 0) -> Markup:
+    """A tree whose branches are opened by a click. Those of the first level are open."""
+    lines = ["<ul>"]
+    for text, inside in branches:
+        if inside:
+            opened = " open" if depth < 1 else ""
+            below = tree(inside, depth + 1)
+            lines.append(f"<li><details{opened}><summary>{escape(text)}</summary>{below}")
+            lines.append("</details></li>")
+        else:
+            lines.append(f"<li>{escape(text)}</li>")
+    return Markup("\n".join([*lines, "</ul>"]))

@@ -19,6 +19,9 @@ class MemoryPlan(dict[str, Any]):
     #: What the captured step with the largest arena does, operation by operation.
     operations: str = ""
 
+    def _repr_html_(self) -> str:
+        return str(self.plot())
+
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """A picture of all kinds of memory, and of what lies where in the arena over the step with
         the largest one. Notebooks show it; `path` also writes it to an SVG file.

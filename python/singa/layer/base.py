@@ -580,6 +580,22 @@ class Layer(Hookable, metaclass=LayerMeta):
         inside = ", ".join(f"{path}={type(child).__name__}" for path, child in self._children())
         return f"<{self.title}{': ' if inside else ''}{inside}>"
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the tree of layers with their numbers of parameters."""
+        from ..drawing.html import tree  # not loaded by a program that only computes
+
+        return tree([self._branch(self.name or "", ())])
+
+    def _branch(self, path: str, above: tuple[int, ...]) -> Any:
+        """(text, branches) of this layer for `drawing.html.tree`."""
+        above = (*above, id(self))
+        inside = [
+            child._branch(name, above) for name, child in self._children() if id(child) not in above
+        ]
+        count = sum(param.size() for param in self.get_params().values())
+        text = f"{path} {type(self).__name__}".strip()
+        return f"{text}: {count:,} parameters" if count else text, inside
+
 
 def each_once(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors, each once, under the first of its names."""

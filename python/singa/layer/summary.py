@@ -51,11 +51,21 @@ class Summary:
             for a, b, c, d in table
         ]
         rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule, self._total()])
+
+    def _total(self) -> str:
         frozen = self.params - self.trainable
         total = f"{self.model}: {self.params:,} parameters"
         total += f", {frozen:,} of them frozen" if frozen else ""
         total += f"; {self.states:,} more values of state" if self.states else ""
-        return "\n".join([lines[0], rule, *lines[1:], rule, total])
+        return total
+
+    def _repr_html_(self) -> str:
+        from ..drawing.html import table  # not loaded by a program that only computes
+
+        rows = [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
+        heads = ["layer", "type", "output", "parameters"]
+        return table(heads, rows, self._total(), numbers=[3])
 
     def __repr__(self) -> str:
         return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"

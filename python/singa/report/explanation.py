@@ -75,6 +75,21 @@ class Explanation(Collector, list[dict[str, Any]]):
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from ..drawing.html import table, tree
+
+        rows = []
+        for entry in self:
+            refused = [(f"not {name}: {reason}", ()) for name, reason in entry["refused"].items()]
+            why = tree([(entry["why"] or "not noted", refused)], depth=1)
+            shapes = f"{' '.join(entry['inputs'])} → {' '.join(entry['outputs'])}"
+            name = entry["layer"] or "-"
+            rows.append(
+                (name, entry["op"], entry["description"], shapes, f"{entry['ms']:.3f}", why)
+            )
+        heads = ["layer", "operation", "implementation", "inputs → outputs", "ms", "why"]
+        return table(heads, rows, f"{len(self)} operations", numbers=[4])
+
 
 def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Explanation:
     """Reports for each operation which implementation runs it, and why.

@@ -111,23 +111,12 @@ class profile(Collector):  # noqa: N801 (used as a function)
         Columns are the number of calls, milliseconds, share of the total time, GB/s of inputs and
         outputs, and GFLOP/s; see `Record`. Raises ValueError for another `by`.
         """
-        groups = _keys.get(by)
-        if groups is None:
-            raise ValueError(f"[profile] by must be one of {', '.join(_keys)}, got {by!r}")
-        found: dict[tuple[str, ...], list[Record]] = {}
-        for record in self.records:
-            found.setdefault(groups(record), []).append(record)
-        total = self.total_ms or 1.0
+        rows = self._rows(by)
         lines = [f"{'calls':>7} {'ms':>10} {'share':>6} {'GB/s':>7} {'GFLOP/s':>8}  {by}"]
-        sums = [(sum(r.ms for r in records), key, records) for key, records in found.items()]
-        rows = sorted(sums, key=lambda row: -row[0])
-        for ms, key, records in rows[:limit]:
-            rates = [sum(r.bytes for r in records), sum(r.flops for r in records)]
-            bandwidth, speed = (f"{n / ms / 1e6:.1f}" if n and ms else "-" for n in rates)
-            lines.append(
-                f"{len(records):>7} {ms:>10.3f} {ms / total:>6.1%} {bandwidth:>7} {speed:>8}  "
-                + "  ".join(key)
-            )
+        lines += [
+            f"{calls:>7} {ms:>10} {share:>6} {bandwidth:>7} {speed:>8}  {name}"
+            for name, calls, ms, share, bandwidth, speed in rows[:limit]
+        ]
         if len(rows) > limit:
             lines.append(f"... and {len(rows) - limit} more")
         lines.append(
@@ -135,6 +124,32 @@ class profile(Collector):  # noqa: N801 (used as a function)
             f"{self.gap_ms:.3f} ms between them"
         )
         return "\n".join(lines)
+
+    def _rows(self, by: str) -> list[tuple[str, ...]]:
+        """Name, calls, milliseconds, share, GB/s and GFLOP/s of each group, longest first."""
+        groups = _keys.get(by)
+        if groups is None:
+            raise ValueError(f"[profile] by must be one of {', '.join(_keys)}, got {by!r}")
+        found: dict[tuple[str, ...], list[Record]] = {}
+        for record in self.records:
+            found.setdefault(groups(record), []).append(record)
+        total = self.total_ms or 1.0
+        sums = [(sum(r.ms for r in records), key, records) for key, records in found.items()]
+        rows: list[tuple[str, ...]] = []
+        for ms, key, records in sorted(sums, key=lambda row: -row[0]):
+            rates = [sum(r.bytes for r in records), sum(r.flops for r in records)]
+            bandwidth, speed = (f"{n / ms / 1e6:.1f}" if n and ms else "-" for n in rates)
+            figures = str(len(records)), f"{ms:.3f}", f"{ms / total:.1%}", bandwidth, speed
+            rows.append(("  ".join(key), *figures))
+        return rows
+
+    def _repr_html_(self) -> str:
+        from ..drawing.html import table
+
+        heads = ["operation", "calls", "ms", "share", "GB/s", "GFLOP/s"]
+        picture = str(self.flame()) if self.records else ""
+        caption = f"{self.total_ms:.3f} ms in operations, {self.gap_ms:.3f} ms between them"
+        return picture + table(heads, self._rows("op"), caption, numbers=range(1, 6))
 
     def __str__(self) -> str:
         return self.table()

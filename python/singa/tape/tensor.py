@@ -439,6 +439,13 @@ class Tensor(_Base):
         device = f", device={self.device.name()}" if self.device.name() != "cpu" else ""
         return f"Tensor({values}, dtype={self.dtype}{device})"
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: shape, type and statistics, and images as a picture."""
+        from ..drawing.array import array_table  # not loaded by a program that only computes
+
+        device = self.device.name()
+        return array_table(self.numpy(), str(self.dtype), "" if device == "cpu" else device)
+
     # Elements.
 
     def __len__(self) -> int:

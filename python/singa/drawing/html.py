@@ -49,6 +49,14 @@ def table(
     return Markup("\n".join([*lines, "</tbody></table>"]))
 
 
+def folded(text: str, items: Sequence[str]) -> Markup:
+    """A text that a click opens to show a list."""
+    if not items:
+        return Markup(escape(text))
+    listed = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return Markup(f"<details><summary>{escape(text)}</summary><ul>{listed}</ul></details>")
+
+
 #: A text, and the branches below it.
 Branch = tuple[str, Sequence[Any]]
 

@@ -76,12 +76,12 @@ class Explanation(Collector, list[dict[str, Any]]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..drawing.html import table, tree
+        from ..drawing.html import folded, table
 
         rows = []
         for entry in self:
-            refused = [(f"not {name}: {reason}", ()) for name, reason in entry["refused"].items()]
-            why = tree([(entry["why"] or "not noted", refused)], depth=1)
+            refused = [f"not {name}: {reason}" for name, reason in entry["refused"].items()]
+            why = folded(entry["why"] or "not noted", refused)
             shapes = f"{' '.join(entry['inputs'])} → {' '.join(entry['outputs'])}"
             name = entry["layer"] or "-"
             rows.append(

@@ -242,7 +242,8 @@ def network_picture(network: Node, spent: Iterable[Record] = (), title: str = ""
     if found:
         heads += [("time, ms", _IMPLEMENTATION - 10, "end", "faint")]
         heads += [("implementation", _IMPLEMENTATION, "start", "faint")]
-    if any(row.cost.backward for row in rows):
+    trains = any(row.cost.backward for row in rows)
+    if trains:
         heads += [("forward", _TIME, "start", 0), ("backward", _IMPLEMENTATION - 10, "end", 1)]
     for number, (head, x, anchor, colour) in enumerate(heads):
         y = 48 if number < 6 else 34
@@ -257,7 +258,8 @@ def network_picture(network: Node, spent: Iterable[Record] = (), title: str = ""
     _draw_connections(picture, rows)
     end = _TOP + _ROW * len(rows) + 15
     if rest > 0:
-        picture.text(_NAME, end, "in no layer: loss, update", colour="faint")
+        text = "in no layer" + (": loss, update" if trains else "")
+        picture.text(_NAME, end, text, colour="faint")
         picture.text(_IMPLEMENTATION - 10, end, f"{rest:.2f}", anchor="end")
         end += _ROW
     picture.text(_NAME, end, "together", bold=True)

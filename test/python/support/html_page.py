@@ -25,12 +25,14 @@ class Page(HTMLParser):
         self.images: list[dict[str, str | None]] = []
         self.ids: list[str] = []
         self.links: list[str] = []
+        self.labels: list[str] = []  # of regions, which a screen reader lists
         self._open: list[str] = []
         self._texts: list[str] = []
         self.feed(text)
         self.close()
         assert self._open == []
         assert len(set(self.ids)) == len(self.ids)
+        assert len(set(self.labels)) == len(self.labels)
         assert {link.removeprefix("#") for link in self.links} <= set(self.ids)
         for outside in ("<script", "<link", "<iframe", "@import", "url("):
             assert outside not in text.lower()
@@ -52,6 +54,8 @@ class Page(HTMLParser):
                 self.links.append(value)
         if "id" in values:
             self.ids.append(values["id"] or "")
+        if values.get("role") == "region":
+            self.labels.append(values["aria-label"] or "")
         if tag == "img":
             self.images.append(values)
             assert values.get("alt")

@@ -22,6 +22,7 @@ REQUIRED = [
     "singa/__init__.py",
     "singa/_singa_wrap.abi3.so",
     "singa/_version.py",
+    "singa/commands/templates/report.html",
     "singa/examples/cifar10.py",
     "singa/include/singa/singa.h",
     "singa/include/singa/version.h",

@@ -384,8 +384,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """
         return _of_above("plot")(self, path)
 
-    def _infer_on_zeros(self) -> None:
-        zeros = self._zeros("explain")
+    def _infer_on_zeros(self, function: str = "explain") -> None:
+        zeros = self._zeros(function)
         with self._precision(), _mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *zeros)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,8 +147,3 @@ def data_uri(image: NDArray[np.uint8], side: int = _SIDE) -> str:
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def chosen(outcome: Outcome, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """Pictures for a page, see `Outcome.shown`."""
-    return [outcome.shown(number) for number in numbers]

@@ -151,9 +151,7 @@ def _contents(
         "command": run.command(),
         "settings": settings_table(run.settings),
         "page_command": shlex.join(page_command),
-        "environment": table(
-            ["what", "value"], [(name, _line(value)) for name, value in doctor().items()]
-        ),
+        "environment": table(["what", "value"], doctor().rows()),
     }
 
 
@@ -206,14 +204,6 @@ def setting(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _line(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
-    return "unknown" if value is None else str(value)
-
-
 def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[str, Any]:
     if outcome is None:
         return {"outcome": None}
@@ -252,12 +242,12 @@ def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[st
             (
                 "Worst",
                 "The images whose own class got the smallest probability. Wrong labels are here.",
-                predictions.chosen(outcome, outcome.worst()),
+                [outcome.shown(number) for number in outcome.worst()],
             ),
             (
                 "Best",
                 "The images whose own class got the largest probability.",
-                predictions.chosen(outcome, outcome.best()),
+                [outcome.shown(number) for number in outcome.best()],
             ),
         ],
     }

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 class Report(dict[str, Any]):
     """A dict that prints one entry per line."""
 
+    def rows(self) -> list[tuple[str, str]]:
+        """The entries, with their values as text."""
+        return [(key, _line(value)) for key, value in self.items()]
+
     def __str__(self) -> str:
         width = max((len(key) for key in self), default=0)
-        return "\n".join(f"{key:<{width}}  {_line(value)}" for key, value in self.items())
+        return "\n".join(f"{key:<{width}}  {text}" for key, text in self.rows())
 
     __repr__ = __str__
 

@@ -90,7 +90,7 @@ def trace(model: Model) -> Node:
     base.observers.append(watch)
     tape.followers.append(watch.follow)
     try:
-        model._infer_on_zeros()
+        model._infer_on_zeros("plot")
     finally:
         base.observers.remove(watch)
         tape.followers.remove(watch.follow)
@@ -210,10 +210,13 @@ _BAR = 70
 @dataclass
 class _Row:
     """A line of the picture: a node, or the head of a block of the rows up to `last`. Equal blocks
-    that follow each other are one: `nodes` has their nodes at this place."""
+    that follow each other are one: `nodes` has their nodes at this place. `until` is the last of
+    such blocks, of which there are `times`."""
 
     nodes: list[Node]
     depth: int
+    until: Node
+    times: int
     last: int = 0
     cost: Cost = field(default_factory=Cost)
 
@@ -280,7 +283,8 @@ def _add_parts(same: list[Node], depth: int, rows: list[_Row], left: dict[str, C
         end, form = start + 1, parts[start].form()
         while parts[start].parts and end < len(parts) and parts[end].form() == form:
             end += 1
-        row = _Row([node.parts[i] for node in same for i in range(start, end)], depth)
+        nodes = [node.parts[i] for node in same for i in range(start, end)]
+        row = _Row(nodes, depth, parts[end - 1], end - start)
         rows.append(row)
         row.cost = _add_parts(row.nodes, depth + 1, rows, left)
         row.last = len(rows) - 1
@@ -294,9 +298,9 @@ def _draw_row(picture: Picture, row: _Row, y: float, slowest: float) -> None:
     node, cost, block = row.nodes[0], row.cost, bool(row.nodes[0].parts)
     x = _NAME + 12 * row.depth
     name, kind = (node.kind, "") if node.operator else (node.name, node.kind)
-    if len(row.nodes) > 1 and block:
-        name += f" … {row.nodes[-1].name.rpartition('.')[2]}"
-        kind += f", {len(row.nodes)} times"
+    if row.times > 1:
+        name += f" … {row.until.name.rpartition('.')[2]}"
+        kind += f", {row.times} times"
     name = shortened(name, _OUTPUT - x - 8)
     kind = shortened(kind, _OUTPUT - x - 12 - 7 * len(name)) if len(name) < 45 else ""
     picture.text(x, y, name, bold=block, tail=kind)
@@ -312,7 +316,8 @@ def _draw_row(picture: Picture, row: _Row, y: float, slowest: float) -> None:
             width = _BAR * cost.ms / slowest
             share = cost.forward / cost.ms
             picture.box(_TIME, y - 10, width * share, 12, 0, note=note)
-            picture.box(_TIME + width * share, y - 10, width * (1 - share), 12, 1, note=note)
+            if cost.backward:
+                picture.box(_TIME + width * share, y - 10, width * (1 - share), 12, 1, note=note)
         at = _IMPLEMENTATION - 10
         picture.text(at, y, f"{cost.ms:.2f}", anchor="end", size=11, bold=block)
         if not block:

@@ -12,6 +12,7 @@ from picture_folders import write_colours
 from singa import __main__ as command_line
 from singa import data
 from singa.commands import step_costs, train
+from singa.commands.predictions import Outcome
 from singa.training import checkpoint, read_log
 from singa.training.picture_classifier import PictureClassifier
 
@@ -205,6 +206,20 @@ def test_other_data(tmp_path, monkeypatch):
     assert f"{record['test_top1'] * 100:.1f} % got their own class" in page.text
     assert re.search(r"class \w+, number \d+$", page.images[0]["alt"])
     assert "python -m singa train --model lenet --images 64 --epochs 1 " in page.text
+
+
+def test_commonest_mistakes_and_classes():
+    labels = np.array([0, 0, 1, 1, 1, 2])
+    predicted = np.array([1, 0, 2, 2, 0, 2])
+    outcome = Outcome(("a", "b", "c"), None, labels, np.eye(3)[predicted])
+    assert outcome.mistakes() == [("b", "c", 2), ("a", "b", 1), ("b", "a", 1)]
+    assert outcome.mistakes(1) == [("b", "c", 2)]
+    assert outcome.accuracy() == pytest.approx(2 / 6)
+    assert outcome.by_class() == [
+        ("a", 2, pytest.approx(1 / 2), pytest.approx(1 / 2), pytest.approx(1 / 2)),
+        ("b", 3, 0.0, 0.0, 0.0),
+        ("c", 1, pytest.approx(1 / 3), 1.0, pytest.approx(1 / 2)),
+    ]
 
 
 def test_advice_on_reorders():

@@ -29,20 +29,26 @@ def test_values_of_a_text() -> None:
     assert [value.bytes for value in values(narrow)] == [1024, 76, 12, 76]
 
 
-@pytest.fixture(scope="module")
-def plan():
+def plan_of(dtype):
     net = models.create("resnet20_cifar", num_classes=3)
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
     x = tensor.from_numpy(np.zeros((2, 3, 32, 32), np.float32))
     y = tensor.from_numpy(np.zeros(2, np.int32))
-    net.compile([x], use_graph=True)
+    net.compile([x], use_graph=True, dtype=dtype)
     for _ in range(3):
         net(x, y)
     return net.memory_plan()
 
 
-def test_values_of_a_step(plan) -> None:
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of("float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_values_of_a_step(dtype) -> None:
     """Results that are needed at the same time do not overlap, and fit what the planner says."""
+    plan = plan_of(dtype)
     (graph,) = plan["graphs"]
     found = values(plan.operations)
     steps = [[v for v in found if v.first <= i <= v.last] for i in range(graph["nodes"])]
@@ -51,8 +57,9 @@ def test_values_of_a_step(plan) -> None:
         ends = [value.offset + value.bytes for value in alive]
         assert all(end <= after.offset for end, after in zip(ends, alive[1:], strict=False))
     assert max(value.offset + value.bytes for value in found) <= graph["arena"]
-    peak = max(sum(value.bytes for value in alive) for alive in steps)
-    assert 0.8 * graph["peak"] < peak <= graph["peak"]  # the rest is workspace
+    if dtype == "float32":
+        peak = max(sum(value.bytes for value in alive) for alive in steps)
+        assert 0.8 * graph["peak"] < peak <= graph["peak"]  # the rest is workspace
 
 
 def test_picture(plan, tmp_path) -> None:

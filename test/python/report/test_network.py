@@ -12,14 +12,14 @@ from singa.report.profiling import Record, typical
 
 
 class Block(layer.Layer):
-    """x + relu(fc(x))"""
+    """x + relu(fc(x)), where fc is a block of its own"""
 
     def __init__(self):
         super().__init__()
-        self.fc = layer.Linear(6)
+        self.inner = layer.Sequential(layer.Linear(6))
 
     def forward(self, x):
-        return x + autograd.relu(self.fc(x))
+        return x + autograd.relu(self.inner(x))
 
 
 class Net(model.Model):
@@ -49,7 +49,8 @@ def test_trace(net):
     assert (first.params, first.bytes, first.parts) == (30, 5 * 6 * 4, [])
     assert drop.sources == [first]
     assert [block.name for block in blocks.parts] == ["blocks.0", "blocks.1", "blocks.2"]
-    fc, relu, add = blocks.parts[0].parts
+    inner, relu, add = blocks.parts[0].parts
+    (fc,) = inner.parts
     assert [node.operator for node in (fc, relu, add)] == [False, True, True]
     assert (fc.sources, relu.sources) == ([drop], [fc])
     assert set(map(id, add.sources)) == {id(drop), id(relu)}
@@ -75,7 +76,8 @@ def test_equal_blocks_are_drawn_once(net, tmp_path):
     Page(text)
     assert "Net: 170 parameters, inference, batch of 5" in text
     assert re.search(r">blocks\.0 … 2<tspan[^>]*> Block, 3 times<", text)
-    assert "blocks.1.fc" not in text
+    assert re.search(r">blocks\.0\.inner<tspan[^>]*> Sequential<", text)
+    assert "blocks.1.inner" not in text
     assert ">126<" in text  # parameters of all three
     assert text.count("stroke-width") == 6  # five to the next layer, one around the first block
 
@@ -83,14 +85,16 @@ def test_equal_blocks_are_drawn_once(net, tmp_path):
 def test_times_are_those_of_the_profile(net):
     root = network.trace(net)
     records = [Record("LinearForward", "first", "a", "", 0.0, 1.0, 0)]
-    records += [Record("LinearForward", f"blocks.{i}.fc", "b", "", 0.0, 10.0, 0) for i in range(3)]
+    records += [
+        Record("LinearForward", f"blocks.{i}.inner.0", "b", "", 0.0, 10.0, 0) for i in range(3)
+    ]
     records += [Record("ReLU", "blocks.1", "c", "", 0.0, 0.25, 0)]
     records += [Record("SgdUpdate", "", "d", "", 0.0, 100.0, 0)]
     text = str(network.network_picture(root, records))
     for shown in (">1.00<", ">30.00<", ">30.25<", ">100.00<", ">131.25<", "in no layer"):
         assert shown in text
     rows = {row[0]: row[5:8] for row in network.layer_rows(root, records)}
-    assert rows["blocks.2.fc"] == ("10.000", "0.000", "7.6 %")
+    assert rows["blocks.2.inner.0"] == ("10.000", "0.000", "7.6 %")
     assert rows["in no layer"] == ("100.000", "0.000", "76.2 %")
     assert rows["blocks.1"] == ("0.250", "0.000", "0.2 %")
 
@@ -106,7 +110,7 @@ def test_networks(name):
 
 
 def test_before_compile():
-    with pytest.raises(RuntimeError, match=r"call compile\(\) first"):
+    with pytest.raises(RuntimeError, match=r"\[plot\] call compile\(\) first"):
         Net().plot()
 
 

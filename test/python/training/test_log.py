@@ -7,7 +7,8 @@ import stat
 
 import numpy as np
 import pytest
-from singa.training import JsonLinesLog, read_log
+from memory_ranks import on_ranks
+from singa.training import CsvLog, Histogram, Image, JsonLinesLog, read_log
 
 
 def test_appends_and_reads_back(tmp_path):
@@ -81,6 +82,51 @@ def test_refusals(tmp_path):
     assert read_log(tmp_path / "log") == [{"a": 1}]
     with pytest.raises(FileNotFoundError):
         read_log(tmp_path / "missing")
+
+
+def test_rewind_drops_the_records_of_later_steps(tmp_path):
+    path = tmp_path / "log"
+    with JsonLinesLog(path) as log:
+        log.append(run="a")
+        for step in range(5):
+            log.append(step=step)
+        log.rewind(2)
+        log.append(step=3, again=True)
+    assert read_log(path) == [
+        {"run": "a"}, {"step": 0}, {"step": 1}, {"step": 2}, {"step": 3, "again": True},
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="closed"):
+        log.rewind(1)
+
+
+def test_pictures_and_histograms_are_left_out(tmp_path):
+    with JsonLinesLog(tmp_path / "log") as log:
+        log.append(step=1, image=Image(np.zeros((2, 2))), weights=Histogram([1, 2]), loss=0.5)
+    assert read_log(tmp_path / "log") == [{"step": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("pixels", [np.zeros(3), np.zeros((2, 4, 4)), np.zeros((0, 3, 4, 4))])
+def test_what_is_no_image(pixels):
+    with pytest.raises(ValueError, match=r"\[Image\] expected .* got \("):
+        Image(pixels)
+
+
+def test_no_histogram_without_numbers():
+    with pytest.raises(ValueError, match="no finite numbers"):
+        Histogram([math.nan, math.inf])
+
+
+def _log_on_a_rank(comm, folder):
+    with JsonLinesLog(f"{folder}/log") as lines, CsvLog(f"{folder}/log.csv") as table:
+        for log in (lines, table):
+            log.append(rank=comm.global_rank, step=1)
+            log.rewind(1)
+
+
+def test_only_rank_0_writes(tmp_path):
+    on_ranks(3, _log_on_a_rank, str(tmp_path))
+    for name in ("log", "log.csv"):
+        assert read_log(tmp_path / name) == [{"rank": 0, "step": 1}]
 
 
 def test_a_device_is_only_written_to():

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from .. import autograd, tensor
@@ -53,6 +55,36 @@ def are_watched() -> bool:
     """Whether an observer needs a call of each layer by itself. One that has a true `takes_fused`
     does not."""
     return any(not getattr(observer, "takes_fused", False) for observer in observers)
+
+
+class _Room(threading.local):
+    """How many elements the new parameters of this thread may have; None: any number."""
+
+    elements: int | None = None
+
+
+_room = _Room()
+
+
+@contextmanager
+def room_for(elements: int) -> Iterator[None]:
+    """Context manager: layers that create parameters with more elements in all raise ValueError.
+
+    For networks that a file describes: it has their values, so it bounds their memory.
+    """
+    before, _room.elements = _room.elements, elements
+    try:
+        yield
+    finally:
+        _room.elements = before
+
+
+def take_room(layer: Layer, shape: Sequence[int]) -> None:
+    """Notes that a layer creates a parameter or state. Raises ValueError if there is no room."""
+    if _room.elements is not None:
+        _room.elements -= math.prod(shape)
+        if _room.elements < 0:
+            raise ValueError(f"[{layer.title}] there are no values for parameters of this size")
 
 
 class LayerMeta(type):
@@ -373,6 +405,7 @@ class Layer(Hookable, metaclass=LayerMeta):
         """Creates a parameter on the device of `like`, with its float type, or float32 if it is
         not a float tensor."""
         dtype = master_dtype(like.dtype) if like.dtype in _FLOATS else tensor.float32
+        take_room(self, shape)
         param = Tensor(shape, like.device, dtype, requires_grad=True, stores_grad=True)
         fill(param)
         setattr(self, attribute, param)

@@ -11,7 +11,7 @@ from ..dtypes import wide_type
 from ..raw.check import fraction, integer, integers, number
 from ..tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ..tensor import Tensor
-from .base import Layer
+from .base import Layer, take_room
 
 __all__ = [
     "BatchNorm2d",
@@ -104,6 +104,7 @@ class BatchNorm2d(Layer):
             ("running_var", 1.0),
         ):
             trained = attribute not in self.state_names
+            take_room(self, (channels,))
             values = Tensor((channels,), x.device, wide, requires_grad=trained, stores_grad=trained)
             setattr(self, attribute, values.set_value(value))
         self.scale.requires_grad = not self.fix_scale
@@ -205,6 +206,7 @@ class _Norm(Layer):
             ("bias", 0.0, self.has_bias),
         ):
             if wanted:
+                take_room(self, self.shape)
                 made = Tensor(self.shape, x.device, wide, requires_grad=True, stores_grad=True)
                 setattr(self, attribute, made.set_value(value))
             else:

@@ -1,7 +1,8 @@
-"""Networks, by name.
+"""Networks, by name or as a chain of layers.
 
     models.names()
     net = models.create("resnet50", num_classes=1000, label_smoothing=0.1)
+    net = models.Sequential(layer.Conv2d(16, 3), layer.ReLU(), layer.Flatten(), layer.Linear(10))
 
 Numbers of parameters with the default number of classes, without running statistics of batch norm:
 
@@ -51,6 +52,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .common import Classifier
+    from .sequential import Sequential
 
 # name: (module, class or function)
 _MODELS = {
@@ -133,4 +135,12 @@ def create(name: str, **kwargs: Any) -> Classifier:
     return net
 
 
-__all__ = ["canonical_name", "create", "names"]
+def __getattr__(name: str) -> Any:
+    if name == "Sequential":
+        from .sequential import Sequential
+
+        return Sequential
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Sequential", "canonical_name", "create", "names"]

@@ -29,7 +29,7 @@ class PatchEmbedding(layer.Layer):
                 f"[{self.title}] patches of {patch} x {patch} do not divide images {x.shape}"
             )
         x = self.proj(x)
-        return x.reshape((*x.shape[:2], -1)).transpose((0, 2, 1))
+        return x.reshape((*x.shape[:2], x.shape[2] * x.shape[3])).transpose((0, 2, 1))
 
 
 class VisionTransformer(Classifier):

@@ -1,0 +1,46 @@
+"""Sequential: a chain of layers as a Model."""
+
+from __future__ import annotations
+
+from .. import layer, model
+from ..layer import Layer
+from ..tensor import Tensor
+
+
+class Sequential(layer.Sequential, model.Model):
+    """A chain of layers that can be trained, saved and loaded as a whole.
+
+        net = models.Sequential(
+            layer.Conv2d(16, 3, padding=1), layer.BatchNorm2d(), layer.ReLU(), layer.MaxPool2d(2),
+            layer.Flatten(), layer.Linear(10),
+        )
+        net.set_optimizer(opt.SGD(lr=0.1))
+        net.compile([x], is_train=True)
+        out, loss = net(x, y)
+
+    loss  a layer that gives the loss of outputs and targets (default: softmax cross-entropy of
+          scores (N, classes) for class indices (N), averaged over the batch)
+
+    Parameters have the names "0.W", "1.scale", ... A call in inference mode takes the input of the
+    first layer. `train_one_batch(x, y, weight=1.0)` returns (output, loss); `weight` is a factor of
+    the gradients, as in `models.common.Classifier`. Raises TypeError for what is no layer.
+    """
+
+    def __init__(self, *layers: Layer, loss: Layer | None = None) -> None:
+        super().__init__(*layers)
+        loss = layer.SoftMaxCrossEntropy() if loss is None else loss
+        if not isinstance(loss, Layer):
+            raise TypeError(f"[Sequential] loss must be a layer, got {type(loss).__name__}")
+        # In a dict of its own: `layers`, lengths and positions are those of the chain.
+        self._loss = {"loss": loss}
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        """The loss of outputs for targets."""
+        return self._loss["loss"](out, y)
+
+    def train_one_batch(self, x: Tensor, y: Tensor, weight: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Trains on inputs x and targets y; returns (output, loss)."""
+        out = self.forward(x)
+        loss = self.loss(out, y)
+        self.optimizer(loss if weight == 1.0 else loss * weight)
+        return out, loss

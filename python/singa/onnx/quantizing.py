@@ -11,11 +11,10 @@ import numpy as np
 
 from ..model import Model
 from ..tensor import Tensor
-from .errors import ExportError
 from .folded_norms import fold_norms
 from .module import ImportedModel, read_graph
 from .qdq import Points, QuantizableLayer, Range, layers_of, quantized
-from .save import argument_names, to_model, write_model
+from .save import to_batched_model, write_model
 from .specification import opsets_of
 
 if TYPE_CHECKING:
@@ -118,21 +117,11 @@ def _batches(model: Model, samples: Any) -> list[list[Tensor]]:
 
 
 def _exported(model: Model, inputs: list[Tensor]) -> ModelProto:
-    """The network as ONNX, with batches of any length if it takes them."""
-    names = argument_names(model, len(inputs))
-    first = inputs[0].shape[:1]
-    axes = {
-        name: {0: "batch"} for name, x in zip(names, inputs, strict=False) if x.shape[:1] == first
-    }
-
-    def export(opset: int | None) -> ModelProto:
-        try:
-            return to_model(model, inputs, dynamic_axes=axes, opset=opset)
-        except ExportError:
-            return to_model(model, inputs, opset=opset)
-
-    proto = export(None)
-    return proto if opsets_of(proto).get("", _OLDEST) >= _OLDEST else export(_OLDEST)
+    """The network as ONNX, with the operators that are needed here."""
+    proto = to_batched_model(model, inputs)
+    if opsets_of(proto).get("", _OLDEST) >= _OLDEST:
+        return proto
+    return to_batched_model(model, inputs, _OLDEST)
 
 
 def _names(proto: ModelProto) -> set[str]:

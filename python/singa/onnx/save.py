@@ -199,6 +199,23 @@ def to_model(
     )
 
 
+def to_batched_model(
+    model: Layer, inputs: Sequence[Tensor], opset: int | None = None
+) -> ModelProto:
+    """The ModelProto of a network, with batches of any length if it takes them. The batch is the
+    first axis of the inputs."""
+    inputs = list(inputs)
+    names = argument_names(model, len(inputs))
+    first = inputs[0].shape[:1]
+    axes = {
+        name: {0: "batch"} for name, x in zip(names, inputs, strict=False) if x.shape[:1] == first
+    }
+    try:
+        return to_model(model, inputs, dynamic_axes=axes, opset=opset)
+    except ExportError:
+        return to_model(model, inputs, opset=opset)
+
+
 def _called(model: Any, xs: Sequence[Tensor]) -> Any:
     """The forward pass as a call of a layer: observers see it, and no training step runs."""
     return Layer.__call__(model, *xs)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .report.diagnostics import device_memory, doctor, layout_report, opcheck
     from .report.explanation import explain
     from .report.profiling import profile
+    from .training.model_file import load
 
 __all__ = [
     "__version__",
@@ -42,6 +43,7 @@ __all__ = [
     "is_strict",
     "is_tf32",
     "layout_report",
+    "load",
     "opcheck",
     "plan_cache",
     "profile",
@@ -60,6 +62,7 @@ _FUNCTIONS = {
     "doctor": "report.diagnostics",
     "explain": "report.explanation",
     "layout_report": "report.diagnostics",
+    "load": "training.model_file",
     "opcheck": "report.diagnostics",
     "profile": "report.profiling",
     "get_num_threads": "raw.process",

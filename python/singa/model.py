@@ -63,7 +63,11 @@ if TYPE_CHECKING:
 
 #: Methods of Model that modules above this one implement, by a function of the same name. There are
 #: no other calls upward.
-OF_ABOVE = {"quantize": "singa.onnx.quantizing", "plot": "singa.report.network"}
+OF_ABOVE = {
+    "quantize": "singa.onnx.quantizing",
+    "plot": "singa.report.network",
+    "save": "singa.training.model_file",
+}
 
 
 def _of_above(method: str) -> Any:
@@ -106,7 +110,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
     # The last line: the first three are in the key of a recorded step, the others compute nothing.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
-        *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names"),
+        *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names", "transform"),
     )
     #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
     #: None for other networks. Checkpoints keep it.
@@ -114,6 +118,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
     #: Names of the classes, in the order of the outputs. Checkpoints keep them. Loading one sets
     #: them where they are None.
     class_names: Sequence[str] | None = None
+    #: What makes its inputs of pictures: a transform of `singa.data`, such as
+    #: `data.evaluation_transform(...)`. `save` keeps it.
+    transform: Any = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -413,6 +420,21 @@ class Model(layer.Layer, metaclass=ModelMeta):
         return memory_plan(self._graphs(), self.get_params(), states, optimizer)
 
     # Files.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Saves the whole network to a file, from which `singa.load` makes it again.
+
+        The file has the weights, how to make the network, the shapes of its inputs, `class_names`,
+        `transform` and singa's version. Networks of `models.create` and `models.Sequential` with
+        layers of singa are described by names and arguments. Any other network is saved as its ONNX
+        graph, which predicts and trains, but has no layers; this needs the package onnx. A warning
+        says so where a network of the first kind has been changed, and names the layer.
+
+        The write is atomic: a failure leaves the old file. Raises RuntimeError before compile(),
+        ValueError that names the operator and its layer for a network that has no ONNX graph,
+        TypeError for a transform that is not singa's.
+        """
+        _of_above("save")(self, path)
 
     def save_states(
         self, fpath: str | os.PathLike[str], aux_states: Mapping[str, Any] | None = None

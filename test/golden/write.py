@@ -23,9 +23,21 @@ if __name__ == "__main__":  # before singa is imported, because it reads each of
 
 import numpy as np
 import singa
-from singa import autograd, distributed, layer, model, opt, singa_wrap, tensor, tuning
+from singa import (
+    autograd,
+    data,
+    distributed,
+    layer,
+    model,
+    models,
+    opt,
+    singa_wrap,
+    tensor,
+    tuning,
+)
 from singa.tensor import Tensor
 from singa.training import JsonLinesLog, checkpoint
+from singa.training.picture_classifier import PictureClassifier
 
 COMMIT = "67e0d72"
 HERE = Path(__file__).parent
@@ -380,6 +392,42 @@ def _write_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+# Whole networks.
+
+
+def _pictures() -> np.ndarray:
+    return ((formula((3, 1, 20, 24), 5) + 1) * 127.5).astype(np.uint8)
+
+
+def write_models(folder: Path) -> None:
+    """Writes files with whole networks to `folder`, and beside each what it predicts."""
+    folder.mkdir(parents=True)
+    lenet = models.create("lenet", num_classes=3)
+    lenet.compile([tensor.from_numpy(formula((1, 1, 16, 16)))], is_train=False)
+    _write_model(lenet, folder / "lenet")
+    if not hasattr(model.Model, "save"):  # before version 1 of "singa model"
+        return
+    chain = models.Sequential(
+        *(layer.Conv2d(4, 3, padding=1, bias=False), layer.BatchNorm2d(), layer.ReLU()),
+        *(layer.MaxPool2d(2), layer.Flatten(), layer.Linear(3)),
+    )
+    chain.compile([tensor.from_numpy(formula((1, 1, 16, 16)))], is_train=False)
+    _write_model(chain, folder / "sequential")
+
+
+def _write_model(net: model.Model, path: Path) -> None:
+    states = net.get_states()
+    for seed, (name, value) in enumerate(states.items()):
+        low = 0.5 if name.endswith("var") else -0.1
+        numbers = np.round(formula(value.shape, seed, low, low + 0.2) * 256) / 256
+        value.copy_from_numpy(numbers)
+    transform = data.evaluation_transform(16, [0.5], [0.25])
+    classifier = PictureClassifier(net, ("a", "b", "ç"), transform, channels=1)
+    classifier.save(path.with_suffix(".safetensors"))
+    probabilities = classifier.probabilities(list(_pictures()))
+    np.savez(path.with_suffix(".npz"), pictures=_pictures(), probabilities=probabilities)
+
+
 # ONNX.
 
 
@@ -532,14 +580,19 @@ def write(folder: Path) -> None:
     _write_networks(folder / "onnx")
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     _write_replay_files(folder / "replay")
+    write_models(folder / "models")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes golden files.")
     parser.add_argument("folder", nargs="?", type=Path, default=HERE / COMMIT)
+    parser.add_argument("--models", action="store_true", help="write only FOLDER/models")
     arguments = parser.parse_args()
     sys.path.append(str(SUPPORT))
-    write(arguments.folder)
+    if arguments.models:
+        write_models(arguments.folder / "models")
+    else:
+        write(arguments.folder)
 
 
 if __name__ == "__main__":

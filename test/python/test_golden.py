@@ -22,6 +22,7 @@ from singa import autograd, opt, tensor, tuning
 from singa.files.replay_file import replay
 from singa.files.state_files import read_safetensors
 from singa.training import JsonLinesLog, checkpoint, read_log
+from singa.training.picture_classifier import PictureClassifier
 
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 import losses
@@ -45,6 +46,8 @@ def cases(key: str, ranks: int = 0) -> list[Any]:
         if not ranks or (write.RECIPES[name].ranks > 1) == (ranks > 1)
     ]
 
+
+MODELS = sorted(GOLDEN.glob("*/models/*.safetensors"))
 
 each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
@@ -101,6 +104,7 @@ def test_every_file_is_read() -> None:
         for suffix in (".onnx", ".npz"):
             names |= {f"onnx/{name}{suffix}" for name in expected["networks"]}
         read |= {f"{folder.name}/{name}" for name in names}
+    read |= {str(p.relative_to(GOLDEN).with_suffix(s)) for p in MODELS for s in (p.suffix, ".npz")}
     there = {path.relative_to(GOLDEN) for path in GOLDEN.rglob("*") if path.is_file()}
     assert {str(path) for path in there if "__pycache__" not in path.parts} == read
 
@@ -222,6 +226,16 @@ def test_log(folder: Path) -> None:
     with JsonLinesLog("log.jsonl", keep=lambda record: record.get("epoch", 9) < 2) as log:
         log.append(epoch=2)
     assert read_log("log.jsonl") == [*records[:2], {"epoch": 2}]
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_whole_networks(path: Path) -> None:
+    expected = np.load(path.with_suffix(".npz"))
+    classifier = PictureClassifier.load(path)
+    assert classifier.class_names == ("a", "b", "ç")
+    assert classifier.channels == 1
+    found = classifier.probabilities(list(expected["pictures"]))
+    np.testing.assert_allclose(found, expected["probabilities"], rtol=1e-5)
 
 
 def arrays_of_network(folder: Path, name: str) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -26,7 +26,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "Pictures that cannot be read are named, and the exit status is 1.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or its model.safetensors"
+        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or a file of Model.save"
     )
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE", help="a picture, or a folder: all pictures below it"

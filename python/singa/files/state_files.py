@@ -186,13 +186,16 @@ def _write_safetensors(
         file.write(arrays[name].data)
 
 
-def load_safetensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
+def load_safetensors(
+    path: str | os.PathLike[str], kind: str = _LOAD_STATES
+) -> tuple[Arrays, dict[str, Any]]:
     """Reads (arrays, JSON object) from a .safetensors file. bfloat16 becomes float32.
 
     The checksum is verified if the file has one; files of other programs have none. Raises
-    ValueError for a damaged file.
+    ValueError for a damaged file. `kind` is the beginning of the message, in which {} stands for
+    the path.
     """
-    stored, bfloat16, metadata = read_safetensors(path)
+    stored, bfloat16, metadata = read_safetensors(path, kind)
     return stored | {name: _widened(stored[name]) for name in bfloat16}, metadata
 
 

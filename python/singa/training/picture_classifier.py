@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import device as device_module
-from .. import models
-from .._version import __version__
-from ..data import build_transform, describe_transform, read_picture
+from ..data import describe_transform, read_picture
 from ..data.pictures import File, check_channels
 from ..data.transforms import Transform
-from ..files.state_files import load_safetensors, save_safetensors
 from ..model import Model
 from ..raw.check import integer
 from ..tensor import from_numpy
-
-_FORMAT = "singa picture classifier"
-_VERSION = 1
-# What a file may ask for: arguments of models.create, and numbers in transforms.
-_ARGUMENTS = {"num_classes", "label_smoothing", "dropout", "drop_path"}
-_LARGEST = 4096
-FILE_NAME = "model.safetensors"
+from .model_file import FILE_NAME, load, write
 
 Prediction = list[tuple[str, float]]
 
@@ -38,102 +27,63 @@ class PictureClassifier:
         for name, probability in classifier.predict(["cat.jpg"], top=3)[0]:
             print(f"{name} {probability:.1%}")
 
-    net          a compiled network that was made by `models.create`; predictions are made in
-                 evaluation mode
-    class_names  the names of its classes
+    net          a compiled network; predictions are made in inference mode
+    class_names  the names of its classes (default: `net.class_names`)
     transform    what makes its inputs of a picture, such as `data.evaluation_transform`; all
-                 pictures must get one size
-    channels     3 (the default): pictures are read in colours; 1: in grey
+                 pictures must get one size (default: `net.transform`)
+    channels     3: pictures are read in colours; 1: in grey (default: those of the network's input)
 
     `predict` may be called from one thread at a time.
-    Raises ValueError without an architecture, or for another number of names, and TypeError for a
-    transform that is not singa's.
+    Raises ValueError without class names or a transform, for another number of names, and for
+    inputs that are no images; TypeError for a transform that is not singa's.
     """
 
     def __init__(
-        self, net: Model, class_names: Sequence[str], transform: Transform, channels: int = 3
+        self,
+        net: Model,
+        class_names: Sequence[str] | None = None,
+        transform: Transform | None = None,
+        channels: int | None = None,
     ) -> None:
-        if net.architecture is None:
-            raise ValueError(
-                "[PictureClassifier] the network was not made by models.create, so a file could "
-                "not say how to make it"
-            )
+        class_names = net.class_names if class_names is None else class_names
+        transform = net.transform if transform is None else transform
+        if class_names is None or transform is None:
+            what = "names of classes" if class_names is None else "transform for pictures"
+            raise ValueError(f"[PictureClassifier] the network has no {what}")
         describe_transform(transform)
         classes = getattr(net, "num_classes", len(class_names))
         if len(class_names) != classes:
             raise ValueError(
                 f"[PictureClassifier] {len(class_names)} class names, and the network has {classes}"
             )
+        if channels is None:
+            channels = _channels_of(net)
         self.net = net
         self.class_names = tuple(str(name) for name in class_names)
         self.transform = transform
         self.channels = check_channels("PictureClassifier", channels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes weights, architecture, class names and transforms to a .safetensors file, from
-        which `load` makes the classifier. Model.load_states reads the weights. The write is atomic.
-
-        Raises RuntimeError if the network is not compiled, OSError if writing fails.
-        """
-        states = self.net.get_states()
-        if not states:
-            raise RuntimeError("[PictureClassifier.save] the network has no parameters: compile it")
-        metadata = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "singa": __version__,
-            "architecture": self.net.architecture,
-            "class_names": list(self.class_names),
-            "channels": self.channels,
-            "transform": describe_transform(self.transform),
-        }
-        save_safetensors(path, {name: value.numpy() for name, value in states.items()}, metadata)
+        """Writes the network with these class names and this transform to a file, from which `load`
+        makes the classifier, and `singa.load` the network. See `Model.save`, also for errors."""
+        write(path, self.net, self.class_names, self.transform)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: Any = None) -> PictureClassifier:
-        """Makes the classifier that `save` wrote. Nothing in the file is executed.
+        """Makes the classifier that `save`, `Model.save` or `python -m singa train` wrote. Nothing
+        in the file is executed.
 
-        path    the file, or a folder that has it as model.safetensors
+        path    the file, or the folder of a run, which has it as model.safetensors
         device  where it computes (default: the default device)
 
-        Raises FileNotFoundError if there is no such file, ValueError if it is damaged or none of
-        `save`.
+        Raises FileNotFoundError if there is no such file, ValueError if it is damaged, or its
+        network does not classify pictures.
         """
-        file = Path(path)
-        if file.is_dir():
-            file = file / FILE_NAME
-            if not file.exists():
-                raise FileNotFoundError(
-                    f"[PictureClassifier] {path} holds no {FILE_NAME}: a run writes it after its "
-                    "first epoch"
-                )
-        _, metadata = load_safetensors(file)
-        if metadata.get("format") != _FORMAT:
-            raise ValueError(
-                f"[PictureClassifier] {file} has weights, but not how to use them: it is not of "
-                "PictureClassifier.save or `python -m singa train`"
-            )
-        if metadata.get("version") != _VERSION:
-            raise ValueError(
-                f"[PictureClassifier] {file} has version {metadata.get('version')!r} of the "
-                f"format, and singa {__version__} reads version {_VERSION}"
-            )
+        net = load(path, device)
         try:
-            architecture, described = metadata["architecture"], metadata["transform"]
-            check_bounds(architecture["arguments"], described)
-            net = models.create(architecture["name"], **architecture["arguments"])
-            transform = build_transform(described)
-            classifier = cls(net, metadata["class_names"], transform, metadata["channels"])
-            blank = np.zeros((classifier.channels, 64, 64), np.uint8)
-            inputs = classifier.inputs([blank])
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"[PictureClassifier] {file}: damaged ({error})") from error
-        dev = device if device is not None else device_module.get_default_device()
-        net.compile([from_numpy(inputs, dev)], is_train=False, use_graph=False)
-        net.load_states(file)
-        net.class_names = list(classifier.class_names)
-        net.eval()
-        return classifier
+            return cls(net)
+        except ValueError as error:
+            raise ValueError(f"{error}: {os.fspath(path)} cannot classify pictures") from error
 
     def read(self, path: File) -> NDArray[np.uint8]:
         """Decodes a picture for `predict`; see `data.read_picture`, also for errors."""
@@ -173,13 +123,17 @@ class PictureClassifier:
         return best
 
 
-def check_bounds(arguments: Mapping[str, Any], described: Sequence[Mapping[str, Any]]) -> None:
-    """Raises ValueError if a file asks for more than a network for pictures needs, so that a
-    hostile one cannot take unbounded time or memory."""
-    if unknown := arguments.keys() - _ARGUMENTS:
-        raise ValueError(f"unexpected arguments of a network: {sorted(unknown)}")
-    for step in described:
-        for name, value in step["arguments"].items():
-            for number in value if isinstance(value, list) else [value]:
-                if isinstance(number, int | float) and not abs(number) <= _LARGEST:
-                    raise ValueError(f"{name} of {step['name']} is {number}: at most {_LARGEST}")
+def _channels_of(net: Model) -> int:
+    """The channels of the images that a network takes; 3 before it is compiled."""
+    if not net._inputs:
+        return 3
+    like = net._inputs[0]
+    shape = like[0] if len(net._inputs) == 1 and isinstance(like, tuple) else ()
+    if len(shape) != 4:
+        raise ValueError(
+            "[PictureClassifier] the network's input is no batch of images (N, C, H, W)"
+        )
+    return int(shape[1])
+
+
+__all__ = ["FILE_NAME", "PictureClassifier", "Prediction"]

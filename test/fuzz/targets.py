@@ -13,6 +13,7 @@ TARGETS = {
     "npz": ("readers", "Npz"),
     "zip": ("readers", "Zip"),
     "checkpoint": ("readers", "Checkpoint"),
+    "model": ("readers", "ModelFile"),
     "snapshot": ("readers", "SnapshotFile"),
     "tuning": ("readers", "Tuning"),
     "replay": ("readers", "Replay"),

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import distributed
 from ..files.atomic import atomic_write, is_special, naming
+from ..tensor import Tensor
 
 Record = dict[str, Any]
 
@@ -165,9 +166,9 @@ class TextLog(Log):
     def append(self, record: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
         """Adds a record, given as a mapping, as keyword arguments, or both.
 
-        NumPy scalars and arrays become numbers and lists. Raises TypeError for a value that JSON
-        cannot represent, ValueError if the log is closed, OSError if writing fails, for example on
-        a full disk. The file is unchanged after an error.
+        NumPy scalars and tensors of one element become numbers, arrays and other tensors lists.
+        Raises TypeError for a value that JSON cannot represent, ValueError if the log is closed,
+        OSError if writing fails, for example on a full disk. The file is unchanged after an error.
         """
         if not self._writes:
             return
@@ -225,14 +226,16 @@ def _is_later(value: Any, step: int) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Converts a value to JSON's types, NaN and infinity apart. NumPy's arrays and tensors are
-    recognised by their methods. Raises TypeError for another type."""
+    """Converts a value to JSON's types, NaN and infinity apart: a tensor of one element to a
+    number, others and arrays to lists. Raises TypeError for another type."""
     if isinstance(value, bool | str | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, Tensor) and value.size() == 1:  # such as a loss, whose shape is (1,)
+        return plain(value.item())
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, os.PathLike):

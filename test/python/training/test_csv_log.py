@@ -21,13 +21,13 @@ def test_any_reader_of_csv_gets_the_records(tmp_path):
         log.append({"epoch": 1, "note": 'a "b", c\nd'}, loss=np.float32(0.5))
         assert rows(path) == [["epoch", "note", "loss"], ["1", 'a "b", c\nd', "0.5"]]
         log.append(epoch=2, loss=math.nan, note=None)
-        log.append(loss=tensor.from_numpy(np.float32([0.25])), epoch=3, note=True)
-    assert rows(path)[2:] == [["2", "", "nan"], ["3", "True", "[0.25]"]]
+        log.append(loss=tensor.from_numpy(np.float32([0.25])), epoch=3, note=[1, 2])
+    assert rows(path)[2:] == [["2", "", "nan"], ["3", "[1, 2]", "0.25"]]
     first, second, third = read_log(path)
     assert first == {"epoch": 1, "note": 'a "b", c\nd', "loss": 0.5}
     assert math.isnan(second.pop("loss"))
     assert second == {"epoch": 2}
-    assert third == {"epoch": 3, "note": "True", "loss": "[0.25]"}
+    assert third == {"epoch": 3, "note": "[1, 2]", "loss": 0.25}
 
 
 def test_new_fields_become_columns(tmp_path):

@@ -431,8 +431,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
         says so where a network of the first kind has been changed, and names the layer.
 
         The write is atomic: a failure leaves the old file. Raises RuntimeError before compile(),
-        ValueError that names the operator and its layer for a network that has no ONNX graph,
-        TypeError for a transform that is not singa's.
+        ValueError that names the operator and its layer for a network that has no ONNX graph, and
+        for another number of class names than the network has; TypeError for a transform that is
+        not singa's.
         """
         _of_above("save")(self, path)
 

@@ -61,6 +61,9 @@ def write(
 ) -> None:
     """Writes a network with these class names and this transform. Raises as `Model.save` does."""
     described = None if transform is None else describe_transform(transform)
+    names = None if class_names is None else [str(name) for name in class_names]
+    if names is not None and (wrong := _miscounted(names, net)):
+        raise ValueError(f"[save] {wrong}")
     inputs = net._zeros("Model.save")
     network, arrays = _parts(net, inputs)
     metadata = {
@@ -69,7 +72,7 @@ def write(
         "singa": __version__,
         "network": network,
         "inputs": [_likeness(x) for x in inputs],
-        "class_names": None if class_names is None else [str(name) for name in class_names],
+        "class_names": names,
         "transform": described,
     }
     save_safetensors(path, arrays, metadata)
@@ -105,7 +108,8 @@ def _onnx_graph(net: Model, inputs: list[Any], reason: str) -> NDArray[np.uint8]
         raise ImportError(f"[save] {reason}. Its ONNX graph needs a package: {error}") from error
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(f"[save] {reason}, and it has no ONNX graph: {error}") from error
-    if not proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+    lengths = proto.graph.input[0].type.tensor_type.shape.dim
+    if lengths and not lengths[0].dim_param:
         warnings.warn(
             f"[save] the file predicts batches of {inputs[0].shape[0]} only, as compile() had",
             stacklevel=6,
@@ -205,12 +209,19 @@ def _upgraded(old: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked_names(names: Sequence[str], net: Model) -> list[str]:
+def _miscounted(names: Sequence[str], net: Model) -> str:
+    """What is wrong with the number of names; "" if it is right, or not known."""
+    classes = getattr(net, "num_classes", len(names))
+    return (
+        "" if len(names) == classes else f"{len(names)} class names, and the network has {classes}"
+    )
+
+
+def _checked_names(names: Any, net: Model) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"class_names are {names!r:.80}")
-    classes = getattr(net, "num_classes", len(names))
-    if len(names) != classes:
-        raise ValueError(f"{len(names)} class names, and the network has {classes}")
+    if wrong := _miscounted(names, net):
+        raise ValueError(wrong)
     return names
 
 

@@ -171,6 +171,20 @@ def test_a_changed_network_is_saved_as_its_graph(tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+class Fixed(Own):
+    def forward(self, x):
+        return self.fc(autograd.reshape(x, (5, 192)))
+
+
+def test_a_graph_that_takes_one_batch_size_is_told(tmp_path):
+    pytest.importorskip("onnx")
+    net = compiled(Fixed())
+    with pytest.warns(UserWarning, match="the file predicts batches of 5 only"):
+        net.save(tmp_path / "net")
+    found = singa.load(tmp_path / "net")(X).numpy()
+    np.testing.assert_allclose(found, net(X).numpy(), rtol=1e-5, atol=1e-6)
+
+
 class Odd(autograd.Operator):
     def forward(self, x):
         return x
@@ -192,6 +206,10 @@ def test_what_cannot_be_saved(tmp_path, monkeypatch):
     net = chain()
     net.transform = lambda images, rng: images
     with pytest.raises(TypeError, match="no transform of singa"):
+        net.save(path)
+    net = compiled(models.create("resnet20_cifar", num_classes=2))
+    net.class_names = ["a"]
+    with pytest.raises(ValueError, match=r"\[save\] 1 class names, and the network has 2"):
         net.save(path)
     odd = compiled(models.Sequential(layer.ReLU(), OddLayer()))
     pytest.importorskip("onnx")

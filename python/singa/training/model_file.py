@@ -190,7 +190,7 @@ def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
     if names is not None:
         net.class_names = _checked_names(names, net)
     if transform is not None:
-        _check_transform(transform)
+        check_transform(transform)
         net.transform = build_transform(transform)
     net.eval()
     return net
@@ -198,7 +198,7 @@ def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
 
 def _upgraded(old: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a picture classifier, as files of this version have them."""
-    _check_transform(old["transform"])
+    check_transform(old["transform"])
     blank = np.zeros((1, check_channels("load", old["channels"]), 64, 64), np.uint8)
     shape = build_transform(old["transform"])(blank, np.random.default_rng(0)).shape
     return {
@@ -225,7 +225,7 @@ def _checked_names(names: Any, net: Model) -> list[str]:
     return names
 
 
-def _check_transform(described: Sequence[Mapping[str, Any]]) -> None:
+def check_transform(described: Sequence[Mapping[str, Any]]) -> None:
     """Raises ValueError if transforms ask for larger pictures than a network takes."""
     for step in described:
         for name, value in step["arguments"].items():

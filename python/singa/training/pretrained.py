@@ -23,7 +23,7 @@ from ..data.recipe import IMAGENET_MEAN, IMAGENET_STD
 from ..files.state_files import Arrays, load_safetensors
 from ..tensor import Tensor
 from .foreign_names import huggingface_network, timm_weights
-from .model_file import _check_transform
+from .model_file import check_transform
 from .picture_classifier import PictureClassifier
 
 #: Bytes of a JSON file. Names of 22,000 classes take 1 MB.
@@ -104,7 +104,7 @@ def load_pretrained(
     if classes and classes not in [value.shape[0] for value in weights.values() if value.ndim]:
         raise ValueError(f"[load_pretrained] {path}: no weight has {classes} outputs")
     try:
-        _check_transform(described)
+        check_transform(described)
     except ValueError as error:
         raise ValueError(f"[load_pretrained] {path}: {error}") from None
     net = models.create(found.name, **({"num_classes": classes} if classes else {}))

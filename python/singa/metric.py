@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from . import distributed, singa_wrap
 from .raw.check import integer, number
 from .tape.tensor import as_raw, wrap
-from .tensor import Tensor
+from .tensor import Tensor, int32, int64
 
 __all__ = [
     "AUC",
@@ -102,6 +102,11 @@ class Accuracy(Metric):
     def update(self, x: Any, y: Any) -> None:
         """Adds a batch. Raises ValueError for shapes that do not fit, and for a `top_k` above 1
         without scores; IndexError for a target outside the classes of the scores."""
+        if isinstance(x, Tensor) and isinstance(y, Tensor) and y.dtype in (int32, int64):
+            if len(x.shape) == 2 and x.shape[:1] == y.shape:
+                self._right += count_top_k(x, y, self.top_k)
+                self._count += y.shape[0]
+                return
         scores = _array(x)
         targets = _indices("Accuracy", "targets", y)
         if scores.shape == targets.shape and self.top_k == 1:

@@ -36,6 +36,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import autograd, layer, tensor
 from . import singa_wrap as _c
@@ -67,6 +68,9 @@ OF_ABOVE = {
     "quantize": "singa.onnx.quantizing",
     "plot": "singa.report.network",
     "save": "singa.training.model_file",
+    "fit": "singa.training.fitting",
+    "evaluate": "singa.training.fitting",
+    "predict": "singa.training.fitting",
 }
 
 
@@ -180,11 +184,32 @@ class Model(layer.Layer, metaclass=ModelMeta):
         self.train(is_train)
 
     def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
-        """One training step: forward, loss, and `self.optimizer(loss)`. Subclasses implement it."""
-        raise NotImplementedError(
-            f"{type(self).__name__} does not define train_one_batch(), which a call in training "
-            "mode runs; call eval() first to run forward()"
-        )
+        """One training step, which returns (outputs, loss). Subclasses may implement it.
+
+        That of a model with a `loss`, a layer or a function of outputs and targets: `forward` of
+        all arguments but the last, the loss for the last one, and `self.optimizer(loss)`. The
+        keyword `weight` is a factor of the gradients, such as `data.DataLoader.weight`. Raises
+        NotImplementedError for other models.
+        """
+        loss_of = getattr(self, "loss", None)
+        if loss_of is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} defines neither train_one_batch(), which a call in "
+                "training mode runs, nor a loss; call eval() first to run forward()"
+            )
+        if len(input) < 2:
+            raise TypeError(
+                f"{type(self).__name__}.train_one_batch() takes inputs and targets, got "
+                f"{len(input)} argument; call eval() first to run forward()"
+            )
+        *inputs, y = input
+        out = self.forward(*inputs)
+        loss = loss_of(out, y)
+        weight = kwargs.pop("weight", 1.0)
+        if kwargs:
+            raise TypeError(f"[train_one_batch] unexpected arguments: {', '.join(kwargs)}")
+        self.optimizer(loss if weight == 1.0 else loss * weight)
+        return out, loss
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
         """Runs `train_one_batch`, or `forward` after eval(). NumPy arrays become tensors on the
@@ -264,6 +289,62 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def _precision(self) -> AbstractContextManager[Any]:
         dtype = self._autocast_dtype
         return nullcontext() if dtype is None else autograd.autocast(dtype)
+
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        epochs: int = 1,
+        batch_size: int = 32,
+        validation: Any = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        resume: bool = False,
+        overwrite: bool = False,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Trains the model with its optimizer; returns a record for each epoch.
+
+            net.set_optimizer(opt.Adam(0.001))
+            history = net.fit(images, labels, epochs=5, validation=(test_images, test_labels))
+
+        x           inputs (N, ...), an array or tensor, with targets `y` (N, ...); or a Dataset, or
+                    a loader of batches
+        epochs      passes over the data. Default 1.
+        batch_size  rows of a batch of arrays or of a Dataset. Default 32.
+        validation  (x, y), a Dataset or a loader, for `evaluate` after each epoch
+        shuffle     whether arrays and Datasets come in a new order in each epoch (default True),
+                    which depends on `seed` (default 0)
+        resume, overwrite  as for `training.Trainer.fit`
+        options     those of `training.Trainer`: metrics, loss, callbacks, out, ema and others
+
+        Raises as `Trainer.fit` does.
+        """
+        return _of_above("fit")(
+            self,
+            x,
+            y,
+            epochs=epochs,
+            batch_size=batch_size,
+            validation=validation,
+            shuffle=shuffle,
+            seed=seed,
+            resume=resume,
+            overwrite=overwrite,
+            **options,
+        )
+
+    def evaluate(
+        self, x: Any, y: Any = None, *, batch_size: int = 32, **options: Any
+    ) -> dict[str, Any]:
+        """The loss and the `metrics` on data that are given as for `fit`: {"loss": 0.31, ...}."""
+        return _of_above("evaluate")(self, x, y, batch_size=batch_size, **options)
+
+    def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
+        """The outputs for inputs (N, ...), computed in batches; or for the batches of a loader,
+        without their targets."""
+        return _of_above("predict")(self, x, batch_size=batch_size)
 
     def train(self, mode: bool = True) -> None:
         """Sets this thread's mode: calls of the model train, or infer with `mode` False.

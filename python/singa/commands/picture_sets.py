@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from ..data.picture_list import is_visible
 from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
-from ..training.progress import Progress
+from ..training.recipe import load_cifar10
 
 #: Names of the parts of a data set that is already split.
 TRAIN_PARTS, TEST_PARTS = ("train", "training"), ("val", "valid", "validation", "test", "testing")
@@ -165,12 +163,7 @@ def _load_arrays(kind: str, args: argparse.Namespace) -> PictureSets:
         train, test = data.load_cifar100(args.data), data.load_cifar100(args.data, "test")
         statistics = data.CIFAR100_MEAN, data.CIFAR100_STD
     else:
-        if args.download:
-            download_cifar10(args.data)
-        try:
-            train, test = data.load_cifar10(args.data), data.load_cifar10(args.data, "test")
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; --download gets CIFAR-10") from None
+        train, test = load_cifar10(args.data, args.download)
         statistics = data.CIFAR10_MEAN, data.CIFAR10_STD
     plain = data.Normalize(*statistics)
     augment: Transform = data.standard_augmentation(*statistics)
@@ -219,22 +212,3 @@ def _head(images: Any, count: int) -> Any:
         return images.head(count)
     # Files are in the order of their classes.
     return images if count >= len(images) else images.split(count / len(images), 0)[1]
-
-
-def download_cifar10(folder: str) -> None:
-    """Downloads CIFAR-10 unless it is there.
-
-    The first rank that comes here does it. The others wait for the lock, longer than they would
-    wait for each other.
-    """
-    path = Path(folder).resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            data.load_cifar10(folder, "test")
-            data.load_cifar10(folder)
-            return
-        with Progress(170, "CIFAR-10, MB") as bar:
-            report = lambda done, _: bar.step(done // 10**6 - bar.done)  # noqa: E731
-            data.download_cifar10(folder, progress=report)

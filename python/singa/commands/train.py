@@ -32,13 +32,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import singa
 
-from .. import device, distributed, models, opt, tensor
+from .. import distributed, metric, models
+from ..training import Callback, Trainer
 from ..training.picture_classifier import FILE_NAME, PictureClassifier
 from ..training.program import (
     add_run_arguments,
@@ -48,27 +49,18 @@ from ..training.program import (
     reporting_errors,
     say,
 )
+from ..training.recipe import (
+    RECIPE,
+    SMALL_NETWORKS,
+    add_recipe_arguments,
+    compile_network,
+    make_optimizer,
+    set_recipe_defaults,
+)
 from . import picture_sets
-from .loop import Run
 
 PROG = "python -m singa train"
-SETTINGS = (
-    *("model", "data", "images", "epochs", "batch_size", "lr", "schedule", "warmup", "momentum"),
-    *("weight_decay", "label_smoothing", "no_augment", "seed", "dtype", "optimizer"),
-    *("virtual_ranks", "size", "split", "augment"),
-)
-#: Networks for small images, by the names of the option.
-SMALL = {
-    "lenet": "lenet",
-    "resnet18": "resnet18_cifar",
-    "resnet20": "resnet20_cifar",
-    "resnet50": "resnet50_cifar",
-    "resnet110": "resnet110_cifar",
-    "vgg16": "vgg16_cifar",
-    "wrn28_10": "wrn28_10_cifar",
-    "vit_tiny": "vit_tiny_cifar",
-    "convnext": "convnext_cifar",
-}
+SETTINGS = ("model", "data", "images", *RECIPE, "size", "split", "augment")
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))
 _SMALLEST = 64  # side in pixels to which pictures are reduced at most, by default
@@ -80,11 +72,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         prog=PROG,
         usage="%(prog)s [options]",
         description=(__doc__ or "").replace("EXPECTED", picture_sets.EXPECTED),
-        epilog=_listed("Networks for CIFAR, MNIST and generated images", SMALL)
+        epilog=_listed("Networks for CIFAR, MNIST and generated images", SMALL_NETWORKS)
         + _listed("Networks for pictures", LARGE),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    count, natural, amount = at_least(1, int), at_least(0, int), at_least(0, float)
+    count, natural = at_least(1, int), at_least(0, int)
     # The weights depend on these, so a resumed run cannot change them.
     run = parser.add_argument_group("training (a resumed run keeps these settings)")
     run.add_argument(
@@ -102,51 +94,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="use only the first N training images; pictures: about N, of all classes [all]",
     )
-    run.add_argument("--epochs", type=count, default=15, metavar="N", help="[15; pictures: 20]")
-    run.add_argument(
-        "--batch-size", type=count, default=128, metavar="N", help="[128; pictures: 32]"
-    )
-    run.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd", help="[%(default)s]")
-    run.add_argument(
-        "--lr",
-        type=amount,
-        default=0.1,
-        metavar="X",
-        help="peak learning rate [0.1; pictures: 0.025; adamw: 0.001]",
-    )
-    run.add_argument(
-        "--schedule",
-        choices=("onecycle", "cosine", "step", "constant"),
-        default="onecycle",
-        help="learning rate schedule; step divides by 10 at 1/2 and 3/4 of the run [%(default)s]",
-    )
-    run.add_argument(
-        "--warmup",
-        type=amount,
-        default=0,
-        metavar="EPOCHS",
-        help="linear warm-up of the learning rate [%(default)s]",
-    )
-    run.add_argument(
-        "--momentum", type=amount, default=0.9, metavar="X", help="of sgd [%(default)s]"
-    )
-    run.add_argument(
-        "--weight-decay", type=amount, default=5e-4, metavar="X", help="[0.0005; adamw: 0.05]"
-    )
-    run.add_argument("--label-smoothing", type=amount, default=0, metavar="X", help="[%(default)s]")
-    run.add_argument("--no-augment", action="store_true", help="no random crop and flip")
-    run.add_argument(
-        "--virtual-ranks",
-        type=count,
-        metavar="V",
-        help="parts of a batch, each of which a rank trains on at a time [as many as ranks]",
-    )
-    run.add_argument("--seed", type=natural, default=0, metavar="N", help="[%(default)s]")
-    run.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16", "float16"),
-        default="float32",
-        help="type of convolutions and matrix products; parameters are float32 [%(default)s]",
+    add_recipe_arguments(
+        run, epochs="15; pictures: 20", batch_size="128; pictures: 32", lr="0.1; pictures: 0.025"
     )
     pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 3)")
     pictures.add_argument(
@@ -221,10 +170,7 @@ def _set_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
         parser.set_defaults(model="lenet")
     if kind == "pictures":
         parser.set_defaults(model="resnet20_cifar", epochs=20, batch_size=32, lr=0.025)
-    if given.quick:
-        parser.set_defaults(epochs=5, images=5000)
-    if given.optimizer == "adamw":
-        parser.set_defaults(lr=0.001, weight_decay=0.05)
+    set_recipe_defaults(parser, given)
     return kind
 
 
@@ -242,12 +188,12 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     kind = "generated"
     with contextlib.suppress(OSError, ValueError):
         kind = picture_sets.kind_of(args.data, args.download)
-    known = LARGE if kind == "pictures" else tuple(SMALL)
+    known = LARGE if kind == "pictures" else tuple(SMALL_NETWORKS)
     if args.model not in known:
         parser.error(
             f"argument --model: invalid choice: {args.model!r} (choose from {', '.join(known)})"
         )
-    args.architecture = args.model if kind == "pictures" else SMALL[args.model]
+    args.architecture = args.model if kind == "pictures" else SMALL_NETWORKS[args.model]
     if kind == "pictures":
         if args.size is None:
             args.size = max(models.create(args.architecture).image_shape[1], _SMALLEST)
@@ -258,81 +204,59 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
             parser.error(f"--{name} is for a folder of pictures")
 
 
-def make_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecayScheduler:
-    """The schedule of the learning rate, with the warm-up."""
-    warmup = round(args.warmup * steps_per_epoch)
-    steps = max(args.epochs * steps_per_epoch - warmup, 1)
-    schedule = {
-        "onecycle": lambda: opt.OneCycle(args.lr, steps),
-        "cosine": lambda: opt.CosineDecay(args.lr, steps),
-        "step": lambda: opt.MultiStepDecay(args.lr, [steps // 2, steps * 3 // 4]),
-        "constant": lambda: opt.Constant(args.lr),
-    }[args.schedule]()
-    return opt.WarmUp(schedule, warmup) if warmup else schedule
-
-
-def make_optimizer(args: argparse.Namespace, steps_per_epoch: int) -> Any:
-    """The optimizer with its schedule, for one rank or several."""
-    schedule = make_schedule(args, steps_per_epoch)
-    scaler = opt.GradScaler() if args.dtype == "float16" else None
-    common = {"weight_decay": args.weight_decay, "scaler": scaler}
-    if args.optimizer == "sgd":
-        optimizer: Any = opt.SGD(schedule, args.momentum, **common)
-    else:
-        undecayed = opt.ParamGroup(opt.norm_and_bias, weight_decay=0.0)
-        optimizer = opt.AdamW(schedule, groups=[undecayed], **common)
-    if (args.virtual_ranks or distributed.world_size()) > 1:
-        optimizer = opt.DistOpt(optimizer, virtual_ranks=args.virtual_ranks)
-    return optimizer
-
-
 def train(args: argparse.Namespace) -> int:
     """Trains, or resumes a run; returns the exit status."""
     hardware = choose_device(args.device, args.threads)
     singa.seed(args.seed)
     sets = picture_sets.load(args)
     loader, test_loader = sets.loaders(args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    if args.overwrite and distributed.is_main():
-        args.checkpoint.unlink(missing_ok=True)
     classes = len(sets.classes)
     net = models.create(
         args.architecture, num_classes=classes, label_smoothing=args.label_smoothing
     )
     net.class_names = list(sets.classes)
-    optimizer = make_optimizer(args, len(loader))
-    net.set_optimizer(optimizer)
-    ranks = distributed.world_size()
-    images = -(-args.batch_size // (args.virtual_ranks or ranks))
-    shape = (images, sets.channels, sets.size, sets.size)
-    example = tensor.Tensor(shape, device.get_default_device())
-    net.compile([example], is_train=True, use_graph=True, dtype=args.dtype)
-    parameters = sum(p.size() for p in net.get_params().values())
-    where = f"{ranks} ranks with {hardware}" if ranks > 1 else hardware
-    say(f"{args.model}: {parameters:,} parameters, {args.dtype}, {where}")
-
+    net.set_optimizer(make_optimizer(args, len(loader)))
+    compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
     classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
-    run = Run(
+
+    def save_model() -> None:
+        distributed.on_main(lambda: classifier.save(args.out / FILE_NAME), "save_model")
+
+    metrics: dict[str, Any] = {"top1": metric.count_top_k}
+    if classes > 5:
+        metrics["top5"] = metric.Accuracy(5)
+    trainer = Trainer(
         net,
-        optimizer,
-        loader,
-        test_loader,
+        metrics=metrics,
+        callbacks=[_AfterEachEpoch(save_model)],
         out=args.out,
-        checkpoint=args.checkpoint,
-        settings=args.settings,
-        epochs=args.epochs,
         checkpoint_steps=args.checkpoint_steps,
-        top5=classes > 5,
-        together=1 if args.device == "cpu" else 16,
+        settings=args.settings,
         title=args.model,
-        save_model=lambda: classifier.save(args.out / FILE_NAME),
+        validation_name="test",
     )
-    if args.resume:
-        run.resume()
-    status = run.fit()
-    if status == 0 and sets.kind == "pictures":
+    resume = {"resume": args.resume, "overwrite": args.overwrite}
+    records = trainer.fit(loader, args.epochs, test_loader, **resume)
+    if trainer.exit_status:
+        say(f"stopped after step {trainer.optimizer.steps}; --resume continues from there")
+        return trainer.exit_status
+    if not records:  # the run may have been killed before it saved the model
+        save_model()
+    say(f"weights, curves and log are in {args.out}")
+    if sets.kind == "pictures":
         say(f"to use it: python -m singa predict {args.out} PICTURE...")
-    return status
+    return 0
+
+
+class _AfterEachEpoch(Callback):
+    """Calls a function when the checkpoint of an epoch is saved."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.function = function
+
+    def on_checkpoint(self, trainer: Trainer, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            self.function()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

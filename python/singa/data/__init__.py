@@ -27,7 +27,7 @@ from .cifar import (
     load_cifar100,
 )
 from .colour import ColorJitter, RandAugment, TrivialAugment
-from .dataset import Dataset, ImageSet, split_indices
+from .dataset import ArrayDataset, Dataset, ImageSet, split_indices
 from .geometry import CenterCrop, RandomResizedCrop, RandomRotation, Resize
 from .image_folder import ImageFolder
 from .loader import DataLoader
@@ -75,6 +75,7 @@ __all__ = [
     "SHAPES_CLASSES",
     "SHAPES_MEAN",
     "SHAPES_STD",
+    "ArrayDataset",
     "BrokenPictureError",
     "CenterCrop",
     "ColorJitter",

@@ -32,6 +32,34 @@ class Dataset(Protocol):
         ...
 
 
+class ArrayDataset:
+    """The rows of arrays as a Dataset: item i is (arrays[0][i], arrays[1][i], ...), or the row
+    itself if there is one array.
+
+        loader = data.DataLoader(data.ArrayDataset(x, y), 32, shuffle=True)
+
+    Takes NumPy arrays, and what NumPy makes arrays of, such as tensors. Raises ValueError for
+    arrays of different lengths, and for numbers without an axis.
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        self.arrays = tuple(np.asarray(array) for array in arrays)
+        if not arrays or len({array.shape[:1] for array in self.arrays}) > 1:
+            shapes = ", ".join(str(array.shape) for array in self.arrays)
+            raise ValueError(
+                f"[ArrayDataset] expected arrays with equally many rows, got shapes {shapes}"
+            )
+        if not self.arrays[0].ndim:
+            raise ValueError("[ArrayDataset] expected arrays of rows, got numbers")
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: int) -> Any:
+        row = tuple(array[index] for array in self.arrays)
+        return row if len(row) > 1 else row[0]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
     """Labelled images, which all readers and generators of this package return.

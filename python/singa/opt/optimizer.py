@@ -320,6 +320,11 @@ class Optimizer:
             )
         self._accumulate: int = calls
 
+    @property
+    def calls_made(self) -> int:
+        """Calls since the last update whose gradients wait for it."""
+        return self._accumulated_calls
+
     # The schedules.
 
     lr_value: scheduled = scheduled("lr")

@@ -1,19 +1,28 @@
-"""Tools for training scripts: checkpoints, logs, curves, progress bars, atomic writes."""
+"""Tools for training: Trainer with its callbacks, checkpoints, logs, curves, progress bars."""
 
 from ..files.atomic import atomic_write
+from .callbacks import BestModel, Callback, EarlyStopping
 from .csv_log import CsvLog
 from .curves import plot_curves
 from .log import JsonLinesLog, read_log
 from .log_base import Histogram, Image, Log
 from .tensorboard_log import TensorBoardLog
+from .totals import NonFiniteLossError
+from .trainer import Logger, Trainer
 
 __all__ = [
+    "BestModel",
+    "Callback",
     "CsvLog",
+    "EarlyStopping",
     "Histogram",
     "Image",
     "JsonLinesLog",
     "Log",
+    "Logger",
+    "NonFiniteLossError",
     "TensorBoardLog",
+    "Trainer",
     "atomic_write",
     "plot_curves",
     "read_log",

@@ -8,13 +8,16 @@ import contextlib
 import math
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from .. import device, distributed
 from ..raw.process import get_num_threads, set_num_threads
 from . import checkpoint
+from .totals import NonFiniteLossError
 
 __all__ = [
     "StopSignals",
@@ -124,12 +127,26 @@ def choose_device(name: str, threads: int) -> str:
 
 class StopSignals:
     """Notes the first Ctrl-C or SIGTERM, so that a program can save a checkpoint and stop. The
-    second one stops at once. It is true from then on, and `status` is the exit status."""
+    second one stops at once. It is true from then on, and `status` is the exit status.
+
+    As a context manager it restores the handlers of before. Outside of the main thread, where
+    Python handles no signals, it notes none.
+    """
 
     def __init__(self) -> None:
         self._number = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._before.items():
+            if handler is not None:  # None: it is not Python's
+                signal.signal(number, handler)
 
     def _note(self, number: int, _frame: object) -> None:
         self._number = self._number or number
@@ -182,6 +199,9 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
         print(f"\n{prog}: stopped at once; the last checkpoint, if any, is valid", file=sys.stderr)
         return 128 + signal.SIGINT
     except (OSError, ValueError, MemoryError) as error:
-        print(f"{prog}: {error}", file=sys.stderr, flush=True)
+        text = str(error)
+        if isinstance(error, NonFiniteLossError):
+            text = f"the loss became {error.loss}: a lower --lr may help"
+        print(f"{prog}: {text}", file=sys.stderr, flush=True)
         distributed.abort(f"{type(error).__name__}: {error}")
         return 1

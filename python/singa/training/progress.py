@@ -22,6 +22,7 @@ class Progress:
     start     number of steps that are already done (default 0)
     file      where to print (default: standard error)
     interval  seconds between lines (default 20)
+    shown     whether anything is shown (default True)
 
     On a terminal it shows tqdm's bar. Otherwise, or without tqdm, it prints at most one line per
     `interval`, which keeps log files short. Of several ranks, rank 0 alone shows anything.
@@ -34,6 +35,7 @@ class Progress:
         start: int = 0,
         file: IO[str] | None = None,
         interval: float = 20.0,
+        shown: bool = True,
     ) -> None:
         self.total = total
         self.title = title
@@ -41,7 +43,7 @@ class Progress:
         self.file = file or sys.stderr
         self.interval = interval
         self._shown = time.monotonic()
-        self._shows = is_main()
+        self._shows = shown and is_main()
         self._bar = _terminal_bar(total, title, start, self.file) if self._shows else None
 
     def step(self, count: int = 1, /, **figures: float) -> None:

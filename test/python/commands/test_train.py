@@ -51,7 +51,7 @@ def test_on_cifar_it_is_the_example(run, cifar, tmp_path, capsys):
 def test_it_resumes_a_run_of_the_example(run, cifar, tmp_path, monkeypatch):
     options = ("--data", str(cifar), *OPTIONS, "--threads", "1")
     assert cifar10.main([*options, "--out", str(tmp_path / "whole")], "train.py") == 0
-    stop_at(monkeypatch, 9)  # a step of the second epoch
+    stop_at(monkeypatch, 6)  # a step of the second epoch
     assert cifar10.main([*options, "--out", str(tmp_path / "run")], "train.py") == 130
     assert run("--out", tmp_path / "run", "--resume", "--threads", 1) == 0
     assert without_new_settings(outcome(tmp_path / "run")) == outcome(tmp_path / "whole")

@@ -89,7 +89,7 @@ FAULTS = [
     ("singa.training.JsonLinesLog.append", "before", 1, 3),
     ("singa.training.JsonLinesLog.append", "after", 1, 3),  # logged, and not saved yet
     ("singa.files.state_files._write_safetensors", "half", 1, 3),
-    ("singa.training.plot_curves", "before", 1, 3),
+    ("singa.training.trainer.plot_curves", "before", 1, 3),
     ("singa.opt.SGD.__call__", "after", 3, 5),  # two more are saved
     ("singa.opt.SGD.__call__", "before", 1, 5),
     ("singa.model.Model.save_states", "before", 1, 9),

@@ -73,15 +73,15 @@ def main():
         call, backward = model.Model.__call__, autograd.backward
         struck = []
 
-        def called(self, *inputs):
+        def called(self, *inputs, **options):
             if struck or not self.training or self.optimizer.steps < int(step):
-                return call(self, *inputs)
+                return call(self, *inputs, **options)
             struck.append(fault)
             if _strike(fault, self.optimizer):
                 return self.forward(inputs[0]), tensor.zeros(())
             autograd.backward = lambda *args: _broken(fault, backward(*args))
             try:
-                return call(self, *inputs)
+                return call(self, *inputs, **options)
             finally:
                 autograd.backward = backward
 

@@ -1,0 +1,81 @@
+"""`Model.fit`, `evaluate` and `predict`, with arrays or loaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import distributed
+from ..data import ArrayDataset, DataLoader, Dataset
+from ..device import get_default_device
+from ..tensor import Tensor
+from .callbacks import Record
+from .trainer import Trainer
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+
+def fit(
+    model: Model,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int = 1,
+    batch_size: int = 32,
+    validation: Any = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    resume: bool = False,
+    overwrite: bool = False,
+    **options: Any,
+) -> list[Record]:
+    """See `Model.fit`."""
+    loader = as_loader(model, x, y, batch_size, shuffle, seed)
+    if validation is not None:
+        validation = as_loader(model, *_parts(validation), batch_size)
+    trainer = Trainer(model, **options)
+    return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
+
+
+def evaluate(
+    model: Model, x: Any, y: Any = None, *, batch_size: int = 32, **options: Any
+) -> dict[str, Any]:
+    """See `Model.evaluate`."""
+    return Trainer(model, **options).evaluate(as_loader(model, x, y, batch_size))
+
+
+def predict(model: Model, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
+    """See `Model.predict`."""
+    return Trainer(model, verbose=False).predict(as_loader(model, x, None, batch_size))
+
+
+def as_loader(
+    model: Model, x: Any, y: Any, batch_size: int, shuffle: bool = False, seed: int = 0
+) -> Any:
+    """Batches of arrays (N, ...) or tensors, or of a Dataset such as an ImageFolder. What is a
+    loader already, or a list of batches, comes back.
+
+    Raises TypeError for targets `y` beside a loader or a Dataset.
+    """
+    if isinstance(x, Tensor | np.ndarray):
+        dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
+    elif y is not None:
+        raise TypeError(f"[fit] targets are for arrays; {type(x).__name__} has its own")
+    elif isinstance(x, list | tuple) or hasattr(x, "state_dict") or not isinstance(x, Dataset):
+        return x
+    else:
+        dataset = x
+    device = next((p.device for p in model.get_params().values()), get_default_device())
+    shard = distributed.shard()
+    return DataLoader(dataset, batch_size, shuffle, seed, device=device, shard=shard)
+
+
+def _parts(validation: Any) -> tuple[Any, Any]:
+    """(x, y) of a pair of arrays; a loader or a Dataset, and None."""
+    if isinstance(validation, tuple):
+        x, y = validation
+        return x, y
+    return validation, None

@@ -1,0 +1,125 @@
+"""Sums of the loss and of metrics over the batches of an epoch, or of a validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import distributed, tensor
+from ..metric import Metric
+from ..tensor import Tensor
+
+#: A Metric, or a function of outputs and targets that returns a sum over the batch.
+Measure = Metric | Callable[[Any, Any], float]
+
+
+class NonFiniteLossError(ValueError):
+    """The loss became infinite or NaN. `loss` is what it became."""
+
+    def __init__(self, loss: float) -> None:
+        super().__init__(f"the loss became {loss}: a lower learning rate may help")
+        self.loss = loss
+
+
+class Totals:
+    """Sums over this rank's batches so far.
+
+    metrics   what is computed beside the loss, by name: functions, whose sums are in `sums`, and
+              Metrics, which are reset
+    together  batches whose results are read at once. Reading a result waits for a GPU, which then
+              has nothing to do until the next step starts.
+    sums      where to start: the sums so far
+
+    `sums` has the number of "images" (rows of the batches), the "loss" summed over them, and the
+    sums of the functions.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Measure],
+        together: int = 1,
+        sums: Mapping[str, float] | None = None,
+    ) -> None:
+        self._functions = {n: m for n, m in metrics.items() if not isinstance(m, Metric)}
+        self._metrics = {n: m for n, m in metrics.items() if isinstance(m, Metric)}
+        for metric in self._metrics.values():
+            metric.reset()
+        self.sums: dict[str, float] = {"images": 0, "loss": 0.0} | dict.fromkeys(self._functions, 0)
+        self.sums |= {name: value for name, value in (sums or {}).items() if name in self.sums}
+        self._names = list(metrics)
+        self._has_loss = True
+        self._together = together
+        self._batches: list[tuple[Any, Tensor | None, Any, int]] = []
+
+    def add(self, out: Any, loss: Tensor | None, y: Any, rows: int) -> None:
+        """Adds a batch of `rows` rows: outputs, loss (None: there is none), and targets."""
+        if rows:
+            self._batches.append((out, loss, y, rows))
+        if len(self._batches) >= self._together:
+            self.settle()
+
+    def settle(self) -> None:
+        """Reads the results of all batches. Raises NonFiniteLossError."""
+        batches, self._batches = self._batches, []
+        for _, loss, _, rows in batches:
+            self.sums["images"] += rows
+            if loss is None:
+                self._has_loss = False
+            else:
+                self.sums["loss"] += float(loss) * rows
+        if not math.isfinite(self.sums["loss"]):
+            raise NonFiniteLossError(self.sums["loss"])
+        if not self._names:
+            return
+        for out, y in _joined([(out, y) for out, _, y, _ in batches]):
+            for name, function in self._functions.items():
+                self.sums[name] += function(out, y)
+            for metric in self._metrics.values():
+                metric.update(out, y)
+
+    def means(self) -> dict[str, float]:
+        """The means over this rank's rows so far, without the Metrics."""
+        return self._means(self.sums)
+
+    def of_all(self, prefix: str = "") -> dict[str, Any]:
+        """The loss and all metrics of all ranks, with `prefix` before each name. All ranks call
+        it."""
+        self.settle()
+        values: dict[str, Any] = self._means(distributed.total(self.sums))
+        for name, metric in self._metrics.items():
+            values[name] = metric.compute()
+        return {prefix + name: values[name] for name in ("loss", *self._names) if name in values}
+
+    def _means(self, sums: Mapping[str, float]) -> dict[str, float]:
+        images = max(sums["images"], 1)
+        left_out = ("images",) if self._has_loss else ("images", "loss")
+        return {name: value / images for name, value in sums.items() if name not in left_out}
+
+
+def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, float]:
+    """This rank's part of the sums that a checkpoint holds for each rank. If there were more ranks,
+    or fewer, rank 0 has all."""
+    if isinstance(saved, dict):  # of an older version
+        saved = [saved]
+    if len(saved) == distributed.world_size():
+        return saved[distributed.rank()]
+    together = {name: sum(sums[name] for sums in saved) for name in saved[0]}
+    return together if distributed.is_main() else {}
+
+
+def _joined(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Outputs and targets of all batches in one pair of tensors, where they can be joined."""
+    if len(pairs) < 2 or not all(_is_like(pairs[0], pair) for pair in pairs):
+        return pairs
+    outs, targets = zip(*pairs, strict=True)
+    return [(tensor.concatenate(outs, 0), tensor.concatenate(targets, 0))]
+
+
+def _is_like(first: tuple[Any, Any], pair: tuple[Any, Any]) -> bool:
+    return all(
+        isinstance(a, Tensor)
+        and isinstance(b, Tensor)
+        and (a.shape[1:], a.dtype) == (b.shape[1:], b.dtype)
+        for a, b in zip(first, pair, strict=True)
+    )

@@ -1,0 +1,483 @@
+"""Trainer: the loop over epochs and batches, with validation, logs, checkpoints and exact resume.
+
+    net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+    trainer = training.Trainer(net, out="runs/1", metrics={"accuracy": metric.count_top_k})
+    history = trainer.fit(loader, epochs=10, validation=test_loader)
+
+docs/training.md shows more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import distributed, opt, singa_wrap
+from ..metric import Metric
+from ..raw.check import integer, names_keywords
+from ..tensor import Tensor
+from . import checkpoint
+from .callbacks import Callback, Record
+from .curves import plot_curves
+from .log import JsonLinesLog
+from .program import StopSignals, say
+from .progress import Progress
+from .totals import Measure, Totals, own_sums
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+_TOGETHER = 16  # batches whose results are read at once from a GPU
+
+
+class Logger(Protocol):
+    """What takes the record of each epoch, such as a JsonLinesLog."""
+
+    def append(self, record: Mapping[str, Any], /) -> object:
+        """Takes the record of an epoch. Rank 0 alone calls it."""
+        ...
+
+
+@names_keywords
+class Trainer:
+    """Trains a model on the batches of a loader, epoch by epoch.
+
+    model       a Model with an optimizer. In training it is called with all parts of a batch, and
+                `train_one_batch` returns (outputs, ..., loss), or the loss alone. In validation it
+                gets all parts but the last, the targets, and `model.loss(outputs, targets)` is the
+                loss. A model that is not compiled yet is compiled for recorded steps.
+    metrics     what is computed beside the loss, by name. A function of outputs and targets that
+                returns a sum over the batch, such as `metric.count_top_k`: its mean over the rows,
+                in training and validation. A `Metric`: in validation alone.
+    loss        function of outputs and targets, which becomes `model.loss`
+    dtype       type of convolutions and products, "bfloat16" or "float16"; see `Model.compile`
+    ema         averages of the weights, or their decay. They are updated after each update of the
+                optimizer, and validated and saved by BestModel in the place of the weights.
+    callbacks   see Callback; called in this order
+    loggers     objects whose `append` gets the record of each epoch
+    out         folder for log.jsonl, curves.png (with matplotlib) and checkpoint.safetensors. The
+                first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`; see `exit_status`.
+                By default nothing is written.
+    checkpoint_steps  also save a checkpoint every so many updates; 0: only after an epoch
+    settings    JSON values that checkpoints keep: "settings" of `checkpoint.read_progress`
+    title       of curves.png
+    validation_name   prefix of a validation's fields (default "val")
+    verbose     whether rank 0 shows bars, and prints a line for each epoch
+
+    Accumulation, clipping and loss scaling are settings of the optimizer. On several ranks, each
+    calls the same, with `DataLoader(shard=distributed.shard())`; an optimizer that is no DistOpt is
+    put into one.
+
+    Raises TypeError or ValueError for wrong arguments.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        metrics: Mapping[str, Measure] | None = None,
+        loss: Callable[[Any, Any], Tensor] | None = None,
+        dtype: Any = None,
+        ema: opt.EMA | float | None = None,
+        callbacks: Sequence[Callback] = (),
+        loggers: Sequence[Logger] = (),
+        out: str | os.PathLike[str] | None = None,
+        checkpoint_steps: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        validation_name: str = "val",
+        verbose: bool = True,
+    ) -> None:
+        self.model = model
+        self.metrics: dict[str, Measure] = dict(metrics or {})
+        for name, measure in self.metrics.items():
+            if isinstance(measure, type) or not (callable(measure) or isinstance(measure, Metric)):
+                raise TypeError(
+                    f"[Trainer] metrics: {name!r} is {measure!r:.80}; expected a Metric, or a "
+                    "function of outputs and targets"
+                )
+        if reserved := self.metrics.keys() & {"loss", "images"}:
+            raise ValueError(f"[Trainer] metrics: {min(reserved)!r} has another meaning")
+        if loss is not None:
+            model.loss = loss
+        self.dtype = dtype
+        self.ema = opt.EMA(model, ema) if isinstance(ema, float) else ema
+        self.callbacks = list(callbacks)
+        self.loggers = list(loggers)
+        self.out = None if out is None else Path(out)
+        self.checkpoint_steps = integer("Trainer", "checkpoint_steps", checkpoint_steps, 0)
+        self.settings = settings
+        self.title = title
+        self.validation_name = validation_name
+        self.verbose = bool(verbose)
+        #: Number of the epoch, from 1, and of the last one.
+        self.epoch, self.epochs = 0, 0
+        #: Whether `fit` continues from a checkpoint.
+        self.resumed = False
+        #: A callback sets it to end the training after this epoch.
+        self.should_stop = False
+        #: 0, or 128 and the number of the signal that has stopped `fit`.
+        self.exit_status = 0
+        self._totals = Totals({})
+        self._first = 0  # the loader's epoch at the beginning of the run
+
+    @property
+    def optimizer(self) -> Any:
+        """The model's optimizer."""
+        return self.model.optimizer
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Path of the checkpoint; None without `out`."""
+        return None if self.out is None else self.out / "checkpoint.safetensors"
+
+    # Training.
+
+    def fit(
+        self,
+        loader: Any,
+        epochs: int,
+        validation: Any = None,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> list[Record]:
+        """Trains for `epochs` epochs; returns the records of those that this call has finished.
+
+        loader      a DataLoader, or another iterable of batches that has a length, such as a list.
+                    Checkpoints need `state_dict` and `load_state_dict`, as a DataLoader has them.
+        validation  batches for `evaluate` after each epoch
+        resume      continue from the checkpoint in `out`, if there is one: with the same bits as if
+                    it had never stopped. `epochs` are those of the whole run.
+        overwrite   replace the run in `out`
+
+        A record has "epoch", "step" (updates), "lr", the loss and the metrics of training
+        ("train_loss", ...) and validation ("val_loss", ...), "images_per_s" and "seconds".
+
+        Raises NonFiniteLossError if the loss becomes infinite or NaN, FileExistsError if `out` has
+        a run that is neither resumed nor overwritten, and what `checkpoint` raises.
+        """
+        self.epochs = integer("Trainer", "epochs", epochs, 1)
+        self._prepare(loader)
+        self._totals = Totals(self._functions(), self._together())
+        self.should_stop, self.exit_status, self._first = False, 0, getattr(loader, "epoch", 0)
+        self._open_run(loader, resume, overwrite)
+        start = getattr(loader, "epoch", 0) - self._first + 1
+        history: list[Record] = []
+        with contextlib.ExitStack() as closing:
+            stopped = closing.enter_context(StopSignals()) if self.out else None
+            loggers = list(self.loggers)
+            if self.out is not None and distributed.is_main():
+                log = JsonLinesLog(self.out / "log.jsonl", lambda record: record["epoch"] < start)
+                loggers.insert(0, closing.enter_context(log))
+            self.model.train()
+            self._call("on_train_begin")
+            for self.epoch in range(start, self.epochs + 1):
+                if self.should_stop:
+                    break
+                record = self._run_epoch(loader, validation, loggers, stopped)
+                if record is not None:
+                    history.append(record)
+                if stopped is not None and stopped.anywhere():
+                    self.exit_status = stopped.status
+                    break
+            self._call("on_train_end")
+        return history
+
+    def _run_epoch(
+        self, loader: Any, validation: Any, loggers: Sequence[Logger], stopped: StopSignals | None
+    ) -> Record | None:
+        """Trains an epoch, and what follows. Returns its record; None if a signal came first."""
+        began, title = time.monotonic(), f"epoch {self.epoch}/{self.epochs}"
+        self._call("on_epoch_begin")
+        rate = self._train(loader, title, stopped)
+        if rate is None:
+            return None
+        record: Record = {"epoch": self.epoch, "step": self.optimizer.steps}
+        record["lr"] = self.optimizer.now("lr")
+        record |= self._totals.of_all("train_")
+        if validation is not None:
+            self._call("on_validation_begin")
+            results = self._evaluate(validation, f"{self.validation_name}_")
+            self._call("on_validation_end", results)
+            record |= results
+        record["images_per_s"] = round(rate, 1)
+        record["seconds"] = round(time.monotonic() - began, 3)
+        self._call("on_epoch_end", record)
+        if distributed.is_main():
+            for logger in loggers:
+                logger.append(record)
+        if self.verbose:
+            say(f"{title}  {described(record, self.validation_name)}  {rate:.0f} images/s")
+        self._totals = Totals(self._functions(), self._together())
+        if self.out is not None:
+            self._save(loader, record)
+            self._plot(self.out)
+        return record
+
+    def _train(self, loader: Any, title: str, stopped: StopSignals | None) -> float | None:
+        """Trains until the end of the epoch. Returns images per second; None after a signal, when
+        a checkpoint is saved."""
+        began, seen = time.monotonic(), self._totals.sums["images"]
+
+        def rate_until(end: float) -> float:
+            trained = self._totals.sums["images"] - seen
+            return distributed.world_size() * trained / max(end - began, 1e-9)
+
+        parts = getattr(loader, "virtual_ranks", 1) // distributed.world_size() or 1
+        done = loader.state_dict()["batch"] if hasattr(loader, "state_dict") else 0
+        with Progress(len(loader), title, start=done, shown=self.verbose) as bar:
+            for number, given in enumerate(loader, 1):
+                self._step(self._tensors(given), getattr(loader, "weight", 1.0))
+                if number % parts:
+                    continue
+                figures = {"images/s": rate_until(time.monotonic())}
+                bar.step(**self._totals.means(), **figures)
+                if self.optimizer.calls_made:
+                    continue
+                if self.ema is not None:
+                    self.ema.update()
+                if stopped is not None:
+                    every = self.checkpoint_steps
+                    stop = stopped.anywhere()
+                    if stop or (every and self.optimizer.steps % every == 0):
+                        self._save(loader, None)
+                    if stop:
+                        return None
+        self._totals.settle()
+        return rate_until(time.monotonic())
+
+    def _step(self, batch: tuple[Any, ...], weight: float) -> None:
+        self._call("on_batch_begin", batch)
+        # Parts with fewer images of a batch count less.
+        uneven = {} if weight == 1.0 else {"weight": weight}
+        result = self.model(*batch, **uneven)
+        several = isinstance(result, tuple | list)
+        out, loss = (result[0], result[-1]) if several else (None, result)
+        if self._functions() and (not several or len(result) < 2):
+            raise ValueError(
+                "[Trainer] functions in `metrics` need outputs: train_one_batch must return "
+                "(outputs, loss)"
+            )
+        self._totals.add(out, loss, batch[-1], len(batch[0]))
+        self._call("on_batch_end", batch, result)
+
+    # Validation and prediction.
+
+    def evaluate(self, loader: Any) -> dict[str, Any]:
+        """The loss and all metrics on the batches of a loader, of all ranks: {"loss": 0.31, ...}.
+
+        Nothing is trained. Averages of `ema` take the place of the weights. There is no loss if the
+        model has no `loss`. Raises ValueError if there is no metric either, NonFiniteLossError.
+        """
+        self._compile(loader)
+        return self._evaluate(loader, "")
+
+    def _evaluate(self, loader: Any, prefix: str) -> dict[str, Any]:
+        loss_of = getattr(self.model, "loss", None)
+        if loss_of is None and not self.metrics:
+            raise ValueError(
+                f"[Trainer] there is nothing to evaluate: {type(self.model).__name__} has no loss, "
+                "and there are no metrics"
+            )
+        totals = Totals(self.metrics, self._together())
+        title = prefix.removesuffix("_") or "evaluate"
+        with self._inferring(), Progress(len(loader), title, shown=self.verbose) as bar:
+            for given in loader:
+                *inputs, y = self._tensors(given)
+                if not inputs:
+                    raise ValueError("[Trainer] a batch has one part: expected inputs and targets")
+                if len(y):  # a short batch may have no row for this rank
+                    out = self.model(*inputs)
+                    loss = None if loss_of is None else loss_of(out, y)
+                    totals.add(out, loss, y, len(y))
+                bar.step()
+        return totals.of_all(prefix)
+
+    def predict(self, loader: Any) -> NDArray[Any]:
+        """The outputs for the batches of a loader, in one array. Of a batch with several parts, the
+        last one is taken for the targets. On several ranks, each gets those of its own rows.
+
+        Averages of `ema` take the place of the weights.
+        """
+        self._compile(loader)
+        outputs = []
+        with self._inferring():
+            for given in loader:
+                batch = self._tensors(given)
+                outputs.append(self.model(*(batch[:-1] or batch)).numpy())
+        return np.concatenate(outputs) if outputs else np.zeros(0, np.float32)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Context manager: the model's weights are the averages of `ema`, if there are some."""
+        if self.ema is None or not self.ema.updates:
+            return contextlib.nullcontext()
+        return self.ema.applied()
+
+    @contextlib.contextmanager
+    def _inferring(self) -> Iterator[None]:
+        before = self.model.training
+        self.model.eval()
+        try:
+            with self.averaged():
+                yield
+        finally:
+            self.model.train(before)
+
+    # Files.
+
+    def _open_run(self, loader: Any, resume: bool, overwrite: bool) -> None:
+        """Makes the folder, and continues from the checkpoint or removes it."""
+        self.resumed = False
+        if self.out is None or self.checkpoint is None:
+            if resume:
+                raise ValueError("[Trainer] resume needs `out`, the folder of the checkpoint")
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        if not self.checkpoint.exists():
+            return
+        if resume:
+            self._load(self.checkpoint, loader)
+        elif not overwrite:
+            raise FileExistsError(
+                f"[Trainer] {self.out} has a run: use resume=True, overwrite=True, or another out"
+            )
+        elif distributed.is_main():
+            self.checkpoint.unlink()
+
+    def _save(self, loader: Any, record: Record | None) -> None:
+        """Saves a checkpoint. All ranks call it."""
+        self._totals.settle()
+        state: dict[str, Any] = {} if self.settings is None else {"settings": self.settings}
+        state["loader"] = loader.state_dict()
+        state["totals"] = distributed.gather(self._totals.sums)
+        if self._first:
+            state["first"] = self._first
+        kept = [(type(callback).__name__, callback.state_dict()) for callback in self.callbacks]
+        if any(own for _, own in kept):
+            state["callbacks"] = [[name, own] for name, own in kept if own]
+        assert self.checkpoint is not None
+        checkpoint.save(self.checkpoint, self.model, self.optimizer, ema=self.ema, **state)
+        self._call("on_checkpoint", record)
+
+    def _load(self, path: Path, loader: Any) -> None:
+        progress = checkpoint.load(path, self.model, self.optimizer, ema=self.ema)
+        loader.load_state_dict(progress["loader"])
+        sums = own_sums(progress["totals"])
+        self._totals = Totals(self._functions(), self._together(), sums)
+        self._first = progress.get("first", 0)
+        kept = list(progress.get("callbacks", []))
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            if own := next((each for each in kept if each[0] == name), None):
+                kept.remove(own)
+                callback.load_state_dict(own[1])
+        if kept:
+            raise ValueError(
+                f"[Trainer] {path} has the state of a {kept[0][0]}, which is not in `callbacks`"
+            )
+        self.resumed = True
+        if self.verbose:
+            say(f"resumed after step {self.optimizer.steps}")
+
+    def _plot(self, out: Path) -> None:
+        if distributed.is_main():
+            try:
+                plot_curves(out / "log.jsonl", out / "curves.png", title=self.title)
+            except ImportError as error:
+                say(error)
+
+    # Preparations.
+
+    def _prepare(self, loader: Any) -> None:
+        """Checks the loader, compiles the model, and puts the optimizer into a DistOpt if there are
+        several ranks, or parts of a batch."""
+        if not hasattr(loader, "__len__"):
+            raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
+        if self.out is not None and not hasattr(loader, "state_dict"):
+            raise TypeError(
+                f"[Trainer] checkpoints need a loader with state_dict(), such as a DataLoader; "
+                f"{type(loader).__name__} has none: leave `out` away"
+            )
+        ranks = distributed.world_size()
+        parts = getattr(loader, "virtual_ranks", ranks)
+        if parts % ranks or getattr(loader, "shard", (0, ranks))[1] != ranks:
+            raise ValueError(
+                f"[Trainer] each of the {ranks} ranks would train on all batches: make the "
+                "DataLoader with shard=distributed.shard()"
+            )
+        self._compile(loader)
+        optimizer = self.optimizer
+        if parts > 1 and not isinstance(optimizer, opt.DistOpt):
+            optimizer = opt.DistOpt(optimizer, virtual_ranks=None if parts == ranks else parts)
+            self.model.set_optimizer(optimizer)
+        calls = len(loader) * (parts // ranks)
+        if self.out is not None and isinstance(optimizer, opt.DistOpt) and calls % optimizer.calls:
+            raise ValueError(
+                f"[Trainer] an epoch of {calls} calls ends amid an update of {optimizer.calls}, "
+                "where a DistOpt cannot be saved"
+            )
+
+    def _compile(self, loader: Any) -> None:
+        """Compiles the model for the first batch, unless that was done and there is no dtype."""
+        if self.dtype is None and self.model.get_states():
+            return
+        place = loader.state_dict() if hasattr(loader, "state_dict") else None
+        batch = self._tensors(next(iter(loader)))
+        if place is not None:
+            loader.load_state_dict(place)
+        use_graph = self.model.graph_mode or not self.model.get_states()
+        self.model.compile(list(batch[:-1] or batch), True, use_graph, dtype=self.dtype)
+        self.dtype = None
+
+    def _tensors(self, batch: Any) -> tuple[Any, ...]:
+        """The parts of a batch. Arrays become tensors on the device of the model."""
+        return self.model._as_tensors(tuple(batch) if isinstance(batch, tuple | list) else (batch,))
+
+    def _together(self) -> int:
+        state = next(iter(self.model.get_states().values()), None)
+        on_cpu = state is None or state.device.kind() == singa_wrap.DeviceKind_kCpu
+        return 1 if on_cpu else _TOGETHER
+
+    def _functions(self) -> dict[str, Measure]:
+        """The metrics of training."""
+        return {n: m for n, m in self.metrics.items() if not isinstance(m, Metric)}
+
+    def _call(self, hook: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, *arguments)
+
+
+def described(record: Mapping[str, Any], validation_name: str = "val") -> str:
+    """The numbers of a record in one line: "train loss 0.312 top-1 91.2%  val loss ...".
+
+    Names that begin with "acc" or "top" are fractions, and shown in per cent.
+    """
+    parts = []
+    for prefix in ("train_", f"{validation_name}_"):
+        numbers = {
+            name.removeprefix(prefix): value
+            for name, value in record.items()
+            if name.startswith(prefix) and isinstance(value, int | float)
+        }
+        if numbers:
+            words = [_described(name, value) for name, value in numbers.items()]
+            parts.append(" ".join([prefix[:-1], *words]))
+    return "  ".join(parts)
+
+
+def _described(name: str, value: float) -> str:
+    if name.startswith("top") and name[3:].isdigit():
+        return f"top-{name[3:]} {value:.1%}"
+    if name.startswith(("acc", "top")):
+        return f"{name} {value:.1%}"
+    return f"{name} {value:.3f}" if name == "loss" or math.isnan(value) else f"{name} {value:.4g}"

@@ -1,4 +1,4 @@
-"""What happens during `Trainer.fit` beside the steps: the base class, early stopping, best model."""
+"""Callbacks of `Trainer.fit`: the base class, early stopping, and the best model."""
 
 from __future__ import annotations
 

@@ -181,9 +181,10 @@ class Trainer:
                 loggers.insert(0, closing.enter_context(log))
             self.model.train()
             self._call("on_train_begin")
-            for self.epoch in range(start, self.epochs + 1):
+            for epoch in range(start, self.epochs + 1):
                 if self.should_stop:
                     break
+                self.epoch = epoch
                 record = self._run_epoch(loader, validation, loggers, stopped)
                 if record is not None:
                     history.append(record)
@@ -291,7 +292,8 @@ class Trainer:
             )
         totals = Totals(self.metrics, self._together())
         title = prefix.removesuffix("_") or "evaluate"
-        with self._inferring(), Progress(len(loader), title, shown=self.verbose) as bar:
+        shown = Progress(len(loader), title, shown=self.verbose)
+        with self._inferring(), _first_epoch_of(loader), shown as bar:
             for given in loader:
                 *inputs, y = self._tensors(given)
                 if not inputs:
@@ -311,7 +313,7 @@ class Trainer:
         """
         self._compile(loader)
         outputs = []
-        with self._inferring():
+        with self._inferring(), _first_epoch_of(loader):
             for given in loader:
                 batch = self._tensors(given)
                 outputs.append(self.model(*(batch[:-1] or batch)).numpy())
@@ -326,9 +328,12 @@ class Trainer:
     @contextlib.contextmanager
     def _inferring(self) -> Iterator[None]:
         before = self.model.training
+        # Replayed inference rounds differently (see Model.graph), and a resumed run replays later.
+        # Callbacks that decide by its results, and have a state, must see the same bits.
+        decide = self.out is not None and any(each.state_dict() for each in self.callbacks)
         self.model.eval()
         try:
-            with self.averaged():
+            with self.averaged(), self.model.executed() if decide else contextlib.nullcontext():
                 yield
         finally:
             self.model.train(before)
@@ -416,7 +421,7 @@ class Trainer:
                 "DataLoader with shard=distributed.shard()"
             )
         self._compile(loader)
-        optimizer = self.optimizer
+        optimizer: Any = self.optimizer
         if parts > 1 and not isinstance(optimizer, opt.DistOpt):
             optimizer = opt.DistOpt(optimizer, virtual_ranks=None if parts == ranks else parts)
             self.model.set_optimizer(optimizer)
@@ -431,10 +436,8 @@ class Trainer:
         """Compiles the model for the first batch, unless that was done and there is no dtype."""
         if self.dtype is None and self.model.get_states():
             return
-        place = loader.state_dict() if hasattr(loader, "state_dict") else None
-        batch = self._tensors(next(iter(loader)))
-        if place is not None:
-            loader.load_state_dict(place)
+        with _first_epoch_of(loader):
+            batch = self._tensors(next(iter(loader)))
         use_graph = self.model.graph_mode or not self.model.get_states()
         self.model.compile(list(batch[:-1] or batch), True, use_graph, dtype=self.dtype)
         self.dtype = None
@@ -455,6 +458,21 @@ class Trainer:
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
+
+
+@contextlib.contextmanager
+def _first_epoch_of(loader: Any) -> Iterator[None]:
+    """Inside, a pass over a loader is that of its first epoch, so that each validation sees the
+    same batches; afterwards the loader is where it was."""
+    if not hasattr(loader, "state_dict"):
+        yield
+        return
+    place = loader.state_dict()
+    loader.set_epoch(0)
+    try:
+        yield
+    finally:
+        loader.load_state_dict(place)
 
 
 def described(record: Mapping[str, Any], validation_name: str = "val") -> str:

@@ -1,0 +1,569 @@
+"""Trainer and Model.fit: results beside loops written by hand, files, and exact resume."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+
+import fitted_net
+import numpy as np
+import pytest
+import singa
+from fitted_net import BATCH, ROWS, Affine, Net, classes, loader, states
+from singa import autograd, layer, metric, opt, tensor, training
+from singa.files import state_files
+from singa.training import BestModel, Callback, EarlyStopping, NonFiniteLossError, Trainer, read_log
+from singa.training.trainer import described
+
+
+def made(optimizer=None, seed=3):
+    singa.seed(seed)
+    net = Net()
+    net.set_optimizer(optimizer or opt.SGD(0.05, momentum=0.9))
+    return net
+
+
+@pytest.fixture(autouse=True)
+def _tape_off_again():
+    yield
+    autograd.training = False
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plots():
+    """The pictures of curves, which are not drawn: they take most of the time."""
+    drawn = []
+    draw = lambda *paths, **options: drawn.append((paths, options))  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training.trainer, "plot_curves", draw)
+        yield drawn
+
+
+# Results.
+
+
+def test_a_classifier_beside_a_loop_by_hand():
+    x, y = classes()
+    test_x, test_y = classes(10, seed=1)
+    net = made()
+    metrics = {"accuracy": metric.count_top_k, "f1": metric.F1(3)}
+    history = Trainer(net, metrics=metrics, verbose=False).fit(
+        loader(x, y), 3, loader(test_x, test_y, 4, False)
+    )
+    assert net.graph_mode
+
+    own = made()
+    own.compile([tensor.from_numpy(x[:BATCH])], use_graph=False)
+    batches = loader(x, y)
+    for epoch, record in enumerate(history, 1):
+        losses, right = 0.0, 0
+        for inputs, targets in batches:
+            out = own.forward(tensor.from_numpy(inputs))
+            loss = autograd.softmax_cross_entropy(out, tensor.from_numpy(targets))
+            own.optimizer(loss)
+            losses += float(loss) * len(targets)
+            right += int((out.numpy().argmax(1) == targets).sum())
+        assert (record["epoch"], record["step"], record["lr"]) == (epoch, 3 * epoch, 0.05)
+        assert record["train_loss"] == pytest.approx(losses / ROWS, rel=1e-12)
+        assert record["train_accuracy"] == right / ROWS
+        own.eval()
+        scores = own(tensor.from_numpy(test_x)).numpy().astype(np.float64)
+        own.train()
+        logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        assert record["val_loss"] == pytest.approx(-logs[range(10), test_y].mean(), rel=1e-5)
+        assert record["val_accuracy"] == np.mean(scores.argmax(1) == test_y)
+        f1 = metric.F1(3)
+        f1.update(scores, test_y)
+        assert record["val_f1"] == f1.compute()
+        assert "train_f1" not in record
+    for name, value in states(own).items():
+        np.testing.assert_array_equal(states(net)[name], value, name)
+
+
+def test_a_regression_of_arrays():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 3)).astype(np.float32)
+    y = (x @ [[1.0], [-2.0], [0.5]] + 0.25).astype(np.float32)
+    net = Affine()
+    net.set_optimizer(opt.SGD(0.2))
+    history = net.fit(
+        x, y, epochs=30, batch_size=16, validation=(x[:10], y[:10]), verbose=False,
+        metrics={"mae": lambda out, t: float(abs(out - t).sum()), "r2": metric.R2()},
+    )  # fmt: skip
+    np.testing.assert_allclose(net.fc.W.numpy(), [[1.0], [-2.0], [0.5]], atol=1e-4)
+    np.testing.assert_allclose(net.fc.b.numpy(), [0.25], atol=1e-4)
+    assert history[0]["val_loss"] > 100 * history[-1]["val_loss"]
+    assert history[-1]["val_r2"] == pytest.approx(1.0)
+    predicted = net.predict(x, batch_size=10)
+    assert predicted.shape == (64, 1)
+    errors = predicted.astype(np.float64) - y
+    found = net.evaluate(
+        x, y, batch_size=24, metrics={"mae": lambda out, t: float(abs(out - t).sum())},
+        verbose=False,
+    )  # fmt: skip
+    assert found["loss"] == pytest.approx(np.square(errors).mean() / 2, rel=1e-4)  # SINGA's half
+    assert found["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
+
+
+def test_accumulation_is_a_larger_batch():
+    x, y = classes(32)
+    y = y[:, None].astype(np.float32)
+    nets = []
+    for batch, calls in ((16, 1), (4, 4)):
+        net = Affine().start(x)
+        net.set_optimizer(opt.SGD(0.1, momentum=0.9, accumulate=calls))
+        ema = opt.EMA(net, 0.5)
+        batches = loader(x, y, batch, shuffle=False)
+        history = Trainer(net, ema=ema, verbose=False).fit(batches, 3)
+        assert [record["step"] for record in history] == [2, 4, 6]
+        assert ema.updates == 6
+        nets.append(net)
+    for name, value in states(nets[0]).items():
+        np.testing.assert_allclose(states(nets[1])[name], value, rtol=1e-5, err_msg=name)
+
+
+def test_the_ema_is_validated():
+    x, y = classes()
+    net = made()
+    trainer = Trainer(net, ema=0.6, verbose=False)
+    (record,) = trainer.fit(loader(x, y), 1, loader(x, y, ROWS, False))
+
+    own = made()
+    own.compile([tensor.from_numpy(x[:BATCH])])
+    average = None
+    for inputs, targets in loader(x, y):
+        own(inputs, targets)
+        weights = {name: value.numpy() for name, value in own.get_params().items()}
+        average = average or weights
+        average = {name: 0.6 * average[name] + 0.4 * weights[name] for name in weights}
+    for name, value in weights.items():
+        np.testing.assert_array_equal(net.get_params()[name].numpy(), value, name)
+    own.set_params(average)
+    own.eval()
+    expected = float(autograd.softmax_cross_entropy(own(x), tensor.from_numpy(y)))
+    assert record["val_loss"] == pytest.approx(expected, rel=1e-5)
+    assert trainer.evaluate([(x, y)])["loss"] == pytest.approx(expected, rel=1e-5)
+    assert not np.allclose(trainer.predict([(x, y)]), net.predict(x))
+
+
+def test_results_are_the_same_when_they_are_read_together():
+    draw = np.random.default_rng(0)
+    metrics = [{"top1": metric.count_top_k, "f1": metric.F1(10)} for _ in range(2)]
+    once, later = training.totals.Totals(metrics[0]), training.totals.Totals(metrics[1], 3)
+    for size in (4, 4, 4, 2, 0):
+        scores = tensor.from_numpy(draw.standard_normal((size, 10)).astype(np.float32))
+        labels = tensor.from_numpy(draw.integers(0, 10, size).astype(np.int32))
+        loss = tensor.from_numpy(np.float32(draw.random()))
+        once.add(scores, loss, labels, size)
+        later.add(scores, loss, labels, size)
+    assert (once.sums["images"], later.sums["images"]) == (14, 12)
+    assert later.of_all("test_") == once.of_all("test_")
+    assert later.of_all().keys() == {"loss", "top1", "f1"}
+
+
+def test_outputs_of_several_shapes_are_read_together():
+    totals = training.totals.Totals({"sum": lambda out, y: float(out.sum() + y.sum())}, 2)
+    for length in (2, 3):
+        ones = tensor.from_numpy(np.ones((1, length), np.float32))
+        totals.add(ones, tensor.from_numpy(np.float32(1)), ones, 1)
+    assert totals.sums == {"images": 2, "loss": 2.0, "sum": 10.0}
+
+
+def test_in_16_bits():
+    x, y = classes()
+    history = made().fit(x, y, epochs=1, dtype="bfloat16", verbose=False)
+    exact = made().fit(x, y, epochs=1, verbose=False)
+    assert history[0]["train_loss"] != exact[0]["train_loss"]
+    assert history[0]["train_loss"] == pytest.approx(exact[0]["train_loss"], rel=0.02)
+
+
+def test_a_step_that_returns_the_loss_alone_and_takes_three_parts():
+    class Two(Affine):
+        def train_one_batch(self, x, more, y):
+            loss = autograd.mse_loss(self.forward(x, more), y)
+            self.optimizer(loss)
+            return loss
+
+        def forward(self, x, more):
+            return self.fc(x + more)
+
+    x, y = np.ones((4, 2), np.float32), np.full((4, 1), 3, np.float32)
+    batches = [(x[:2], x[:2], y[:2]), (x[2:], x[2:], y[2:])]
+    net = Two()
+    net.set_optimizer(opt.SGD(0.05))
+    trainer = Trainer(net, verbose=False)
+    history = trainer.fit(batches, 40, batches)
+    assert history[-1]["val_loss"] < 1e-6 < history[0]["train_loss"]
+    np.testing.assert_allclose(trainer.predict(batches), y, atol=1e-3)
+    trainer.metrics["sum"] = lambda out, y: 0
+    with pytest.raises(ValueError, match="train_one_batch must return"):
+        trainer.fit(batches, 1)
+
+
+# Callbacks.
+
+
+class Noting(Callback):
+    def __init__(self, calls, name=""):
+        self.calls, self.name = calls, name
+
+    def __getattribute__(self, name):
+        if name.startswith("on_"):
+            return lambda trainer, *given: self.calls.append(self.name + name)
+        return super().__getattribute__(name)
+
+
+def test_callbacks_are_called_in_order(tmp_path):
+    x, y = classes(8)
+    calls = []
+    Trainer(made(), callbacks=[Noting(calls), Noting(calls, "2 ")], out=tmp_path).fit(
+        loader(x, y, 4), 1, [(x, y)]
+    )
+    first = [call for call in calls if not call.startswith("2 ")]
+    assert first == [
+        "on_train_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_batch_begin",
+        "on_batch_end", "on_validation_begin", "on_validation_end", "on_epoch_end", "on_checkpoint",
+        "on_train_end",
+    ]  # fmt: skip
+    assert calls == [word for call in first for word in (call, "2 " + call)]
+
+
+class Given(Callback):
+    """Gives the records values."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def on_epoch_end(self, trainer, record):
+        record["val_loss"] = self.values[trainer.epoch - 1]
+
+
+def test_stops_early_and_keeps_the_best_model(tmp_path):
+    x, y = classes()
+    after = []
+
+    class Weights(Callback):
+        def on_epoch_end(self, trainer, record):
+            after.append(states(trainer.model))
+
+    net, early = made(), EarlyStopping(patience=2, min_delta=0.1)
+    best = BestModel(tmp_path / "best.npz", restore=True)
+    given = Given(3.0, math.nan, 2.0, 1.95, 1.92, 1.0)
+    trainer = Trainer(net, callbacks=[given, early, best, Weights()], verbose=False)
+    history = trainer.fit(loader(x, y), 10)
+    assert [record["epoch"] for record in history] == [1, 2, 3, 4, 5]
+    assert (early.best, early.best_epoch, early.waited) == (2.0, 3, 2)
+    assert (best.best, best.best_epoch) == (1.92, 5)
+    for name, value in states(net).items():
+        np.testing.assert_array_equal(value, after[4][name], name)
+    # Again from the start: what it waited for before does not count.
+    assert len(trainer.fit(loader(x, y), 2)) == 2
+    assert (early.best_epoch, best.best_epoch) == (1, 1)
+    for name, value in states(net).items():
+        np.testing.assert_array_equal(value, after[5][name], name)
+
+
+def test_the_best_model_has_the_averages(tmp_path):
+    x, y = classes()
+    net = made()
+    best = BestModel(tmp_path / "best.npz", "train_loss")
+    trainer = Trainer(net, ema=0.5, callbacks=[best], verbose=False)
+    trainer.fit(loader(x, y), 1)
+    saved = np.load(tmp_path / "best.npz")
+    for name, average in trainer.ema.get_states()["averages"].items():
+        np.testing.assert_array_equal(saved[name], average.numpy(), name)
+        assert (saved[name] != net.get_params()[name].numpy()).any()
+
+
+def test_loggers_get_the_records():
+    x, y = classes()
+    logged = []
+    history = made().fit(x, y, epochs=2, loggers=[logged], verbose=False)
+    assert logged == history
+    assert [*history[0]] == ["epoch", "step", "lr", "train_loss", "images_per_s", "seconds"]
+
+
+# Files and resuming.
+
+
+CALLS = {"accuracy": metric.count_top_k}
+
+
+def trainer_at(out, *more, epochs=3, **options):
+    """A trainer with all that has a state, and its loaders."""
+    net = made(opt.Adam(opt.CosineDecay(0.05, 9)))
+    callbacks = [EarlyStopping(patience=5), BestModel(out / "best.npz"), *more]
+    options = {"ema": 0.9, "checkpoint_steps": 1, "verbose": False} | options
+    return Trainer(net, metrics=CALLS, callbacks=callbacks, out=out, **options)
+
+
+def go_on(trainer, epochs=3, **options):
+    x, y = classes()
+    return trainer.fit(loader(x, y), epochs, loader(*classes(9, 2)), **options)
+
+
+def outcome(out):
+    arrays, metadata = state_files.load_safetensors(out / "checkpoint.safetensors")
+    times = ("images_per_s", "seconds")
+    log = [{k: v for k, v in r.items() if k not in times} for r in read_log(out / "log.jsonl")]
+    best = {name: value.tobytes() for name, value in np.load(out / "best.npz").items()}
+    in_bytes = {name: value.tobytes() for name, value in arrays.items()}
+    random = metadata["random_of_ranks"][0]["device"]
+    return in_bytes, metadata["optimizer"], metadata["progress"], random, log, best
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    go_on(trainer_at(out))
+    autograd.training = False
+    return outcome(out)
+
+
+class Kill(Callback):
+    """Raises KeyboardInterrupt at a call of a hook."""
+
+    def __init__(self, hook, call):
+        self.left = call
+
+        def strike(*_):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+        setattr(self, hook, strike)
+
+
+@pytest.mark.parametrize(
+    ("hook", "calls"),
+    [
+        ("on_batch_begin", (1, 2, 4, 5)),
+        ("on_batch_end", (1, 3, 5)),
+        ("on_validation_begin", (1, 3)),
+        ("on_epoch_end", (1, 2)),
+        ("on_checkpoint", (1, 3, 4, 2)),
+        ("on_train_end", (1,)),
+    ],
+)
+def test_killed_and_resumed_is_as_never_stopped(whole, tmp_path, hook, calls):
+    for call in calls:
+        with pytest.raises(KeyboardInterrupt):
+            go_on(trainer_at(tmp_path, Kill(hook, call)), resume=True)
+    go_on(trainer_at(tmp_path), resume=True)
+    assert outcome(tmp_path) == whole
+
+
+def test_a_signal_saves_a_checkpoint_and_ends_it(whole, tmp_path, capsys):
+    class Signal(Callback):
+        def on_batch_end(self, trainer, *_):
+            if trainer.optimizer.steps == 5:
+                signal.raise_signal(signal.SIGTERM)
+
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    trainer = trainer_at(tmp_path, Signal(), checkpoint_steps=0)
+    assert [record["epoch"] for record in go_on(trainer)] == [1]
+    assert trainer.exit_status == 128 + signal.SIGTERM
+    assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    trainer = trainer_at(tmp_path, verbose=True)
+    history = go_on(trainer, resume=True)
+    assert [record["epoch"] for record in history] == [2, 3]
+    assert trainer.exit_status == 0
+    assert outcome(tmp_path) == whole
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "resumed after step 5"
+    assert out[1].startswith(f"epoch 2/3  {described(history[0])}  ")
+
+
+def test_a_run_that_stopped_early_stays_stopped(tmp_path):
+    given = Given(1.0, 2.0, 3.0, 4.0)
+
+    def fit():
+        net = made()
+        callbacks = [given, EarlyStopping(patience=2)]
+        trainer = Trainer(net, callbacks=callbacks, out=tmp_path, verbose=False)
+        return len(trainer.fit(loader(*classes()), 4, resume=True)), net.optimizer.steps
+
+    assert fit() == (3, 9)
+    assert fit() == (0, 9)
+
+
+def test_decisions_after_resuming_see_the_same_bits(tmp_path):
+    """Also where replayed inference rounds differently, because batch norm is folded."""
+
+    class Convolution(Net):
+        def __init__(self):
+            super().__init__()
+            self.conv = layer.Conv2d(8, 3, padding=1, bias=False)
+
+        def forward(self, x):
+            return self.out(autograd.flatten(autograd.relu(self.norm(self.conv(x)))))
+
+    y = (np.arange(24) % 3).astype(np.int32)
+    x = np.random.default_rng(0).standard_normal((24, 3, 8, 8)).astype(np.float32)
+    x += y[:, None, None, None]
+
+    def fit(out, *more):
+        singa.seed(1)
+        net = Convolution()
+        net.set_optimizer(opt.SGD(0.01))
+        callbacks = [EarlyStopping(), *more]
+        trainer = Trainer(net, callbacks=callbacks, out=out, verbose=False)
+        records = trainer.fit(loader(x, y), 6, loader(x, y), resume=True)
+        return [record["val_loss"] for record in records]
+
+    losses = fit(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "run", Kill("on_epoch_begin", 5))
+    assert fit(tmp_path / "run") == losses[4:]
+
+
+def test_what_it_leaves(tmp_path, plots):
+    plots.clear()
+    out = tmp_path / "new" / "run"
+    history = Trainer(made(), out=out, settings={"lr": 0.05}, title="net", verbose=False).fit(
+        loader(*classes()), 2
+    )
+    assert sorted(path.name for path in out.iterdir()) == [
+        "checkpoint.safetensors", "log.jsonl"
+    ]  # fmt: skip
+    assert plots == 2 * [((out / "log.jsonl", out / "curves.png"), {"title": "net"})]
+    assert read_log(out / "log.jsonl") == history
+    progress = training.checkpoint.read_progress(out / "checkpoint.safetensors")
+    assert progress.keys() == {"settings", "loader", "totals"}
+    assert progress["settings"] == {"lr": 0.05}
+    with pytest.raises(FileExistsError, match="has a run: use resume=True, overwrite=True"):
+        made().fit(*classes(), out=out, verbose=False)
+    made().fit(*classes(), out=out, overwrite=True, verbose=False)
+    assert [record["epoch"] for record in read_log(out / "log.jsonl")] == [1]
+
+
+def test_the_same_loader_for_training_and_validation():
+    x, y = classes()
+    batches, test = loader(x, y), loader(x, y)
+    own = Trainer(net := made(), verbose=False).fit(batches, 3, batches)
+    other = Trainer(same := made(), verbose=False).fit(loader(x, y), 3, test)
+    assert [r["val_loss"] for r in own] == [r["val_loss"] for r in other]
+    assert (batches.epoch, test.epoch) == (3, 0)
+    for name, value in states(net).items():
+        np.testing.assert_array_equal(states(same)[name], value, name)
+
+
+def test_a_second_fit_counts_from_one():
+    x, y = classes()
+    batches, net = loader(x, y), made()
+    trainer = Trainer(net, verbose=False)
+    assert [record["epoch"] for record in trainer.fit(batches, 2)] == [1, 2]
+    assert [record["epoch"] for record in trainer.fit(batches, 1)] == [1]
+    assert (batches.epoch, net.optimizer.steps) == (3, 9)
+
+
+def test_outside_of_the_main_thread(whole, tmp_path):
+    thread = threading.Thread(target=lambda: go_on(trainer_at(tmp_path)))
+    thread.start()
+    thread.join()
+    assert outcome(tmp_path) == whole
+
+
+# Ranks.
+
+
+def test_two_ranks_are_one_process_with_two_parts():
+    command = [sys.executable, "-m", "singa", "launch", "-n", "2", fitted_net.__file__]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("[0] [[")]
+    history, kept = json.loads(line.removeprefix("[0] "))
+    net = made()
+    trainer = Trainer(
+        net, metrics={"accuracy": metric.count_top_k, "f1": metric.F1(3)}, verbose=False
+    )
+    x, y = classes()
+    own = trainer.fit(loader(x, y, virtual_ranks=2), 2, [classes(9, 1)])
+    assert isinstance(net.optimizer, opt.DistOpt)
+    for record, expected in zip(history, own, strict=True):
+        for name in ("epoch", "step", "train_accuracy", "val_accuracy", "val_f1"):
+            assert record[name] == expected[name]
+        assert record["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-12)
+        assert record["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-6)
+    for name, value in states(net).items():
+        np.testing.assert_array_equal(np.array(kept[name], value.dtype), value, name)
+
+
+# Errors.
+
+
+def test_stops_when_the_loss_is_no_number():
+    x, y = classes()
+    net = made(opt.SGD(1e30))
+    with pytest.raises(NonFiniteLossError, match=r"the loss became (nan|inf): a lower learning"):
+        net.fit(x, y, epochs=2, verbose=False)
+    assert net.optimizer.steps < 4
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda t, b: t.fit(iter(b), 1), TypeError, "the loader has no length"),
+        (lambda t, b: t.fit(b, 0), ValueError, "epochs must be at least 1"),
+        (lambda t, b: t.fit(b, 1, resume=True), ValueError, "resume needs `out`"),
+        (lambda t, b: t.fit(b, 1, [b[0][:1]]), ValueError, "expected inputs and targets"),
+        (lambda t, b: Trainer(t.model, out=".").fit(b, 1), TypeError, "state_dict"),
+        (lambda t, b: Trainer(t.model, metrics={"a": metric.F1}), TypeError, "'a' is <class"),
+        (lambda t, b: Trainer(t.model, metrics={"loss": len}), ValueError, "another meaning"),
+        (lambda t, b: Trainer(t.model, patience=3), TypeError, "has no argument 'patience'"),
+        (lambda t, b: t.model.fit(b, b), TypeError, "targets are for arrays"),
+        (lambda t, b: EarlyStopping("val_f1"), ValueError, "mode must be 'min' or 'max'"),
+        (
+            lambda t, b: Trainer(t.model, callbacks=[EarlyStopping()], verbose=False).fit(b, 1),
+            ValueError,
+            "no 'val_loss' to monitor; there are epoch, step, lr, train_loss",
+        ),
+    ],
+)  # fmt: skip
+def test_errors(call, error, message):
+    trainer = Trainer(made(), verbose=False)
+    with pytest.raises(error, match=message):
+        call(trainer, [classes()])
+
+
+def test_nothing_to_evaluate():
+    net = made()
+    net.loss = None
+    with pytest.raises(ValueError, match="Net has no loss, and there are no metrics"):
+        net.evaluate(*classes(), verbose=False)
+    assert net.evaluate(*classes(), metrics=CALLS, verbose=False).keys() == {"accuracy"}
+
+
+def test_a_callback_that_a_checkpoint_has_and_the_trainer_lacks(tmp_path):
+    go_on(trainer_at(tmp_path), epochs=1)
+    trainer = trainer_at(tmp_path)
+    del trainer.callbacks[0]
+    with pytest.raises(ValueError, match="has the state of a EarlyStopping"):
+        go_on(trainer, resume=True)
+
+
+def test_an_update_that_an_epoch_would_cut(tmp_path):
+    net = made(opt.DistOpt(opt.SGD(0.1, accumulate=2)))
+    with pytest.raises(ValueError, match="an epoch of 3 calls ends amid an update of 2"):
+        net.fit(*classes(), batch_size=BATCH, out=tmp_path, verbose=False)
+
+
+# What is printed.
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"epoch": 1, "train_loss": 0.5}, "train loss 0.500"),
+        (
+            {"train_loss": 2.0, "train_top1": 0.25, "val_accuracy": 0.5, "val_r2": 0.123456},
+            "train loss 2.000 top-1 25.0%  val accuracy 50.0% r2 0.1235",
+        ),
+        ({"train_loss": 2.0, "val_f1": np.ones(2), "val_x": math.nan},
+         "train loss 2.000  val x nan"),
+    ],
+)  # fmt: skip
+def test_lines(record, line):
+    assert described(record) == line

@@ -102,11 +102,15 @@ class Accuracy(Metric):
     def update(self, x: Any, y: Any) -> None:
         """Adds a batch. Raises ValueError for shapes that do not fit, and for a `top_k` above 1
         without scores; IndexError for a target outside the classes of the scores."""
-        if isinstance(x, Tensor) and isinstance(y, Tensor) and y.dtype in (int32, int64):
-            if len(x.shape) == 2 and x.shape[:1] == y.shape:
-                self._right += count_top_k(x, y, self.top_k)
-                self._count += y.shape[0]
-                return
+        if (
+            isinstance(x, Tensor)
+            and isinstance(y, Tensor)
+            and (len(x.shape), y.shape) == (2, x.shape[:1])
+            and y.dtype in (int32, int64)
+        ):
+            self._right += count_top_k(x, y, self.top_k)
+            self._count += y.shape[0]
+            return
         scores = _array(x)
         targets = _indices("Accuracy", "targets", y)
         if scores.shape == targets.shape and self.top_k == 1:

@@ -110,7 +110,7 @@ class Trainer:
         if loss is not None:
             model.loss = loss
         self.dtype = dtype
-        self.ema = opt.EMA(model, ema) if isinstance(ema, float) else ema
+        self.ema = opt.EMA(model, ema) if isinstance(ema, int | float) else ema
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
         self.out = None if out is None else Path(out)

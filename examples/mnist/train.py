@@ -27,20 +27,13 @@ class LeNet(model.Model):
         self.pool2 = layer.MaxPool2d(2)
         self.fc1 = layer.Linear(500)
         self.fc2 = layer.Linear(10)
+        self.loss = layer.SoftMaxCrossEntropy()
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         x = self.pool1(autograd.relu(self.conv1(x)))
         x = self.pool2(autograd.relu(self.conv2(x)))
         x = autograd.relu(self.fc1(autograd.flatten(x)))
         return self.fc2(x)
-
-    def train_one_batch(
-        self, x: tensor.Tensor, y: tensor.Tensor
-    ) -> tuple[tensor.Tensor, tensor.Tensor]:
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)  # backward, and an update of the parameters
-        return out, loss
 
 
 def main() -> None:
@@ -81,23 +74,12 @@ def main() -> None:
 
     net = LeNet()
     net.set_optimizer(opt.SGD(args.lr, momentum=0.9, weight_decay=1e-4))
-    net.compile([tensor.Tensor((args.batch_size, 1, 28, 28))])
-    for epoch in range(1, args.epochs + 1):
-        net.train()
-        total = 0.0
-        for images, labels in batches:
-            _, loss = net(tensor.from_numpy(images), tensor.from_numpy(labels))
-            total += float(loss) * len(labels)
-        net.eval()
-        right = 0
-        for images, labels in test_batches:
-            out = net(tensor.from_numpy(images))
-            right += metric.count_top_k(out, tensor.from_numpy(labels))
-        print(
-            f"epoch {epoch}/{args.epochs}  loss {total / len(train):.4f}  "
-            f"test accuracy {right / len(test):.2%}",
-            flush=True,
-        )
+    net.fit(
+        batches,
+        epochs=args.epochs,
+        validation=test_batches,
+        metrics={"accuracy": metric.count_top_k},
+    )
 
 
 if __name__ == "__main__":

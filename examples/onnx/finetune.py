@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,9 +32,9 @@ from typing import Any
 import numpy as np
 import singa
 import singa.onnx
-from singa import data, models, opt, tensor
+from singa import data, metric, models, opt, tensor
 from singa.onnx.inspect import inspect
-from singa.training import JsonLinesLog, plot_curves
+from singa.training import JsonLinesLog, Trainer, plot_curves
 from singa.training.program import at_least, choose_device, reporting_errors
 from singa.training.progress import Progress
 
@@ -176,38 +175,17 @@ def in_runtime(path: Path) -> Scores:
 
 
 def train(net: Any, args: argparse.Namespace, loader: Any, test_loader: Any) -> None:
-    """Trains; logs and plots each epoch."""
+    """Trains, logs each epoch, and plots them."""
     net.set_optimizer(opt.SGD(opt.OneCycle(args.lr, args.epochs * len(loader)), 0.9))
     net.compile([tensor.Tensor((args.batch_size, 3, 32, 32))], is_train=True, use_graph=True)
     with JsonLinesLog(args.out / "log.jsonl", lambda record: False) as log:
-        for epoch in range(1, args.epochs + 1):
-            began, total, right, seen = time.monotonic(), 0.0, 0, 0
-            title = f"epoch {epoch}/{args.epochs}"
-            with Progress(len(loader), title) as bar:
-                for x, y in loader:
-                    out, loss = net(tensor.from_numpy(x), tensor.from_numpy(y))
-                    seen += len(y)
-                    total += float(loss) * len(y)
-                    right += int((out.numpy().argmax(1) == y).sum())
-                    bar.step(loss=total / seen, top1=right / seen)
-            if not np.isfinite(total):
-                raise ValueError(f"the loss became {total}: a lower --lr may help")
-            rate = seen / (time.monotonic() - began)
-            net.eval()
-            record = {"epoch": epoch, "train_loss": total / seen, "train_top1": right / seen}
-            record |= evaluate(in_singa(net), test_loader)[0]
-            net.train()
-            log.append(record, images_per_s=round(rate, 1))
-            print(
-                f"{title}  train loss {record['train_loss']:.3f} top-1 {record['train_top1']:.1%}  "
-                f"test loss {record['test_loss']:.3f} top-1 {record['test_top1']:.1%}  "
-                f"{rate:.0f} images/s",
-                flush=True,
-            )
-            try:
-                plot_curves(log.path, args.out / "curves.png", title="fine-tuning")
-            except ImportError as error:
-                print(error)
+        metrics = {"top1": metric.count_top_k}
+        trainer = Trainer(net, metrics=metrics, loggers=[log], validation_name="test")
+        trainer.fit(loader, args.epochs, test_loader)
+    try:
+        plot_curves(log.path, args.out / "curves.png", title="fine-tuning")
+    except ImportError as error:
+        print(error)
 
 
 def table(path: Path, net: Any, test_loader: data.DataLoader) -> str:

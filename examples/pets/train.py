@@ -21,15 +21,7 @@ def main(folder: str, *pictures: str) -> None:
 
     net = models.create("resnet20_cifar", num_classes=len(train.classes))
     net.set_optimizer(opt.SGD(opt.OneCycle(0.05, EPOCHS * len(batches)), momentum=0.9))
-    net.compile([next(iter(batches))[0]], is_train=True, use_graph=True)
-    for epoch in range(EPOCHS):
-        losses = [float(net(x, y)[1]) for x, y in batches]
-        net.eval()
-        right = sum(metric.count_top_k(net(x), y) for x, y in tests)
-        net.train()
-        print(
-            f"epoch {epoch + 1}: loss {losses[-1]:.2f}, {right / len(test):.0%} of the test right"
-        )
+    net.fit(batches, epochs=EPOCHS, validation=tests, metrics={"accuracy": metric.count_top_k})
 
     classifier = PictureClassifier(net, train.classes, prepare)
     classifier.save("pets.safetensors")

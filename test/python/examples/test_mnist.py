@@ -8,8 +8,9 @@ import pytest
 
 
 def results(output):
-    """[(loss, accuracy in per cent)] of each epoch."""
-    found = re.findall(r"epoch \d+/\d+  loss ([\d.]+)  test accuracy ([\d.]+)%", output)
+    """[(training loss, accuracy of the test in per cent)] of each epoch."""
+    line = r"epoch \d+/\d+  train loss ([\d.]+) accuracy [\d.]+%  val loss [\d.]+ accuracy ([\d.]+)%"
+    found = re.findall(line, output)
     return [(float(loss), float(accuracy)) for loss, accuracy in found]
 
 

@@ -290,6 +290,7 @@ class Trainer:
                 f"[Trainer] there is nothing to evaluate: {type(self.model).__name__} has no loss, "
                 "and there are no metrics"
             )
+        _check_batches(loader)
         totals = Totals(self.metrics, self._together())
         title = prefix.removesuffix("_") or "evaluate"
         shown = Progress(len(loader), title, shown=self.verbose)
@@ -399,15 +400,15 @@ class Trainer:
             try:
                 plot_curves(out / "log.jsonl", out / "curves.png", title=self.title)
             except ImportError as error:
-                say(error)
+                if self.verbose:
+                    say(error)
 
     # Preparations.
 
     def _prepare(self, loader: Any) -> None:
         """Checks the loader, compiles the model, and puts the optimizer into a DistOpt if there are
         several ranks, or parts of a batch."""
-        if not hasattr(loader, "__len__"):
-            raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
+        _check_batches(loader)
         if self.out is not None and not hasattr(loader, "state_dict"):
             raise TypeError(
                 f"[Trainer] checkpoints need a loader with state_dict(), such as a DataLoader; "
@@ -458,6 +459,13 @@ class Trainer:
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
+
+
+def _check_batches(loader: Any) -> None:
+    if not hasattr(loader, "__len__"):
+        raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
+    if not len(loader):
+        raise ValueError("[Trainer] the loader has no batches")
 
 
 @contextlib.contextmanager

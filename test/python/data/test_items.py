@@ -229,3 +229,17 @@ def test_a_folder_of_pictures(tmp_path):
         assert first[0].flags.c_contiguous
         for a, b in zip(first, second, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_rows_of_arrays():
+    x, y = np.arange(12.0).reshape(6, 2), np.arange(6)
+    both = list(data.DataLoader(data.ArrayDataset(x, y), 4))
+    assert [part.shape for part in both[0]] == [(4, 2), (4,)]
+    np.testing.assert_array_equal(np.concatenate([batch[0] for batch in both]), x)
+    np.testing.assert_array_equal(np.concatenate([batch[1] for batch in both]), y)
+    (alone,) = data.DataLoader(data.ArrayDataset(tensor.from_numpy(x)), 6)
+    np.testing.assert_array_equal(alone, x)
+    with pytest.raises(ValueError, match=r"equally many rows, got shapes \(6, 2\), \(5,\)"):
+        data.ArrayDataset(x, y[:5])
+    with pytest.raises(ValueError, match="got numbers"):
+        data.ArrayDataset(1.0, 2.0)

@@ -506,6 +506,8 @@ def test_stops_when_the_loss_is_no_number():
     ("call", "error", "message"),
     [
         (lambda t, b: t.fit(iter(b), 1), TypeError, "the loader has no length"),
+        (lambda t, b: t.fit([], 1), ValueError, "the loader has no batches"),
+        (lambda t, b: t.fit(b, 1, []), ValueError, "the loader has no batches"),
         (lambda t, b: t.fit(b, 0), ValueError, "epochs must be at least 1"),
         (lambda t, b: t.fit(b, 1, resume=True), ValueError, "resume needs `out`"),
         (lambda t, b: t.fit(b, 1, [b[0][:1]]), ValueError, "expected inputs and targets"),

@@ -2,12 +2,15 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torchvision_networks
 from foreign_weights import drawn, images, picture
+from picture_folders import coloured, write_colours
+from recorded import graphs
 from singa import models, tensor
 from singa.data import CenterCrop, Normalize, Resize
 from singa.training import pretrained
@@ -211,3 +214,30 @@ def test_files_that_are_no_weights(tmp_path):
         ValueError, match=r"\[load_pretrained\] .*hub: size of Resize is 102857: at most 4096"
     ):
         load_pretrained(folder)
+
+
+def test_the_code_of_the_page(capsys):
+    """docs/fine_tuning.md, on small pictures."""
+    page = (Path(__file__).parents[3] / "docs" / "fine_tuning.md").read_text()
+    training, looking = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    write_colours(Path("pets"), 8)
+    coloured("red", 9).save("cat.jpg")
+    Path("downloads").mkdir()
+    huggingface_folder(Path("downloads/resnet18"), "resnet18")
+    names = {}
+    assert training.count("64") == 1
+    exec(training.replace("64", "32"), names)
+    net = names["net"]
+    frozen = [path for path, param in net.get_params().items() if not param.requires_grad]
+    assert {path.partition(".")[0] for path in frozen} == {"conv1", "bn1", "layer1", "layer2"}
+    assert len(graphs(net)) == 1
+    classifier = PictureClassifier.load("pets.safetensors")
+    assert classifier.class_names == ("blue", "green", "red")
+    assert np.isfinite(float(names["loss"]))
+    capsys.readouterr()
+    exec(looking, names)
+    assert capsys.readouterr().out == "(8, 64, 8, 8)\n"
+    assert names["names"][:2] == ["", "conv1"]
+    assert names["features"].shape == (8, 512, 1, 1)
+    assert names["gradient"].shape == (1, 3, 32, 32)
+    assert np.abs(names["gradient"].numpy()).max() > 0

@@ -7,7 +7,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import autograd, initializer, singa_wrap, tensor
 from ..raw.check import fraction, integer
@@ -333,7 +333,7 @@ def _added(mask: Tensor) -> Tensor:
     return autograd.where(tensor.zeros((), mask.device), excluded, mask)
 
 
-def known_activation(
+def _known_activation(
     layer: str, activation: str | Callable[[Tensor], Tensor]
 ) -> str | Callable[[Tensor], Tensor]:
     """The activation, if it is one that transformers take. Raises ValueError for others."""
@@ -344,14 +344,14 @@ def known_activation(
     return activation
 
 
-class TransformerEncoderLayer(Layer):
-    """Self-attention and two Linear layers, each with a residual connection and layer norm.
-    Vaswani et al. 2017.
+class TransformerLayer(Layer):
+    """What the layers of encoders and decoders share: attentions and two Linear layers, each with a
+    residual connection and layer norm. Vaswani et al. 2017.
 
     d_model          features of the input and of the result
     nhead            number of heads, which divides d_model
     dim_feedforward  features between the Linear layers (default 2048)
-    dropout          of the weights of attention, between the Linear layers, and behind both parts
+    dropout          of the weights of attention, between the Linear layers, and behind each part
                      (default 0.1)
     activation       "relu" (the default), "gelu", or a function of a tensor
     layer_norm_eps   added to the variances (default 1e-5)
@@ -359,9 +359,14 @@ class TransformerEncoderLayer(Layer):
     norm_first       layer norm before each part instead of behind its residual connection (default
                      False). Xiong et al. 2020
     bias             biases of Linear layers, attention and norms (default True)
-
-    Names and defaults are those of torch.nn.TransformerEncoderLayer, except batch_first.
     """
+
+    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)  # names, as in torch.nn
+    self_attn: MultiHeadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -376,18 +381,34 @@ class TransformerEncoderLayer(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.activation = known_activation("TransformerEncoderLayer", activation)
+        self.activation = _known_activation(type(self).__name__, activation)
         self.norm_first: bool = bool(norm_first)
-        self.self_attn: MultiHeadAttention = MultiHeadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
-        )
+        for name in self._attentions:
+            attention = MultiHeadAttention(
+                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
+            )
+            setattr(self, name, attention)
         self.linear1: Linear = Linear(dim_feedforward, bias=bias)
         self.dropout: Dropout = Dropout(dropout)
         self.linear2: Linear = Linear(d_model, bias=bias)
-        self.norm1: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1: Dropout = Dropout(dropout)
-        self.dropout2: Dropout = Dropout(dropout)
+        parts = range(1, len(self._attentions) + 2)
+        for part in parts:
+            setattr(self, f"norm{part}", LayerNorm(d_model, layer_norm_eps, bias=bias))
+        for part in parts:
+            setattr(self, f"dropout{part}", Dropout(dropout))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        named = {"relu": autograd.relu, "gelu": autograd.gelu}
+        activation = named[self.activation] if isinstance(self.activation, str) else self.activation
+        return self.linear2(self.dropout(activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(TransformerLayer):
+    """Self-attention and two Linear layers, each with a residual connection and layer norm.
+
+    Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
+    torch.nn.TransformerEncoderLayer, except batch_first, which is True by default.
+    """
 
     def forward(
         self,
@@ -401,17 +422,12 @@ class TransformerEncoderLayer(Layer):
         options = src_key_padding_mask, src_mask, is_causal, cache
         if self.norm_first:
             x = src + self._attend(self.norm1(src), *options)
-            return x + self._feed_forward(self.norm2(x))
+            return x + self.dropout2(self._feed_forward(self.norm2(x)))
         x = self.norm1(src + self._attend(src, *options))
-        return self.norm2(x + self._feed_forward(x))
+        return self.norm2(x + self.dropout2(self._feed_forward(x)))
 
     def _attend(self, x: Tensor, *options: Any) -> Tensor:
         return self.dropout1(self.self_attn(x, None, None, *options))
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        named = {"relu": autograd.relu, "gelu": autograd.gelu}
-        activation = named[self.activation] if isinstance(self.activation, str) else self.activation
-        return self.dropout2(self.linear2(self.dropout(activation(self.linear1(x)))))
 
 
 class TransformerEncoder(Layer):

@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
-from .. import autograd
 from ..raw.check import integer
 from ..tensor import Tensor
-from .attention import MultiHeadAttention, known_activation
+from .attention import MultiHeadAttention, TransformerLayer
 from .base import Layer
-from .linear import Linear
 from .norm import LayerNorm
 from .simple import Dropout, Sequential
 
 __all__ = ["TransformerDecoder", "TransformerDecoderLayer"]
 
 
-class TransformerDecoderLayer(Layer):
+class TransformerDecoderLayer(TransformerLayer):
     """Self-attention, attention to the encoder's results, and two Linear layers, each with a
-    residual connection and layer norm. Vaswani et al. 2017.
+    residual connection and layer norm.
 
-    Arguments are those of TransformerEncoderLayer. Names and defaults are those of
+    Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
     torch.nn.TransformerDecoderLayer, except batch_first, which is True by default.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = True,
-        norm_first: bool = False,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.activation = known_activation("TransformerDecoderLayer", activation)
-        self.norm_first: bool = bool(norm_first)
-        self.self_attn: MultiHeadAttention = MultiHeadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
-        )
-        self.multihead_attn: MultiHeadAttention = MultiHeadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
-        )
-        self.linear1: Linear = Linear(dim_feedforward, bias=bias)
-        self.dropout: Dropout = Dropout(dropout)
-        self.linear2: Linear = Linear(d_model, bias=bias)
-        self.norm1: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm3: LayerNorm = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1: Dropout = Dropout(dropout)
-        self.dropout2: Dropout = Dropout(dropout)
-        self.dropout3: Dropout = Dropout(dropout)
+    _attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiHeadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
@@ -86,15 +57,10 @@ class TransformerDecoderLayer(Layer):
         if self.norm_first:
             x = tgt + own(self.norm1(tgt))
             x = x + other(self.norm2(x))
-            return x + self._feed_forward(self.norm3(x))
+            return x + self.dropout3(self._feed_forward(self.norm3(x)))
         x = self.norm1(tgt + own(tgt))
         x = self.norm2(x + other(x))
-        return self.norm3(x + self._feed_forward(x))
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        named = {"relu": autograd.relu, "gelu": autograd.gelu}
-        activation = named[self.activation] if isinstance(self.activation, str) else self.activation
-        return self.dropout3(self.linear2(self.dropout(activation(self.linear1(x)))))
+        return self.norm3(x + self.dropout3(self._feed_forward(x)))
 
 
 class TransformerDecoder(Layer):

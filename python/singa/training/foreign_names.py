@@ -48,14 +48,80 @@ def _convnext_downsampling(found: re.Match[str]) -> str:
     return f"features.{2 * int(found[1])}.{found[2]}.{found[3]}"
 
 
-_TIMM_CONVNEXT: _Rules = (
-    (r"stem\.(\d)\.(\w+)", r"features.0.\1.\2"),
-    (r"stages\.(\d)\.downsample\.(\d)\.(\w+)", _convnext_downsampling),
-    (r"stages\.(\d)\.blocks\.(\d+)\.gamma", _convnext_scale),
-    (r"stages\.(\d)\.blocks\.(\d+)\.(conv_dw|norm|mlp\.fc[12])\.(\w+)", _convnext_block),
-    (r"head\.norm\.(\w+)", r"classifier.0.\1"),
-    (r"head\.fc\.(\w+)", r"classifier.2.\1"),
+#: Places of the layers of an inverted residual block in torchvision, without and with a first
+#: convolution that widens it: (stage, place in it). MobileNetV2 does not nest the last stage.
+_NARROW = {"conv_dw": (0, 0), "bn1": (0, 1), "conv_pw": (1, 0), "bn2": (1, 1)}
+_WIDENED = {
+    "conv_pw": (0, 0),
+    "bn1": (0, 1),
+    "conv_dw": (1, 0),
+    "bn2": (1, 1),
+    "conv_pwl": (2, 0),
+    "bn3": (2, 1),
+}
+#: Numbers of blocks before each stage of MobileNetV2.
+_MOBILENET_BEFORE = (1, 2, 4, 7, 11, 14, 17)
+
+
+def _mobilenet_block(found: re.Match[str]) -> str:
+    stage, block, part, kind = found.groups()
+    places = _NARROW if stage == "0" else _WIDENED
+    (step, place), last = places[part], 1 if stage == "0" else 2
+    inside = f"{last + place}" if step == last else f"{step}.{place}"
+    return f"features.{_MOBILENET_BEFORE[int(stage)] + int(block)}.conv.{inside}.{kind}"
+
+
+def _efficientnet_block(found: re.Match[str]) -> str:
+    stage, block, part, kind = found.groups()
+    block = f"features.{int(stage) + 1}.{block}.block"
+    squeeze = 1 if stage == "0" else 2  # behind the depthwise convolution
+    if part.startswith("se."):
+        return f"{block}.{squeeze}.fc{1 if part == 'se.conv_reduce' else 2}.{kind}"
+    step, place = (_NARROW if stage == "0" else _WIDENED)[part]
+    return f"{block}.{step + (step == squeeze)}.{place}.{kind}"
+
+
+_STEM_AND_HEAD: _Rules = (
+    (r"conv_stem\.(\w+)", r"features.0.0.\1"),
+    (r"bn1\.(\w+)", r"features.0.1.\1"),
+    (r"classifier\.(\w+)", r"classifier.1.\1"),
 )
+_BLOCK = r"blocks\.(\d)\.(\d+)\.(conv_pwl?|conv_dw|bn\d|se\.conv_\w+)\.(\w+)"
+#: timm's name: (network of singa.models, rules)
+_TIMM: dict[str, tuple[str, _Rules]] = {
+    "convnext_tiny": (
+        "convnext_tiny",
+        (
+            (r"stem\.(\d)\.(\w+)", r"features.0.\1.\2"),
+            (r"stages\.(\d)\.downsample\.(\d)\.(\w+)", _convnext_downsampling),
+            (r"stages\.(\d)\.blocks\.(\d+)\.gamma", _convnext_scale),
+            (
+                r"stages\.(\d)\.blocks\.(\d+)\.(conv_dw|norm|mlp\.fc[12])\.(\w+)",
+                _convnext_block,
+            ),
+            (r"head\.norm\.(\w+)", r"classifier.0.\1"),
+            (r"head\.fc\.(\w+)", r"classifier.2.\1"),
+        ),
+    ),
+    "efficientnet_b0": (
+        "efficientnet_b0",
+        (
+            *_STEM_AND_HEAD,
+            (_BLOCK, _efficientnet_block),
+            (r"conv_head\.(\w+)", r"features.8.0.\1"),
+            (r"bn2\.(\w+)", r"features.8.1.\1"),
+        ),
+    ),
+    "mobilenetv2_100": (
+        "mobilenet_v2",
+        (
+            *_STEM_AND_HEAD,
+            (_BLOCK, _mobilenet_block),
+            (r"conv_head\.(\w+)", r"features.18.0.\1"),
+            (r"bn2\.(\w+)", r"features.18.1.\1"),
+        ),
+    ),
+}
 _CONVNEXT_LAYERS = r"convnext\.encoder\.stages\.(\d)\.layers\.(\d+)\."
 _HUGGINGFACE: dict[str, _Rules] = {
     "convnext": (
@@ -121,9 +187,10 @@ def timm_weights(name: str, weights: Arrays) -> tuple[str, Arrays]:
     """
     if name in _SAME:
         return name, weights
-    if name == "convnext_tiny":
-        return name, _renamed(weights, _TIMM_CONVNEXT)
-    known = ", ".join(sorted([*_SAME, "convnext_tiny"]))
+    if name in _TIMM:
+        ours, rules = _TIMM[name]
+        return ours, _renamed(weights, rules)
+    known = ", ".join(sorted([*_SAME, *_TIMM]))
     raise ValueError(f"[load_pretrained] cannot read timm's {name!r}; it reads {known}")
 
 

@@ -69,7 +69,8 @@ def load_pretrained(
 
     path         a .safetensors file, or a folder with model.safetensors, in one of these layouts:
                  - timm: config.json with "architecture" and "pretrained_cfg". ResNets, ResNeXt,
-                   wide ResNet, DenseNet, Inception v3 and v4, ConvNeXt-T, ViT-Ti and ViT-S
+                   wide ResNet, DenseNet, Inception v3 and v4, MobileNet v2, EfficientNet-B0,
+                   ConvNeXt-T, ViT-Ti and ViT-S
                  - Hugging Face's transformers: config.json with "model_type" resnet, vit or
                    convnext, and preprocessor_config.json. Where the middle of a picture lies
                  between two pixels, the crop may begin one later than theirs, as in torchvision
@@ -237,8 +238,12 @@ def _of_huggingface(
         crop = prepared.get("crop_size", size)
         crop = (crop["height"], crop["width"]) if isinstance(crop, Mapping) else (crop, crop)
         steps.append(CenterCrop(crop))
+    factor = prepared.get("rescale_factor", 1 / 255) if prepared.get("do_rescale", True) else 1
+    if not math.isclose(factor, 1 / 255):
+        raise ValueError(f"[load_pretrained] pixels are multiplied by {factor}, not by 1 / 255")
     mean, std = prepared.get("image_mean", _HALVES), prepared.get("image_std", _HALVES)
-    if prepared.get("do_normalize", True):
-        steps.append(_normalize(mean, std))
+    if not prepared.get("do_normalize", True):
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    steps.append(_normalize(mean, std))
     names = _in_order(config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"})
     return _Found(name, renamed, Compose(*steps), len(names), names)

@@ -23,6 +23,7 @@ safetensors = pytest.importorskip("safetensors.numpy")
 #: What transformers 5.24 wrote (save_pretrained), and what its networks and image processors made
 #: of weights and inputs of foreign_weights.py.
 HUGGINGFACE = json.loads((Path(__file__).parent / "huggingface.json").read_text())
+HALVES = (0.5, 0.5, 0.5)
 LABELS = ["cat", "dog", "bird", "fish", "horse"]
 
 
@@ -92,6 +93,24 @@ def test_timm_has_torchvisions_names(torch, name):
     assert timm_weights(name, got) == (name, got)
     named = {n: t.shape for n, t in expected.items() if not n.startswith("AuxLogits.")}
     assert {n: t.shape for n, t in got.items() if not n.startswith("AuxLogits.")} == named
+
+
+@pytest.mark.parametrize("name", ["efficientnet_b0", "mobilenetv2_100"])
+def test_scores_of_timms_networks(torch, name):
+    """What the names say of an inverted residual block, beside timm's own scores."""
+    torchvision_networks.networks(torch)
+    theirs = pytest.importorskip("timm").create_model(name, num_classes=5).eval()
+    values = drawn({n: t.shape for n, t in theirs.state_dict().items()})
+    theirs.load_state_dict({n: torch.from_numpy(value) for n, value in values.items()})
+    ours, renamed = timm_weights(name, values)
+    net = models.create(ours, num_classes=5)
+    x = images(64)
+    net.compile([tensor.from_numpy(x)], is_train=False)
+    net.load_torch(renamed)
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(x)).numpy()
+    got = net(tensor.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_a_folder_of_timm(torch, tmp_path):
@@ -171,6 +190,39 @@ def test_transforms_of_torchvision(torch, name):
         assert normalize.mean == normalize.std == (0.5, 0.5, 0.5)
     else:
         assert normalize.mean == (0.485, 0.456, 0.406)
+
+
+@pytest.mark.parametrize(
+    ("prepared", "steps"),
+    [
+        ({}, [Resize((32, 32)), Normalize(HALVES, HALVES)]),
+        ({"size": 48, "resample": 3}, [Resize((48, 48), "bicubic"), Normalize(HALVES, HALVES)]),
+        (
+            {
+                "size": {"shortest_edge": 40},
+                "do_center_crop": True,
+                "crop_size": {"height": 24, "width": 32},
+                "do_normalize": False,
+            },
+            [Resize(40), CenterCrop((24, 32)), Normalize((0.0,) * 3, (1.0,) * 3)],
+        ),
+        (
+            {"size": {"shortest_edge": 384}, "crop_pct": 0.9, "resample": 1},
+            [Resize((384, 384), "lanczos"), Normalize(HALVES, HALVES)],
+        ),
+    ],
+)
+def test_transforms_of_transformers(prepared, steps):
+    config = HUGGINGFACE["vit_tiny_16"]["config"]
+    found = pretrained._of_huggingface(config, prepared, {})
+    assert found.transform.transforms == tuple(steps)
+
+
+@pytest.mark.parametrize("prepared", [{"rescale_factor": 1 / 127.5}, {"do_rescale": False}])
+def test_pixels_on_another_scale(prepared):
+    config = HUGGINGFACE["vit_tiny_16"]["config"]
+    with pytest.raises(ValueError, match=r"pixels are multiplied by .* not by 1 / 255"):
+        pretrained._of_huggingface(config, prepared, {})
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,8 @@ def test_values_of_any_node() -> None:
     b, r, y = net.values([x], ["b", "r", "y"])
     np.testing.assert_array_equal(np.maximum(b.numpy(), 0), r.numpy())
     np.testing.assert_allclose(y.numpy(), net(x).numpy(), rtol=1e-6)
+    (alone,) = net.values(x, ["b"])
+    np.testing.assert_array_equal(alone.numpy(), b.numpy())
     with pytest.raises(InvalidModelError, match="no values nowhere"):
         net.values([x], ["nowhere"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..dtypes import int64, wide_type
 from ..raw.check import integers
@@ -45,23 +45,36 @@ def grid_sample(
             f"[grid_sample] mode must be one of {', '.join(_MODES)} and padding_mode one of "
             f"{', '.join(_PADDINGS)}, got {mode!r} and {padding_mode!r}"
         )
-    lengths, spots = x.shape[2:], grid.shape[1:-1]
-    axes, count = len(lengths), x.shape[0] if x.shape else 0
+    lengths, count = x.shape[2:], x.shape[0] if x.shape else 0
+    axes = len(lengths)
     fits = axes in (2, 3) and len(grid.shape) == axes + 2 and 0 not in lengths
     if not fits or grid.shape[-1] != axes or grid.shape[0] != count:
         raise ValueError(f"[grid_sample] grid {grid.shape} does not fit x {x.shape}")
     if mode == "bicubic" and axes != 2:
         raise ValueError(f"[grid_sample] mode 'bicubic' needs x (N, C, H, W), got {x.shape}")
-    kind = wide_type(x.dtype)
-    channels, size = x.shape[1], math.prod(spots)
+    return sampled(
+        x, grid, lambda place, length: _taps(place, length, mode, padding_mode, align_corners)
+    )
+
+
+#: For each element along an axis that takes part: its number, and its weight (None: 1).
+Taps = list[tuple[Tensor, Tensor | None]]
+
+
+def sampled(x: Tensor, grid: Tensor, taps_of: Callable[[Tensor, int], Taps]) -> Tensor:
+    """x (N, C, ...) at the positions of grid (N, ..., axes); NaN counts as -1.
+
+    taps_of  the elements of an axis that contribute at positions (N, positions), for its length
+    """
+    (count, channels, *lengths), (_, *spots, axes) = x.shape, grid.shape
+    kind, size = wide_type(x.dtype), math.prod(spots)
     places = reshape(cast(grid, kind), (count, size, axes))
     places = where(places, -1.0, equal(places, places))
     wide = reshape(cast(x, kind), (count, channels, math.prod(lengths)))
     taps = []
     for i, length in enumerate(lengths):
         at = axes - 1 - i
-        place = reshape(slice(places, [at], [at + 1], [2]), (count, size))
-        taps.append(_taps(place, length, mode, padding_mode, align_corners))
+        taps.append(taps_of(reshape(slice(places, [at], [at + 1], [2]), (count, size)), length))
     total = None
     for corner in itertools.product(*taps):
         part = _corner(wide, corner, lengths)
@@ -70,11 +83,7 @@ def grid_sample(
     return cast(reshape(total, (count, channels, *spots)), x.dtype)
 
 
-#: For each element along an axis that takes part: its number, and its weight (None: 1).
-_Taps = list[tuple[Tensor, Tensor | None]]
-
-
-def _taps(place: Tensor, length: int, mode: str, padding: str, align: bool) -> _Taps:
+def _taps(place: Tensor, length: int, mode: str, padding: str, align: bool) -> Taps:
     """The elements of an axis that contribute at `place` (N, positions) in [-1, 1]."""
     low, high = (0.0, length - 1.0) if align else (-0.5, length - 0.5)
     place = (place + 1.0) * ((high - low) / 2) + low
@@ -83,24 +92,24 @@ def _taps(place: Tensor, length: int, mode: str, padding: str, align: bool) -> _
     if mode == "bicubic":  # whose elements are moved inside, not the position
         base = floor(place).detach()
         t = place - base
-        weights = [_cubic_far(t + 1.0), _cubic_near(t), _cubic_near(1.0 - t), _cubic_far(2.0 - t)]
+        weights = [cubic_far(t + 1.0), cubic_near(t), cubic_near(1.0 - t), cubic_far(2.0 - t)]
         return [
-            _tap(base + (i - 1.0), weight, length, padding, low, high)
+            tap(base + (i - 1.0), weight, length, padding, low, high)
             for i, weight in enumerate(weights)
         ]
     if padding != "zeros":
         place = _inside(place, length, padding, low, high)
     if mode == "nearest":
-        return [_tap(rounde(place), None, length, "zeros", low, high)]
+        return [tap(rounde(place), None, length, "zeros", low, high)]
     base = floor(place).detach()
     t = place - base
     return [
-        _tap(base + i, weight, length, "zeros", low, high)
+        tap(base + i, weight, length, "zeros", low, high)
         for i, weight in ((0.0, 1.0 - t), (1.0, t))
     ]
 
 
-def _tap(
+def tap(
     index: Tensor, weight: Tensor | None, length: int, padding: str, low: float, high: float
 ) -> tuple[Tensor, Tensor | None]:
     """An element that may lie outside: another one instead, or with weight 0."""
@@ -114,17 +123,21 @@ def _tap(
 
 def _inside(place: Tensor, length: int, padding: str, low: float, high: float) -> Tensor:
     """Positions moved to the border, or reflected at the ends, until they lie in the image."""
-    if padding == "reflection":
-        span = high - low
-        if not span:
-            return place * 0.0
-        distance = abs(place - low)
-        turns = floor(distance * (1.0 / span)).detach()
-        rest = distance - turns * span
-        odd = turns - floor(turns * 0.5) * 2.0
-        place = where(rest + low, high - rest, less(odd, 0.5))
-        place = where(place, 0.0, equal(place, place))  # infinity has no reflection
+    place = reflected(place, low, high) if padding == "reflection" else place
     return clip(place, 0.0, length - 1.0)
+
+
+def reflected(place: Tensor, low: float, high: float) -> Tensor:
+    """Positions reflected at both ends until they lie between them."""
+    span = high - low
+    if not span:
+        return place * 0.0
+    distance = abs(place - low)
+    turns = floor(distance * (1.0 / span)).detach()
+    rest = distance - turns * span
+    odd = turns - floor(turns * 0.5) * 2.0
+    place = where(rest + low, high - rest, less(odd, 0.5))
+    return where(place, 0.0, equal(place, place))  # infinity has no reflection
 
 
 def _corner(
@@ -144,11 +157,11 @@ def _corner(
 # Keys 1981, with a = -3/4.
 
 
-def _cubic_near(t: Tensor) -> Tensor:
+def cubic_near(t: Tensor) -> Tensor:
     return (t * 1.25 - 2.25) * t * t + 1.0
 
 
-def _cubic_far(t: Tensor) -> Tensor:
+def cubic_far(t: Tensor) -> Tensor:
     return ((t * -0.75 + 3.75) * t - 6.0) * t + 3.0
 
 

@@ -259,23 +259,42 @@ def fold(
             f"[fold] x must be (N, C, L) and output_size a pair, got {x.shape}, {size}"
         )
     windows = _Windows("fold", size, kernel_size, dilation, padding, stride)
-    offsets, spots, strides = windows.offsets(), windows.spots, windows.stride
-    channels, left = divmod(x.shape[1], len(offsets))
-    if left or x.shape[2] != math.prod(spots):
+    offsets, spots = windows.offsets(), windows.spots
+    if x.shape[1] % len(offsets) or x.shape[2] != math.prod(spots):
         raise ValueError(
             f"[fold] columns {x.shape} are not {len(offsets)} elements of {math.prod(spots)} "
             f"windows, {spots}"
         )
-    columns = reshape(x, (x.shape[0], channels, len(offsets), *spots))
+    return folded(x, size, offsets, spots, windows.stride, windows.padding)
+
+
+def folded(
+    x: Tensor,
+    size: Sequence[int],
+    offsets: Sequence[Sequence[int]],
+    spots: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+) -> Tensor:
+    """Images (N, C, *size) from columns x (N, C · elements, windows), along any number of axes.
+
+    offsets   where the first window has its elements
+    spots     the number of windows along each axis
+    padding   before each axis
+    """
+    count, channels = x.shape[0], x.shape[1] // len(offsets)
+    axes = len(size)
+    columns = reshape(x, (count, channels, len(offsets), *spots))
+    apart = (count, channels, *itertools.chain(*[(m, 1) for m in spots]))
+    zeros = itertools.chain(*[(0, s - 1) for s in strides])
+    between = (0,) * (2 + 2 * axes) + (0, 0, *zeros)
+    spread = [m * s for m, s in zip(spots, strides, strict=True)]
     total = None
     for i, offset in enumerate(offsets):
-        part = slice(columns, [i], [i + 1], [2])
-        part = reshape(part, (x.shape[0], channels, spots[0], 1, spots[1], 1))
+        part = reshape(slice(columns, [i], [i + 1], [2]), apart)
         # Zeros between the elements, then around them; a negative number crops.
-        part = pad(part, "constant", (0,) * 9 + (strides[0] - 1, 0, strides[1] - 1))
-        spread = [m * s for m, s in zip(spots, strides, strict=True)]
-        part = reshape(part, (x.shape[0], channels, *spread))
-        before = [o - p for o, p in zip(offset, windows.padding, strict=True)]
+        part = reshape(pad(part, "constant", between), (count, channels, *spread))
+        before = [o - p for o, p in zip(offset, padding, strict=True)]
         after = [n - m - b for n, m, b in zip(size, spread, before, strict=True)]
         part = pad(part, "constant", (0, 0, *before, 0, 0, *after))
         total = part if total is None else total + part

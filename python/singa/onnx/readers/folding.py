@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import autograd
+from ...ops.sampling import folded
 from ...tensor import Tensor
 from ..graph import Node
 from ..tensors import same_type
@@ -55,32 +57,13 @@ def col_to_im(node: Node) -> Compute:
             (n - d * (k - 1) - 1) // s + 1
             for n, d, k, s in zip(padded, dilations, kernel, strides, strict=True)
         ]
-        elements = math.prod(kernel)
-        if min(spots) < 1 or shape[1] % elements or shape[2] != math.prod(spots):
-            raise ValueError(f"{what}: there are {spots} blocks of {elements} elements")
-        count, channels = shape[0], shape[1] // elements
-
-        def places() -> Array:
-            flat = np.zeros((1, 1), np.int64)
-            for n, d, k, s, m in zip(padded, dilations, kernel, strides, spots, strict=True):
-                here = d * np.arange(k)[:, None] + s * np.arange(m)
-                flat = flat[:, None, :, None] * n + here[None, :, None, :]
-                flat = flat.reshape(flat.shape[0] * k, -1)
-            return flat.reshape(1, -1)
-
-        total = math.prod(padded)
-        if not count * channels:
-            return _zeros(run, (count, channels, *size), x)
-        index = run.tensor(run.made((node.name, padded, tuple(kernel)), places))
-        rows = (count * channels, elements * shape[2])
-        sums = autograd.ScatterElements(autograd.expand(index, rows), None, 1, "add")(
-            _zeros(run, (rows[0], total), x), reshaped(x, rows)
-        )[0]
-        whole = reshaped(sums, (count, channels, *padded))
-        if not any(pads):
-            return whole
-        ends = [a + n for a, n in zip(before, size, strict=True)]
-        return autograd.slice(whole, before, ends, list(range(2, axes + 2)))
+        sides = [[d * i for i in range(k)] for d, k in zip(dilations, kernel, strict=True)]
+        offsets = list(itertools.product(*sides))
+        if min(spots) < 1 or shape[1] % len(offsets) or shape[2] != math.prod(spots):
+            raise ValueError(f"{what}: there are {spots} blocks of {len(offsets)} elements")
+        if not shape[0] * shape[1]:
+            return _zeros(run, (shape[0], shape[1] // len(offsets), *size), x)
+        return folded(x, size, offsets, spots, strides, before)
 
     return compute
 

@@ -197,3 +197,21 @@ def test_fourier_transforms_that_do_not_exist() -> None:
         with pytest.raises(ValueError, match=r"\[DFT\] node 'it': input \(2, "):
             _run("DFT", wrong, 3, 20, **named)
     assert _run("DFT", [x[:0], length], 3, 20).shape == (0, 3, 2)
+
+
+def test_norms_of_windows_of_zeros() -> None:
+    """The gradient of a norm is 0 at 0, also in the padding, and x / norm elsewhere."""
+    x = np.zeros((1, 1, 1, 4), np.float64)
+    x[..., 2:] = [[3.0, 4.0]]
+    attributes = {"kernel_shape": [1, 2], "strides": [1, 2], "pads": [0, 2, 0, 0]}
+    net = singa.onnx.load(_model("LpPool", [x], 4, 22, **attributes))
+    (t,) = _tensors([x])
+    t.stores_grad = True
+    autograd.training = True
+    try:
+        y = net.forward(t)
+        gradient = autograd.gradients(autograd.reduce_sum(y))[t]
+    finally:
+        autograd.training = False
+    np.testing.assert_array_equal(y.numpy(), [[[[0, 0, 5]]]])
+    np.testing.assert_allclose(gradient.numpy(), [[[[0, 0, 0.6, 0.8]]]], rtol=1e-12)

@@ -27,12 +27,7 @@ def conv(node: Node) -> Compute:
     handles: dict[Any, Any] = {}
 
     def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-        axes = window.check(x)
-        _check_kernel(node, window.kernel, W.shape[2:])
-        kernel = tuple(W.shape[2:])
-        strides = window.of(window.strides, axes, 1)
-        dilations = window.of(window.dilations, axes, 1)
-        padding = window.padding(x.shape[2:], kernel, strides, dilations)
+        axes, kernel, strides, dilations, padding = window.over(x, W.shape[2:])
         _check_channels(node, x, W, group)
         key = (padding, x.shape[1], W.shape[0], kernel)
         handle = handles.get(key)
@@ -51,13 +46,6 @@ def conv(node: Node) -> Compute:
         return _CONV[axes - 1](handle, x, W, b)
 
     return compute
-
-
-def _check_kernel(node: Node, declared: Any, found: Any) -> None:
-    if declared is not None and tuple(declared) != tuple(found):
-        raise ValueError(
-            f"[{node.op}] kernel_shape {list(declared)} for a weight of {tuple(found)}"
-        )
 
 
 def _check_channels(node: Node, x: Tensor, W: Tensor, group: int) -> None:
@@ -80,19 +68,13 @@ def conv_transpose(node: Node) -> Compute:
     handles: dict[Any, Any] = {}
 
     def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-        axes = window.check(x)
-        _check_kernel(node, window.kernel, W.shape[2:])
-        kernel = tuple(W.shape[2:])
-        strides = window.of(window.strides, axes, 1)
-        dilations = window.of(window.dilations, axes, 1)
+        axes, kernel, strides, dilations, padding = window.over(x, W.shape[2:])
         extra = list(window.of(output_padding, axes, 0))
         wanted = None if output_shape is None else window.of(output_shape, axes, 1)
         same = window.auto_pad.startswith("SAME")
         if wanted is None and same:
             wanted = tuple([n * s for n, s in zip(x.shape[2:], strides, strict=True)])
-        if wanted is None:
-            padding = window.padding(x.shape[2:], kernel, strides, dilations)
-        else:
+        if wanted is not None:
             before, after = [], []
             for i in range(axes):
                 reach = (kernel[i] - 1) * dilations[i] + 1

@@ -27,25 +27,24 @@ if TYPE_CHECKING:
 _POOLING: Any = (autograd.pooling_1d, autograd.pooling_2d, autograd.pooling_3d)
 
 
-def _pool(node: Node, is_max: bool, count_padding: bool) -> Any:
-    """A function of an image: maximum or mean of each window."""
+def _pool(node: Node, is_max: bool, count_padding: bool = False, p: float | None = None) -> Any:
+    """A function of an image: maximum, mean or p-norm of each window."""
     window = Window(node)
     ceil_mode = bool(node.attributes.get("ceil_mode", 0))
     handles: dict[Any, Any] = {}
 
     def compute(x: Tensor) -> Tensor:
-        axes = window.check(x)
-        kernel = window.of(window.kernel, axes, 1)
-        strides = window.of(window.strides, axes, 1)
-        dilations = window.of(window.dilations, axes, 1)
-        padding = window.padding(x.shape[2:], kernel, strides, dilations)
+        axes, kernel, strides, dilations, padding = window.over(x)
+        if p is not None and any(padding):
+            zeros = (0, 0, *padding[:axes], 0, 0, *padding[axes:])
+            x, padding = autograd.pad(x, "constant", zeros), (0,) * len(padding)
         key = (padding, x.shape[1])
         handle = handles.get(key)
         if handle is None:
             handle = handles[key] = singa_wrap.PoolingHandle(
                 x.data, kernel, strides, padding, is_max, ceil_mode, count_padding, dilations
             )
-        return _POOLING[axes - 1](handle, x)
+        return _POOLING[axes - 1](handle, x) if p is None else autograd.lp_pool(handle, x, p)
 
     return compute
 
@@ -53,7 +52,7 @@ def _pool(node: Node, is_max: bool, count_padding: bool) -> Any:
 @reads("MaxPool", 1, 8, 10, 11, 12, 22, types=FLOATS | {"int8", "uint8"})
 def max_pool(node: Node) -> Compute:
     """Maximum of each window, and where it is in the flat image."""
-    pool = _pool(node, True, False)
+    pool = _pool(node, True)
     has_places = len(node.used) > 1 and node.used[1]
 
     def compute(run: Any, x: Tensor) -> Any:
@@ -100,11 +99,9 @@ def _places(node: Node, run: Any, x: Tensor, y: Tensor) -> Tensor:
 def _elements(node: Node, lengths: Sequence[int], sizes: Sequence[int]) -> Array:
     """For each window the flat indices of its elements. One in the padding has the index of the
     window's first element."""
-    window, axes = Window(node), len(lengths)
-    kernel, strides, dilations = (
-        window.of(values, axes, 1) for values in (window.kernel, window.strides, window.dilations)
-    )
-    padding = window.padding(lengths, kernel, strides, dilations)
+    window = Window(node)
+    kernel = window.of(window.kernel, len(lengths), 1)
+    strides, dilations, padding = window.geometry(lengths, kernel)
     bounded(node, (math.prod(sizes), math.prod(kernel)))
     flat, exists = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     for n, m, k, s, d, before in zip(
@@ -133,15 +130,8 @@ def lp_pool(node: Node) -> Compute:
     p = node.attributes.get("p", 2)
     if p < 1:
         raise Refused(f"p is {p}")
-    count = math.prod(node.attributes["kernel_shape"])
-    pool = _pool(node, False, True)
-
-    def compute(run: Any, x: Tensor) -> Tensor:
-        powers = autograd.square(x) if p == 2 else autograd.pow(autograd.abs(x), p)
-        sums = pool(powers) * float(count)
-        return autograd.sqrt(sums) if p == 2 else autograd.pow(sums, 1.0 / p)
-
-    return compute
+    pool = _pool(node, False, p=p)
+    return lambda run, x: pool(x)
 
 
 @reads("GlobalAveragePool", 1, 22)

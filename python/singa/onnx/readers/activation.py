@@ -75,15 +75,6 @@ def identity(node: Node) -> Compute:
     return lambda run, x: x if isinstance(x, list) else autograd.identity(run.as_tensor(x))
 
 
-@reads("Celu", 12, 28)
-def celu(node: Node) -> Compute:
-    """max(x, 0) + min(0, alpha·(e^(x / alpha) - 1))."""
-    alpha = node.attributes.get("alpha", 1.0)
-    if not alpha:
-        raise Refused("alpha is 0")
-    return lambda run, x: autograd.elu(x * (1.0 / alpha), 1.0) * alpha
-
-
 @reads("Selu", 1, 6, 22)
 def selu(node: Node) -> Compute:
     """gamma·x where x > 0, else gamma·alpha·(e^x - 1)."""

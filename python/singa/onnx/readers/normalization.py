@@ -132,20 +132,6 @@ def group_norm(node: Node) -> Compute:
     return compute
 
 
-@reads("MeanVarianceNormalization", 9, 13)
-def mean_variance_norm(node: Node) -> Compute:
-    """(x - mean) / (std + 1e-9) over axes."""
-    axes = node.attributes.get("axes", [0, 2, 3])
-
-    def compute(run: Any, x: Tensor) -> Tensor:
-        mean = autograd.reduce_mean(x, axes, 1)
-        squares = autograd.reduce_mean(autograd.square(x), axes, 1)
-        deviation = autograd.sqrt(squares - autograd.square(mean))
-        return (x - mean) / (deviation + 1e-9)
-
-    return compute
-
-
 @reads("LpNormalization", 1, 22)
 def lp_normalization(node: Node) -> Compute:
     """x divided by its norm along an axis; 0 where that is 0."""

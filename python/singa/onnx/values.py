@@ -31,7 +31,16 @@ _BY_REFERENCE = frozenset(
     {
         *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
         *("BitwiseXor", "CastLike", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "EyeLike"),
-        *("Floor", "GatherND", "GreaterOrEqual", "LessOrEqual", "Log", "Max"),
+        *(
+            "Flatten",
+            "Floor",
+            "GatherElements",
+            "GatherND",
+            "GreaterOrEqual",
+            "LessOrEqual",
+            "Log",
+            "Max",
+        ),
         *("Min", "Mod", "Neg", "NonZero", "OneHot", "Or", "Pad", "Pow", "Reciprocal", "ReduceMax"),
         *("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Round", "ScatterElements"),
         *("ScatterND", "Sign", "Sin", "Sqrt", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),
@@ -268,13 +277,6 @@ def _reshape(node: Node, x: Array, shape: Array | None = None) -> Array:
     return x.reshape(resolved_shape(node, x.shape, wanted))
 
 
-@_host("Flatten")
-def _flatten(node: Node, x: Array) -> Array:
-    axis = node.attributes.get("axis", 1)
-    axis = axis + x.ndim if axis < 0 else axis
-    return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-
-
 @_host("Squeeze")
 def _squeeze(node: Node, x: Array, axes: Array | None = None) -> Array:
     return x.reshape(squeezed_shape(node, x.shape, argument(node, "axes", (axes,), 0)))
@@ -313,14 +315,6 @@ def _slice(node: Node, x: Array, *parts: Array | None) -> Array:
 @_host("Gather")
 def _gather(node: Node, x: Array, indices: Array) -> Array:
     return np.take(x, indices, node.attributes.get("axis", 0))
-
-
-@_host("GatherElements")
-def _gather_elements(node: Node, x: Array, indices: Array) -> Array:
-    axis = axis_within(node, node.attributes.get("axis", 0), x.ndim)
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))  # they may be shorter than x
-    places[axis] = indices
-    return x[tuple(places)]
 
 
 @_host("Range")

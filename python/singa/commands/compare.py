@@ -14,7 +14,7 @@ from typing import Any
 from ..drawing.chart import Curve, chart
 from ..drawing.html import Markup, table
 from ..training.program import reporting_errors, say
-from .pages import write_page
+from .pages import page_template, write_page
 from .report import duration, setting, shown
 from .run_folder import RunFolder, curves, is_fraction, read_run
 
@@ -43,6 +43,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def compare(args: argparse.Namespace) -> int:
     """Writes the page; returns the exit status."""
+    template = page_template("compare.html")
     runs, notes = [], []
     for path in args.runs:
         try:
@@ -57,7 +58,7 @@ def compare(args: argparse.Namespace) -> int:
     differing, equal = _settings(names)
     write_page(
         args.out,
-        "compare.html",
+        template,
         title=f"{len(runs)} runs" if len(runs) > 1 else "1 run",
         notes=notes,
         figures=_figures(names),

@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..drawing.html import Markup, table
-from ..drawing.svg import COLOURS
+from ..drawing.html import Markup
 from ..files.atomic import atomic_write
 
 
-def write_page(path: Path, template: str, **values: Any) -> None:
-    """Writes a page of a template in the folder `templates`. The write is atomic.
-
-    Raises ImportError without Jinja2, OSError if writing fails.
-    """
+def page_template(name: str) -> Any:
+    """A template in the folder `templates`. Raises OSError without Jinja2."""
     try:
         import jinja2
-    except ImportError as error:
-        raise ImportError("pages need Jinja2: pip install jinja2") from error
+    except ImportError:
+        raise OSError("pages need Jinja2: pip install jinja2") from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -28,8 +24,13 @@ def write_page(path: Path, template: str, **values: Any) -> None:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "picture": lambda drawn: Markup(str(drawn))}
-    environment.globals |= {"table": table, "version": __version__, "colours": COLOURS}
-    text = environment.get_template(template).render(**values)
+    environment.globals["version"] = __version__
+    return environment.get_template(name)
+
+
+def write_page(path: Path, template: Any, **values: Any) -> None:
+    """Writes a page, atomically. Raises OSError if that fails."""
+    text = template.render(**values)
     with atomic_write(path, "w") as file:
         file.write(text)
 

@@ -28,7 +28,7 @@ from ..training.picture_classifier import PictureClassifier
 from ..training.program import at_least, choose_device, reporting_errors, say, warnings_as_notes
 from . import predictions
 from . import step_costs as steps
-from .pages import percent, write_page
+from .pages import page_template, percent, write_page
 from .run_folder import ACCURACY, RunFolder, curves, is_fraction, read_run
 
 PROG = "python -m singa report"
@@ -69,7 +69,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def report(args: argparse.Namespace) -> int:
     """Writes the page; returns the exit status."""
-    run = read_run(args.run)
+    template, run = page_template("report.html"), read_run(args.run)
     choose_device(args.device, args.threads)
     classifier = _unless_missing(
         run, "classes, pictures and network", lambda: PictureClassifier.load(args.run)
@@ -83,7 +83,7 @@ def report(args: argparse.Namespace) -> int:
             run, "times and memory", lambda: _costs(run, classifier, args.batch_size)
         )
     out = args.out or args.run / "report.html"
-    write_page(out, "report.html", **_contents(args, run, outcome, costs))
+    write_page(out, template, **_contents(args, run, outcome, costs))
     for note in run.notes:
         say(f"note: {note}")
     say(f"the report is in {out}")
@@ -238,19 +238,18 @@ def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[st
         if mistakes
         else "",
         "by_class": table(heads, by_class, numbers=range(1, 5)),
-        "galleries": [
-            (
-                "Worst",
-                "The images whose own class got the smallest probability. Wrong labels are here.",
-                [outcome.shown(number) for number in outcome.worst()],
-            ),
-            (
-                "Best",
-                "The images whose own class got the largest probability.",
-                [outcome.shown(number) for number in outcome.best()],
-            ),
-        ],
+        "galleries": _galleries(outcome),
     }
+
+
+def _galleries(outcome: predictions.Outcome) -> list[tuple[str, str, Any]]:
+    """(title, sentence, pictures) of the worst and the best ones."""
+    worst = "The images whose own class got the smallest probability. Wrong labels are here."
+    best = "The images whose own class got the largest probability."
+    return [
+        ("Worst", worst, [outcome.shown(number) for number in outcome.worst()]),
+        ("Best", best, [outcome.shown(number) for number in outcome.best()]),
+    ]
 
 
 def _cost_parts(costs: steps.StepCosts | None) -> dict[str, Any]:

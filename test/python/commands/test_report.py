@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -152,7 +153,7 @@ def test_folders_that_are_no_runs(program, tmp_path, capsys):
 
 
 def test_compare(trained, tmp_path, capsys):
-    short = tmp_path / "short"
+    short = tmp_path / "short <i> & co"
     shutil.copytree(trained, short)
     log = read_log(trained / "log.jsonl")
     (short / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in log[:2]))
@@ -161,15 +162,15 @@ def test_compare(trained, tmp_path, capsys):
     assert main("compare", trained, short, "--out", out) == 0
     page = Page.read(out)
     figures = next(table for table in page.tables if table[0][0] == "run")
-    assert [row[:2] for row in figures[1:]] == [["run", "4"], ["short", "2"]]
+    assert [row[:2] for row in figures[1:]] == [["run", "4"], [short.name, "2"]]
     best = figures[0].index("best test top1")
     for row, records in zip(figures[1:], (log, log[:2]), strict=True):
         assert row[best] == f"{max(r['test_top1'] for r in records) * 100:.1f} %"
         assert row[figures[0].index("test loss")] == f"{records[-1]['test_loss']:.4g}"
-    assert "short: The folder holds no checkpoint.safetensors" in page.text
+    assert f"{short.name}: The folder holds no checkpoint.safetensors" in page.text
     text = out.read_text()
     for place, record in ((1, log[0]), (2, log[1])):  # of both runs, whose first epochs are equal
-        for name in ("run", "short"):
+        for name in ("run", "short &lt;i&gt; &amp; co"):
             assert f"{name}, epoch {place}: {record['test_loss']:.6g}" in text
     assert main("compare", trained, tmp_path / "no", "--out", out) == 1
     assert "no is no folder" in capsys.readouterr().err
@@ -193,6 +194,15 @@ def run_train_twice(run, colours, tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+@pytest.mark.parametrize("program", ["report", "compare"])
+def test_without_jinja2(trained, tmp_path, monkeypatch, capsys, program):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(program, trained, "--out", tmp_path / "a.html") == 1
+    assert capsys.readouterr().err == (
+        f"python -m singa {program}: pages need Jinja2: pip install jinja2\n"
+    )
+
+
 def test_other_data(tmp_path, monkeypatch):
     """Generated images have numbers in place of file names."""
     monkeypatch.chdir(tmp_path)
@@ -206,6 +216,11 @@ def test_other_data(tmp_path, monkeypatch):
     assert f"{record['test_top1'] * 100:.1f} % got their own class" in page.text
     assert re.search(r"class \w+, number \d+$", page.images[0]["alt"])
     assert "python -m singa train --model lenet --images 64 --epochs 1 " in page.text
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert main("report", "runs/lenet", "--threads", 1) == 0
+    page = Page.read(tmp_path / "runs/lenet/report.html")
+    assert "needs Pillow: pip install pillow" in page.text
+    assert (page.headings[1], page.images) == ("Curves", [])
 
 
 def test_commonest_mistakes_and_classes():

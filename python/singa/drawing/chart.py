@@ -12,7 +12,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 _WIDTH, _HEIGHT = 420, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 34, 40
-_DASHES = ("", "6 3", "2 2")
+_DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 4", "1 3")  # a pair for each round of colours
 
 
 def steps(low: float, high: float, count: int = 5) -> list[float]:
@@ -81,7 +81,7 @@ def chart(
     half = (_WIDTH - _LEFT - _RIGHT) / 2
     for number, (name, each) in enumerate(points.items()):
         colour = number % len(COLOURS)
-        dashes = _DASHES[number // len(COLOURS) % len(_DASHES)] or _DASHES[number % 2]
+        dashes = _DASHES[(2 * (number // len(COLOURS)) + number % 2) % len(_DASHES)]
         if len(each) > 1:
             picture.path([place(*point) for point in each], colour, width=2, dashes=dashes)
         for a, b in each if len(each) <= 30 else ():

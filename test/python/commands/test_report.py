@@ -183,6 +183,12 @@ def test_settings_that_differ(run_train_twice, tmp_path):
     page = Page.read(out)
     assert page.table("setting", "a", "b") == [["--lr", "0.025", "0.5"], ["--seed", "0", "3"]]
     assert ["--no-augment", "no"] in page.table("setting", "value")
+    assert main("compare", run_train_twice[0], "--out", out) == 0
+    assert "No setting differs." in Page.read(out).text
+    for folder in run_train_twice:
+        (folder / "checkpoint.safetensors").unlink()
+    assert main("compare", *run_train_twice, "--out", out) == 0
+    assert "The settings are not known." in Page.read(out).text
 
 
 @pytest.fixture

@@ -91,6 +91,16 @@ def test_chart_places_points_in_proportion():
     assert ">train<" not in str(chart("Loss", {"train": ([1], [3.0])}))  # its title says it
 
 
+def test_curves_look_different():
+    """By colour and by dashes, up to three times as many as there are colours."""
+    count = 3 * len(COLOURS)
+    curves = {f"run {n}": ([1, 2], [0.0, n]) for n in range(count)}
+    lines = re.findall(r'class="s(\d)" fill="none" stroke-width="2"(.*)/>', str(chart("x", curves)))
+    assert len(lines) == 2 * count  # with the legend
+    assert len(set(lines)) == count
+    assert lines[0][1] != lines[2][1]  # neighbours differ without colours, too
+
+
 def test_chart_of_one_epoch_and_of_nothing():
     (place,) = points(str(chart("Loss", {"a": ([7], [2.0])}))).values()
     assert 52 < place[0] < 408

@@ -28,14 +28,15 @@ OpSignature SignatureOf(const Device& device, const OpRef& spec, const PlanOptio
 }
 
 PlanPtr FindPlan(const Device& device, const OpRef& spec, const PlanOptions& options) {
-  SetCurrentOp(spec.op());
+  const OpSignature signature = SignatureOf(device, spec, options);
+  SetCurrentOp(signature.op());
   struct Context {
     const Device& device;
     const OpRef& spec;
     const PlanOptions& options;
   } context{device, spec, options};
   const PlanPtr plan = FindOrMakePlan(
-      SignatureOf(device, spec, options),
+      signature,
       [](const void* opaque) {
         const auto& c = *static_cast<const Context*>(opaque);
         PlanPtr made = SelectPlan(c.device, c.spec, c.options);
@@ -58,11 +59,12 @@ PlanPtr FindPlan(const Device& device, const OpRef& spec, const PlanOptions& opt
 void Run(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
          std::span<const Tensor> inputs, std::span<const Tensor> outputs, const Scalars& scalars) {
   const char* op = spec.op();
-  const auto execute = [&] { device->Exec(op, plan, inputs, outputs, scalars); };
-  if (opcheck::IsEnabledFor(op, *plan)) [[unlikely]]
-    opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars, execute);
-  else
+  if (opcheck::IsEnabledFor(op, *plan)) [[unlikely]] {
+    opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars,
+                        [&] { device->Exec(op, plan, inputs, outputs, scalars); });
+  } else {
     device->Exec(op, plan, inputs, outputs, scalars, spec);
+  }
 }
 
 }  // namespace singa

@@ -9,6 +9,7 @@
 #include "model/dispatch/select.h"
 #include "model/operation/spatial/conv_naive.h"
 #include "model/spec/spatial/conv.h"
+#include "singa/dispatch/tuning.h"
 #include "singa/operation/conv.h"
 
 namespace singa {

@@ -16,6 +16,7 @@
 #include "model/spec/indexing.h"
 #include "model/spec/softmax.h"
 #include "model/spec/spatial/conv.h"
+#include "singa/core/stats.h"
 #include "singa/dispatch/opcheck.h"
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "model/dispatch/dispatch.h"
+#include "singa/core/threads.h"
+#include "singa/dispatch/tuning.h"
 #include "support.h"
 
 namespace singa {

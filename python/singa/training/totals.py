@@ -30,6 +30,7 @@ class Totals:
     together  batches whose results are read at once. Reading a result waits for a GPU, which then
               has nothing to do until the next step starts.
     sums      where to start: the sums so far
+    has_loss  whether batches have a loss
 
     `sums` has the number of "images" (rows of the batches), the "loss" summed over them, and the
     sums of the functions.
@@ -40,20 +41,21 @@ class Totals:
         metrics: Mapping[str, Measure],
         together: int = 1,
         sums: Mapping[str, float] | None = None,
+        has_loss: bool = True,
     ) -> None:
         self._functions = {n: m for n, m in metrics.items() if not isinstance(m, Metric)}
         self._metrics = {n: m for n, m in metrics.items() if isinstance(m, Metric)}
         for metric in self._metrics.values():
             metric.reset()
-        self.sums: dict[str, float] = {"images": 0, "loss": 0.0} | dict.fromkeys(self._functions, 0)
+        self.sums: dict[str, float] = {"images": 0} | ({"loss": 0.0} if has_loss else {})
+        self.sums |= dict.fromkeys(self._functions, 0)
         self.sums |= {name: value for name, value in (sums or {}).items() if name in self.sums}
         self._names = list(metrics)
-        self._has_loss = True
         self._together = together
         self._batches: list[tuple[Any, Tensor | None, Any, int]] = []
 
     def add(self, out: Any, loss: Tensor | None, y: Any, rows: int) -> None:
-        """Adds a batch of `rows` rows: outputs, loss (None: there is none), and targets."""
+        """Adds a batch of `rows` rows: outputs, loss or None, and targets."""
         if rows:
             self._batches.append((out, loss, y, rows))
         if len(self._batches) >= self._together:
@@ -64,12 +66,10 @@ class Totals:
         batches, self._batches = self._batches, []
         for _, loss, _, rows in batches:
             self.sums["images"] += rows
-            if loss is None:
-                self._has_loss = False
-            else:
+            if loss is not None:
                 self.sums["loss"] += float(loss) * rows
-        if not math.isfinite(self.sums["loss"]):
-            raise NonFiniteLossError(self.sums["loss"])
+        if not math.isfinite(total := self.sums.get("loss", 0.0)):
+            raise NonFiniteLossError(total)
         if not self._names:
             return
         for out, y in _joined([(out, y) for out, _, y, _ in batches]):
@@ -93,8 +93,7 @@ class Totals:
 
     def _means(self, sums: Mapping[str, float]) -> dict[str, float]:
         images = max(sums["images"], 1)
-        left_out = ("images",) if self._has_loss else ("images", "loss")
-        return {name: value / images for name, value in sums.items() if name not in left_out}
+        return {name: value / images for name, value in sums.items() if name != "images"}
 
 
 def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, float]:
@@ -106,6 +105,32 @@ def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, floa
         return saved[distributed.rank()]
     together = {name: sum(sums[name] for sums in saved) for name in saved[0]}
     return together if distributed.is_main() else {}
+
+
+def described(record: Mapping[str, Any], validation_name: str = "val") -> str:
+    """The numbers of a record in one line: "train loss 0.312 top-1 91.2%  val loss ...".
+
+    Names that begin with "acc" or "top" are fractions, and shown in per cent.
+    """
+    parts = []
+    for prefix in ("train_", f"{validation_name}_"):
+        numbers = {
+            name.removeprefix(prefix): value
+            for name, value in record.items()
+            if name.startswith(prefix) and isinstance(value, int | float)
+        }
+        if numbers:
+            words = [_described(name, value) for name, value in numbers.items()]
+            parts.append(" ".join([prefix[:-1], *words]))
+    return "  ".join(parts)
+
+
+def _described(name: str, value: float) -> str:
+    if name.startswith("top") and name[3:].isdigit():
+        return f"top-{name[3:]} {value:.1%}"
+    if name.startswith(("acc", "top")):
+        return f"{name} {value:.1%}"
+    return f"{name} {value:.3f}" if name == "loss" or math.isnan(value) else f"{name} {value:.4g}"
 
 
 def _joined(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

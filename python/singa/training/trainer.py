@@ -10,7 +10,6 @@ docs/training.md shows more.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from .curves import plot_curves
 from .log import JsonLinesLog
 from .program import StopSignals, say
 from .progress import Progress
-from .totals import Measure, Totals, own_sums
+from .totals import Measure, Totals, described, own_sums
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -291,7 +290,7 @@ class Trainer:
                 "and there are no metrics"
             )
         _check_batches(loader)
-        totals = Totals(self.metrics, self._together())
+        totals = Totals(self.metrics, self._together(), has_loss=loss_of is not None)
         title = prefix.removesuffix("_") or "evaluate"
         shown = Progress(len(loader), title, shown=self.verbose)
         with self._inferring(), _first_epoch_of(loader), shown as bar:
@@ -481,29 +480,3 @@ def _first_epoch_of(loader: Any) -> Iterator[None]:
         yield
     finally:
         loader.load_state_dict(place)
-
-
-def described(record: Mapping[str, Any], validation_name: str = "val") -> str:
-    """The numbers of a record in one line: "train loss 0.312 top-1 91.2%  val loss ...".
-
-    Names that begin with "acc" or "top" are fractions, and shown in per cent.
-    """
-    parts = []
-    for prefix in ("train_", f"{validation_name}_"):
-        numbers = {
-            name.removeprefix(prefix): value
-            for name, value in record.items()
-            if name.startswith(prefix) and isinstance(value, int | float)
-        }
-        if numbers:
-            words = [_described(name, value) for name, value in numbers.items()]
-            parts.append(" ".join([prefix[:-1], *words]))
-    return "  ".join(parts)
-
-
-def _described(name: str, value: float) -> str:
-    if name.startswith("top") and name[3:].isdigit():
-        return f"top-{name[3:]} {value:.1%}"
-    if name.startswith(("acc", "top")):
-        return f"{name} {value:.1%}"
-    return f"{name} {value:.3f}" if name == "loss" or math.isnan(value) else f"{name} {value:.4g}"

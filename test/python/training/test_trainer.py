@@ -15,7 +15,7 @@ from fitted_net import BATCH, ROWS, Affine, Net, classes, loader, states
 from singa import autograd, layer, metric, opt, tensor, training
 from singa.files import state_files
 from singa.training import BestModel, Callback, EarlyStopping, NonFiniteLossError, Trainer, read_log
-from singa.training.trainer import described
+from singa.training.totals import described
 
 
 def made(optimizer=None, seed=3):
@@ -469,6 +469,7 @@ def test_outside_of_the_main_thread(whole, tmp_path):
 # Ranks.
 
 
+@pytest.mark.cpu("the ranks are programs on the CPU")
 def test_two_ranks_are_one_process_with_two_parts():
     command = [sys.executable, "-m", "singa", "launch", "-n", "2", fitted_net.__file__]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -30,7 +30,7 @@ from .curves import plot_curves
 from .log import JsonLinesLog
 from .program import StopSignals, say
 from .progress import Progress
-from .totals import Measure, Totals, described, own_sums
+from .totals import Measure, NonFiniteLossError, Totals, described, own_sums
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -184,7 +184,11 @@ class Trainer:
                 if self.should_stop:
                     break
                 self.epoch = epoch
-                record = self._run_epoch(loader, validation, loggers, stopped)
+                try:
+                    record = self._run_epoch(loader, validation, loggers, stopped)
+                except NonFiniteLossError as error:
+                    error.add_note(f"[Trainer] in epoch {epoch}, update {self.optimizer.steps}")
+                    raise
                 if record is not None:
                     history.append(record)
                 if stopped is not None and stopped.anywhere():

@@ -496,11 +496,13 @@ def test_two_ranks_are_one_process_with_two_parts():
 
 
 def test_stops_when_the_loss_is_no_number():
-    x, y = classes()
     net = made(opt.SGD(1e30))
-    with pytest.raises(NonFiniteLossError, match=r"the loss became (nan|inf): a lower learning"):
-        net.fit(x, y, epochs=2, verbose=False)
-    assert net.optimizer.steps < 4
+    message = r"the loss became (nan|inf): a lower learning rate may help"
+    with pytest.raises(NonFiniteLossError, match=message) as raised:
+        net.fit(*classes(), batch_size=ROWS, epochs=7, verbose=False)
+    steps = net.optimizer.steps  # one in each epoch
+    assert 1 < steps < 7
+    assert raised.value.__notes__ == [f"[Trainer] in epoch {steps}, update {steps}"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ _ABOUT_THE_HOST = {
     "training/test_curves.py": "pictures",
     "training/test_log.py": "files",
     "training/test_picture_classifier.py": "files and pictures of the host",
+    "training/test_pretrained.py": "files and pictures of the host",
     "training/test_progress.py": "what is printed",
     "wrong_calls/test_files.py": "files",
 }

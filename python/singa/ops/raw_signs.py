@@ -41,5 +41,6 @@ def _of_raw(name: str) -> Callable[..., Any]:
     return sign
 
 
+RawTensor.__array_ufunc__ = None  # an array leaves its signs to the tensor beside it
 for _name in SIGNS:
     setattr(RawTensor, _name, _of_raw(_name))

@@ -33,8 +33,9 @@ def lr_by_depth(
               model itself to the first block
     no_decay  which parameters have no weight decay, such as `norm_and_bias` (default: none)
 
-    Raises ValueError for a decay out of range, a pattern that selects no parameter, and a parameter
-    that is in no block; RuntimeError if there are no parameters yet.
+    Raises ValueError for a decay out of range, a pattern that selects no parameter, a parameter
+    that is in no block, and without `blocks` for a model that has no layers, such as one from an
+    ONNX file; RuntimeError if there are no parameters yet.
     """
     if not 0.0 < number("lr_by_depth", "decay", decay) <= 1.0:
         raise ValueError(f"[lr_by_depth] decay must lie in (0, 1], got {decay}")

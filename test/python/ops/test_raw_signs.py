@@ -51,6 +51,12 @@ def test_beside_a_tensor_the_result_is_a_tensor():
         np.testing.assert_array_equal(result.numpy(), ARRAY * ARRAY)
 
 
+def test_beside_an_array():
+    np.testing.assert_array_equal(array(raw(ARRAY) - ARRAY[0]), ARRAY - ARRAY[0])
+    np.testing.assert_array_equal(array(ARRAY[0] - raw(ARRAY)), ARRAY[0] - ARRAY)
+    np.testing.assert_array_equal(array(np.float32(2) * raw(ARRAY)), 2 * ARRAY)
+
+
 def test_identity_stays_equality():
     x = raw(ARRAY)
     assert x == x

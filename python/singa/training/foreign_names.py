@@ -81,6 +81,25 @@ def _efficientnet_block(found: re.Match[str]) -> str:
     return f"{block}.{step + (step == squeeze)}.{place}.{kind}"
 
 
+#: Names of a Swin block's layers in torchvision.
+_SWIN = {
+    "mlp.fc1": "mlp.0",
+    "mlp.fc2": "mlp.3",
+    "intermediate.dense": "mlp.0",
+    "output.dense": "mlp.3",
+    "layernorm_before": "norm1",
+    "layernorm_after": "norm2",
+    "attention.output.dense": "attn.proj",
+}
+
+
+def _swin_block(found: re.Match[str]) -> str:
+    stage, block, inside, kind = found.groups()
+    inside = _SWIN.get(inside, inside.replace("attention.self", "attn"))
+    begin = f"features.{2 * int(stage) + 1}.{block}"
+    return f"{begin}.{inside}.{kind}"
+
+
 _STEM_AND_HEAD: _Rules = (
     (r"conv_stem\.(\w+)", r"features.0.0.\1"),
     (r"bn1\.(\w+)", r"features.0.1.\1"),
@@ -121,6 +140,19 @@ _TIMM: dict[str, tuple[str, _Rules]] = {
             (r"bn2\.(\w+)", r"features.18.1.\1"),
         ),
     ),
+    "swin_tiny_patch4_window7_224": (
+        "swin_tiny",
+        (
+            (r"patch_embed\.proj\.(\w+)", r"features.0.0.\1"),
+            (r"patch_embed\.norm\.(\w+)", r"features.0.2.\1"),
+            (r"layers\.(\d)\.blocks\.(\d+)\.(.+)\.(\w+)", _swin_block),
+            (
+                r"layers\.(\d)\.downsample\.(.+)",
+                lambda found: f"features.{2 * int(found[1])}.{found[2]}",
+            ),
+            (r"head\.fc\.(\w+)", r"head.\1"),
+        ),
+    ),
 }
 _CONVNEXT_LAYERS = r"convnext\.encoder\.stages\.(\d)\.layers\.(\d+)\."
 _HUGGINGFACE: dict[str, _Rules] = {
@@ -151,6 +183,17 @@ _HUGGINGFACE: dict[str, _Rules] = {
             lambda m: f"layer{int(m[1]) + 1}.{m[2]}.downsample.{0 if m[3] == 'conv' else 1}.{m[4]}",
         ),
         (r"classifier\.1\.(\w+)", r"fc.\1"),
+    ),
+    "swin": (
+        (r"swin\.embeddings\.patch_embeddings\.projection\.(\w+)", r"features.0.0.\1"),
+        (r"swin\.embeddings\.norm\.(\w+)", r"features.0.2.\1"),
+        (r"swin\.encoder\.layers\.(\d)\.blocks\.(\d+)\.(.+)\.(\w+)", _swin_block),
+        (
+            r"swin\.encoder\.layers\.(\d)\.downsample\.(.+)",
+            lambda found: f"features.{2 * int(found[1]) + 2}.{found[2]}",
+        ),
+        (r"swin\.layernorm\.(\w+)", r"norm.\1"),
+        (r"classifier\.(\w+)", r"head.\1"),
     ),
     "vit": (
         (r"vit\.embeddings\.cls_token", "cls_token"),
@@ -207,14 +250,17 @@ def huggingface_network(config: Mapping[str, Any], weights: Arrays) -> tuple[str
         *(96, 192, 384, 768),
     ):
         name = "convnext_tiny"
+    elif kind == "swin" and (config["embed_dim"], config["window_size"]) == (96, 7):
+        depths = (*config["depths"], *config["num_heads"])
+        name = "swin_tiny" if depths == (2, 2, 6, 2, 3, 6, 12, 24) else None
     if name is None:
         raise ValueError(
             f"[load_pretrained] cannot read this network of transformers, a {kind!r}; it reads "
-            "resnet (18 to 152, stride in the 3x3 convolutions), vit (ViT-Ti/16, ViT-S/16) and "
-            "convnext (tiny)"
+            "resnet (18 to 152, stride in the 3x3 convolutions), vit (ViT-Ti/16, ViT-S/16), "
+            "convnext and swin (tiny)"
         )
     renamed = _renamed(weights, _HUGGINGFACE[kind])
-    return name, _joined(renamed) if kind == "vit" else renamed
+    return name, _joined(renamed) if kind in ("swin", "vit") else renamed
 
 
 def _renamed(weights: Arrays, rules: _Rules) -> Arrays:

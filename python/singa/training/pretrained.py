@@ -70,10 +70,11 @@ def load_pretrained(
     path         a .safetensors file, or a folder with model.safetensors, in one of these layouts:
                  - timm: config.json with "architecture" and "pretrained_cfg". ResNets, ResNeXt,
                    wide ResNet, DenseNet, Inception v3 and v4, MobileNet v2, EfficientNet-B0,
-                   ConvNeXt-T, ViT-Ti and ViT-S
-                 - Hugging Face's transformers: config.json with "model_type" resnet, vit or
-                   convnext, and preprocessor_config.json. Where the middle of a picture lies
-                 between two pixels, the crop may begin one later than theirs, as in torchvision
+                   ConvNeXt-T, Swin-T, ViT-Ti and ViT-S
+                 - Hugging Face's transformers: config.json with "model_type" resnet, vit,
+                   convnext or swin, and preprocessor_config.json. Where the middle of a picture
+                   lies between two pixels, the crop may begin one later than theirs, as in
+                   torchvision
                  - torchvision: the state dict of a network in `models.names()`. Transforms are
                    those of the weights IMAGENET1K_V1
     name         the network, by its name in `models.names()`, torchvision or timm; needed for a

@@ -58,21 +58,33 @@ def test_a_folder_of_transformers(name, tmp_path):
     assert again.predict([picture()]) == classifier.predict([picture()])
 
 
-def test_convnext_of_transformers_and_timm_is_that_of_torchvision(torch):
+@pytest.mark.parametrize(
+    ("name", "in_torchvision", "in_timm"),
+    [
+        ("convnext_tiny", "convnext_tiny", "convnext_tiny"),
+        ("swin_tiny", "swin_t", "swin_tiny_patch4_window7_224"),
+    ],
+)
+def test_names_of_transformers_and_timm_become_torchvisions(torch, name, in_torchvision, in_timm):
     torchvision = torchvision_networks.networks(torch)
+    timm = pytest.importorskip("timm")
     with torch.device("meta"):
-        expected = torchvision.convnext_tiny(num_classes=5).state_dict()
-        timm = pytest.importorskip("timm").create_model("convnext_tiny", num_classes=5)
-    made = HUGGINGFACE["convnext_tiny"]
-    shapes = {name: np.empty(shape, np.int8) for name, shape in made["tensors"].items()}
-    name, renamed = huggingface_network(made["config"], shapes)
-    assert name == "convnext_tiny"
-    theirs = {n: tuple(t.shape) for n, t in expected.items()}
-    # The sizes of layer_scale are (C, 1, 1) in torchvision alone; load_torch takes both.
-    flat = {n: s[:1] if n.endswith("layer_scale") else s for n, s in theirs.items()}
-    assert {n: t.shape for n, t in renamed.items()} == flat
-    _, renamed = timm_weights("convnext_tiny", timm.state_dict())
-    assert {n: tuple(t.shape) for n, t in renamed.items()} == flat
+        theirs = getattr(torchvision, in_torchvision)(num_classes=5).state_dict()
+        other = timm.create_model(in_timm, num_classes=5).state_dict()
+    expected = {
+        # Torchvision alone gives layer_scale the shape (C, 1, 1); load_torch takes both.
+        n: t.shape[:1] if n.endswith("layer_scale") else tuple(t.shape)
+        for n, t in theirs.items()
+        if not n.endswith("relative_position_index")
+    }
+    made = HUGGINGFACE[name]
+    given = {n: np.empty(shape, np.int8) for n, shape in made["tensors"].items()}
+    for found, renamed in (
+        huggingface_network(made["config"], given),
+        timm_weights(in_timm, {n: np.empty(t.shape, np.int8) for n, t in other.items()}),
+    ):
+        assert found == name
+        assert {n: t.shape for n, t in renamed.items()} == expected
 
 
 @pytest.mark.parametrize(
@@ -228,7 +240,7 @@ def test_pixels_on_another_scale(prepared):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "swin"}, "cannot read this network of transformers, a 'swin'"),
+        ({"model_type": "dinov2"}, "cannot read this network of transformers, a 'dinov2'"),
         ({"depths": [2, 2, 2, 3]}, "cannot read this network of transformers, a 'resnet'"),
         ({"depths": 7}, "not a configuration of timm or transformers"),
         ({"id2label": {"0": "cat"}}, "no weight has 1 outputs"),

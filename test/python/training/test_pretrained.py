@@ -53,9 +53,6 @@ def test_a_folder_of_transformers(name, tmp_path):
     np.testing.assert_allclose(inputs[0, :, ::step, ::step], made["pixels"], atol=2e-5)
     scores = classifier.net(tensor.from_numpy(images(made["shape"][1]))).numpy()
     np.testing.assert_allclose(scores, made["scores"], atol=2e-4)
-    classifier.save(tmp_path / "own.safetensors")
-    again = PictureClassifier.load(tmp_path / "own.safetensors")
-    assert again.predict([picture()]) == classifier.predict([picture()])
 
 
 @pytest.mark.parametrize(
@@ -297,6 +294,7 @@ def test_the_code_of_the_page(capsys):
     assert len(graphs(net)) == 1
     classifier = PictureClassifier.load("pets.safetensors")
     assert classifier.class_names == ("blue", "green", "red")
+    assert classifier.transform.transforms == names["trained"].transform.transforms
     assert np.isfinite(float(names["loss"]))
     capsys.readouterr()
     exec(looking, names)

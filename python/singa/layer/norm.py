@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -54,7 +55,6 @@ class BatchNorm2d(Layer):
     bias: Tensor
     running_mean: Tensor
     running_var: Tensor
-    frozen_statistics: bool = False
     follows_dtype = False  # parameters stay float32 for 16-bit inputs
     _apply: ClassVar[Callable[..., Tensor]] = staticmethod(autograd.batchnorm_2d)
 
@@ -69,6 +69,18 @@ class BatchNorm2d(Layer):
         self.eps = eps
         self.fix_scale = fix_scale
         self.handle: Any = None
+
+    @property
+    def frozen_statistics(self) -> bool:
+        """Whether training uses the running statistics and leaves them as they are."""
+        return "_apply" in self.__dict__
+
+    @frozen_statistics.setter
+    def frozen_statistics(self, frozen: bool) -> None:
+        # Calls of other batch norms do not look for it.
+        self.__dict__.pop("_apply", None)
+        if frozen:
+            self.__dict__["_apply"] = functools.partial(_as_in_inference, type(self)._apply)
 
     def _checked_setting(self, name: str, value: Any) -> Any:
         if name == "momentum":
@@ -116,13 +128,6 @@ class BatchNorm2d(Layer):
         relu: bool = False,
         activation: str | None = None,
     ) -> Tensor:
-        if self.frozen_statistics and training():
-            with enable_grad() if is_recording() else no_grad():
-                set_training(False)
-                try:
-                    return type(self).forward(self, x, add, relu, activation)
-                finally:
-                    set_training(True)
         if self.handle is None:
             self.handle = singa_wrap.BatchNormHandle(self.momentum, x.data, self.eps)
         return self._apply(
@@ -136,6 +141,17 @@ class BatchNorm2d(Layer):
             relu=relu,
             activation=activation,
         )
+
+
+def _as_in_inference(apply: Callable[..., Tensor], *args: Any, **options: Any) -> Tensor:
+    """`apply(*args, **options)` with running statistics, recorded on the tape if it records."""
+    before = training()
+    with enable_grad() if is_recording() else no_grad():
+        set_training(False)
+        try:
+            return apply(*args, **options)
+        finally:
+            set_training(before)
 
 
 def freeze_statistics(root: Layer, pattern: str = "*", frozen: bool = True) -> None:

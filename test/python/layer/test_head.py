@@ -1,5 +1,8 @@
 """New heads, frozen batch norms, and weights that fit in part."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import singa
@@ -181,6 +184,22 @@ def test_frozen_statistics_in_recorded_steps():
 
     for ours, replayed in zip(states(False), states(True), strict=True):
         np.testing.assert_array_equal(ours, replayed)
+
+
+def test_copies_keep_frozen_statistics():
+    x = images(4, 3)
+    norm = layer.BatchNorm2d()
+    norm(x)
+    norm.frozen_statistics = True
+    for other in (copy.deepcopy(norm), pickle.loads(pickle.dumps(norm))):
+        assert other.frozen_statistics
+        autograd.training = True
+        try:
+            y = other(x)
+        finally:
+            autograd.training = False
+        np.testing.assert_array_equal(y.numpy(), other(x).numpy())
+        assert (other.running_mean.numpy() == 0).all()
 
 
 def test_no_batch_norm_to_freeze():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -430,7 +431,7 @@ def test_norms_of_windows(p: float, ceil: bool) -> None:
         handle = singa_wrap.PoolingHandle(x.data, [3], [2], [0], False, ceil)
         return autograd.lp_pool(handle, x, p)
 
-    _check(_Function(pooled), [_tensor((2, 3, 8))], bound=2e-5, exact=False)
+    _check(_Function(pooled), [_tensor((2, 3, 8))], bound=2e-5, exact=p == 2)
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet20_cifar"])
@@ -472,6 +473,35 @@ if os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1":
 def test_a_large_network_of_models(name: str) -> None:
     """As test_a_network_of_models, for others."""
     test_a_network_of_models(name)
+
+
+#: Networks whose last layers, or tables of positions, fix the size of images.
+_OF_ONE_SIZE = {"alexnet", "lenet", "swin_tiny", "vgg16", "vgg16_cifar", "vgg19"}
+_OF_ONE_SIZE |= {"vit_small_16", "vit_tiny_16", "vit_tiny_cifar"}
+_RESIZED = {"lenet", "resnet20_cifar"}
+if os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1":
+    _RESIZED = set(models.names()) - {"gpt_small"}
+
+
+@pytest.mark.parametrize("name", sorted(_RESIZED))
+def test_other_sizes_of_models(name: str, tmp_path: Path) -> None:
+    """`save` compares with ONNX Runtime at another height and width, or for another batch."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    net = models.create(name)
+    side = {"swin_tiny": 224}.get(name, 96 if "inception" in name else 64)
+    channels, height, _ = net.image_shape
+    size = min(side, height)
+    x = _tensor((1, channels, size, size))
+    net.compile([x], is_train=False)
+    path, axes = tmp_path / "net.onnx", {0: "n", 2: "height", 3: "width"}
+    if name in _OF_ONE_SIZE:
+        with pytest.raises(singa.onnx.ExportError, match="axis 'height' has"):
+            singa.onnx.save(net, path, [x], dynamic_axes={"x": axes}, input_names=["x"])
+        axes = {0: "n"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one says that the file was not checked at another size
+        singa.onnx.save(net, path, [x], dynamic_axes={"x": axes}, input_names=["x"])
+    assert path.exists()
 
 
 def test_dynamic_height_and_width() -> None:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import singa_wrap as _c
 from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
 from .element_types import INTEGERS, NUMBERS
@@ -17,7 +16,7 @@ from .lengths import Source
 from .node_writer import Call, Writer
 from .specification import inferred, names_read, require_package
 from .tensors import as_array
-from .trace import GraphRun
+from .trace import GraphRun, operands
 from .writers.registry import unread, writer_of
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ def _in_layer(application: Application) -> str:
 def _note_dependence(writer: Writer, trace: Trace) -> None:
     """Notes which values depend on the inputs: others are constants, also as views."""
     for application in trace.applications:
-        given = (*application.raw_inputs, *_operands(application.op))
+        given = (*application.raw_inputs, *operands(application.op))
         if any(writer.is_dependent(raw) for raw in given):
             for raw in (*application.raw_outputs, application.raw_indices):
                 if raw is not None:
@@ -239,19 +238,8 @@ def _needed(trace: Trace) -> set[int]:
         application = trace.applications[i]
         if wanted & {id(y) for y in (*application.raw_outputs, application.raw_indices)}:
             needed.add(i)
-            wanted |= {id(x) for x in (*application.raw_inputs, *_operands(application.op))}
+            wanted |= {id(x) for x in (*application.raw_inputs, *operands(application.op))}
     return needed
-
-
-def _operands(op: Any) -> list[Any]:
-    """Tensors that an operator has as attributes."""
-    found: list[Any] = []
-    for value in vars(op).values():
-        if isinstance(value, Tensor):
-            found.append(value.data)
-        elif isinstance(value, _c.Tensor):
-            found.append(value)
-    return found
 
 
 def _write(writer: Writer, applications: Sequence[Application]) -> None:

@@ -181,8 +181,8 @@ class Trace:
         blocks = {x.data.block_id() for x in self.inputs}
         raws: dict[int, tuple[Any, Outline]] = {}
         for application in self.applications:
-            operands = [getattr(t, "data", t) for t in _tensors_of(application.op).values()]
-            if any(raw.block_id() in blocks for raw in (*application.raw_inputs, *operands)):
+            read = (*application.raw_inputs, *operands(application.op))
+            if any(raw.block_id() in blocks for raw in read):
                 for raw in (*application.raw_outputs, application.raw_indices):
                     if raw is not None and id(raw) not in given:
                         blocks.add(raw.block_id())
@@ -209,6 +209,11 @@ def _tensors_of(op: Any) -> dict[str, Any]:
     return {
         name: value for name, value in vars(op).items() if isinstance(value, Tensor | _c.Tensor)
     }
+
+
+def operands(op: Any) -> list[Any]:
+    """The raw tensors that an operator has as attributes."""
+    return [getattr(value, "data", value) for value in _tensors_of(op).values()]
 
 
 def traced(forward: Callable[..., Any], inputs: Sequence[Tensor]) -> Trace:

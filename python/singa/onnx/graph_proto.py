@@ -123,6 +123,20 @@ def rename(node: NodeProto, names: Callable[[str], str]) -> None:
                 rename(inner, names)
 
 
+def free_names(taken: set[str]) -> Callable[[str], str]:
+    """A function that makes names which are not in `taken`, and adds them."""
+
+    def fresh(hint: str) -> str:
+        name, i = hint, 0
+        while name in taken:
+            i += 1
+            name = f"{hint}_{i}"
+        taken.add(name)
+        return name
+
+    return fresh
+
+
 class Splicer:
     """Gives the values and nodes of a graph the names that they have in another one.
 

@@ -14,6 +14,7 @@ from ..tensor import Tensor
 from . import formulas
 from .element_types import NUMBERS, numpy_type
 from .errors import ExportError
+from .graph_proto import free_names
 from .lengths import Formula, Lengths, Source
 from .tensors import as_array
 from .trace import TensorOutline
@@ -48,19 +49,12 @@ class Writer:
         self._names: list[dict[int | tuple[int, int], str]] = [{} for _ in changes]
         self._alive: list[Any] = []
         self._taken: set[str] = set()
+        #: Makes a name that no other value or node has.
+        self.fresh: Callable[[str], str] = free_names(self._taken)
         self._constants: dict[Any, str] = {}
         self._blocks: set[int] = set()  # memory of values that depend on the inputs
 
     # Names.
-
-    def fresh(self, hint: str) -> str:
-        """A name that no other value or node has."""
-        name, i = hint, 0
-        while name in self._taken:
-            i += 1
-            name = f"{hint}_{i}"
-        self._taken.add(name)
-        return name
 
     def take(self, names: Sequence[str]) -> None:
         """Reserves names of inputs, outputs and parameters."""

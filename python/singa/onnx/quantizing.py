@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ..model import Model
 from ..tensor import Tensor
 from .folded_norms import fold_norms
+from .graph_proto import free_names
 from .module import ImportedModel, read_graph
 from .qdq import Points, QuantizableLayer, Range, layers_of, quantized
 from .save import to_batched_model, write_model
@@ -59,7 +60,7 @@ def quantize(
     batches = _batches(model, samples)
     proto = _exported(model, batches[0])
     taken = _names(proto)
-    fresh = _fresh(taken)
+    fresh = free_names(taken)
     fold_norms(proto.graph, fresh)
     layers = layers_of(proto.graph)
     if not layers:
@@ -72,7 +73,7 @@ def quantize(
     expected = [_outputs(reference, batch) for batch in batches]
 
     def made(chosen: Sequence[QuantizableLayer]) -> ModelProto:
-        return quantized(proto, chosen, ranges, _fresh(set(taken)))
+        return quantized(proto, chosen, ranges, free_names(set(taken)))
 
     def error(result: ModelProto, count: int | None = None) -> float:
         net = ImportedModel(read_graph(result), device)
@@ -130,20 +131,6 @@ def _names(proto: ModelProto) -> set[str]:
     return names.union(*(({*node.output, node.name}) for node in graph.node))
 
 
-def _fresh(taken: set[str]) -> Callable[[str], str]:
-    """A function that makes names which are not in `taken`, and adds them."""
-
-    def fresh(hint: str) -> str:
-        name, i = hint, 0
-        while name in taken:
-            i += 1
-            name = f"{hint}_{i}"
-        taken.add(name)
-        return name
-
-    return fresh
-
-
 def _outputs(net: ImportedModel, inputs: Sequence[Tensor]) -> list[Array]:
     results = net(*inputs)  # a new network infers, whatever mode this thread is in
     return [y.numpy() for y in (results if isinstance(results, tuple) else (results,))]
@@ -160,7 +147,7 @@ def _ranges(
     order = [name for name in (*(v.name for v in proto.graph.input), *made) if name in names]
     measured = ModelProto()
     measured.CopyFrom(proto)
-    fresh = _fresh(_names(proto))
+    fresh = free_names(_names(proto))
     del measured.graph.output[:]
     for name in order:
         for op in ("ReduceMin", "ReduceMax"):

@@ -37,9 +37,14 @@ _CALLS: dict[str, list[tuple[dict[str, Any], list[Any], int]]] = {
         f"{name}Window": [({}, [_EIGHT], 1), ({"periodic": 0, "output_datatype": 11}, [_EIGHT], 1)]
         for name in ("Hann", "Hamming", "Blackman")
     },
+    "Celu": [({}, [_array(3, 5)], 1), ({"alpha": 0.5}, [_array(3, 5)], 1)],
     "CenterCropPad": [
         ({}, [_array(10, 9), np.array([6, 12])], 1),
         ({"axes": [1]}, [_array(10, 9), np.array([4])], 1),
+    ],
+    "MeanVarianceNormalization": [
+        ({}, [_array(2, 3, 4, 5)], 1),
+        ({"axes": [1, 2]}, [_array(2, 3, 4)], 1),
     ],
     "NegativeLogLikelihoodLoss": [
         ({}, [_array(3, 5), _CLASSES], 1),

@@ -317,6 +317,14 @@ def _gather(node: Node, x: Array, indices: Array) -> Array:
     return np.take(x, indices, node.attributes.get("axis", 0))
 
 
+@_host("GatherElements")
+def _gather_elements(node: Node, x: Array, indices: Array) -> Array:
+    axis = axis_within(node, node.attributes.get("axis", 0), x.ndim)
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))  # they may be shorter than x
+    places[axis] = indices
+    return x[tuple(places)]
+
+
 @_host("Range")
 def _range(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     first, last, step = (x.reshape(-1)[0].item() for x in (start, limit, delta))

@@ -31,16 +31,7 @@ _BY_REFERENCE = frozenset(
     {
         *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
         *("BitwiseXor", "CastLike", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "EyeLike"),
-        *(
-            "Flatten",
-            "Floor",
-            "GatherElements",
-            "GatherND",
-            "GreaterOrEqual",
-            "LessOrEqual",
-            "Log",
-            "Max",
-        ),
+        *("Flatten", "Floor", "GatherND", "GreaterOrEqual", "LessOrEqual", "Log", "Max"),
         *("Min", "Mod", "Neg", "NonZero", "OneHot", "Or", "Pad", "Pow", "Reciprocal", "ReduceMax"),
         *("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Round", "ScatterElements"),
         *("ScatterND", "Sign", "Sin", "Sqrt", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),

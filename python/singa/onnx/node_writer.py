@@ -373,6 +373,26 @@ class Call:
         """A Reshape on the way; shapes in all traces."""
         return self.step("Reshape", [name, self.writer.new_shape(before, after)])
 
+    def reduced(self, op: str, name: str, axes: Sequence[int], keepdims: int = 1) -> str:
+        """A reduction on the way. Its axes are an attribute in old versions, and then an input."""
+        if self.opset >= (13 if op == "ReduceSum" else 18):
+            over = self.constant(np.array(axes, np.int64))
+            return self.step(op, [name, over], keepdims=keepdims)
+        return self.step(op, [name], axes=axes, keepdims=keepdims)
+
+    def averaged(self, name: str, axis: int, rank: int, n: int, m: int, kind: str) -> str:
+        """The means of m windows of an axis of length n, as PyTorch divides it."""
+        matrix = np.zeros((n, m), numpy_type(kind))
+        for i in range(m):
+            begin, end = i * n // m, -(-(i + 1) * n // m)
+            matrix[begin:end, i] = 1 / (end - begin)
+        if axis == rank - 1:
+            return self.step("MatMul", [name, self.constant(matrix)])
+        order = [i for i in range(rank) if i != axis] + [axis]
+        moved = self.step("Transpose", [name], perm=order)
+        product = self.step("MatMul", [moved, self.constant(matrix)])
+        return self.step("Transpose", [product], perm=[order.index(i) for i in range(rank)])
+
     def bind_indices(self, name: str) -> None:
         """Notes the name of the positions that the operator found beside its output."""
         self.writer.bind_raw([a.raw_indices for a in self.applications], name)

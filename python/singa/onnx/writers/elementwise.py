@@ -336,13 +336,10 @@ def reduction(call: Call) -> None:
     op = _REDUCTIONS[call.op.__class__]
     axes, keep = list(call.op.axes), int(call.op.keepdims)
     x = call.cast(call.inputs[0], call.type_of_input(), call.type_of_output())
-    by_input = call.opset >= (13 if op == "ReduceSum" else 18)
-    if not axes:
-        call.node(op, [x], keepdims=keep)
-    elif by_input:
-        call.node(op, [x, call.constant(np.array(axes, np.int64))], keepdims=keep)
+    if axes:
+        call.finish(call.reduced(op, x, axes, keep))
     else:
-        call.node(op, [x], axes=axes, keepdims=keep)
+        call.node(op, [x], keepdims=keep)
 
 
 @writes(ag.ArgMax, ag.ArgMin, reads="axis keepdims select_last_index")
@@ -370,17 +367,8 @@ def softmax(call: Call) -> None:
 def cosine(call: Call) -> None:
     """Σ a / |a| · b / |b| along the last axis."""
 
-    def unit(x: str) -> str:
-        axes = call.constant(np.array([-1], np.int64))
-        if call.opset >= 18:
-            norm = call.step("ReduceL2", [x, axes], keepdims=1)
-        else:
-            norm = call.step("ReduceL2", [x], axes=[-1], keepdims=1)
-        return call.step("Div", [x, norm])
-
-    product = call.step("Mul", [unit(call.inputs[0]), unit(call.inputs[1])])
-    axes = call.constant(np.array([-1], np.int64))
-    call.node("ReduceSum", [product, axes], keepdims=0)
+    unit = [call.step("Div", [x, call.reduced("ReduceL2", x, [-1])]) for x in call.inputs]
+    call.finish(call.reduced("ReduceSum", call.step("Mul", unit), [-1], keepdims=0))
 
 
 # Products.

@@ -124,19 +124,13 @@ def layer_norm(call: Call) -> None:
     call.finish(y)
 
 
-def _mean(call: Call, x: str, axes: list[int]) -> str:
-    if call.opset >= 18:
-        return call.step("ReduceMean", [x, call.constant(np.array(axes, np.int64))], keepdims=1)
-    return call.step("ReduceMean", [x], axes=axes, keepdims=1)
-
-
 def _normalised(call: Call, x: str, axes: list[int], op: Any) -> str:
     """x divided by its deviation over axes; `op.centered` subtracts the mean first."""
     wide = call.type_of_input() if call.type_of_input() == "float64" else "float32"
     y = call.cast(x, call.type_of_input(), wide)
     if op.centered:
-        y = call.step("Sub", [y, _mean(call, y, axes)])
-    power = _mean(call, call.step("Mul", [y, y]), axes)
+        y = call.step("Sub", [y, call.reduced("ReduceMean", y, axes)])
+    power = call.reduced("ReduceMean", call.step("Mul", [y, y]), axes)
     more = call.step("Add", [power, call.constant(op.eps, wide)])
     return call.cast(call.step("Div", [y, call.step("Sqrt", [more])]), wide, call.type_of_input())
 

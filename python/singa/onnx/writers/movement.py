@@ -310,17 +310,8 @@ def _average(call: Call) -> None:
     wide = found if found in ("float32", "float64") else "float32"
     value = call.cast(call.inputs[0], found, wide)
     for axis, (n, m) in enumerate(pairs):
-        if n == m:
-            continue
-        matrix = np.zeros((n, m), numpy_type(wide))
-        for i in range(m):
-            begin, end = i * n // m, -(-(i + 1) * n // m)
-            matrix[begin:end, i] = 1 / (end - begin)
-        order = [*range(axis), *range(axis + 1, len(x)), axis]
-        last = call.step("Transpose", [value], perm=order)
-        last = call.step("MatMul", [last, call.constant(matrix)])
-        back = [order.index(i) for i in range(len(x))]
-        value = call.step("Transpose", [last], perm=back)
+        if n != m:
+            value = call.averaged(value, axis, len(x), n, m, wide)
     call.finish(value, wide)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ... import autograd as ag
 from ... import singa_wrap as _c
-from ..element_types import numpy_type
 from .registry import writes
 
 if TYPE_CHECKING:
@@ -160,36 +159,16 @@ def adaptive_pool(call: Call) -> None:
     for axis, (n, m) in enumerate(sizes, 2):
         if n == m:
             continue
-        starts = [i * n // m for i in range(m)]
-        ends = [-(-(i + 1) * n // m) for i in range(m)]
-        x = (_maxima if is_max else _averages)(call, x, axis, rank, n, starts, ends)
+        if is_max:
+            x = _maxima(call, x, axis, n, m)
+        else:
+            x = call.averaged(x, axis, rank, n, m, call.type_of_input())
     call.finish(x)
 
 
-def _maxima(
-    call: Call, x: str, axis: int, rank: int, n: int, starts: list[int], ends: list[int]
-) -> str:
-    width = max(end - start for start, end in zip(starts, ends, strict=True))
-    rows = [
-        [min(start + j, end - 1) for j in range(width)]
-        for start, end in zip(starts, ends, strict=True)
-    ]
+def _maxima(call: Call, x: str, axis: int, n: int, m: int) -> str:
+    windows = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+    width = max(end - start for start, end in windows)
+    rows = [[min(start + j, end - 1) for j in range(width)] for start, end in windows]
     wide = call.step("Gather", [x, call.constant(np.array(rows, np.int64))], axis=axis)
-    if call.opset >= 18:
-        axes = call.constant(np.array([axis + 1], np.int64))
-        return call.step("ReduceMax", [wide, axes], keepdims=0)
-    return call.step("ReduceMax", [wide], axes=[axis + 1], keepdims=0)
-
-
-def _averages(
-    call: Call, x: str, axis: int, rank: int, n: int, starts: list[int], ends: list[int]
-) -> str:
-    matrix = np.zeros((n, len(starts)), numpy_type(call.type_of_input()))
-    for column, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        matrix[start:end, column] = 1 / (end - start)
-    order = [i for i in range(rank) if i != axis] + [axis]
-    if axis == rank - 1:
-        return call.step("MatMul", [x, call.constant(matrix)])
-    moved = call.step("Transpose", [x], perm=order)
-    product = call.step("MatMul", [moved, call.constant(matrix)])
-    return call.step("Transpose", [product], perm=[order.index(i) for i in range(rank)])
+    return call.reduced("ReduceMax", wide, [axis + 1], keepdims=0)

@@ -256,19 +256,19 @@ std::optional<Socket> Connect(const std::string& address, const Pass& pass, int 
   std::vector<std::string> hosts;
   for (std::string host; words >> host;) hosts.push_back(host);
   std::optional<Socket> connected;
-  reason->clear();
+  std::vector<std::string> reasons;  // each once: the last one may say less than one before
   while (!stop.load() && SharedClock() < deadline) {
-    std::string tried;
     for (const std::string& host : hosts) {
       const std::string failed = Try(host, port, pass, own, other, deadline, stop, &connected);
       if (connected) return connected;
-      tried += (tried.empty() ? "" : "; ") + host + " port " + port + ": " + failed;
+      const std::string text = host + " port " + port + ": " + failed;
+      if (std::ranges::find(reasons, text) == reasons.end()) reasons.push_back(text);
       if (stop.load() || SharedClock() > deadline) break;
     }
-    // The last look may have been cut short: an earlier, whole one says more.
-    if (reason->empty() || SharedClock() < deadline) *reason = tried;
     std::this_thread::sleep_for(std::chrono::milliseconds(kLook));
   }
+  reason->clear();
+  for (const std::string& text : reasons) *reason += (reason->empty() ? "" : "; ") + text;
   return std::nullopt;
 }
 

@@ -188,11 +188,12 @@ def _over_hosts(
     program = [*interpreter(), "-m", "singa", "launch", "--under-hosts"]
     program += ["--timeout", str(options.timeout), "--grace", f"{options.grace:g}"]
     program += [*(["-m"] if options.module else []), options.script, *options.arguments]
-    own = {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
-    command = hosts.command(options.hosts, ranks, program)
+    variables = _without_place(shared)
+    variables |= {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
+    command = hosts.command(options.hosts, ranks, program, variables)
     if Path(command[0]).name == "srun":  # the ranks of an MPI get one by it
-        own["SINGA_SECRET"] = shared.get("SINGA_SECRET") or secrets.token_hex()
-    return Member(command[0], command, {**_without_place(shared), **own}, starts=True)
+        variables["SINGA_SECRET"] = shared.get("SINGA_SECRET") or secrets.token_hex()
+    return Member(command[0], command, variables, starts=True)
 
 
 def _as_rank(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _MPI = ("mpiexec", "mpirun")
 
@@ -24,8 +24,11 @@ def parse(text: str) -> list[str]:
     return hosts
 
 
-def command(hosts: Sequence[str], ranks: int, program: Sequence[str]) -> list[str]:
-    """The command that runs `program` as `ranks` ranks on the hosts, as evenly as possible.
+def command(
+    hosts: Sequence[str], ranks: int, program: Sequence[str], variables: Mapping[str, str]
+) -> list[str]:
+    """The command that runs `program` as `ranks` ranks on the hosts, as evenly as possible, where
+    it is started with these variables.
 
     It is srun within an allocation of SLURM that has it, otherwise mpiexec or mpirun. srun lets the
     other ranks live, and report, when one fails; an MPI ends them. Raises OSError if there is
@@ -39,7 +42,7 @@ def command(hosts: Sequence[str], ranks: int, program: Sequence[str]) -> list[st
             version = subprocess.run(
                 [found, "--version"], capture_output=True, text=True, check=False
             ).stdout
-            return mpi_command(found, version, hosts, ranks, program)
+            return mpi_command(found, version, hosts, ranks, program, variables)
     raise OSError(
         "[launch] --hosts needs mpiexec, mpirun, or srun within an allocation of SLURM; none is on "
         "PATH"
@@ -62,7 +65,12 @@ def srun_command(srun: str, hosts: Sequence[str], ranks: int, program: Sequence[
 
 
 def mpi_command(
-    mpiexec: str, version: str, hosts: Sequence[str], ranks: int, program: Sequence[str]
+    mpiexec: str,
+    version: str,
+    hosts: Sequence[str],
+    ranks: int,
+    program: Sequence[str],
+    variables: Mapping[str, str],
 ) -> list[str]:
     """The command of an MPI, which `version`, the answer to --version, tells apart."""
     each = -(-ranks // len(hosts))
@@ -73,7 +81,7 @@ def mpi_command(
             *("--host", ",".join(f"{host}:{each}" for host in hosts)),
             *("--map-by", "slot:OVERSUBSCRIBE"),
             *("--bind-to", "none"),
-            *(word for name in _passed() for word in ("-x", name)),
+            *(word for name in _passed(variables) for word in ("-x", name)),
             *program,
         ]
     return [  # Hydra, of MPICH and Intel
@@ -86,9 +94,9 @@ def mpi_command(
     ]
 
 
-def _passed() -> list[str]:
-    """Variables that Open MPI does not pass on by itself."""
+def _passed(variables: Mapping[str, str]) -> list[str]:
+    """Those variables that Open MPI does not pass on by itself."""
     names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
     return sorted(
-        name for name in os.environ if name in names or name.startswith(("SINGA_", "OMP_"))
+        name for name in variables if name in names or name.startswith(("SINGA_", "OMP_"))
     )

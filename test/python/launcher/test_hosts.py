@@ -10,16 +10,16 @@ PROGRAM = ["python", "x.py"]
 
 
 def test_hydra():
-    command = hosts.mpi_command("mpiexec", "HYDRA build details:", ["a", "b"], 5, PROGRAM)
+    command = hosts.mpi_command("mpiexec", "HYDRA build details:", ["a", "b"], 5, PROGRAM, {})
     assert command == [
         *("mpiexec", "-n", "5", "-hosts", "a,b", "-ppn", "3"),
         *("-genvall", "python", "x.py"),
     ]
 
 
-def test_open_mpi(monkeypatch):
-    monkeypatch.setattr("os.environ", {"SINGA_JOB": "x", "PYTHONPATH": "y", "HOME": "z"})
-    command = hosts.mpi_command("mpirun", "mpirun (Open MPI) 5.0.3", ["a", "b"], 4, PROGRAM)
+def test_open_mpi():
+    given = {"SINGA_JOB": "x", "PYTHONPATH": "y", "HOME": "z"}
+    command = hosts.mpi_command("mpirun", "mpirun (Open MPI) 5.0.3", ["a", "b"], 4, PROGRAM, given)
     assert command == [
         *("mpirun", "-n", "4", "--host", "a:2,b:2", "--map-by", "slot:OVERSUBSCRIBE"),
         *("--bind-to", "none", "-x", "PYTHONPATH", "-x", "SINGA_JOB", "python", "x.py"),

@@ -1,5 +1,6 @@
-"""Machines for tests of jobs on several ones: namespaces of this machine, each with a network, a name,
-processes and shared memory of its own, and a cable between them. The folder `bin` has an `ssh`.
+"""Machines for tests of jobs on several ones: namespaces of this machine, each with a network, a
+name, processes and shared memory of its own, and a cable between them. The folder `bin` has an
+`ssh`.
 """
 
 from __future__ import annotations
@@ -86,10 +87,11 @@ class Hosts:
         inside = [*_UNSHARE, *_USER]
         if self._first and _USER:  # the namespaces of networks belong to one of users
             inside = ["nsenter", "-t", self._first[0], *_ENTER_USER, "--", *_UNSHARE]
-        setup = (
-            "mount -t tmpfs none /dev/shm && ip link set lo up && echo up && exec sleep infinity"
-        )
-        command = [*inside, "sh", "-c", f"hostname {name} && {setup}"]
+        steps = [f"hostname {name}", "mount -t tmpfs none /dev/shm", "mount -t sysfs none /sys"]
+        # For what programs leave under their numbers, which are the same on each machine.
+        steps += ["mount -t tmpfs none /var/tmp"]
+        steps += ["ip link set lo up", "echo up", "exec sleep infinity"]
+        command = [*inside, "sh", "-c", " && ".join(steps)]
         keeper = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._keepers.append(keeper)
         assert keeper.stdout is not None
@@ -116,9 +118,9 @@ class Hosts:
         """Runs a command on a machine. It must succeed."""
         subprocess.run(self.command(host, *command), check=True)
 
-    def cut(self, host: int) -> None:
-        """Takes a machine's link down."""
-        self.run(host, "ip", "link", "set", "net", "down")
+    def cut(self, host: int, again: bool = False) -> None:
+        """Takes a machine's link down, or up again."""
+        self.run(host, "ip", "link", "set", "net", "up" if again else "down")
 
     def _open(self) -> None:
         """Starts what `ssh` asks for, until the door is closed."""

@@ -8,6 +8,7 @@
 #include "backend/cuda/runtime/runtime.h"
 #include "core/device/cuda_library.h"
 #include "model/dispatch/field_text.h"
+#include "model/dispatch/kernel.h"
 #include "singa/version.h"
 
 namespace singa::cuda {

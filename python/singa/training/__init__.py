@@ -8,7 +8,7 @@ from .log import JsonLinesLog, read_log
 from .log_base import Histogram, Image, Log
 from .tensorboard_log import TensorBoardLog
 from .totals import NonFiniteLossError
-from .trainer import Logger, Trainer
+from .trainer import Trainer
 
 __all__ = [
     "BestModel",
@@ -19,7 +19,6 @@ __all__ = [
     "Image",
     "JsonLinesLog",
     "Log",
-    "Logger",
     "NonFiniteLossError",
     "TensorBoardLog",
     "Trainer",

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from . import checkpoint
 from .callbacks import Callback, Record
 from .curves import plot_curves
 from .log import JsonLinesLog
+from .log_base import Log
 from .program import StopSignals, say
 from .progress import Progress
 from .totals import Measure, NonFiniteLossError, Totals, described, own_sums
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
     from ..model import Model
 
 _TOGETHER = 16  # batches whose results are read at once from a GPU
-
-
-class Logger(Protocol):
-    """What takes the record of each epoch, such as a JsonLinesLog."""
-
-    def append(self, record: Mapping[str, Any], /) -> object:
-        """Takes the record of an epoch. Rank 0 alone calls it."""
-        ...
 
 
 @names_keywords
@@ -62,7 +55,8 @@ class Trainer:
     ema         averages of the weights, or their decay. They are updated after each update of the
                 optimizer, and validated and saved by BestModel in the place of the weights.
     callbacks   see Callback; called in this order
-    loggers     objects whose `append` gets the record of each epoch
+    loggers     logs that get the record of each epoch, such as CsvLog and TensorBoardLog. With
+                `out`, records of later updates are removed first, which a resumed run makes again.
     out         folder for log.jsonl, curves.png (with matplotlib) and checkpoint.safetensors. The
                 first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`; see `exit_status`.
                 By default nothing is written.
@@ -88,7 +82,7 @@ class Trainer:
         dtype: Any = None,
         ema: opt.EMA | float | None = None,
         callbacks: Sequence[Callback] = (),
-        loggers: Sequence[Logger] = (),
+        loggers: Sequence[Log] = (),
         out: str | os.PathLike[str] | None = None,
         checkpoint_steps: int = 0,
         settings: Mapping[str, Any] | None = None,
@@ -112,6 +106,9 @@ class Trainer:
         self.ema = opt.EMA(model, ema) if isinstance(ema, int | float) else ema
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
+        for logger in self.loggers:
+            if not isinstance(logger, Log):
+                raise TypeError(f"[Trainer] loggers: expected a training.Log, got {logger!r:.80}")
         self.out = None if out is None else Path(out)
         self.checkpoint_steps = integer("Trainer", "checkpoint_steps", checkpoint_steps, 0)
         self.settings = settings
@@ -176,8 +173,9 @@ class Trainer:
             stopped = closing.enter_context(StopSignals()) if self.out else None
             loggers = list(self.loggers)
             if self.out is not None and distributed.is_main():
-                log = JsonLinesLog(self.out / "log.jsonl", lambda record: record["epoch"] < start)
-                loggers.insert(0, closing.enter_context(log))
+                loggers.insert(0, closing.enter_context(JsonLinesLog(self.out / "log.jsonl")))
+                for logger in loggers:
+                    logger.rewind(self.optimizer.steps)
             self.model.train()
             self._call("on_train_begin")
             for epoch in range(start, self.epochs + 1):
@@ -198,7 +196,7 @@ class Trainer:
         return history
 
     def _run_epoch(
-        self, loader: Any, validation: Any, loggers: Sequence[Logger], stopped: StopSignals | None
+        self, loader: Any, validation: Any, loggers: Sequence[Log], stopped: StopSignals | None
     ) -> Record | None:
         """Trains an epoch, and what follows. Returns its record; None if a signal came first."""
         began, title = time.monotonic(), f"epoch {self.epoch}/{self.epochs}"

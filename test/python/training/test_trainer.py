@@ -277,12 +277,17 @@ def test_the_best_model_has_the_averages(tmp_path):
         assert (saved[name] != net.get_params()[name].numpy()).any()
 
 
-def test_loggers_get_the_records():
+def test_loggers_get_the_records(tmp_path):
     x, y = classes()
-    logged = []
-    history = made().fit(x, y, epochs=2, loggers=[logged], verbose=False)
-    assert logged == history
+    with training.JsonLinesLog(tmp_path / "log.jsonl") as log:
+        history = made().fit(x, y, epochs=2, loggers=[log], verbose=False)
+    assert read_log(tmp_path / "log.jsonl") == history
     assert [*history[0]] == ["epoch", "step", "lr", "train_loss", "images_per_s", "seconds"]
+
+
+def test_a_logger_that_is_none_is_refused():
+    with pytest.raises(TypeError, match=r"\[Trainer\] loggers: expected a training.Log, got \[\]"):
+        Trainer(made(), loggers=[[]])
 
 
 # Files and resuming.
@@ -320,6 +325,15 @@ def whole(tmp_path_factory):
     go_on(trainer_at(out))
     autograd.training = False
     return outcome(out)
+
+
+def test_a_resumed_run_removes_later_records_of_its_loggers(tmp_path):
+    path = tmp_path / "log.csv"
+    for epochs in (2, 3):
+        with training.CsvLog(path) as log:
+            go_on(trainer_at(tmp_path, loggers=[log]), epochs, resume=True)
+            log.append(step=1000)  # of an epoch of which no checkpoint was saved
+    assert [record.get("epoch") for record in read_log(path)] == [1, 2, 3, None]
 
 
 class Kill(Callback):

@@ -205,9 +205,34 @@ def test_ranks_of_another_launcher(script, names):
         assert _finished(rank) == (0, "2.0 [0, 1]\n", "")
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+    ],
+)
+def test_scripts_of_torchrun_and_srun_need_no_launcher(script, names):
+    """On one machine they share memory, under a name that follows from the launcher's variables."""
+    job = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(os.getpid()), "TORCHELASTIC_RUN_ID": "x"}
+    job |= {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "a"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, "run"],
+            env=_variables(**dict(zip(names, (rank, "2") * 2, strict=True)), **job),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    for rank in ranks:
+        assert _finished(rank) == (0, "2.0 [0, 1]\n", "")
+
+
 PLACES = """
-import os, singa
-from singa import distributed, singa_wrap
+import singa
+from singa import distributed
 print(distributed.local_rank(), distributed.environment().local_rank, singa.get_num_threads())
 """
 

@@ -190,7 +190,8 @@ def rank(arguments: argparse.Namespace) -> None:
     network = arguments.network
     if network["names"]:
         slow_link.enter(network["names"][number])
-        os.environ["GLOO_SOCKET_IFNAME"] = network["devices"][number]
+        for variable in ("SINGA_INTERFACE", "GLOO_SOCKET_IFNAME"):
+            os.environ[variable] = network["devices"][number]
     import singa
     from singa import distributed
 

@@ -136,7 +136,9 @@ def seconds_of(function: Callable[[], Any], rounds: int) -> list[float]:
 
 def rank(arguments: argparse.Namespace) -> None:
     """What each rank does."""
-    enter(arguments.namespaces[int(os.environ["SINGA_RANK"])])
+    name, device = arguments.namespaces[int(os.environ["SINGA_RANK"])]
+    enter(name)
+    os.environ["SINGA_INTERFACE"] = device
     import singa
     from singa import distributed, singa_wrap
 
@@ -172,7 +174,8 @@ def main() -> int:
     link = Link(arguments.mbit, arguments.delay)
     try:
         launch = (sys.executable, "-m", "singa", "launch", "-n", "2", __file__)
-        own = ("--namespaces", json.dumps(link.names))
+        places = list(zip(link.names, link.devices, strict=True))
+        own = ("--namespaces", json.dumps(places))
         environment = os.environ | {"SINGA_NODE_RANKS": "1", "OMP_WAIT_POLICY": "passive"}
         command = [*launch, *own, *sys.argv[1:]]
         return subprocess.run(command, env=environment, check=False).returncode

@@ -437,4 +437,7 @@ def test_the_environment_names_the_job(monkeypatch):
     assert in_ranks(2, body) == [(2, 0, [3.0]), (2, 1, [3.0])]
     monkeypatch.setenv("SINGA_WORLD_SIZE", "2")
     (text,) = in_ranks(1, lambda rank, holder: opt.DistOpt(sgd()))
-    assert "SINGA_WORLD_SIZE is 2, but SINGA_JOB is not set" in text
+    assert "SINGA_WORLD_SIZE is set, SINGA_RANK is not" in text
+    monkeypatch.setenv("SINGA_RANK", "1")
+    (text,) = in_ranks(1, lambda rank, holder: opt.DistOpt(sgd()))
+    assert "this is rank 1 of 2 of singa launch, and does not know where the others are" in text

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import metric
+from ..data.pictures import require_pillow
 from ..training.picture_classifier import PictureClassifier
 from ..training.progress import Progress
 from . import picture_sets
@@ -136,6 +137,7 @@ def classify(classifier: PictureClassifier, pictures: Any) -> Outcome:
 def data_uri(image: NDArray[np.uint8], side: int = _SIDE) -> str:
     """A picture uint8 (C, H, W) as a URI that holds it, with at most `side` pixels a side. Small
     ones are enlarged by a whole factor. Raises ImportError without Pillow."""
+    require_pillow("report")
     from PIL import Image
 
     pixels = image[0] if image.shape[0] == 1 else np.moveaxis(image, 0, -1)

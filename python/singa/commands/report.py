@@ -238,7 +238,7 @@ def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[st
         if mistakes
         else "",
         "by_class": table(heads, by_class, numbers=range(1, 5)),
-        "galleries": _galleries(outcome),
+        "galleries": _unless_missing(run, "pictures", lambda: _galleries(outcome)) or [],
     }
 
 

@@ -1,2 +1,3 @@
 # The module is generated at build time.
 __version__: str
+BUILD_TYPE: str

@@ -53,8 +53,14 @@ def processor() -> dict[str, str]:
     return {
         "processor": str(report["cpu"]),
         "cache": cache.read_text().strip() if cache.exists() else "",
-        "isa": f"{' '.join(report['isa'])}, {onednn}",
+        "isa": f"{' '.join(report['isa'])}, {onednn}{_build()}",
     }
+
+
+def _build() -> str:
+    """How the library was built, unless for speed: the compiler then orders sums otherwise."""
+    kind = getattr(singa._version, "BUILD_TYPE", "Release")  # earlier versions do not say
+    return "" if kind == "Release" else f", {kind}"
 
 
 def _onednn(path: str) -> str:

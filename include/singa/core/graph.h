@@ -122,9 +122,9 @@ class SINGA_API Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Binds inputs, which have the recorded shapes and types, and allocates outputs. Inputs that are
-  /// not contiguous are copied. Returns false if a parameter has another layout than recorded and
-  /// cannot be moved back; the step then has to be recorded again.
+  /// Binds inputs, which have the recorded shapes and types, and allocates outputs. Inputs that do
+  /// not lie as recorded, and views, are copied. Returns false if a parameter has another layout
+  /// than recorded and cannot be moved back; the step then has to be recorded again.
   bool Start(const std::vector<Tensor>& inputs);
   /// Run, TakeBack and Finish raise std::invalid_argument without Start.
   void Run(int segment);

@@ -422,7 +422,10 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
   is_started_ = false;
   bound_inputs_.clear();
   bound_outputs_.clear();
-  for (const Tensor& input : inputs) bound_inputs_.push_back(input.Contiguous());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const LayoutPtr& recorded = inputs_[i].layout();
+    bound_inputs_.push_back(recorded ? inputs[i].ToLayout(recorded) : inputs[i].Contiguous());
+  }
   is_fixed_ = captured_ && captured_->Start(Addresses());
   if (is_fixed_) {
     BindFixed(bound_inputs_);

@@ -48,7 +48,6 @@ void RecordedStep::Start(const std::vector<Tensor>& inputs) {
   if (t_step) throw std::logic_error("[graph] this thread is recording already");
   for (const Tensor& input : inputs) {
     Check(!input.empty(), "graph", "an input is an empty tensor (None)");
-    Check(input.is_contiguous(), "graph", "an input is not row-major: ", input);
     Check(!slot_of_.count(input.block().get()), "graph", "two inputs share memory");
     const int slot = UseSlot(input, false);
     slots_[static_cast<size_t>(slot)].input = slot;  // the first slots are the inputs

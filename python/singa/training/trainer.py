@@ -27,7 +27,7 @@ from ..tensor import Tensor
 from . import checkpoint
 from .callbacks import Callback, Record
 from .curves import plot_curves
-from .log import JsonLinesLog
+from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .program import StopSignals, say
 from .progress import Progress
@@ -56,7 +56,7 @@ class Trainer:
                 optimizer, and validated and saved by BestModel in the place of the weights.
     callbacks   see Callback; called in this order
     loggers     logs that get the record of each epoch, such as CsvLog and TensorBoardLog. With
-                `out`, records of later updates are removed first, which a resumed run makes again.
+                `out`, records that a resumed run makes again are removed first.
     out         folder for log.jsonl, curves.png (with matplotlib) and checkpoint.safetensors. The
                 first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`; see `exit_status`.
                 By default nothing is written.
@@ -173,9 +173,7 @@ class Trainer:
             stopped = closing.enter_context(StopSignals()) if self.out else None
             loggers = list(self.loggers)
             if self.out is not None and distributed.is_main():
-                loggers.insert(0, closing.enter_context(JsonLinesLog(self.out / "log.jsonl")))
-                for logger in loggers:
-                    logger.rewind(self.optimizer.steps)
+                loggers.insert(0, closing.enter_context(self._own_log(start)))
             self.model.train()
             self._call("on_train_begin")
             for epoch in range(start, self.epochs + 1):
@@ -395,6 +393,19 @@ class Trainer:
         self.resumed = True
         if self.verbose:
             say(f"resumed after step {self.optimizer.steps}")
+
+    def _own_log(self, start: int) -> JsonLinesLog:
+        """log.jsonl without the records from the epoch `start` on, which are made again. They are
+        removed from the other logs, too. (The checkpoint's step does not tell them apart: it may be
+        that of a record, or of the moment before it was logged.)"""
+        assert self.out is not None
+        path = self.out / "log.jsonl"
+        log = JsonLinesLog(path, lambda record: record["epoch"] < start)
+        kept = read_log(path)
+        if kept or start == 1:
+            for logger in self.loggers:
+                logger.rewind(kept[-1]["step"] if kept else 0)
+        return log
 
     def _plot(self, out: Path) -> None:
         if distributed.is_main():

@@ -387,5 +387,28 @@ TEST(Graph, AHostCallMayMoveALentTensorToAnotherLayout) {
   }
 }
 
+TEST(Graph, InputsAreBroughtToTheLayoutInWhichTheyWereRecorded) {
+  const Shape shape{1, 2, 1, 2};
+  const LayoutPtr nhwc = BlockedLayoutNamed("nhwc", shape, kFloat32);
+  const auto image = [&](float first) {
+    const float values[] = {first, 2, 3, 4};
+    Tensor x(shape, DefaultDevice());
+    x.CopyFromHost(values, sizeof values);
+    return x;
+  };
+  const auto record = [&](const Tensor& x) {
+    const RecordingPtr recording = NewRecording();
+    recording->Start({x});
+    recording->Finish({Times(x, 2)});
+    return recording;
+  };
+  const std::vector<double> expected = {10, 4, 6, 8};
+  Graph blocked(record(image(1).ToLayout(nhwc)));
+  EXPECT_EQ(Values((*blocked.Replay({image(5)}))[0]), expected);
+  EXPECT_EQ(Values((*blocked.Replay({image(5).ToLayout(nhwc)}))[0]), expected);
+  Graph plain(record(image(1)));
+  EXPECT_EQ(Values((*plain.Replay({image(5).ToLayout(nhwc)}))[0]), expected);
+}
+
 }  // namespace
 }  // namespace singa

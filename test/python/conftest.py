@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Makes programs that tests start find the same singa from any folder. Without a GPU, tests
     that need one get the emulated GPU of the build folder."""
+    # Shells start background jobs with SIGINT ignored, and programs that tests start inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if paths := os.environ.get("PYTHONPATH"):
         absolute = [os.path.abspath(path) for path in paths.split(os.pathsep) if path]
         os.environ["PYTHONPATH"] = os.pathsep.join(absolute)

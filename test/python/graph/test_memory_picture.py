@@ -59,7 +59,8 @@ def test_values_of_a_step(dtype) -> None:
     assert max(value.offset + value.bytes for value in found) <= graph["arena"]
     if dtype == "float32":
         peak = max(sum(value.bytes for value in alive) for alive in steps)
-        assert 0.8 * graph["peak"] < peak <= graph["peak"]  # the rest is workspace
+        # The rest is workspace, of which each thread needs some.
+        assert 0.5 * graph["peak"] < peak <= graph["peak"]
 
 
 def test_picture(plan, tmp_path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from html_page import Page
 from picture_folders import write_colours
+from program_in_process import as_before
 from singa import __main__ as command_line
 from singa import data
 from singa.commands import step_costs, train
@@ -29,7 +30,8 @@ def main(*arguments):
 def reported(trained, tmp_path_factory):
     """The run's page."""
     out = tmp_path_factory.mktemp("page") / "report.html"
-    assert main("report", trained, "--out", out, "--threads", 1) == 0
+    with as_before():
+        assert main("report", trained, "--out", out, "--threads", 1) == 0
     return Page.read(out)
 
 

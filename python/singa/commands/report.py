@@ -24,12 +24,13 @@ from ..drawing.html import Markup, table
 from ..report import network
 from ..report.diagnostics import doctor
 from ..report.flame import flame
+from ..training.curves import is_fraction
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import at_least, choose_device, reporting_errors, say, warnings_as_notes
 from . import predictions
 from . import step_costs as steps
 from .pages import page_template, percent, write_page
-from .run_folder import ACCURACY, RunFolder, curves, is_fraction, read_run
+from .run_folder import ACCURACY, RunFolder, curves, read_run
 
 PROG = "python -m singa report"
 #: Most classes of which a confusion matrix is shown.

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..drawing.chart import Curve
 from ..training import checkpoint, read_log
+from ..training.curves import is_fraction
 from ..training.log import Record
 
 #: The title of the curves whose values are fractions of 1.
@@ -114,11 +115,6 @@ def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value)
-
-
-def is_fraction(name: str) -> bool:
-    """Whether the field of a log is a fraction of 1, which is shown in per cent."""
-    return any(word in name.lower() for word in ("acc", "top1", "top5"))
 
 
 def _panel(name: str) -> str:

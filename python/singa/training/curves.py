@@ -87,11 +87,15 @@ def _panels(records: Iterable[Mapping[str, Any]], x: str) -> dict[str, dict[str,
     return panels
 
 
+def is_fraction(field: str) -> bool:
+    """Whether the field of a log is a fraction of 1, which is shown in per cent."""
+    return any(word in field.lower() for word in ("acc", "top1", "top5"))
+
+
 def _panel_of(field: str) -> str | None:
-    name = field.lower()
-    if "loss" in name:
+    if "loss" in field.lower():
         return "loss"
-    return "accuracy" if any(word in name for word in ("acc", "top1", "top5")) else None
+    return "accuracy" if is_fraction(field) else None
 
 
 def _number(value: Any) -> float:

@@ -26,7 +26,9 @@ SINGA_API std::string EnvironmentValue(const std::string& name,
                                        const std::string& op = "environment");
 
 #ifndef SWIG
+/// Whether the variable is 1.
 inline bool EnvironmentFlag(const char* name) { return EnvironmentValue(name) == "1"; }
+/// The value of a variable that holds a number.
 inline int64_t EnvironmentNumber(const char* name) { return std::stoll(EnvironmentValue(name)); }
 #endif
 

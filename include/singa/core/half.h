@@ -24,6 +24,7 @@ struct BFloat16 {
   }
 };
 
+/// A float of 16 bits with 5 bits of exponent (IEEE 754 binary16).
 struct Float16 {
   uint16_t bits = 0;
   Float16() = default;

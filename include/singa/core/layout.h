@@ -55,6 +55,7 @@ class SINGA_API OpaqueLayout {
 /// Null means plain: row-major, or strided.
 using LayoutPtr = std::shared_ptr<const OpaqueLayout>;
 
+/// Whether both are plain, or equal.
 inline bool SameLayout(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a && b && a->Equals(*b));
 }
@@ -62,7 +63,9 @@ inline bool SameLayout(const LayoutPtr& a, const LayoutPtr& b) {
 /// Layouts of results. kAuto, the default: an operation may return its result in an opaque layout.
 /// kPlain: results are always plain, for comparison. Environment: SINGA_LAYOUT=plain.
 enum class LayoutMode : int { kAuto = 0, kPlain = 1 };
+/// Sets the mode of all threads.
 SINGA_API void SetLayoutMode(LayoutMode mode);
+/// The mode in force.
 SINGA_API LayoutMode GetLayoutMode();
 
 /// "plain" for null, else the layout's tag.

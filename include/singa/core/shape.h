@@ -55,6 +55,7 @@ class SINGA_API Shape {
 using Strides = Shape;
 
 #ifndef SWIG
+/// Prints (2, 3).
 SINGA_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// Row-major strides of a dense tensor.

@@ -22,6 +22,7 @@ struct ReorderRecord {
   std::string reason;
 };
 
+/// How many reorders between layouts there were, and how much they moved.
 struct ReorderStats {
   uint64_t count = 0;
   uint64_t bytes = 0;
@@ -31,6 +32,7 @@ struct ReorderStats {
 SINGA_API ReorderStats GetReorderStats();
 /// Starts (true) or stops keeping a list of reorders, which TakeReorders returns and clears.
 SINGA_API void RecordReorders(bool enable);
+/// Returns the list of reorders since RecordReorders(true), and clears it.
 SINGA_API std::vector<ReorderRecord> TakeReorders();
 
 /// One execution of an operation, one reorder, or one collective that ran beside operations,
@@ -54,16 +56,19 @@ struct ProfileRecord {
 
 /// Starts (true) or stops timing each operation of each thread.
 SINGA_API void SetProfiling(bool enable);
+/// Whether operations are timed.
 SINGA_API bool IsProfiling();
 /// Returns the records so far, in the order in which they ended, and clears the list.
 SINGA_API std::vector<ProfileRecord> TakeProfile();
 
 /// The operation for which this thread last looked up a plan; "" before the first one.
 SINGA_API const char* CurrentOp();
+/// Sets what CurrentOp returns; `op` must outlive its use.
 SINGA_API void SetCurrentOp(const char* op);
 
 /// The layer that this thread executes, for messages and reports. Python's layers set it.
 SINGA_API const std::string& CurrentLayer();
+/// Sets what CurrentLayer returns.
 SINGA_API void SetCurrentLayer(const std::string& name);
 
 }  // namespace singa

@@ -127,10 +127,12 @@ class SINGA_API Tensor {
 
 /// An uninitialised plain tensor with the shape, type and device of `t`.
 SINGA_API Tensor EmptyLike(const Tensor& t);
+/// A tensor filled with `value`, on the CPU unless a device is given.
 SINGA_API Tensor Full(const Shape& shape, double value, DevicePtr device = nullptr,
                       DataType dtype = kFloat32);
 
 #ifndef SWIG
+/// Prints what ToString returns.
 SINGA_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 #endif
 

@@ -28,6 +28,7 @@ struct ExplainedOp {
 
 /// Starts (true) or stops keeping explanations. Switches profiling on and off as well.
 SINGA_API void SetExplaining(bool enable);
+/// Whether explanations are kept.
 SINGA_API bool IsExplaining();
 /// Returns the executions so far, in the order in which they ended. Clears them and the profile.
 SINGA_API std::vector<ExplainedOp> TakeExplanations();

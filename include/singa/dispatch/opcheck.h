@@ -30,6 +30,7 @@ struct OpcheckOptions {
   bool every_kernel = false;
 };
 
+/// What OPCHECK found for one operation.
 struct OpcheckOpStats {
   std::string op;
   uint64_t checked = 0;  ///< executions compared with `reference`
@@ -54,11 +55,14 @@ struct OpcheckKernelStats {
 
 /// Environment: SINGA_OPCHECK=N sets `every`.
 SINGA_API void SetOpcheck(const OpcheckOptions& options);
+/// The options in force.
 SINGA_API OpcheckOptions GetOpcheck();
+/// Results by operation since ResetOpcheckStats.
 SINGA_API std::vector<OpcheckOpStats> GetOpcheckStats();
 /// Since ResetOpcheckStats, sorted by operation and kernel. Refused calls have entries of their
 /// own.
 SINGA_API std::vector<OpcheckKernelStats> GetOpcheckKernelStats();
+/// Forgets all counts.
 SINGA_API void ResetOpcheckStats();
 /// Executions since ResetOpcheckStats while OPCHECK was on, whether they were checked or not.
 SINGA_API uint64_t OpcheckSeen();

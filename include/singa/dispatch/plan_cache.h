@@ -9,12 +9,14 @@
 
 namespace singa {
 
+/// Look-ups of the plans of one operation.
 struct PlanCacheOpStats {
   std::string op;
   uint64_t hits = 0;
   uint64_t misses = 0;
 };
 
+/// Counts since the process started, and the limits.
 struct PlanCacheStats {
   uint64_t hits = 0;
   uint64_t misses = 0;
@@ -31,10 +33,12 @@ struct PlanCacheStats {
 SINGA_API PlanCacheStats GetPlanCacheStats();
 /// Sets the limits and evicts what exceeds them. Zero leaves a limit unchanged.
 SINGA_API void SetPlanCacheLimit(uint64_t bytes, uint64_t entries);
+/// Removes all plans. Those in use are freed later.
 SINGA_API void ClearPlanCache();
 /// If false, each call makes a new plan, for comparison; results are bit-identical. Environment:
 /// SINGA_PLAN_CACHE=0.
 SINGA_API void EnablePlanCache(bool enable);
+/// Whether plans are kept.
 SINGA_API bool PlanCacheEnabled();
 
 /// How an implementation is selected.
@@ -48,15 +52,18 @@ enum class Preference : int {
 
 /// The preference of operations that are not given one. Environment: SINGA_PREFER.
 SINGA_API void SetPreference(Preference preference);
+/// The preference in force.
 SINGA_API Preference GetPreference();
 /// The preference with a lower-case name, such as "limited_workspace". Raises std::invalid_argument
 /// for other names.
 SINGA_API Preference ParsePreference(const std::string& name);
+/// The lower-case name of a preference, as ParsePreference reads it.
 SINGA_API const char* PreferenceName(Preference preference);
 
 /// Strict mode excludes methods whose rounding error exceeds the bound of plain sums of products,
 /// such as Winograd convolution. Off by default. Environment: SINGA_STRICT=1.
 SINGA_API void SetStrict(bool strict);
+/// Whether strict mode is on.
 SINGA_API bool IsStrict();
 
 // CUDA devices only.
@@ -64,10 +71,12 @@ SINGA_API bool IsStrict();
 /// which is several times as fast. Strict mode overrides it. Off by default. Environment:
 /// SINGA_TF32=1.
 SINGA_API void SetTf32(bool tf32);
+/// Whether TF32 is allowed.
 SINGA_API bool IsTf32();
 /// Excludes methods whose order of summation varies from run to run. On by default. Environment:
 /// SINGA_DETERMINISTIC=0.
 SINGA_API void SetDeterministic(bool deterministic);
+/// Whether only deterministic methods are chosen.
 SINGA_API bool IsDeterministic();
 
 }  // namespace singa

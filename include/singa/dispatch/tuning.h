@@ -21,6 +21,7 @@ SINGA_API std::vector<TuningChoice> GetTuningChoices();
 /// Adds choices to the table and replaces those of the same signature and machine. If this changes
 /// a choice, cached plans are dropped.
 SINGA_API void AddTuningChoices(const std::vector<TuningChoice>& choices);
+/// Empties the table; cached plans are dropped.
 SINGA_API void ClearTuningChoices();
 /// Increases whenever the table changes. Plans kept from before may then no longer be the chosen
 /// ones.
@@ -36,6 +37,7 @@ SINGA_API std::string TuningMachine();
 /// recorded without measuring. A layout's tag such as "nhwc": those whose image output has this
 /// layout, or all if there are none. After `seconds` the scope becomes "default".
 SINGA_API void SetTuningScope(const std::string& scope, double seconds = 1e9);
+/// The scope in force.
 SINGA_API std::string GetTuningScope();
 
 }  // namespace singa

@@ -46,7 +46,9 @@ SINGA_API Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b,
 /// batch size.
 SINGA_API Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle,
                                const Shape& x_shape = {});
+/// Returns dW in the shape of W.
 SINGA_API Tensor ConvBackwardW(const Tensor& dy, const Tensor& x, const ConvHandle& handle);
+/// Returns db (out): dy summed over the batch and all positions.
 SINGA_API Tensor ConvBackwardB(const Tensor& dy, const ConvHandle& handle);
 /// Returns {dx, dW, db}, empty where not needed.
 SINGA_API std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
@@ -68,6 +70,7 @@ class SINGA_API ConvTransposeHandle {
   Recorder recorder;
   std::vector<int64_t> output_padding;
 };
+/// Returns y (N, out, ...); b (out) may be empty.
 SINGA_API Tensor ConvTransposeForward(const Tensor& x, const Tensor& W, const Tensor& b,
                                       const ConvTransposeHandle& handle);
 /// Returns {dx, dW, db}, empty where not needed.

@@ -11,6 +11,7 @@ namespace singa {
 /// random sequence, so results do not depend on the number of threads. A ratio outside [0, 1)
 /// raises std::invalid_argument.
 SINGA_API std::vector<Tensor> DropoutForward(const Tensor& x, double ratio);
+/// Returns dx = dy · mask / (1 − ratio).
 SINGA_API Tensor DropoutBackward(const Tensor& dy, const Tensor& mask, double ratio);
 
 }  // namespace singa

@@ -111,6 +111,7 @@ enum class BinaryOp : int {
 /// and the other has none.
 SINGA_API DType ResultType(const Tensor& a, const Tensor& b);
 
+/// op(a, b) elementwise with NumPy's broadcasting, in the type ResultType(a, b).
 SINGA_API Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// A comparison or logical function as a bool tensor. Integers are compared in the wider type, also
 /// where Binary would convert a tensor without axes to the other's type.

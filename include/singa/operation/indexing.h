@@ -30,17 +30,20 @@ SINGA_API Tensor SliceBackward(const Tensor& dy, const Shape& x_shape,
 /// x[..., indices, ...] along `axis` (ONNX Gather). Negative indices count from the end. An index
 /// outside [-n, n), with n the length of the axis, raises std::out_of_range.
 SINGA_API Tensor Gather(const Tensor& x, int64_t axis, const Tensor& indices);
+/// Returns dx of shape `x_shape`: dy added up at the indices.
 SINGA_API Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis,
                                 const Tensor& indices);
 /// The elements of x with coordinate `axis` replaced by `indices`, which has the rank of x and is
 /// no longer than it, but for `axis` (ONNX GatherElements). The result has the shape of `indices`.
 SINGA_API Tensor GatherElements(const Tensor& x, const Tensor& indices, int64_t axis = 0);
+/// Returns dx of shape `x_shape`: dy added up at the indices.
 SINGA_API Tensor GatherElementsBackward(const Tensor& dy, const Shape& x_shape,
                                         const Tensor& indices, int64_t axis);
 /// Slices of x, named by the last axis of `indices`, which holds their first coordinates behind the
 /// first `batch_dims` axes (ONNX GatherND). x and `indices` share those axes. The result has the
 /// shape of `indices` without its last axis, then that of a slice.
 SINGA_API Tensor GatherND(const Tensor& x, const Tensor& indices, int64_t batch_dims = 0);
+/// Returns dx of shape `x_shape`: dy added up at the indices.
 SINGA_API Tensor GatherNDBackward(const Tensor& dy, const Shape& x_shape, const Tensor& indices,
                                   int64_t batch_dims = 0);
 
@@ -65,12 +68,14 @@ SINGA_API std::vector<Tensor> ScatterElementsBackward(
 /// GatherND's result.
 SINGA_API Tensor ScatterND(const Tensor& x, const Tensor& indices, const Tensor& updates,
                            ScatterReduction reduction = ScatterReduction::kNone);
+/// Returns {dx, dupdates}, as ScatterElementsBackward.
 SINGA_API std::vector<Tensor> ScatterNDBackward(
     const Tensor& dy, const Tensor& indices, ScatterReduction reduction = ScatterReduction::kNone,
     const Tensor& x = Tensor(), const Tensor& updates = Tensor(), const Tensor& y = Tensor());
 /// Repeats the whole tensor `repeats[i]` times along axis i (NumPy tile). The shorter of shape and
 /// `repeats` is extended with ones in front.
 SINGA_API Tensor Tile(const Tensor& x, const std::vector<int64_t>& repeats);
+/// Returns dx of shape `x_shape`: the sum of the repetitions.
 SINGA_API Tensor TileBackward(const Tensor& dy, const Shape& x_shape,
                               const std::vector<int64_t>& repeats);
 /// Repeats each element along `axis` (NumPy repeat). `repeats` has one count, or one per position
@@ -81,6 +86,7 @@ SINGA_API Tensor Repeat(const Tensor& x, const std::vector<int64_t>& repeats, in
 /// repeats the reflection if a pad is longer than the axis.
 SINGA_API Tensor Pad(const Tensor& x, const std::string& mode, const std::vector<int64_t>& pads,
                      double constant = 0);
+/// Returns dx of shape `x_shape`: each element of dy is added to the one that it was copied from.
 SINGA_API Tensor PadBackward(const Tensor& dy, const Shape& x_shape, const std::string& mode,
                              const std::vector<int64_t>& pads);
 /// Moves elements by `shifts[i]` positions along axis `axes[i]`, and those beyond the end to the
@@ -100,6 +106,7 @@ SINGA_API Tensor OneHot(const Tensor& indices, int64_t depth, double off, double
 SINGA_API Tensor NonZero(const Tensor& x);
 /// Enlarges x by nearest neighbours; `scales` has an integer factor for each axis.
 SINGA_API Tensor Upsample(const Tensor& x, const std::vector<int64_t>& scales);
+/// Returns dx: the sum of dy over the elements that each element became.
 SINGA_API Tensor UpsampleBackward(const Tensor& dy, const std::vector<int64_t>& scales);
 
 }  // namespace singa

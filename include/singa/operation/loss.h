@@ -26,15 +26,18 @@ SINGA_API Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, 
 /// the same shape (SINGA's cross_entropy). The gradient −t/p also uses max(p, 1e-10), so it is
 /// finite and not 0 for small p.
 SINGA_API Tensor CrossEntropyForward(const Tensor& p, const Tensor& t);
+/// Returns dp; dy has one element.
 SINGA_API Tensor CrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
 
 /// Mean over the batch (first axis) of −Σ (t·log p + (1 − t)·log(1 − p)). Logarithms are clamped at
 /// −100. The gradient is (p − t) / max(p·(1 − p), 1e-12). Both bounds are PyTorch's.
 SINGA_API Tensor BinaryCrossEntropyForward(const Tensor& p, const Tensor& t);
+/// Returns dp; dy has one element.
 SINGA_API Tensor BinaryCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t);
 
 /// Mean of (x − t)² over all elements.
 SINGA_API Tensor MeanSquareErrorForward(const Tensor& x, const Tensor& t);
+/// Returns dx = dy · 2·(x − t) / n for n elements; dy has one element.
 SINGA_API Tensor MeanSquareErrorBackward(const Tensor& dy, const Tensor& x, const Tensor& t);
 
 /// Mean over all elements of max(0, margin − (positive − negative)).

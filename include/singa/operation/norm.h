@@ -30,6 +30,7 @@ namespace singa {
 SINGA_API std::vector<Tensor> LayerNormForward(const Tensor& x, const Tensor& scale,
                                                const Tensor& bias, int64_t axis = -1,
                                                double epsilon = 1e-5, bool centered = true);
+/// Returns {dx, dscale, dbias}; mean and inv_std are those that forward returned.
 SINGA_API std::vector<Tensor> LayerNormBackward(const Tensor& dy, const Tensor& x,
                                                 const Tensor& scale, const Tensor& mean,
                                                 const Tensor& inv_std, int64_t axis = -1,
@@ -41,6 +42,7 @@ SINGA_API std::vector<Tensor> LayerNormBackward(const Tensor& dy, const Tensor& 
 SINGA_API std::vector<Tensor> ChannelNormForward(const Tensor& x, const Tensor& scale,
                                                  const Tensor& bias, double epsilon = 1e-5,
                                                  bool centered = true);
+/// Returns {dx, dscale, dbias}; mean and inv_std are those that forward returned.
 SINGA_API std::vector<Tensor> ChannelNormBackward(const Tensor& dy, const Tensor& x,
                                                   const Tensor& scale, const Tensor& mean,
                                                   const Tensor& inv_std, bool need_x = true,
@@ -51,6 +53,7 @@ SINGA_API std::vector<Tensor> ChannelNormBackward(const Tensor& dy, const Tensor
 /// as many groups as channels.
 SINGA_API std::vector<Tensor> GroupNormForward(const Tensor& x, int64_t groups, const Tensor& scale,
                                                const Tensor& bias, double epsilon = 1e-5);
+/// Returns {dx, dscale, dbias}; mean and inv_std are those that forward returned.
 SINGA_API std::vector<Tensor> GroupNormBackward(const Tensor& dy, const Tensor& x, int64_t groups,
                                                 const Tensor& scale, const Tensor& mean,
                                                 const Tensor& inv_std, bool need_x = true,

@@ -6,6 +6,7 @@
 
 namespace singa {
 
+/// What is computed of each window.
 enum class PoolMode : int {
   kMax = 0,
   kAverageExcludePad = 1,  ///< divides by the number of elements inside the input

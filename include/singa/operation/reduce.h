@@ -25,6 +25,7 @@ SINGA_API Tensor SumTo(const Tensor& x, const Shape& shape);
 /// elements the first, and the first NaN if there is one. An axis of length 0 raises
 /// std::invalid_argument.
 SINGA_API Tensor ArgMax(const Tensor& x, int64_t axis, bool keepdims = false);
+/// The same for the smallest element.
 SINGA_API Tensor ArgMin(const Tensor& x, int64_t axis, bool keepdims = false);
 /// Top-k hits: the number of rows of `scores` (N, C) in which fewer than k scores exceed the
 /// label's. `labels` (N) is int32 or int64. A row whose label has score NaN does not count. A label

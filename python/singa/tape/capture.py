@@ -95,7 +95,7 @@ def capture_update(ready: Callable[[], bool], renew: Callable[[], object]) -> No
 
 
 def move_back(t: Tensor) -> None:
-    """Has `t`, which is about to get new memory in the middle of a step, be in its old one at the
-    end of the step if that is captured: a replay starts from there."""
+    """Moves `t`, which is about to get new memory, back to its original memory at the end of a step
+    that is captured, because a replay starts from there."""
     if state.capture is not None:
         state.capture.moved.setdefault(id(t), (t, t.data))

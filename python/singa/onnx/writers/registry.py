@@ -6,8 +6,8 @@ A writer is a function of a `Call`. It adds nodes whose last outputs are the ope
     def elu(call):
         call.node("Elu", call.inputs, alpha=call.op.a)
 
-`reads` names the arguments of the operator's constructor that the writer takes into account. An
-operator that has gained another one is refused: its numbers would be wrong.
+`reads` names the arguments of the operator's constructor that the writer takes into account. If an
+operator gains an argument that its writer does not read, export refuses it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,15 @@
 Import the submodules that you need: `tensor`, `autograd`, `layer`, `model`, `opt`, `device`,
 `data`, `models` and others. The package itself holds settings, reports and tools that concern the
 whole process. All of them are imported on first use.
+
+Examples in docstrings begin like this:
+
+    import numpy as np
+    import singa
+    from singa import autograd, data, device, initializer, layer, metric, model, models, opt, tensor
+    from singa import distributed, training
+    np.set_printoptions(precision=4, suppress=True)
+    singa.seed(0)
 """
 
 from __future__ import annotations

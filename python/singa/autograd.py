@@ -84,7 +84,11 @@ if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
 
 
 def axis_helper(y_shape: tuple[int, ...], x_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of a tensor of shape `y_shape` along which one of `x_shape` was broadcast to it."""
+    """The axes of a tensor of shape `y_shape` along which one of `x_shape` was broadcast to it.
+
+    >>> autograd.axis_helper((2, 3, 4), (3, 1))
+    (0, 2)
+    """
     missing = len(y_shape) - len(x_shape)
     return tuple(
         axis
@@ -95,12 +99,21 @@ def axis_helper(y_shape: tuple[int, ...], x_shape: tuple[int, ...]) -> tuple[int
 
 def back_broadcast(y_shape: tuple[int, ...], x_shape: tuple[int, ...], x: Any) -> Any:
     """Sums the raw tensor x of shape `y_shape` to `x_shape`: the gradient of a broadcast from
-    `x_shape` to `y_shape`."""
+    `x_shape` to `y_shape`.
+
+    >>> dy = tensor.ones((2, 3))
+    >>> tensor.from_raw_tensor(autograd.back_broadcast((2, 3), (3,), dy.data))
+    Tensor([2., 2., 2.], dtype=float32)
+    """
     return x if tuple(y_shape) == tuple(x_shape) else _c.SumTo(x, x_shape)
 
 
 def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
-    """Copies a raw tensor to a NumPy array; bfloat16 becomes float32."""
+    """Copies a raw tensor to a NumPy array; bfloat16 becomes float32.
+
+    >>> autograd.ctensor2numpy(tensor.ones((2,)).data)
+    array([1., 1.], dtype=float32)
+    """
     return wrap(x, False).numpy()
 
 

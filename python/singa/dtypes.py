@@ -11,7 +11,13 @@ from . import singa_wrap as _c
 
 
 class DType(enum.IntEnum):
-    """An element type. Its value is the integer that SINGA's scripts and files use for the type."""
+    """An element type. Its value is the integer that SINGA's scripts and files use for the type.
+
+    >>> tensor.DType.float32
+    singa.float32
+    >>> tensor.zeros((1,), dtype="int64").dtype == tensor.int64
+    True
+    """
 
     float32 = _c.kFloat32
     float16 = _c.kFloat16

@@ -122,12 +122,22 @@ __all__ = [
 
 
 def from_raw_tensor(t: _c.Tensor) -> Tensor:
-    """Wraps a raw tensor (`singa_wrap.Tensor`) without a copy."""
+    """Wraps a raw tensor (`singa_wrap.Tensor`) without a copy.
+
+    >>> raw = tensor.ones((2,)).data
+    >>> tensor.from_raw_tensor(raw)
+    Tensor([1., 1.], dtype=float32)
+    """
     return Tensor(data=t)
 
 
 def from_raw_tensors(tt: Sequence[_c.Tensor]) -> list[Tensor]:
-    """Wraps each raw tensor without a copy."""
+    """Wraps each raw tensor without a copy.
+
+    >>> raw = tensor.ones((2,)).data
+    >>> tensor.from_raw_tensors([raw, raw])
+    [Tensor([1., 1.], dtype=float32), Tensor([1., 1.], dtype=float32)]
+    """
     return [from_raw_tensor(t) for t in tt]
 
 
@@ -142,6 +152,13 @@ def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object 
     Without `dtype`, float64 becomes float32, and integers other than int8 and uint8 become int32,
     as in SINGA. Raises ValueError if a value does not fit the type, TypeError for element types
     that singa does not have.
+
+    >>> tensor.from_numpy(np.array([1.0, 2.0]))
+    Tensor([1., 2.], dtype=float32)
+    >>> tensor.from_numpy(np.array([1, 2])).dtype
+    singa.int32
+    >>> tensor.from_numpy(np.array([1.0, 2.0]), dtype="float64").dtype
+    singa.float64
     """
     array = np.asarray(np_array)
     if dtype is None:
@@ -155,6 +172,12 @@ def from_dlpack(t: Any, device: Device | None = None, copy: bool | None = None) 
     `t` is a DLPack capsule, or an object with `__dlpack__`. With `copy=True` the tensor has memory
     of its own; so it has on a `device` other than the CPU. Raises TypeError for element types that
     singa does not have, ValueError if `copy` is False and the device needs a copy.
+
+    >>> array = np.zeros(3, np.float32)
+    >>> t = tensor.from_dlpack(array)
+    >>> array[0] = 5
+    >>> t
+    Tensor([5., 0., 0.], dtype=float32)
     """
     raw = _c.from_dlpack(t.__dlpack__() if hasattr(t, "__dlpack__") else t)
     moved = raw if device is None else raw.ToDevice(device)
@@ -164,28 +187,50 @@ def from_dlpack(t: Any, device: Device | None = None, copy: bool | None = None) 
 
 
 def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """A tensor of zeros."""
+    """A tensor of zeros.
+
+    >>> tensor.zeros((2, 3))
+    Tensor([[0., 0., 0.],
+            [0., 0., 0.]], dtype=float32)
+    """
     return Tensor(shape, device, as_dtype(dtype))
 
 
 def ones(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    >>> tensor.ones((2,), dtype="int32")
+    Tensor([1, 1], dtype=int32)
+    """
     device = named_or_default(device)
     return Tensor(data=_c.Full(as_shape(shape), 1.0, device, int(as_dtype(dtype))))
 
 
 def random(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """Random numbers, uniform in [0, 1), from the generator of the device."""
+    """Random numbers, uniform in [0, 1), from the generator of the device.
+
+    >>> x = tensor.random((2, 3))
+    >>> x.shape, bool((x < 1).all())
+    ((2, 3), True)
+    """
     return Tensor(shape, device, as_dtype(dtype)).uniform(0.0, 1.0)
 
 
 def zeros_like(t: Tensor) -> Tensor:
-    """Zeros with the shape, type and device of `t`."""
+    """Zeros with the shape, type and device of `t`.
+
+    >>> tensor.zeros_like(tensor.ones((2,)))
+    Tensor([0., 0.], dtype=float32)
+    """
     return Tensor(t.shape, t.device, t.dtype)
 
 
 def ones_like(t: Tensor) -> Tensor:
-    """Ones with the shape, type and device of `t`."""
+    """Ones with the shape, type and device of `t`.
+
+    >>> tensor.ones_like(tensor.zeros((2,)))
+    Tensor([1., 1.], dtype=float32)
+    """
     return ones(t.shape, t.device, t.dtype)
 
 
@@ -193,12 +238,20 @@ def ones_like(t: Tensor) -> Tensor:
 
 
 def product(shape: Sequence[int]) -> int:
-    """The product of a shape's entries, which is the number of elements."""
+    """The product of a shape's entries, which is the number of elements.
+
+    >>> tensor.product((2, 3, 4))
+    24
+    """
     return functools.reduce(operator.mul, as_shape(shape), 1)
 
 
 def sizeof(dtype: object) -> int:
-    """Bytes of one element of type `dtype`."""
+    """Bytes of one element of type `dtype`.
+
+    >>> tensor.sizeof("float64")
+    8
+    """
     return _c.SizeOf(int(as_dtype(dtype)))
 
 
@@ -206,12 +259,20 @@ def sizeof(dtype: object) -> int:
 
 
 def to_host(t: Tensor) -> Tensor:
-    """`t` on the CPU; a copy only if it is on another device."""
+    """`t` on the CPU; a copy only if it is on another device.
+
+    >>> tensor.to_host(tensor.ones((2,)))
+    Tensor([1., 1.], dtype=float32)
+    """
     return wrap(t.data.ToHost(), t.requires_grad)
 
 
 def to_numpy(t: Tensor) -> NDArray[Any]:
-    """Copies a tensor to an array; bfloat16 becomes float32."""
+    """Copies a tensor to an array; bfloat16 becomes float32.
+
+    >>> tensor.to_numpy(tensor.ones((2,)))
+    array([1., 1.], dtype=float32)
+    """
     return t.numpy()
 
 
@@ -219,6 +280,11 @@ def copy_from_numpy(data: _c.Tensor | Tensor, np_array: NDArray[Any]) -> None:
     """Copies the elements of an array to `data` in row-major order.
 
     Sizes must be equal, shapes may differ. Raises ValueError for another size.
+
+    >>> x = tensor.zeros((2,))
+    >>> tensor.copy_from_numpy(x, np.array([1.0, 2.0], np.float32))
+    >>> x
+    Tensor([1., 2.], dtype=float32)
     """
     (data if isinstance(data, Tensor) else from_raw_tensor(data)).copy_from_numpy(np_array)
 
@@ -230,6 +296,11 @@ def copy_data_to_from(
 
     Both tensors are treated as flattened in row-major order, and all numbers are in elements.
     Raises ValueError if the range lies outside one of the tensors.
+
+    >>> x = tensor.zeros((4,))
+    >>> tensor.copy_data_to_from(x, tensor.Tensor(data=[1.0, 2.0, 3.0]), 2, dst_offset=1)
+    >>> x
+    Tensor([0., 1., 2., 0.], dtype=float32)
     """
     for name, value in (("size", size), ("dst_offset", dst_offset), ("src_offset", src_offset)):
         integer("copy_data_to_from", name, value)
@@ -244,7 +315,12 @@ def copy_data_to_from(
 
 
 def contiguous(tensor: Tensor) -> Tensor:
-    """`tensor` if its elements lie in row-major order, otherwise a copy in that order."""
+    """`tensor` if its elements lie in row-major order, otherwise a copy in that order.
+
+    >>> x = tensor.zeros((2, 3)).transpose()
+    >>> tensor.contiguous(x).is_transpose()
+    False
+    """
     return tensor.contiguous()
 
 
@@ -256,17 +332,29 @@ def reshape(tensor: Tensor, shape: Sequence[int] | int) -> Tensor:
 
     One entry of `shape` may be -1; it follows from the others. Raises ValueError for another number
     of elements.
+
+    >>> tensor.reshape(tensor.zeros((2, 6)), (3, -1)).shape
+    (3, 4)
     """
     return tensor.reshape(shape)
 
 
 def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """A view with permuted axes. By default the order of the axes is reversed."""
+    """A view with permuted axes. By default the order of the axes is reversed.
+
+    >>> tensor.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
+    (2, 4, 3)
+    """
     return t.transpose(axes)
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Joins tensors along an existing axis. Their other dimensions must be equal."""
+    """Joins tensors along an existing axis. Their other dimensions must be equal.
+
+    >>> tensor.concatenate([tensor.ones((2, 1)), tensor.zeros((2, 2))], 1)
+    Tensor([[1., 0., 0.],
+            [1., 0., 0.]], dtype=float32)
+    """
     return apply(ops.Concat(axis), *promoted(tuple(tensors)))
 
 
@@ -274,6 +362,9 @@ def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> 
     """Repeats elements along `axis`, as numpy.repeat; without an axis, of the flattened tensor.
 
     `repeats` is one count for all elements, or one for each along the axis.
+
+    >>> tensor.repeat(tensor.Tensor(data=[1.0, 2.0]), [1, 3])
+    Tensor([1., 2., 2., 2.], dtype=float32)
     """
     return apply(ops.Repeat(repeats, axis), t)
 
@@ -282,52 +373,92 @@ def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> 
 
 
 def abs(t: Tensor) -> Tensor:
-    """Absolute value."""
+    """Absolute value.
+
+    >>> tensor.abs(tensor.Tensor(data=[-2.0, 3.0]))
+    Tensor([2., 3.], dtype=float32)
+    """
     return apply(ops.Abs(), t)
 
 
 def exp(t: Tensor) -> Tensor:
-    """Exponential function."""
+    """Exponential function.
+
+    >>> tensor.exp(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([1.    , 2.7183], dtype=float32)
+    """
     return apply(ops.Exp(), t)
 
 
 def ceil(t: Tensor) -> Tensor:
-    """Smallest integer that is not less than t."""
+    """Smallest integer that is not less than t.
+
+    >>> tensor.ceil(tensor.Tensor(data=[-1.5, 0.2]))
+    Tensor([-1.,  1.], dtype=float32)
+    """
     return apply(ops.Ceil(), t)
 
 
 def log(t: Tensor) -> Tensor:
-    """Natural logarithm."""
+    """Natural logarithm.
+
+    >>> tensor.log(tensor.Tensor(data=[1.0, 10.0]))
+    Tensor([0.    , 2.3026], dtype=float32)
+    """
     return apply(ops.Log(), t)
 
 
 def sigmoid(t: Tensor) -> Tensor:
-    """1 / (1 + e^-t)."""
+    """1 / (1 + e^-t).
+
+    >>> tensor.sigmoid(tensor.Tensor(data=[-1.0, 0.0]))
+    Tensor([0.2689, 0.5   ], dtype=float32)
+    """
     return apply(ops.Sigmoid(), t)
 
 
 def sign(t: Tensor) -> Tensor:
-    """Sign of each element: -1, 0 or 1."""
+    """Sign of each element: -1, 0 or 1.
+
+    >>> tensor.sign(tensor.Tensor(data=[-3.0, 0.0, 0.5]))
+    Tensor([-1.,  0.,  1.], dtype=float32)
+    """
     return apply(ops.Sign(), t)
 
 
 def sqrt(t: Tensor) -> Tensor:
-    """Square root."""
+    """Square root.
+
+    >>> tensor.sqrt(tensor.Tensor(data=[4.0, 2.0]))
+    Tensor([2.    , 1.4142], dtype=float32)
+    """
     return apply(ops.Sqrt(), t)
 
 
 def square(t: Tensor) -> Tensor:
-    """t²."""
+    """t².
+
+    >>> tensor.square(tensor.Tensor(data=[-3.0, 0.5]))
+    Tensor([9.  , 0.25], dtype=float32)
+    """
     return apply(ops.Square(), t)
 
 
 def tanh(t: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> tensor.tanh(tensor.Tensor(data=[-1.0, 0.0]))
+    Tensor([-0.7616,  0.    ], dtype=float32)
+    """
     return apply(ops.Tanh(), t)
 
 
 def pow(t: Tensor, x: Any, out: Tensor | None = None) -> Tensor:
-    """t ** x elementwise, where x is a number or a tensor; written to `out` if that is given."""
+    """t ** x elementwise, where x is a number or a tensor; written to `out` if that is given.
+
+    >>> tensor.pow(tensor.Tensor(data=[2.0, 3.0]), 2)
+    Tensor([4., 9.], dtype=float32)
+    """
     return _into(t**x, out)
 
 
@@ -335,33 +466,56 @@ def softmax(t: Tensor, out: Tensor | None = None) -> Tensor:
     """Softmax along the last axis; written to `out` if that is given.
 
     With SINGA's behaviour (`singa.compat`), softmax of each row, which are all axes but the first.
+
+    >>> tensor.softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
     axis = min(1, t.ndim() - 1) if compat_mode.enabled else -1
     return _into(apply(ops.SoftMax(axis), t), out)
 
 
 def lt(t: Tensor, x: Any) -> Tensor:
-    """1 where t < x, else 0."""
+    """1 where t < x, else 0.
+
+    >>> tensor.lt(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([ True, False, False], dtype=bool)
+    """
     return t < x
 
 
 def le(t: Tensor, x: Any) -> Tensor:
-    """1 where t <= x, else 0."""
+    """1 where t <= x, else 0.
+
+    >>> tensor.le(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([ True,  True, False], dtype=bool)
+    """
     return t <= x
 
 
 def gt(t: Tensor, x: Any) -> Tensor:
-    """1 where t > x, else 0."""
+    """1 where t > x, else 0.
+
+    >>> tensor.gt(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False, False,  True], dtype=bool)
+    """
     return t > x
 
 
 def ge(t: Tensor, x: Any) -> Tensor:
-    """1 where t >= x, else 0."""
+    """1 where t >= x, else 0.
+
+    >>> tensor.ge(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False,  True,  True], dtype=bool)
+    """
     return t >= x
 
 
 def eq(t: Tensor, x: Any) -> Tensor:
-    """1 where t == x, else 0."""
+    """1 where t == x, else 0.
+
+    >>> tensor.eq(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False,  True, False], dtype=bool)
+    """
     return t == x
 
 
@@ -369,22 +523,40 @@ def add(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
     """lhs + rhs with broadcasting. One of them may be a number.
 
     The result is written to `ret` if that is given, and must broadcast to its shape.
+
+    >>> out = tensor.zeros((2,))
+    >>> tensor.add(tensor.Tensor(data=[1.0, 2.0]), 10, out) is out
+    True
+    >>> out
+    Tensor([11., 12.], dtype=float32)
     """
     return _into(lhs + rhs, ret)
 
 
 def sub(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs - rhs; see `add`."""
+    """lhs - rhs; see `add`.
+
+    >>> tensor.sub(tensor.Tensor(data=[3.0, 5.0]), 1)
+    Tensor([2., 4.], dtype=float32)
+    """
     return _into(lhs - rhs, ret)
 
 
 def eltwise_mult(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs * rhs elementwise; see `add`."""
+    """lhs * rhs elementwise; see `add`.
+
+    >>> tensor.eltwise_mult(tensor.Tensor(data=[3.0, 5.0]), tensor.Tensor(data=[2.0, 0.5]))
+    Tensor([6. , 2.5], dtype=float32)
+    """
     return _into(lhs * rhs, ret)
 
 
 def div(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
-    """lhs / rhs; see `add`."""
+    """lhs / rhs; see `add`.
+
+    >>> tensor.div(tensor.Tensor(data=[3.0, 5.0]), 2)
+    Tensor([1.5, 2.5], dtype=float32)
+    """
     return _into(lhs / rhs, ret)
 
 
@@ -396,7 +568,12 @@ def _into(result: Tensor, out: Tensor | None) -> Tensor:
 
 
 def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """y += alpha * x in place, where alpha is a number or a tensor of one element. Returns y."""
+    """y += alpha * x in place, where alpha is a number or a tensor of one element. Returns y.
+
+    >>> y = tensor.Tensor(data=[1.0, 2.0])
+    >>> tensor.axpy(10, tensor.ones((2,)), y)
+    Tensor([11., 12.], dtype=float32)
+    """
     _c.Axpy(alpha.data if isinstance(alpha, Tensor) else float(alpha), x.data, y.data)
     return y
 
@@ -406,7 +583,12 @@ def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None = None) -> Tensor:
     """Sum over one or more axes, which are removed. Without `axis`, the sum of all elements, with
-    shape (1,). It is written to `out` if that is given."""
+    shape (1,). It is written to `out` if that is given.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> tensor.sum(x), tensor.sum(x, axis=0)
+    (Tensor([10.], dtype=float32), Tensor([4., 6.], dtype=float32))
+    """
     if axis is None:
         return _into(apply(ops.ReduceSum(None, False), t).reshape((1,)), out)
     return _into(apply(ops.ReduceSum(axis, False), t), out)
@@ -414,7 +596,12 @@ def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None =
 
 def average(t: Tensor, axis: int | None = None) -> Any:
     """Mean over an axis, which is removed. Without `axis`, the mean of all elements as a Python
-    float, which is not recorded on the tape."""
+    float, which is not recorded on the tape.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> tensor.average(x), tensor.average(x, axis=0)
+    (2.5, Tensor([2., 3.], dtype=float32))
+    """
     if axis is None:
         for follow in read_followers:
             follow(t)
@@ -424,14 +611,22 @@ def average(t: Tensor, axis: int | None = None) -> Any:
 
 def sum_columns(M: Tensor) -> Tensor:
     """Sum of the columns of a matrix (R, C), with shape (R,); (R, 1) with SINGA's behaviour
-    (`singa.compat`)."""
+    (`singa.compat`).
+
+    >>> tensor.sum_columns(tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]))
+    Tensor([3., 7.], dtype=float32)
+    """
     total = sum(M, 1)
     return total.reshape((-1, 1)) if compat_mode.enabled else total
 
 
 def sum_rows(M: Tensor) -> Tensor:
     """Sum of the rows of a matrix (R, C), with shape (C,); (1, C) with SINGA's behaviour
-    (`singa.compat`)."""
+    (`singa.compat`).
+
+    >>> tensor.sum_rows(tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]))
+    Tensor([4., 6.], dtype=float32)
+    """
     total = sum(M, 0)
     return total.reshape((1, -1)) if compat_mode.enabled else total
 
@@ -446,6 +641,12 @@ def mult(
 
     With C, it writes alpha · A @ B + beta · C to C and returns C; this is not recorded on the tape.
     `beta` is ignored without C.
+
+    >>> A, C = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[100.0]])
+    >>> tensor.mult(A, A.T())
+    Tensor([[5.]], dtype=float32)
+    >>> tensor.mult(A, A.T(), C, alpha=2.0, beta=1.0)
+    Tensor([[110.]], dtype=float32)
     """
     if C is None:
         product = A @ B
@@ -455,12 +656,22 @@ def mult(
 
 
 def add_column(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
-    """Adds alpha · v to each column of beta · M, in place. v has one element per row. Returns M."""
+    """Adds alpha · v to each column of beta · M, in place. v has one element per row. Returns M.
+
+    >>> tensor.add_column(2.0, tensor.Tensor(data=[1.0, 2.0]), 1.0, tensor.ones((2, 3)))
+    Tensor([[3., 3., 3.],
+            [5., 5., 5.]], dtype=float32)
+    """
     return _add_vector(alpha, v.data.Reshape((-1, 1)), beta, M)
 
 
 def add_row(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
-    """Adds alpha · v to each row of beta · M, in place. v has one element per column. Returns M."""
+    """Adds alpha · v to each row of beta · M, in place. v has one element per column. Returns M.
+
+    >>> tensor.add_row(2.0, tensor.Tensor(data=[1.0, 2.0]), 1.0, tensor.ones((2, 2)))
+    Tensor([[3., 5.],
+            [3., 5.]], dtype=float32)
+    """
     return _add_vector(alpha, v.data.Reshape((1, -1)), beta, M)
 
 
@@ -475,17 +686,31 @@ def _add_vector(alpha: float, v: _c.Tensor, beta: float, M: Tensor) -> Tensor:
 
 
 def bernoulli(p: float, t: Tensor) -> Tensor:
-    """Fills t with 1 with probability p, else 0. Returns t."""
+    """Fills t with 1 with probability p, else 0. Returns t.
+
+    >>> tensor.bernoulli(1.0, tensor.zeros((3,)))
+    Tensor([1., 1., 1.], dtype=float32)
+    """
     return t.bernoulli(p)
 
 
 def gaussian(mean: float, std: float, t: Tensor) -> Tensor:
-    """Fills t with normally distributed numbers. Returns t."""
+    """Fills t with normally distributed numbers. Returns t.
+
+    >>> x = tensor.gaussian(5.0, 0.1, tensor.zeros((1000,)))
+    >>> round(x.mean().item())
+    5
+    """
     return t.gaussian(mean, std)
 
 
 def uniform(low: float, high: float, t: Tensor) -> Tensor:
-    """Fills t with numbers that are uniform in [low, high). Returns t."""
+    """Fills t with numbers that are uniform in [low, high). Returns t.
+
+    >>> x = tensor.uniform(2.0, 3.0, tensor.zeros((1000,)))
+    >>> x.min().item() >= 2, x.max().item() < 3
+    (True, True)
+    """
     return t.uniform(low, high)
 
 

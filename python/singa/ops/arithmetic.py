@@ -545,22 +545,39 @@ class _Signs(Tensor):
 
 def add(a: Any, b: Any) -> Tensor:
     """a + b, with broadcasting. One of them may be a number or an array, here and below. The type
-    of the result is that of `result_type`."""
+    of the result is that of `result_type`.
+
+    >>> autograd.add(tensor.Tensor(data=[[1.0], [2.0]]), tensor.Tensor(data=[10.0, 20.0]))
+    Tensor([[11., 21.],
+            [12., 22.]], dtype=float32)
+    """
     return _call(Add, a, b)
 
 
 def sub(a: Any, b: Any) -> Tensor:
-    """a - b, with broadcasting."""
+    """a - b, with broadcasting.
+
+    >>> autograd.sub(tensor.Tensor(data=[3.0, 5.0]), 1)
+    Tensor([2., 4.], dtype=float32)
+    """
     return _call(Sub, a, b)
 
 
 def mul(x: Any, y: Any) -> Tensor:
-    """x * y elementwise, with broadcasting."""
+    """x * y elementwise, with broadcasting.
+
+    >>> autograd.mul(tensor.Tensor(data=[3.0, 5.0]), tensor.Tensor(data=[2.0, 0.5]))
+    Tensor([6. , 2.5], dtype=float32)
+    """
     return _call(Mul, x, y)
 
 
 def div(a: Any, b: Any) -> Tensor:
-    """a / b, with broadcasting. Integers are divided as float32."""
+    """a / b, with broadcasting. Integers are divided as float32.
+
+    >>> autograd.div(tensor.Tensor(data=[3, 5], dtype="int32"), 2)
+    Tensor([1.5, 2.5], dtype=float32)
+    """
     return _call(Div, a, b)
 
 
@@ -569,6 +586,9 @@ def pow(a: Any, b: Any) -> Tensor:
 
     Raises ValueError for an integer to a negative power; on GPUs powers by tensors of integers are
     truncated instead.
+
+    >>> autograd.pow(tensor.Tensor(data=[2.0, 3.0]), 2)
+    Tensor([4., 9.], dtype=float32)
     """
     return _call(Pow, a, b)
 
@@ -577,6 +597,9 @@ def mod(a: Any, b: Any) -> Tensor:
     """Remainder of a / b with the sign of b, as Python's %, with broadcasting.
 
     Raises ZeroDivisionError for integers that are divided by zero; on GPUs the result is 0 there.
+
+    >>> autograd.mod(tensor.Tensor(data=[-7, 7], dtype="int32"), 3)
+    Tensor([2, 1], dtype=int32)
     """
     return _call(Mod, a, b)
 
@@ -586,42 +609,73 @@ def floor_divide(a: Any, b: Any) -> Tensor:
     stay integers. It has no gradient.
 
     Raises ZeroDivisionError for integers that are divided by zero; on GPUs the result is 0 there.
+
+    >>> autograd.floor_divide(tensor.Tensor(data=[-7, 7], dtype="int32"), 2)
+    Tensor([-4,  3], dtype=int32)
     """
     return _call(FloorDiv, a, b)
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015. slope broadcasts to x."""
+    """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015. slope broadcasts to x.
+
+    >>> autograd.prelu(tensor.Tensor(data=[[-2.0, -2.0, 3.0]]), tensor.Tensor(data=[0.1, 0.5, 0.5]))
+    Tensor([[-0.2, -1. ,  3. ]], dtype=float32)
+    """
     return PRelu()(x, tensor_of(slope, x))[0]
 
 
 def less(x: Any, y: Any) -> Tensor:
-    """Whether x < y, as bool, with broadcasting."""
+    """Whether x < y, as bool, with broadcasting.
+
+    >>> autograd.less(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([ True, False, False], dtype=bool)
+    """
     return _call(Less, x, y)
 
 
 def less_equal(x: Any, y: Any) -> Tensor:
-    """Whether x <= y, as bool, with broadcasting."""
+    """Whether x <= y, as bool, with broadcasting.
+
+    >>> autograd.less_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([ True,  True, False], dtype=bool)
+    """
     return _call(LessEqual, x, y)
 
 
 def greater(x: Any, y: Any) -> Tensor:
-    """Whether x > y, as bool, with broadcasting."""
+    """Whether x > y, as bool, with broadcasting.
+
+    >>> autograd.greater(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False, False,  True], dtype=bool)
+    """
     return _call(Greater, x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Tensor:
-    """Whether x >= y, as bool, with broadcasting."""
+    """Whether x >= y, as bool, with broadcasting.
+
+    >>> autograd.greater_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False,  True,  True], dtype=bool)
+    """
     return _call(GreaterEqual, x, y)
 
 
 def equal(x: Any, y: Any) -> Tensor:
-    """Whether x == y, as bool, with broadcasting."""
+    """Whether x == y, as bool, with broadcasting.
+
+    >>> autograd.equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([False,  True, False], dtype=bool)
+    """
     return _call(Equal, x, y)
 
 
 def not_equal(x: Any, y: Any) -> Tensor:
-    """Whether x != y, as bool, with broadcasting."""
+    """Whether x != y, as bool, with broadcasting.
+
+    >>> autograd.not_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
+    Tensor([ True, False,  True], dtype=bool)
+    """
     return _call(NotEqual, x, y)
 
 
@@ -657,13 +711,23 @@ def sum(*xs: Tensor) -> Tensor:
 
     Of one tensor it is the sum of its elements, with shape (); with SINGA's behaviour
     (`singa.compat`), the tensor. Raises ValueError for an empty list.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
+    >>> autograd.sum(a, b)
+    Tensor([11., 22.], dtype=float32)
+    >>> autograd.sum(a)
+    Tensor(3., dtype=float32)
     """
     return reduce_sum(xs[0], None, 0) if _only(xs) else add_all(*xs)
 
 
 def add_all(*xs: Tensor) -> Tensor:
     """Elementwise sum of tensors, given as arguments or as one list, also of one tensor. Raises
-    ValueError for an empty list."""
+    ValueError for an empty list.
+
+    >>> autograd.add_all([tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])])
+    Tensor([11., 22.], dtype=float32)
+    """
     return Sum()(*_listed(xs))[0]
 
 
@@ -672,6 +736,12 @@ def mean(*xs: Tensor) -> Tensor:
 
     Of one tensor it is the mean of its elements, with shape (); with SINGA's behaviour
     (`singa.compat`), the tensor. Raises ValueError for an empty list.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
+    >>> autograd.mean(a, b)
+    Tensor([ 5.5, 11. ], dtype=float32)
+    >>> autograd.mean(a)
+    Tensor(1.5, dtype=float32)
     """
     if not _only(xs):
         return Mean()(*_listed(xs))[0]
@@ -684,6 +754,12 @@ def max(*xs: Tensor) -> Tensor:
 
     Of one tensor it is the maximum of its elements, with shape (); with SINGA's behaviour
     (`singa.compat`), the tensor. Raises ValueError for an empty list.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
+    >>> autograd.max(a, b)
+    Tensor([3., 5.], dtype=float32)
+    >>> autograd.max(a)
+    Tensor(5., dtype=float32)
     """
     return reduce_max(xs[0], None, 0) if _only(xs) else Max()(*_listed(xs))[0]
 
@@ -693,5 +769,11 @@ def min(*xs: Tensor) -> Tensor:
 
     Of one tensor it is the minimum of its elements, with shape (); with SINGA's behaviour
     (`singa.compat`), the tensor. Raises ValueError for an empty list.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
+    >>> autograd.min(a, b)
+    Tensor([1., 2.], dtype=float32)
+    >>> autograd.min(a)
+    Tensor(1., dtype=float32)
     """
     return reduce_min(xs[0], None, 0) if _only(xs) else Min()(*_listed(xs))[0]

@@ -98,6 +98,12 @@ def scaled_dot_product_attention(
 
     Raises ValueError for wrong shapes and numbers; TypeError for types that differ, or are no
     floats.
+
+    >>> q = k = v = tensor.Tensor(data=np.eye(3).reshape(1, 1, 3, 3))
+    >>> autograd.scaled_dot_product_attention(q, k, v, is_causal=True)
+    Tensor([[[[1.    , 0.    , 0.    ],
+              [0.3595, 0.6405, 0.    ],
+              [0.2645, 0.2645, 0.4711]]]], dtype=float32)
     """
     op = ScaledDotProductAttention(dropout_p, is_causal, scale, first_query)
     shapes = query.shape, key.shape

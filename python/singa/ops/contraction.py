@@ -24,6 +24,10 @@ def tensordot(
     `axes` is a number n, for the last n axes of A and the first n of B (default 2), or a pair of
     lists of axes. The result has the remaining axes of A, then those of B, or shape (1,) if none
     remain. Raises ValueError if the lengths of the axes differ or an axis does not exist.
+
+    >>> a, b = tensor.ones((2, 3, 4)), tensor.ones((3, 4, 5))
+    >>> tensor.tensordot(a, b).shape
+    (2, 5)
     """
     rank_a, rank_b = A.ndim(), B.ndim()
     if isinstance(axes, int):
@@ -73,6 +77,11 @@ def einsum(ops: str, *args: Tensor) -> Tensor:
     Operands are multiplied from left to right, each pair by one batched matrix product. A result
     without axes has shape (1,). Raises ValueError for subscripts that are malformed or do not fit
     the operands.
+
+    >>> a, b = tensor.ones((2, 3)), tensor.ones((3, 4))
+    >>> tensor.einsum("ij,jk->ik", a, b)
+    Tensor([[3., 3., 3., 3.],
+            [3., 3., 3., 3.]], dtype=float32)
     """
     inputs, output = _parse(ops, args)
     lengths: dict[str, int] = {}

@@ -133,6 +133,12 @@ def conv1d(handle: _c.ConvHandle, x: Tensor, W: Tensor, b: Tensor | None = None)
 
     `handle` is a singa_wrap.ConvHandle with kernel, stride, padding, dilation and groups. Under
     `autocast` it computes in 16 bits.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.Tensor(data=[[[1.0, 2.0, 4.0, 8.0]]]), tensor.ones((1, 1, 3))
+    >>> handle = singa_wrap.ConvHandle(x.data, [3], [1], [0], 1, 1, False)
+    >>> autograd.conv1d(handle, x, W)
+    Tensor([[[ 7., 14.]]], dtype=float32)
     """
     return _apply(_Conv(handle), x, W, b)
 
@@ -151,13 +157,26 @@ def conv2d(
                  (default 0)
 
     Returns y (N, out, oh, ow). Under `autocast` it computes in 16 bits.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.ones((1, 3, 5, 5)), tensor.ones((8, 3, 3, 3))
+    >>> handle = singa_wrap.ConvHandle(x.data, [3, 3], [1, 1], [1, 1], 3, 8, False)
+    >>> autograd.conv2d(handle, x, W).shape
+    (1, 8, 5, 5)
     """
     return _apply(_Conv2d(handle, odd_padding), x, W, b)
 
 
 def conv3d(handle: _c.ConvHandle, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     """Convolution of x (N, in, d, h, w) with W (out, in / group, kd, kh, kw), plus an optional
-    b (out). See `conv1d`."""
+    b (out). See `conv1d`.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.ones((1, 1, 5, 5, 5)), tensor.ones((2, 1, 3, 3, 3))
+    >>> handle = singa_wrap.ConvHandle(x.data, [3, 3, 3], [1, 1, 1], [0, 0, 0], 1, 2, False)
+    >>> autograd.conv3d(handle, x, W).shape
+    (1, 2, 3, 3, 3)
+    """
     return _apply(_Conv(handle), x, W, b)
 
 
@@ -165,7 +184,14 @@ def conv_transpose1d(
     handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
 ) -> Tensor:
     """Transposed convolution of x (N, in, l) with W (in, out / group, k), plus an optional b (out).
-    `handle` is a singa_wrap.ConvTransposeHandle with the geometry."""
+    `handle` is a singa_wrap.ConvTransposeHandle with the geometry.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.Tensor(data=[[[1.0, 2.0]]]), tensor.ones((1, 1, 2))
+    >>> handle = singa_wrap.ConvTransposeHandle(x.data, [2], [2], [0], [0], 1, 1, False)
+    >>> autograd.conv_transpose1d(handle, x, W)
+    Tensor([[[1., 1., 2., 2.]]], dtype=float32)
+    """
     return _apply(_ConvTranspose(handle), x, W, b)
 
 
@@ -173,7 +199,14 @@ def conv_transpose2d(
     handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
 ) -> Tensor:
     """Transposed convolution of x (N, in, h, w) with W (in, out / group, kh, kw), plus an optional
-    b (out). See `conv_transpose1d`."""
+    b (out). See `conv_transpose1d`.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.ones((1, 4, 5, 5)), tensor.ones((4, 2, 2, 2))
+    >>> handle = singa_wrap.ConvTransposeHandle(x.data, [2, 2], [2, 2], [0, 0], [0, 0], 4, 2, False)
+    >>> autograd.conv_transpose2d(handle, x, W).shape
+    (1, 2, 10, 10)
+    """
     return _apply(_ConvTranspose2d(handle), x, W, b)
 
 
@@ -181,7 +214,14 @@ def conv_transpose3d(
     handle: _c.ConvTransposeHandle, x: Tensor, W: Tensor, b: Tensor | None = None
 ) -> Tensor:
     """Transposed convolution of x (N, in, d, h, w) with W (in, out / group, kd, kh, kw), plus an
-    optional b (out). See `conv_transpose1d`."""
+    optional b (out). See `conv_transpose1d`.
+
+    >>> from singa import singa_wrap
+    >>> x, W = tensor.ones((1, 4, 3, 3, 3)), tensor.ones((4, 2, 2, 2, 2))
+    >>> handle = singa_wrap.ConvTransposeHandle(x.data, *[[2] * 3] * 2, *[[0] * 3] * 2, 4, 2, False)
+    >>> autograd.conv_transpose3d(handle, x, W).shape
+    (1, 2, 6, 6, 6)
+    """
     return _apply(_ConvTranspose(handle), x, W, b)
 
 

@@ -143,55 +143,91 @@ class Abs(Elementwise):
 
 
 class Acos(Elementwise):
-    """Inverse cosine in radians, in [0, pi]; NaN outside [-1, 1]."""
+    """Inverse cosine in radians, in [0, pi]; NaN outside [-1, 1].
+
+    >>> autograd.acos(tensor.Tensor(data=[1.0, 0.0, -1.0]))
+    Tensor([0.    , 1.5708, 3.1416], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAcos
 
 
 class Acosh(Elementwise):
-    """Inverse hyperbolic cosine, which is not negative; NaN below 1."""
+    """Inverse hyperbolic cosine, which is not negative; NaN below 1.
+
+    >>> autograd.acosh(tensor.Tensor(data=[1.0, 2.0]))
+    Tensor([0.   , 1.317], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAcosh
 
 
 class Asin(Elementwise):
-    """Inverse sine in radians, in [-pi/2, pi/2]; NaN outside [-1, 1]."""
+    """Inverse sine in radians, in [-pi/2, pi/2]; NaN outside [-1, 1].
+
+    >>> autograd.asin(tensor.Tensor(data=[0.0, 0.5, 1.0]))
+    Tensor([0.    , 0.5236, 1.5708], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAsin
 
 
 class Asinh(Elementwise):
-    """Inverse hyperbolic sine."""
+    """Inverse hyperbolic sine.
+
+    >>> autograd.asinh(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([0.    , 0.8814], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAsinh
 
 
 class Atan(Elementwise):
-    """Inverse tangent in radians, in (-pi/2, pi/2)."""
+    """Inverse tangent in radians, in (-pi/2, pi/2).
+
+    >>> autograd.atan(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([0.    , 0.7854], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAtan
 
 
 class Atanh(Elementwise):
-    """Inverse hyperbolic tangent; NaN outside [-1, 1]."""
+    """Inverse hyperbolic tangent; NaN outside [-1, 1].
+
+    >>> autograd.atanh(tensor.Tensor(data=[0.0, 0.5]))
+    Tensor([0.    , 0.5493], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAtanh
 
 
 class Cos(Elementwise):
-    """Cosine of x in radians."""
+    """Cosine of x in radians.
+
+    >>> autograd.cos(tensor.Tensor(data=[0.0, np.pi]))
+    Tensor([ 1., -1.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kCos
 
 
 class Cosh(Elementwise):
-    """Hyperbolic cosine."""
+    """Hyperbolic cosine.
+
+    >>> autograd.cosh(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([1.    , 1.5431], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kCosh
 
 
 class Erf(Elementwise):
-    """Error function: 2 / sqrt(pi) times the integral of e^(-t²) from 0 to x."""
+    """Error function: 2 / sqrt(pi) times the integral of e^(-t²) from 0 to x.
+
+    >>> autograd.erf(tensor.Tensor(data=[0.0, 0.5, 2.0]))
+    Tensor([0.    , 0.5205, 0.9953], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kErf
 
@@ -210,49 +246,81 @@ class GeluTanh(Elementwise):
 
 
 class HardSwish(Elementwise):
-    """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019."""
+    """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019.
+
+    >>> autograd.hardswish(tensor.Tensor(data=[-1.0, 1.0, 4.0]))
+    Tensor([-0.3333,  0.6667,  4.    ], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kHardSwish
 
 
 class Mish(Elementwise):
-    """x·tanh(log(1 + e^x)). Misra 2019."""
+    """x·tanh(log(1 + e^x)). Misra 2019.
+
+    >>> autograd.mish(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.3034,  0.    ,  1.944 ], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kMish
 
 
 class Log(Elementwise):
-    """Natural logarithm; NaN below 0."""
+    """Natural logarithm; NaN below 0.
+
+    >>> autograd.log(tensor.Tensor(data=[1.0, 10.0]))
+    Tensor([0.    , 2.3026], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kLog
 
 
 class Silu(Elementwise):
-    """SiLU, also called swish: x·sigmoid(x)."""
+    """SiLU, also called swish: x·sigmoid(x).
+
+    >>> autograd.silu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.2689,  0.    ,  1.7616], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSilu
 
 
 class Sin(Elementwise):
-    """Sine of x in radians."""
+    """Sine of x in radians.
+
+    >>> autograd.sin(tensor.Tensor(data=[0.0, np.pi / 2]))
+    Tensor([0., 1.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSin
 
 
 class Sinh(Elementwise):
-    """Hyperbolic sine."""
+    """Hyperbolic sine.
+
+    >>> autograd.sinh(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([0.    , 1.1752], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSinh
 
 
 class SoftSign(Elementwise):
-    """Softsign: x / (1 + |x|)."""
+    """Softsign: x / (1 + |x|).
+
+    >>> autograd.softsign(tensor.Tensor(data=[-1.0, 0.0, 3.0]))
+    Tensor([-0.5 ,  0.  ,  0.75], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSoftSign
 
 
 class Square(Elementwise):
-    """x²."""
+    """x².
+
+    >>> autograd.square(tensor.Tensor(data=[-3.0, 0.5]))
+    Tensor([9.  , 0.25], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSquare
 
@@ -268,42 +336,66 @@ class Exp(Elementwise):
 
 
 class ReLU(Elementwise):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> autograd.relu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kRelu
     keep = "y"
 
 
 class Reciprocal(Elementwise):
-    """1 / x."""
+    """1 / x.
+
+    >>> autograd.reciprocal(tensor.Tensor(data=[2.0, -4.0]))
+    Tensor([ 0.5 , -0.25], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kReciprocal
     keep = "y"
 
 
 class Sigmoid(Elementwise):
-    """Logistic sigmoid: 1 / (1 + e^-x)."""
+    """Logistic sigmoid: 1 / (1 + e^-x).
+
+    >>> autograd.sigmoid(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([0.2689, 0.5   , 0.8808], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSigmoid
     keep = "y"
 
 
 class Sqrt(Elementwise):
-    """Square root; NaN below 0."""
+    """Square root; NaN below 0.
+
+    >>> autograd.sqrt(tensor.Tensor(data=[4.0, 2.0]))
+    Tensor([2.    , 1.4142], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSqrt
     keep = "y"
 
 
 class Tan(Elementwise):
-    """Tangent of x in radians."""
+    """Tangent of x in radians.
+
+    >>> autograd.tan(tensor.Tensor(data=[0.0, np.pi / 4]))
+    Tensor([0., 1.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kTan
     keep = "y"
 
 
 class Tanh(Elementwise):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> autograd.tanh(tensor.Tensor(data=[-1.0, 0.0, 1.0]))
+    Tensor([-0.7616,  0.    ,  0.7616], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kTanh
     keep = "y"
@@ -313,7 +405,11 @@ class Tanh(Elementwise):
 
 
 class Negative(Elementwise):
-    """-x."""
+    """-x.
+
+    >>> autograd.negative(tensor.Tensor(data=[-1.0, 2.0]))
+    Tensor([ 1., -2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kNegative
     keep = ""
@@ -327,28 +423,44 @@ class Sign(Elementwise):
 
 
 class Ceil(Elementwise):
-    """Smallest integer that is not less than x. The gradient is 0."""
+    """Smallest integer that is not less than x. The gradient is 0.
+
+    >>> autograd.ceil(tensor.Tensor(data=[-1.5, 0.2, 2.0]))
+    Tensor([-1.,  1.,  2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kCeil
     keep = ""
 
 
 class Floor(Elementwise):
-    """Largest integer that is not greater than x. The gradient is 0."""
+    """Largest integer that is not greater than x. The gradient is 0.
+
+    >>> autograd.floor(tensor.Tensor(data=[-1.5, 0.2, 2.0]))
+    Tensor([-2.,  0.,  2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kFloor
     keep = ""
 
 
 class Round(Elementwise):
-    """Rounds to the nearest integer, halves away from zero. The gradient is 0."""
+    """Rounds to the nearest integer, halves away from zero. The gradient is 0.
+
+    >>> autograd.round(tensor.Tensor(data=[0.5, 1.5, -0.5, 2.4]))
+    Tensor([ 1.,  2., -1.,  2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kRound
     keep = ""
 
 
 class Rounde(Elementwise):
-    """Rounds to the nearest integer, halves to even. The gradient is 0."""
+    """Rounds to the nearest integer, halves to even. The gradient is 0.
+
+    >>> autograd.rounde(tensor.Tensor(data=[0.5, 1.5, -1.5, 2.4]))
+    Tensor([ 0.,  2., -2.,  2.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kRoundE
     keep = ""
@@ -381,7 +493,11 @@ class Clip(Elementwise):
 
 
 class ReLU6(Elementwise):
-    """Limits x to [0, 6]. Unlike that of Clip, the gradient at 0 and 6 is 0. Howard et al. 2017."""
+    """Limits x to [0, 6]. Unlike that of Clip, the gradient at 0 and 6 is 0. Howard et al. 2017.
+
+    >>> autograd.relu6(tensor.Tensor(data=[-1.0, 2.0, 8.0]))
+    Tensor([0., 2., 6.], dtype=float32)
+    """
 
     code = _c.UnaryOp_kHardTanh
     b = 6.0
@@ -565,7 +681,14 @@ tanh: OfTensor = _function(Tanh)
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """x·Φ(x), with Φ the normal distribution, or with `approximate` of "tanh" its approximation.
-    Hendrycks & Gimpel 2016. Raises ValueError for another `approximate`."""
+    Hendrycks & Gimpel 2016. Raises ValueError for another `approximate`.
+
+    >>> x = tensor.Tensor(data=[-1.0, 0.0, 2.0])
+    >>> autograd.gelu(x)
+    Tensor([-0.1587,  0.    ,  1.9545], dtype=float32)
+    >>> autograd.gelu(x, "tanh")
+    Tensor([-0.1588,  0.    ,  1.9546], dtype=float32)
+    """
     if approximate not in ("none", "tanh"):
         raise ValueError(f"[Gelu] approximate must be 'none' or 'tanh', got {approximate!r}")
     return (Gelu() if approximate == "none" else GeluTanh())(x)[0]
@@ -576,6 +699,9 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Te
 
     PyTorch's threshold is 20; SINGA needs none, because nothing overflows. Raises ValueError for a
     beta that is not positive and finite.
+
+    >>> autograd.softplus(tensor.Tensor(data=[-1.0, 0.0, 30.0]))
+    Tensor([ 0.3133,  0.6931, 30.    ], dtype=float32)
     """
     return SoftPlus(beta, threshold)(x)[0]
 
@@ -584,22 +710,40 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Te
 
 
 def abs(a: Tensor) -> Tensor:
-    """Absolute value."""
+    """Absolute value.
+
+    >>> autograd.abs(tensor.Tensor(data=[-2.0, 0.0, 3.0]))
+    Tensor([2., 0., 3.], dtype=float32)
+    """
     return Abs()(a)[0]
 
 
 def exp(a: Tensor) -> Tensor:
-    """Exponential function."""
+    """Exponential function.
+
+    >>> autograd.exp(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([1.    , 2.7183], dtype=float32)
+    """
     return Exp()(a)[0]
 
 
 def sign(a: Tensor) -> Tensor:
-    """Sign: -1, 0 or 1. The gradient is 0."""
+    """Sign: -1, 0 or 1. The gradient is 0.
+
+    >>> autograd.sign(tensor.Tensor(data=[-3.0, 0.0, 0.5]))
+    Tensor([-1.,  0.,  1.], dtype=float32)
+    """
     return Sign()(a)[0]
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Limits x to [min, max]; None means no limit. Floats as limits make integers float32."""
+    """Limits x to [min, max]; None means no limit. Floats as limits make integers float32.
+
+    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), 0.0, 1.0)
+    Tensor([0. , 0.5, 1. ], dtype=float32)
+    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), max=1.0)
+    Tensor([-2. ,  0.5,  1. ], dtype=float32)
+    """
     if isinstance(x, Tensor) and not is_float(x.dtype):
         limits = [limit for limit in (min, max) if limit is not None]
         if (dtype := result_type(x, *limits)) != x.dtype:
@@ -609,27 +753,47 @@ def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tenso
 
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Limits x to [min_val, max_val], with gradient 0 at both, as torch's hardtanh. Raises
-    ValueError if min_val is above max_val."""
+    ValueError if min_val is above max_val.
+
+    >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
+    Tensor([-1. ,  0.5,  1. ], dtype=float32)
+    """
     return HardTanh(min_val, max_val)(x)[0]
 
 
 def elu(x: Tensor, alpha: float = 1) -> Tensor:
-    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
+
+    >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
+    """
     return Elu(alpha)(x)[0]
 
 
 def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
-    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
+    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017.
+
+    >>> autograd.selu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-1.1113,  0.    ,  2.1014], dtype=float32)
+    """
     return SeLU(alpha, gamma)(x)[0]
 
 
 def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
-    """Leaky ReLU: x where x >= 0, else a·x."""
+    """Leaky ReLU: x where x >= 0, else a·x.
+
+    >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
+    Tensor([-0.2,  3. ], dtype=float32)
+    """
     return LeakyRelu(a)(x)[0]
 
 
 def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
-    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
+    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1].
+
+    >>> autograd.hardsigmoid(tensor.Tensor(data=[-4.0, 0.0, 1.0]))
+    Tensor([0. , 0.5, 0.7], dtype=float32)
+    """
     return HardSigmoid(alpha, gamma)(x)[0]
 
 

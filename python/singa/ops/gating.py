@@ -47,5 +47,9 @@ class Glu(BuiltinOperator):
 
 def glu(x: Tensor, axis: int = -1) -> Tensor:
     """a·sigmoid(b), with a and b the halves of x along an axis (default: the last). Dauphin et al.
-    2017. Raises ValueError if the axis has an odd length."""
+    2017. Raises ValueError if the axis has an odd length.
+
+    >>> autograd.glu(tensor.Tensor(data=[1.0, 2.0, 0.0, 100.0]))
+    Tensor([0.5, 2. ], dtype=float32)
+    """
     return Glu(axis)(x)[0]

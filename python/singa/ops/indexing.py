@@ -314,6 +314,11 @@ def gather(x: Tensor, axis: int, indices: Any) -> Tensor:
     """x[..., indices, ...] along an axis, as numpy.take. The axes of `indices` replace the axis.
 
     Negative indices count from the end. Raises IndexError for indices outside the axis.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> autograd.gather(x, 0, [2, 0])
+    Tensor([[5., 6.],
+            [1., 2.]], dtype=float32)
     """
     return Gather(axis, indices)(x)[0]
 
@@ -324,6 +329,11 @@ def gather_elements(x: Tensor, indices: Any, axis: int = 0) -> Tensor:
 
     `indices` has the rank of x and is no longer than it, but for the axis. Negative indices count
     from the end. Raises IndexError for an index outside the axis.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> autograd.gather_elements(x, [[0], [1]], axis=1)
+    Tensor([[1.],
+            [4.]], dtype=float32)
     """
     return GatherElements(indices, axis)(x)[0]
 
@@ -332,6 +342,10 @@ def take_along_axis(x: Tensor, indices: Any, axis: int = -1) -> Tensor:
     """gather_elements with `indices` broadcast to x along the other axes, as numpy.take_along_axis.
 
     The axis is the last one by default. Raises ValueError if the shapes do not broadcast.
+
+    >>> x = tensor.Tensor(data=[[3.0, 1.0, 2.0]])
+    >>> autograd.take_along_axis(x, np.argsort(x.numpy()))
+    Tensor([[1., 2., 3.]], dtype=float32)
     """
     picks = as_raw(indices, device=x.device)
     place, rank = integer("take_along_axis", "axis", axis), len(x.shape)
@@ -347,7 +361,12 @@ def take_along_axis(x: Tensor, indices: Any, axis: int = -1) -> Tensor:
 def gather_nd(x: Tensor, indices: Any, batch_dims: int = 0) -> Tensor:
     """Slices of x named by the last axis of `indices`, as in ONNX: `indices` of shape (..., m) hold
     coordinates along the first m axes of x, or along the first m behind `batch_dims` axes that x
-    and `indices` share. Raises IndexError for an index outside its axis."""
+    and `indices` share. Raises IndexError for an index outside its axis.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> autograd.gather_nd(x, [[0, 1], [1, 0]])
+    Tensor([2., 3.], dtype=float32)
+    """
     return GatherND(indices, batch_dims)(x)[0]
 
 
@@ -365,6 +384,9 @@ def scatter_elements(
 
     `reduction` is "none", with which the last update of an element replaces it, "add", "mul", "max"
     or "min". Gradients also flow to `updates` if it is a parameter or was computed on the tape.
+
+    >>> autograd.scatter_elements(tensor.zeros((4,)), [1, 3], [5.0, 6.0])
+    Tensor([0., 5., 0., 6.], dtype=float32)
     """
     return _scattered(ScatterElements, x, updates, indices=indices, axis=axis, reduction=reduction)
 
@@ -374,6 +396,11 @@ def scatter_nd(x: Tensor, indices: Any, updates: Any, reduction: str = "none") -
 
     `updates` has the shape of gather_nd's result. `reduction` and gradients are as for
     scatter_elements.
+
+    >>> autograd.scatter_nd(tensor.zeros((3, 2)), [[2], [0]], [[1.0, 2.0], [3.0, 4.0]])
+    Tensor([[3., 4.],
+            [0., 0.],
+            [1., 2.]], dtype=float32)
     """
     return _scattered(ScatterND, x, updates, indices=indices, reduction=reduction)
 
@@ -383,13 +410,23 @@ def embedding(x: Tensor, w: Tensor) -> Tensor:
 
     x has any shape; the result has one more axis, of length width. Raises IndexError for an index
     outside the vocabulary, ValueError for floats that are not whole numbers.
+
+    >>> words = tensor.Tensor(data=[[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
+    >>> autograd.embedding([2, 1], words)
+    Tensor([[2., 2.],
+            [1., 1.]], dtype=float32)
     """
     return Embedding()(tensor_of(x), w)[0]
 
 
 def where(x: Any, y: Any, condition: Any) -> Tensor:
     """x where `condition` is true or not 0, else y, with broadcasting. x or y may be a number or an
-    array."""
+    array.
+
+    >>> x = tensor.Tensor(data=[-1.0, 2.0, -3.0])
+    >>> autograd.where(x, 0.0, x > 0)
+    Tensor([0., 2., 0.], dtype=float32)
+    """
     if not isinstance(x, Tensor):
         x = tensor_of(x, y if isinstance(y, Tensor) else None)
     return Where(condition)(x, tensor_of(y, x))[0]
@@ -401,13 +438,22 @@ def onehot(axis: int, indices: Tensor, depth: Any, values: Any) -> Tensor:
 
     Raises IndexError for an index outside [-depth, depth). With SINGA's behaviour (`singa.compat`)
     all elements are values[0] there.
+
+    >>> autograd.onehot(-1, [2, 0], 3, [0.0, 1.0])
+    Tensor([[0., 0., 1.],
+            [1., 0., 0.]], dtype=float32)
     """
     strict = not compat_mode.enabled
     return OneHot(axis, depth, values, strict)(tensor_of(indices))[0]
 
 
 def nonzero(x: Tensor) -> Tensor:
-    """Indices (int64) of the elements that are not 0, with one row for each axis of x."""
+    """Indices (int64) of the elements that are not 0, with one row for each axis of x.
+
+    >>> autograd.nonzero(tensor.Tensor(data=[[0.0, 5.0], [7.0, 0.0]]))
+    Tensor([[0, 1],
+            [1, 0]], dtype=int64)
+    """
     return NonZero()(x)[0]
 
 

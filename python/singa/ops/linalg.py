@@ -147,6 +147,11 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
     """Matrix product x @ w, with NumPy's rules for vectors and batches.
 
     Under `autocast` it computes in 16 bits.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> autograd.matmul(x, tensor.Tensor(data=[[1.0], [10.0]]))
+    Tensor([[21.],
+            [43.]], dtype=float32)
     """
     operands = autocast_operands(x, w)
     try:
@@ -171,6 +176,10 @@ def gemm(
 
     A' and B' are the matrices A and B, transposed with `transA` and `transB`. C is optional and
     broadcasts to the result. Under `autocast` it computes in 16 bits.
+
+    >>> A, B = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[3.0, 4.0]])
+    >>> autograd.gemm(A, B, transB=True, alpha=0.5)
+    Tensor([[5.5]], dtype=float32)
     """
     op = Gemm(alpha, beta, transA, transB)
     A, B, C = _factors(*autocast_operands(A, B, C))
@@ -181,6 +190,10 @@ def add_bias(x: Tensor, b: Tensor, axis: int = 0) -> Tensor:
     """Adds the vector b to each row (axis 0) or each column (axis 1) of the matrix x.
 
     Raises ValueError for another axis.
+
+    >>> autograd.add_bias(tensor.zeros((2, 3)), tensor.Tensor(data=[1.0, 2.0, 3.0]))
+    Tensor([[1., 2., 3.],
+            [1., 2., 3.]], dtype=float32)
     """
     return AddBias(axis)(x, b)[0]
 
@@ -189,6 +202,10 @@ def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = Fal
     """x·W + b in one operation, for x (..., in), W (in, out) and an optional b (out).
 
     With `transposed`, W has shape (out, in). Under `autocast` it computes in 16 bits.
+
+    >>> x, W = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[1.0], [10.0]])
+    >>> autograd.linear(x, W, tensor.Tensor(data=[0.5]))
+    Tensor([[21.5]], dtype=float32)
     """
     op = Linear(transposed)
     x, W, b = autocast_operands(x, W, b)

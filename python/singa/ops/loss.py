@@ -254,6 +254,9 @@ def cross_entropy(x: Tensor, t: Any) -> Tensor:
     """Cross-entropy: mean over the batch of -Σ t·log x, with shape (1,).
 
     x and t are probabilities of the same shape, (N, C). Logarithms are clamped at log(1e-10).
+
+    >>> autograd.cross_entropy(tensor.Tensor(data=[[0.2, 0.8]]), np.array([[0.0, 1.0]]))
+    Tensor([0.2231], dtype=float32)
     """
     return CrossEntropy(t)(x)[0]
 
@@ -263,6 +266,9 @@ def binary_cross_entropy(x: Tensor, t: Any) -> Tensor:
     with shape (1,).
 
     x and t are probabilities of the same shape. Logarithms are clamped at -100, as in PyTorch.
+
+    >>> autograd.binary_cross_entropy(tensor.Tensor(data=[[0.2, 0.8]]), np.array([[0.0, 1.0]]))
+    Tensor([0.4463], dtype=float32)
     """
     return BinaryCrossEntropy(t)(x)[0]
 
@@ -271,5 +277,9 @@ def ranking_loss(pos: Tensor, neg: Tensor, M: float = 0.2) -> Tensor:
     """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with shape (1,).
 
     `pos` and `neg` are scores of the same shape, M is the margin.
+
+    >>> pos, neg = tensor.Tensor(data=[0.9, 0.3]), tensor.Tensor(data=[0.1, 0.2])
+    >>> autograd.ranking_loss(pos, neg)
+    Tensor([0.05], dtype=float32)
     """
     return RankingLoss(M)(pos, neg)[0]

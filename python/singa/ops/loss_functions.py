@@ -61,6 +61,12 @@ def softmax_cross_entropy(
 
     Raises ValueError for other shapes, and for a class index outside [0, C); IndexError for one
     where a weight, an ignore_index, another reduction or a shape beyond (N, C) is given.
+
+    >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> autograd.softmax_cross_entropy(scores, np.array([0, 2]))
+    Tensor([0.8955], dtype=float32)
+    >>> autograd.softmax_cross_entropy(scores, np.array([0, 2]), reduction="none")
+    Tensor([0.2395, 1.5514], dtype=float32)
     """
     plain = weight is None and ignore_index is None and reduction == "mean"
     if plain and len(x.shape) <= 2:
@@ -101,6 +107,10 @@ def nll_loss(
     (N, ...). Arguments are those of `softmax_cross_entropy`.
 
     Raises ValueError for other shapes, IndexError for a class index outside [0, C).
+
+    >>> x = tensor.Tensor(data=np.log([[0.7, 0.3], [0.4, 0.6]]))
+    >>> autograd.nll_loss(x, np.array([0, 1]))
+    Tensor([0.4338], dtype=float32)
     """
     op = "nll_loss"
     _check_reduction(op, reduction)
@@ -125,6 +135,10 @@ def binary_cross_entropy_with_logits(
     reduction   "mean" over all elements, "sum" or "none"
 
     No score overflows. Raises ValueError for targets of another shape.
+
+    >>> scores = tensor.Tensor(data=[3.0, -1.0])
+    >>> autograd.binary_cross_entropy_with_logits(scores, np.array([1.0, 0.0]))
+    Tensor([0.1809], dtype=float32)
     """
     op = "binary_cross_entropy_with_logits"
     scores, target = _pair(op, x, t, reduction)
@@ -146,6 +160,10 @@ def sigmoid_focal_loss(
 
     alpha_t is `alpha` for a target 1 and 1 - alpha for a target 0; a negative `alpha` means no
     weights. t has the shape of x. Raises ValueError for targets of another shape.
+
+    >>> scores = tensor.Tensor(data=[3.0, -1.0])
+    >>> autograd.sigmoid_focal_loss(scores, np.array([1.0, 0.0]), reduction="none")
+    Tensor([0.   , 0.017], dtype=float32)
     """
     op = "sigmoid_focal_loss"
     scores, target = _pair(op, x, t, reduction)
@@ -169,6 +187,10 @@ def dice_loss(x: Tensor, t: Any, smooth: float = 1.0, reduction: str = "mean") -
     reduction  "mean" and "sum" are over images and classes; "none" gives (N, C)
 
     Raises ValueError for other shapes, IndexError for a class index outside [0, C).
+
+    >>> scores = tensor.Tensor(data=[[[5.0, -5.0], [-5.0, 5.0]]])  # two classes, two pixels
+    >>> autograd.dice_loss(scores, np.array([[0, 1]]))
+    Tensor([0.], dtype=float32)
     """
     op = "dice_loss"
     _check_reduction(op, reduction)
@@ -197,6 +219,10 @@ def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False)
                 rows, which is the mean divergence of distributions
 
     Where t is 0, so is the loss. Raises ValueError for targets of another shape.
+
+    >>> x, t = tensor.Tensor(data=np.log([[0.5, 0.5]])), np.array([[0.9, 0.1]])
+    >>> autograd.kl_div(x, t, reduction="batchmean")
+    Tensor([0.3681], dtype=float32)
     """
     op = "kl_div"
     scores, target = _pair(op, x, t, "sum" if reduction == "batchmean" else reduction)
@@ -211,14 +237,22 @@ def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False)
 
 
 def l1_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
-    """|x - t|. Raises ValueError for targets of another shape."""
+    """|x - t|. Raises ValueError for targets of another shape.
+
+    >>> autograd.l1_loss(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
+    Tensor([1.], dtype=float32)
+    """
     scores, target = _pair("l1_loss", x, t, reduction)
     return _reduced("l1_loss", abs(scores - target), reduction)
 
 
 def mse_loss(x: Tensor, t: Any, reduction: str = "mean") -> Tensor:
     """(x - t)²: by default the mean over all elements. Raises ValueError for targets of another
-    shape."""
+    shape.
+
+    >>> autograd.mse_loss(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
+    Tensor([2.], dtype=float32)
+    """
     if reduction == "mean":
         return MeanSquareError(t)(x)[0]
     scores, target = _pair("mse_loss", x, t, reduction)
@@ -229,6 +263,9 @@ def huber_loss(x: Tensor, t: Any, reduction: str = "mean", delta: float = 1.0) -
     """With d = |x - t|: d² / 2 where d < delta, else delta·(d - delta / 2). Huber 1964.
 
     Raises ValueError for targets of another shape, and unless `delta` is positive.
+
+    >>> autograd.huber_loss(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]), reduction="none")
+    Tensor([0.125, 3.5  ], dtype=float32)
     """
     return _huber("huber_loss", x, t, reduction, _positive("huber_loss", "delta", delta), 1.0)
 
@@ -238,6 +275,10 @@ def smooth_l1_loss(x: Tensor, t: Any, reduction: str = "mean", beta: float = 1.0
     gives `l1_loss`.
 
     Raises ValueError for targets of another shape, and for a negative `beta`.
+
+    >>> x, t = tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0])
+    >>> autograd.smooth_l1_loss(x, t, reduction="none", beta=2.0)
+    Tensor([0.0625, 3.    ], dtype=float32)
     """
     if beta == 0:
         return l1_loss(x, t, reduction)

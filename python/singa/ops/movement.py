@@ -504,6 +504,9 @@ class _Shape(Tensor):
         lengths are given as one sequence or one by one.
 
         Raises ValueError for another number of elements.
+
+        >>> tensor.zeros((2, 6)).reshape((3, -1)).shape
+        (3, 4)
         """
         return apply(Reshape((shape, *more) if more else shape), self)
 
@@ -512,11 +515,18 @@ class _Shape(Tensor):
 
         Of an image in channels-last layout it is a view of a copy in the same order, which recorded
         steps do without where the image is not used again.
+
+        >>> tensor.zeros((2, 3, 4)).transpose().shape
+        (4, 3, 2)
         """
         return apply(Transpose(axes), self)
 
     def contiguous(self) -> Tensor:
-        """This tensor if its elements lie in row-major order, otherwise a copy in that order."""
+        """This tensor if its elements lie in row-major order, otherwise a copy in that order.
+
+        >>> tensor.zeros((2, 3)).transpose().contiguous().is_transpose()
+        False
+        """
         return apply(Contiguous(), self)
 
     def clone(self) -> Tensor:
@@ -526,6 +536,9 @@ class _Shape(Tensor):
         records: gradients flow back through it. Other copies have the same flags and name. With
         SINGA's behaviour (`singa.compat`) every copy is off the tape, as `deepcopy` and
         `x.detach().clone()` always are.
+
+        >>> tensor.Tensor(data=[1.0, 2.0]).clone()
+        Tensor([1., 2.], dtype=float32)
         """
         if compat_mode.enabled:
             return self.deepcopy()
@@ -536,11 +549,19 @@ class _Shape(Tensor):
         return t
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-        """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat."""
+        """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat.
+
+        >>> tensor.Tensor(data=[1.0, 2.0]).repeat(2)
+        Tensor([1., 1., 2., 2.], dtype=float32)
+        """
         return apply(Repeat(repeats, axis), self)
 
     def as_type(self, dtype: int | str) -> Tensor:
-        """Converts to another element type. Floats are truncated to integers."""
+        """Converts to another element type. Floats are truncated to integers.
+
+        >>> tensor.Tensor(data=[1.7]).as_type("int32")
+        Tensor([1], dtype=int32)
+        """
         return apply(Cast(dtype), self)
 
 
@@ -556,7 +577,11 @@ def autocast_operands(*xs: Any) -> tuple[Any, ...]:
 
 
 def identity(x: Tensor) -> Tensor:
-    """Returns x by an operator that is recorded on the tape."""
+    """Returns x by an operator that is recorded on the tape.
+
+    >>> autograd.identity(tensor.Tensor(data=[1.0, 2.0]))
+    Tensor([1., 2.], dtype=float32)
+    """
     return Identity()(x)[0]
 
 
@@ -565,6 +590,10 @@ def to_blocked(x: Tensor) -> Tensor:
     device prefer.
 
     Returns x if it is not an image, or if the backend has no such layout for its type.
+
+    >>> x = tensor.random((1, 16, 4, 4))
+    >>> bool((autograd.to_blocked(x).numpy() == x.numpy()).all())
+    True
     """
     return ToBlocked()(x)[0]
 
@@ -573,12 +602,23 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
     """Changes the shape. One entry may be -1, and a 0 keeps the length of x's axis, as in ONNX.
 
     Raises ValueError for another number of elements.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> autograd.reshape(x, (2, -1))
+    Tensor([[1., 2., 3.],
+            [4., 5., 6.]], dtype=float32)
     """
     return Reshape(shape)(x)[0]
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
-    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on."""
+    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
+
+    >>> autograd.flatten(tensor.zeros((2, 3, 4))).shape
+    (2, 12)
+    >>> autograd.flatten(tensor.zeros((2, 3, 4)), axis=2).shape
+    (6, 4)
+    """
     return Flatten(axis)(x)[0]
 
 
@@ -586,29 +626,53 @@ def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
     """Removes one or more axes of length 1 (default: all of them).
 
     Raises ValueError for an axis of another length.
+
+    >>> autograd.squeeze(tensor.zeros((1, 3, 1))).shape
+    (3,)
+    >>> autograd.squeeze(tensor.zeros((1, 3, 1)), 0).shape
+    (3, 1)
     """
     return Squeeze(axis)(x)[0]
 
 
 def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
     """Inserts one or more axes of length 1. A single number is the position in the result (default:
-    the last); see `Unsqueeze` for lists."""
+    the last); see `Unsqueeze` for lists.
+
+    >>> autograd.unsqueeze(tensor.zeros((2, 3)), 1).shape
+    (2, 1, 3)
+    """
     return Unsqueeze(axis)(x)[0]
 
 
 def transpose(x: Tensor, shape: Sequence[int] | None = None) -> Tensor:
     """Permutes the axes to the order in `shape`, which is SINGA's name of the argument. By default
-    the order is reversed."""
+    the order is reversed.
+
+    >>> autograd.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
+    (2, 4, 3)
+    """
     return Transpose(shape)(x)[0]
 
 
 def expand(x: Tensor, shape: Any) -> Tensor:
-    """A copy of x, broadcast together with a shape, as ONNX's Expand."""
+    """A copy of x, broadcast together with a shape, as ONNX's Expand.
+
+    >>> autograd.expand(tensor.Tensor(data=[[1.0], [2.0]]), (2, 3))
+    Tensor([[1., 1., 1.],
+            [2., 2., 2.]], dtype=float32)
+    """
     return Expand(shape)(x)[0]
 
 
 def slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
-    """x[starts:ends:steps] along `axes` (default: the first ones), as in ONNX."""
+    """x[starts:ends:steps] along `axes` (default: the first ones), as in ONNX.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> autograd.slice(x, [0], [3], axes=[1], steps=[2])  # x[:, 0:3:2]
+    Tensor([[1., 3.],
+            [4., 6.]], dtype=float32)
+    """
     return Slice(starts, ends, axes, steps)(x)[0]
 
 
@@ -618,17 +682,31 @@ def split(
     """Splits along an axis into pieces of lengths `parts`, or into `num_output` equal pieces.
 
     Raises ValueError if the axis cannot be split so, or if neither is given.
+
+    >>> a, b = autograd.split(tensor.Tensor(data=[1.0, 2.0, 3.0]), 0, [1, 2])
+    >>> a, b
+    (Tensor([1.], dtype=float32), Tensor([2., 3.], dtype=float32))
     """
     return Split(axis, parts, num_output)(x)
 
 
 def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Concatenates tensors along an axis (default 0). Their other dimensions must be equal."""
+    """Concatenates tensors along an axis (default 0). Their other dimensions must be equal.
+
+    >>> autograd.cat([tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[3.0, 4.0]])])
+    Tensor([[1., 2.],
+            [3., 4.]], dtype=float32)
+    """
     return Concat(axis)(*xs)[0]
 
 
 def tile(x: Tensor, repeats: Any) -> Tensor:
-    """Repeats the whole tensor along each axis, beginning with the first; see `Tile`."""
+    """Repeats the whole tensor along each axis, beginning with the first; see `Tile`.
+
+    >>> autograd.tile(tensor.Tensor(data=[[1.0, 2.0]]), (2, 2))
+    Tensor([[1., 2., 1., 2.],
+            [1., 2., 1., 2.]], dtype=float32)
+    """
     return Tile(repeats)(x)[0]
 
 
@@ -637,6 +715,9 @@ def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | Non
     beginning, as numpy.roll. Without an axis, x is rolled as if it were flattened.
 
     Raises ValueError unless there is one shift, or one for each axis.
+
+    >>> autograd.roll(tensor.Tensor(data=[1.0, 2.0, 3.0]), 1)
+    Tensor([3., 1., 2.], dtype=float32)
     """
     return Roll(shifts, axis)(x)[0]
 
@@ -646,17 +727,29 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     torch.nn.functional.channel_shuffle. x is (N, C, ...) and keeps its layout.
 
     Raises ValueError if x has no axis 1 or `groups` does not divide it.
+
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(1, 4, 1))
+    >>> autograd.channel_shuffle(x, 2).reshape((4,))
+    Tensor([0., 2., 1., 3.], dtype=float32)
     """
     return ChannelShuffle(groups)(x)[0]
 
 
 def cast(x: Tensor, to: Any) -> Tensor:
-    """Converts to the element type `to`. Integer and bool results have no gradient."""
+    """Converts to the element type `to`. Integer and bool results have no gradient.
+
+    >>> autograd.cast(tensor.Tensor(data=[1.7, -1.7]), "int32")
+    Tensor([ 1, -1], dtype=int32)
+    """
     return Cast(to)(x)[0]
 
 
 def shape(x: Tensor) -> Tensor:
-    """The shape of x as an int32 vector."""
+    """The shape of x as an int32 vector.
+
+    >>> autograd.shape(tensor.zeros((2, 3)))
+    Tensor([2, 3], dtype=int32)
+    """
     return Shape()(x)[0]
 
 
@@ -664,5 +757,9 @@ def constant_of_shape(x: Tensor, value: Any = 0) -> Tensor:
     """A tensor filled with `value` (default 0), whose shape is given by the elements of x.
 
     It is float32 if `value` is a float, otherwise int32.
+
+    >>> autograd.constant_of_shape(tensor.Tensor(data=[2, 3], dtype="int64"), 1.5)
+    Tensor([[1.5, 1.5, 1.5],
+            [1.5, 1.5, 1.5]], dtype=float32)
     """
     return ConstantOfShape(value)(x)[0]

@@ -408,6 +408,17 @@ def batchnorm_2d(
 
     `relu(bn(x) + add)` in one operation reads and writes each tensor once. `autograd.training`
     chooses between the statistics of the batch and the running statistics.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(4, 1, 1, 1))
+    >>> handle = singa_wrap.BatchNormHandle(0.9, x.data)
+    >>> one, zero = tensor.ones((1,)), tensor.zeros((1,))
+    >>> mean, var = tensor.zeros((1,)), tensor.ones((1,))
+    >>> autograd.training = True
+    >>> autograd.batchnorm_2d(handle, x, one, zero, mean, var).reshape((4,))
+    Tensor([-1.3416, -0.4472,  0.4472,  1.3416], dtype=float32)
+    >>> mean
+    Tensor([1.35], dtype=float32)
     """
     op = _BatchNorm2d(handle, running_mean, running_var, relu=relu, activation=activation)
     return op(x, scale, bias)[0] if add is None else op(x, scale, bias, add)[0]
@@ -431,6 +442,15 @@ def sync_batchnorm_2d(
     The batches may have different sizes, also 0 where another rank has images. All ranks update
     their running statistics alike. In inference no rank waits for another. Raises ValueError in a
     step of a DistOpt with `virtual_ranks` of which a rank has several.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(4, 1, 1, 1))
+    >>> handle = singa_wrap.BatchNormHandle(0.9, x.data)
+    >>> one, zero = tensor.ones((1,)), tensor.zeros((1,))
+    >>> mean, var = tensor.zeros((1,)), tensor.ones((1,))
+    >>> autograd.training = True
+    >>> autograd.sync_batchnorm_2d(handle, x, one, zero, mean, var, None).reshape((4,))
+    Tensor([-1.3416, -0.4472,  0.4472,  1.3416], dtype=float32)
     """
     if training() and batch_statistics.state.shards_apart:
         raise ValueError(
@@ -458,6 +478,10 @@ def layer_norm(
 
     weight, bias: of the shape of these axes, of x's type or float32; None: 1 and 0. Raises
     ValueError for other shapes, TypeError for other types.
+
+    >>> autograd.layer_norm(tensor.Tensor(data=[[1.0, 2.0, 3.0], [0.0, 0.0, 9.0]]))
+    Tensor([[-1.2247,  0.    ,  1.2247],
+            [-0.7071, -0.7071,  1.4142]], dtype=float32)
     """
     return _apply(LayerNorm(axis, eps), x, weight, bias)
 
@@ -467,7 +491,11 @@ def rms_norm(
 ) -> Tensor:
     """x / sqrt(mean(x²) + eps) · weight, with the mean over the axes from `axis` to the last. Zhang
     & Sennrich 2019. `eps` of None is the distance from 1 to the next float32 (float64 for
-    float64)."""
+    float64).
+
+    >>> autograd.rms_norm(tensor.Tensor(data=[[3.0, 4.0]]))
+    Tensor([[0.8485, 1.1314]], dtype=float32)
+    """
     if eps is None:
         eps = 2.0**-52 if x.data.data_type() == _c.kFloat64 else 2.0**-23
     return _apply(LayerNorm(axis, eps, centered=False), x, weight, None)
@@ -477,7 +505,14 @@ def channel_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Layer norm of x (N, C, ...) over the channels, at each position by itself; weight and bias
-    are (C). Channels-last images are not copied."""
+    are (C). Channels-last images are not copied.
+
+    >>> x = tensor.Tensor(data=np.arange(6).reshape(1, 3, 2))
+    >>> autograd.channel_norm(x)
+    Tensor([[[-1.2247, -1.2247],
+             [ 0.    ,  0.    ],
+             [ 1.2247,  1.2247]]], dtype=float32)
+    """
     return _apply(ChannelNorm(eps), x, weight, bias)
 
 
@@ -490,14 +525,25 @@ def group_norm(
 ) -> Tensor:
     """Normalises x (N, C, ...) by the mean and the biased variance of each group of C / groups
     channels over all positions; weight and bias are (C). Wu & He 2018. Raises ValueError where
-    `groups` does not divide C."""
+    `groups` does not divide C.
+
+    >>> x = tensor.Tensor(data=[[[0.0], [1.0], [0.0], [9.0]]])
+    >>> autograd.group_norm(x, 2).reshape((4,))
+    Tensor([-1.,  1., -1.,  1.], dtype=float32)
+    """
     return _apply(GroupNorm(groups, eps), x, weight, bias)
 
 
 def instance_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Group norm with as many groups as channels. Ulyanov, Vedaldi & Lempitsky 2016."""
+    """Group norm with as many groups as channels. Ulyanov, Vedaldi & Lempitsky 2016.
+
+    >>> x = tensor.Tensor(data=[[[0.0, 1.0], [5.0, 9.0]]])
+    >>> autograd.instance_norm(x)
+    Tensor([[[-1.,  1.],
+             [-1.,  1.]]], dtype=float32)
+    """
     return _apply(GroupNorm(None, eps), x, weight, bias)
 
 
@@ -511,7 +557,12 @@ def _apply(op: LayerNorm, x: Tensor, weight: Tensor | None, bias: Tensor | None)
 
 def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Local response normalisation: x / (k + alpha / size · Σ x²)^beta, summed over `size`
-    neighbouring channels. Krizhevsky et al. 2012."""
+    neighbouring channels. Krizhevsky et al. 2012.
+
+    >>> x = tensor.ones((1, 3, 1))
+    >>> autograd.lrn(x, 3, alpha=3.0, beta=1.0).reshape((3,))
+    Tensor([0.3333, 0.25  , 0.3333], dtype=float32)
+    """
     return LRN(size, alpha, beta, k)(x)[0]
 
 
@@ -520,5 +571,9 @@ def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
     others by 1 / (1 - ratio). Returns x in inference.
 
     The second argument is the seed, as in SINGA; see `Dropout`.
+
+    >>> autograd.training = True
+    >>> autograd.dropout(tensor.ones((2, 4)), ratio=0.5).max().item()
+    2.0
     """
     return Dropout(seed, ratio)(x)[0]

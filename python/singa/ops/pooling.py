@@ -219,7 +219,14 @@ class GlobalMaxPool(_GlobalPool):
 
 def pooling_1d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
     """Maximum or mean of each window of x (N, C, L), by a singa_wrap.PoolingHandle: the kind, and
-    the geometry of the windows."""
+    the geometry of the windows.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]])
+    >>> handle = singa_wrap.PoolingHandle(x.data, [2], [2], [0], True)
+    >>> autograd.pooling_1d(handle, x)
+    Tensor([[[5., 3.]]], dtype=float32)
+    """
     return _Pooling(handle)(x)[0]
 
 
@@ -231,12 +238,26 @@ def pooling_2d(
     handle       singa_wrap.PoolingHandle: the kind, and the geometry of the windows
     odd_padding  padding (top, bottom, left, right) in addition to that of the handle (default 0);
                  means count it
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
+    >>> handle = singa_wrap.PoolingHandle(x.data, [2, 2], [2, 2], [0, 0], False)
+    >>> autograd.pooling_2d(handle, x)
+    Tensor([[[[ 2.5,  4.5],
+              [10.5, 12.5]]]], dtype=float32)
     """
     return _Pooling2d(handle, odd_padding)(x)[0]
 
 
 def pooling_3d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
-    """Maximum or mean of each window of x (N, C, D, H, W). See `pooling_1d`."""
+    """Maximum or mean of each window of x (N, C, D, H, W). See `pooling_1d`.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.ones((1, 1, 4, 4, 4))
+    >>> handle = singa_wrap.PoolingHandle(x.data, [2] * 3, [2] * 3, [0] * 3, True)
+    >>> autograd.pooling_3d(handle, x).shape
+    (1, 1, 2, 2, 2)
+    """
     return _Pooling(handle)(x)[0]
 
 
@@ -246,6 +267,12 @@ def lp_pool(handle: _c.PoolingHandle, x: Tensor, p: float) -> Tensor:
     `handle` is a singa_wrap.PoolingHandle of means without padding. Where its `ceil_mode` lets a
     window hang over the end, the sum is scaled up to a whole window, as in PyTorch. PyTorch sums
     x^p, which differs where x is negative and p is not even. The gradient is 0 where x is 0.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=[[[3.0, 4.0]]])
+    >>> handle = singa_wrap.PoolingHandle(x.data, [2], [2], [0], False)
+    >>> autograd.lp_pool(handle, x, 2)
+    Tensor([[[5.]]], dtype=float32)
     """
     return LpPool(handle, p)(x)[0]
 
@@ -257,13 +284,22 @@ def adaptive_avg_pool(x: Tensor, output_size: OutputSize) -> Tensor:
     PyTorch: windows may overlap, and differ in size by one or two. `output_size` is a number for
     all axes or one for each; None keeps the size of x. Raises ValueError for numbers below 1, and
     unless x has one to three spatial axes.
+
+    >>> x = tensor.Tensor(data=np.arange(6).reshape(1, 1, 6))
+    >>> autograd.adaptive_avg_pool(x, 2)
+    Tensor([[[1., 4.]]], dtype=float32)
     """
     return AdaptiveAvgPool(output_size)(x)[0]
 
 
 def adaptive_max_pool(x: Tensor, output_size: OutputSize) -> Tensor:
     """Maximum of each of `output_size` windows along the spatial axes of x (N, C, ...). See
-    `adaptive_avg_pool`. Of equal values the first gets the gradient."""
+    `adaptive_avg_pool`. Of equal values the first gets the gradient.
+
+    >>> x = tensor.Tensor(data=np.arange(6).reshape(1, 1, 6))
+    >>> autograd.adaptive_max_pool(x, 2)
+    Tensor([[[2., 5.]]], dtype=float32)
+    """
     return AdaptiveMaxPool(output_size)(x)[0]
 
 
@@ -272,11 +308,19 @@ def globalaveragepool(x: Tensor, data_format: str = "channels_first") -> Tensor:
 
     `data_format` is "channels_first" (N, C, ...), the default, or "channels_last" (N, ..., C).
     Raises ValueError for another format, or unless x has three to five axes.
+
+    >>> autograd.globalaveragepool(tensor.ones((2, 3, 4, 4))).shape
+    (2, 3, 1, 1)
     """
     return GlobalAveragePool(data_format)(x)[0]
 
 
 def globalmaxpool(x: Tensor, data_format: str = "channels_first") -> Tensor:
     """Maximum over all spatial axes, which stay as axes of length 1. See `globalaveragepool`. Of
-    equal values the first gets the gradient."""
+    equal values the first gets the gradient.
+
+    >>> x = tensor.Tensor(data=[[[[1.0, 5.0], [2.0, 3.0]]]])
+    >>> autograd.globalmaxpool(x)
+    Tensor([[[[5.]]]], dtype=float32)
+    """
     return GlobalMaxPool(data_format)(x)[0]

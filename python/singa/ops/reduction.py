@@ -83,7 +83,14 @@ class Reduction(BuiltinOperator):
 
 
 class ReduceSum(Reduction):
-    """Sum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
+    """Sum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> autograd.reduce_sum(x, 0)
+    Tensor([[4., 6.]], dtype=float32)
+    >>> autograd.reduce_sum(x, 0, keepdims=False)
+    Tensor([4., 6.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kSum
     fresh_gradients = False
@@ -107,7 +114,12 @@ class ReduceSum(Reduction):
 
 
 class ReduceMean(ReduceSum):
-    """Mean over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
+    """Mean over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> autograd.reduce_mean(x, 1, keepdims=False)
+    Tensor([1.5, 3.5], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kMean
 
@@ -118,48 +130,79 @@ class ReduceMean(ReduceSum):
 
 class ReduceMax(Reduction):
     """Maximum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
-    maxima share the gradient."""
+    maxima share the gradient.
+
+    >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
+    >>> autograd.reduce_max(x, 1, keepdims=False)
+    Tensor([4., 3.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kMax
 
 
 class ReduceMin(Reduction):
     """Minimum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
-    minima share the gradient."""
+    minima share the gradient.
+
+    >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
+    >>> autograd.reduce_min(x, 1, keepdims=False)
+    Tensor([1., 2.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kMin
 
 
 class ReduceProd(Reduction):
-    """Product over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
+    """Product over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
+
+    >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
+    >>> autograd.reduce_prod(x, 1, keepdims=False)
+    Tensor([4., 6.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kProd
 
 
 class ReduceL1(Reduction):
     """L1 norm, the sum of absolute values, over `axes` (default: all), which stay with length 1
-    unless `keepdims` is 0."""
+    unless `keepdims` is 0.
+
+    >>> autograd.reduce_l1(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
+    Tensor([7.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kL1
 
 
 class ReduceL2(Reduction):
     """L2 norm, the square root of the sum of squares, over `axes` (default: all), which stay with
-    length 1 unless `keepdims` is 0."""
+    length 1 unless `keepdims` is 0.
+
+    >>> autograd.reduce_l2(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
+    Tensor([5.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kL2
 
 
 class ReduceSumSquare(Reduction):
     """Sum of squares over `axes` (default: all), which stay with length 1 unless `keepdims` is
-    0."""
+    0.
+
+    >>> autograd.reduce_sum_square(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
+    Tensor([25.], dtype=float32)
+    """
 
     code: int = _c.ReduceOp_kSumSquare
 
 
 class ReduceLogSumExp(Reduction):
     """log Σ e^x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. The
-    largest element is subtracted first, so that nothing overflows."""
+    largest element is subtracted first, so that nothing overflows.
+
+    >>> autograd.reduce_log_sum_exp(tensor.Tensor(data=[[1000.0, 1000.0]]), 1, keepdims=False)
+    Tensor([1000.6932], dtype=float32)
+    """
 
     def forward(self, x: Raw) -> Raw:
         largest = _c.Reduce(_c.ReduceOp_kMax, x, self.axes, True)
@@ -307,7 +350,11 @@ reduce_log_sum_exp: ReducesTensor = _function(ReduceLogSumExp, "reduce_log_sum_e
 
 
 def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
-    """log Σ x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0."""
+    """log Σ x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
+
+    >>> autograd.reduce_log_sum(tensor.Tensor(data=[[1.0, 3.0]]), 1, keepdims=False)
+    Tensor([1.3863], dtype=float32)
+    """
     return log(reduce_sum(x, axes, keepdims))
 
 
@@ -319,6 +366,9 @@ def argmax(
 
     The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the maximum.
     Raises ValueError if the axis has length 0.
+
+    >>> autograd.argmax(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]))
+    Tensor([1, 0], dtype=int64)
     """
     return ArgMax(axis, keepdims, select_last_index)(x)[0]
 
@@ -331,12 +381,19 @@ def argmin(
 
     The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the minimum.
     Raises ValueError if the axis has length 0.
+
+    >>> autograd.argmin(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]))
+    Tensor([0, 2], dtype=int64)
     """
     return ArgMin(axis, keepdims, select_last_index)(x)[0]
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """Softmax e^x / Σ e^x along an axis (default 1); see `SoftMax`."""
+    """Softmax e^x / Σ e^x along an axis (default 1); see `SoftMax`.
+
+    >>> autograd.softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
+    """
     return SoftMax(axis)(x)[0]
 
 
@@ -348,11 +405,19 @@ def softmax_along(x: Tensor, axis: int) -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """Logarithm of softmax along an axis (default 1)."""
+    """Logarithm of softmax along an axis (default 1).
+
+    >>> autograd.log_softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[-2.4076, -1.4076, -0.4076]], dtype=float32)
+    """
     return LogSoftMax(axis)(x)[0]
 
 
 def cossim(a: Tensor, b: Tensor) -> Tensor:
     """Cosine similarity of a and b along the last axis, which is removed: a·b / (|a| |b|), where
-    norms count as 1e-8 at least, so that a zero vector gives 0."""
+    norms count as 1e-8 at least, so that a zero vector gives 0.
+
+    >>> autograd.cossim(tensor.Tensor(data=[[1.0, 0.0]]), tensor.Tensor(data=[[1.0, 1.0]]))
+    Tensor([0.7071], dtype=float32)
+    """
     return CosSim()(a, b)[0]

@@ -210,6 +210,9 @@ def pad(x: Tensor, mode: str, pads: Any, constant: float = 0.0) -> Tensor:
     pads      numbers of elements to add at the beginning of each axis, then at the end of each
               axis; negative numbers crop
     constant  value of mode "constant" (default 0)
+
+    >>> autograd.pad(tensor.Tensor(data=[1.0, 2.0, 3.0]), "reflect", [2, 1])
+    Tensor([3., 2., 1., 2., 3., 2.], dtype=float32)
     """
     return Pad(mode, pads, constant)(x)[0]
 
@@ -218,6 +221,11 @@ def upsample(x: Tensor, mode: str, scales: Any) -> Tensor:
     """Nearest-neighbour upsampling by integer factors `scales`, one for each axis.
 
     Raises ValueError for a `mode` other than "nearest".
+
+    >>> x = tensor.Tensor(data=[[[[1.0, 2.0]]]])
+    >>> autograd.upsample(x, "nearest", [1, 1, 2, 2])
+    Tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.]]]], dtype=float32)
     """
     return UpSample(mode, scales)(x)[0]
 
@@ -227,12 +235,22 @@ def depth_to_space(x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
 
     `mode` "DCR" or "CRD" is the order of the channels; see `DepthToSpace`. Raises ValueError if b²
     does not divide C.
+
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(1, 4, 1, 1))
+    >>> autograd.depth_to_space(x, 2)
+    Tensor([[[[0., 1.],
+              [2., 3.]]]], dtype=float32)
     """
     return DepthToSpace(blocksize, mode)(x)[0]
 
 
 def space_to_depth(x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
-    """The inverse of depth_to_space. Raises ValueError if b does not divide H and W."""
+    """The inverse of depth_to_space. Raises ValueError if b does not divide H and W.
+
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(1, 1, 2, 2))
+    >>> autograd.space_to_depth(x, 2).reshape((4,))
+    Tensor([0., 1., 2., 3.], dtype=float32)
+    """
     return SpaceToDepth(blocksize, mode)(x)[0]
 
 
@@ -289,6 +307,11 @@ def resize(
 
     An axis of n positions has floor(n·scale) positions afterwards. x has a float type, or any with
     mode "nearest". Raises ValueError for other arguments.
+
+    >>> autograd.resize(tensor.Tensor(data=[1.0, 2.0]), scales=2)
+    Tensor([1., 1., 2., 2.], dtype=float32)
+    >>> autograd.resize(tensor.Tensor(data=[1.0, 2.0]), sizes=4, mode="linear")
+    Tensor([1.  , 1.25, 1.75, 2.  ], dtype=float32)
     """
     rank = len(x.shape)
     places = tuple(range(rank)) if axes is None else integers("Interpolate", "axes", axes)
@@ -343,6 +366,12 @@ def interpolate(
     antialias      "bilinear" and "bicubic" average when they shrink, as PIL does
 
     Raises ValueError for other arguments.
+
+    >>> x = tensor.Tensor(data=[[[[0.0, 1.0], [2.0, 3.0]]]])
+    >>> autograd.interpolate(x, size=(3, 3), mode="bilinear", align_corners=True)
+    Tensor([[[[0. , 0.5, 1. ],
+              [1. , 1.5, 2. ],
+              [2. , 2.5, 3. ]]]], dtype=float32)
     """
     rank = len(x.shape)
     kind, axes = _TORCH_MODES.get(mode, ("", 0))
@@ -385,11 +414,21 @@ def interpolate(
 
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """Moves channels to pixels, as torch.nn.functional.pixel_shuffle: (N, C·r², H, W) becomes
-    (N, C, H·r, W·r). Shi et al. 2016. Raises ValueError if r² does not divide the channels."""
+    (N, C, H·r, W·r). Shi et al. 2016. Raises ValueError if r² does not divide the channels.
+
+    >>> x = tensor.Tensor(data=np.arange(4).reshape(1, 4, 1, 1))
+    >>> autograd.pixel_shuffle(x, 2)
+    Tensor([[[[0., 1.],
+              [2., 3.]]]], dtype=float32)
+    """
     return depth_to_space(x, upscale_factor, "CRD")
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: (N, C, H·r, W·r) becomes (N, C·r², H, W). Raises ValueError if
-    r does not divide height and width."""
+    r does not divide height and width.
+
+    >>> autograd.pixel_unshuffle(tensor.zeros((1, 3, 4, 4)), 2).shape
+    (1, 12, 2, 2)
+    """
     return space_to_depth(x, downscale_factor, "CRD")

@@ -124,5 +124,14 @@ def rnn(
     handle: _c.RnnHandle, x: Tensor, hx: Tensor, cx: Tensor, W: Tensor, seq_lengths: Any = None
 ) -> tuple[Tensor, ...]:
     """Applies a recurrent network to x (steps, batch, features); returns (y, hy, cy), or (y, hy) if
-    it is not an LSTM. See `RNN` for arguments and results."""
+    it is not an LSTM. See `RNN` for arguments and results.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.ones((5, 2, 3))  # steps, batch, features
+    >>> handle = singa_wrap.RnnHandle(x.data, 4, singa_wrap.RnnMode_kGru)
+    >>> h, W = tensor.zeros((1, 2, 4)), tensor.random((handle.weights_size,))
+    >>> y, hy = autograd.rnn(handle, x, h, h, W)
+    >>> y.shape, hy.shape
+    ((5, 2, 4), (1, 2, 4))
+    """
     return RNN(handle, seq_lengths)(x, hx, cx, W)

@@ -65,6 +65,13 @@ def rotary_embedding(
 
     Raises ValueError for wrong shapes, for positions from `first` on that have no row, and where
     the tables would need a gradient; IndexError for other positions without a row.
+
+    >>> x = tensor.Tensor(data=[[[[1.0, 0.0], [1.0, 0.0]]]])  # one head, two positions, one pair
+    >>> angles = np.array([[0.0], [np.pi / 2]])
+    >>> cos, sin = tensor.Tensor(data=np.cos(angles)), tensor.Tensor(data=np.sin(angles))
+    >>> autograd.rotary_embedding(x, cos, sin)
+    Tensor([[[[1., 0.],
+              [0., 1.]]]], dtype=float32)
     """
     op = "RotaryEmbedding"
     if len(x.shape) != 4 or len(cos.shape) != 2 or cos.shape != sin.shape:

@@ -39,6 +39,11 @@ def grid_sample(
                    (default False)
 
     NaN counts as the position -1. Raises ValueError for other arguments and shapes.
+
+    >>> x = tensor.Tensor(data=[[[[0.0, 1.0], [2.0, 3.0]]]])
+    >>> centre = tensor.Tensor(data=[[[[0.0, 0.0]]]])
+    >>> autograd.grid_sample(x, centre)
+    Tensor([[[[1.5]]]], dtype=float32)
     """
     if mode not in _MODES or padding_mode not in _PADDINGS:
         raise ValueError(
@@ -221,6 +226,13 @@ def unfold(
 
     Numbers are for both axes, or pairs of (height, width). Raises ValueError for other shapes, and
     if no window fits.
+
+    >>> x = tensor.Tensor(data=np.arange(9).reshape(1, 1, 3, 3))
+    >>> autograd.unfold(x, 2)
+    Tensor([[[0., 1., 3., 4.],
+             [1., 2., 4., 5.],
+             [3., 4., 6., 7.],
+             [4., 5., 7., 8.]]], dtype=float32)
     """
     if len(x.shape) != 4:
         raise ValueError(f"[unfold] x must be (N, C, H, W), got {x.shape}")
@@ -251,6 +263,12 @@ def fold(
 
     Numbers are for both axes, or pairs of (height, width). Raises ValueError for columns that do
     not fit.
+
+    >>> columns = tensor.ones((1, 4, 4))
+    >>> autograd.fold(columns, 3, 2)
+    Tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]], dtype=float32)
     """
     given = output_size if hasattr(output_size, "__len__") else (output_size, output_size)
     size = integers("fold", "output_size", given, 1)

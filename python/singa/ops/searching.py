@@ -33,6 +33,12 @@ def unique(
     `return_counts` how often each is there: then a tuple. Results are constants. Their number
     depends on the values, so NumPy computes them, and a recorded step that calls it with what it
     has computed is executed.
+
+    >>> autograd.unique(tensor.Tensor(data=[3.0, 1.0, 3.0]))
+    Tensor([1., 3.], dtype=float32)
+    >>> values, counts = autograd.unique(tensor.Tensor(data=[3.0, 1.0, 3.0]), return_counts=True)
+    >>> counts
+    Tensor([1, 2], dtype=int64)
     """
     values, _, inverse, counts = np.unique(x.numpy(), True, True, True, axis)
     results = [wrap(as_raw(values, x.dtype, x.device), False)]
@@ -49,6 +55,9 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     The result is a constant. Its length depends on the values, so NumPy computes it, and a recorded
     step that calls it with what it has computed is executed. Raises ValueError for negative numbers
     and other shapes, TypeError for floats.
+
+    >>> autograd.bincount(tensor.Tensor(data=[0, 2, 2], dtype="int32"))
+    Tensor([1, 0, 2], dtype=int64)
     """
     least = integer("bincount", "minlength", minlength, 0)
     if is_float(x.dtype):
@@ -74,6 +83,9 @@ def searchsorted(sorted: Tensor, values: Any, right: bool = False) -> Tensor:
     right   behind equal elements instead of in front of them (default False)
 
     It compares every value with every element. Raises ValueError for shapes that do not fit.
+
+    >>> autograd.searchsorted(tensor.Tensor(data=[1.0, 3.0, 5.0]), [0.0, 3.0, 9.0])
+    Tensor([0, 1, 3], dtype=int64)
     """
     wanted = tensor_of(values, sorted)
     if not sorted.shape or (
@@ -95,6 +107,9 @@ def multinomial(weights: Tensor, num_samples: int, replacement: bool = False) ->
     Weights are not negative. Without `replacement` (the default) no index is drawn twice; indices
     of weight 0 come only when all others were drawn. Random numbers are from the device's sequence.
     Raises ValueError for other shapes, and for more samples than indices without replacement.
+
+    >>> autograd.multinomial(tensor.Tensor(data=[0.0, 1.0, 0.0]), 1)
+    Tensor([1], dtype=int64)
     """
     count = integer("multinomial", "num_samples", num_samples, 1)
     shape = weights.shape
@@ -131,6 +146,12 @@ def masked_scatter(x: Tensor, mask: Any, source: Tensor) -> Tensor:
     torch's masked_scatter. The mask broadcasts to x. Gradients flow to both.
 
     Raises IndexError if `source` has too few elements.
+
+    >>> x = tensor.zeros((2, 2))
+    >>> mask = np.array([[True, False], [False, True]])
+    >>> autograd.masked_scatter(x, mask, tensor.Tensor(data=[5.0, 6.0]))
+    Tensor([[5., 0.],
+            [0., 6.]], dtype=float32)
     """
     chosen = tensor_of(mask, x).to(x.device)
     chosen = expand(chosen if chosen.dtype == bool_ else cast(chosen, bool_), x.shape)

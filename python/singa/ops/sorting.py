@@ -124,6 +124,10 @@ def topk(
     Values are in order, whatever `sorted` says. Of equal elements the earlier one comes first. NaN
     counts as larger than all numbers. Indices are int64 and have no gradient. Raises ValueError
     unless 0 <= k <= the length of the axis.
+
+    >>> values, indices = autograd.topk(tensor.Tensor(data=[3.0, 1.0, 4.0, 1.0]), 2)
+    >>> values, indices
+    (Tensor([4., 3.], dtype=float32), Tensor([2, 0], dtype=int64))
     """
     return _sorted(TopK(k, axis, largest), x)
 
@@ -132,6 +136,10 @@ def sort(x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, T
     """(values, indices): x sorted along an axis (default: the last), as torch.sort(stable=True).
 
     Equal elements keep their order. NaN counts as larger than all numbers.
+
+    >>> values, indices = autograd.sort(tensor.Tensor(data=[3.0, 1.0, 2.0]))
+    >>> values, indices
+    (Tensor([1., 2., 3.], dtype=float32), Tensor([1, 2, 0], dtype=int64))
     """
     return _sorted(TopK(None, axis, descending), x)
 
@@ -143,7 +151,11 @@ def _sorted(operator: TopK, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
-    """The indices (int64) that sort x along an axis (default: the last); see `sort`."""
+    """The indices (int64) that sort x along an axis (default: the last); see `sort`.
+
+    >>> autograd.argsort(tensor.Tensor(data=[3.0, 1.0, 2.0]))
+    Tensor([1, 2, 0], dtype=int64)
+    """
     return sort(x, axis, descending)[1]
 
 
@@ -153,17 +165,32 @@ def cumsum(x: Tensor, axis: int, exclusive: bool = False, reverse: bool = False)
     With `exclusive` an element is not part of its own sum; with `reverse` sums begin at the end.
     Sums of integers and bools are int64. Those of 16-bit and 32-bit floats are accumulated in
     float64.
+
+    >>> autograd.cumsum(tensor.Tensor(data=[1.0, 2.0, 3.0]), 0)
+    Tensor([1., 3., 6.], dtype=float32)
     """
     return CumSum(axis, exclusive, reverse)(x)[0]
 
 
 def triu(x: Tensor, k: int = 0) -> Tensor:
-    """The matrices in the last two axes of x with zeros below diagonal k, as numpy.triu."""
+    """The matrices in the last two axes of x with zeros below diagonal k, as numpy.triu.
+
+    >>> autograd.triu(tensor.ones((3, 3)))
+    Tensor([[1., 1., 1.],
+            [0., 1., 1.],
+            [0., 0., 1.]], dtype=float32)
+    """
     return Triangle(k, True)(x)[0]
 
 
 def tril(x: Tensor, k: int = 0) -> Tensor:
-    """The matrices in the last two axes of x with zeros above diagonal k, as numpy.tril."""
+    """The matrices in the last two axes of x with zeros above diagonal k, as numpy.tril.
+
+    >>> autograd.tril(tensor.ones((3, 3)), -1)
+    Tensor([[0., 0., 0.],
+            [1., 0., 0.],
+            [1., 1., 0.]], dtype=float32)
+    """
     return Triangle(k, False)(x)[0]
 
 
@@ -178,6 +205,11 @@ def arange(
 
     The type is int64 for integers and float32 otherwise, unless `dtype` is given. The tensor is a
     constant. Raises ValueError for a step of 0 and for numbers that are not finite.
+
+    >>> autograd.arange(5)
+    Tensor([0, 1, 2, 3, 4], dtype=int64)
+    >>> autograd.arange(0, 1, 0.25)
+    Tensor([0.  , 0.25, 0.5 , 0.75], dtype=float32)
     """
     begin, end = (0, start) if stop is None else (start, stop)
     numbers = [("start", begin), ("stop", end), ("step", step)]
@@ -204,6 +236,9 @@ def linspace(
 
     The tensor is a constant, float32 by default. Raises ValueError for numbers that are not finite,
     and for a negative `num`.
+
+    >>> autograd.linspace(0.0, 1.0, 5)
+    Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     first, last = number("linspace", "start", start), number("linspace", "stop", stop)
     if not np.isfinite([first, last]).all():

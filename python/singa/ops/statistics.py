@@ -57,24 +57,39 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
 
     The axes are removed unless `keepdims` is set. `correction` is 1 by default (Bessel's); with 0
     it is numpy.var. Integers count as float32. Of no more than `correction` elements it is NaN.
+
+    >>> autograd.var(tensor.Tensor(data=[1.0, 2.0, 3.0]))
+    Tensor(1., dtype=float32)
     """
     centred, share = _spread("var", x, axis, correction)
     return _typed(reduce_sum_square(centred, axis, keepdims) * share, x)
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
-    """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal."""
+    """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal.
+
+    >>> autograd.std(tensor.Tensor(data=[1.0, 2.0, 3.0]))
+    Tensor(1., dtype=float32)
+    """
     centred, share = _spread("std", x, axis, correction)
     return _typed(reduce_l2(centred, axis, keepdims) * math.sqrt(share), x)
 
 
 def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether an element along an axis or axes (default: all) is not 0, as bool. NaN is not 0."""
+    """Whether an element along an axis or axes (default: all) is not 0, as bool. NaN is not 0.
+
+    >>> autograd.any(tensor.Tensor(data=[[0.0, 1.0], [0.0, 0.0]]), 1)
+    Tensor([ True, False], dtype=bool)
+    """
     return greater(reduce_sum(not_equal(x, 0), axis, keepdims), 0)
 
 
 def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether no element along an axis or axes (default: all) is 0, as bool."""
+    """Whether no element along an axis or axes (default: all) is 0, as bool.
+
+    >>> autograd.all(tensor.Tensor(data=[[0.0, 1.0], [1.0, 1.0]]), 1)
+    Tensor([False,  True], dtype=bool)
+    """
     return equal(reduce_sum(equal(x, 0), axis, keepdims), 0)
 
 
@@ -83,6 +98,9 @@ def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> T
     count as `eps` at least. `p` is a positive number; infinity is the largest absolute value.
 
     Raises ValueError for another `p`, and for an axis outside x.
+
+    >>> autograd.normalize(tensor.Tensor(data=[[3.0, 4.0]]))
+    Tensor([[0.6, 0.8]], dtype=float32)
     """
     if not number("normalize", "p", p) > 0:
         raise ValueError(f"[normalize] p must be positive, got {p}")

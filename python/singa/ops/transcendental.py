@@ -143,30 +143,50 @@ def _floating(x: Any) -> Any:
 
 
 def expm1(x: Tensor) -> Tensor:
-    """e^x - 1, exact to rounding near 0 as well. Integers count as float32."""
+    """e^x - 1, exact to rounding near 0 as well. Integers count as float32.
+
+    >>> autograd.expm1(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([0.    , 1.7183], dtype=float32)
+    """
     return Expm1()(_floating(x))[0]
 
 
 def log1p(x: Tensor) -> Tensor:
-    """log(1 + x), exact to rounding near 0 as well; NaN below -1. Integers count as float32."""
+    """log(1 + x), exact to rounding near 0 as well; NaN below -1. Integers count as float32.
+
+    >>> autograd.log1p(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([0.    , 0.6931], dtype=float32)
+    """
     return Log1p()(_floating(x))[0]
 
 
 def atan2(y: Any, x: Any) -> Tensor:
     """The angle of the point (x, y) in radians, in (-pi, pi], with broadcasting. One of them may be
     a number or an array; integers count as float32. It is 0 at the origin, where the gradient is
-    NaN, and the sign of a zero does not count."""
+    NaN, and the sign of a zero does not count.
+
+    >>> autograd.atan2(tensor.Tensor(data=[1.0, 0.0]), tensor.Tensor(data=[1.0, -1.0]))
+    Tensor([0.7854, 3.1416], dtype=float32)
+    """
     like = y if isinstance(y, Tensor) else x if isinstance(x, Tensor) else None
     return Atan2()(_floating(tensor_of(y, like)), _floating(tensor_of(x, like)))[0]
 
 
 def log2(x: Tensor) -> Tensor:
-    """Logarithm to base 2; NaN below 0. Integers count as float32."""
+    """Logarithm to base 2; NaN below 0. Integers count as float32.
+
+    >>> autograd.log2(tensor.Tensor(data=[1.0, 8.0]))
+    Tensor([0., 3.], dtype=float32)
+    """
     return log(_floating(x)) * (1.0 / math.log(2.0))
 
 
 def rsqrt(x: Tensor) -> Tensor:
-    """1 / √x; NaN below 0. Integers count as float32."""
+    """1 / √x; NaN below 0. Integers count as float32.
+
+    >>> autograd.rsqrt(tensor.Tensor(data=[4.0, 0.25]))
+    Tensor([0.5, 2. ], dtype=float32)
+    """
     return reciprocal(sqrt(_floating(x)))
 
 
@@ -174,7 +194,11 @@ def nan_to_num(
     x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """x with numbers instead of NaN and the infinities, as torch.nan_to_num: by default 0, and the
-    largest and smallest numbers of the type. They have gradient 0."""
+    largest and smallest numbers of the type. They have gradient 0.
+
+    >>> autograd.nan_to_num(tensor.Tensor(data=[np.nan, 1.0, np.inf]), posinf=9.0)
+    Tensor([0., 1., 9.], dtype=float32)
+    """
     if not is_float(x.dtype):
         return x
     largest = 3.3895313892515355e38  # of bfloat16

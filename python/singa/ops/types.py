@@ -38,6 +38,9 @@ def result_type(*operands: Tensor | float) -> DType:
     """The element type of arithmetic on tensors and Python numbers, as torch.result_type.
 
     int8 with uint8 gives int32, because singa has no int16. Raises TypeError without an operand.
+
+    >>> tensor.result_type(tensor.ones((2,), dtype="int32"), 0.5)
+    singa.float32
     """
     found: list[int | None] = [None, None, None]  # of tensors with axes, without axes, numbers
     for x in operands:

@@ -40,6 +40,13 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
 
     enabled: False switches it off inside a context that has it on. Raises ValueError for another
     type than bfloat16 and float16.
+
+    >>> x, w = tensor.ones((2, 3)), tensor.ones((3, 4))
+    >>> with autograd.autocast("bfloat16"):
+    ...     y = autograd.matmul(x, w)
+    ...
+    >>> y.dtype
+    singa.bfloat16
     """
 
     def __init__(self, dtype: Any = "bfloat16", enabled: bool = True) -> None:

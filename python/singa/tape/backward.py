@@ -159,6 +159,13 @@ def backward(
     gradients after an update. Under `singa.compat` every walk retains, and copies nothing, and a
     user's operator that made y gets a number, or 1.0 by default, as it is. Raises ValueError when
     dy is missing or does not have y's shape.
+
+    >>> autograd.training = True
+    >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True, name="w")
+    >>> for parameter, gradient in autograd.backward(autograd.sum(w * w)):
+    ...     print(parameter.name, gradient)
+    ...
+    w Tensor([2., 4.], dtype=float32)
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {type(y).__name__}")
@@ -181,7 +188,14 @@ def backward(
 
 
 class Gradients(dict[int, Tensor]):
-    """Gradients by id(tensor), as SINGA keys them; the tensor itself is taken as a key too."""
+    """Gradients by id(tensor), as SINGA keys them; the tensor itself is taken as a key too.
+
+    >>> autograd.training = True
+    >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
+    >>> found = autograd.gradients(autograd.sum(w * w))
+    >>> len(found), found[w]
+    (1, Tensor([2., 4.], dtype=float32))
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +218,14 @@ class Gradients(dict[int, Tensor]):
 @installed
 class _Backward(Tensor):
     def backward(self, dy: object = None, retain_graph: bool = False) -> None:
-        """Adds the gradients of this result to `grad` of every tensor that stores its gradient."""
+        """Adds the gradients of this result to `grad` of every tensor that stores its gradient.
+
+        >>> autograd.training = True
+        >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
+        >>> (w * w).sum().backward()
+        >>> w.grad
+        Tensor([2., 4.], dtype=float32)
+        """
         for x, gradient in backward(self, dy, retain_graph):
             if x.grad is None:
                 x.grad = gradient
@@ -213,7 +234,13 @@ class _Backward(Tensor):
 
 
 def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradients:
-    """The gradients of y for all tensors that store theirs. Arguments as for `backward`."""
+    """The gradients of y for all tensors that store theirs. Arguments as for `backward`.
+
+    >>> autograd.training = True
+    >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
+    >>> autograd.gradients(autograd.sum(w * w))[w]
+    Tensor([2., 4.], dtype=float32)
+    """
     result = Gradients()
     for x, gradient in backward(y, dy, retain_graph):
         result._put(x, gradient)
@@ -232,6 +259,11 @@ def input_gradients(function: Callable[..., Tensor], *inputs: Any) -> tuple[Tens
 
     Raises TypeError for inputs of other types, and if the function returns no tensor; ValueError if
     its value has several elements, or does not depend on an input.
+
+    >>> x = np.array([1.0, 2.0])
+    >>> value, gradient = autograd.input_gradients(lambda x: autograd.sum(x * x), x)
+    >>> value, gradient
+    (Tensor(5., dtype=float64), Tensor([2., 4.], dtype=float64))
     """
     leaves = []
     for i, x in enumerate(inputs):

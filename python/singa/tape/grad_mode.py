@@ -34,7 +34,14 @@ def set_training(flag: bool) -> None:
 
 
 def is_recording() -> bool:
-    """Whether operators applied now, in this thread, are recorded."""
+    """Whether operators applied now, in this thread, are recorded.
+
+    >>> autograd.is_recording()
+    False
+    >>> autograd.training = True
+    >>> autograd.is_recording()
+    True
+    """
     return state.recording
 
 
@@ -69,12 +76,29 @@ class _GradMode(contextlib.ContextDecorator):
 
 class no_grad(_GradMode):  # noqa: N801 (the field's spelling)
     """Context or decorator: nothing is recorded. The training flag, which batch norm and dropout
-    follow, stays as it is."""
+    follow, stays as it is.
+
+    >>> autograd.training = True
+    >>> with autograd.no_grad():
+    ...     print(autograd.is_recording())
+    ...
+    False
+    >>> autograd.is_recording()
+    True
+    """
 
     _mode = False
 
 
 class enable_grad(_GradMode):  # noqa: N801
-    """Context or decorator: operators are recorded, inside `no_grad` or without training too."""
+    """Context or decorator: operators are recorded, inside `no_grad` or without training too.
+
+    >>> with autograd.enable_grad():
+    ...     print(autograd.is_recording())
+    ...
+    True
+    >>> autograd.is_recording()
+    False
+    """
 
     _mode = True

@@ -14,7 +14,21 @@ from .tensor import Tensor
 
 
 class GradientError(AssertionError):
-    """A gradient disagrees with finite differences."""
+    """A gradient disagrees with finite differences.
+
+    >>> class Wrong(autograd.Operator):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    ...     def backward(self, dy):
+    ...         return 3 * dy
+    ...
+    >>> try:
+    ...     autograd.gradcheck(lambda x: Wrong()(x)[0], tensor.ones((2,)))
+    ... except autograd.GradientError as error:
+    ...     print("caught")
+    ...
+    caught
+    """
 
 
 def gradcheck(
@@ -33,6 +47,10 @@ def gradcheck(
     directions of each input, by central differences of width `eps`, is compared with the tape's.
     A function that is not smooth within eps of the inputs fails; so does one that draws random
     numbers.
+
+    >>> x, w = tensor.random((4, 3)), tensor.random((3, 2))
+    >>> autograd.gradcheck(lambda x, w: autograd.tanh(x @ w), [x, w])
+    True
     """
     given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     random = np.random.default_rng(seed)

@@ -350,7 +350,13 @@ class _Creator(Tensor):
     @property
     def creator(self) -> Operator:
         """The operator that computed it; an `autograd.Dummy` where there is none. While the tape
-        records, also an operator that it does not keep, because no gradient passes through."""
+        records, also an operator that it does not keep, because no gradient passes through.
+
+        >>> autograd.training = True
+        >>> x = tensor.Tensor(data=[1.0], stores_grad=True)
+        >>> type(autograd.exp(x).creator).__name__
+        'Exp'
+        """
         if self._creator is None:
             self._creator = Dummy(self)
         return self._creator
@@ -391,7 +397,14 @@ _Output = tuple[Operator, int]
 
 def infer_dependency(op: Operator) -> tuple[Counter[Operator], Counter[_Output]]:
     """For each operator that `op` depends on, and for each output of one, how many operators take
-    it."""
+    it.
+
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
+    >>> y = autograd.exp(x)
+    >>> len(autograd.infer_dependency((y + y * y).creator))
+    2
+    """
     operators: Counter[Operator] = Counter()
     outputs: Counter[_Output] = Counter()
     stack = [op]

@@ -96,6 +96,18 @@ class Tensor(_Base):
     A new tensor is filled with zeros. `data` may be a raw tensor, which is shared, or an array,
     which is copied and gets type `dtype`. Without a `device` it lies on the default one
     (`singa.device.set_default_device`), a raw tensor where it is.
+
+    >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
+    >>> x
+    Tensor([[1., 2.],
+            [3., 4.]], dtype=float32)
+    >>> x.shape, x.dtype
+    ((2, 2), singa.float32)
+    >>> x[:, 0] * 10
+    Tensor([10., 30.], dtype=float32)
+    >>> tensor.Tensor((2, 3))
+    Tensor([[0., 0., 0.],
+            [0., 0., 0.]], dtype=float32)
     """
 
     __slots__ = ("__dict__", "__weakref__")  # the other attributes lie in TapeTensor
@@ -193,7 +205,13 @@ class Tensor(_Base):
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes. Setting it reshapes the tensor itself, off the tape; another number
-        of elements raises ValueError."""
+        of elements raises ValueError.
+
+        >>> x = tensor.zeros((2, 3))
+        >>> x.shape = (3, 2)
+        >>> x.shape
+        (3, 2)
+        """
         return self.data.shape()
 
     @shape.setter
@@ -204,7 +222,11 @@ class Tensor(_Base):
 
     @property
     def dtype(self) -> DType:
-        """Type of the elements. Setting it is `to_type`."""
+        """Type of the elements. Setting it is `to_type`.
+
+        >>> tensor.zeros((2,), dtype="int64").dtype
+        singa.int64
+        """
         return BY_VALUE[self.data.data_type()]
 
     @dtype.setter
@@ -213,7 +235,11 @@ class Tensor(_Base):
 
     @property
     def device(self) -> Device:
-        """Where the elements lie. Setting it is `to_device`."""
+        """Where the elements lie. Setting it is `to_device`.
+
+        >>> tensor.zeros((2,)).device.name()
+        'cpu'
+        """
         return self.data.device()
 
     @device.setter
@@ -221,33 +247,64 @@ class Tensor(_Base):
         self.to_device(device)
 
     def is_dummy(self) -> bool:
-        """Whether no operator on the tape made it."""
+        """Whether no operator on the tape made it.
+
+        >>> autograd.training = True
+        >>> x = tensor.Tensor(data=[1.0], stores_grad=True)
+        >>> x.is_dummy(), (x + 1).is_dummy()
+        (True, False)
+        """
         return self._creator is None or not self._creator.requires_grad
 
     def ndim(self) -> int:
-        """Number of axes."""
+        """Number of axes.
+
+        >>> tensor.zeros((2, 3)).ndim()
+        2
+        """
         return self.data.rank()
 
     def is_empty(self) -> bool:
-        """Whether its shape is () or has a zero: SINGA's meaning."""
+        """Whether its shape is () or has a zero: SINGA's meaning.
+
+        >>> tensor.zeros((2, 0)).is_empty()
+        True
+        """
         shape = self.shape
         return not shape or 0 in shape
 
     def is_transpose(self) -> bool:
-        """Whether its elements lie in another order than row-major."""
+        """Whether its elements lie in another order than row-major.
+
+        >>> x = tensor.zeros((2, 3))
+        >>> x.is_transpose(), x.transpose().is_transpose()
+        (False, True)
+        """
         return not (self.data.is_contiguous() or self.data.is_blocked())
 
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements.
+
+        >>> tensor.zeros((2, 3)).size()
+        6
+        """
         return self.data.size()
 
     def memsize(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of its elements.
+
+        >>> tensor.zeros((2, 3)).memsize()
+        24
+        """
         return self.data.bytes()
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it lies in a layout that only its backend reads."""
+        """Whether it lies in a layout that only its backend reads.
+
+        >>> tensor.zeros((2, 3)).is_blocked
+        False
+        """
         return self.data.is_blocked()
 
     def to_blocked(self) -> Self:
@@ -255,30 +312,59 @@ class Tensor(_Base):
 
         Other tensors that shared its memory keep the old one. Nothing happens where there is none:
         unless it is (N, C, H, W) of a float type that the backend has.
+
+        >>> x = tensor.random((1, 16, 4, 4))
+        >>> before = x.numpy()
+        >>> bool((x.to_blocked().numpy() == before).all())  # only the layout changes
+        True
         """
         self.data = _c.ToBlocked(self.data)
         return self
 
     def to_plain(self) -> Self:
-        """Reorders to row-major, in place, for all tensors that share the memory."""
+        """Reorders to row-major, in place, for all tensors that share the memory.
+
+        >>> tensor.random((1, 16, 4, 4)).to_blocked().to_plain().is_blocked
+        False
+        """
         self.data.MakePlain()
         return self
 
     # Off the tape, and to other types and places.
 
     def detach(self) -> Tensor:
-        """The same elements (shared) as a constant: no gradient flows back from it."""
+        """The same elements (shared) as a constant: no gradient flows back from it.
+
+        >>> autograd.training = True
+        >>> x = tensor.Tensor(data=[1.0], stores_grad=True)
+        >>> (x * 2).detach().requires_grad
+        False
+        """
         return wrap(self.data, False)
 
     def deepcopy(self) -> Tensor:
-        """A copy in memory of its own, off the tape, with the same flags and name."""
+        """A copy in memory of its own, off the tape, with the same flags and name.
+
+        >>> x = tensor.Tensor(data=[1.0, 2.0])
+        >>> y = x.deepcopy()
+        >>> x += 1
+        >>> y
+        Tensor([1., 2.], dtype=float32)
+        """
         t = wrap(self.data.Clone(), self.requires_grad)
         t.stores_grad = self.stores_grad
         t.name = self.name
         return t
 
     def copy(self) -> Tensor:
-        """Another Tensor over the same memory."""
+        """Another Tensor over the same memory.
+
+        >>> x = tensor.Tensor(data=[1.0, 2.0])
+        >>> y = x.copy()
+        >>> x += 1
+        >>> y
+        Tensor([2., 3.], dtype=float32)
+        """
         t = wrap(self.data, self.requires_grad, self._creator, self._index)
         t.stores_grad = self.stores_grad
         t.name = self.name
@@ -314,15 +400,29 @@ class Tensor(_Base):
         return t
 
     def to_type(self, dtype: int | str) -> Self:
-        """Changes its own type."""
+        """Changes its own type.
+
+        >>> x = tensor.Tensor(data=[1.7])
+        >>> x.to_type("int32")
+        Tensor([1], dtype=int32)
+        """
         return self._move(self.data.AsType(int(as_dtype(dtype))))
 
     def to_device(self, device: Device) -> Self:
-        """Moves itself to a device."""
+        """Moves itself to a device.
+
+        >>> x = tensor.zeros((2,))
+        >>> x.to_device(device.get_default_device()) is x
+        True
+        """
         return self._move(self.data.ToDevice(device))
 
     def to_host(self) -> Self:
-        """Moves itself to the CPU."""
+        """Moves itself to the CPU.
+
+        >>> tensor.ones((2,)).to_host()
+        Tensor([1., 1.], dtype=float32)
+        """
         return self._move(self.data.ToHost())
 
     def _move(self, raw: _c.Tensor) -> Self:
@@ -332,7 +432,11 @@ class Tensor(_Base):
         return self
 
     def numpy(self) -> NDArray[Any]:
-        """A copy as an array; bfloat16 as float32."""
+        """A copy as an array; bfloat16 as float32.
+
+        >>> tensor.ones((2,)).numpy()
+        array([1., 1.], dtype=float32)
+        """
         for follow in read_followers:
             follow(self)
         raw = self.data
@@ -391,13 +495,21 @@ class Tensor(_Base):
         return _DLPACK_CPU
 
     def item(self) -> float | int | bool:
-        """The only element, as a Python number. Raises ValueError unless there is one."""
+        """The only element, as a Python number. Raises ValueError unless there is one.
+
+        >>> tensor.Tensor(data=[1.5]).item()
+        1.5
+        """
         if is_float(self.dtype) or self.size() != 1:
             return self._number()
         return self.numpy().item()  # a double does not hold all integers of 64 bits
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers; a number if there are no axes."""
+        """The elements as nested lists of Python numbers; a number if there are no axes.
+
+        >>> tensor.Tensor(data=[[1.0, 2.0]]).tolist()
+        [[1.0, 2.0]]
+        """
         return self.numpy().tolist()
 
     def _number(self) -> float:
@@ -480,7 +592,12 @@ class Tensor(_Base):
             target.CopyFrom(as_raw(value, device=self.device))
 
     def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
-        """Fills with a number, or with the elements of an array that broadcasts to its shape."""
+        """Fills with a number, or with the elements of an array that broadcasts to its shape.
+
+        >>> tensor.zeros((2, 2)).set_value([1.0, 2.0])
+        Tensor([[1., 2.],
+                [1., 2.]], dtype=float32)
+        """
         t = self if inplace else self.deepcopy()
         if isinstance(x, (int, float)):
             fill(t.data, x)
@@ -492,6 +609,11 @@ class Tensor(_Base):
         """Copies an array's elements, in order, to its own from number `offset` on.
 
         Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
+
+        >>> x = tensor.zeros((4,))
+        >>> x.copy_from_numpy(np.array([5.0, 6.0], np.float32), offset=1)
+        >>> x
+        Tensor([0., 5., 6., 0.], dtype=float32)
         """
         source = from_array(np.asarray(np_array), self.device).Reshape((-1,))
         offset = integer("copy_from_numpy", "offset", offset)
@@ -508,6 +630,12 @@ class Tensor(_Base):
         While the tape records, the copy goes to new memory, which other tensors do not share: a
         recurrent network that keeps its state so in the middle of a step needs the old elements
         for backward. At the end of a step that is captured it moves back to the old memory.
+
+        >>> x = tensor.zeros((2, 1))
+        >>> x.copy_data(tensor.Tensor(data=[1.0, 2.0]))
+        >>> x
+        Tensor([[1.],
+                [2.]], dtype=float32)
         """
         if t.size() != self.size():
             raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
@@ -519,33 +647,57 @@ class Tensor(_Base):
             self.data.CopyFrom(source)
 
     def copy_from(self, t: Tensor | NDArray[Any], offset: int = 0) -> None:
-        """Copies a tensor's or an array's elements to its own from number `offset` on."""
+        """Copies a tensor's or an array's elements to its own from number `offset` on.
+
+        >>> x = tensor.zeros((3,))
+        >>> x.copy_from(tensor.Tensor(data=[1.0, 2.0]), offset=1)
+        >>> x
+        Tensor([0., 1., 2.], dtype=float32)
+        """
         if isinstance(t, Tensor) and not offset:
             self.copy_data(t)
         else:
             self.copy_from_numpy(t.numpy() if isinstance(t, Tensor) else t, offset)
 
     def reset_like(self, t: Tensor) -> Self:
-        """Takes another tensor's shape, type and device, filled with zeros."""
+        """Takes another tensor's shape, type and device, filled with zeros.
+
+        >>> tensor.ones((3,)).reset_like(tensor.ones((1, 2)))
+        Tensor([[0., 0.]], dtype=float32)
+        """
         self.data = _c.Full(t.shape, 0.0, t.device, int(t.dtype))
         return self
 
     # Random fills, from the device's sequence. Each returns the tensor that it filled.
 
     def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
-        """1 with probability p, else 0."""
+        """1 with probability p, else 0.
+
+        >>> tensor.zeros((3,)).bernoulli(1.0)
+        Tensor([1., 1., 1.], dtype=float32)
+        """
         t = self if inplace else self.deepcopy()
         _c.Bernoulli(number("bernoulli", "p", p), t.data)
         return t
 
     def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
-        """Normally distributed."""
+        """Normally distributed.
+
+        >>> x = tensor.zeros((1000,)).gaussian(5.0, 0.1)
+        >>> round(x.mean().item())
+        5
+        """
         t = self if inplace else self.deepcopy()
         _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
         return t
 
     def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
-        """Uniform in [low, high)."""
+        """Uniform in [low, high).
+
+        >>> x = tensor.zeros((1000,)).uniform(2.0, 3.0)
+        >>> x.min().item() >= 2, x.max().item() < 3
+        (True, True)
+        """
         t = self if inplace else self.deepcopy()
         _c.Uniform(number("uniform", "low", low), number("uniform", "high", high), t.data)
         return t
@@ -553,44 +705,87 @@ class Tensor(_Base):
     # Shape.
 
     def T(self) -> Tensor:  # noqa: N802 (SINGA's name)
-        """A view with the axes reversed."""
+        """A view with the axes reversed.
+
+        >>> tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]).T()
+        Tensor([[1., 3.],
+                [2., 4.]], dtype=float32)
+        """
         return self.transpose()
 
     # Norms: SINGA divides them by the number of elements.
 
     def l1(self) -> float:
-        """Sum of absolute values, divided by the number of elements; NaN where there is none."""
+        """Sum of absolute values, divided by the number of elements; NaN where there is none.
+
+        >>> tensor.Tensor(data=[3.0, -4.0]).l1()
+        3.5
+        """
         return self.data.L1()
 
     def l2(self) -> float:
         """Root of the sum of squares, divided by the number of elements; NaN where there is
-        none."""
+        none.
+
+        >>> tensor.Tensor(data=[3.0, -4.0]).l2()
+        2.5
+        """
         return self.data.L2()
 
     # A matrix with a vector, in place.
 
     def add_column(self, v: Tensor) -> Self:
-        """Adds v to each column."""
+        """Adds v to each column.
+
+        >>> tensor.zeros((2, 3)).add_column(tensor.Tensor(data=[1.0, 2.0]))
+        Tensor([[1., 1., 1.],
+                [2., 2., 2.]], dtype=float32)
+        """
         return self._with_column(_c.BinaryOp_kAdd, v)
 
     def add_row(self, v: Tensor) -> Self:
-        """Adds v to each row."""
+        """Adds v to each row.
+
+        >>> tensor.zeros((2, 3)).add_row(tensor.Tensor(data=[1.0, 2.0, 3.0]))
+        Tensor([[1., 2., 3.],
+                [1., 2., 3.]], dtype=float32)
+        """
         return self._with_row(_c.BinaryOp_kAdd, v)
 
     def div_column(self, v: Tensor) -> Self:
-        """Divides each column by v."""
+        """Divides each column by v.
+
+        >>> tensor.ones((2, 3)).div_column(tensor.Tensor(data=[1.0, 2.0]))
+        Tensor([[1. , 1. , 1. ],
+                [0.5, 0.5, 0.5]], dtype=float32)
+        """
         return self._with_column(_c.BinaryOp_kDiv, v)
 
     def div_row(self, v: Tensor) -> Self:
-        """Divides each row by v."""
+        """Divides each row by v.
+
+        >>> tensor.ones((2, 2)).div_row(tensor.Tensor(data=[1.0, 2.0]))
+        Tensor([[1. , 0.5],
+                [1. , 0.5]], dtype=float32)
+        """
         return self._with_row(_c.BinaryOp_kDiv, v)
 
     def mult_column(self, v: Tensor) -> Self:
-        """Multiplies each column by v."""
+        """Multiplies each column by v.
+
+        >>> tensor.ones((2, 3)).mult_column(tensor.Tensor(data=[1.0, 2.0]))
+        Tensor([[1., 1., 1.],
+                [2., 2., 2.]], dtype=float32)
+        """
         return self._with_column(_c.BinaryOp_kMul, v)
 
     def mult_row(self, v: Tensor) -> Self:
-        """Multiplies each row by v."""
+        """Multiplies each row by v.
+
+        >>> tensor.ones((2, 2)).mult_row(tensor.Tensor(data=[1.0, 2.0]))
+        Tensor([[1., 2.],
+                [1., 2.]], dtype=float32)
+        """
         return self._with_row(_c.BinaryOp_kMul, v)
 
     def _with_column(self, code: int, v: Tensor) -> Self:

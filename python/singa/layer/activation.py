@@ -31,7 +31,11 @@ __all__ = [
 
 
 class GELU(Layer):
-    """x·Φ(x); with `approximate` of "tanh" its approximation. Hendrycks & Gimpel 2016."""
+    """x·Φ(x); with `approximate` of "tanh" its approximation. Hendrycks & Gimpel 2016.
+
+    >>> layer.GELU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.1587,  0.    ,  1.9545], dtype=float32)
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -45,7 +49,11 @@ class GELU(Layer):
 
 class GLU(Layer):
     """a·sigmoid(b), with a and b the halves of x along `dim` (default: the last). Dauphin et al.
-    2017."""
+    2017.
+
+    >>> layer.GLU()(tensor.Tensor(data=[1.0, 2.0, 0.0, 100.0]))
+    Tensor([0.5, 2. ], dtype=float32)
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -56,7 +64,11 @@ class GLU(Layer):
 
 
 class Softplus(Layer):
-    """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`."""
+    """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`.
+
+    >>> layer.Softplus()(tensor.Tensor(data=[-1.0, 0.0, 30.0]))
+    Tensor([ 0.3133,  0.6931, 30.    ], dtype=float32)
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -70,42 +82,66 @@ class Softplus(Layer):
 
 
 class SiLU(Layer):
-    """x·sigmoid(x), also called swish."""
+    """x·sigmoid(x), also called swish.
+
+    >>> layer.SiLU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.2689,  0.    ,  1.7616], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.silu(x)
 
 
 class Hardsigmoid(Layer):
-    """clip(x / 6 + 1/2, 0, 1). Howard et al. 2019."""
+    """clip(x / 6 + 1/2, 0, 1). Howard et al. 2019.
+
+    >>> layer.Hardsigmoid()(tensor.Tensor(data=[-4.0, 0.0, 1.0]))
+    Tensor([0.    , 0.5   , 0.6667], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.hardsigmoid(x, 1 / 6, 0.5)
 
 
 class Hardswish(Layer):
-    """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019."""
+    """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019.
+
+    >>> layer.Hardswish()(tensor.Tensor(data=[-1.0, 1.0, 4.0]))
+    Tensor([-0.3333,  0.6667,  4.    ], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.hardswish(x)
 
 
 class Mish(Layer):
-    """x·tanh(log(1 + e^x)). Misra 2019."""
+    """x·tanh(log(1 + e^x)). Misra 2019.
+
+    >>> layer.Mish()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.3034,  0.    ,  1.944 ], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.mish(x)
 
 
 class ReLU6(Layer):
-    """Limits x to [0, 6], with gradient 0 at both, as PyTorch's. Howard et al. 2017."""
+    """Limits x to [0, 6], with gradient 0 at both, as PyTorch's. Howard et al. 2017.
+
+    >>> layer.ReLU6()(tensor.Tensor(data=[-1.0, 2.0, 8.0]))
+    Tensor([0., 2., 6.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.relu6(x)
 
 
 class Tanh(Layer):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> layer.Tanh()(tensor.Tensor(data=[-1.0, 0.0, 1.0]))
+    Tensor([-0.7616,  0.    ,  0.7616], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.tanh(x)
@@ -113,7 +149,11 @@ class Tanh(Layer):
 
 class Hardtanh(Layer):
     """Limits x to [min_val, max_val], by default [-1, 1]. Raises ValueError if min_val is above
-    max_val."""
+    max_val.
+
+    >>> layer.Hardtanh()(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
+    Tensor([-1. ,  0.5,  1. ], dtype=float32)
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
         super().__init__()
@@ -127,7 +167,11 @@ class Hardtanh(Layer):
 
 
 class LeakyReLU(Layer):
-    """x where x >= 0, else negative_slope·x. Maas et al. 2013."""
+    """x where x >= 0, else negative_slope·x. Maas et al. 2013.
+
+    >>> layer.LeakyReLU(0.1)(tensor.Tensor(data=[-2.0, 3.0]))
+    Tensor([-0.2,  3. ], dtype=float32)
+    """
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
@@ -142,6 +186,9 @@ class PReLU(Layer):
 
     num_parameters is 1 (the default), or the number of channels, axis 1 of x. `init` is what the
     weights begin with (default 0.25).
+
+    >>> layer.PReLU()(tensor.Tensor(data=[-2.0, 3.0]))
+    Tensor([-0.5,  3. ], dtype=float32)
     """
 
     fixed_settings = ("num_parameters",)
@@ -168,7 +215,11 @@ class PReLU(Layer):
 
 
 class ELU(Layer):
-    """x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
+    """x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
+
+    >>> layer.ELU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
+    """
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
@@ -180,14 +231,22 @@ class ELU(Layer):
 
 class SELU(Layer):
     """1.0507·x where x >= 0, else 1.0507·1.67326·(e^x - 1), with more digits. Klambauer et al.
-    2017."""
+    2017.
+
+    >>> layer.SELU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-1.1113,  0.    ,  2.1014], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.selu(x, 1.6732632423543772, 1.0507009873554805)
 
 
 class Softmax(Layer):
-    """Softmax e^x / Σ e^x along one axis (default: the last)."""
+    """Softmax e^x / Σ e^x along one axis (default: the last).
+
+    >>> layer.Softmax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
+    """
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -198,7 +257,11 @@ class Softmax(Layer):
 
 
 class LogSoftmax(Layer):
-    """Logarithm of softmax along one axis (default: the last)."""
+    """Logarithm of softmax along one axis (default: the last).
+
+    >>> layer.LogSoftmax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[-2.4076, -1.4076, -0.4076]], dtype=float32)
+    """
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -218,7 +281,13 @@ def _dropped(x: Tensor, axes: int, ratio: float) -> Tensor:
 
 class Dropout2d(Layer):
     """In training, zeroes each channel of each image (N, C, ...) with probability `p` in [0, 1)
-    (default 0.5) and scales the others by 1 / (1 - p). Tompson et al. 2015."""
+    (default 0.5) and scales the others by 1 / (1 - p). Tompson et al. 2015.
+
+    >>> autograd.training = True
+    >>> y = layer.Dropout2d()(tensor.ones((1, 4, 2, 2)))
+    >>> [len(set(channel.ravel())) for channel in y.numpy()[0]]  # each channel is one number
+    [1, 1, 1, 1]
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -232,7 +301,11 @@ class Dropout2d(Layer):
 
 class DropPath(Layer):
     """In training, zeroes each sample with probability `drop_prob` and scales the others up by
-    1 / (1 - drop_prob): stochastic depth, for the branch of a residual block. Huang et al. 2016."""
+    1 / (1 - drop_prob): stochastic depth, for the branch of a residual block. Huang et al. 2016.
+
+    >>> layer.DropPath(0.1)(tensor.ones((2,)))  # in inference
+    Tensor([1., 1.], dtype=float32)
+    """
 
     def __init__(self, drop_prob: float = 0.0) -> None:
         super().__init__()

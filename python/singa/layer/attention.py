@@ -38,6 +38,14 @@ class KeyValueCache:
     them, and attends to all. Each layer needs a cache of its own. Memory grows by doubling;
     `capacity` (default 64) is the number of positions that it begins with. Gradients do not flow
     through a cache.
+
+    >>> attention, cache = layer.MultiHeadAttention(8, 2), layer.KeyValueCache()
+    >>> for _ in range(3):
+    ...     word = tensor.random((1, 1, 8))
+    ...     y = attention(word, word, word, cache=cache)[0]
+    ...
+    >>> len(cache)
+    3
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -129,6 +137,11 @@ class MultiHeadAttention(Layer):
     Names, initial values and weights are those of torch.nn.MultiheadAttention, whose state dict
     `Model.load_torch` reads; its batch_first is False by default, and it has no num_kv_heads and no
     rotary.
+
+    >>> attention = layer.MultiHeadAttention(8, num_heads=2)
+    >>> x = tensor.random((1, 5, 8))
+    >>> attention(x, x, x).shape
+    (1, 5, 8)
     """
 
     fixed_settings = (
@@ -408,6 +421,10 @@ class TransformerEncoderLayer(TransformerLayer):
 
     Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
     torch.nn.TransformerEncoderLayer, except batch_first, which is True by default.
+
+    >>> block = layer.TransformerEncoderLayer(8, 2, dim_feedforward=16)
+    >>> block(tensor.random((1, 5, 8))).shape
+    (1, 5, 8)
     """
 
     def forward(
@@ -435,6 +452,10 @@ class TransformerEncoder(Layer):
 
     Names are those of torch.nn.TransformerEncoder. A layer that has not been called yet has no
     parameters, so its copies get different initial values.
+
+    >>> encoder = layer.TransformerEncoder(layer.TransformerEncoderLayer(8, 2, 16), 2)
+    >>> encoder(tensor.random((1, 5, 8))).shape
+    (1, 5, 8)
     """
 
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:

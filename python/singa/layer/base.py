@@ -88,7 +88,11 @@ def take_room(layer: Layer, shape: Sequence[int]) -> None:
 
 
 class LayerMeta(type):
-    """Metaclass that makes the first call of `forward` call `initialize`, with the tape off."""
+    """Metaclass that makes the first call of `forward` call `initialize`, with the tape off.
+
+    >>> type(layer.ReLU) is layer.LayerMeta
+    True
+    """
 
     @staticmethod
     def init_wrapper(func: Callable[..., None]) -> Callable[..., None]:
@@ -154,6 +158,18 @@ class Layer(Hookable, metaclass=LayerMeta):
     "heads.left.W" of an entry. A parameter that has several paths, such as a shared weight, is
     listed once by `get_params`, under the first, and under each by `get_states`. `name` of a layer
     and of a tensor, which messages and reports show, is its path in the layer that took it last.
+
+    >>> class Scale(layer.Layer):
+    ...     def initialize(self, x):
+    ...         self.factor = tensor.Tensor(data=np.full(x.shape[1], 2.0), stores_grad=True)
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    ...
+    >>> scale = Scale()
+    >>> scale(tensor.Tensor(data=[[1.0, 3.0]]))
+    Tensor([[2., 6.]], dtype=float32)
+    >>> scale.get_params()
+    {'factor': Tensor([2., 2.], dtype=float32)}
     """
 
     sep = "."

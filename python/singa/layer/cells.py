@@ -67,6 +67,9 @@ class RNNCell(_Cell):
     a recurrent network, as torch.nn.RNNCell. Elman 1990.
 
     x is (N, input_size); h and the result are (N, hidden_size). Raises ValueError for other shapes.
+
+    >>> layer.RNNCell(3, 4)(tensor.ones((2, 3))).shape
+    (2, 4)
     """
 
     def __init__(
@@ -91,6 +94,10 @@ class LSTMCell(_Cell):
         i, f, o = sigmoid and g = tanh of the gates;  c' = f·c + i·g;  h' = o·tanh(c')
 
     x is (N, input_size), states are (N, hidden_size). Raises ValueError for other shapes.
+
+    >>> h, c = layer.LSTMCell(3, 4)(tensor.ones((2, 3)))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
     """
 
     gates = 4
@@ -114,6 +121,9 @@ class GRUCell(_Cell):
         h' = (1 - z)·n + z·h
 
     x is (N, input_size); h and the result are (N, hidden_size). Raises ValueError for other shapes.
+
+    >>> layer.GRUCell(3, 4)(tensor.ones((2, 3))).shape
+    (2, 4)
     """
 
     gates = 3

@@ -36,6 +36,14 @@ class ModuleList(_Container):
     layers, too, such as `get_params` and `freeze`. Raises TypeError for what is no layer.
 
         self.blocks = layer.ModuleList([layer.Linear(8) for _ in range(4)])
+
+    >>> blocks = layer.ModuleList([layer.Linear(4), layer.Linear(4)])
+    >>> x = tensor.ones((1, 4))
+    >>> for block in blocks:
+    ...     x = block(x)
+    ...
+    >>> list(blocks.get_params())
+    ['0.W', '0.b', '1.W', '1.b']
     """
 
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
@@ -101,6 +109,12 @@ class ModuleDict(_Container):
     attributes that layers have, such as "forward".
 
         self.heads = layer.ModuleDict({"left": layer.Linear(3), "right": layer.Linear(5)})
+
+    >>> heads = layer.ModuleDict({"age": layer.Linear(1), "kind": layer.Linear(3)})
+    >>> heads["kind"](tensor.ones((2, 8))).shape
+    (2, 3)
+    >>> list(heads.get_params())
+    ['kind.W', 'kind.b']
     """
 
     def __init__(self, layers: Mapping[str, Layer] | Iterable[tuple[str, Layer]] = ()) -> None:

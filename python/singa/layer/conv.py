@@ -124,6 +124,12 @@ class Conv2d(_Conv):
     SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too. Raises
     TypeError or ValueError for wrong arguments. The first call raises ValueError if x does not have
     the expected shape or number of channels.
+
+    >>> conv = layer.Conv2d(16, 3, padding=1)
+    >>> conv(tensor.ones((2, 3, 8, 8))).shape
+    (2, 16, 8, 8)
+    >>> conv.W.shape
+    (16, 3, 3, 3)
     """
 
     _apply = staticmethod(autograd.conv2d)
@@ -217,6 +223,9 @@ class Conv1d(_TorchConv):
     Arguments and defaults are those of torch.nn.Conv1d: `padding` may also be "same", for a stride
     of 1, or "valid". `initializer` fills W, as in `Conv2d`. Raises TypeError or ValueError for
     wrong arguments. The first call raises ValueError if x does not have the expected shape.
+
+    >>> layer.Conv1d(4, 8, 3)(tensor.ones((2, 4, 10))).shape
+    (2, 8, 8)
     """
 
     axes = 1
@@ -228,6 +237,9 @@ class Conv3d(_TorchConv):
     kh, kw), plus b (out_channels).
 
     Arguments and defaults are those of torch.nn.Conv3d; see `Conv1d`.
+
+    >>> layer.Conv3d(1, 2, 3)(tensor.ones((1, 1, 5, 5, 5))).shape
+    (1, 2, 3, 3, 3)
     """
 
     axes = 3
@@ -296,6 +308,9 @@ class ConvTranspose1d(_ConvTranspose):
     Arguments and defaults are those of torch.nn.ConvTranspose1d. `initializer` fills W, as in
     `Conv2d`. Raises TypeError or ValueError for wrong arguments. The first call raises ValueError
     if x does not have the expected shape.
+
+    >>> layer.ConvTranspose1d(4, 2, 2, stride=2)(tensor.ones((1, 4, 5))).shape
+    (1, 2, 10)
     """
 
     axes = 1
@@ -304,7 +319,11 @@ class ConvTranspose1d(_ConvTranspose):
 
 class ConvTranspose2d(_ConvTranspose):
     """Transposed convolution of x (N, in_channels, h, w). Arguments and defaults are those of
-    torch.nn.ConvTranspose2d; see `ConvTranspose1d`."""
+    torch.nn.ConvTranspose2d; see `ConvTranspose1d`.
+
+    >>> layer.ConvTranspose2d(4, 2, 2, stride=2)(tensor.ones((1, 4, 5, 5))).shape
+    (1, 2, 10, 10)
+    """
 
     axes = 2
     _apply = staticmethod(autograd.conv_transpose2d)
@@ -312,7 +331,11 @@ class ConvTranspose2d(_ConvTranspose):
 
 class ConvTranspose3d(_ConvTranspose):
     """Transposed convolution of x (N, in_channels, d, h, w). Arguments and defaults are those of
-    torch.nn.ConvTranspose3d; see `ConvTranspose1d`."""
+    torch.nn.ConvTranspose3d; see `ConvTranspose1d`.
+
+    >>> layer.ConvTranspose3d(4, 2, 2, stride=2)(tensor.ones((1, 4, 3, 3, 3))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     axes = 3
     _apply = staticmethod(autograd.conv_transpose3d)
@@ -324,6 +347,12 @@ class SeparableConv2d(Layer):
 
     Arguments are those of `Conv2d`, except that `bias` is False by default. SINGA's older form
     `SeparableConv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too.
+
+    >>> separable = layer.SeparableConv2d(8, 3, padding=1)
+    >>> separable(tensor.ones((1, 3, 6, 6))).shape
+    (1, 8, 6, 6)
+    >>> {name: W.shape for name, W in separable.get_params().items()}
+    {'depthwise_conv.W': (3, 1, 3, 3), 'point_conv.W': (8, 3, 1, 1)}
     """
 
     fixed_settings = ("nb_kernels", "kernel_size", "bias")

@@ -20,6 +20,10 @@ class TransformerDecoderLayer(TransformerLayer):
 
     Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
     torch.nn.TransformerDecoderLayer, except batch_first, which is True by default.
+
+    >>> block = layer.TransformerDecoderLayer(8, 2, dim_feedforward=16)
+    >>> block(tensor.random((1, 4, 8)), tensor.random((1, 5, 8))).shape
+    (1, 4, 8)
     """
 
     _attentions = ("self_attn", "multihead_attn")
@@ -68,6 +72,10 @@ class TransformerDecoder(Layer):
 
     Names are those of torch.nn.TransformerDecoder. A layer that has not been called yet has no
     parameters, so its copies get different initial values.
+
+    >>> decoder = layer.TransformerDecoder(layer.TransformerDecoderLayer(8, 2, 16), 2)
+    >>> decoder(tensor.random((1, 4, 8)), tensor.random((1, 5, 8))).shape
+    (1, 4, 8)
     """
 
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:

@@ -38,6 +38,12 @@ class Linear(Layer):
     SINGA's older form `Linear(in, out[, bias])` works, too; the first call then checks `in`. Other
     keyword arguments are ignored with a warning, where SINGA ignores them silently. The first call
     raises ValueError for a wrong number of input features.
+
+    >>> linear = layer.Linear(4)
+    >>> linear(tensor.ones((2, 3))).shape
+    (2, 4)
+    >>> linear.W.shape, linear.b.shape
+    ((3, 4), (4,))
     """
 
     fixed_settings = ("in_features", "out_features", "bias")
@@ -97,6 +103,12 @@ class Gemm(Layer):
     bias_shape    shape of b, which broadcasts to y (default (1, out))
 
     W is initialized normally with variance 2 / (in + out), b with 0.
+
+    >>> gemm = layer.Gemm(4)
+    >>> gemm(tensor.ones((2, 3))).shape
+    (2, 4)
+    >>> gemm.W.shape
+    (4, 3)
     """
 
     fixed_settings = ("in_features", "nb_kernels", "transA", "transB", "bias", "bias_shape")
@@ -148,6 +160,10 @@ class Embedding(Layer):
     "gaussian" (mean 0, standard deviation 1; the default), "uniform" over ±1, or a function that
     fills W. Row `padding_idx`, if there is one, begins as zeros and is not trained: its gradient is
     0. A negative one counts from the end; ValueError for one outside.
+
+    >>> words = layer.Embedding(100, 8)
+    >>> words(tensor.from_numpy(np.array([[1, 2, 3]]))).shape
+    (1, 3, 8)
     """
 
     fixed_settings = ("input_dim", "output_dim")

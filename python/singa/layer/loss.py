@@ -43,6 +43,10 @@ class CrossEntropyLoss(Layer):
 
     `weight` has a number for each class. `ignore_index` is None by default, where PyTorch's is
     -100: then every index has to be a class.
+
+    >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> layer.CrossEntropyLoss()(scores, np.array([0, 2]))
+    Tensor([0.8955], dtype=float32)
     """
 
     def __init__(
@@ -65,7 +69,11 @@ class CrossEntropyLoss(Layer):
 
 
 class NLLLoss(Layer):
-    """`autograd.nll_loss` of log-probabilities x (N, C, ...) for class indices t (N, ...)."""
+    """`autograd.nll_loss` of log-probabilities x (N, C, ...) for class indices t (N, ...).
+
+    >>> layer.NLLLoss()(tensor.Tensor(data=np.log([[0.7, 0.3], [0.4, 0.6]])), np.array([0, 1]))
+    Tensor([0.4338], dtype=float32)
+    """
 
     def __init__(
         self, weight: Any = None, ignore_index: int | None = None, reduction: str = "mean"
@@ -80,7 +88,11 @@ class NLLLoss(Layer):
 
 
 class BCEWithLogitsLoss(Layer):
-    """`autograd.binary_cross_entropy_with_logits` of scores x for targets t in [0, 1]."""
+    """`autograd.binary_cross_entropy_with_logits` of scores x for targets t in [0, 1].
+
+    >>> layer.BCEWithLogitsLoss()(tensor.Tensor(data=[3.0, -1.0]), np.array([1.0, 0.0]))
+    Tensor([0.1809], dtype=float32)
+    """
 
     def __init__(self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> None:
         super().__init__()
@@ -95,7 +107,11 @@ class BCEWithLogitsLoss(Layer):
 
 
 class FocalLoss(Layer):
-    """`autograd.sigmoid_focal_loss` of scores x for targets t of 0 and 1."""
+    """`autograd.sigmoid_focal_loss` of scores x for targets t of 0 and 1.
+
+    >>> layer.FocalLoss()(tensor.Tensor(data=[3.0, -1.0]), np.array([1.0, 0.0]))
+    Tensor([0.0085], dtype=float32)
+    """
 
     def __init__(self, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "mean") -> None:
         super().__init__()
@@ -109,7 +125,12 @@ class FocalLoss(Layer):
 
 class DiceLoss(Layer):
     """`autograd.dice_loss` of scores x (N, C, ...) for classes t (N, ...), or masks in the shape of
-    x."""
+    x.
+
+    >>> scores = tensor.Tensor(data=[[[5.0, -5.0], [-5.0, 5.0]]])  # two classes, two pixels
+    >>> layer.DiceLoss()(scores, np.array([[0, 1]]))
+    Tensor([0.], dtype=float32)
+    """
 
     def __init__(self, smooth: float = 1.0, reduction: str = "mean") -> None:
         super().__init__()
@@ -121,7 +142,12 @@ class DiceLoss(Layer):
 
 
 class KLDivLoss(Layer):
-    """`autograd.kl_div` of log-probabilities x for probabilities t, or their logarithms."""
+    """`autograd.kl_div` of log-probabilities x for probabilities t, or their logarithms.
+
+    >>> x, t = tensor.Tensor(data=np.log([[0.5, 0.5]])), np.array([[0.9, 0.1]])
+    >>> layer.KLDivLoss("batchmean")(x, t)
+    Tensor([0.3681], dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__()
@@ -133,7 +159,11 @@ class KLDivLoss(Layer):
 
 
 class L1Loss(Layer):
-    """`autograd.l1_loss`: |x - t|."""
+    """`autograd.l1_loss`: |x - t|.
+
+    >>> layer.L1Loss()(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
+    Tensor([1.], dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
@@ -144,7 +174,11 @@ class L1Loss(Layer):
 
 
 class MSELoss(Layer):
-    """`autograd.mse_loss`: (x - t)²."""
+    """`autograd.mse_loss`: (x - t)².
+
+    >>> layer.MSELoss()(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
+    Tensor([2.], dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
@@ -155,7 +189,11 @@ class MSELoss(Layer):
 
 
 class HuberLoss(Layer):
-    """`autograd.huber_loss`: squares near 0, and a slope of `delta` beyond it."""
+    """`autograd.huber_loss`: squares near 0, and a slope of `delta` beyond it.
+
+    >>> layer.HuberLoss("none")(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]))
+    Tensor([0.125, 3.5  ], dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__()
@@ -167,7 +205,11 @@ class HuberLoss(Layer):
 
 
 class SmoothL1Loss(Layer):
-    """`autograd.smooth_l1_loss`: squares up to `beta`, and a slope of 1 beyond it."""
+    """`autograd.smooth_l1_loss`: squares up to `beta`, and a slope of 1 beyond it.
+
+    >>> layer.SmoothL1Loss("none", beta=2.0)(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]))
+    Tensor([0.0625, 3.    ], dtype=float32)
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__()

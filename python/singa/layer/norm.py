@@ -45,6 +45,14 @@ class BatchNorm2d(Layer):
 
     SINGA's older form `BatchNorm2d(channels[, momentum])` works, too. Raises ValueError for values
     outside their range, and if the input does not have the expected number of channels.
+
+    >>> norm = layer.BatchNorm2d(momentum=0.1)
+    >>> autograd.training = True
+    >>> y = norm(tensor.Tensor(data=np.arange(8).reshape(8, 1, 1, 1)))
+    >>> y.mean(), y.std(correction=0)
+    (Tensor(0., dtype=float32), Tensor(1., dtype=float32))
+    >>> list(norm.get_params()), list(norm.get_states())
+    (['scale', 'bias'], ['scale', 'bias', 'running_mean', 'running_var'])
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("running_mean", "running_var")
@@ -166,6 +174,11 @@ def freeze_statistics(root: Layer, pattern: str = "*", frozen: bool = True) -> N
         layer.freeze_statistics(net, "layer[12].*")
 
     Raises ValueError for a pattern that selects no batch norm.
+
+    >>> net = layer.Sequential(layer.Conv2d(4, 1), layer.BatchNorm2d())
+    >>> net(tensor.ones((1, 3, 2, 2))).shape
+    (1, 4, 2, 2)
+    >>> layer.freeze_statistics(net)
     """
     selected = [
         each
@@ -191,6 +204,10 @@ class SyncBatchNorm(BatchNorm2d):
     For small batches a rank. All ranks have to run the layer in the same order. Arguments are those
     of BatchNorm2d, and so are the names of its states: checkpoints fit both. The communicator is
     `singa.distributed`'s. In a job of one rank, and in inference, it is BatchNorm2d.
+
+    >>> norm = layer.SyncBatchNorm2d()
+    >>> norm(tensor.ones((2, 3, 4, 4))).shape  # in a process of its own, as BatchNorm2d
+    (2, 3, 4, 4)
     """
 
     _apply = staticmethod(_sync_batchnorm)
@@ -234,6 +251,9 @@ class LayerNorm(_Norm):
 
     normalized_shape: lengths of these axes, or of the last one. Names and defaults are those of
     torch.nn.LayerNorm. Raises ValueError where x ends in other lengths.
+
+    >>> layer.LayerNorm(3)(tensor.Tensor(data=[[1.0, 2.0, 3.0]]))
+    Tensor([[-1.2247,  0.    ,  1.2247]], dtype=float32)
     """
 
     def __init__(
@@ -268,6 +288,9 @@ class RMSNorm(LayerNorm):
 
     Names and defaults are those of torch.nn.RMSNorm: `eps` of None is the distance from 1 to the
     next float32.
+
+    >>> layer.RMSNorm(2)(tensor.Tensor(data=[[3.0, 4.0]]))
+    Tensor([[0.8485, 1.1314]], dtype=float32)
     """
 
     def __init__(
@@ -287,6 +310,9 @@ class LayerNorm2d(_Norm):
     """LayerNorm of images (N, C, H, W) over the channels, at each pixel by itself.
 
     Channels-last images are not copied. The defaults are timm's, whose ConvNeXt uses it.
+
+    >>> layer.LayerNorm2d(3)(tensor.ones((1, 3, 4, 4))).shape
+    (1, 3, 4, 4)
     """
 
     def __init__(self, num_channels: int, eps: float = 1e-6, affine: bool = True) -> None:
@@ -302,6 +328,9 @@ class GroupNorm(_Norm):
 
     Names and defaults are those of torch.nn.GroupNorm. Raises ValueError where num_groups does not
     divide num_channels.
+
+    >>> layer.GroupNorm(2, 4)(tensor.Tensor(data=[[[0.0], [1.0], [0.0], [9.0]]])).reshape((4,))
+    Tensor([-1.,  1., -1.,  1.], dtype=float32)
     """
 
     def __init__(
@@ -331,6 +360,9 @@ class InstanceNorm2d(GroupNorm):
 
     Names and defaults are those of torch.nn.InstanceNorm2d, which has no weight and bias unless
     `affine`; running statistics are not kept.
+
+    >>> layer.InstanceNorm2d(3)(tensor.ones((1, 3, 4, 4))).shape
+    (1, 3, 4, 4)
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:

@@ -57,7 +57,11 @@ class _Pad(Layer):
 
 
 class ConstantPad1d(_Pad):
-    """Pads the last axis of x with `value`; see ConstantPad2d."""
+    """Pads the last axis of x with `value`; see ConstantPad2d.
+
+    >>> layer.ConstantPad1d((2, 1), 9.0)(tensor.Tensor(data=[[[1.0, 2.0]]]))
+    Tensor([[[9., 9., 1., 2., 9.]]], dtype=float32)
+    """
 
     axes = 1
 
@@ -72,6 +76,11 @@ class ConstantPad2d(ConstantPad1d):
     padding  one number for all sides, or (left, right, top, bottom). Negative numbers crop.
 
     Raises ValueError for another number of sides.
+
+    >>> layer.ConstantPad2d(1, 9.0)(tensor.Tensor(data=[[[[1.0, 2.0]]]]))
+    Tensor([[[[9., 9., 9., 9.],
+              [9., 1., 2., 9.],
+              [9., 9., 9., 9.]]]], dtype=float32)
     """
 
     axes = 2
@@ -79,34 +88,55 @@ class ConstantPad2d(ConstantPad1d):
 
 class ConstantPad3d(ConstantPad1d):
     """Pads the last three axes of x with `value`. `padding` is one number, or (left, right, top,
-    bottom, front, back)."""
+    bottom, front, back).
+
+    >>> layer.ConstantPad3d(1, 9.0)(tensor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
 
     axes = 3
 
 
 class ZeroPad1d(_Pad):
-    """Pads the last axis of x with zeros. `padding` is one number, or (left, right)."""
+    """Pads the last axis of x with zeros. `padding` is one number, or (left, right).
+
+    >>> layer.ZeroPad1d((2, 1))(tensor.Tensor(data=[[[1.0, 2.0]]]))
+    Tensor([[[0., 0., 1., 2., 0.]]], dtype=float32)
+    """
 
     axes = 1
 
 
 class ZeroPad2d(_Pad):
     """Pads the last two axes of x with zeros. `padding` is one number, or (left, right, top,
-    bottom)."""
+    bottom).
+
+    >>> layer.ZeroPad2d((1, 0, 0, 1))(tensor.Tensor(data=[[[[1.0, 2.0]]]]))
+    Tensor([[[[0., 1., 2.],
+              [0., 0., 0.]]]], dtype=float32)
+    """
 
     axes = 2
 
 
 class ZeroPad3d(_Pad):
     """Pads the last three axes of x with zeros. `padding` is one number, or (left, right, top,
-    bottom, front, back)."""
+    bottom, front, back).
+
+    >>> layer.ZeroPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
 
     axes = 3
 
 
 class ReflectionPad1d(_Pad):
     """Pads the last axis of x with its reflection at the ends, which are not repeated. `padding` is
-    one number, or (left, right), less than the length."""
+    one number, or (left, right), less than the length.
+
+    >>> layer.ReflectionPad1d(2)(tensor.Tensor(data=[[[1.0, 2.0, 3.0]]]))
+    Tensor([[[3., 2., 1., 2., 3., 2., 1.]]], dtype=float32)
+    """
 
     axes = 1
     mode = "reflect"
@@ -114,14 +144,25 @@ class ReflectionPad1d(_Pad):
 
 class ReflectionPad2d(_Pad):
     """Pads the last two axes of x with their reflection at the edges, which are not repeated.
-    `padding` is one number, or (left, right, top, bottom), less than the lengths."""
+    `padding` is one number, or (left, right, top, bottom), less than the lengths.
+
+    >>> layer.ReflectionPad2d(1)(tensor.Tensor(data=[[[[1.0, 2.0], [3.0, 4.0]]]]))
+    Tensor([[[[4., 3., 4., 3.],
+              [2., 1., 2., 1.],
+              [4., 3., 4., 3.],
+              [2., 1., 2., 1.]]]], dtype=float32)
+    """
 
     axes = 2
     mode = "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """Pads the last three axes of x with their reflection; see ReflectionPad2d."""
+    """Pads the last three axes of x with their reflection; see ReflectionPad2d.
+
+    >>> layer.ReflectionPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
 
     axes = 3
     mode = "reflect"
@@ -129,7 +170,11 @@ class ReflectionPad3d(_Pad):
 
 class ReplicationPad1d(_Pad):
     """Pads the last axis of x with the elements at its ends. `padding` is one number, or (left,
-    right)."""
+    right).
+
+    >>> layer.ReplicationPad1d(2)(tensor.Tensor(data=[[[1.0, 2.0, 3.0]]]))
+    Tensor([[[1., 1., 1., 2., 3., 3., 3.]]], dtype=float32)
+    """
 
     axes = 1
     mode = "edge"
@@ -137,14 +182,25 @@ class ReplicationPad1d(_Pad):
 
 class ReplicationPad2d(_Pad):
     """Pads the last two axes of x with the elements at the edges. `padding` is one number, or
-    (left, right, top, bottom)."""
+    (left, right, top, bottom).
+
+    >>> layer.ReplicationPad2d(1)(tensor.Tensor(data=[[[[1.0, 2.0], [3.0, 4.0]]]]))
+    Tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.],
+              [3., 3., 4., 4.],
+              [3., 3., 4., 4.]]]], dtype=float32)
+    """
 
     axes = 2
     mode = "edge"
 
 
 class ReplicationPad3d(_Pad):
-    """Pads the last three axes of x with the elements at the edges; see ReplicationPad2d."""
+    """Pads the last three axes of x with the elements at the edges; see ReplicationPad2d.
+
+    >>> layer.ReplicationPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
 
     axes = 3
     mode = "edge"

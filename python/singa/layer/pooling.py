@@ -73,6 +73,11 @@ class Pooling2d(_Pooling):
                        image (default False)
     count_include_pad  whether means count the zeros of the padding (default False)
     dilation           distance between the elements of a window: int or (height, width) (default 1)
+
+    >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
+    >>> layer.Pooling2d(2)(x)
+    Tensor([[[[ 5.,  7.],
+              [13., 15.]]]], dtype=float32)
     """
 
     _apply = staticmethod(autograd.pooling_2d)
@@ -97,7 +102,13 @@ class Pooling2d(_Pooling):
 
 
 class MaxPool2d(Pooling2d):
-    """Maximum of each window. See `Pooling2d` for the arguments."""
+    """Maximum of each window. See `Pooling2d` for the arguments.
+
+    >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
+    >>> layer.MaxPool2d(2)(x)
+    Tensor([[[[ 5.,  7.],
+              [13., 15.]]]], dtype=float32)
+    """
 
     def __init__(
         self,
@@ -119,6 +130,11 @@ class AvgPool2d(Pooling2d):
 
     divisor_override  what the sum of a window is divided by, instead of its size (default None).
                       Raises ValueError together with ceil_mode, and unless it is at least 1.
+
+    >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
+    >>> layer.AvgPool2d(2)(x)
+    Tensor([[[[ 2.5,  4.5],
+              [10.5, 12.5]]]], dtype=float32)
     """
 
     def __init__(
@@ -219,7 +235,11 @@ class _Pool1d(Pooling2d):
 
 class MaxPool1d(_Pool1d):
     """Maximum of each window along the width of x (N, C, h, w), or of x (N, C, l). See `Pooling2d`
-    for the arguments, which are numbers here."""
+    for the arguments, which are numbers here.
+
+    >>> layer.MaxPool1d(2)(tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]]))
+    Tensor([[[5., 3.]]], dtype=float32)
+    """
 
     def __init__(
         self,
@@ -238,7 +258,11 @@ class MaxPool1d(_Pool1d):
 
 class AvgPool1d(_Pool1d):
     """Mean of each window along the width of x (N, C, h, w), or of x (N, C, l). See `Pooling2d` for
-    the arguments, which are numbers here."""
+    the arguments, which are numbers here.
+
+    >>> layer.AvgPool1d(2)(tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]]))
+    Tensor([[[3. , 2.5]]], dtype=float32)
+    """
 
     def __init__(
         self,
@@ -282,7 +306,11 @@ class _Pool3d(_Pooling):
 
 class MaxPool3d(_Pool3d):
     """Maximum of each window of x (N, C, d, h, w). Arguments and defaults are those of
-    torch.nn.MaxPool3d; see `Pooling2d`."""
+    torch.nn.MaxPool3d; see `Pooling2d`.
+
+    >>> layer.MaxPool3d(2)(tensor.ones((1, 1, 4, 4, 4))).shape
+    (1, 1, 2, 2, 2)
+    """
 
     is_max = True
 
@@ -300,7 +328,11 @@ class MaxPool3d(_Pool3d):
 
 class AvgPool3d(_Pool3d):
     """Mean of each window of x (N, C, d, h, w). Arguments and defaults are those of
-    torch.nn.AvgPool3d, which counts the zeros of the padding; see `AvgPool2d`."""
+    torch.nn.AvgPool3d, which counts the zeros of the padding; see `AvgPool2d`.
+
+    >>> layer.AvgPool3d(2)(tensor.ones((1, 1, 4, 4, 4))).shape
+    (1, 1, 2, 2, 2)
+    """
 
     is_max = False
 
@@ -350,19 +382,30 @@ class LPPool1d(_LPPool):
 
     Arguments and defaults are those of torch.nn.LPPool1d. PyTorch sums x^p, which differs where x
     is negative and p is not even. See `autograd.lp_pool`.
+
+    >>> layer.LPPool1d(2, 2)(tensor.Tensor(data=[[[3.0, 4.0]]]))
+    Tensor([[[5.]]], dtype=float32)
     """
 
     axes = 1
 
 
 class LPPool2d(_LPPool):
-    """The norm_type-norm of each window of x (N, C, h, w). See `LPPool1d`."""
+    """The norm_type-norm of each window of x (N, C, h, w). See `LPPool1d`.
+
+    >>> layer.LPPool2d(2, 2)(tensor.ones((1, 1, 2, 2)))
+    Tensor([[[[2.]]]], dtype=float32)
+    """
 
     axes = 2
 
 
 class LPPool3d(_LPPool):
-    """The norm_type-norm of each window of x (N, C, d, h, w). See `LPPool1d`."""
+    """The norm_type-norm of each window of x (N, C, d, h, w). See `LPPool1d`.
+
+    >>> layer.LPPool3d(2, 2)(tensor.ones((1, 1, 4, 4, 4))).shape
+    (1, 1, 2, 2, 2)
+    """
 
     axes = 3
 
@@ -396,6 +439,9 @@ class AdaptiveAvgPool1d(_AdaptivePool):
     output_size: a number for all spatial axes, or one for each; None keeps the size of x. Windows
     are those of torch.nn.AdaptiveAvgPool1d: they may overlap, and differ in size. Raises TypeError
     or ValueError for wrong arguments, and ValueError if x does not have the expected shape.
+
+    >>> layer.AdaptiveAvgPool1d(2)(tensor.Tensor(data=[[[1.0, 3.0, 5.0, 9.0]]]))
+    Tensor([[[2., 7.]]], dtype=float32)
     """
 
     axes = 1
@@ -403,35 +449,55 @@ class AdaptiveAvgPool1d(_AdaptivePool):
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
-    """Mean of each of `output_size` windows of x (N, C, h, w). See `AdaptiveAvgPool1d`."""
+    """Mean of each of `output_size` windows of x (N, C, h, w). See `AdaptiveAvgPool1d`.
+
+    >>> layer.AdaptiveAvgPool2d((1, 2))(tensor.ones((1, 3, 7, 5))).shape
+    (1, 3, 1, 2)
+    """
 
     axes = 2
     _apply = staticmethod(autograd.adaptive_avg_pool)
 
 
 class AdaptiveAvgPool3d(_AdaptivePool):
-    """Mean of each of `output_size` windows of x (N, C, d, h, w). See `AdaptiveAvgPool1d`."""
+    """Mean of each of `output_size` windows of x (N, C, d, h, w). See `AdaptiveAvgPool1d`.
+
+    >>> layer.AdaptiveAvgPool3d(1)(tensor.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 1, 1, 1)
+    """
 
     axes = 3
     _apply = staticmethod(autograd.adaptive_avg_pool)
 
 
 class AdaptiveMaxPool1d(_AdaptivePool):
-    """Maximum of each of `output_size` windows of x (N, C, l). See `AdaptiveAvgPool1d`."""
+    """Maximum of each of `output_size` windows of x (N, C, l). See `AdaptiveAvgPool1d`.
+
+    >>> layer.AdaptiveMaxPool1d(2)(tensor.Tensor(data=[[[1.0, 3.0, 5.0, 9.0]]]))
+    Tensor([[[3., 9.]]], dtype=float32)
+    """
 
     axes = 1
     _apply = staticmethod(autograd.adaptive_max_pool)
 
 
 class AdaptiveMaxPool2d(_AdaptivePool):
-    """Maximum of each of `output_size` windows of x (N, C, h, w). See `AdaptiveAvgPool1d`."""
+    """Maximum of each of `output_size` windows of x (N, C, h, w). See `AdaptiveAvgPool1d`.
+
+    >>> layer.AdaptiveMaxPool2d((1, 2))(tensor.ones((1, 3, 7, 5))).shape
+    (1, 3, 1, 2)
+    """
 
     axes = 2
     _apply = staticmethod(autograd.adaptive_max_pool)
 
 
 class AdaptiveMaxPool3d(_AdaptivePool):
-    """Maximum of each of `output_size` windows of x (N, C, d, h, w). See `AdaptiveAvgPool1d`."""
+    """Maximum of each of `output_size` windows of x (N, C, d, h, w). See `AdaptiveAvgPool1d`.
+
+    >>> layer.AdaptiveMaxPool3d(1)(tensor.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 1, 1, 1)
+    """
 
     axes = 3
     _apply = staticmethod(autograd.adaptive_max_pool)

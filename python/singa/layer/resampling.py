@@ -26,6 +26,10 @@ class Upsample(Layer):
     recompute_scale_factor  coordinates follow the lengths instead of `scale_factor`
 
     See `autograd.interpolate`.
+
+    >>> layer.Upsample(scale_factor=2)(tensor.Tensor(data=[[[[1.0, 2.0]]]]))
+    Tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.]]]], dtype=float32)
     """
 
     def __init__(
@@ -58,6 +62,9 @@ class ChannelShuffle(Layer):
     """Divides the channels into groups that take turns in the result. Zhang et al. 2017.
 
     groups  their number; must divide the channels
+
+    >>> layer.ChannelShuffle(2)(tensor.Tensor(data=[[[0.0], [1.0], [2.0], [3.0]]])).reshape((4,))
+    Tensor([0., 2., 1., 3.], dtype=float32)
     """
 
     def __init__(self, groups: int) -> None:
@@ -69,7 +76,11 @@ class ChannelShuffle(Layer):
 
 
 class PixelShuffle(Layer):
-    """Moves channels to pixels: (N, C·r², H, W) becomes (N, C, H·r, W·r). Shi et al. 2016."""
+    """Moves channels to pixels: (N, C·r², H, W) becomes (N, C, H·r, W·r). Shi et al. 2016.
+
+    >>> layer.PixelShuffle(2)(tensor.ones((1, 12, 4, 4))).shape
+    (1, 3, 8, 8)
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -80,7 +91,11 @@ class PixelShuffle(Layer):
 
 
 class PixelUnshuffle(Layer):
-    """The inverse of PixelShuffle: (N, C, H·r, W·r) becomes (N, C·r², H, W)."""
+    """The inverse of PixelShuffle: (N, C, H·r, W·r) becomes (N, C·r², H, W).
+
+    >>> layer.PixelUnshuffle(2)(tensor.ones((1, 3, 8, 8))).shape
+    (1, 12, 4, 4)
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

@@ -63,6 +63,9 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
 
     Raises NotImplementedError for num_layers other than 1, bidirectional, dropout, batch_first and
     bias=False. CudnnRNN has these.
+
+    >>> issubclass(layer.LSTM, layer.RNN_Base)
+    True
     """
 
     handle_settings = ("nonlinearity",)
@@ -114,6 +117,12 @@ class RNN(RNN_Base):
     The other arguments accept only their defaults; see `RNN_Base`. The layer is called with xs, a
     list of tensors (batch, input_size), and h0 (batch, hidden_size). It returns (list of all h,
     last h). Weights are initialized normally with standard deviation 1, b with 0.
+
+    >>> rnn = layer.RNN(3, 4)
+    >>> steps = [tensor.ones((2, 3)) for _ in range(5)]
+    >>> outputs, last = rnn(steps, tensor.zeros((2, 4)))
+    >>> len(outputs), last.shape
+    (5, (2, 4))
     """
 
     _nonlinearities = ("tanh", "relu")
@@ -174,6 +183,12 @@ class LSTM(RNN_Base):
     list of tensors (batch, input_size), and (h0, c0), each (batch, hidden_size). It returns (list
     of all h, last h, last c). Weights are initialized normally with standard deviation 0.01, biases
     with 0.
+
+    >>> lstm = layer.LSTM(3, 4)
+    >>> steps = [tensor.ones((2, 3)) for _ in range(5)]
+    >>> outputs, h, c = lstm(steps, (tensor.zeros((2, 4)), tensor.zeros((2, 4))))
+    >>> len(outputs), h.shape, c.shape
+    (5, (2, 4), (2, 4))
     """
 
     gates: tuple[str, ...] = ("i", "f", "o", "g")
@@ -367,6 +382,11 @@ class CudnnRNN(_Sequences):
     (batch, directions · hidden_size). All weights are in one vector W, in cuDNN's order, which is
     initialized uniformly over ±1 / sqrt(hidden_size). Raises ValueError for another `rnn_mode` and
     for values outside their range.
+
+    >>> layer.CudnnRNN(4)(tensor.ones((2, 5, 3))).shape
+    (2, 5, 4)
+    >>> layer.CudnnRNN(4, return_sequences=False)(tensor.ones((2, 5, 3))).shape
+    (2, 4)
     """
 
     def __init__(
@@ -432,6 +452,10 @@ class GRU(_Sequences):
     The layer is called with x and optionally the states hx (num_layers · directions, batch,
     hidden_size), which are 0 by default. It returns (output with directions · hidden_size features,
     the last states in the shape of hx). `load_torch` reads the weights of torch.nn.GRU.
+
+    >>> output, last = layer.GRU(3, 4, batch_first=True)(tensor.ones((2, 5, 3)))
+    >>> output.shape, last.shape
+    ((2, 5, 4), (1, 2, 4))
     """
 
     rnn_mode = "gru"

@@ -28,6 +28,9 @@ class RotaryEmbedding(Layer):
     first of N positions (default 0). It has no parameters. See `autograd.rotary_embedding`.
 
     Raises ValueError for an odd dim, and for positions beyond max_positions.
+
+    >>> layer.RotaryEmbedding(8)(tensor.ones((1, 2, 5, 8))).shape
+    (1, 2, 5, 8)
     """
 
     transient = ("_tables",)

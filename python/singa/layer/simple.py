@@ -37,6 +37,12 @@ class Sequential(Layer):
     A BatchNorm2d and a ReLU or ReLU6 right after it run as one operation, except while one of
     them has a hook, or an observer, such as `Model.summary`, needs each layer by itself.
     Raises TypeError if an argument is not a layer.
+
+    >>> net = layer.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
+    >>> net(tensor.ones((5, 3))).shape
+    (5, 2)
+    >>> list(net.get_params())
+    ['0.W', '0.b', '2.W', '2.b']
     """
 
     def __init__(self, *layers: Layer) -> None:
@@ -74,7 +80,11 @@ class Sequential(Layer):
 
 
 class ReLU(Layer):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> layer.ReLU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 2.], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.relu(x)
@@ -90,21 +100,33 @@ _BEHIND_NORM: dict[type, str] = {
 
 
 class Sigmoid(Layer):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> layer.Sigmoid()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([0.2689, 0.5   , 0.8808], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.sigmoid(x)
 
 
 class Add(Layer):
-    """a + b, with broadcasting."""
+    """a + b, with broadcasting.
+
+    >>> layer.Add()(tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0]))
+    Tensor([11., 22.], dtype=float32)
+    """
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return autograd.add(a, b)
 
 
 class Identity(Layer):
-    """Returns x. Arguments are ignored, so that it can replace another layer."""
+    """Returns x. Arguments are ignored, so that it can replace another layer.
+
+    >>> layer.Identity()(tensor.Tensor(data=[1.0, 2.0]))
+    Tensor([1., 2.], dtype=float32)
+    """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
@@ -114,7 +136,11 @@ class Identity(Layer):
 
 
 class Flatten(Layer):
-    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on."""
+    """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
+
+    >>> layer.Flatten()(tensor.ones((2, 3, 4))).shape
+    (2, 12)
+    """
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()
@@ -125,7 +151,11 @@ class Flatten(Layer):
 
 
 class SoftMax(Layer):
-    """Softmax along axis 1; see `autograd.softmax`."""
+    """Softmax along axis 1; see `autograd.softmax`.
+
+    >>> layer.SoftMax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.softmax(x)
@@ -137,6 +167,10 @@ class SoftMaxCrossEntropy(Layer):
     Targets are class numbers (N,) or soft labels (N, classes). `smoothing` (default 0) mixes them
     with equal probabilities: (1 - smoothing) · t + smoothing / classes (Szegedy et al. 2016).
     Raises ValueError for a smoothing outside [0, 1].
+
+    >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> layer.SoftMaxCrossEntropy()(scores, tensor.from_numpy(np.array([0, 2])))
+    Tensor([0.8955], dtype=float32)
     """
 
     def __init__(self, smoothing: float = 0.0) -> None:
@@ -148,7 +182,11 @@ class SoftMaxCrossEntropy(Layer):
 
 
 class MeanSquareError(Layer):
-    """Mean of (x - t)² over all elements, with shape (1,)."""
+    """Mean of (x - t)² over all elements, with shape (1,).
+
+    >>> layer.MeanSquareError()(tensor.Tensor(data=[1.0, 4.0]), tensor.Tensor(data=[1.0, 2.0]))
+    Tensor([2.], dtype=float32)
+    """
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.mse_loss(x, t)
@@ -156,7 +194,11 @@ class MeanSquareError(Layer):
 
 class CrossEntropy(Layer):
     """Cross-entropy of probabilities x (N, C) for targets t, averaged over the batch, with shape
-    (1,)."""
+    (1,).
+
+    >>> layer.CrossEntropy()(tensor.Tensor(data=[[0.2, 0.8]]), tensor.Tensor(data=[[0.0, 1.0]]))
+    Tensor([0.2231], dtype=float32)
+    """
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.cross_entropy(x, t)
@@ -164,7 +206,12 @@ class CrossEntropy(Layer):
 
 class BinaryCrossEntropy(Layer):
     """Binary cross-entropy of probabilities x for targets t, averaged over the batch, with shape
-    (1,)."""
+    (1,).
+
+    >>> x, t = tensor.Tensor(data=[[0.2, 0.8]]), tensor.Tensor(data=[[0.0, 1.0]])
+    >>> layer.BinaryCrossEntropy()(x, t)
+    Tensor([0.4463], dtype=float32)
+    """
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         return autograd.binary_cross_entropy(x, t)
@@ -172,7 +219,15 @@ class BinaryCrossEntropy(Layer):
 
 class Dropout(Layer):
     """In training, sets each element to zero with probability `ratio` in [0, 1) (default 0.5) and
-    scales the others by 1 / (1 - ratio). The identity in inference."""
+    scales the others by 1 / (1 - ratio). The identity in inference.
+
+    >>> dropout = layer.Dropout(0.5)
+    >>> dropout(tensor.ones((3,)))  # in inference
+    Tensor([1., 1., 1.], dtype=float32)
+    >>> autograd.training = True
+    >>> sorted(set(dropout(tensor.ones((100,))).tolist()))
+    [0.0, 2.0]
+    """
 
     def __init__(self, ratio: float = 0.5) -> None:
         super().__init__()
@@ -185,7 +240,11 @@ class Dropout(Layer):
 
 
 class Cat(Layer):
-    """Concatenates a list of tensors along `axis` (default 0)."""
+    """Concatenates a list of tensors along `axis` (default 0).
+
+    >>> layer.Cat(1)([tensor.ones((2, 3)), tensor.ones((2, 1))]).shape
+    (2, 4)
+    """
 
     def __init__(self, axis: int = 0) -> None:
         super().__init__()
@@ -196,7 +255,11 @@ class Cat(Layer):
 
 
 class Reshape(Layer):
-    """Reshapes x to `shape`, of which one entry may be -1."""
+    """Reshapes x to `shape`, of which one entry may be -1.
+
+    >>> layer.Reshape()(tensor.ones((2, 6)), (3, -1)).shape
+    (3, 4)
+    """
 
     def forward(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         return autograd.reshape(x, shape)

@@ -50,6 +50,11 @@ def count_top_k(scores: Tensor, labels: Tensor, k: int = 1) -> int:
     counts if fewer than `k` scores are greater than the label's score, so ties count. A row whose
     label has the score NaN does not count. Raises IndexError for a label outside [0, C), and
     ValueError for other shapes.
+
+    >>> scores = tensor.Tensor(data=[[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]])
+    >>> labels = tensor.from_numpy(np.array([1, 1]))
+    >>> metric.count_top_k(scores, labels), metric.count_top_k(scores, labels, k=2)
+    (1, 2)
     """
     return int(singa_wrap.CountTopK(scores.data, labels.data, k))
 
@@ -58,6 +63,21 @@ class Metric:
     """A number, or some, that follow from all predictions and targets.
 
     A subclass implements `update`, which adds a batch, `compute`, and `reset`.
+
+    >>> class Largest(metric.Metric):
+    ...     def __init__(self):
+    ...         self.reset()
+    ...     def update(self, x, y):
+    ...         self.value = max(self.value, float(np.max(x)))
+    ...     def compute(self):
+    ...         return self.value
+    ...     def reset(self):
+    ...         self.value = -np.inf
+    ...
+    >>> largest = Largest()
+    >>> largest.update([1.0, 5.0], None)
+    >>> largest.compute()
+    5.0
     """
 
     def update(self, x: Any, y: Any) -> None:
@@ -81,6 +101,12 @@ class Accuracy(Metric):
 
     Raises ValueError unless `top_k` (default 1) is at least 1. With `top_k` of 1, predictions may
     be class indices, too.
+
+    >>> accuracy = metric.Accuracy()
+    >>> accuracy.update(np.array([1, 2, 2]), np.array([1, 2, 0]))
+    >>> accuracy.update(np.array([0]), np.array([0]))
+    >>> accuracy.compute()
+    0.75
     """
 
     def __init__(self, top_k: int = 1) -> None:
@@ -144,6 +170,12 @@ class ConfusionMatrix(Metric):
     ignore_index: a class index of targets that do not count. Default None.
     threshold: a score above it means class 1, where predictions are floats in the shape of the
         targets. Default 0.5.
+
+    >>> matrix = metric.ConfusionMatrix(2)
+    >>> matrix.update(np.array([0, 1, 1]), np.array([0, 1, 0]))
+    >>> matrix.compute()
+    array([[1, 1],
+           [0, 1]])
     """
 
     def __init__(
@@ -230,14 +262,26 @@ class _OfClasses(ConfusionMatrix):
 
 
 class Precision(_OfClasses):
-    """Right predictions of a class / its predictions. Arguments are those of `F1`."""
+    """Right predictions of a class / its predictions. Arguments are those of `F1`.
+
+    >>> precision = metric.Precision()
+    >>> precision.update(np.array([1, 1, 0]), np.array([1, 0, 0]))
+    >>> precision.compute()
+    0.5
+    """
 
     def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
         return right, predicted
 
 
 class Recall(_OfClasses):
-    """Right predictions of a class / its targets. Arguments are those of `F1`."""
+    """Right predictions of a class / its targets. Arguments are those of `F1`.
+
+    >>> recall = metric.Recall()
+    >>> recall.update(np.array([1, 0, 0]), np.array([1, 1, 0]))
+    >>> recall.compute()
+    0.5
+    """
 
     def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
         return right, present
@@ -254,6 +298,11 @@ class F1(_OfClasses):
     ignore_index, threshold: as for ConfusionMatrix.
 
     0 / 0 counts as 0, as in scikit-learn.
+
+    >>> f1 = metric.F1()
+    >>> f1.update(np.array([1, 1, 0]), np.array([1, 0, 0]))
+    >>> round(f1.compute(), 4)
+    0.6667
     """
 
     def _quotient(self, right: Array, predicted: Array, present: Array) -> tuple[Array, Array]:
@@ -265,6 +314,11 @@ class MeanIoU(ConfusionMatrix):
     (Everingham et al. 2010). Classes that occur in neither do not count.
 
     Arguments are those of ConfusionMatrix. `per_class` gives the numbers that are averaged.
+
+    >>> iou = metric.MeanIoU(2)
+    >>> iou.update(np.array([[0, 1], [1, 1]]), np.array([[0, 1], [0, 1]]))
+    >>> round(iou.compute(), 4)
+    0.5833
     """
 
     def per_class(self) -> Array:
@@ -284,6 +338,11 @@ class AUC(Metric):
     than a target 0, where equal scores count half (Hanley & McNeil 1982).
 
     It is exact, and keeps the scores: 16 bytes for each.
+
+    >>> auc = metric.AUC()
+    >>> auc.update(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
+    >>> auc.compute()
+    0.75
     """
 
     def __init__(self) -> None:
@@ -330,6 +389,11 @@ class R2(Metric):
 
     An output whose targets are all equal counts as 1 if its predictions are right, otherwise 0, as
     in scikit-learn.
+
+    >>> r2 = metric.R2()
+    >>> r2.update(np.array([2.5, 0.0, 2.0, 8.0]), np.array([3.0, -0.5, 2.0, 7.0]))
+    >>> round(r2.compute(), 4)
+    0.9486
     """
 
     _moments: tuple[Any, ...] | None

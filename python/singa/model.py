@@ -80,7 +80,11 @@ def _of_above(method: str) -> Any:
 
 
 class ModelMeta(layer.LayerMeta):
-    """Wraps `train_one_batch` so that it records on the tape if the model is in training mode."""
+    """Wraps `train_one_batch` so that it records on the tape if the model is in training mode.
+
+    >>> type(models.Sequential) is model.ModelMeta
+    True
+    """
 
     @staticmethod
     def buffer_operation(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,6 +111,29 @@ class Model(layer.Layer, metaclass=ModelMeta):
     A subclass implements `forward` and `train_one_batch`. A call of the model runs
     `train_one_batch`, or `forward` after eval(). Each thread has its own training mode. A thread
     that has called neither train() nor eval() uses the mode of the thread that created the model.
+
+    >>> class Net(model.Model):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = layer.Linear(1)
+    ...     def forward(self, x):
+    ...         return self.linear(x)
+    ...     def train_one_batch(self, x, y):
+    ...         out = self.forward(x)
+    ...         loss = autograd.mse_loss(out, y)
+    ...         self.optimizer(loss)
+    ...         return out, loss
+    ...
+    >>> net = Net()
+    >>> net.set_optimizer(opt.SGD(lr=0.1))
+    >>> x, y = tensor.ones((4, 2)), tensor.zeros((4, 1))
+    >>> net.compile([x], is_train=True, use_graph=True)
+    >>> losses = [float(net(x, y)[1]) for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
+    >>> net.eval()
+    >>> net(x).shape
+    (4, 1)
     """
 
     optimizer: Optimizer
@@ -167,6 +194,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
                     supports that, with different rounding.
 
         Raises TypeError if `inputs` are not tensors, ValueError for another dtype.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))], is_train=False)
+        >>> {name: W.shape for name, W in net.get_params().items()}
+        {'0.W': (4, 2), '0.b': (2,)}
         """
         if not isinstance(inputs, list | tuple) or not inputs:
             raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
@@ -320,6 +352,13 @@ class Model(layer.Layer, metaclass=ModelMeta):
         options     those of `training.Trainer`: metrics, loss, callbacks, out, ema and others
 
         Raises as `Trainer.fit` does.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = np.ones((64, 2), np.float32), np.zeros((64, 1), np.float32)
+        >>> history = net.fit(x, y, epochs=2, verbose=False)
+        >>> sorted(history[0])[:2]
+        ['epoch', 'images_per_s']
         """
         return _of_above("fit")(
             self,
@@ -338,24 +377,50 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def evaluate(
         self, x: Any, y: Any = None, *, batch_size: int = 32, **options: Any
     ) -> dict[str, Any]:
-        """The loss and the `metrics` on data that are given as for `fit`: {"loss": 0.31, ...}."""
+        """The loss and the `metrics` on data that are given as for `fit`: {"loss": 0.31, ...}.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> x, y = np.zeros((64, 2), np.float32), np.ones((64, 1), np.float32)
+        >>> net.compile([x[:1]])
+        >>> net.evaluate(x, y)["loss"]
+        1.0
+        """
         return _of_above("evaluate")(self, x, y, batch_size=batch_size, **options)
 
     def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
         """The outputs for inputs (N, ...), computed in batches; or for the batches of a loader,
-        without their targets."""
+        without their targets.
+
+        >>> net = models.Sequential(layer.Linear(1))
+        >>> net.compile([np.zeros((1, 2), np.float32)])
+        >>> net.predict(np.zeros((64, 2), np.float32)).shape
+        (64, 1)
+        """
         return _of_above("predict")(self, x, batch_size=batch_size)
 
     def train(self, mode: bool = True) -> None:
         """Sets this thread's mode: calls of the model train, or infer with `mode` False.
 
         It also sets `autograd.training` of this thread.
+
+        >>> net = models.Sequential(layer.Dropout(0.5))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> net.train()
+        >>> net.training, autograd.training
+        (True, True)
         """
         self.training = mode
         autograd.training = mode
 
     def eval(self) -> None:
-        """Sets this thread's mode to inference, as `train(False)`."""
+        """Sets this thread's mode to inference, as `train(False)`.
+
+        >>> net = models.Sequential(layer.Dropout(0.5))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> net.eval()
+        >>> net.training, autograd.training
+        (False, False)
+        """
         self.train(False)
 
     def graph(self, mode: bool = True, sequential: bool = False) -> None:
@@ -434,6 +499,19 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         It also returns the table. `file` defaults to standard output. Raises RuntimeError before
         compile().
+
+        >>> net = models.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> table = net.summary()
+        layer  type    output  parameters
+        ---------------------------------
+        0      Linear  (1, 8)          40
+        1      ReLU    (1, 8)           0
+        2      Linear  (1, 2)          18
+        ---------------------------------
+        Sequential: 58 parameters
+        >>> table.params
+        58
         """
         zeros = self._zeros("summary")
         with _mode(False), autograd.no_grad():
@@ -456,6 +534,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         Raises ValueError for a name of no layer, and for a layer that does not run, or that runs
         several times; TypeError if `names` are not texts.
+
+        >>> net = models.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> hidden, out = net.values(tensor.ones((3, 4)), ["1", ""])
+        >>> hidden.shape, out.shape
+        ((3, 8), (3, 2))
         """
         given = inputs if isinstance(inputs, list | tuple) else [inputs]
         arguments = self._as_tensors(given)
@@ -515,6 +599,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
         ValueError that names the operator and its layer for a network that has no ONNX graph, and
         for another number of class names than the network has; TypeError for a transform that is
         not singa's.
+
+        >>> net = models.create("lenet")
+        >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+        >>> net.save("lenet.singa")
+        >>> type(singa.load("lenet.singa")).__name__
+        'LeNet'
         """
         _of_above("save")(self, path)
 
@@ -528,6 +618,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
         a failure leaves the old file. Raises RuntimeError if the model has no parameters yet,
         ValueError if `aux_states` has a name of the model's states, and TypeError for a value that
         is not numeric.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> net.save_states("net.safetensors", {"epoch": 3})
+        >>> net.load_states("net.safetensors")["epoch"]
+        Tensor(3, dtype=int32)
         """
         from .files import state_files
 
@@ -555,6 +651,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
         missing and unexpected names; the message lists them. The model is unchanged after an error.
         Time and memory are bounded by the sizes of the file and of the model, even for a malicious
         file.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> net.save_states("net.npz")
+        >>> net.load_states("net.npz")
+        {}
         """
         from .files import fit, state_files
 
@@ -643,6 +745,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Returns the paths of its parameters. `class_names` become None. Raises RuntimeError before
         compile(), and ValueError if the outputs come from another kind of layer, or the weight has
         a second use.
+
+        >>> net = models.create("lenet")
+        >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+        >>> net.replace_head(3)
+        ('fc2.W', 'fc2.b')
         """
         zeros = self._zeros("replace_head")
         with autograd.no_grad():
@@ -665,6 +772,13 @@ class LoadedStates(dict[str, Tensor]):
 
     missing: names of states of the model that the file lacked.
     unexpected: names in the file that the model does not have.
+
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> net.save_states("lenet.npz", {"epoch": 3})
+    >>> loaded = net.load_states("lenet.npz")
+    >>> loaded["epoch"], loaded.missing
+    (Tensor(3, dtype=int32), [])
     """
 
     def __init__(

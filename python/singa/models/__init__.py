@@ -103,13 +103,21 @@ _ALIASES = {
 
 
 def names() -> list[str]:
-    """The names of all networks, sorted."""
+    """The names of all networks, sorted.
+
+    >>> models.names()[:3]
+    ['alexnet', 'convnext_cifar', 'convnext_tiny']
+    """
     return sorted(_MODELS)
 
 
 def canonical_name(name: str) -> str | None:
     """The name in `names()` for this one, which may be torchvision's or timm's. None if there is no
-    such network."""
+    such network.
+
+    >>> models.canonical_name("swin_t"), models.canonical_name("unknown")
+    ('swin_tiny', None)
+    """
     name = _ALIASES.get(name, name)
     return name if name in _MODELS else None
 
@@ -125,6 +133,12 @@ def create(name: str, **kwargs: Any) -> Classifier:
     drop_path        probability of stochastic depth in the last block, for networks that have it
 
     Raises ValueError for an unknown name, TypeError for an unknown argument.
+
+    >>> net = models.create("lenet", num_classes=3)
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> net.eval()
+    >>> net(tensor.zeros((5, 1, 28, 28))).shape
+    (5, 3)
     """
     known = canonical_name(name)
     if known is None:

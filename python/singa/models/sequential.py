@@ -24,6 +24,12 @@ class Sequential(layer.Sequential, model.Model):
     Parameters have the names "0.W", "1.scale", ... A call in inference mode takes the input of the
     first layer. `train_one_batch(x, y, weight=1.0)` returns (output, loss); `weight` is a factor of
     the gradients, as in `models.common.Classifier`. Raises TypeError for what is no layer.
+
+    >>> net = models.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
+    >>> net.compile([tensor.zeros((1, 4))])
+    >>> net.eval()
+    >>> net(tensor.ones((3, 4))).shape
+    (3, 2)
     """
 
     def __init__(self, *layers: Layer, loss: Layer | None = None) -> None:

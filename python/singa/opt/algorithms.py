@@ -44,6 +44,14 @@ class SGD(UpdateRule):
     The first step differs from PyTorch where there is dampening: PyTorch leaves it out there, singa
     starts from m = 0, as SINGA does. `momentum` and `dampening` are below 1. `nesterov` needs a
     momentum and no dampening, else ValueError.
+
+    >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    >>> net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+    >>> x, y = tensor.ones((4, 2)), tensor.zeros((4, 1))
+    >>> net.compile([x], is_train=True)
+    >>> losses = [float(net(x, y)[1]) for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
     """
 
     slots: tuple[str, ...] = ("moments",)
@@ -114,6 +122,11 @@ class RMSProp(UpdateRule):
     root. With `centered`, v - a² takes the place of v under the root, where a = rho · a + (1 - rho)
     · g (Graves 2013). With a `momentum`, b = momentum · b + d takes the place of d. Both make an
     update slower, and recorded steps leave it to the host.
+
+    >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+    >>> opt.RMSProp(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
+    >>> w
+    Tensor([0.6838], dtype=float32)
     """
 
     slots: tuple[str, ...] = ("running_average", "mean", "momentum_buffer")
@@ -175,6 +188,11 @@ class AdaGrad(UpdateRule):
         v += g²;  p -= lr · g / sqrt(v + epsilon)
 
     As in SINGA, epsilon is under the root; PyTorch adds it to the root.
+
+    >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+    >>> opt.AdaGrad(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
+    >>> w
+    Tensor([0.9], dtype=float32)
     """
 
     slots: tuple[str, ...] = ("history",)
@@ -206,6 +224,11 @@ class Adam(UpdateRule):
     `t` counts the updates of each parameter from 1. `beta_1` and `beta_2` are below 1. The default
     `lr` is SINGA's 0.1; 0.001 is usual. With `amsgrad`, the largest v so far takes the place of v
     in v' (Reddi et al. 2018); this makes an update slower, and recorded steps leave it to the host.
+
+    >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+    >>> opt.Adam(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
+    >>> w
+    Tensor([0.9], dtype=float32)
     """
 
     slots: tuple[str, ...] = ("m", "v", "v_max")
@@ -284,6 +307,11 @@ class AdamW(Adam):
     Defaults are PyTorch's. Norms and biases are usually left without decay:
 
         opt.AdamW(1e-3, weight_decay=0.05, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
+
+    >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+    >>> opt.AdamW(lr=0.1, weight_decay=0.5).update(w, tensor.Tensor(data=[2.0]))
+    >>> w
+    Tensor([0.85], dtype=float32)
     """
 
     decoupled = True

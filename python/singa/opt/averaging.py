@@ -168,6 +168,21 @@ class EMA(Average):
 
     `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
     Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
+
+    >>> net = layer.Linear(1)
+    >>> net(tensor.ones((1, 1)))
+    Tensor([[0.9911]], dtype=float32)
+    >>> ema = opt.EMA(net, decay=0.9)
+    >>> for value in (0.0, 1.0):
+    ...     net.W.set_value(value)
+    ...     ema.update()
+    ...
+    Tensor([[0.]], dtype=float32)
+    Tensor([[1.]], dtype=float32)
+    >>> with ema.applied():
+    ...     print(net.W)
+    ...
+    Tensor([[0.1]], dtype=float32)
     """
 
     def __init__(self, model: Layer, decay: float = 0.999, use_buffers: bool = False) -> None:
@@ -197,6 +212,22 @@ class SWA(Average):
 
     Statistics of batch norm that `update_batch_norm` wrote remain after `applied`. `use_buffers`
     averages them instead. `checkpoint.save(..., ema=swa)` keeps the means.
+
+    >>> net = layer.Linear(1)
+    >>> net(tensor.ones((1, 1)))
+    Tensor([[0.9911]], dtype=float32)
+    >>> swa = opt.SWA(net)
+    >>> for value in (0.0, 1.0, 5.0):
+    ...     net.W.set_value(value)
+    ...     swa.update()
+    ...
+    Tensor([[0.]], dtype=float32)
+    Tensor([[1.]], dtype=float32)
+    Tensor([[5.]], dtype=float32)
+    >>> with swa.applied():
+    ...     print(net.W)
+    ...
+    Tensor([[2.]], dtype=float32)
     """
 
     def _share(self) -> float:
@@ -214,6 +245,16 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
 
     Weights do not change, and the mode is the one before. Nothing happens without a batch norm.
     Raises ValueError if there are no batches.
+
+    >>> net = layer.Sequential(layer.BatchNorm2d())
+    >>> net(tensor.zeros((2, 1, 1, 1)))
+    Tensor([[[[0.]]],
+    <BLANKLINE>
+    <BLANKLINE>
+            [[[0.]]]], dtype=float32)
+    >>> opt.update_batch_norm(net, [np.full((4, 1, 1, 1), 3.0, np.float32)])
+    >>> net[0].running_mean
+    Tensor([3.], dtype=float32)
     """
     norms = [part for part in (model, *model.sublayers()) if isinstance(part, BatchNorm2d)]
     if not norms:

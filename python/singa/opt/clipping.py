@@ -21,6 +21,12 @@ def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float, norm_type: flo
     `norm_type` is p, a positive number; infinity is the largest absolute value. If a gradient is
     NaN, all become NaN, as in PyTorch. Gradients must not share memory; those of
     `autograd.backward` do not. Raises ValueError unless `max_norm` and `norm_type` are positive.
+
+    >>> gradients = [tensor.Tensor(data=[3.0]), tensor.Tensor(data=[4.0])]
+    >>> opt.clip_by_global_norm(gradients, 1.0)
+    5.0
+    >>> gradients
+    [Tensor([0.6], dtype=float32), Tensor([0.8], dtype=float32)]
     """
     if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
         raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")
@@ -37,6 +43,11 @@ def clip_by_value(grads: Sequence[Tensor], value: float) -> None:
     """Limits each element of the gradients to [-value, value], in place. NaN stays NaN.
 
     Raises ValueError unless `value` is positive.
+
+    >>> gradients = [tensor.Tensor(data=[3.0, -0.5])]
+    >>> opt.clip_by_value(gradients, 1.0)
+    >>> gradients
+    [Tensor([ 1. , -0.5], dtype=float32)]
     """
     if not number("clip_by_value", "value", value) > 0:
         raise ValueError(f"[clip_by_value] value must be positive: {value}")

@@ -36,6 +36,11 @@ def lr_by_depth(
     Raises ValueError for a decay out of range, a pattern that selects no parameter, a parameter
     that is in no block, and without `blocks` for a model that has no layers, such as one from an
     ONNX file; RuntimeError if there are no parameters yet.
+
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> [group.lr_scale for group in opt.lr_by_depth(net, 0.5)]
+    [0.125, 0.25, 0.5, 1.0]
     """
     if not 0.0 < number("lr_by_depth", "decay", decay) <= 1.0:
         raise ValueError(f"[lr_by_depth] decay must lie in (0, 1], got {decay}")

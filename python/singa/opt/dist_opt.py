@@ -68,6 +68,10 @@ class DistOpt:
     A rank that fails, ends, stops, or does something else than the others, makes all ranks raise
     RuntimeError; see Communicator. `get_states` and `set_states` are those of `opt`, with the
     residuals of compression. Other attributes, such as `lr`, are those of `opt` too.
+
+    >>> optimizer = opt.DistOpt(opt.SGD(lr=0.1))
+    >>> optimizer.world_size  # without a launcher, this process is the only rank
+    1
     """
 
     opt: Optimizer

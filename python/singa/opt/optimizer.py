@@ -39,6 +39,11 @@ def norm_and_bias(name: str, param: Tensor) -> bool:
     for weights, which layers call W, also where they are packed in one dimension, as in `CudnnRNN`.
 
     Weight decay is usually left out for them: `ParamGroup(norm_and_bias, weight_decay=0.0)`.
+
+    >>> opt.norm_and_bias("conv1.b", tensor.zeros((4,)))
+    True
+    >>> opt.norm_and_bias("conv1.W", tensor.zeros((4, 3, 3, 3)))
+    False
     """
     return len(param.shape) <= 1 and name.rpartition(".")[2] != "W"
 
@@ -55,6 +60,10 @@ class ParamGroup:
         opt.SGD(lr=0.1, weight_decay=5e-4, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
 
     Raises ValueError for a number that is negative or infinite.
+
+    >>> group = opt.ParamGroup(["*.b"], weight_decay=0.0)
+    >>> group.matches("conv1.b", tensor.zeros((4,))), group.matches("conv1.W", tensor.zeros((4, 4)))
+    (True, False)
     """
 
     params: Callable[[str, Tensor], bool] | Collection[str]
@@ -176,6 +185,11 @@ class Optimizer:
 
     A subclass implements `apply` for one parameter, or `apply_all` for a whole step. A step of a
     user's optimizer is not recorded: in graph mode the host calls it at each replay.
+
+    >>> optimizer = opt.SGD(lr=0.1, clip_norm=1.0)
+    >>> optimizer.lr *= 0.5
+    >>> optimizer.now("lr"), optimizer.steps
+    (0.05, 0)
     """
 
     lr: Any = hyperparameter()

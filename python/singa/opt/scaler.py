@@ -46,6 +46,13 @@ class GradScaler:
     host waits for a GPU only when the table runs out, and when `optimizer.steps` is read; that is
     also when it sees the FloatingPointError. It waits at each step for a user's optimizer, a user's
     schedule, and a scheduled weight decay.
+
+    >>> scaler = opt.GradScaler(init_scale=1024.0)
+    >>> gradients = [tensor.Tensor(data=[1024.0, 2048.0])]
+    >>> scaler.unscale(gradients)
+    True
+    >>> gradients
+    [Tensor([1., 2.], dtype=float32)]
     """
 
     def __init__(

@@ -41,6 +41,15 @@ class DecayScheduler:
     A subclass defines one of two methods: `value(step)` on Python numbers, which the optimizers
     call, or SINGA's `call(step)` on tensors of one element. The other one follows. Calling the
     schedule calls the one for the argument's type.
+
+    >>> class Halving(opt.DecayScheduler):
+    ...     def value(self, step):
+    ...         return self.init_value * 0.5**step
+    ...
+    >>> [Halving(0.8)(step) for step in range(3)]
+    [0.8, 0.4, 0.2]
+    >>> opt.SGD(lr=Halving(0.8)).now("lr")
+    0.8
     """
 
     def __init__(self, init_value: float) -> None:
@@ -86,7 +95,11 @@ class DecayScheduler:
 
 class Constant(DecayScheduler):
     """`init_value` at every step. Multiplied or divided by a number it gives a number, so that
-    `optimizer.lr *= 0.1` works."""
+    `optimizer.lr *= 0.1` works.
+
+    >>> opt.Constant(0.1)(1000)
+    0.1
+    """
 
     def value(self, step: float) -> float:
         return self.init_value
@@ -106,7 +119,12 @@ class Constant(DecayScheduler):
 @names_keywords
 class ExponentialDecay(DecayScheduler):
     """init_value · decay_rate^(step / decay_steps). `staircase` (default off) rounds the exponent
-    down. Raises ValueError unless `decay_steps` and `decay_rate` are positive."""
+    down. Raises ValueError unless `decay_steps` and `decay_rate` are positive.
+
+    >>> schedule = opt.ExponentialDecay(1.0, decay_steps=10, decay_rate=0.5)
+    >>> [schedule(step) for step in (0, 10, 20)]
+    [1.0, 0.5, 0.25]
+    """
 
     def __init__(
         self, init_value: float, decay_steps: float, decay_rate: float, staircase: bool = False
@@ -126,7 +144,12 @@ class ExponentialDecay(DecayScheduler):
 @names_keywords
 class StepDecay(DecayScheduler):
     """init_value · rate^floor(step / step_size): PyTorch's StepLR. `rate` is 0.1 by default. Raises
-    ValueError unless `step_size` is positive."""
+    ValueError unless `step_size` is positive.
+
+    >>> schedule = opt.StepDecay(1.0, step_size=30)
+    >>> [round(schedule(step), 4) for step in (0, 29, 30, 60)]
+    [1.0, 1.0, 0.1, 0.01]
+    """
 
     def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
         super().__init__(init_value)
@@ -140,7 +163,12 @@ class StepDecay(DecayScheduler):
 @names_keywords
 class MultiStepDecay(DecayScheduler):
     """init_value · rate^n, where n of the `milestones` are at most `step`: PyTorch's MultiStepLR.
-    `rate` is 0.1 by default. Raises ValueError for a negative milestone."""
+    `rate` is 0.1 by default. Raises ValueError for a negative milestone.
+
+    >>> schedule = opt.MultiStepDecay(1.0, [30, 80])
+    >>> [round(schedule(step), 4) for step in (0, 30, 79, 80)]
+    [1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(self, init_value: float, milestones: Sequence[int], rate: float = 0.1) -> None:
         super().__init__(init_value)
@@ -159,6 +187,10 @@ class CosineDecay(DecayScheduler):
         final_value + (init_value - final_value) · (1 + cos(π · step / decay_steps)) / 2
 
     `final_value` is 0 by default. Raises ValueError unless `decay_steps` is positive.
+
+    >>> schedule = opt.CosineDecay(1.0, decay_steps=100)
+    >>> [round(schedule(step), 4) for step in (0, 50, 100, 200)]
+    [1.0, 0.5, 0.0, 0.0]
     """
 
     def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
@@ -178,6 +210,10 @@ class CosineRestarts(DecayScheduler):
 
     `factor` is a whole number, 1 by default, `final_value` 0. Raises ValueError unless
     `first_steps` and `factor` are at least 1.
+
+    >>> schedule = opt.CosineRestarts(1.0, first_steps=10, factor=2)
+    >>> [round(schedule(step), 4) for step in (0, 5, 10, 20, 30)]
+    [1.0, 0.5, 1.0, 0.5, 1.0]
     """
 
     def __init__(
@@ -211,6 +247,10 @@ class PolynomialDecay(DecayScheduler):
 
     `power` is 1 by default, a straight line; `final_value` is 0. Raises ValueError unless
     `decay_steps` and `power` are positive.
+
+    >>> schedule = opt.PolynomialDecay(1.0, decay_steps=100)
+    >>> [schedule(step) for step in (0, 50, 100, 200)]
+    [1.0, 0.5, 0.0, 0.0]
     """
 
     def __init__(
@@ -234,6 +274,10 @@ class SequentialSchedule(DecayScheduler):
 
     The second one begins at step `milestones[0]`, and so on. A schedule may be a number. Raises
     ValueError unless the milestones rise, and are one fewer than the schedules.
+
+    >>> schedule = opt.SequentialSchedule([0.1, opt.StepDecay(1.0, 10)], [5])
+    >>> [round(schedule(step), 4) for step in (0, 4, 5, 15)]
+    [0.1, 0.1, 1.0, 0.1]
     """
 
     def __init__(
@@ -262,6 +306,10 @@ class FunctionSchedule(DecayScheduler):
 
     It is not saved with the optimizer's state: who restores the optimizer gives it the function. In
     a recorded step the host makes the update. Raises TypeError for what cannot be called.
+
+    >>> schedule = opt.FunctionSchedule(lambda step: 0.1 / (1 + step))
+    >>> [schedule(step) for step in (0, 1)]
+    [0.1, 0.05]
     """
 
     def __init__(self, function: Callable[[int], float]) -> None:
@@ -299,6 +347,16 @@ class ReduceOnPlateau(DecayScheduler):
 
     It is saved with the optimizer's state. Ranks have to update it with the same metric
     (`singa.metric` gives it). Raises ValueError for a factor outside [0, 1), and another mode.
+
+    >>> lr = opt.ReduceOnPlateau(1.0, patience=1)
+    >>> for loss in (0.9, 0.95, 0.95):
+    ...     lr.update(loss)
+    ...
+    False
+    False
+    True
+    >>> lr(0)
+    0.1
     """
 
     def __init__(
@@ -366,6 +424,10 @@ class WarmUp(DecayScheduler):
 
     `schedule` is a schedule or a number, `start_factor` is 0 by default. Raises ValueError for
     negative `steps`. Warm-up with cosine decay: `WarmUp(CosineDecay(1e-3, 9_500), steps=500)`.
+
+    >>> schedule = opt.WarmUp(opt.CosineDecay(1.0, decay_steps=100), steps=10)
+    >>> [round(schedule(step), 4) for step in (0, 5, 10, 60)]
+    [0.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(
@@ -394,6 +456,10 @@ class OneCycle(DecayScheduler):
     Starts at max_value / div_factor, reaches `max_value` after the fraction `warmup` of
     `total_steps`, ends at max_value / (div_factor · final_div_factor). Raises ValueError for a
     `warmup` outside [0, 1], and unless `total_steps` and the factors are positive.
+
+    >>> schedule = opt.OneCycle(1.0, total_steps=100)
+    >>> [round(schedule(step), 4) for step in (0, 29, 99)]
+    [0.04, 1.0, 0.0]
     """
 
     def __init__(

@@ -201,6 +201,15 @@ def load_cifar10(
     Raises FileNotFoundError if the folder has no file of the split. Raises ValueError for damaged,
     truncated or oversized files, labels out of range and malicious pickles; the message has the
     found and the expected value.
+
+    >>> from pathlib import Path
+    >>> Path("data").mkdir()
+    >>> record = bytes([3]) + bytes(3 * 32 * 32)  # a label, then red, green and blue pixels
+    >>> Path("data/test_batch.bin").write_bytes(2 * record)
+    6146
+    >>> test = data.load_cifar10("data", "test")
+    >>> test.images.shape, test.classes[test.labels[0]]
+    ((2, 3, 32, 32), 'cat')
     """
     return _load(_CIFAR10, folder, split, "fine", format, verify, download)
 
@@ -217,6 +226,15 @@ def load_cifar100(
     """Reads a split of CIFAR-100, with 100 classes, or 20 superclasses with `coarse`.
 
     See `load_cifar10` for the other arguments and for errors.
+
+    >>> from pathlib import Path
+    >>> Path("data").mkdir()
+    >>> record = bytes([4, 30]) + bytes(3 * 32 * 32)  # a coarse and a fine label, then the pixels
+    >>> Path("data/test.bin").write_bytes(2 * record)
+    6148
+    >>> test = data.load_cifar100("data", "test")
+    >>> test.images.shape, test.classes[test.labels[0]]
+    ((2, 3, 32, 32), 'class 30')
     """
     labelling = "coarse" if coarse else "fine"
     return _load(_CIFAR100, folder, split, labelling, format, verify, download)

@@ -30,6 +30,9 @@ class ColorJitter(PerImage):
                 0 (the default) changes nothing
     hue         shifts are drawn from -hue … hue or a pair, as parts of the circle of hues, at most
                 0.5; 0 (the default) changes nothing
+
+    >>> data.ColorJitter(0.4)(np.zeros((1, 3, 8, 8), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 8, 8)
     """
 
     brightness: Range = 0.0
@@ -155,6 +158,9 @@ class RandAugment(_RandomChanges):
     fill                value of pixels that come from outside (default 0)
 
     Changes and strengths are torchvision's.
+
+    >>> data.RandAugment()(np.zeros((1, 3, 8, 8), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 8, 8)
     """
 
     num_ops: int = 2
@@ -190,6 +196,9 @@ class TrivialAugment(_RandomChanges):
 
     Arguments are those of `RandAugment`, without `num_ops` and `magnitude`. Changes and strengths
     are those of torchvision's TrivialAugmentWide.
+
+    >>> data.TrivialAugment()(np.zeros((1, 3, 8, 8), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 8, 8)
     """
 
     num_magnitude_bins: int = 31

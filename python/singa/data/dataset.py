@@ -21,6 +21,15 @@ class Dataset(Protocol):
     An item is a tuple of numbers and arrays, such as (image, label), or one of them. Threads of the
     loader read several items at a time. If `has_masks` is a true attribute, the second part of an
     item is a mask (H, W) of the image (C, H, W), and transforms move both alike.
+
+    >>> class Squares:
+    ...     def __len__(self):
+    ...         return 3
+    ...     def __getitem__(self, index):
+    ...         return np.float32(index), np.float32(index**2)
+    ...
+    >>> next(iter(data.DataLoader(Squares(), 3)))
+    (array([0., 1., 2.], dtype=float32), array([0., 1., 4.], dtype=float32))
     """
 
     def __len__(self) -> int:
@@ -40,6 +49,10 @@ class ArrayDataset:
 
     Takes NumPy arrays, and what NumPy makes arrays of, such as tensors. Raises ValueError for
     arrays of different lengths, and for numbers without an axis.
+
+    >>> dataset = data.ArrayDataset(np.arange(6.0).reshape(3, 2), np.array([0, 1, 0]))
+    >>> len(dataset), dataset[1]
+    (3, (array([2., 3.]), np.int64(1)))
     """
 
     def __init__(self, *arrays: Any) -> None:
@@ -71,6 +84,11 @@ class ImageSet:
 
     Raises TypeError for other element types, ValueError for other shapes and for a label outside
     the range. Warns if the shape of the images looks like (N, H, W, C).
+
+    >>> images = np.zeros((4, 3, 8, 8), np.uint8)
+    >>> train = data.ImageSet(images, np.array([0, 1, 1, 0]), ("cat", "dog"))
+    >>> len(train), train.classes[train.labels[1]]
+    (4, 'dog')
     """
 
     images: NDArray[np.uint8]
@@ -162,6 +180,11 @@ def split_indices(
     and depend on the labels, `fraction` and `seed` only.
 
     Raises ValueError unless `fraction` lies in [0, 1], or for a negative seed.
+
+    >>> labels = np.array([0] * 10 + [1] * 10)
+    >>> first, second = data.split_indices(labels, 0.2, seed=0)
+    >>> len(first), labels[second]
+    (16, array([0, 0, 1, 1]))
     """
     checked_fraction("split", "fraction", fraction)
     rng = np.random.default_rng(integer("split", "seed", seed, 0))

@@ -65,6 +65,9 @@ class Resize(PerImage):
     size           an integer: the length of the shorter side, proportions stay; or (height, width)
     interpolation  "bilinear" (the default), "nearest", "bicubic" or "lanczos"; all but "nearest"
                    average over the pixels that become one (antialiasing)
+
+    >>> data.Resize(16)(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 16, 24)
     """
 
     size: int | tuple[int, int]
@@ -88,7 +91,13 @@ class Resize(PerImage):
 @dataclass(frozen=True)
 class CenterCrop(PerImage):
     """Cuts out the middle of images. `size` is its side, or (height, width). Smaller images are
-    padded with zeros."""
+    padded with zeros.
+
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> data.CenterCrop(2)(images, np.random.default_rng(0))
+    array([[[[ 5,  6],
+             [ 9, 10]]]], dtype=uint8)
+    """
 
     size: int | tuple[int, int]
     mask_fill: int = 0
@@ -129,6 +138,10 @@ class RandomResizedCrop(PerImage):
 
     As in torchvision, ten parts are tried; if none fits, it is the largest one in the middle whose
     proportions are in the range.
+
+    >>> crop = data.RandomResizedCrop(16)
+    >>> crop(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 16, 16)
     """
 
     size: int | tuple[int, int]
@@ -176,6 +189,9 @@ class RandomRotation(PerImage):
     degrees        counter-clockwise angles are drawn from -degrees … degrees, or from a pair
     interpolation  "bilinear" (the default), "nearest" or "bicubic"
     fill           value of pixels that come from outside (default 0)
+
+    >>> data.RandomRotation(10)(np.zeros((1, 3, 32, 32), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 32, 32)
     """
 
     degrees: float | tuple[float, float]

@@ -58,6 +58,16 @@ class ImageFolder:
     picture in the CSV file is missing; ValueError for classes that are not in `classes`, for lines
     of a CSV file without two columns, and for folders that are called train, test and the like,
     which are parts of a data set; ImportError without Pillow.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> for name in ("pets/cat/1.png", "pets/dog/1.png"):
+    ...     Path(name).parent.mkdir(parents=True)
+    ...     Image.new("RGB", (8, 6)).save(name)
+    ...
+    >>> pets = data.ImageFolder("pets")
+    >>> pets.classes, pets[1][0].shape, int(pets[1][1])
+    (('cat', 'dog'), (3, 6, 8), 1)
     """
 
     def __init__(

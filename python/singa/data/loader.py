@@ -84,6 +84,13 @@ class DataLoader:
 
     Raises TypeError or ValueError for wrong data or arguments. Warns if the first batch looks like
     a mistake: images (N, H, W, C), or floats of 0 … 255.
+
+    >>> loader = data.DataLoader(data.shapes("train", 100), 32, shuffle=True, seed=1)
+    >>> len(loader)
+    4
+    >>> images, labels = next(iter(loader))
+    >>> images.shape, images.dtype, labels.shape
+    ((32, 3, 32, 32), dtype('float32'), (32,))
     """
 
     def __init__(

@@ -43,6 +43,17 @@ class MaskFolder:
 
     Raises FileNotFoundError if a folder is missing, has no pictures, or a picture has no mask,
     ValueError if it has two; ImportError without Pillow.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> for name, mode in (("cells/images/1.png", "RGB"), ("cells/masks/1.png", "L")):
+    ...     Path(name).parent.mkdir(parents=True)
+    ...     Image.new(mode, (8, 6), 1 if mode == "L" else 0).save(name)
+    ...
+    >>> cells = data.MaskFolder("cells", classes=("background", "cell"))
+    >>> image, mask = cells[0]
+    >>> image.shape, mask.shape, int(mask.max())
+    ((3, 6, 8), (6, 8), 1)
     """
 
     has_masks = True

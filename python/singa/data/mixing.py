@@ -38,6 +38,12 @@ class MixUp:
 
     `alpha` is 1 by default, which draws uniformly; 0.2 is usual for ImageNet. Raises ValueError
     unless `alpha` is positive, and for labels that are no classes below `num_classes`.
+
+    >>> mix = data.MixUp(3)
+    >>> images, labels = np.zeros((2, 1, 4, 4), np.float32), np.array([0, 2])
+    >>> mixed, targets = mix(images, labels, np.random.default_rng(0))
+    >>> targets.shape, targets.sum(1)
+    ((2, 3), array([1., 1.], dtype=float32))
     """
 
     num_classes: int
@@ -66,6 +72,12 @@ class CutMix:
     may have other numbers besides classes, such as 255.
 
     `alpha` is 1 by default. Raises as `MixUp` does.
+
+    >>> mix = data.CutMix(3)
+    >>> images, labels = np.zeros((2, 1, 4, 4), np.float32), np.array([0, 2])
+    >>> mixed, targets = mix(images, labels, np.random.default_rng(0))
+    >>> targets.shape, targets.sum(1)
+    ((2, 3), array([1., 1.], dtype=float32))
     """
 
     num_classes: int
@@ -105,6 +117,11 @@ class RandomChoice:
 
     Raises ValueError without mixes, and for weights that are negative, all zero, too few or too
     many.
+
+    >>> mix = data.RandomChoice(data.MixUp(3), data.CutMix(3))
+    >>> images, labels = np.zeros((2, 1, 4, 4), np.float32), np.array([0, 2])
+    >>> mix(images, labels, np.random.default_rng(0))[1].shape
+    (2, 3)
     """
 
     def __init__(self, *mixes: Mix, p: Sequence[float] | None = None) -> None:

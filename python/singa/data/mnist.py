@@ -62,6 +62,19 @@ def load_mnist(
 
     Raises FileNotFoundError if a file is missing. Raises ValueError for a damaged, truncated or
     oversized file and for labels out of range; the message has the found and the expected value.
+
+    >>> from pathlib import Path
+    >>> Path("data").mkdir()
+    >>> head = np.array([2, 28, 28], ">i4").tobytes()
+    >>> images = bytes([0, 0, 8, 3]) + head + bytes(2 * 28 * 28)
+    >>> labels = bytes([0, 0, 8, 1]) + head[:4] + bytes([7, 1])
+    >>> Path("data/t10k-images-idx3-ubyte").write_bytes(images)
+    1584
+    >>> Path("data/t10k-labels-idx1-ubyte").write_bytes(labels)
+    10
+    >>> test = data.load_mnist("data", "test")
+    >>> test.images.shape, test.labels
+    ((2, 1, 28, 28), array([7, 1], dtype=int32))
     """
     if split not in _FILES:
         raise ValueError(f"[mnist] split must be 'train' or 'test', got {split!r}")

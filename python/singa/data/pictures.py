@@ -33,7 +33,18 @@ File = str | os.PathLike[str] | IO[bytes]
 
 
 class BrokenPictureError(ValueError):
-    """A file that cannot be decoded. The message names it; `reason` is the message without it."""
+    """A file that cannot be decoded. The message names it; `reason` is the message without it.
+
+    >>> from pathlib import Path
+    >>> Path("broken.png").write_bytes(b"no picture")
+    10
+    >>> try:
+    ...     data.read_picture("broken.png")
+    ... except data.BrokenPictureError as error:
+    ...     print(error)
+    ...
+    [read_picture] broken.png: not a picture
+    """
 
     def __init__(self, op: str, path: File, error: Exception | str) -> None:
         unidentified = type(error).__name__ == "UnidentifiedImageError"
@@ -67,6 +78,12 @@ def read_picture(
 
     Raises FileNotFoundError if there is no such file, BrokenPictureError, a ValueError, if it
     cannot be decoded, and ImportError without Pillow.
+
+    >>> from PIL import Image
+    >>> Image.new("RGB", (8, 6), "red").save("red.png")
+    >>> picture = data.read_picture("red.png")
+    >>> picture.shape, picture[:, 0, 0]
+    ((3, 6, 8), array([255,   0,   0], dtype=uint8))
     """
     check_channels("read_picture", channels)
     picture = _decoded("read_picture", path, shorter_side)
@@ -89,6 +106,11 @@ def read_mask(path: File) -> NDArray[np.int32]:
     black and white one 0 and 1. An EXIF orientation is applied.
 
     Raises as read_picture does, and BrokenPictureError for a picture with several channels.
+
+    >>> from PIL import Image
+    >>> Image.new("L", (3, 1), 2).save("mask.png")
+    >>> data.read_mask("mask.png")
+    array([[2, 2, 2]], dtype=int32)
     """
     mask = _decoded("read_mask", path, None)
     if mask.mode not in ("1", "L", "P", *_GREY_16):

@@ -46,6 +46,10 @@ def evaluation_transform(
     crop       share of the shorter side that is kept (default 0.875, usual for ImageNet)
 
     Raises ValueError unless `crop` lies in (0, 1].
+
+    >>> transform = data.evaluation_transform(16, data.IMAGENET_MEAN, data.IMAGENET_STD)
+    >>> transform(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 16, 16)
     """
     integer("evaluation_transform", "size", size, 1)
     if not fraction("evaluation_transform", "crop", crop):
@@ -69,6 +73,10 @@ def training_transform(
                ImageNet, whose runs are long)
 
     Raises ValueError for another `augment`.
+
+    >>> transform = data.training_transform(16, data.IMAGENET_MEAN, data.IMAGENET_STD)
+    >>> transform(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape
+    (1, 3, 16, 16)
     """
     more: dict[str, list[Transform]] = {
         "standard": [],
@@ -85,7 +93,11 @@ def training_transform(
 
 def describe_transform(transform: Transform) -> list[dict[str, Any]]:
     """A transform of this package, or a Compose of such, as JSON values: its steps with names and
-    arguments. Raises TypeError for another function."""
+    arguments. Raises TypeError for another function.
+
+    >>> data.describe_transform(data.Normalize([0.5], [0.25]))
+    [{'name': 'Normalize', 'arguments': {'mean': [0.5], 'std': [0.25]}}]
+    """
     steps = transform.transforms if isinstance(transform, Compose) else (transform,)
     described = []
     for step in steps:
@@ -100,7 +112,12 @@ def describe_transform(transform: Transform) -> list[dict[str, Any]]:
 
 
 def build_transform(described: Sequence[dict[str, Any]]) -> Compose:
-    """The transform that `describe_transform` described. Raises ValueError for anything else."""
+    """The transform that `describe_transform` described. Raises ValueError for anything else.
+
+    >>> described = data.describe_transform(data.evaluation_transform(224, [0.5], [0.25]))
+    >>> data.build_transform(described).transforms[-1]
+    Normalize(mean=(0.5,), std=(0.25,))
+    """
     steps = []
     try:
         for step in described:

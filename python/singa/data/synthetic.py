@@ -43,6 +43,10 @@ def shapes(split: str = "train", count: int | None = None, seed: int = 0) -> Ima
     `count` defaults to 10,000 for "train" and 2,000 for "test". The same seed gives the same
     images, and a smaller set is the beginning of a larger one. Each 500 images have 50 of each
     class. Raises ValueError for another split, a negative count or a negative seed.
+
+    >>> train = data.shapes("train", 100)
+    >>> train.images.shape, train.classes[:3]
+    ((100, 3, 32, 32), ('disc', 'ring', 'square'))
     """
     return generate(
         "shapes", _draw_shapes, (3, _SIDE, _SIDE), SHAPES_CLASSES, split, count, seed, 10_000

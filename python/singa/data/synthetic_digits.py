@@ -27,6 +27,10 @@ def digits(split: str = "train", count: int | None = None, seed: int = 0) -> Ima
 
     `count` defaults to 10,000 for "train" and 2,000 for "test". The same seed gives the same
     images; see `shapes`. Raises ValueError for another split, a negative count or a negative seed.
+
+    >>> train = data.digits("train", 100)
+    >>> train.images.shape, train.classes[:3]
+    ((100, 1, 28, 28), ('0', '1', '2'))
     """
     return generate(
         "digits", _draw_digits, (1, _SIDE, _SIDE), DIGITS_CLASSES, split, count, seed, 10_000

@@ -19,6 +19,11 @@ class MaskSet:
     name     name of the set for logs
 
     Raises ValueError if the shapes do not fit, TypeError for other types.
+
+    >>> images, masks = np.zeros((4, 3, 8, 8), np.uint8), np.ones((4, 8, 8), np.int32)
+    >>> train = data.MaskSet(images, masks, ("background", "cell"))
+    >>> len(train), train[0][1].max()
+    (4, np.int32(1))
     """
 
     has_masks = True
@@ -61,6 +66,11 @@ def shapes_with_masks(split: str = "train", count: int | None = None, seed: int 
     `count` defaults to 2,000 for "train" and 400 for "test". The same seed gives the same images,
     and a smaller set is the beginning of a larger one. A pixel belongs to the figure if at least
     half of it is covered. Raises ValueError for another split, a negative count or a negative seed.
+
+    >>> train = data.shapes_with_masks("train", 10)
+    >>> image, mask = train[0]
+    >>> image.shape, mask.shape
+    ((3, 32, 32), (32, 32))
     """
     masks: list[NDArray[np.int32]] = []
 

@@ -68,6 +68,20 @@ class TarShards:
     Raises FileNotFoundError if there is no file, ValueError if a file is no plain tar file (a
     compressed one cannot be read from the middle), for a number that is no class, and with
     `on_error` "raise" for an incomplete sample; ImportError without Pillow.
+
+    >>> import io, tarfile
+    >>> from PIL import Image
+    >>> picture = io.BytesIO()
+    >>> Image.new("RGB", (8, 6)).save(picture, "png")
+    >>> with tarfile.open("pets-000000.tar", "w") as shard:
+    ...     for name, content in (("1.png", picture.getvalue()), ("1.cls", b"0")):
+    ...         entry = tarfile.TarInfo(name)
+    ...         entry.size = len(content)
+    ...         shard.addfile(entry, io.BytesIO(content))
+    ...
+    >>> pets = data.TarShards("pets-{000000..000000}.tar", classes=("cat",))
+    >>> len(pets), pets[0][0].shape
+    (1, (3, 6, 8))
     """
 
     def __init__(

@@ -57,6 +57,12 @@ class Compose:
     """Applies transforms in order: `Compose(RandomCrop(4), RandomHorizontalFlip(), ...)`.
 
     Raises TypeError if one of them is not callable.
+
+    >>> transform = data.Compose(data.RandomHorizontalFlip(), data.Normalize([0.5], [0.25]))
+    >>> images = np.full((1, 1, 2, 2), 255, np.uint8)
+    >>> transform(images, np.random.default_rng(0))
+    array([[[[2., 2.],
+             [2., 2.]]]], dtype=float32)
     """
 
     def __init__(self, *transforms: Transform) -> None:
@@ -89,6 +95,10 @@ class RandomCrop:
 
     `size` is the part's side, or (height, width); None, the default, is the image's own size. A
     smaller image lies at a random position in a part of that size.
+
+    >>> images = np.ones((1, 1, 4, 4), np.uint8)
+    >>> data.RandomCrop(1)(images, np.random.default_rng(0)).shape
+    (1, 1, 4, 4)
     """
 
     padding: int = 4
@@ -169,14 +179,23 @@ class _RandomFlip:
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirrors each image left to right with probability `p` (default 0.5)."""
+    """Mirrors each image left to right with probability `p` (default 0.5).
+
+    >>> data.RandomHorizontalFlip(1.0)(np.array([[[[1, 2]]]], np.uint8), np.random.default_rng(0))
+    array([[[[2, 1]]]], dtype=uint8)
+    """
 
     _axis: ClassVar[int] = -1
 
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
-    """Mirrors each image top to bottom with probability `p` (default 0.5)."""
+    """Mirrors each image top to bottom with probability `p` (default 0.5).
+
+    >>> data.RandomVerticalFlip(1.0)(np.array([[[[1], [2]]]], np.uint8), np.random.default_rng(0))
+    array([[[[2],
+             [1]]]], dtype=uint8)
+    """
 
     _axis: ClassVar[int] = -2
 
@@ -188,6 +207,9 @@ class Normalize:
     uint8 images are scaled to 0 … 1 first; other images are not, and if they seem to be levels of
     0 … 255 where `mean` is not, a warning says so. Raises ValueError if numbers of channels differ,
     or if a std is not positive.
+
+    >>> data.Normalize([0.5], [0.25])(np.array([[[[0, 255]]]], np.uint8), np.random.default_rng(0))
+    array([[[[-2.,  2.]]]], dtype=float32)
     """
 
     mean: Sequence[float]
@@ -216,6 +238,10 @@ class Cutout:
     `size` is its side in pixels (default 16). The centre of the square is inside the image, so part
     of it may lie outside. After `Normalize`, a `fill` of 0 (the default) is the mean colour.
     DeVries & Taylor 2017, "Improved Regularization of Convolutional Neural Networks with Cutout".
+
+    >>> images = np.ones((1, 1, 8, 8), np.float32)
+    >>> bool((data.Cutout(4)(images, np.random.default_rng(0)) == 0).any())
+    True
     """
 
     size: int = 16
@@ -246,6 +272,10 @@ class RandomErasing:
            "random" for normally distributed noise in each pixel
 
     As in torchvision, ten rectangles are tried, and if none fits, the image stays as it is.
+
+    >>> images = np.ones((1, 1, 8, 8), np.float32)
+    >>> bool((data.RandomErasing(1.0)(images, np.random.default_rng(0)) == 0).any())
+    True
     """
 
     p: float = 0.5
@@ -296,6 +326,11 @@ def standard_augmentation(
     padding    of the random crop (default 4)
     flip       probability of the random flip (default 0.5)
     cutout     side of the square in pixels; 0, the default, leaves it out
+
+    >>> transform = data.standard_augmentation(data.CIFAR10_MEAN, data.CIFAR10_STD, cutout=8)
+    >>> images = np.zeros((2, 3, 32, 32), np.uint8)
+    >>> transform(images, np.random.default_rng(0)).shape
+    (2, 3, 32, 32)
     """
     steps: list[Transform] = [RandomCrop(padding), RandomHorizontalFlip(flip), Normalize(mean, std)]
     return Compose(*steps, *([Cutout(cutout)] if cutout else []))

@@ -43,6 +43,14 @@ def atomic_write(
     (/dev/null, /dev/stdout) is not replaced: it gets the content at the end of the block.
 
     Raises ValueError for another mode, and OSError that names `path` if writing fails.
+
+    >>> from pathlib import Path
+    >>> with training.atomic_write("notes.txt", "w") as file:
+    ...     file.write("all or nothing")
+    ...
+    14
+    >>> print(Path("notes.txt").read_text())
+    all or nothing
     """
     if mode not in ("wb", "w"):
         raise ValueError(f"[atomic_write] mode must be 'wb' or 'w', got {mode!r}")

@@ -26,6 +26,17 @@ class Callback:
     `trainer.model`, `trainer.optimizer`, `trainer.epoch` (from 1) and `trainer.epochs` are there in
     each, and `trainer.should_stop = True` ends the training after this epoch. Every rank calls all
     of them, at the same places, and all ranks must decide alike.
+
+    >>> class Print(training.Callback):
+    ...     def on_epoch_end(self, trainer, record):
+    ...         print("epoch", trainer.epoch)
+    ...
+    >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    >>> net.set_optimizer(opt.SGD(lr=0.1))
+    >>> x, y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    >>> history = net.fit(x, y, epochs=2, callbacks=[Print()], verbose=False)
+    epoch 1
+    epoch 2
     """
 
     def on_train_begin(self, trainer: Trainer) -> None:
@@ -124,6 +135,14 @@ class EarlyStopping(_Monitor):
     min_delta  an improvement is larger than this (default 0)
 
     `best` and `best_epoch` say when it was best; `BestModel` keeps the weights.
+
+    >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    >>> net.set_optimizer(opt.SGD(lr=0.0))  # nothing improves
+    >>> x, y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    >>> stop = training.EarlyStopping(patience=2)
+    >>> history = net.fit(x, y, epochs=9, validation=(x, y), callbacks=[stop], verbose=False)
+    >>> len(history), stop.best_epoch
+    (3, 1)
     """
 
     def __init__(
@@ -155,6 +174,14 @@ class BestModel(_Monitor):
     path       file for `Model.save_states`, such as "runs/best.safetensors"
     monitor, mode, min_delta  as for EarlyStopping
     restore    whether the model has the best weights after `fit` (default False)
+
+    >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    >>> net.set_optimizer(opt.SGD(lr=0.1))
+    >>> x, y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    >>> best = training.BestModel("best.safetensors")
+    >>> history = net.fit(x, y, epochs=3, validation=(x, y), callbacks=[best], verbose=False)
+    >>> best.best_epoch, best.best == history[-1]["val_loss"]
+    (3, True)
     """
 
     def __init__(

@@ -67,6 +67,13 @@ def save(
     Of several ranks, all call it, and return when rank 0 has written the file. It has the random
     states of each, and the parameters, states and progress of rank 0. If rank 0 fails, the others
     raise RuntimeError with the reason.
+
+    >>> from singa.training import checkpoint
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> checkpoint.save("run.safetensors", net, epoch=3)
+    >>> checkpoint.load("run.safetensors", net)
+    {'epoch': 3}
     """
     states = model.get_states()
     if not states:
@@ -130,6 +137,13 @@ def load(
     Raises ValueError, naming the file, if it is damaged, no checkpoint, one of another model or
     optimizer, or one without averages for `ema`; everything is then as before. FileNotFoundError if
     there is none.
+
+    >>> from singa.training import checkpoint
+    >>> net, optimizer = models.create("lenet"), opt.SGD(lr=0.1, momentum=0.9)
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> checkpoint.save("run.safetensors", net, optimizer, epoch=3)
+    >>> checkpoint.load("run.safetensors", net, optimizer)["epoch"]
+    3
     """
     where = os.fspath(path)
     arrays, metadata = _read(path, "load")
@@ -180,6 +194,13 @@ def read_progress(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises FileNotFoundError if there is no such file, ValueError if it is damaged or not a
     checkpoint.
+
+    >>> from singa.training import checkpoint
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> checkpoint.save("run.safetensors", net, epoch=3)
+    >>> checkpoint.read_progress("run.safetensors")
+    {'epoch': 3}
     """
     progress = _read(path, "read_progress")[1].get("progress")
     if not isinstance(progress, dict):
@@ -195,6 +216,13 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     "class_names"   `Model.class_names`: a list of text, or None
 
     Raises as read_progress does.
+
+    >>> from singa.training import checkpoint
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> checkpoint.save("run.safetensors", net)
+    >>> checkpoint.read_model("run.safetensors")["architecture"]
+    {'name': 'lenet', 'arguments': {}}
     """
     metadata = _read(path, "read_model")[1]
     try:

@@ -31,6 +31,16 @@ class CsvLog(TextLog):
     is its JSON text. An incomplete last line, which a crash leaves, is removed first. A device or
     FIFO is only written to; there, a new field after the first record raises ValueError. Raises
     ValueError if the file has other content.
+
+    >>> from pathlib import Path
+    >>> with training.CsvLog("log.csv") as log:
+    ...     log.append(epoch=1, train_loss=1.21)
+    ...     log.append(epoch=2, train_loss=0.87)
+    ...
+    >>> print(Path("log.csv").read_text(), end="")
+    epoch,train_loss
+    1,1.21
+    2,0.87
     """
 
     def __init__(

@@ -40,6 +40,12 @@ def plot_curves(
 
     It needs no display and does not change matplotlib's global state (pyplot). Raises ValueError
     for another suffix or if there is nothing to plot, ImportError if matplotlib is not installed.
+
+    >>> import os
+    >>> records = [{"epoch": 1, "train_loss": 1.2}, {"epoch": 2, "train_loss": 0.8}]
+    >>> training.plot_curves(records, "curves.svg")
+    >>> os.path.exists("curves.svg")
+    True
     """
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:

@@ -25,6 +25,13 @@ class JsonLinesLog(TextLog):
     NaN and infinity become null, since JSON has neither. An incomplete last line, which a crash
     leaves, is removed first. A device or FIFO, such as /dev/null, is only written to. Raises
     ValueError if the file has other content; see `read_log`.
+
+    >>> with training.JsonLinesLog("log.jsonl") as log:
+    ...     log.append(epoch=1, train_loss=1.21)
+    ...     log.append(epoch=2, train_loss=0.87)
+    ...
+    >>> training.read_log("log.jsonl")
+    [{'epoch': 1, 'train_loss': 1.21}, {'epoch': 2, 'train_loss': 0.87}]
     """
 
     def _read(self) -> tuple[list[Record], bool]:
@@ -46,6 +53,12 @@ def read_log(path: str | os.PathLike[str]) -> list[Record]:
     A last line without a newline, which a crash leaves, is skipped, and so are empty lines. Raises
     FileNotFoundError if there is no such file, and ValueError with the line number for a line that
     is not a JSON object.
+
+    >>> with training.JsonLinesLog("log.jsonl") as log:
+    ...     log.append(epoch=1, train_loss=1.21)
+    ...
+    >>> training.read_log("log.jsonl")
+    [{'epoch': 1, 'train_loss': 1.21}]
     """
     if os.fspath(path).lower().endswith(".csv"):
         return read_csv(path)

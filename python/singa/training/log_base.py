@@ -30,6 +30,17 @@ class Log:
 
     Of several ranks all may have a log and call it, but only rank 0 writes. So a log is made when
     the ranks know each other: under a launcher, or after `opt.DistOpt`.
+
+    >>> class Print(training.Log):
+    ...     def append(self, record=None, /, **fields):
+    ...         print({**(record or {}), **fields})
+    ...     def rewind(self, step):
+    ...         pass
+    ...     def close(self):
+    ...         pass
+    ...
+    >>> Print().append(epoch=1, train_loss=1.21)
+    {'epoch': 1, 'train_loss': 1.21}
     """
 
     def append(self, record: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
@@ -59,6 +70,11 @@ class Image:
             beyond which they are clipped; an array or a tensor
 
     Raises ValueError for other shapes, and without pixels.
+
+    >>> with training.JsonLinesLog("log.jsonl") as log:  # a text log leaves pictures out
+    ...     log.append(epoch=1, picture=training.Image(np.zeros((8, 8))))
+    >>> training.read_log("log.jsonl")
+    [{'epoch': 1}]
     """
 
     def __init__(self, pixels: Any) -> None:
@@ -92,6 +108,11 @@ class Histogram:
     bins    number of intervals of equal width between the smallest and the largest (default 64)
 
     Raises ValueError without finite numbers.
+
+    >>> with training.JsonLinesLog("log.jsonl") as log:  # a text log leaves histograms out
+    ...     log.append(epoch=1, weights=training.Histogram(np.arange(10)))
+    >>> training.read_log("log.jsonl")
+    [{'epoch': 1}]
     """
 
     def __init__(self, values: Any, bins: int = 64) -> None:

@@ -146,6 +146,12 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
 
     Nothing in the file is executed, and its size bounds the memory. Raises FileNotFoundError if
     there is no such file, ValueError if it is damaged, or holds no network.
+
+    >>> net = models.create("lenet")
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> net.save("lenet.singa")
+    >>> singa.load("lenet.singa")(tensor.zeros((2, 1, 28, 28))).shape
+    (2, 10)
     """
     file = Path(path)
     if file.is_dir():

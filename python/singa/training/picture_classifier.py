@@ -36,6 +36,16 @@ class PictureClassifier:
     `predict` may be called from one thread at a time.
     Raises ValueError without class names or a transform, for another number of names, and for
     inputs that are no images; TypeError for a transform that is not singa's.
+
+    >>> from singa.training.picture_classifier import PictureClassifier
+    >>> net = models.create("lenet", num_classes=2)
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> classifier = PictureClassifier(net, ("cat", "dog"), data.Normalize([0.5], [0.25]))
+    >>> picture = np.zeros((1, 28, 28), np.uint8)
+    >>> sorted(name for name, probability in classifier.predict([picture])[0])
+    ['cat', 'dog']
+    >>> classifier.probabilities([picture]).shape
+    (1, 2)
     """
 
     def __init__(

@@ -26,6 +26,13 @@ class TensorBoardLog(Log):
     dicts under names such as "val/loss"; booleans count as 0 and 1. Texts, lists and None are left
     out: text logs have them.
     Raises ImportError without tensorboard, OSError if the folder cannot be written to.
+
+    >>> import os
+    >>> with training.TensorBoardLog("tensorboard") as log:
+    ...     log.append(step=1, train_loss=0.61)
+    ...
+    >>> len(os.listdir("tensorboard"))
+    1
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

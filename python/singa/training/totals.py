@@ -15,7 +15,11 @@ Measure = Metric | Callable[[Any, Any], float]
 
 
 class NonFiniteLossError(ValueError):
-    """The loss became infinite or NaN. `loss` is what it became."""
+    """The loss became infinite or NaN. `loss` is what it became.
+
+    >>> issubclass(training.NonFiniteLossError, FloatingPointError)
+    False
+    """
 
     def __init__(self, loss: float) -> None:
         super().__init__(f"the loss became {loss}: a lower learning rate may help")

@@ -71,6 +71,16 @@ class Trainer:
     put into one.
 
     Raises TypeError or ValueError for wrong arguments.
+
+    >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    >>> net.set_optimizer(opt.SGD(lr=0.1))
+    >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
+    >>> loader = data.DataLoader(data.ArrayDataset(x, x.sum(1, keepdims=True)), 16, shuffle=True)
+    >>> history = training.Trainer(net, verbose=False).fit(loader, epochs=3)
+    >>> [record["epoch"] for record in history]
+    [1, 2, 3]
+    >>> history[-1]["train_loss"] < history[0]["train_loss"]
+    True
     """
 
     def __init__(

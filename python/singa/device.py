@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import singa_wrap as _c
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .singa_wrap import Device
 
@@ -37,7 +37,11 @@ _default: Device | None = None  # None: the CPU
 
 def get_default_device() -> Device:
     """The device of tensors that are created without one: the CPU, or the device that was passed
-    to `set_default_device`."""
+    to `set_default_device`.
+
+    >>> device.get_default_device().name()
+    'cpu'
+    """
     return _c.DefaultDevice() if _default is None else _default
 
 
@@ -48,6 +52,10 @@ def set_default_device(dev: Device | None) -> None:
     that names no device runs on a GPU after
     `device.set_default_device(device.create_cuda_gpu())`. Call it before the first tensor is
     created. Raises TypeError if `dev` is neither a Device nor None.
+
+    >>> device.set_default_device(None)
+    >>> device.get_default_device().name()
+    'cpu'
     """
     global _default
     if dev is not None and not isinstance(dev, _c.Device):
@@ -67,17 +75,28 @@ def create_cpu_device(separate: bool = False) -> Device:
     closed. With `separate` the call creates a new device, with its own memory and random generator.
     `Close()` frees all memory of a separate device. Its tensors cannot be combined with those of
     other devices.
+
+    >>> device.create_cpu_device().name()
+    'cpu'
     """
     return _c.CreateCpuDevice() if separate else _c.DefaultDevice()
 
 
 def get_num_gpus() -> int:
-    """Number of CUDA GPUs that this build can use; 0 without the CUDA backend."""
+    """Number of CUDA GPUs that this build can use; 0 without the CUDA backend.
+
+    >>> device.get_num_gpus() == len(device.get_gpu_ids())
+    True
+    """
     return _c.Platform.GetNumGPUs()
 
 
 def get_gpu_ids() -> tuple[int, ...]:
-    """Identifiers of the CUDA GPUs that this build can use."""
+    """Identifiers of the CUDA GPUs that this build can use.
+
+    >>> len(device.get_gpu_ids()) == device.get_num_gpus()
+    True
+    """
     return _c.Platform.GetGPUIDs()
 
 
@@ -85,6 +104,9 @@ def get_gpu_mem_size(id: int) -> tuple[int, int]:
     """Free and total memory of GPU `id`, in bytes.
 
     Raises RuntimeError if there is no GPU, ValueError for another `id`.
+
+    >>> all(free <= total for free, total in map(device.get_gpu_mem_size, device.get_gpu_ids()))
+    True
     """
     return _c.Platform.GetGPUMemSize(id)
 
@@ -93,6 +115,9 @@ def device_query(id: int, verbose: bool = False) -> str:
     """Description of GPU `id`; with `verbose` it includes free memory and compute capability.
 
     Raises RuntimeError if there is no GPU, ValueError for another `id`.
+
+    >>> all(device.device_query(gpu) for gpu in device.get_gpu_ids())
+    True
     """
     return _c.Platform.DeviceQuery(id, verbose)
 
@@ -119,12 +144,21 @@ def create_cuda_gpus(num: int) -> list[Device]:
     """The first `num` GPUs. Raises RuntimeError if there is no GPU, ValueError if there are fewer.
 
     With SINGA_DEVICE=cpu in the environment, all functions that create GPUs return the CPU instead.
+
+    >>> gpus = device.create_cuda_gpus(2) if device.get_num_gpus() >= 2 else []
+    >>> [tensor.ones((2,), gpu).sum().item() for gpu in gpus] == [2.0] * len(gpus)
+    True
     """
     return _gpus("create_cuda_gpus", range(num))
 
 
 def create_cuda_gpu() -> Device:
-    """The first GPU, or the CPU with SINGA_DEVICE=cpu. Raises RuntimeError if there is no GPU."""
+    """The first GPU, or the CPU with SINGA_DEVICE=cpu. Raises RuntimeError if there is no GPU.
+
+    >>> dev = device.create_cuda_gpu() if device.get_num_gpus() else device.create_cpu_device()
+    >>> tensor.ones((2,), dev).numpy()
+    array([1., 1.], dtype=float32)
+    """
     return _gpus("create_cuda_gpu", [0])[0]
 
 
@@ -132,6 +166,10 @@ def create_cuda_gpus_on(device_ids: list[int]) -> list[Device]:
     """The GPUs with these identifiers, or the CPU for each with SINGA_DEVICE=cpu.
 
     Raises RuntimeError if there is no GPU, ValueError if one of them does not exist.
+
+    >>> gpus = device.create_cuda_gpus_on([0, 1]) if device.get_num_gpus() >= 2 else []
+    >>> [tensor.ones((2,), gpu).sum().item() for gpu in gpus] == [2.0] * len(gpus)
+    True
     """
     return _gpus("create_cuda_gpus_on", device_ids)
 
@@ -140,22 +178,42 @@ def create_cuda_gpu_on(device_id: int) -> Device:
     """The GPU with this identifier, or the CPU with SINGA_DEVICE=cpu.
 
     Raises RuntimeError if there is no GPU, ValueError for another identifier.
+
+    >>> dev = device.create_cuda_gpu_on(0) if device.get_num_gpus() else device.create_cpu_device()
+    >>> tensor.ones((2,), dev).numpy()
+    array([1., 1.], dtype=float32)
     """
     return _gpus("create_cuda_gpu_on", [device_id])[0]
 
 
 def get_num_opencl_platforms() -> int:
-    """Always 0: singa has no OpenCL backend."""
+    """Always 0: singa has no OpenCL backend.
+
+    >>> device.get_num_opencl_platforms()
+    0
+    """
     return 0
 
 
 def get_num_opencl_devices() -> int:
-    """Always 0: singa has no OpenCL backend."""
+    """Always 0: singa has no OpenCL backend.
+
+    >>> device.get_num_opencl_devices()
+    0
+    """
     return 0
 
 
 def create_opencl_device() -> Device:
-    """The CPU with SINGA_DEVICE=cpu. Otherwise raises RuntimeError: there is no OpenCL backend."""
+    """The CPU with SINGA_DEVICE=cpu. Otherwise raises RuntimeError: there is no OpenCL backend.
+
+    >>> try:
+    ...     device.create_opencl_device()
+    ... except RuntimeError:
+    ...     print("there is no OpenCL backend")
+    ...
+    there is no OpenCL backend
+    """
     if _is_cpu_wanted("create_opencl_device"):
         return create_cpu_device()
     raise RuntimeError(
@@ -164,6 +222,11 @@ def create_opencl_device() -> Device:
     )
 
 
-enable_lazy_alloc: Callable[[bool], None] = (
-    _c.Device.EnableLazyAlloc
-)  # SINGA's name; it changes nothing
+def enable_lazy_alloc(enable: bool) -> None:
+    """Accepted for SINGA's scripts; it changes nothing.
+
+    >>> device.enable_lazy_alloc(True)
+    >>> tensor.ones((2,))
+    Tensor([1., 1.], dtype=float32)
+    """
+    _c.Device.EnableLazyAlloc(enable)

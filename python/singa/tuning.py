@@ -45,12 +45,20 @@ def choices() -> list[dict[str, str]]:
     candidate  the implementation and layouts that were chosen
     machine    CPU, libraries and threads; the entry is used only if they are the same
     measured   the measured times; may be empty
+
+    >>> isinstance(singa.tuning.choices(), list)
+    True
     """
     return [{field: getattr(c, field) for field in _FIELDS} for c in _c.GetTuningChoices()]
 
 
 def clear() -> None:
-    """Removes all entries and all measurements."""
+    """Removes all entries and all measurements.
+
+    >>> singa.tuning.clear()
+    >>> singa.tuning.choices()
+    []
+    """
     _c.ClearTuningChoices()
     _c.ForgetMeasurements()
 
@@ -86,7 +94,14 @@ def checked(entries: Any) -> list[dict[str, str]]:
 
 
 def save(path: str | os.PathLike[str]) -> None:
-    """Writes the table as JSON. The write is atomic: a failure leaves the old file."""
+    """Writes the table as JSON. The write is atomic: a failure leaves the old file.
+
+    >>> singa.tuning.clear()
+    >>> singa.tuning.save("choices.json")
+    >>> singa.tuning.load("choices.json")
+    >>> singa.tuning.choices()
+    []
+    """
     from .files.atomic import atomic_write
 
     with atomic_write(path, "w") as file:
@@ -99,6 +114,12 @@ def load(path: str | os.PathLike[str]) -> None:
     Entries of other machines are kept but not used. Raises FileNotFoundError if there is no such
     file, and ValueError that names the file if it is damaged or in another format. The table is
     unchanged after an error.
+
+    >>> singa.tuning.clear()
+    >>> singa.tuning.save("choices.json")
+    >>> singa.tuning.load("choices.json")
+    >>> singa.tuning.choices()
+    []
     """
     where = os.fspath(path)
     try:
@@ -130,6 +151,13 @@ def tune(model: Model, *batch: Tensor, limit: float = 120.0) -> dict[str, Any]:
     Returns a dict: "seconds" (duration), "steps" (milliseconds of a step by rule) and "chosen"
     (the fastest rule). Raises RuntimeError if the model has no parameters yet, ValueError if
     `limit` is NaN.
+
+    >>> net = models.Sequential(layer.Conv2d(4, 3), layer.Flatten(), layer.Linear(2))
+    >>> x = tensor.ones((2, 3, 8, 8))
+    >>> net.compile([x])
+    >>> net.eval()
+    >>> sorted(singa.tuning.tune(net, x, limit=0.1))
+    ['chosen', 'seconds', 'steps']
     """
     limit = number("tuning.tune", "limit", limit)
     start = time.monotonic()

@@ -43,6 +43,17 @@ class ImageBatchIter:
 
     Raises ValueError for an empty list and for wrong numbers, TypeError if `image_transform` is not
     callable, OSError if the list cannot be read.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> Image.new("RGB", (8, 6)).save("cat.png")
+    >>> size = Path("train.txt").write_text("cat.png 0")
+    >>> batches = data.ImageBatchIter("train.txt", 1, lambda path: [Image.open(path)])
+    >>> batches.start()
+    >>> images, labels = next(batches)
+    >>> batches.end()
+    >>> images.shape, labels
+    ((1, 3, 6, 8), array([0], dtype=int32))
     """
 
     def __init__(

@@ -31,6 +31,12 @@ def load_img(path: str | os.PathLike[str], grayscale: bool = False) -> Image:
     """Reads an image file as RGB, or as greyscale. 16-bit levels are scaled to 8 bits.
 
     Raises OSError that names the file if it cannot be read, ImportError if Pillow is missing.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> Image.new("RGB", (8, 6)).save("cat.png")
+    >>> image_tool.load_img("cat.png").size
+    (8, 6)
     """
     pillow = _pillow("Image")
     try:
@@ -56,6 +62,11 @@ def crop(img: Image, patch: Size, position: str) -> Image:
 
     `position` is left_top, left_bottom, right_top, right_bottom or center. Raises ValueError for
     another position, or if the image is smaller than the patch.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.crop(Image.new("RGB", (8, 6)), (4, 4), "center").size
+    (4, 4)
     """
     width, height = _check_patch("crop", img, patch)
     free = img.size[0] - width, img.size[1] - height
@@ -74,6 +85,11 @@ def crop_and_resize(img: Image, patch: Size, position: str) -> Image:
 
     `position` is left, center or right for a wide image, and top, middle or bottom for a high one.
     Raises ValueError for another position.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.crop_and_resize(Image.new("RGB", (8, 6)), (4, 4), "left").size
+    (4, 4)
     """
     width, height = img.size
     side = min(width, height)
@@ -98,6 +114,11 @@ def resize(img: Image, small_size: int | Size) -> Image:
 
     With a number, the smaller side gets this length and the aspect ratio is kept. A pair is the new
     (width, height). Raises ValueError for a number below 1.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.resize(Image.new("RGB", (8, 6)), 3).size
+    (4, 3)
     """
     if isinstance(small_size, Sequence):
         return img.resize((int(small_size[0]), int(small_size[1])))
@@ -112,23 +133,51 @@ scale = resize
 
 
 def resize_by_hw(img: Image, size: Size) -> Image:
-    """Resizes an image to `size`, which is (height, width)."""
+    """Resizes an image to `size`, which is (height, width).
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.resize_by_hw(Image.new("RGB", (8, 6)), (3, 5)).size
+    (5, 3)
+    """
     height, width = size
     return img.resize((int(width), int(height)))
 
 
 def flip(img: Image) -> Image:
-    """Mirrors an image left to right."""
+    """Mirrors an image left to right.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> img = Image.new("L", (2, 1))
+    >>> img.putpixel((0, 0), 255)
+    >>> image_tool.flip(img).getpixel((1, 0))
+    255
+    """
     return _pillow("ImageOps").mirror(img)
 
 
 def flip_down(img: Image) -> Image:
-    """Mirrors an image top to bottom."""
+    """Mirrors an image top to bottom.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> img = Image.new("L", (1, 2))
+    >>> img.putpixel((0, 0), 255)
+    >>> image_tool.flip_down(img).getpixel((0, 1))
+    255
+    """
     return _pillow("ImageOps").flip(img)
 
 
 def rotate(img: Image, angle: float) -> Image:
-    """Rotates an image counter-clockwise by `angle` degrees. The size stays, corners are black."""
+    """Rotates an image counter-clockwise by `angle` degrees. The size stays, corners are black.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.rotate(Image.new("RGB", (8, 6)), 10).size
+    (8, 6)
+    """
     return img.rotate(angle)
 
 
@@ -136,6 +185,11 @@ def color_cast(img: Image, offset: int) -> Image:
     """Adds a random number from -offset to offset to each channel. Values are clipped to 0 … 255.
 
     Raises ValueError if `offset` is negative.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.color_cast(Image.new("RGB", (8, 6)), 20).size
+    (8, 6)
     """
     if offset < 0:
         raise ValueError(f"[color_cast] offset must not be negative, got {offset}")
@@ -146,7 +200,13 @@ def color_cast(img: Image, offset: int) -> Image:
 
 def enhance(img: Image, scale: float) -> Image:
     """Changes colour, brightness, contrast and sharpness, each by a random factor from 1 - scale
-    to 1 + scale."""
+    to 1 + scale.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> image_tool.enhance(Image.new("RGB", (8, 6)), 0.2).size
+    (8, 6)
+    """
     module = _pillow("ImageEnhance")
     for kind in (module.Color, module.Brightness, module.Contrast, module.Sharpness):
         img = kind(img).enhance(random.uniform(1.0 - scale, 1.0 + scale))
@@ -154,7 +214,12 @@ def enhance(img: Image, scale: float) -> Image:
 
 
 def get_list_sample(l: Iterable[Any], sample_size: int) -> list[Any]:  # noqa: E741 (SINGA's name)
-    """A random sample of `sample_size` elements without replacement, in their original order."""
+    """A random sample of `sample_size` elements without replacement, in their original order.
+
+    >>> from singa import image_tool
+    >>> image_tool.get_list_sample([1, 2, 3], 3)
+    [1, 2, 3]
+    """
     samples = list(l)
     return [samples[index] for index in sorted(random.sample(range(len(samples)), sample_size))]
 
@@ -166,6 +231,12 @@ class ImageTool:
     of the new images and leaves those of the tool unchanged. `num_case` is the number of results
     per image, which are chosen at random from all cases. Raises ValueError if `num_case` is less
     than 1 or greater than the number of cases.
+
+    >>> from PIL import Image
+    >>> from singa import image_tool
+    >>> tool = image_tool.ImageTool().set([Image.new("RGB", (8, 6))])
+    >>> [img.size for img in tool.resize_by_list([3]).get()]
+    [(4, 3)]
     """
 
     def __init__(self) -> None:

@@ -33,6 +33,13 @@ class Snapshot:
     The file is written atomically when the snapshot is closed, or when the object is deleted. An
     exception in a `with` block leaves the old file. Raises FileNotFoundError if the file to read is
     missing, ValueError if it is damaged.
+
+    >>> from singa import snapshot
+    >>> with snapshot.Snapshot("model", True) as file:
+    ...     file.write("conv1.W", tensor.ones((2,)))
+    ...
+    >>> snapshot.Snapshot("model", False).read()
+    [('conv1.W', Tensor([1., 1.], dtype=float32))]
     """
 
     def __init__(self, f: str | os.PathLike[str], mode: bool, buffer_size: int = 10) -> None:

@@ -47,6 +47,13 @@ class SONNXModel(ImportedModel):
     device      where the parameters lie (default: the default device)
 
     `forward` returns a list of outputs, as in SINGA. Raises what `singa.onnx.load` raises.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> net = sonnx.SONNXModel(sonnx.to_onnx([x], [autograd.relu(x)]))
+    >>> net.forward(x)
+    [Tensor([0., 2.], dtype=float32)]
     """
 
     def __init__(self, onnx_model: Any, device: Any = None) -> None:
@@ -64,14 +71,30 @@ class SONNXModel(ImportedModel):
 
 
 def load(path: str | os.PathLike[str], **kwargs: Any) -> Any:
-    """Reads a file as a ModelProto, as onnx.load."""
+    """Reads a file as a ModelProto, as onnx.load.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> sonnx.save(sonnx.to_onnx([x], [autograd.relu(x)]), "net.onnx")
+    >>> sonnx.load("net.onnx").graph.node[0].op_type
+    'Relu'
+    """
     import onnx
 
     return onnx.load(os.fspath(path), **kwargs)
 
 
 def save(proto: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
-    """Writes a ModelProto, as onnx.save."""
+    """Writes a ModelProto, as onnx.save.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> sonnx.save(sonnx.to_onnx([x], [autograd.relu(x)]), "net.onnx")
+    >>> sonnx.load("net.onnx").graph.node[0].op_type
+    'Relu'
+    """
     import onnx
 
     onnx.save(proto, os.fspath(path), **kwargs)

@@ -25,6 +25,10 @@ def update_progress(progress: float, info: str) -> None:
     `progress` goes from 0 to 1. A negative value adds "Halt..." and a new line, 1 or more adds
     "Done." and a new line. `info` is shown after the bar. Raises TypeError if `progress` is not a
     number.
+
+    >>> from singa import utils
+    >>> utils.update_progress(1.0, "of 10 batches")
+    [####################] 100.0% Done. of 10 batches
     """
     if isinstance(progress, bool) or not isinstance(progress, int | float):
         raise TypeError(f"[update_progress] progress must be a number, got {progress!r}")
@@ -51,6 +55,10 @@ def get_output_shape(
     ceil((input - kernel + 1) / stride). `strides_spatial_shape` is another name of
     `strides_spatial`. Raises ValueError for another mode, for sequences of different lengths and
     for entries below 1.
+
+    >>> from singa import utils
+    >>> utils.get_output_shape("SAME_UPPER", (7, 7), (3, 3), (2, 2))
+    [4, 4]
     """
     strides = strides_spatial or strides_spatial_shape
     _check_shapes("get_output_shape", input_spatial_shape, kernel_spatial_shape, strides)
@@ -84,6 +92,10 @@ def get_padding_shape(
 
     `strides_spatial_shape` is another name of `strides_spatial`. Raises ValueError for another
     mode, for sequences of different lengths and for entries below 1.
+
+    >>> from singa import utils
+    >>> utils.get_padding_shape("SAME_UPPER", (8, 8), (3, 3), (2, 2))
+    ((0, 0), (0, 1, 0, 1))
     """
     strides = strides_spatial or strides_spatial_shape
     _check_shapes("get_padding_shape", input_spatial_shape, kernel_spatial_shape, strides)
@@ -109,6 +121,12 @@ def same_pad_shape_check(
 
     Raises InvalidInputError, which is a ValueError and an AssertionError, if x does not have four
     dimensions or the handle has another padding.
+
+    >>> from singa import singa_wrap, utils
+    >>> x = tensor.zeros((1, 1, 7, 7))
+    >>> handle = singa_wrap.ConvHandle(x.data, (3, 3), (1, 1), (1, 1), 1, 1)
+    >>> utils.same_pad_shape_check(handle, "SAME_UPPER", x)
+    ((1, 1), (0, 0, 0, 0))
     """
     shape = _raw(x).shape()
     if len(shape) != 4:
@@ -126,7 +144,13 @@ def same_pad_shape_check(
 
 
 def handle_odd_pad_fwd(x: Raw, odd_padding: Sequence[int]) -> Raw:
-    """Pads a raw tensor x (N, C, H, W) with zeros; `odd_padding` is (top, bottom, left, right)."""
+    """Pads a raw tensor x (N, C, H, W) with zeros; `odd_padding` is (top, bottom, left, right).
+
+    >>> from singa import utils
+    >>> x = tensor.ones((1, 1, 2, 2)).data
+    >>> utils.handle_odd_pad_fwd(x, (0, 1, 0, 1)).shape()
+    (1, 1, 3, 3)
+    """
     pads = odd_pads(odd_padding_of("handle_odd_pad_fwd", odd_padding))
     return _c.Pad(x, "constant", pads, 0.0)
 
@@ -135,6 +159,11 @@ def handle_odd_pad_bwd(dx: Raw, odd_padding: Sequence[int]) -> Raw:
     """Gradient of `handle_odd_pad_fwd`: dx without the padding.
 
     Raises ValueError if dx does not have four dimensions.
+
+    >>> from singa import utils
+    >>> dx = tensor.ones((1, 1, 3, 3)).data
+    >>> utils.handle_odd_pad_bwd(dx, (0, 1, 0, 1)).shape()
+    (1, 1, 2, 2)
     """
     pads = odd_pads(odd_padding_of("handle_odd_pad_bwd", odd_padding))
     before, after = pads[: len(pads) // 2], pads[len(pads) // 2 :]
@@ -152,6 +181,12 @@ def re_new_handle(
 
     SINGA's scripts call it when the input size changes. singa does not need it: a handle works for
     any batch size, height and width.
+
+    >>> from singa import singa_wrap, utils
+    >>> x = tensor.zeros((1, 1, 7, 7))
+    >>> handle = singa_wrap.ConvHandle(x.data, (3, 3), (1, 1), (1, 1), 1, 1)
+    >>> utils.re_new_handle(handle, tensor.zeros((4, 1, 9, 9))).batchsize
+    4
     """
     window = (
         [handle.kernel_h, handle.kernel_w],
@@ -172,6 +207,13 @@ def post_order_recursive(
     Returns three dicts by name: operators, tensors that store a gradient (weights), and other
     tensors (inputs, with the value None). `root_t` is the tensor of a `root` that is a Dummy. A
     name that is taken gets a numeric suffix.
+
+    >>> from singa import utils
+    >>> autograd.training = True
+    >>> w = tensor.Tensor(data=[1.0], stores_grad=True, name="w")
+    >>> operators, weights, inputs = utils.post_order_recursive(autograd.exp(w * 2).creator, None)
+    >>> list(weights), len(operators)
+    (['w'], 2)
     """
     nodes: OrderedDict[str, Any] = OrderedDict()
     weights: OrderedDict[str, Any] = OrderedDict()
@@ -209,7 +251,12 @@ def _raw(x: Raw | Tensor) -> Raw:
 
 
 def force_unicode(s: Any) -> str:
-    """Converts `s` to str. Bytes are decoded as UTF-8."""
+    """Converts `s` to str. Bytes are decoded as UTF-8.
+
+    >>> from singa import utils
+    >>> utils.force_unicode("café".encode())
+    'café'
+    """
     return s.decode("utf-8") if isinstance(s, bytes) else str(s)
 
 

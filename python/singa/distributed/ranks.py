@@ -32,6 +32,9 @@ def communicator() -> Any:
     `all_gather`, `broadcast`, `barrier`, `check` and `abort`, which all ranks have to call in the
     same order. From the first call on, an exception that ends this rank's script is the reason that
     the other ranks report.
+
+    >>> distributed.communicator() is None  # this process is the only rank
+    False
     """
     if _State.communicator is None:
         use(singa_wrap.default_communicator())
@@ -42,6 +45,9 @@ def use(communicator: Any) -> Any:
     """Has this module use `communicator`, such as that of a `DistOpt`; None: the default one.
 
     Returns the previous one, or None.
+
+    >>> distributed.use(None) is None
+    True
     """
     before, _State.communicator = _State.communicator, communicator
     if communicator is not None and communicator.world_size > 1 and not _State.reports:
@@ -75,13 +81,21 @@ def abort(text: str) -> None:
 
 
 def rank() -> int:
-    """Number of this process among all ranks, from 0."""
+    """Number of this process among all ranks, from 0.
+
+    >>> distributed.rank()
+    0
+    """
     used = _State.communicator
     return environment().rank if used is None else used.global_rank
 
 
 def world_size() -> int:
-    """Number of ranks."""
+    """Number of ranks.
+
+    >>> distributed.world_size()
+    1
+    """
     used = _State.communicator
     return environment().world_size if used is None else used.world_size
 
@@ -90,6 +104,9 @@ def local_rank() -> int:
     """Number of this process among the ranks on its machine, from 0; also that of its GPU.
 
     Where the launcher does not say it, the ranks meet: all have to call this, or `communicator`.
+
+    >>> distributed.local_rank()
+    0
     """
     used = _State.communicator
     known = environment().local_rank if used is None else None
@@ -97,17 +114,30 @@ def local_rank() -> int:
 
 
 def shard() -> tuple[int, int]:
-    """(rank, world_size), the argument `shard` of `data.DataLoader`."""
+    """(rank, world_size), the argument `shard` of `data.DataLoader`.
+
+    >>> distributed.shard()
+    (0, 1)
+    """
     return rank(), world_size()
 
 
 def is_main() -> bool:
-    """Whether this is rank 0, which prints and writes files."""
+    """Whether this is rank 0, which prints and writes files.
+
+    >>> distributed.is_main()
+    True
+    """
     return rank() == 0
 
 
 def barrier() -> None:
-    """Returns when all ranks have called it."""
+    """Returns when all ranks have called it.
+
+    >>> distributed.barrier()  # returns when all ranks have come here
+    >>> distributed.world_size()
+    1
+    """
     if world_size() > 1:
         communicator().barrier()
 
@@ -116,6 +146,9 @@ def total(values: Mapping[str, float]) -> dict[str, float]:
     """Sums over all ranks, in float64 and in the order of the ranks, so that all get the same bits.
 
     Raises RuntimeError if the ranks have other keys, and errors of the communicator.
+
+    >>> distributed.total({"loss": 1.5, "images": 10})
+    {'loss': 1.5, 'images': 10.0}
     """
     if world_size() == 1:
         return {name: float(value) for name, value in values.items()}
@@ -126,7 +159,11 @@ def total(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def any_rank(flag: object) -> bool:
-    """Whether `flag` is true on one rank at least."""
+    """Whether `flag` is true on one rank at least.
+
+    >>> distributed.any_rank(False)
+    False
+    """
     if world_size() == 1:
         return bool(flag)
     raised = as_raw(np.array([1.0 if flag else 0.0], np.float32))
@@ -138,6 +175,9 @@ def gather(value: Any) -> list[Any]:
     """The values of all ranks, in their order. A value is anything that JSON has.
 
     Raises TypeError for another value, and errors of the communicator.
+
+    >>> distributed.gather("of this rank")
+    ['of this rank']
     """
     import json  # computing alone does not need it
 
@@ -158,6 +198,9 @@ def on_main(function: Callable[[], Any], what: str) -> None:
 
     If it raises OSError, ValueError, TypeError or RuntimeError, rank 0 raises that, and the others
     RuntimeError with its text and `what`, a description for the message.
+
+    >>> distributed.on_main(lambda: print("once"), "an example")
+    once
     """
     if world_size() == 1:
         function()

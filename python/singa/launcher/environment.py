@@ -27,6 +27,9 @@ class Environment:
     restart     how often the job has been started again (default 0), also by torchrun or SLURM
     source      the launcher, "" without one
     meeting     "host:port" at which ranks on several machines find each other; "": by MPI
+
+    >>> distributed.environment().rank
+    0
     """
 
     rank: int = 0
@@ -99,6 +102,9 @@ def environment(variables: Mapping[str, str] | None = None) -> Environment:
 
     Raises ValueError for values that are no numbers or out of range, for a rank without a world
     size or the reverse, and if two launchers besides SLURM disagree.
+
+    >>> distributed.environment().world_size
+    1
     """
     given = os.environ if variables is None else variables
     found = {

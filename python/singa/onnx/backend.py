@@ -27,6 +27,13 @@ class SingaRep:
 
     net     the network
     model   the ModelProto
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> rep = sonnx.prepare(sonnx.to_onnx([x], [autograd.relu(x)]))
+    >>> rep.run([x])
+    [Tensor([0., 2.], dtype=float32)]
     """
 
     def __init__(self, model: Any, net: ImportedModel) -> None:
@@ -101,6 +108,13 @@ def prepare(model: ModelProto | str, device: Any = "CPU", **kwargs: Any) -> Sing
 
     SINGA's other arguments (init_inputs, keep_initializers_as_inputs) are accepted and not needed.
     Raises what `singa.onnx.load` raises.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> model = sonnx.to_onnx([x], [autograd.relu(x)])
+    >>> sonnx.prepare(model).run([x])
+    [Tensor([0., 2.], dtype=float32)]
     """
     return SingaRep(model, ImportedModel(read_graph(model), _device(device)))
 
@@ -116,12 +130,24 @@ def _device(device: Any) -> Any:
 
 
 def supports_device(device: str) -> bool:
-    """Whether `prepare` takes a device of this name."""
+    """Whether `prepare` takes a device of this name.
+
+    >>> from singa import sonnx
+    >>> sonnx.supports_device("CPU"), sonnx.supports_device("TPU")
+    (True, False)
+    """
     return device == "CPU"
 
 
 class OnnxNode:
-    """A node of a graph: name, op_type, attrs (by name), inputs and outputs."""
+    """A node of a graph: name, op_type, attrs (by name), inputs and outputs.
+
+    >>> import onnx
+    >>> from singa import sonnx
+    >>> node = sonnx.OnnxNode(onnx.helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.5))
+    >>> node.op_type, node.attrs
+    ('LeakyRelu', {'alpha': 0.5})
+    """
 
     def __init__(self, node: NodeProto) -> None:
         from onnx import helper
@@ -141,7 +167,14 @@ class OnnxNode:
 def get_op(
     node: NodeProto | OnnxNode, opset_version: int | None = None
 ) -> Callable[..., list[Tensor]]:
-    """The function of tensors that a node is: one argument for each input that is given."""
+    """The function of tensors that a node is: one argument for each input that is given.
+
+    >>> import onnx
+    >>> from singa import sonnx
+    >>> relu = sonnx.get_op(onnx.helper.make_node("Relu", ["x"], ["y"]))
+    >>> relu(tensor.Tensor(data=[-1.0, 2.0]))
+    [Tensor([0., 2.], dtype=float32)]
+    """
     import onnx
     from onnx import helper
 
@@ -175,7 +208,14 @@ def run_node(
     opset_version: int | None = None,
     **kwargs: Any,
 ) -> list[Tensor]:
-    """Runs one node on tensors or arrays, in order or by name, and returns its outputs."""
+    """Runs one node on tensors or arrays, in order or by name, and returns its outputs.
+
+    >>> import onnx
+    >>> from singa import sonnx
+    >>> node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    >>> sonnx.run_node(node, [np.array([-1.0, 2.0], np.float32)])
+    [Tensor([0., 2.], dtype=float32)]
+    """
     if isinstance(inputs, Mapping):
         names = node.inputs if isinstance(node, OnnxNode) else node.input
         inputs = [inputs[name] for name in names if name]
@@ -191,6 +231,13 @@ def to_onnx(inputs: Sequence[Any], y: Sequence[Tensor], model_name: str = "sonnx
     batch norm are no inputs of the graph, which holds their values. Turn `autograd.training` on
     before the forward pass. Raises ValueError where the tape does not have the whole computation;
     `singa.onnx.save` follows any forward pass.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> model = sonnx.to_onnx([x], [autograd.relu(x)])
+    >>> [node.op_type for node in model.graph.node]
+    ['Relu']
     """
     given = [inputs] if isinstance(inputs, Tensor) else inputs
     inputs = [x for x in given if isinstance(x, Tensor)]
@@ -219,7 +266,14 @@ def to_onnx(inputs: Sequence[Any], y: Sequence[Tensor], model_name: str = "sonnx
 
 
 class SingaBackend:
-    """SINGA's name of the functions that import."""
+    """SINGA's name of the functions that import.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> sonnx.SingaBackend.run_model(sonnx.to_onnx([x], [autograd.relu(x)]), [x])
+    [Tensor([0., 2.], dtype=float32)]
+    """
 
     prepare = staticmethod(prepare)
     run_node = staticmethod(run_node)
@@ -241,6 +295,13 @@ class SingaBackend:
 
 
 class SingaFrontend:
-    """SINGA's name of the functions that export."""
+    """SINGA's name of the functions that export.
+
+    >>> from singa import sonnx
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[-1.0, 2.0])
+    >>> sonnx.SingaFrontend.singa_to_onnx_model([x], [autograd.relu(x)]).graph.node[0].op_type
+    'Relu'
+    """
 
     singa_to_onnx_model = staticmethod(to_onnx)

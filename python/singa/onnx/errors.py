@@ -7,12 +7,27 @@ from dataclasses import dataclass
 
 
 class InvalidModelError(ValueError):
-    """A file is damaged, or contradicts ONNX's specification."""
+    """A file is damaged, or contradicts ONNX's specification.
+
+    >>> from pathlib import Path
+    >>> Path("broken.onnx").write_bytes(b"no network")
+    10
+    >>> try:
+    ...     singa.onnx.load("broken.onnx")
+    ... except singa.onnx.InvalidModelError:
+    ...     print("damaged")
+    ...
+    damaged
+    """
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A node that cannot be imported: its name, operator, operator version, and what is missing."""
+    """A node that cannot be imported: its name, operator, operator version, and what is missing.
+
+    >>> print(singa.onnx.Problem("node_1", "Unknown", 20, "there is no reader"))
+    node 'node_1' (Unknown version 20): there is no reader
+    """
 
     node: str
     operator: str
@@ -40,6 +55,19 @@ class UnsupportedError(NotImplementedError):
     """A file has nodes that singa cannot compute.
 
     `problems` lists all of them. The message has a line for each operator and reason.
+
+    >>> import onnx
+    >>> node = onnx.helper.make_node("Unknown", ["x"], ["y"], domain="example")
+    >>> x, y = (onnx.helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
+    >>> graph = onnx.helper.make_graph([node], "graph", [x], [y])
+    >>> opsets = [onnx.helper.make_opsetid("example", 1), onnx.helper.make_opsetid("", 20)]
+    >>> onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), "net.onnx")
+    >>> try:
+    ...     singa.onnx.load("net.onnx")
+    ... except singa.onnx.UnsupportedError as error:
+    ...     print(error.problems[0].operator)
+    ...
+    example.Unknown
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -55,4 +83,18 @@ class Refused(Exception):  # noqa: N818 - it becomes a Problem, or an Unsupporte
 
 
 class ExportError(ValueError):
-    """A computation that cannot be written as ONNX."""
+    """A computation that cannot be written as ONNX.
+
+    >>> class Reads(models.Sequential):
+    ...     def forward(self, x):
+    ...         return x * float(x.sum())
+    ...
+    >>> net, x = Reads(layer.ReLU()), tensor.ones((1, 4))
+    >>> net.compile([x])
+    >>> try:
+    ...     singa.onnx.save(net, "net.onnx", [x])
+    ... except singa.onnx.ExportError as error:
+    ...     print("not exported")
+    ...
+    not exported
+    """

@@ -57,6 +57,15 @@ def load(
     The model starts in inference mode. Raises OSError if the file cannot be read,
     InvalidModelError if it is damaged or contradictory, and UnsupportedError with a list of all
     nodes that singa cannot compute.
+
+    >>> net = models.Sequential(layer.Linear(2))
+    >>> x = tensor.ones((1, 4))
+    >>> net.compile([x])
+    >>> singa.onnx.save(net, "net.onnx", [x], dynamic_axes={"x": {0: "batch"}})
+    >>> loaded = singa.onnx.load("net.onnx")
+    >>> loaded.eval()
+    >>> loaded(tensor.ones((3, 4))).shape
+    (3, 2)
     """
     return ImportedModel(read_graph(source, dtype, allow_symlinks), device)
 
@@ -87,6 +96,14 @@ class ImportedModel(model.Model):
 
     input_names, output_names: names in the file, in the order of arguments and results. `notes` is
     a list of remarks on the file.
+
+    >>> net = models.Sequential(layer.Linear(2))
+    >>> x = tensor.ones((1, 4))
+    >>> net.compile([x])
+    >>> singa.onnx.save(net, "net.onnx", [x])
+    >>> loaded = singa.onnx.load("net.onnx")
+    >>> isinstance(loaded, singa.onnx.ImportedModel), len(loaded.get_params())
+    (True, 2)
     """
 
     transient: ClassVar[tuple[str, ...]] = (*model.Model.transient, "_network")

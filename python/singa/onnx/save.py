@@ -73,6 +73,14 @@ def save(
     neither the dynamic axes nor the values of the inputs in a simple way, and if the check fails;
     ImportError for check=True without ONNX Runtime; ValueError for a file of weights beside a
     device or FIFO. Warns if the check is not possible, or with the lengths of the example only.
+
+    >>> import onnx
+    >>> net = models.Sequential(layer.Linear(2))
+    >>> x = tensor.ones((1, 4))
+    >>> net.compile([x])
+    >>> singa.onnx.save(net, "net.onnx", [x], dynamic_axes={"x": {0: "batch"}})
+    >>> [node.op_type for node in onnx.load("net.onnx").graph.node]
+    ['Gemm']
     """
     if isinstance(model, str | bytes | os.PathLike) or not isinstance(model, Layer):
         raise TypeError(

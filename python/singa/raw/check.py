@@ -16,7 +16,12 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class InvalidInputError(ValueError, AssertionError):
-    """An argument that SINGA rejects by an assertion, so scripts may catch AssertionError."""
+    """An argument that SINGA rejects by an assertion, so scripts may catch AssertionError.
+
+    >>> from singa import utils
+    >>> issubclass(utils.InvalidInputError, ValueError)
+    True
+    """
 
 
 def names_keywords(cls: _Class) -> _Class:

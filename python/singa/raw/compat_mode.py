@@ -15,7 +15,11 @@ enabled: bool = _c.EnvironmentValue("SINGA_COMPAT") == "1"
 
 
 def enable() -> None:
-    """Turns SINGA's behaviour on in this process and in processes that it starts."""
+    """Turns SINGA's behaviour on in this process and in processes that it starts.
+
+    >>> singa.compat.enabled
+    False
+    """
     global enabled
     enabled = True
     os.environ["SINGA_COMPAT"] = "1"

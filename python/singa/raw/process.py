@@ -13,6 +13,12 @@ def set_num_threads(n: int) -> None:
     """Sets the number of threads of OpenMP, oneDNN and BLAS kernels.
 
     Raises ValueError unless 1 <= n <= 1024, TypeError if `n` is not an integer.
+
+    >>> threads = singa.get_num_threads()
+    >>> singa.set_num_threads(1)
+    >>> singa.get_num_threads()
+    1
+    >>> singa.set_num_threads(threads)
     """
     n = integer("set_num_threads", "threads", n, 1)
     if n > 1024:
@@ -25,6 +31,9 @@ def get_num_threads() -> int:
 
     The default is OMP_NUM_THREADS, or the number of CPUs that this process may use, which respects
     affinity and the quota of its cgroup.
+
+    >>> singa.get_num_threads() >= 1
+    True
     """
     return _c.NumThreads()
 
@@ -34,6 +43,12 @@ def seed(n: int) -> None:
 
     Each device has its own generator; `device.SetRandSeed(n)` seeds another one. Raises ValueError
     unless 0 <= n < 2**64, TypeError if `n` is not an integer.
+
+    >>> singa.seed(1)
+    >>> x = tensor.random((2,)).numpy()
+    >>> singa.seed(1)
+    >>> bool((tensor.random((2,)).numpy() == x).all())
+    True
     """
     try:
         n = operator.index(n)
@@ -50,6 +65,11 @@ def set_layout(mode: str) -> None:
     With "auto", the default, kernels choose. With "plain", every operation returns row-major
     tensors, for comparison. SINGA_LAYOUT in the environment sets the default. Raises ValueError
     for another mode.
+
+    >>> singa.set_layout("plain")
+    >>> autograd.relu(tensor.ones((2,)))
+    Tensor([1., 1.], dtype=float32)
+    >>> singa.set_layout("auto")
     """
     if mode not in ("auto", "plain"):
         raise ValueError(f"[set_layout] mode must be 'auto' or 'plain', got {mode!r}")
@@ -63,12 +83,22 @@ def set_strict(strict: bool = True) -> None:
     7 x 1 with stride 1). Winograd is two to four times as fast. Its rounding error is two to nine
     times as large, most with many channels, and an infinity or NaN in an image spreads over a tile
     of the output. Strict mode is off by default; SINGA_STRICT=1 in the environment turns it on.
+
+    >>> before = singa.is_strict()
+    >>> singa.set_strict(True)
+    >>> singa.is_strict()
+    True
+    >>> singa.set_strict(before)
     """
     _c.SetStrict(bool(strict))
 
 
 def is_strict() -> bool:
-    """Whether strict mode is on."""
+    """Whether strict mode is on.
+
+    >>> isinstance(singa.is_strict(), bool)
+    True
+    """
     return _c.IsStrict()
 
 
@@ -77,12 +107,22 @@ def set_tf32(tf32: bool = True) -> None:
 
     TF32 rounds the factors to 10 bits of mantissa and is several times as fast. It is off by
     default and in strict mode; SINGA_TF32=1 in the environment turns it on.
+
+    >>> before = singa.is_tf32()
+    >>> singa.set_tf32(True)
+    >>> singa.is_tf32()
+    True
+    >>> singa.set_tf32(before)
     """
     _c.SetTf32(bool(tf32))
 
 
 def is_tf32() -> bool:
-    """Whether float32 convolutions and matrix products may use TF32."""
+    """Whether float32 convolutions and matrix products may use TF32.
+
+    >>> isinstance(singa.is_tf32(), bool)
+    True
+    """
     return _c.IsTf32()
 
 
@@ -92,10 +132,20 @@ def set_deterministic(deterministic: bool = True) -> None:
 
     It is on by default; SINGA_DETERMINISTIC=0 in the environment turns it off. CPU kernels are
     always deterministic.
+
+    >>> before = singa.is_deterministic()
+    >>> singa.set_deterministic(True)
+    >>> singa.is_deterministic()
+    True
+    >>> singa.set_deterministic(before)
     """
     _c.SetDeterministic(bool(deterministic))
 
 
 def is_deterministic() -> bool:
-    """Whether deterministic mode is on."""
+    """Whether deterministic mode is on.
+
+    >>> singa.is_deterministic()
+    True
+    """
     return _c.IsDeterministic()

@@ -34,6 +34,15 @@ class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 (used as a func
     search for a scale begins with infinite gradients, it raises at the first of them. What is
     computed beside the tape, such as an update or a sum of gradients, is not watched itself: the
     next operation that reads it is named, with the parameter or gradient.
+
+    >>> x = tensor.Tensor(data=[0.0])
+    >>> try:
+    ...     with singa.detect_anomaly():
+    ...         autograd.log(x - 1)
+    ... except FloatingPointError as error:
+    ...     print("Log" in str(error))
+    ...
+    True
     """
 
     def __init__(self) -> None:

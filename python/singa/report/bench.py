@@ -24,6 +24,10 @@ def resident_mib(field: str = "VmHWM") -> float:
     """Resident memory of this process in MiB: the peak (VmHWM) or the current value (VmRSS).
 
     Raises RuntimeError if /proc/self/status does not have `field`.
+
+    >>> from singa import bench
+    >>> bench.resident_mib("VmRSS") <= bench.resident_mib("VmHWM")
+    True
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
@@ -32,7 +36,13 @@ def resident_mib(field: str = "VmHWM") -> float:
 
 
 def reset_high_water() -> None:
-    """Resets VmHWM to the current value (Linux ≥ 4.0)."""
+    """Resets VmHWM to the current value (Linux ≥ 4.0).
+
+    >>> from singa import bench
+    >>> bench.reset_high_water()
+    >>> bench.resident_mib() > 0
+    True
+    """
     # If the kernel does not permit it, the peak includes the start of the program.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
@@ -43,6 +53,10 @@ def measure(step: Callable[[], object], steps: int) -> dict[str, float]:
 
     Returns the median ("ms") and the minimum ("fastest_ms") of the durations in milliseconds, and
     the median of the minor page faults ("faults").
+
+    >>> from singa import bench
+    >>> sorted(bench.measure(lambda: None, steps=3))
+    ['fastest_ms', 'faults', 'ms']
     """
     times, faults = [], []
     for _ in range(steps):
@@ -60,7 +74,12 @@ def measure(step: Callable[[], object], steps: int) -> dict[str, float]:
 
 def default_batch(network: Classifier) -> int:
     """The default batch size: 8 for networks that classify each pixel or token, 32 for other images
-    larger than 64 pixels, otherwise 128."""
+    larger than 64 pixels, otherwise 128.
+
+    >>> from singa import bench
+    >>> bench.default_batch(models.create("lenet"))
+    128
+    """
     if network.label_shape:
         return 8
     return 32 if network.image_shape[1] > 64 else 128
@@ -71,6 +90,11 @@ class Case:
 
     A training step is forward, backward and SGD (momentum 0.9, weight decay 5e-4). An inference
     step is forward. A `batch` of 0 means `default_batch`. Raises ValueError for an unknown model.
+
+    >>> from singa import bench
+    >>> step = bench.Case("lenet", batch=2)
+    >>> step.batch
+    2
     """
 
     def __init__(self, model: str, batch: int = 0, training: bool = True) -> None:
@@ -136,6 +160,11 @@ def bench(
     reorders, reorder_ms    number and time of the reorders in one further step
 
     Raises ValueError for an unknown model or a number that is too small.
+
+    >>> from singa import bench
+    >>> figures = bench.bench("lenet", batch=2, steps=1, warmup=1)
+    >>> figures["ms"] > 0
+    True
     """
     from ..raw.process import get_num_threads
     from . import plan_cache
@@ -204,7 +233,13 @@ _ROWS: dict[str, tuple[str, str]] = {
 
 
 def table(figures: dict[str, Any]) -> str:
-    """A table of the result of `bench`, one figure per line."""
+    """A table of the result of `bench`, one figure per line.
+
+    >>> from singa import bench
+    >>> figures = bench.bench("lenet", batch=2, steps=1, warmup=1)
+    >>> print(bench.table(figures).split(",")[0])
+    lenet
+    """
     title = "{model}, {mode}, batch {batch}, {threads} threads, {steps} steps".format(**figures)
     width = max(len(label) for label, _ in _ROWS.values())
     rows = [

@@ -46,7 +46,12 @@ def _line(value: Any) -> str:
 
 
 def doctor() -> Report:
-    """Reports the build, libraries, hardware and settings, and a list of "problems"."""
+    """Reports the build, libraries, hardware and settings, and a list of "problems".
+
+    >>> report = singa.doctor()
+    >>> "threads" in report
+    True
+    """
     openmp = _loaded(r"lib(gomp|iomp5|omp)\b")
     report = Report(
         singa=__version__,
@@ -185,6 +190,10 @@ def device_memory(dev: Device | None = None) -> dict[str, int]:
     Returns a dict: live (bytes that tensors use), peak (its maximum), reserved (bytes allocated
     from the system), allocations (number of allocations by tensors) and system_allocations (number
     of allocations from the system). Raises TypeError if `dev` is not a Device.
+
+    >>> report = singa.device_memory()
+    >>> "allocated" in str(report)
+    False
     """
     if dev is not None and not isinstance(dev, _c.Device):
         raise TypeError(f"[device_memory] dev must be a Device, got {type(dev).__name__}")
@@ -199,6 +208,11 @@ def layout_report(record: bool = True) -> list[dict[str, Any]]:
     A dict for each has op (the operation that needed it), layer, from and to (layouts), bytes, ms
     and reason. The first call starts recording, and a call with `record=False` ends it. To get the
     reorders of a step, call it before and after the step.
+
+    >>> x = tensor.ones((1, 16, 8, 8))
+    >>> report = singa.layout_report()
+    >>> type(report).__name__
+    'list'
     """
     global _recording
     reorders = [
@@ -241,6 +255,12 @@ class opcheck:  # noqa: N801 (used as a function)
         with singa.opcheck() as check:
             model(x, y)
         print(check.stats())
+
+    >>> with singa.opcheck() as check:
+    ...     y = autograd.matmul(tensor.ones((2, 3)), tensor.ones((3, 4)))
+    ...
+    >>> check.stats()
+    {}
     """
 
     _stack: list[tuple[int, list[str], bool, str, bool]] = []  # noqa: RUF012 (of the process)

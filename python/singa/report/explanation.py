@@ -108,6 +108,12 @@ def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
 
     Raises TypeError if `what` cannot be called. Raises RuntimeError if a model is not compiled, or
     while a profile or another explanation is running.
+
+    >>> linear, x = layer.Linear(2), tensor.ones((1, 3))
+    >>> y = linear(x)
+    >>> report = singa.explain(linear, x)
+    >>> "LinearForward" in str(report)
+    True
     """
     explanation = Explanation()
     if what is None:

@@ -10,7 +10,12 @@ from ..raw.check import integer
 
 def stats() -> dict[str, Any]:
     """Statistics: hits, misses, evictions, entries, bytes, max_entries, max_bytes, and by_op with
-    the hits and misses of each operation."""
+    the hits and misses of each operation.
+
+    >>> singa.plan_cache.clear()
+    >>> singa.plan_cache.stats()["entries"]
+    0
+    """
     s = _c.GetPlanCacheStats()
     fields = ("hits", "misses", "evictions", "entries", "bytes", "max_entries", "max_bytes")
     by_op = {op.op: {"hits": op.hits, "misses": op.misses} for op in s.by_op}
@@ -22,6 +27,8 @@ def set_limit(bytes: int = 0, entries: int = 0) -> None:
 
     Plans beyond the limit are removed at once. Raises ValueError for a negative limit.
     `enable(False)` turns the cache off.
+
+    >>> singa.plan_cache.set_limit(entries=singa.plan_cache.stats()["max_entries"])
     """
     _c.SetPlanCacheLimit(
         integer("plan_cache.set_limit", "bytes", bytes, 0),
@@ -30,16 +37,31 @@ def set_limit(bytes: int = 0, entries: int = 0) -> None:
 
 
 def clear() -> None:
-    """Removes all plans. Plans in use are freed later."""
+    """Removes all plans. Plans in use are freed later.
+
+    >>> singa.plan_cache.clear()
+    >>> singa.plan_cache.stats()["entries"]
+    0
+    """
     _c.ClearPlanCache()
 
 
 def enable(flag: bool = True) -> None:
     """Turns the cache on, or off with `flag` False. Without it each call creates its plan; results
-    are the same bits."""
+    are the same bits.
+
+    >>> singa.plan_cache.enable(False)
+    >>> singa.plan_cache.enabled()
+    False
+    >>> singa.plan_cache.enable()
+    """
     _c.EnablePlanCache(bool(flag))
 
 
 def enabled() -> bool:
-    """Whether the cache is on."""
+    """Whether the cache is on.
+
+    >>> singa.plan_cache.enabled()
+    True
+    """
     return _c.PlanCacheEnabled()

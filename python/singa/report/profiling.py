@@ -59,6 +59,12 @@ class profile(Collector):  # noqa: N801 (used as a function)
 
     `records` has a `Record` for each execution. `gap_ms` is the time between operations, in which
     Python runs. Profiles cannot be nested; entering a second one raises RuntimeError.
+
+    >>> with singa.profile() as profile:
+    ...     y = autograd.matmul(tensor.ones((2, 3)), tensor.ones((3, 4)))
+    ...
+    >>> len(profile.table()) > 0
+    True
     """
 
     _name = "profile"

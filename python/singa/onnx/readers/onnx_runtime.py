@@ -131,7 +131,6 @@ def _between(
     result    where the result's scale and zero point begin
     plain     number of first inputs that are not quantised
     """
-
     first_types = BOOL if plain else _BYTES if result else FLOATS
 
     @reads(name, 1, types=first_types, gradient=False, domain=_DOMAIN)

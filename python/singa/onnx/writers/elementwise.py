@@ -366,7 +366,6 @@ def softmax(call: Call) -> None:
 @writes(ag.CosSim)
 def cosine(call: Call) -> None:
     """Σ a / |a| · b / |b| along the last axis."""
-
     unit = [call.step("Div", [x, call.reduced("ReduceL2", x, [-1])]) for x in call.inputs]
     call.finish(call.reduced("ReduceSum", call.step("Mul", unit), [-1], keepdims=0))
 

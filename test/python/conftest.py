@@ -30,6 +30,7 @@ _ABOUT_THE_HOST = {
     "files/test_atomic.py": "files",
     "launcher": "processes",
     "test_commands.py": "the command line",
+    "test_docstrings.py": "documents",
     "test_faults.py": "programs of their own",
     "test_fuzz.py": "programs of their own",
     "test_golden.py": "files of earlier versions, and bits of the CPU",

@@ -20,6 +20,7 @@ namespace singa {
 
 class RecordedStep;
 
+/// Where a device computes.
 enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
 
 /// Bytes and counts of one device's allocator.

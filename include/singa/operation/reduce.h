@@ -7,6 +7,7 @@
 
 namespace singa {
 
+/// What is computed over the reduced axes.
 enum class ReduceOp : int { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare, kCount };
 
 /// Reduces over `axes`; empty means all. Sums of 16-bit and 32-bit floats are accumulated pairwise

@@ -48,6 +48,8 @@ run "ruff format" ruff format --quiet "${ruff_format[@]}" -- "${python[@]}"
 run "ruff check" ruff check --quiet "${ruff_check[@]}" -- "${python[@]}"
 run "clang-format" format_cpp
 run "gersemi" gersemi --no-warn-about-unknown-commands "${gersemi[@]}" "${cmake[@]}"
+run "workflows" check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+run "zizmor" zizmor --offline --quiet --no-progress --min-severity medium .github
 if [[ $mode != hook ]]; then
   run "mypy" env MYPYPATH=python mypy
   run "mypy of a user's program" env MYPYPATH=python mypy --strict --no-warn-return-any \

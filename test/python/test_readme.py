@@ -1,41 +1,56 @@
-"""The README's Python code runs on fewer images, and its figures are up to date; what the project
+"""The Python code of README and pages runs, and what they quote is up to date; what the project
 tells users to install."""
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+import singa
+from singa import __main__ as command_line
 
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_examples(
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_the_example(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    program, opcheck, gradcheck = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert program.count("3000") == 1
-    names: dict[str, Any] = {"__name__": "readme"}
-    exec(program.replace("3000", "100"), names)
-    printed = capsys.readouterr().out.splitlines()
-    assert [line[:9] for line in printed] == ["epoch 1: ", "epoch 2: ", "epoch 3: "]
-    assert (tmp_path / "net.safetensors").stat().st_size > 4 * 16 * 3 * 9
-    exec(opcheck, names)
+    (program,) = _blocks(README)
+    assert (program.count("3000"), program.count("epochs=5")) == (1, 1)
+    exec(program.replace("3000", "100").replace("epochs=5", "epochs=1"), {})
+    assert "accuracy" in capsys.readouterr().out
+    assert singa.load("shapes.singa").architecture["name"] == "resnet20_cifar"
+
+
+def test_the_figure() -> None:
+    (ratio,) = re.findall(
+        r"geometric mean over the first seven\s+networks is (\d\.\d\d)", README.read_text()
+    )
+    page = (README.parent / "docs" / "performance.md").read_text()
+    assert f"geometric mean of the first seven ratios is {ratio}" in page
+
+
+def test_the_examples_of_the_page_on_debugging(capsys: pytest.CaptureFixture[str]) -> None:
+    opcheck, gradcheck, anomaly = _blocks(README.parent / "docs" / "debugging.md")
+    exec(opcheck, {})
     counts = eval(capsys.readouterr().out)
-    assert counts["checked"] == 2  # the convolutions of the network
-    assert counts["failed"] == 0
-    exec(gradcheck, names)
+    assert (counts["checked"], counts["failed"]) == (1, 0)
+    exec(gradcheck, {})
+    exec(anomaly, {})
+    assert "NaN" in capsys.readouterr().out
 
 
-def test_the_figures() -> None:
-    readme = README.read_text()
-    table = readme[readme.index("| network, batch") : readme.index("docs/performance.md")]
-    rows = re.findall(r"^\|.*\d.*\|$", table, re.MULTILINE)
-    assert len(rows) == 4
-    page = (README.parent / "docs" / "performance.md").read_text().replace("*", "")
-    for row in rows:
-        assert row in page, "docs/performance.md has the figures, and the README quotes them"
+def test_the_page_on_the_command_line_has_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line.main(["--help"])
+    commands = set(re.findall(r"^ {4}([a-z-]+)\b", capsys.readouterr().out, re.MULTILINE))
+    assert "train" in commands
+    page = (README.parent / "docs" / "command_line.md").read_text()
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) == commands
 
 
 def test_nothing_tells_a_user_to_install_another_project() -> None:

@@ -161,50 +161,54 @@ def _fused_synch_half(self, tensors, send=True):
             t.CopyData(h)
 
 
-def _indices_of_largest(values, spars, topk):
-    """Positions of the elements that are sent. NaN is, too: it must reach the others."""
+def _positions_of_largest(values, spars, topk):
+    """Positions of the elements that are sent, in their order. NaN is, too: it must reach the
+    others."""
     size = _numpy.abs(values)
     if not topk:
         return _numpy.flatnonzero(~(size < spars))
     count = min(len(values), _math.ceil(spars * len(values)))
-    # Stable: equal elements are taken in their order.
-    return _numpy.sort(_numpy.argsort(-size, kind="stable")[:count])
+    _, positions = TopK(from_buffer(size, True), count)
+    return _numpy.sort(_numpy.array(Exporter(positions)))
 
 
 def _sum_of_largest(self, tensors, residuals, spars, topK):
-    """The sums over the ranks of the largest elements of each tensor: those of an absolute value of
-    at least `spars`, or with `topK` the fraction `spars` of all. `residuals`, of as many elements
-    each, are added before and get what was not sent; None: nothing is kept."""
+    """The sums over the ranks of the largest elements of the tensors: those of an absolute value of
+    at least `spars`, or with `topK` the fraction `spars` of the elements of all tensors together.
+    `residuals`, of as many elements each, are added before and get what was not sent; None: nothing
+    is kept. 8 bytes of each element that is sent go to the other ranks."""
     found = _raw_list("sparsification", tensors)
-    kept = [None] * len(found) if residuals is None else _raw_list("sparsification", residuals)
-    chosen, sent, first = [], [], 0
-    for t, residual in zip(found, kept, strict=True):
-        values = _values(t, kFloat32)
-        if residual is not None:
-            values = values + _values(residual, kFloat32)
-        indices = _indices_of_largest(values, spars, topK)
-        chosen.append(first + indices)
-        sent.append(values[indices])
-        if residual is not None:
-            values[indices] = 0
-            residual.CopyFloatDataFromHostPtr(values)
-        first += t.size()
-    chosen, sent = _numpy.concatenate(chosen), _numpy.concatenate(sent)
+    values = _joined(found)
+    kept = None
+    if residuals is not None:
+        kept = _raw_list("sparsification", residuals)
+        values += _joined(kept)
+    chosen = _positions_of_largest(values, spars, topK)
     counts = _gathered(self, _numpy.array([len(chosen)], "int64")).reshape(-1)
-    most = int(counts.max(initial=0))
-    padding = most - len(chosen)
-    every_chosen = _gathered(self, _numpy.pad(chosen, (0, padding)).astype("int64"))
-    every_sent = _gathered(self, _numpy.pad(sent, (0, padding)).astype("float32"))
-    total = _numpy.zeros(first, "float32")
-    for count, indices, values in zip(counts, every_chosen, every_sent, strict=True):
-        total[indices[:count]] += values[:count]
-    sums, first = [], 0
-    for t in found:
-        result = Tensor(t.shape(), t.device(), t.data_type())
-        result.CopyFloatDataFromHostPtr(total[first : first + t.size()])
-        sums.append(result)
-        first += t.size()
+    message = _numpy.zeros((2, int(counts.max())), "int32")
+    message[0, : len(chosen)] = chosen.astype("uint32").view("int32")
+    message[1, : len(chosen)] = values[chosen].view("int32")
+    total = _numpy.zeros(len(values), "float32")
+    for count, (positions, sent) in zip(counts, _gathered(self, message), strict=True):
+        total[positions[:count].view("uint32")] += sent[:count].view("float32")
+    if kept is not None:
+        values[chosen] = 0
+        for residual, part in zip(kept, _split_like(kept, values), strict=True):
+            residual.CopyFloatDataFromHostPtr(part)
+    sums = [Tensor(t.shape(), t.device(), t.data_type()) for t in found]
+    for summed, part in zip(sums, _split_like(found, total), strict=True):
+        summed.CopyFloatDataFromHostPtr(part)
     return sums
+
+
+def _joined(tensors):
+    """The elements of all tensors, one after the other, as float32."""
+    return _numpy.concatenate([_values(t, kFloat32) for t in tensors])
+
+
+def _split_like(tensors, values):
+    """Parts of `values`, of as many elements as each tensor has."""
+    return _numpy.split(values, _numpy.cumsum([t.size() for t in tensors])[:-1])
 
 
 def _gathered(communicator, array):

@@ -13,7 +13,7 @@ from .. import singa_wrap as _c
 from ..tape.tensor import wrap
 from ..tensor import Tensor
 
-__all__ = ["Residuals", "clip_values", "sum_of_halves", "sum_of_largest"]
+__all__ = ["Residuals", "clip_values", "fused", "sum_of_halves", "sum_of_largest"]
 
 _KEY = "residuals"
 
@@ -90,17 +90,39 @@ def sum_of_largest(
     grads: Sequence[Any],
     spars: float,
     topk: bool,
+    threshold: int,
     residuals: Residuals | None,
 ) -> list[Any]:
-    """The mean over the ranks of the largest elements of the raw gradients."""
-    kept = (
-        None
-        if residuals is None
-        else [residuals.of(*each) for each in zip(keys, grads, strict=True)]
-    )
-    sums = communicator.sum_of_largest(grads, kept, spars, topk)
+    """The mean over the ranks of the largest elements of the raw gradients. Each of the buffers
+    that `fused` makes is chosen from, and sent, as a whole."""
+    sums: list[Any] = [None] * len(grads)
+    for places in fused([grad.size() for grad in grads], threshold):
+        buffer = [grads[i] for i in places]
+        kept = None if residuals is None else [residuals.of(keys[i], grads[i]) for i in places]
+        for i, total in zip(
+            places, communicator.sum_of_largest(buffer, kept, spars, topk), strict=True
+        ):
+            sums[i] = total
     _c.ScaleAll(sums, 1.0 / communicator.world_size)
-    return list(sums)
+    return sums
+
+
+def fused(sizes: Sequence[int], threshold: int) -> list[list[int]]:
+    """Which gradients of these numbers of elements make a buffer, by their places: as in SINGA, one
+    of more than `threshold` elements is a buffer, and others fill one until it has more."""
+    buffers: list[list[int]] = []
+    filling: list[int] = []
+    filled = 0
+    for place, size in enumerate(sizes):
+        if size > threshold:
+            buffers.append([place])
+            continue
+        filling.append(place)
+        filled += size
+        if filled > threshold:
+            buffers.append(filling)
+            filling, filled = [], 0
+    return [*buffers, filling] if filling else buffers
 
 
 def _is_finite(tensors: Sequence[Any]) -> bool:

@@ -414,12 +414,14 @@ class DistOpt:
     ) -> None:
         """As backward_and_update, but only the largest elements of the gradients go to the other
         ranks: those with an absolute value of at least `spars`, or with `topK` the fraction `spars`
-        of each gradient. With `corr` the others are added to the gradients of the next step (error
-        feedback), and are part of the state."""
+        of each buffer. Gradients of at most `threshold` elements fill a buffer until it has more
+        than that; larger ones are buffers of their own. With `corr` what is not sent is added to
+        the gradients of the next step (error feedback), and is part of the state."""
         share = number("DistOpt", "spars", spars)
         if share < 0 or (topK and share > 1):
             raise ValueError(f"[DistOpt] spars must be from 0 to 1, got {spars}")
-        self._compressed(loss, functools.partial(self._reduce_sparse, share, topK, corr))
+        limit = integer("DistOpt", "threshold", threshold, 1)
+        self._compressed(loss, functools.partial(self._reduce_sparse, share, topK, corr, limit))
 
     def _compressed(self, loss: Tensor, reduce: Callable[[list[_Pair]], None]) -> None:
         if self.calls > 1:
@@ -438,11 +440,13 @@ class DistOpt:
         sums = sum_of_halves(self.communicator, keys, grads, self._residuals)
         self._apply(pairs, sums)
 
-    def _reduce_sparse(self, spars: float, topk: bool, corr: bool, pairs: list[_Pair]) -> None:
+    def _reduce_sparse(
+        self, spars: float, topk: bool, corr: bool, limit: int, pairs: list[_Pair]
+    ) -> None:
         keys = [self.opt.state_key(param) for param, _ in pairs]
         residuals = self._residuals if corr else None
         grads = [_dense(grad).data for _, grad in pairs]
-        sums = sum_of_largest(self.communicator, keys, grads, spars, topk, residuals)
+        sums = sum_of_largest(self.communicator, keys, grads, spars, topk, limit, residuals)
         self._apply(pairs, sums)
 
     def _apply(self, pairs: list[_Pair], sums: list[Any]) -> None:

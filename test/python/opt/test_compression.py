@@ -1,5 +1,6 @@
 """Compression of the gradients that ranks exchange, and its error feedback."""
 
+import math
 import warnings
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 from rank_training import differing, made, sgd, shards, states, train
 from ranks import FailedRank, in_ranks
 from singa import distributed, opt, singa_wrap, tensor
-from singa.opt.compression import Residuals, sum_of_halves
+from singa.opt.compression import Residuals, sum_of_halves, sum_of_largest
 from singa.training import checkpoint
 
 pytestmark = [
@@ -95,6 +96,73 @@ def test_halves_send_what_rounding_has_left():
             np.testing.assert_array_equal(found[step][0], mean)
             np.testing.assert_array_equal(found[step][1], kept[rank])
         assert np.abs(kept).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("threshold", "buffers"),
+    [
+        (1, [[0], [1], [2], [3]]),
+        (3, [[1], [2], [0, 3]]),
+        (6, [[0, 1], [2], [3]]),
+        (99, [[0, 1, 2, 3]]),
+    ],
+)
+def test_the_fraction_is_taken_over_each_buffer(threshold, buffers):
+    """Buffers are those of SINGA's backward_and_sparse_update, in which larger gradients come by
+    themselves, and others fill one until it has more than `threshold` elements."""
+    shapes = [(3,), (2, 2), (7,), (2,)]
+    rng = np.random.default_rng(8)
+    grads = [[rng.integers(-9, 9, s).astype(np.float32) for s in shapes] for _ in range(4)]
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        sent = []
+        gather = communicator.all_gather
+        communicator.all_gather = lambda raw: (sent.append(raw.size() * 4), gather(raw))[1]
+        residuals = Residuals({})
+        found = []
+        for step in range(2):
+            raw = [tensor.from_numpy(g).data for g in grads[2 * step + rank]]
+            names = list("abcd")
+            means = sum_of_largest(communicator, names, raw, 0.3, True, threshold, residuals)
+            kept = [residuals.of(*each) for each in zip(names, raw, strict=True)]
+            found.append([tensor.from_raw_tensor(t).numpy().copy() for t in (*means, *kept)])
+        return found, sent[1::2]
+
+    results = in_ranks(2, body)
+    sizes = [sum([int(np.prod(shapes[i])) for i in places]) for places in buffers]
+    counts = [math.ceil(0.3 * size) for size in sizes]
+    residual = [[np.zeros(s, np.float32) for s in shapes] for _ in range(2)]
+    for step in range(2):
+        means = [np.zeros(s, np.float32) for s in shapes]
+        for rank in range(2):
+            for places, count in zip(buffers, counts, strict=True):
+                wanted = [(i, j) for i in places for j in np.ndindex(shapes[i])]
+                for i in places:
+                    residual[rank][i] += grads[2 * step + rank][i]
+                wanted.sort(key=lambda at: -abs(residual[rank][at[0]][at[1]]))  # stable
+                for i, j in wanted[:count]:
+                    means[i][j] += residual[rank][i][j] / 2
+                    residual[rank][i][j] = 0
+        for rank, (found, _) in enumerate(results):
+            for got, want in zip(found[step], [*means, *residual[rank]], strict=True):
+                np.testing.assert_array_equal(got, want)
+    for _, sent in results:
+        assert sent == [8 * count for count in counts] * 2
+
+
+def test_overflow_reaches_the_other_ranks():
+    """NaN and infinity are the largest elements, so every rank sees that a loss has overflowed."""
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        grad = np.array([5, np.nan, -np.inf, 7], np.float32) if rank else np.zeros(4, np.float32)
+        raw = tensor.from_numpy(grad).data
+        (mean,) = sum_of_largest(communicator, ["w"], [raw], 0.5, True, 9, None)
+        return tensor.from_raw_tensor(mean).numpy().tolist()
+
+    for found in in_ranks(2, body):
+        np.testing.assert_array_equal(found, [0, np.nan, -np.inf, 0])
 
 
 def test_all_elements_are_the_whole_sum():

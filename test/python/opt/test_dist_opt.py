@@ -402,9 +402,12 @@ def test_sparsification_of_single_tensors():
         first = t.numpy().tolist(), kept.numpy().tolist()
         u = tensor.from_numpy(np.array([1, -4, np.nan, 3], np.float32))
         optimizer.fused_sparsification([u], None, 3.5, False)
-        return first, u.numpy()
+        v = tensor.from_numpy(np.array([1, 2], np.float32))
+        optimizer.sparsification(v, None, 3.5, False)
+        return first, u.numpy(), v.numpy().tolist()
 
-    (one, u), (other, _) = in_ranks(2, body)
+    (one, u, none), (other, _, _) = in_ranks(2, body)
+    assert none == [0, 0]
     assert one[0] == other[0] == [0, -12, 0, 11]
     assert one[1] == [1, 0, 0.5, 0]
     assert other[1] == [2, 0, 1, 0]

@@ -99,6 +99,7 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
 %template(ProfileRecordVector) std::vector<singa::ProfileRecord>;
 %template(TuningChoiceVector) std::vector<singa::TuningChoice>;
+%template(ArenaUseVector) std::vector<singa::ArenaUse>;
 %template(ExplainedOpVector) std::vector<singa::ExplainedOp>;
 %template(StringVector) std::vector<std::string>;
 %template(IntVector) std::vector<int>;

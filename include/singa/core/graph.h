@@ -103,6 +103,17 @@ struct GraphMemory {
   uint64_t longest = 0;     ///< nodes on the longest path, which run one after the other
 };
 
+/// Memory of the arena that a result or a workspace has for a part of the step.
+struct ArenaUse {
+  std::string op;     ///< the operation that computes the result, or needs the workspace
+  std::string layer;  ///< in which it runs
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  int first = 0;  ///< number of the operation
+  int last = 0;   ///< number of the last operation that uses it
+  bool workspace = false;
+};
+
 /// Replays a step that was recorded twice with the same result, without running the code that
 /// recorded it:
 ///
@@ -138,6 +149,8 @@ class SINGA_API Graph {
 
   int segments() const;
   GraphMemory memory() const;
+  /// What lies where in the arena, in the order of the operations.
+  std::vector<ArenaUse> arena_uses() const;
   /// The operations and where their arguments lie, one line for each node.
   std::string ToString() const;
 

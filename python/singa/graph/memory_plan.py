@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..layer.base import each_once
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 class MemoryPlan(dict[str, Any]):
     """The result of `Model.memory_plan`: a dict that prints as a table."""
 
-    #: What the captured step with the largest arena does, operation by operation.
-    operations: str = ""
+    #: What lies where in the arena during the step with the largest one: `singa_wrap.ArenaUse`s.
+    arena_uses: Sequence[Any] = ()
 
     def _repr_html_(self) -> str:
         return str(self.plot())
@@ -26,13 +27,11 @@ class MemoryPlan(dict[str, Any]):
         """A picture of all kinds of memory, and of what lies where in the arena over the step with
         the largest one. Notebooks show it; `path` also writes it to an SVG file.
 
-        Sizes of results follow from their shapes, as if all were float32, and end where another
-        result lies at the same time. Workspaces are not drawn. Raises ValueError for a name that
-        does not end in .svg.
+        Raises ValueError for a name that does not end in .svg.
         """
         from .memory_picture import memory_picture  # not loaded by a program that only computes
 
-        picture = memory_picture(self, self.operations)
+        picture = memory_picture(self, self.arena_uses)
         if path is not None:
             picture.save(path)
         return picture
@@ -76,5 +75,5 @@ def memory_plan(
         graphs=[{name: getattr(m, name) for name in fields} for m in captured],
     )
     largest = max(graphs.graphs(), key=lambda graph: graph.memory().arena)
-    plan.operations = largest.ToString()
+    plan.arena_uses = largest.arena_uses()
     return plan

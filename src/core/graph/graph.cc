@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/graph/arena_memory.h"
+#include "core/graph/arena_uses.h"
 #include "core/graph/captured_work.h"
 #include "core/graph/difference.h"
 #include "core/graph/recorded_step.h"
@@ -78,6 +79,7 @@ class Graph::Impl {
 
   int segments() const { return static_cast<int>(segments_.size()); }
   GraphMemory memory() const;
+  std::vector<ArenaUse> arena_uses() const;
   std::string ToString() const;
 
  private:
@@ -543,6 +545,21 @@ GraphMemory Graph::Impl::memory() const {
   return memory;
 }
 
+std::vector<ArenaUse> Graph::Impl::arena_uses() const {
+  std::vector<ArenaUse> uses;
+  size_t begin = 0;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const Segment& segment = segments_[s];
+    std::vector<BlockPtr> lent;
+    for (const Lent& one : lent_[s]) lent.push_back(one.kept.block);
+    const auto found = UsesOf({nodes_.data() + begin, segment.nodes - begin},
+                              static_cast<int>(begin), segment.memory, lent);
+    uses.insert(uses.end(), found.begin(), found.end());
+    begin = segment.nodes;
+  }
+  return uses;
+}
+
 std::string Graph::Impl::ToString() const {
   std::unordered_map<const Block*, std::string> name;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -605,6 +622,7 @@ bool Graph::TakeBack(int segment) { return impl_->TakeBack(segment); }
 std::vector<Tensor> Graph::Finish() { return impl_->Finish(); }
 int Graph::segments() const { return impl_->segments(); }
 GraphMemory Graph::memory() const { return impl_->memory(); }
+std::vector<ArenaUse> Graph::arena_uses() const { return impl_->arena_uses(); }
 std::string Graph::ToString() const { return impl_->ToString(); }
 
 std::optional<std::vector<Tensor>> Graph::Replay(const std::vector<Tensor>& inputs) {

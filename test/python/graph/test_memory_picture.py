@@ -1,34 +1,15 @@
 """`MemoryPlan.plot`: what lies where in the arena."""
 
+import functools
 import re
 
 import numpy as np
 import pytest
 from html_page import Page
 from singa import models, opt, tensor
-from singa.graph.memory_picture import Value, values
-
-TEXT = """\
-segment 0: 4 operations, arena 4096 bytes
-  0 ConvForward [a.conv] by winograd F(4x4, 3x3): input0(1, 3, 4, 4) kept0(8, 3, 3, 3) -> @0(1, 3, 4, 4)nChw16c
-  1 BatchNormForwardTraining [a.bn] by cpu batch norm + relu: @0(1, 3, 4, 4)nChw16c - -> @1024(1, 3, 4, 4) @1216(3,)
-  2 ReLU by reference: @1024(1, 3, 4, 4) -> @1024(1, 3, 4, 4)
-  3 LinearForward [fc] by onednn brg:avx512_core: @1024(1, 48) @1216(3,) -> output0(1, 2)
-"""  # noqa: E501 - lines as the graph writes them
 
 
-def test_values_of_a_text() -> None:
-    """Blocks of 16 channels are whole; a result in place begins where the other one ends."""
-    assert values(TEXT) == [
-        Value("ConvForward", "a.conv", 0, 4 * 16 * 16, 0, 1),
-        Value("BatchNormForwardTraining", "a.bn", 1024, 4 * 48, 1, 1),
-        Value("BatchNormForwardTraining", "a.bn", 1216, 4 * 3, 1, 3),
-        Value("ReLU", "", 1024, 4 * 48, 2, 3),
-    ]
-    narrow = TEXT.replace("@1216", "@1100")  # as if elements had 16 bits
-    assert [value.bytes for value in values(narrow)] == [1024, 76, 12, 76]
-
-
+@functools.cache
 def plan_of(dtype):
     net = models.create("resnet20_cifar", num_classes=3)
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
@@ -40,27 +21,33 @@ def plan_of(dtype):
     return net.memory_plan()
 
 
-@pytest.fixture(scope="module")
-def plan():
-    return plan_of("float32")
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def plan(request):
+    return plan_of(request.param)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_values_of_a_step(dtype) -> None:
-    """Results that are needed at the same time do not overlap, and fit what the planner says."""
-    plan = plan_of(dtype)
+def test_uses_fill_what_is_planned(plan) -> None:
+    """What is needed at the same time does not overlap, and its largest sum is the planner's."""
     (graph,) = plan["graphs"]
-    found = values(plan.operations)
-    steps = [[v for v in found if v.first <= i <= v.last] for i in range(graph["nodes"])]
-    for alive in steps:
-        alive.sort(key=lambda value: value.offset)
-        ends = [value.offset + value.bytes for value in alive]
+    uses = plan.arena_uses
+    sums = []
+    for i in range(graph["nodes"]):
+        alive = sorted((u for u in uses if u.first <= i <= u.last), key=lambda use: use.offset)
+        ends = [use.offset + use.bytes for use in alive]
         assert all(end <= after.offset for end, after in zip(ends, alive[1:], strict=False))
-    assert max(value.offset + value.bytes for value in found) <= graph["arena"]
-    if dtype == "float32":
-        peak = max(sum(value.bytes for value in alive) for alive in steps)
-        # The rest is workspace, of which each thread needs some.
-        assert 0.5 * graph["peak"] < peak <= graph["peak"]
+        sums.append(sum(-(-use.bytes // 64) * 64 for use in alive))
+    assert max(sums) == graph["peak"]
+    assert max(use.offset + use.bytes for use in uses) <= graph["arena"]
+
+
+@pytest.mark.cpu("the layouts of its results")
+def test_bytes_of_results() -> None:
+    """The first convolution has 16 channels: 2 x 16 x 32 x 32 elements of 4 or 2 bytes."""
+    for dtype, size in (("float32", 4), ("bfloat16", 2)):
+        uses = [use for use in plan_of(dtype).arena_uses if not use.workspace]
+        first = next(use for use in uses if use.layer == "conv1" and use.op == "ConvForward")
+        assert first.bytes == 2 * 16 * 32 * 32 * size
+        assert first.last > first.first
 
 
 def test_picture(plan, tmp_path) -> None:
@@ -71,8 +58,10 @@ def test_picture(plan, tmp_path) -> None:
     assert f"{plan['planned_bytes'] / 2**20:.1f} MiB planned" in text
     assert f">arena {plan['arena_bytes'] / 2**20:.2f}<" in text
     boxes = re.findall(r"<title>(\w+\S*) (\S+): ([\d.]+) MiB, operations (\d+) to (\d+)", text)
-    first = next(value for value in values(plan.operations) if value.layer == "conv1")
+    first = next(u for u in plan.arena_uses if u.layer == "conv1" and u.op == "ConvForward")
     expected = f"{first.bytes / 2**20:.3f}", str(first.first), str(first.last)
     assert ("ConvForward", "conv1", *expected) in boxes
+    workspaces = sum(use.workspace for use in plan.arena_uses)
+    assert len(re.findall(r", workspace: [\d.]+ MiB, operation \d+<", text)) == workspaces
     with pytest.raises(ValueError, match=r"memory.png: expected a name ending in .svg"):
         plan.plot("memory.png")

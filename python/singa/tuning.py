@@ -29,6 +29,7 @@ from .raw.check import number
 
 if TYPE_CHECKING:
     from .model import Model
+    from .singa_wrap import Device
     from .tensor import Tensor
 
 __all__ = ["choices", "clear", "load", "save", "tune"]
@@ -222,6 +223,19 @@ def _settled_step(model: Model, batch: tuple[Tensor, ...]) -> float:
 
 
 @contextlib.contextmanager
+def only_choices(entries: Sequence[dict[str, str]]) -> Iterator[None]:
+    """Context manager in which the table has these entries and no others."""
+    before = choices()
+    _c.ClearTuningChoices()
+    add(entries)
+    try:
+        yield
+    finally:
+        _c.ClearTuningChoices()
+        add(before)
+
+
+@contextlib.contextmanager
 def _autotune() -> Iterator[None]:
     preference, scope = _c.GetPreference(), _c.GetTuningScope()
     _c.SetPreference(_c.Preference_kAutotune)
@@ -241,14 +255,22 @@ def _as_before(model: Model) -> Iterator[None]:
     optimizer = model.__dict__.get("optimizer")
     kept = None if optimizer is None else copy.deepcopy(optimizer.get_states())
     device = next(iter(states.values())).device
-    generators = device.random_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
-        with model.executed():
+        with random_as_before(device), model.executed():
             yield
     finally:
         model.set_states(states)
         if optimizer is not None:
             optimizer.set_states(kept)
+
+
+@contextlib.contextmanager
+def random_as_before(device: Device) -> Iterator[None]:
+    """Context manager that restores the random generators of a device, of NumPy and of Python."""
+    generators = device.random_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
         device.set_random_state(generators[0])
         np.random.set_state(generators[1])  # noqa: NPY002
         random.setstate(generators[2])

@@ -322,3 +322,23 @@ def test_checkpoints_hold_choices(tmp_path: Path) -> None:
     tuning.clear()
     checkpoint.load(path, net, net.optimizer)
     assert tuning.choices() == [entry()]
+
+
+def test_other_choices_for_a_while_keep_recorded_steps() -> None:
+    """The same choices select the same plans, so steps that were recorded with them still hold."""
+    net, x, y = make_net()
+    net.compile([x], use_graph=True)
+    for _ in range(4):
+        net(x, y)
+    recorded, selection = net._graphs().graphs(), singa_wrap.Selection()
+    signature = next(e for e in singa.explain(net, x, y) if e["op"] == "ConvForward")["signature"]
+    entry = {"signature": signature, "candidate": "reference", "measured": ""}
+    with tuning.only_choices([{**entry, "machine": singa_wrap.TuningMachine()}]):
+        assert singa_wrap.Selection() != selection
+        assert [choice["candidate"] for choice in tuning.choices()] == ["reference"]
+        net(x, y)
+    assert tuning.choices() == []
+    assert singa_wrap.Selection() == selection
+    net(x, y)
+    assert [graph for graph in net._graphs().graphs() if graph in recorded] == recorded
+    assert len(net._graphs().graphs()) == 1

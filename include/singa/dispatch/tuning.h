@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,9 @@ SINGA_API std::vector<TuningChoice> GetTuningChoices();
 SINGA_API void AddTuningChoices(const std::vector<TuningChoice>& choices);
 /// Empties the table; cached plans are dropped.
 SINGA_API void ClearTuningChoices();
-/// Increases whenever the table changes. Plans kept from before may then no longer be the chosen
-/// ones.
-SINGA_API int TuningVersion();
+/// A number for the choices in the table: equal for equal choices. Plans kept from under another
+/// number may no longer be the chosen ones.
+SINGA_API int64_t TuningVersion();
 /// Forgets measured times, so that candidates are measured again. Keeps the choices.
 SINGA_API void ForgetMeasurements();
 

@@ -1,6 +1,7 @@
 #include "model/dispatch/tuning_table.h"
 
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -26,8 +27,8 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-std::mutex g_mutex;  // guards all of these
-int g_version = 0;
+std::mutex g_mutex;    // guards all of these
+size_t g_version = 0;  // the sum of HashOf of all choices
 std::map<Key, TuningChoice>& Choices() {
   static auto& choices = *new std::map<Key, TuningChoice>;
   return choices;
@@ -67,10 +68,20 @@ std::string CpuName() {
 #endif
 }
 
+/// Of what a choice decides, so not of the measured times.
+size_t HashOf(const TuningChoice& choice) {
+  return std::hash<std::string>()(choice.machine + '\n' + choice.signature + '\n' +
+                                  choice.candidate);
+}
+
 /// Whether another candidate is chosen now.
 bool Add(const TuningChoice& choice) {
   TuningChoice& entry = Choices()[{choice.machine, choice.signature}];
   const bool changes = entry.candidate != choice.candidate;
+  if (changes) {
+    if (!entry.candidate.empty()) g_version -= HashOf(entry);
+    g_version += HashOf(choice);
+  }
   entry = choice;
   return changes;
 }
@@ -95,7 +106,6 @@ void RecordChoice(const std::string& signature, const std::string& candidate,
   const TuningChoice choice{signature, candidate, TuningMachine(), measured};
   std::lock_guard<std::mutex> lock(g_mutex);
   Add(choice);
-  ++g_version;
 }
 
 std::optional<double> FindMeasurement(const std::string& key) {
@@ -132,7 +142,6 @@ void AddTuningChoices(const std::vector<TuningChoice>& choices) {
     bool changes = false;
     for (const TuningChoice& choice : choices) changes |= Add(choice);
     if (!changes) return;
-    ++g_version;
   }
   DropPlans();
 }
@@ -141,14 +150,14 @@ void ClearTuningChoices() {
   {
     std::lock_guard<std::mutex> lock(g_mutex);
     Choices().clear();
-    ++g_version;
+    g_version = 0;
   }
   DropPlans();
 }
 
-int TuningVersion() {
+int64_t TuningVersion() {
   std::lock_guard<std::mutex> lock(g_mutex);
-  return g_version;
+  return static_cast<int64_t>(g_version);
 }
 
 void ForgetMeasurements() {

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         set_strict,
         set_tf32,
     )
+    from .report.advice import advise
     from .report.anomaly import detect_anomaly
     from .report.diagnostics import device_memory, doctor, layout_report, opcheck
     from .report.explanation import explain
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "advise",
     "detect_anomaly",
     "device_memory",
     "doctor",
@@ -66,6 +68,7 @@ __all__ = [
 ]
 
 _FUNCTIONS = {
+    "advise": "report.advice",
     "detect_anomaly": "report.anomaly",
     "device_memory": "report.diagnostics",
     "doctor": "report.diagnostics",

@@ -64,6 +64,12 @@ def _compare(arguments: Sequence[str]) -> int:
     return compare.main(arguments)
 
 
+def _advise(arguments: Sequence[str]) -> int:
+    from .commands import advise
+
+    return advise.main(arguments)
+
+
 def _launch(arguments: Sequence[str]) -> int:
     from .launcher import command
 
@@ -241,6 +247,9 @@ def parser() -> argparse.ArgumentParser:
         "compare", help="write a page that shows runs of train side by side", add_help=False
     )
     commands.add_parser(
+        "advise", help="say what would make a network's steps quicker or smaller", add_help=False
+    )
+    commands.add_parser(
         "launch", help="train on several processes, here or on several machines", add_help=False
     )
     _add_bench(commands)
@@ -393,6 +402,7 @@ _PROGRAMS = {
     "predict": _predict,
     "report": _report,
     "compare": _compare,
+    "advise": _advise,
     "launch": _launch,
 }
 

@@ -30,19 +30,25 @@ def replace_head(root: base.Layer, num_outputs: int, run: Callable[[], Any]) -> 
         raise ValueError(f"[replace_head] {root.title} has no layer with parameters")
     first = result[0] if isinstance(result, tuple | list) else result
     _check(root, last, first)
-    old = last.W
-    # As before the first call: a fixed setting may change, and there are no handles.
-    last.__dict__.update({"_initialized": False} | dict.fromkeys(last.transient))
-    if isinstance(last, Linear):
-        last.out_features = num_outputs
-        shape: tuple[int, ...] = (1, old.shape[0])
-    else:
-        last.nb_kernels = num_outputs
-        lengths = zip(old.shape[2:], last.dilation, strict=True)
-        shape = (1, old.shape[1], *[1 + gap * (length - 1) for length, gap in lengths])
-    last.initialize(Tensor(shape, old.device, old.dtype, requires_grad=False))
+    remake(last, "out_features" if isinstance(last, Linear) else "nb_kernels", num_outputs)
     own = {id(param) for _, param in last._own_params()}
     return tuple([path for path, param in root.get_params().items() if id(param) in own])
+
+
+def remake(layer: Any, name: str, value: int) -> None:
+    """Changes a fixed setting of a Linear layer or a convolution, whose parameters get new initial
+    values."""
+    old = layer.W
+    if isinstance(layer, Linear):
+        shape: tuple[int, ...] = (1, old.shape[0])
+    else:
+        lengths = zip(old.shape[2:], layer.dilation, strict=True)
+        channels = old.shape[1] * layer.group
+        shape = (1, channels, *[1 + gap * (length - 1) for length, gap in lengths])
+    # As before the first call: a fixed setting may change, and there are no handles.
+    layer.__dict__.update({"_initialized": False} | dict.fromkeys(layer.transient))
+    setattr(layer, name, value)
+    layer.initialize(Tensor(shape, old.device, old.dtype, requires_grad=False))
 
 
 def _check(root: base.Layer, last: Any, result: Any) -> None:

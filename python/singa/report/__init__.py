@@ -4,6 +4,8 @@
 - `explanation`: the implementation of each operation, and why it was chosen.
 - `collector`: the base class of both.
 - `diagnostics`: the doctor, memory, reorders, OPCHECK.
+- `advice`: what would make a step quicker or smaller; `trials` times it, `grouped` and `loading`
+  are two of its subjects.
 - `anomaly`: the first operation with a NaN or an infinity.
 - `plan_cache`: the cache of compiled operations.
 - `bench`: times of whole steps of a network.

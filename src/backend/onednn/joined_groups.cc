@@ -56,7 +56,8 @@ class JoinedPlan final : public Plan {
         inner_(Joined(spec), std::move(plan)) {}
 
   std::string Describe() const override {
-    return "joined groups (" + inner_.plan().Describe() + ")";
+    return "joined groups, " + std::to_string(joined_) + " at a time (" + inner_.plan().Describe() +
+           ")";
   }
   LayoutPtr input_layout(size_t i) const override {
     return !inner_.gradient() && i == 1 ? nullptr : inner_.plan().input_layout(i);

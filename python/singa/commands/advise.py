@@ -1,0 +1,114 @@
+"""What would make a network's steps quicker or smaller.
+
+    python -m singa advise resnet20_cifar --batch 32
+    python -m singa advise runs/pets
+
+Tries other settings in turns with the step as it is, on random images, and prints those that gain,
+with the lines to write. See singa.advise, which tries the steps of any model on its own data.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import layer, models, opt, tensor
+from ..model import Model
+from ..report.advice import advise
+from ..report.bench import Case
+from ..training.model_file import load
+from ..training.program import at_least, choose_device, reporting_errors
+
+PROG = "python -m singa advise"
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        usage="%(prog)s [options] MODEL",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"Networks: {', '.join(models.names())}.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a network's name, see below; a file of Model.save; a run"
+    )
+    parser.add_argument(
+        "--batch",
+        type=at_least(1, int),
+        metavar="N",
+        help="inputs of a step [32; of a name: 128, or 32 large ones]",
+    )
+    parser.add_argument(
+        "--inference", action="store_true", help="steps of inference [those of training]"
+    )
+    parser.add_argument(
+        "--executed", action="store_true", help="steps as without use_graph=True [recorded ones]"
+    )
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="[%(default)s]"
+    )
+    parser.add_argument(
+        "--limit",
+        type=at_least(0, float),
+        default=120.0,
+        metavar="S",
+        help="seconds after which nothing else is tried [%(default)g]",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
+    parser.add_argument(
+        "--threads",
+        type=at_least(0, int),
+        default=0,
+        metavar="N",
+        help="CPU threads; 0: all cores [0]",
+    )
+    return parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the advice; returns the exit status."""
+    choose_device(args.device, args.threads)
+    options = {"is_train": not args.inference, "use_graph": not args.executed, "dtype": args.dtype}
+    if args.model in models.names():
+        case = Case(args.model, args.batch or 0)
+        net: Model = case.net
+        batch: tuple[Any, ...] = (case.images, case.labels)
+        net.compile([case.images], **options)
+    else:
+        net = load(args.model)
+        batch = _random_batch(net, args.batch or 32)
+        if getattr(net, "loss", None) is None:
+            net.loss = layer.SoftMaxCrossEntropy()
+        net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
+        net.compile([batch[0]], **options)
+    print(advise(net, *(batch[:1] if args.inference else batch), limit=args.limit))
+    return 0
+
+
+def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]:
+    """Random inputs, and classes for the scores (count, classes) of a network.
+
+    Raises ValueError for a network of other inputs or outputs.
+    """
+    zeros = net._zeros("advise")
+    if len(zeros) != 1 or not isinstance(zeros[0], tensor.Tensor):
+        raise ValueError("the network has several inputs: call singa.advise(net, x, y) on data")
+    like = zeros[0]
+    random = np.random.default_rng(0)
+    values = random.standard_normal((count, *like.shape[1:]), dtype=np.float32)
+    x = tensor.from_numpy(values, like.device)
+    scores = net(x)
+    if not isinstance(scores, tensor.Tensor) or len(scores.shape) != 2:
+        raise ValueError("the network is no classifier: call singa.advise(net, x, y) on data")
+    classes = random.integers(0, scores.shape[1], count).astype(np.int32)
+    return x, tensor.from_numpy(classes, like.device)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns the exit status."""
+    return reporting_errors(PROG, lambda: run(parse(argv)))

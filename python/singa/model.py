@@ -29,7 +29,6 @@ import functools
 import importlib
 import inspect
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -497,7 +496,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def summary(self, file: IO[str] | None = None) -> Summary:
         """Prints a table of the layers, their output shapes and numbers of parameters.
 
-        It also returns the table. `file` defaults to standard output. Raises RuntimeError before
+        It also returns the table, of at most 80 columns. `file` defaults to standard output; on a
+        terminal, rich prints it in colour where it is installed. Raises RuntimeError before
         compile().
 
         >>> net = models.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
@@ -513,10 +513,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
         >>> table.params
         58
         """
+        from .drawing.table import show  # not loaded by a program that only computes
+
         zeros = self._zeros("summary")
         with _mode(False), autograd.no_grad():
             summary = summarize(self, zeros)
-        print(summary, file=file or sys.stdout)
+        show(summary.table(), file)
         return summary
 
     def values(self, inputs: Any, names: Sequence[str]) -> list[Any]:

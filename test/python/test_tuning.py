@@ -165,10 +165,36 @@ def test_explain_a_model_names_layers_reasons_and_layouts() -> None:
     assert all(conv["refused"].values())
     update = next(e for e in step if e["op"] == "SgdUpdate")
     assert update["taken"], "parameters are updated in place"
-    text = str(step)
+    text = step.table(full=True)
     assert "conv2" in text
     assert conv["why"] in text
+    assert all(f"    not {name}: {reason}" in text for _, _, name, reason in step.refusals())
     assert not singa_wrap.IsProfiling()
+
+
+def test_a_short_table_of_operations() -> None:
+    net, x, y = make_net()
+    step = singa.explain(net, x, y)
+    heads, rule, *rows, again, total = str(step).splitlines()
+    assert heads.split() == ["calls", "ms", "operation", "implementation"]
+    assert {rule, again} == {"-" * len(rule)}
+    assert max(map(len, (rule, *rows))) <= 80
+    assert sum(int(row.split()[0]) for row in rows) == len(step)
+    assert len(rows) == len({(e["op"], e["description"]) for e in step})
+    times = [float(row.split()[1]) for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert total.startswith(f"{len(step)} operations, ")
+    assert "table(full=True)" in total
+    first = step.table(limit=1).splitlines()
+    assert first[2].split() == rows[0].split()
+    assert first[4] == f"... and {len(rows) - 1} more rows"
+    with autograd.no_grad():
+        forced = singa.explain(net)
+    for entry in forced:
+        entry["why"] = "SINGA_PREFER is reference"
+    assert str(forced).splitlines()[0].split()[-1] == "why"
+    assert "SINGA_PREFER" in str(forced)
+    assert str(singa.explain()).endswith("0 operations, 0.000 ms")
 
 
 def test_explain_as_a_context_and_what_it_refuses() -> None:

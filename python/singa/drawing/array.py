@@ -43,7 +43,7 @@ def array_table(array: NDArray[Any], kind: str, where: str = "") -> Markup:
             which = f"first {_IMAGES} images" if len(numbers) > len(shown) else "images"
             alt = f"The {which} of the tensor" if array.ndim == 4 else "The tensor as an image"
             rows.append(("picture", Markup(f'<img src="{uri}" alt="{alt}">')))
-    return table(["Tensor", ""], rows)
+    return table(["Tensor", "value"], rows)
 
 
 def _images(numbers: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -40,6 +40,8 @@ class MemoryPlan(dict[str, Any]):
         rows = [*self["by_kind"].items(), ("planned", self["planned_bytes"])]
         return "\n".join([f"{name:<16}{count / 2**20:10.1f} MiB" for name, count in rows])
 
+    __repr__ = __str__
+
 
 def memory_plan(
     graphs: StepGraphs,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
 from . import base
 
-#: Width of the table, and what is left at least of a column that is shortened.
-_WIDTH, _LEAST = 80, 14
+if TYPE_CHECKING:
+    from ..drawing.table import Table
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,16 @@ class Summary:
     trainable: int = 0
     states: int = 0
 
+    def table(self) -> Table:
+        """The table, which terminals and notebooks show."""
+        from ..drawing.table import Table  # not loaded by a program that only computes
+
+        heads = ["layer", "type", "output", "parameters"]
+        rows = [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
+        return Table(heads, rows, [3], self._total(), shrinks=(0, 2, 1), ends=[0])
+
     def __str__(self) -> str:
-        table = [("layer", "type", "output", "parameters")]
-        table += [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
-        widths = [max(len(line[i]) for line in table) for i in range(4)]
-        for i in (0, 2, 1):
-            room = _WIDTH - 2 * 3 - sum(widths) + widths[i]
-            widths[i] = min(widths[i], max(room, _LEAST))
-        table = [
-            (_end(a, widths[0]), _begin(b, widths[1]), _begin(c, widths[2]), d)
-            for a, b, c, d in table
-        ]
-        lines = [
-            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip()
-            for a, b, c, d in table
-        ]
-        rule = "-" * max(map(len, lines))
-        return "\n".join([lines[0], rule, *lines[1:], rule, self._total()])
+        return self.table().text()
 
     def _total(self) -> str:
         frozen = self.params - self.trainable
@@ -61,22 +54,10 @@ class Summary:
         return total
 
     def _repr_html_(self) -> str:
-        from ..drawing.html import table  # not loaded by a program that only computes
-
-        rows = [(row.name, row.kind, row.output, f"{row.params:,}") for row in self.rows]
-        heads = ["layer", "type", "output", "parameters"]
-        return table(heads, rows, self._total(), numbers=[3])
+        return self.table()._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"
-
-
-def _begin(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _end(text: str, width: int) -> str:
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import singa_wrap as _c
+from ..drawing.table import Table
 from ..model import Model
 from .collector import Collector
 
+#: The reason for an implementation that no setting has chosen.
+_USUAL = "the first in order that takes it"
+
 
 class Explanation(Collector, list[dict[str, Any]]):
-    """A list of the operations that ran, which prints as a table. Each is a dict:
+    """A list of the operations that ran, which prints as a short table: how often each
+    implementation ran, and how long. `table(full=True)` has all that follows. Each is a dict:
 
     op, layer        name of the operation, and of the layer in which it ran
     implementation   name of the implementation
@@ -42,7 +47,36 @@ class Explanation(Collector, list[dict[str, Any]]):
             for name, reason in entry["refused"].items():
                 yield entry["op"], entry["layer"], name, reason
 
-    def __str__(self) -> str:
+    def table(self, full: bool = False, limit: int = 40) -> str:
+        """The operations as text.
+
+        full   whether each operation is listed, with its layer, layouts and workspace, and with
+               the reasons for its implementation and against the others; by default there is a row
+               for all calls of an operation with the same implementation, longest first
+        limit  maximum number of rows of the short table (default 40)
+        """
+        return self._full() if full else self._short(limit).text()
+
+    def _short(self, limit: int = 40) -> Table:
+        groups: dict[tuple[str, str, str], list[float]] = {}
+        for entry in self:
+            why = "" if entry["why"] == _USUAL else entry["why"]
+            groups.setdefault((entry["op"], entry["description"], why), []).append(entry["ms"])
+        ranked = sorted(groups.items(), key=lambda group: -sum(group[1]))
+        rows: list[tuple[str, ...]] = [
+            (str(len(times)), f"{sum(times):.3f}", *texts) for texts, times in ranked[:limit]
+        ]
+        heads = ["calls", "ms", "operation", "implementation", "why"]
+        shrinks = [3, 4, 2]
+        if not any(row[-1] for row in rows):
+            heads, rows, shrinks = heads[:-1], [row[:-1] for row in rows], [3, 2]
+        more = f"... and {len(ranked) - limit} more rows\n" if len(ranked) > limit else ""
+        count = f"{len(self)} operation{'s' if len(self) != 1 else ''}"
+        total = f"{more}{count}, {sum(entry['ms'] for entry in self):.3f} ms"
+        total += "; table(full=True) lists them, with reasons" if self else ""
+        return Table(heads, rows, numbers=[0, 1], total=total, shrinks=shrinks)
+
+    def _full(self) -> str:
         heads = (
             "layer",
             "op",
@@ -73,6 +107,12 @@ class Explanation(Collector, list[dict[str, Any]]):
                 lines.append(f"    not {name}: {reason}")
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return self.table()
+
+    def __rich__(self) -> Table:
+        return self._short()
+
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
@@ -100,7 +140,8 @@ def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
     the result is a context manager for the operations inside. Operations of a replayed step have no
     "why".
 
-        print(singa.explain(net))
+        print(singa.explain(net))                   # a short table
+        print(singa.explain(net).table(full=True))  # each operation, with reasons
         print(singa.explain(autograd.relu, x))
         with singa.explain() as ops:
             autograd.backward(loss)

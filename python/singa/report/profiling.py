@@ -160,6 +160,9 @@ class profile(Collector):  # noqa: N801 (used as a function)
     def __str__(self) -> str:
         return self.table()
 
+    def __repr__(self) -> str:
+        return f"<profile: {len(self.records)} operations, {self.total_ms:.3f} ms>"
+
     def flame(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """A picture of the operations over time, below the layers in which they ran. Notebooks show
         it; `path` also writes it to an SVG file, in which notes show times.

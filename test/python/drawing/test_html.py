@@ -114,8 +114,10 @@ def test_reports(lenet):
     (rows,) = Page(p._repr_html_()).tables
     assert sum(int(row[1]) for row in rows[1:]) == len(p.records)
     assert "<svg" in p._repr_html_()
+    assert repr(p) == f"<profile: {len(p.records)} operations, {p.total_ms:.3f} ms>"
     plan = net.memory_plan()
     assert plan._repr_html_() == str(plan.plot())
+    assert "arena" in repr(plan).split()
     explanation = singa.explain(autograd.relu, x)
     text = explanation._repr_html_()
     (rows,) = Page(text).tables

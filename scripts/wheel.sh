@@ -34,6 +34,7 @@ trap 'rm -rf "$try"' EXIT
 .venv/bin/python -m venv "$try/venv"
 "$try/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel"
 (cd "$try" && "$try/venv/bin/python" -X dev -W error -c 'import singa; print("singa", singa.__version__)')
+"$try/venv/bin/singa" --version
 echo "== building and running examples/cpp against it"
 package=$("$try/venv/bin/python" -m singa cmake-dir)
 if ! {

@@ -1,4 +1,4 @@
-"""Command line: python -m singa COMMAND. `--help` describes the commands."""
+"""Command line: `singa COMMAND`, or `python -m singa COMMAND`. `--help` describes the commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+from ._version import __version__
+from .launcher.interpreter import program_name
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -68,6 +71,24 @@ def _advise(arguments: Sequence[str]) -> int:
     from .commands import advise
 
     return advise.main(arguments)
+
+
+def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
+    """The command of this name in `commands.networks`, whose errors take one line."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from .commands import networks
+        from .training.program import reporting_errors
+
+        def work() -> int:
+            try:
+                return getattr(networks, program)(arguments)
+            except (ImportError, RuntimeError) as error:
+                raise ValueError(error) from error
+
+        return reporting_errors(program_name(program), work)
+
+    return run
 
 
 def _launch(arguments: Sequence[str]) -> int:
@@ -132,7 +153,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
         print(operators.table())
         return 0
     if arguments.file is None:
-        print("python -m singa onnx: error: FILE or --operators is required", file=sys.stderr)
+        print(f"{program_name('onnx')}: error: FILE or --operators is required", file=sys.stderr)
         return 2
     try:
         report = inspect.inspect(arguments.file, arguments.allow_symlinks)
@@ -201,7 +222,8 @@ def _cmake_dir(arguments: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their arguments."""
-    top = argparse.ArgumentParser(prog="python -m singa", description="Tools of singa.")
+    top = argparse.ArgumentParser(prog=program_name(), description="Tools of singa.")
+    top.add_argument("--version", action="version", version=f"singa {__version__}")
     commands = top.add_subparsers(required=True, metavar="command")
 
     doctor = commands.add_parser(
@@ -252,6 +274,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "launch", help="train on several processes, here or on several machines", add_help=False
     )
+    _add_networks(commands)
     _add_bench(commands)
 
     replay = commands.add_parser(
@@ -304,7 +327,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a script that was written for Apache SINGA",
-        usage="python -m singa run [-h] [--device cpu] SCRIPT ...",
+        usage=f"{program_name('run')} [-h] [--device cpu] SCRIPT ...",
         description="Runs `python SCRIPT ...` in compatibility mode: where Apache SINGA and singa "
         "differ, SINGA's behaviour holds (docs/singa_compat.md). The same as SINGA_COMPAT=1.",
         allow_abbrev=False,
@@ -325,6 +348,41 @@ def parser() -> argparse.ArgumentParser:
     )
     cmake.set_defaults(run=_cmake_dir)
     return top
+
+
+def _add_networks(commands: Any) -> None:
+    """The commands that look at one network."""
+    summary = commands.add_parser(
+        "summary",
+        help="list the layers of a network, with their outputs and parameters",
+        description="Prints the layers of a network in at most 80 columns.",
+    )
+    plot = commands.add_parser(
+        "plot",
+        help="draw a network: shapes, parameters, times and implementations of its layers",
+        description="Writes a picture of a network as SVG. Times are those of inference on this "
+        "machine.",
+    )
+    for name, parser in (("summary", summary), ("plot", plot)):
+        parser.add_argument(
+            "model",
+            metavar="MODEL",
+            help="a name such as resnet50, a .onnx file, a file of Model.save such as pets.singa, "
+            "or a run's folder such as runs/pets",
+        )
+        parser.add_argument(
+            "--batch",
+            type=_positive,
+            metavar="N",
+            help="inputs at once [1, or those of the file]",
+        )
+        parser.set_defaults(run=_on_network(name))
+    plot.add_argument(
+        "--out", type=Path, metavar="FILE", help="the picture, such as net.svg [MODEL.svg]"
+    )
+    plot.add_argument(
+        "--threads", type=_positive, metavar="N", help="threads [all cores of the process]"
+    )
 
 
 def _add_bench(commands: Any) -> None:

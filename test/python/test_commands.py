@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import singa
 from singa import __main__ as command_line
 from singa import bench, device_memory, models
 from singa.training import read_log
 
 COMMANDS = (
     *("doctor", "env", "train", "predict", "report", "compare", "launch", "bench", "replay", "run"),
-    "cmake-dir",
+    *("cmake-dir", "summary", "plot"),
 )
 
 
@@ -53,6 +55,9 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("train --resume --out no/such/run", "--resume: "),
         ("train --data no/such/folder --out no/such/run", "no/such/folder does not exist"),
         ("replay no/such/file", "no/such/file"),
+        ("summary no/such/net", "no/such/net is neither a file nor a network: there are alexnet"),
+        ("summary lenet --batch 0", "argument --batch: '0' is not a number of 1 or more"),
+        ("plot lenet --out net.png", "net.png: expected a name ending in .svg"),
         ("run", "the following arguments are required: SCRIPT"),
         ("run --device gpu script.py", "argument --device: invalid choice: 'gpu'"),
         ("run --dev cpu", "unrecognized arguments: --dev"),
@@ -63,6 +68,26 @@ def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("--version") == 0
+    assert capsys.readouterr().out == f"singa {singa.__version__}\n"
+
+
+def test_the_name_in_messages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the command `singa` where it was started so."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/singa", "bench", "--help"])
+    assert _run("bench", "--help") == 0
+    assert capsys.readouterr().out.startswith("usage: singa bench ")
+    assert _run("run", "--help") == 0
+    assert capsys.readouterr().out.startswith("usage: singa run [-h]")
+    assert _run("summary", "resnet21") == 1
+    assert capsys.readouterr().err.startswith("singa summary: resnet21 is neither a file nor")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"singa": "singa.__main__:main"}
 
 
 def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:

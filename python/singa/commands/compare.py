@@ -13,13 +13,14 @@ from typing import Any
 
 from ..drawing.chart import Curve, chart
 from ..drawing.html import Markup, table
+from ..launcher.interpreter import program_name
 from ..training.curves import is_fraction
 from ..training.program import reporting_errors, say
 from .pages import page_template, write_page
 from .report import duration, setting, shown
 from .run_folder import RunFolder, curves, read_run
 
-PROG = "python -m singa compare"
+PROG = program_name("compare")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
+from ..launcher.interpreter import program_name
 from ..training.picture_classifier import PictureClassifier, Prediction
 from ..training.program import at_least, choose_device, reporting_errors, warnings_as_notes
 
-PROG = "python -m singa predict"
+PROG = program_name("predict")
 _BATCH = 32
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..drawing.chart import chart
 from ..drawing.html import Markup, table
+from ..launcher.interpreter import program_name
 from ..report import network
 from ..report.diagnostics import doctor
 from ..report.flame import flame
@@ -32,7 +33,7 @@ from . import step_costs as steps
 from .pages import page_template, percent, write_page
 from .run_folder import ACCURACY, RunFolder, curves, read_run
 
-PROG = "python -m singa report"
+PROG = program_name("report")
 #: Most classes of which a confusion matrix is shown.
 _MATRIX = 25
 _Result = TypeVar("_Result")

@@ -39,6 +39,7 @@ from typing import Any
 import singa
 
 from .. import distributed, metric, models
+from ..launcher.interpreter import program_name
 from ..training import Callback, Trainer
 from ..training.picture_classifier import FILE_NAME, PictureClassifier
 from ..training.program import (
@@ -59,7 +60,7 @@ from ..training.recipe import (
 )
 from . import picture_sets
 
-PROG = "python -m singa train"
+PROG = program_name("train")
 SETTINGS = ("model", "data", "images", *RECIPE, "size", "split", "augment")
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))

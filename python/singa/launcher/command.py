@@ -13,11 +13,11 @@ from pathlib import Path
 
 from . import cores, hosts
 from .environment import DEFAULT_TIMEOUT, FOREIGN, Environment, completed, environment
-from .interpreter import finding_singa, interpreter
+from .interpreter import finding_singa, interpreter, program_name
 from .job import Job, Member, Outcome, say
 from .processes import Guard
 
-PROG = "python -m singa launch"
+PROG = program_name("launch")
 _DESCRIPTION = """\
 Starts a script as N processes, the ranks of one training job, and ends all of them when one fails.
 

@@ -1,4 +1,4 @@
-"""How a command of `python -m singa` starts a script as a process of its own."""
+"""How a command of `python -m singa` was started, and starts a script as a process of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _HOME = str(Path(__file__).parents[2])
+
+
+def program_name(command: str = "") -> str:
+    """How messages and help texts name a command: "singa train" where it was started so, otherwise
+    "python -m singa train"."""
+    program = "singa" if Path(sys.argv[0]).name == "singa" else "python -m singa"
+    return f"{program} {command}".rstrip()
 
 
 def interpreter() -> list[str]:

@@ -33,7 +33,7 @@ from .dtypes import (
 from .ops.contraction import einsum, tensordot
 from .ops.movement import promoted
 from .ops.types import result_type
-from .raw import compat_mode
+from .raw import compat_mode, tracebacks
 from .raw.arrays import as_shape, narrowed
 from .raw.check import integer
 from .tape.arguments import names_arguments
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .singa_wrap import Device
+
+tracebacks.install()  # every program that computes imports this module
 
 CTensor = _c.Tensor
 PlaceHolder = Tensor  # SINGA's name for the inputs that Model.compile takes

@@ -1,8 +1,10 @@
-"""Settings of the whole process: threads, random seed, layouts and numeric modes."""
+"""Settings of the whole process: threads, random seed, layouts and numeric modes; its notebook."""
 
 from __future__ import annotations
 
 import operator
+import sys
+from typing import Any
 
 from .. import singa_wrap as _c
 from ..device import get_default_device
@@ -149,3 +151,9 @@ def is_deterministic() -> bool:
     True
     """
     return _c.IsDeterministic()
+
+
+def ipython_shell() -> Any:
+    """The shell of IPython in which this process runs, as in a notebook, or None."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return get_ipython() if get_ipython else None

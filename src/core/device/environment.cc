@@ -53,6 +53,8 @@ constexpr Row kTable[] = {
      "`1` follows SINGA where singa differs by default (`singa_compat.md`)."},
     {"SINGA_DEVICE", Kind::kChoice, "cpu", "",
      "`cpu` makes `create_cuda_gpu()` and the like give the CPU."},
+    {"SINGA_FULL_TRACEBACK", Kind::kChoice, kFlag, "0",
+     "`1` shows the lines of singa in the tracebacks of errors that end a program."},
     {"SINGA_JOB", Kind::kText, "a name", "",
      "Name of this start of a job of several processes, on one machine; `singa launch` sets it."},
     {"SINGA_RANK", Kind::kNumber, "a number from 0 on", "0", "This process's rank in the job.", 0,

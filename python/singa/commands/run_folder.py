@@ -11,13 +11,12 @@ from typing import Any
 
 from ..drawing.chart import Curve
 from ..training import checkpoint, read_log
-from ..training.curves import is_fraction
+from ..training.curves import PLACES, is_number, panels
 from ..training.log import Record
 
 #: The title of the curves whose values are fractions of 1.
 ACCURACY = "Accuracy"
-#: Fields of a record that say which one it is.
-_PLACES = ("epoch", "step")
+_TITLES = {"loss": "Loss", "accuracy": ACCURACY, "lr": "Learning rate"}
 
 
 @dataclass
@@ -56,7 +55,8 @@ class RunFolder:
 
     def last(self) -> dict[str, float]:
         """The numbers of the last epoch."""
-        return {k: v for k, v in self.records[-1].items() if _is_number(v)}
+        last = self.records[-1].items()
+        return {name: value for name, value in last if is_number(value) and math.isfinite(value)}
 
 
 _OF_PICTURES = ("size", "split", "augment")
@@ -93,38 +93,23 @@ def read_run(path: Path) -> RunFolder:
 def curves(records: Iterable[Mapping[str, Any]]) -> tuple[str, dict[str, dict[str, Curve]]]:
     """The numbers of a log as curves: what their horizontal axis is, and {title: {field: curve}}.
 
-    Losses are together, and so are accuracies. Names of fields have spaces. A second record of one
-    epoch replaces the first.
+    Losses are together, and so are accuracies (`training.curves.panels`). Names of fields have
+    spaces.
     """
-    records = list(records)
-    x = next((name for name in _PLACES if all(name in record for record in records)), "record")
-    by_place = {record.get(x, i): record for i, record in enumerate(records, 1)}
-    panels: dict[str, dict[str, Curve]] = {}
-    for name in dict.fromkeys(name for record in by_place.values() for name in record):
-        points = [(at, r[name]) for at, r in by_place.items() if _is_number(r.get(name))]
-        if name in _PLACES or not points:
-            continue
-        panels.setdefault(_panel(name), {})[name.replace("_", " ")] = (
-            [at for at, _ in points],
-            [y for _, y in points],
-        )
-    return x, {title: panels[title] for title in sorted(panels, key=_rank)}
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value)
-
-
-def _panel(name: str) -> str:
-    if name == "lr":
-        return "Learning rate"
-    if "loss" in name.lower():
-        return "Loss"
-    return ACCURACY if is_fraction(name) else name.replace("_", " ")
+    records = [{"record": number, **record} for number, record in enumerate(records, 1)]
+    everywhere = (name for name in PLACES if all(name in record for record in records))
+    x = next(everywhere, "record")
+    found = panels(records, x)
+    found.pop("record", None)
+    titled: dict[str, dict[str, Curve]] = {
+        _TITLES.get(name, name.replace("_", " ")): {
+            field.replace("_", " "): curve for field, curve in fields.items()
+        }
+        for name, fields in found.items()
+    }
+    return x, {title: titled[title] for title in sorted(titled, key=_rank)}
 
 
 def _rank(title: str) -> int:
-    first = ("Loss", ACCURACY, "Learning rate")
+    first = list(_TITLES.values())
     return first.index(title) if title in first else len(first)

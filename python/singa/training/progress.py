@@ -1,13 +1,15 @@
-"""Progress of a loop: a bar on a terminal, otherwise an occasional line."""
+"""Progress of a loop: a bar on a terminal and in a notebook, otherwise an occasional line."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from types import TracebackType
 from typing import IO, Any, Self
 
 from ..distributed import is_main
+from ..raw.process import ipython_shell
 
 
 class Progress:
@@ -24,8 +26,9 @@ class Progress:
     interval  seconds between lines (default 20)
     shown     whether anything is shown (default True)
 
-    On a terminal it shows tqdm's bar. Otherwise, or without tqdm, it prints at most one line per
-    `interval`, which keeps log files short. Of several ranks, rank 0 alone shows anything.
+    On a terminal it shows tqdm's bar, and in a notebook the widget of tqdm, or its bar of text
+    without ipywidgets. Otherwise, or without tqdm, it prints at most one line per `interval`, which
+    keeps log files short. Of several ranks, rank 0 alone shows anything.
     """
 
     def __init__(
@@ -44,7 +47,16 @@ class Progress:
         self.interval = interval
         self._shown = time.monotonic()
         self._shows = shown and is_main()
-        self._bar = _terminal_bar(total, title, start, self.file) if self._shows else None
+        bar = _bar_class(file) if self._shows else None
+        self._bar = bar and bar(
+            total=total,
+            initial=start,
+            desc=title,
+            file=self.file,
+            leave=False,
+            dynamic_ncols=True,
+            unit="it",
+        )
 
     def step(self, count: int = 1, /, **figures: float) -> None:
         """Advances by `count` steps (default 1) and shows the figures.
@@ -77,22 +89,22 @@ class Progress:
         self.close()
 
 
-def _terminal_bar(total: int, title: str, start: int, file: IO[str]) -> Any:
-    if not file.isatty():
-        return None
+def _bar_class(file: IO[str] | None) -> Any:
+    """The class of tqdm for what shows `file` (None: standard error); None for a log."""
+    shell = ipython_shell() if file is None else None
     try:
-        from tqdm import tqdm
+        if shell is not None and "IPKernelApp" in shell.config:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it is a bar of text without ipywidgets
+                from tqdm.auto import tqdm as notebook_bar
+            return notebook_bar
+        if (file or sys.stderr).isatty():
+            from tqdm import tqdm
+
+            return tqdm
     except ImportError:
-        return None
-    return tqdm(
-        total=total,
-        initial=start,
-        desc=title,
-        file=file,
-        leave=False,
-        dynamic_ncols=True,
-        unit="it",
-    )
+        pass
+    return None
 
 
 def _text(figures: dict[str, float]) -> str:

@@ -1,11 +1,13 @@
 """plot_curves, checked by the objects of the figure, not by pixels."""
 
+import io
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from singa.training import JsonLinesLog, plot_curves
+from singa.training.curves import panels
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -57,6 +59,34 @@ def test_reads_a_log_file_and_leaves_out_an_empty_panel(tmp_path, saved):
     (axes,) = saved[0].axes
     np.testing.assert_array_equal(axes.get_lines()[0].get_xydata(), [[10, 1.5]])
     assert b"<svg" in (tmp_path / "curves.svg").read_bytes()
+
+
+def test_any_field_and_a_figure_for_notebooks(tmp_path, saved):
+    figure = plot_curves(RECORDS, metrics=["images_per_s", "lr", "test_top5"])
+    assert saved == []
+    assert [axes.get_title() for axes in figure.axes] == ["accuracy (%)", "lr", "images per s"]
+    top5, lr, speed = figure.axes
+    np.testing.assert_array_equal(top5.get_lines()[0].get_xydata(), [[1, 75.0], [2, 90.0]])
+    np.testing.assert_array_equal(lr.get_lines()[0].get_xydata(), [[0, 0.1]])
+    np.testing.assert_array_equal(speed.get_lines()[0].get_xydata(), [[0, 900.0]])
+    picture = figure._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+    assert matplotlib.image.imread(io.BytesIO(picture)).shape[1] > 1500
+    assert plot_curves(RECORDS, tmp_path / "a.png") is saved[-1]
+    with pytest.raises(ValueError, match="no numbers speed, note with a field 'epoch'; it has tra"):
+        plot_curves(RECORDS, metrics=["speed", "lr", "note"])
+
+
+def test_panels():
+    assert panels([{"step": 2, "epoch": 1, "loss": 3, "lr": True, "top5": None}], "step") == {
+        "loss": {"loss": ([2.0], [3.0])}
+    }
+    found = panels(RECORDS, "epoch")
+    assert list(found) == ["loss", "accuracy", "lr", "images_per_s"]
+    assert found["accuracy"]["test_top5"] == ([1.0, 2.0], [0.75, 0.9])
+    (xs, ys) = found["loss"]["train_loss"]
+    assert xs == [0.0, 1.0, 2.0]
+    np.testing.assert_array_equal(ys, [2.0, np.nan, 0.5])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Progress, with a terminal and without."""
 
 import io
+import sys
+import types
+import warnings
 
 import pytest
 from singa.training.progress import Progress
@@ -49,3 +52,34 @@ def test_several_rounds_at_once_and_a_resumed_bar():
         bar.close()
     assert "50/100" in out.getvalue()
     assert "rate 1.500" in out.getvalue()
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """Has the process look like the kernel of a notebook. Its standard error is no terminal."""
+    shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+    module = types.ModuleType("IPython")
+    module.get_ipython = lambda: shell
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    return shell
+
+
+def test_a_bar_in_a_notebook(notebook, monkeypatch):
+    pytest.importorskip("tqdm")
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as about ipywidgets, which are not needed
+        with Progress(4, "epoch 1/2", interval=0.0) as bar:
+            assert bar._bar is not None
+            bar.step(loss=0.5)
+            bar._bar.refresh()
+    assert "1/4" in out.getvalue()
+    log = io.StringIO()
+    with Progress(4, "epoch 1/2", file=log, interval=0.0) as bar:
+        bar.step(loss=0.5)
+    assert log.getvalue() == "epoch 1/2  1/4  loss 0.500\n"  # a file is no notebook
+    notebook.config = {}  # IPython in a terminal or a pipe
+    with Progress(4, "epoch 2/2", interval=0.0) as bar:
+        bar.step(loss=0.25)
+    assert out.getvalue().endswith("epoch 2/2  1/4  loss 0.250\n")

@@ -2,8 +2,8 @@
 """Prints requirements from pyproject.toml, one per line.
 
 Groups: `build` (for a build without isolation), `run` (packages that singa imports), the extras
-`train`, `test` and `dev`, and `torch` (the versions of PyTorch, torchvision and timm that the tests
-compare with).
+`train`, `test`, `browser` and `dev`, and `torch` (the versions of PyTorch, torchvision and timm
+that the tests compare with).
 """
 
 import sys

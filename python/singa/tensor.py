@@ -191,6 +191,8 @@ def from_dlpack(t: Any, device: Device | None = None, copy: bool | None = None) 
 def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
     """A tensor of zeros.
 
+    Raises ValueError for a negative length, TypeError for an unknown type.
+
     >>> tensor.zeros((2, 3))
     Tensor([[0., 0., 0.],
             [0., 0., 0.]], dtype=float32)
@@ -201,6 +203,8 @@ def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = fl
 def ones(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
     """A tensor of ones.
 
+    Raises ValueError for a negative length, TypeError for an unknown type.
+
     >>> tensor.ones((2,), dtype="int32")
     Tensor([1, 1], dtype=int32)
     """
@@ -210,6 +214,8 @@ def ones(shape: Sequence[int], device: Device | None = None, dtype: object = flo
 
 def random(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
     """Random numbers, uniform in [0, 1), from the generator of the device.
+
+    Raises ValueError for a negative length, TypeError for a type that is not a float.
 
     >>> x = tensor.random((2, 3))
     >>> x.shape, bool((x < 1).all())
@@ -250,6 +256,8 @@ def product(shape: Sequence[int]) -> int:
 
 def sizeof(dtype: object) -> int:
     """Bytes of one element of type `dtype`.
+
+    Raises TypeError for an unknown type.
 
     >>> tensor.sizeof("float64")
     8
@@ -344,6 +352,8 @@ def reshape(tensor: Tensor, shape: Sequence[int] | int) -> Tensor:
 def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """A view with permuted axes. By default the order of the axes is reversed.
 
+    Raises ValueError unless `axes` has each axis once.
+
     >>> tensor.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
     (2, 4, 3)
     """
@@ -352,6 +362,8 @@ def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Joins tensors along an existing axis. Their other dimensions must be equal.
+
+    Raises ValueError if other dimensions differ.
 
     >>> tensor.concatenate([tensor.ones((2, 1)), tensor.zeros((2, 2))], 1)
     Tensor([[1., 0., 0.],
@@ -364,6 +376,8 @@ def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> 
     """Repeats elements along `axis`, as numpy.repeat; without an axis, of the flattened tensor.
 
     `repeats` is one count for all elements, or one for each along the axis.
+
+    Raises ValueError for negative counts, or another number of them.
 
     >>> tensor.repeat(tensor.Tensor(data=[1.0, 2.0]), [1, 3])
     Tensor([1., 2., 2., 2.], dtype=float32)
@@ -526,6 +540,8 @@ def add(lhs: Any, rhs: Any, ret: Tensor | None = None) -> Tensor:
 
     The result is written to `ret` if that is given, and must broadcast to its shape.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> out = tensor.zeros((2,))
     >>> tensor.add(tensor.Tensor(data=[1.0, 2.0]), 10, out) is out
     True
@@ -572,6 +588,8 @@ def _into(result: Tensor, out: Tensor | None) -> Tensor:
 def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
     """y += alpha * x in place, where alpha is a number or a tensor of one element. Returns y.
 
+    Raises ValueError if x and y have different shapes.
+
     >>> y = tensor.Tensor(data=[1.0, 2.0])
     >>> tensor.axpy(10, tensor.ones((2,)), y)
     Tensor([11., 12.], dtype=float32)
@@ -587,6 +605,8 @@ def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None =
     """Sum over one or more axes, which are removed. Without `axis`, the sum of all elements, with
     shape (1,). It is written to `out` if that is given.
 
+    Raises ValueError for an axis outside t.
+
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> tensor.sum(x), tensor.sum(x, axis=0)
     (Tensor([10.], dtype=float32), Tensor([4., 6.], dtype=float32))
@@ -599,6 +619,8 @@ def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None =
 def average(t: Tensor, axis: int | None = None) -> Any:
     """Mean over an axis, which is removed. Without `axis`, the mean of all elements as a Python
     float, which is not recorded on the tape.
+
+    Raises ValueError for an axis outside t.
 
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> tensor.average(x), tensor.average(x, axis=0)
@@ -614,6 +636,8 @@ def average(t: Tensor, axis: int | None = None) -> Any:
 def sum_columns(M: Tensor) -> Tensor:
     """Sum of the columns of a matrix (R, C), with shape (R,); (R, 1) with SINGA's behaviour
     (`singa.compat`).
+
+    Raises ValueError if M has no axis 1.
 
     >>> tensor.sum_columns(tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]))
     Tensor([3., 7.], dtype=float32)
@@ -644,6 +668,8 @@ def mult(
     With C, it writes alpha · A @ B + beta · C to C and returns C; this is not recorded on the tape.
     `beta` is ignored without C.
 
+    Raises ValueError for shapes that do not fit.
+
     >>> A, C = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[100.0]])
     >>> tensor.mult(A, A.T())
     Tensor([[5.]], dtype=float32)
@@ -660,6 +686,8 @@ def mult(
 def add_column(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
     """Adds alpha · v to each column of beta · M, in place. v has one element per row. Returns M.
 
+    Raises ValueError if v does not have one element for each row.
+
     >>> tensor.add_column(2.0, tensor.Tensor(data=[1.0, 2.0]), 1.0, tensor.ones((2, 3)))
     Tensor([[3., 3., 3.],
             [5., 5., 5.]], dtype=float32)
@@ -669,6 +697,8 @@ def add_column(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
 
 def add_row(alpha: float, v: Tensor, beta: float, M: Tensor) -> Tensor:
     """Adds alpha · v to each row of beta · M, in place. v has one element per column. Returns M.
+
+    Raises ValueError if v does not have one element for each column.
 
     >>> tensor.add_row(2.0, tensor.Tensor(data=[1.0, 2.0]), 1.0, tensor.ones((2, 2)))
     Tensor([[3., 5.],
@@ -690,6 +720,8 @@ def _add_vector(alpha: float, v: _c.Tensor, beta: float, M: Tensor) -> Tensor:
 def bernoulli(p: float, t: Tensor) -> Tensor:
     """Fills t with 1 with probability p, else 0. Returns t.
 
+    Raises ValueError for a p outside [0, 1].
+
     >>> tensor.bernoulli(1.0, tensor.zeros((3,)))
     Tensor([1., 1., 1.], dtype=float32)
     """
@@ -698,6 +730,8 @@ def bernoulli(p: float, t: Tensor) -> Tensor:
 
 def gaussian(mean: float, std: float, t: Tensor) -> Tensor:
     """Fills t with normally distributed numbers. Returns t.
+
+    Raises ValueError for a negative std.
 
     >>> x = tensor.gaussian(5.0, 0.1, tensor.zeros((1000,)))
     >>> round(x.mean().item())
@@ -708,6 +742,8 @@ def gaussian(mean: float, std: float, t: Tensor) -> Tensor:
 
 def uniform(low: float, high: float, t: Tensor) -> Tensor:
     """Fills t with numbers that are uniform in [low, high). Returns t.
+
+    Raises ValueError if low is above high.
 
     >>> x = tensor.uniform(2.0, 3.0, tensor.zeros((1000,)))
     >>> x.min().item() >= 2, x.max().item() < 3

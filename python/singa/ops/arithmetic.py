@@ -547,6 +547,8 @@ def add(a: Any, b: Any) -> Tensor:
     """a + b, with broadcasting. One of them may be a number or an array, here and below. The type
     of the result is that of `result_type`.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.add(tensor.Tensor(data=[[1.0], [2.0]]), tensor.Tensor(data=[10.0, 20.0]))
     Tensor([[11., 21.],
             [12., 22.]], dtype=float32)
@@ -557,6 +559,8 @@ def add(a: Any, b: Any) -> Tensor:
 def sub(a: Any, b: Any) -> Tensor:
     """a - b, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.sub(tensor.Tensor(data=[3.0, 5.0]), 1)
     Tensor([2., 4.], dtype=float32)
     """
@@ -566,6 +570,8 @@ def sub(a: Any, b: Any) -> Tensor:
 def mul(x: Any, y: Any) -> Tensor:
     """x * y elementwise, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.mul(tensor.Tensor(data=[3.0, 5.0]), tensor.Tensor(data=[2.0, 0.5]))
     Tensor([6. , 2.5], dtype=float32)
     """
@@ -574,6 +580,8 @@ def mul(x: Any, y: Any) -> Tensor:
 
 def div(a: Any, b: Any) -> Tensor:
     """a / b, with broadcasting. Integers are divided as float32.
+
+    Raises ValueError for shapes that do not broadcast to each other.
 
     >>> autograd.div(tensor.Tensor(data=[3, 5], dtype="int32"), 2)
     Tensor([1.5, 2.5], dtype=float32)
@@ -619,6 +627,8 @@ def floor_divide(a: Any, b: Any) -> Tensor:
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
     """Parametric ReLU: x where x >= 0, else slope·x. He et al. 2015. slope broadcasts to x.
 
+    Raises ValueError if slope does not broadcast to x.
+
     >>> autograd.prelu(tensor.Tensor(data=[[-2.0, -2.0, 3.0]]), tensor.Tensor(data=[0.1, 0.5, 0.5]))
     Tensor([[-0.2, -1. ,  3. ]], dtype=float32)
     """
@@ -627,6 +637,8 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 def less(x: Any, y: Any) -> Tensor:
     """Whether x < y, as bool, with broadcasting.
+
+    Raises ValueError for shapes that do not broadcast to each other.
 
     >>> autograd.less(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True, False, False], dtype=bool)
@@ -637,6 +649,8 @@ def less(x: Any, y: Any) -> Tensor:
 def less_equal(x: Any, y: Any) -> Tensor:
     """Whether x <= y, as bool, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.less_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True,  True, False], dtype=bool)
     """
@@ -645,6 +659,8 @@ def less_equal(x: Any, y: Any) -> Tensor:
 
 def greater(x: Any, y: Any) -> Tensor:
     """Whether x > y, as bool, with broadcasting.
+
+    Raises ValueError for shapes that do not broadcast to each other.
 
     >>> autograd.greater(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False, False,  True], dtype=bool)
@@ -655,6 +671,8 @@ def greater(x: Any, y: Any) -> Tensor:
 def greater_equal(x: Any, y: Any) -> Tensor:
     """Whether x >= y, as bool, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.greater_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False,  True,  True], dtype=bool)
     """
@@ -664,6 +682,8 @@ def greater_equal(x: Any, y: Any) -> Tensor:
 def equal(x: Any, y: Any) -> Tensor:
     """Whether x == y, as bool, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False,  True, False], dtype=bool)
     """
@@ -672,6 +692,8 @@ def equal(x: Any, y: Any) -> Tensor:
 
 def not_equal(x: Any, y: Any) -> Tensor:
     """Whether x != y, as bool, with broadcasting.
+
+    Raises ValueError for shapes that do not broadcast to each other.
 
     >>> autograd.not_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True, False,  True], dtype=bool)

@@ -134,6 +134,8 @@ def conv1d(handle: _c.ConvHandle, x: Tensor, W: Tensor, b: Tensor | None = None)
     `handle` is a singa_wrap.ConvHandle with kernel, stride, padding, dilation and groups. Under
     `autocast` it computes in 16 bits.
 
+    Raises ValueError for shapes that do not fit the handle.
+
     >>> from singa import singa_wrap
     >>> x, W = tensor.Tensor(data=[[[1.0, 2.0, 4.0, 8.0]]]), tensor.ones((1, 1, 3))
     >>> handle = singa_wrap.ConvHandle(x.data, [3], [1], [0], 1, 1, False)
@@ -157,6 +159,8 @@ def conv2d(
                  (default 0)
 
     Returns y (N, out, oh, ow). Under `autocast` it computes in 16 bits.
+
+    Raises ValueError for shapes that do not fit the handle.
 
     >>> from singa import singa_wrap
     >>> x, W = tensor.ones((1, 3, 5, 5)), tensor.ones((8, 3, 3, 3))
@@ -185,6 +189,8 @@ def conv_transpose1d(
 ) -> Tensor:
     """Transposed convolution of x (N, in, l) with W (in, out / group, k), plus an optional b (out).
     `handle` is a singa_wrap.ConvTransposeHandle with the geometry.
+
+    Raises ValueError for shapes that do not fit the handle.
 
     >>> from singa import singa_wrap
     >>> x, W = tensor.Tensor(data=[[[1.0, 2.0]]]), tensor.ones((1, 1, 2))

@@ -385,6 +385,8 @@ def scatter_elements(
     `reduction` is "none", with which the last update of an element replaces it, "add", "mul", "max"
     or "min". Gradients also flow to `updates` if it is a parameter or was computed on the tape.
 
+    Raises IndexError for an index outside the axis, ValueError for shapes that do not fit.
+
     >>> autograd.scatter_elements(tensor.zeros((4,)), [1, 3], [5.0, 6.0])
     Tensor([0., 5., 0., 6.], dtype=float32)
     """
@@ -396,6 +398,8 @@ def scatter_nd(x: Tensor, indices: Any, updates: Any, reduction: str = "none") -
 
     `updates` has the shape of gather_nd's result. `reduction` and gradients are as for
     scatter_elements.
+
+    Raises IndexError for an index outside its axis, ValueError for shapes that do not fit.
 
     >>> autograd.scatter_nd(tensor.zeros((3, 2)), [[2], [0]], [[1.0, 2.0], [3.0, 4.0]])
     Tensor([[3., 4.],
@@ -422,6 +426,8 @@ def embedding(x: Tensor, w: Tensor) -> Tensor:
 def where(x: Any, y: Any, condition: Any) -> Tensor:
     """x where `condition` is true or not 0, else y, with broadcasting. x or y may be a number or an
     array.
+
+    Raises ValueError for shapes that do not broadcast to each other.
 
     >>> x = tensor.Tensor(data=[-1.0, 2.0, -3.0])
     >>> autograd.where(x, 0.0, x > 0)

@@ -148,6 +148,8 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
 
     Under `autocast` it computes in 16 bits.
 
+    Raises ValueError for shapes that do not fit.
+
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> autograd.matmul(x, tensor.Tensor(data=[[1.0], [10.0]]))
     Tensor([[21.],
@@ -177,6 +179,8 @@ def gemm(
     A' and B' are the matrices A and B, transposed with `transA` and `transB`. C is optional and
     broadcasts to the result. Under `autocast` it computes in 16 bits.
 
+    Raises ValueError for shapes that do not fit.
+
     >>> A, B = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[3.0, 4.0]])
     >>> autograd.gemm(A, B, transB=True, alpha=0.5)
     Tensor([[5.5]], dtype=float32)
@@ -202,6 +206,8 @@ def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = Fal
     """x·W + b in one operation, for x (..., in), W (in, out) and an optional b (out).
 
     With `transposed`, W has shape (out, in). Under `autocast` it computes in 16 bits.
+
+    Raises ValueError for shapes that do not fit.
 
     >>> x, W = tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[1.0], [10.0]])
     >>> autograd.linear(x, W, tensor.Tensor(data=[0.5]))

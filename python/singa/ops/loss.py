@@ -255,6 +255,8 @@ def cross_entropy(x: Tensor, t: Any) -> Tensor:
 
     x and t are probabilities of the same shape, (N, C). Logarithms are clamped at log(1e-10).
 
+    Raises ValueError for targets of another shape.
+
     >>> autograd.cross_entropy(tensor.Tensor(data=[[0.2, 0.8]]), np.array([[0.0, 1.0]]))
     Tensor([0.2231], dtype=float32)
     """
@@ -267,6 +269,8 @@ def binary_cross_entropy(x: Tensor, t: Any) -> Tensor:
 
     x and t are probabilities of the same shape. Logarithms are clamped at -100, as in PyTorch.
 
+    Raises ValueError for targets of another shape.
+
     >>> autograd.binary_cross_entropy(tensor.Tensor(data=[[0.2, 0.8]]), np.array([[0.0, 1.0]]))
     Tensor([0.4463], dtype=float32)
     """
@@ -277,6 +281,8 @@ def ranking_loss(pos: Tensor, neg: Tensor, M: float = 0.2) -> Tensor:
     """Margin ranking loss: mean of max(0, M - (pos - neg)) over all elements, with shape (1,).
 
     `pos` and `neg` are scores of the same shape, M is the margin.
+
+    Raises ValueError for different shapes.
 
     >>> pos, neg = tensor.Tensor(data=[0.9, 0.3]), tensor.Tensor(data=[0.1, 0.2])
     >>> autograd.ranking_loss(pos, neg)

@@ -614,6 +614,8 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
     """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.flatten(tensor.zeros((2, 3, 4))).shape
     (2, 12)
     >>> autograd.flatten(tensor.zeros((2, 3, 4)), axis=2).shape
@@ -639,6 +641,8 @@ def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
     """Inserts one or more axes of length 1. A single number is the position in the result (default:
     the last); see `Unsqueeze` for lists.
 
+    Raises ValueError for an axis outside the result.
+
     >>> autograd.unsqueeze(tensor.zeros((2, 3)), 1).shape
     (2, 1, 3)
     """
@@ -649,6 +653,8 @@ def transpose(x: Tensor, shape: Sequence[int] | None = None) -> Tensor:
     """Permutes the axes to the order in `shape`, which is SINGA's name of the argument. By default
     the order is reversed.
 
+    Raises ValueError unless `shape` has each axis once.
+
     >>> autograd.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
     (2, 4, 3)
     """
@@ -657,6 +663,8 @@ def transpose(x: Tensor, shape: Sequence[int] | None = None) -> Tensor:
 
 def expand(x: Tensor, shape: Any) -> Tensor:
     """A copy of x, broadcast together with a shape, as ONNX's Expand.
+
+    Raises ValueError for a shape to which x does not broadcast.
 
     >>> autograd.expand(tensor.Tensor(data=[[1.0], [2.0]]), (2, 3))
     Tensor([[1., 1., 1.],
@@ -667,6 +675,8 @@ def expand(x: Tensor, shape: Any) -> Tensor:
 
 def slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
     """x[starts:ends:steps] along `axes` (default: the first ones), as in ONNX.
+
+    Raises ValueError for an axis outside x, and for a step of 0.
 
     >>> x = tensor.Tensor(data=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> autograd.slice(x, [0], [3], axes=[1], steps=[2])  # x[:, 0:3:2]
@@ -693,6 +703,8 @@ def split(
 def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Concatenates tensors along an axis (default 0). Their other dimensions must be equal.
 
+    Raises ValueError if other dimensions differ.
+
     >>> autograd.cat([tensor.Tensor(data=[[1.0, 2.0]]), tensor.Tensor(data=[[3.0, 4.0]])])
     Tensor([[1., 2.],
             [3., 4.]], dtype=float32)
@@ -702,6 +714,8 @@ def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 def tile(x: Tensor, repeats: Any) -> Tensor:
     """Repeats the whole tensor along each axis, beginning with the first; see `Tile`.
+
+    Raises ValueError for negative counts.
 
     >>> autograd.tile(tensor.Tensor(data=[[1.0, 2.0]]), (2, 2))
     Tensor([[1., 2., 1., 2.],
@@ -738,6 +752,8 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
 def cast(x: Tensor, to: Any) -> Tensor:
     """Converts to the element type `to`. Integer and bool results have no gradient.
 
+    Raises TypeError for an unknown type.
+
     >>> autograd.cast(tensor.Tensor(data=[1.7, -1.7]), "int32")
     Tensor([ 1, -1], dtype=int32)
     """
@@ -757,6 +773,8 @@ def constant_of_shape(x: Tensor, value: Any = 0) -> Tensor:
     """A tensor filled with `value` (default 0), whose shape is given by the elements of x.
 
     It is float32 if `value` is a float, otherwise int32.
+
+    Raises ValueError for a negative length.
 
     >>> autograd.constant_of_shape(tensor.Tensor(data=[2, 3], dtype="int64"), 1.5)
     Tensor([[1.5, 1.5, 1.5],

@@ -409,6 +409,8 @@ def batchnorm_2d(
     `relu(bn(x) + add)` in one operation reads and writes each tensor once. `autograd.training`
     chooses between the statistics of the batch and the running statistics.
 
+    Raises ValueError for parameters of another length than the channels of x.
+
     >>> from singa import singa_wrap
     >>> x = tensor.Tensor(data=np.arange(4).reshape(4, 1, 1, 1))
     >>> handle = singa_wrap.BatchNormHandle(0.9, x.data)
@@ -493,6 +495,8 @@ def rms_norm(
     & Sennrich 2019. `eps` of None is the distance from 1 to the next float32 (float64 for
     float64).
 
+    Raises ValueError for a weight of another shape.
+
     >>> autograd.rms_norm(tensor.Tensor(data=[[3.0, 4.0]]))
     Tensor([[0.8485, 1.1314]], dtype=float32)
     """
@@ -506,6 +510,8 @@ def channel_norm(
 ) -> Tensor:
     """Layer norm of x (N, C, ...) over the channels, at each position by itself; weight and bias
     are (C). Channels-last images are not copied.
+
+    Raises ValueError for a weight or bias of another length than the channels.
 
     >>> x = tensor.Tensor(data=np.arange(6).reshape(1, 3, 2))
     >>> autograd.channel_norm(x)
@@ -539,6 +545,8 @@ def instance_norm(
 ) -> Tensor:
     """Group norm with as many groups as channels. Ulyanov, Vedaldi & Lempitsky 2016.
 
+    Raises ValueError for a weight or bias of another length than the channels.
+
     >>> x = tensor.Tensor(data=[[[0.0, 1.0], [5.0, 9.0]]])
     >>> autograd.instance_norm(x)
     Tensor([[[-1.,  1.],
@@ -559,6 +567,8 @@ def lrn(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float 
     """Local response normalisation: x / (k + alpha / size · Σ x²)^beta, summed over `size`
     neighbouring channels. Krizhevsky et al. 2012.
 
+    Raises ValueError for a size below 1.
+
     >>> x = tensor.ones((1, 3, 1))
     >>> autograd.lrn(x, 3, alpha=3.0, beta=1.0).reshape((3,))
     Tensor([0.3333, 0.25  , 0.3333], dtype=float32)
@@ -571,6 +581,8 @@ def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
     others by 1 / (1 - ratio). Returns x in inference.
 
     The second argument is the seed, as in SINGA; see `Dropout`.
+
+    Raises ValueError for a ratio outside [0, 1).
 
     >>> autograd.training = True
     >>> autograd.dropout(tensor.ones((2, 4)), ratio=0.5).max().item()

@@ -221,6 +221,8 @@ def pooling_1d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
     """Maximum or mean of each window of x (N, C, L), by a singa_wrap.PoolingHandle: the kind, and
     the geometry of the windows.
 
+    Raises ValueError if x has another number of axes.
+
     >>> from singa import singa_wrap
     >>> x = tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]])
     >>> handle = singa_wrap.PoolingHandle(x.data, [2], [2], [0], True)
@@ -238,6 +240,8 @@ def pooling_2d(
     handle       singa_wrap.PoolingHandle: the kind, and the geometry of the windows
     odd_padding  padding (top, bottom, left, right) in addition to that of the handle (default 0);
                  means count it
+
+    Raises ValueError if x has another number of axes.
 
     >>> from singa import singa_wrap
     >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
@@ -267,6 +271,8 @@ def lp_pool(handle: _c.PoolingHandle, x: Tensor, p: float) -> Tensor:
     `handle` is a singa_wrap.PoolingHandle of means without padding. Where its `ceil_mode` lets a
     window hang over the end, the sum is scaled up to a whole window, as in PyTorch. PyTorch sums
     x^p, which differs where x is negative and p is not even. The gradient is 0 where x is 0.
+
+    Raises ValueError unless p is positive.
 
     >>> from singa import singa_wrap
     >>> x = tensor.Tensor(data=[[[3.0, 4.0]]])

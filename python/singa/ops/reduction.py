@@ -85,6 +85,8 @@ class Reduction(BuiltinOperator):
 class ReduceSum(Reduction):
     """Sum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
 
+    Raises ValueError for an axis outside x.
+
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> autograd.reduce_sum(x, 0)
     Tensor([[4., 6.]], dtype=float32)
@@ -116,6 +118,8 @@ class ReduceSum(Reduction):
 class ReduceMean(ReduceSum):
     """Mean over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
 
+    Raises ValueError for an axis outside x.
+
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> autograd.reduce_mean(x, 1, keepdims=False)
     Tensor([1.5, 3.5], dtype=float32)
@@ -132,6 +136,8 @@ class ReduceMax(Reduction):
     """Maximum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
     maxima share the gradient.
 
+    Raises ValueError for an axis outside x.
+
     >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
     >>> autograd.reduce_max(x, 1, keepdims=False)
     Tensor([4., 3.], dtype=float32)
@@ -144,6 +150,8 @@ class ReduceMin(Reduction):
     """Minimum over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. Equal
     minima share the gradient.
 
+    Raises ValueError for an axis outside x.
+
     >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
     >>> autograd.reduce_min(x, 1, keepdims=False)
     Tensor([1., 2.], dtype=float32)
@@ -154,6 +162,8 @@ class ReduceMin(Reduction):
 
 class ReduceProd(Reduction):
     """Product over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
+
+    Raises ValueError for an axis outside x.
 
     >>> x = tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]])
     >>> autograd.reduce_prod(x, 1, keepdims=False)
@@ -167,6 +177,8 @@ class ReduceL1(Reduction):
     """L1 norm, the sum of absolute values, over `axes` (default: all), which stay with length 1
     unless `keepdims` is 0.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.reduce_l1(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
     Tensor([7.], dtype=float32)
     """
@@ -177,6 +189,8 @@ class ReduceL1(Reduction):
 class ReduceL2(Reduction):
     """L2 norm, the square root of the sum of squares, over `axes` (default: all), which stay with
     length 1 unless `keepdims` is 0.
+
+    Raises ValueError for an axis outside x.
 
     >>> autograd.reduce_l2(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
     Tensor([5.], dtype=float32)
@@ -189,6 +203,8 @@ class ReduceSumSquare(Reduction):
     """Sum of squares over `axes` (default: all), which stay with length 1 unless `keepdims` is
     0.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.reduce_sum_square(tensor.Tensor(data=[[3.0, -4.0]]), 1, keepdims=False)
     Tensor([25.], dtype=float32)
     """
@@ -199,6 +215,8 @@ class ReduceSumSquare(Reduction):
 class ReduceLogSumExp(Reduction):
     """log Σ e^x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. The
     largest element is subtracted first, so that nothing overflows.
+
+    Raises ValueError for an axis outside x.
 
     >>> autograd.reduce_log_sum_exp(tensor.Tensor(data=[[1000.0, 1000.0]]), 1, keepdims=False)
     Tensor([1000.6932], dtype=float32)
@@ -352,6 +370,8 @@ reduce_log_sum_exp: ReducesTensor = _function(ReduceLogSumExp, "reduce_log_sum_e
 def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
     """log Σ x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.reduce_log_sum(tensor.Tensor(data=[[1.0, 3.0]]), 1, keepdims=False)
     Tensor([1.3863], dtype=float32)
     """
@@ -391,6 +411,8 @@ def argmin(
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
     """Softmax e^x / Σ e^x along an axis (default 1); see `SoftMax`.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
@@ -407,6 +429,8 @@ def softmax_along(x: Tensor, axis: int) -> Tensor:
 def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
     """Logarithm of softmax along an axis (default 1).
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.log_softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[-2.4076, -1.4076, -0.4076]], dtype=float32)
     """
@@ -416,6 +440,8 @@ def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
 def cossim(a: Tensor, b: Tensor) -> Tensor:
     """Cosine similarity of a and b along the last axis, which is removed: a·b / (|a| |b|), where
     norms count as 1e-8 at least, so that a zero vector gives 0.
+
+    Raises ValueError for shapes that differ.
 
     >>> autograd.cossim(tensor.Tensor(data=[[1.0, 0.0]]), tensor.Tensor(data=[[1.0, 1.0]]))
     Tensor([0.7071], dtype=float32)

@@ -211,6 +211,8 @@ def pad(x: Tensor, mode: str, pads: Any, constant: float = 0.0) -> Tensor:
               axis; negative numbers crop
     constant  value of mode "constant" (default 0)
 
+    Raises ValueError for another mode, and for another number of pads than twice the axes.
+
     >>> autograd.pad(tensor.Tensor(data=[1.0, 2.0, 3.0]), "reflect", [2, 1])
     Tensor([3., 2., 1., 2., 3., 2.], dtype=float32)
     """

@@ -126,6 +126,8 @@ def rnn(
     """Applies a recurrent network to x (steps, batch, features); returns (y, hy, cy), or (y, hy) if
     it is not an LSTM. See `RNN` for arguments and results.
 
+    Raises ValueError for shapes that do not fit the handle.
+
     >>> from singa import singa_wrap
     >>> x = tensor.ones((5, 2, 3))  # steps, batch, features
     >>> handle = singa_wrap.RnnHandle(x.data, 4, singa_wrap.RnnMode_kGru)

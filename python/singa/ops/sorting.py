@@ -137,6 +137,8 @@ def sort(x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, T
 
     Equal elements keep their order. NaN counts as larger than all numbers.
 
+    Raises ValueError for an axis outside x.
+
     >>> values, indices = autograd.sort(tensor.Tensor(data=[3.0, 1.0, 2.0]))
     >>> values, indices
     (Tensor([1., 2., 3.], dtype=float32), Tensor([1, 2, 0], dtype=int64))
@@ -153,6 +155,8 @@ def _sorted(operator: TopK, x: Tensor) -> tuple[Tensor, Tensor]:
 def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
     """The indices (int64) that sort x along an axis (default: the last); see `sort`.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.argsort(tensor.Tensor(data=[3.0, 1.0, 2.0]))
     Tensor([1, 2, 0], dtype=int64)
     """
@@ -166,6 +170,8 @@ def cumsum(x: Tensor, axis: int, exclusive: bool = False, reverse: bool = False)
     Sums of integers and bools are int64. Those of 16-bit and 32-bit floats are accumulated in
     float64.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.cumsum(tensor.Tensor(data=[1.0, 2.0, 3.0]), 0)
     Tensor([1., 3., 6.], dtype=float32)
     """
@@ -174,6 +180,8 @@ def cumsum(x: Tensor, axis: int, exclusive: bool = False, reverse: bool = False)
 
 def triu(x: Tensor, k: int = 0) -> Tensor:
     """The matrices in the last two axes of x with zeros below diagonal k, as numpy.triu.
+
+    Raises ValueError for fewer than two axes.
 
     >>> autograd.triu(tensor.ones((3, 3)))
     Tensor([[1., 1., 1.],
@@ -185,6 +193,8 @@ def triu(x: Tensor, k: int = 0) -> Tensor:
 
 def tril(x: Tensor, k: int = 0) -> Tensor:
     """The matrices in the last two axes of x with zeros above diagonal k, as numpy.tril.
+
+    Raises ValueError for fewer than two axes.
 
     >>> autograd.tril(tensor.ones((3, 3)), -1)
     Tensor([[0., 0., 0.],

@@ -58,6 +58,8 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
     The axes are removed unless `keepdims` is set. `correction` is 1 by default (Bessel's); with 0
     it is numpy.var. Integers count as float32. Of no more than `correction` elements it is NaN.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.var(tensor.Tensor(data=[1.0, 2.0, 3.0]))
     Tensor(1., dtype=float32)
     """
@@ -67,6 +69,8 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
     """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal.
+
+    Raises ValueError for an axis outside x.
 
     >>> autograd.std(tensor.Tensor(data=[1.0, 2.0, 3.0]))
     Tensor(1., dtype=float32)
@@ -78,6 +82,8 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
 def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether an element along an axis or axes (default: all) is not 0, as bool. NaN is not 0.
 
+    Raises ValueError for an axis outside x.
+
     >>> autograd.any(tensor.Tensor(data=[[0.0, 1.0], [0.0, 0.0]]), 1)
     Tensor([ True, False], dtype=bool)
     """
@@ -86,6 +92,8 @@ def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether no element along an axis or axes (default: all) is 0, as bool.
+
+    Raises ValueError for an axis outside x.
 
     >>> autograd.all(tensor.Tensor(data=[[0.0, 1.0], [1.0, 1.0]]), 1)
     Tensor([False,  True], dtype=bool)

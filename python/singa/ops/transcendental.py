@@ -165,6 +165,8 @@ def atan2(y: Any, x: Any) -> Tensor:
     a number or an array; integers count as float32. It is 0 at the origin, where the gradient is
     NaN, and the sign of a zero does not count.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> autograd.atan2(tensor.Tensor(data=[1.0, 0.0]), tensor.Tensor(data=[1.0, -1.0]))
     Tensor([0.7854, 3.1416], dtype=float32)
     """

@@ -97,6 +97,9 @@ class Tensor(_Base):
     which is copied and gets type `dtype`. Without a `device` it lies on the default one
     (`singa.device.set_default_device`), a raw tensor where it is.
 
+    Raises ValueError for a negative length, and for another number of elements than `shape` has;
+    TypeError for an unknown type.
+
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
     >>> x
     Tensor([[1., 2.],

@@ -171,6 +171,8 @@ class ConfusionMatrix(Metric):
     threshold: a score above it means class 1, where predictions are floats in the shape of the
         targets. Default 0.5.
 
+    Raises ValueError for fewer classes than 1.
+
     >>> matrix = metric.ConfusionMatrix(2)
     >>> matrix.update(np.array([0, 1, 1]), np.array([0, 1, 0]))
     >>> matrix.compute()
@@ -298,6 +300,8 @@ class F1(_OfClasses):
     ignore_index, threshold: as for ConfusionMatrix.
 
     0 / 0 counts as 0, as in scikit-learn.
+
+    Raises ValueError for another `average`.
 
     >>> f1 = metric.F1()
     >>> f1.update(np.array([1, 1, 0]), np.array([1, 0, 0]))

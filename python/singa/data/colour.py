@@ -31,6 +31,8 @@ class ColorJitter(PerImage):
     hue         shifts are drawn from -hue … hue or a pair, as parts of the circle of hues, at most
                 0.5; 0 (the default) changes nothing
 
+    Raises ValueError for negative numbers.
+
     >>> data.ColorJitter(0.4)(np.zeros((1, 3, 8, 8), np.uint8), np.random.default_rng(0)).shape
     (1, 3, 8, 8)
     """
@@ -158,6 +160,8 @@ class RandAugment(_RandomChanges):
     fill                value of pixels that come from outside (default 0)
 
     Changes and strengths are torchvision's.
+
+    Raises ValueError for a negative number of operations.
 
     >>> data.RandAugment()(np.zeros((1, 3, 8, 8), np.uint8), np.random.default_rng(0)).shape
     (1, 3, 8, 8)

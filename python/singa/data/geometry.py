@@ -66,6 +66,8 @@ class Resize(PerImage):
     interpolation  "bilinear" (the default), "nearest", "bicubic" or "lanczos"; all but "nearest"
                    average over the pixels that become one (antialiasing)
 
+    Raises ValueError for a size below 1 and for another interpolation.
+
     >>> data.Resize(16)(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape
     (1, 3, 16, 24)
     """
@@ -92,6 +94,8 @@ class Resize(PerImage):
 class CenterCrop(PerImage):
     """Cuts out the middle of images. `size` is its side, or (height, width). Smaller images are
     padded with zeros.
+
+    Raises ValueError for a size below 1.
 
     >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
     >>> data.CenterCrop(2)(images, np.random.default_rng(0))
@@ -138,6 +142,8 @@ class RandomResizedCrop(PerImage):
 
     As in torchvision, ten parts are tried; if none fits, it is the largest one in the middle whose
     proportions are in the range.
+
+    Raises ValueError for a size below 1, and for ranges whose first number is larger.
 
     >>> crop = data.RandomResizedCrop(16)
     >>> crop(np.zeros((1, 3, 32, 48), np.uint8), np.random.default_rng(0)).shape

@@ -96,6 +96,8 @@ class RandomCrop:
     `size` is the part's side, or (height, width); None, the default, is the image's own size. A
     smaller image lies at a random position in a part of that size.
 
+    Raises ValueError for a negative padding and a size below 1.
+
     >>> images = np.ones((1, 1, 4, 4), np.uint8)
     >>> data.RandomCrop(1)(images, np.random.default_rng(0)).shape
     (1, 1, 4, 4)
@@ -181,6 +183,8 @@ class _RandomFlip:
 class RandomHorizontalFlip(_RandomFlip):
     """Mirrors each image left to right with probability `p` (default 0.5).
 
+    Raises ValueError for a p outside [0, 1].
+
     >>> data.RandomHorizontalFlip(1.0)(np.array([[[[1, 2]]]], np.uint8), np.random.default_rng(0))
     array([[[[2, 1]]]], dtype=uint8)
     """
@@ -191,6 +195,8 @@ class RandomHorizontalFlip(_RandomFlip):
 @dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
     """Mirrors each image top to bottom with probability `p` (default 0.5).
+
+    Raises ValueError for a p outside [0, 1].
 
     >>> data.RandomVerticalFlip(1.0)(np.array([[[[1], [2]]]], np.uint8), np.random.default_rng(0))
     array([[[[2],
@@ -239,6 +245,8 @@ class Cutout:
     of it may lie outside. After `Normalize`, a `fill` of 0 (the default) is the mean colour.
     DeVries & Taylor 2017, "Improved Regularization of Convolutional Neural Networks with Cutout".
 
+    Raises ValueError for a size below 1.
+
     >>> images = np.ones((1, 1, 8, 8), np.float32)
     >>> bool((data.Cutout(4)(images, np.random.default_rng(0)) == 0).any())
     True
@@ -272,6 +280,8 @@ class RandomErasing:
            "random" for normally distributed noise in each pixel
 
     As in torchvision, ten rectangles are tried, and if none fits, the image stays as it is.
+
+    Raises ValueError for a p outside [0, 1], and for ranges whose first number is larger.
 
     >>> images = np.ones((1, 1, 8, 8), np.float32)
     >>> bool((data.RandomErasing(1.0)(images, np.random.default_rng(0)) == 0).any())

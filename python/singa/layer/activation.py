@@ -33,6 +33,8 @@ __all__ = [
 class GELU(Layer):
     """x·Φ(x); with `approximate` of "tanh" its approximation. Hendrycks & Gimpel 2016.
 
+    Raises ValueError for another `approximate`.
+
     >>> layer.GELU()(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
     Tensor([-0.1587,  0.    ,  1.9545], dtype=float32)
     """
@@ -51,6 +53,8 @@ class GLU(Layer):
     """a·sigmoid(b), with a and b the halves of x along `dim` (default: the last). Dauphin et al.
     2017.
 
+    Raises ValueError if the axis has an odd length.
+
     >>> layer.GLU()(tensor.Tensor(data=[1.0, 2.0, 0.0, 100.0]))
     Tensor([0.5, 2. ], dtype=float32)
     """
@@ -65,6 +69,8 @@ class GLU(Layer):
 
 class Softplus(Layer):
     """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`.
+
+    Raises ValueError for a beta that is not positive and finite.
 
     >>> layer.Softplus()(tensor.Tensor(data=[-1.0, 0.0, 30.0]))
     Tensor([ 0.3133,  0.6931, 30.    ], dtype=float32)
@@ -187,6 +193,8 @@ class PReLU(Layer):
     num_parameters is 1 (the default), or the number of channels, axis 1 of x. `init` is what the
     weights begin with (default 0.25).
 
+    Raises ValueError for another number of parameters than channels.
+
     >>> layer.PReLU()(tensor.Tensor(data=[-2.0, 3.0]))
     Tensor([-0.5,  3. ], dtype=float32)
     """
@@ -244,6 +252,8 @@ class SELU(Layer):
 class Softmax(Layer):
     """Softmax e^x / Σ e^x along one axis (default: the last).
 
+    Raises ValueError for an axis outside x.
+
     >>> layer.Softmax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
@@ -258,6 +268,8 @@ class Softmax(Layer):
 
 class LogSoftmax(Layer):
     """Logarithm of softmax along one axis (default: the last).
+
+    Raises ValueError for an axis outside x.
 
     >>> layer.LogSoftmax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[-2.4076, -1.4076, -0.4076]], dtype=float32)
@@ -283,6 +295,8 @@ class Dropout2d(Layer):
     """In training, zeroes each channel of each image (N, C, ...) with probability `p` in [0, 1)
     (default 0.5) and scales the others by 1 / (1 - p). Tompson et al. 2015.
 
+    Raises ValueError for a p outside [0, 1), and in training for x with fewer than two axes.
+
     >>> autograd.training = True
     >>> y = layer.Dropout2d()(tensor.ones((1, 4, 2, 2)))
     >>> [len(set(channel.ravel())) for channel in y.numpy()[0]]  # each channel is one number
@@ -302,6 +316,8 @@ class Dropout2d(Layer):
 class DropPath(Layer):
     """In training, zeroes each sample with probability `drop_prob` and scales the others up by
     1 / (1 - drop_prob): stochastic depth, for the branch of a residual block. Huang et al. 2016.
+
+    Raises ValueError for a probability outside [0, 1).
 
     >>> layer.DropPath(0.1)(tensor.ones((2,)))  # in inference
     Tensor([1., 1.], dtype=float32)

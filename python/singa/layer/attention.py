@@ -138,6 +138,9 @@ class MultiHeadAttention(Layer):
     `Model.load_torch` reads; its batch_first is False by default, and it has no num_kv_heads and no
     rotary.
 
+    Raises ValueError if num_heads does not divide embed_dim, and for inputs with other numbers of
+    features.
+
     >>> attention = layer.MultiHeadAttention(8, num_heads=2)
     >>> x = tensor.random((1, 5, 8))
     >>> attention(x, x, x).shape
@@ -421,6 +424,8 @@ class TransformerEncoderLayer(TransformerLayer):
 
     Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
     torch.nn.TransformerEncoderLayer, except batch_first, which is True by default.
+
+    Raises ValueError if nhead does not divide d_model.
 
     >>> block = layer.TransformerEncoderLayer(8, 2, dim_feedforward=16)
     >>> block(tensor.random((1, 5, 8))).shape

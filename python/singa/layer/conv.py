@@ -348,6 +348,8 @@ class SeparableConv2d(Layer):
     Arguments are those of `Conv2d`, except that `bias` is False by default. SINGA's older form
     `SeparableConv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too.
 
+    Raises ValueError unless x is (N, C, H, W).
+
     >>> separable = layer.SeparableConv2d(8, 3, padding=1)
     >>> separable(tensor.ones((1, 3, 6, 6))).shape
     (1, 8, 6, 6)

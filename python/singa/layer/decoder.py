@@ -21,6 +21,8 @@ class TransformerDecoderLayer(TransformerLayer):
     Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
     torch.nn.TransformerDecoderLayer, except batch_first, which is True by default.
 
+    Raises ValueError if nhead does not divide d_model.
+
     >>> block = layer.TransformerDecoderLayer(8, 2, dim_feedforward=16)
     >>> block(tensor.random((1, 4, 8)), tensor.random((1, 5, 8))).shape
     (1, 4, 8)

@@ -104,6 +104,8 @@ class Gemm(Layer):
 
     W is initialized normally with variance 2 / (in + out), b with 0.
 
+    Raises ValueError at the first call for x that is no matrix.
+
     >>> gemm = layer.Gemm(4)
     >>> gemm(tensor.ones((2, 3))).shape
     (2, 4)

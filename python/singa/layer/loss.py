@@ -44,6 +44,8 @@ class CrossEntropyLoss(Layer):
     `weight` has a number for each class. `ignore_index` is None by default, where PyTorch's is
     -100: then every index has to be a class.
 
+    Raises ValueError for another `reduction`, and for targets of another shape.
+
     >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     >>> layer.CrossEntropyLoss()(scores, np.array([0, 2]))
     Tensor([0.8955], dtype=float32)
@@ -71,6 +73,8 @@ class CrossEntropyLoss(Layer):
 class NLLLoss(Layer):
     """`autograd.nll_loss` of log-probabilities x (N, C, ...) for class indices t (N, ...).
 
+    Raises ValueError for targets of another shape, IndexError for an index that is no class.
+
     >>> layer.NLLLoss()(tensor.Tensor(data=np.log([[0.7, 0.3], [0.4, 0.6]])), np.array([0, 1]))
     Tensor([0.4338], dtype=float32)
     """
@@ -89,6 +93,8 @@ class NLLLoss(Layer):
 
 class BCEWithLogitsLoss(Layer):
     """`autograd.binary_cross_entropy_with_logits` of scores x for targets t in [0, 1].
+
+    Raises ValueError for targets of another shape.
 
     >>> layer.BCEWithLogitsLoss()(tensor.Tensor(data=[3.0, -1.0]), np.array([1.0, 0.0]))
     Tensor([0.1809], dtype=float32)
@@ -109,6 +115,8 @@ class BCEWithLogitsLoss(Layer):
 class FocalLoss(Layer):
     """`autograd.sigmoid_focal_loss` of scores x for targets t of 0 and 1.
 
+    Raises ValueError for targets of another shape.
+
     >>> layer.FocalLoss()(tensor.Tensor(data=[3.0, -1.0]), np.array([1.0, 0.0]))
     Tensor([0.0085], dtype=float32)
     """
@@ -127,6 +135,8 @@ class DiceLoss(Layer):
     """`autograd.dice_loss` of scores x (N, C, ...) for classes t (N, ...), or masks in the shape of
     x.
 
+    Raises ValueError for targets of another shape.
+
     >>> scores = tensor.Tensor(data=[[[5.0, -5.0], [-5.0, 5.0]]])  # two classes, two pixels
     >>> layer.DiceLoss()(scores, np.array([[0, 1]]))
     Tensor([0.], dtype=float32)
@@ -143,6 +153,8 @@ class DiceLoss(Layer):
 
 class KLDivLoss(Layer):
     """`autograd.kl_div` of log-probabilities x for probabilities t, or their logarithms.
+
+    Raises ValueError for targets of another shape.
 
     >>> x, t = tensor.Tensor(data=np.log([[0.5, 0.5]])), np.array([[0.9, 0.1]])
     >>> layer.KLDivLoss("batchmean")(x, t)
@@ -161,6 +173,8 @@ class KLDivLoss(Layer):
 class L1Loss(Layer):
     """`autograd.l1_loss`: |x - t|.
 
+    Raises ValueError for targets of another shape.
+
     >>> layer.L1Loss()(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
     Tensor([1.], dtype=float32)
     """
@@ -175,6 +189,8 @@ class L1Loss(Layer):
 
 class MSELoss(Layer):
     """`autograd.mse_loss`: (x - t)².
+
+    Raises ValueError for targets of another shape.
 
     >>> layer.MSELoss()(tensor.Tensor(data=[1.0, 4.0]), np.array([1.0, 2.0]))
     Tensor([2.], dtype=float32)
@@ -191,6 +207,8 @@ class MSELoss(Layer):
 class HuberLoss(Layer):
     """`autograd.huber_loss`: squares near 0, and a slope of `delta` beyond it.
 
+    Raises ValueError for targets of another shape, and unless `delta` is positive.
+
     >>> layer.HuberLoss("none")(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]))
     Tensor([0.125, 3.5  ], dtype=float32)
     """
@@ -206,6 +224,8 @@ class HuberLoss(Layer):
 
 class SmoothL1Loss(Layer):
     """`autograd.smooth_l1_loss`: squares up to `beta`, and a slope of 1 beyond it.
+
+    Raises ValueError for targets of another shape, and for a negative `beta`.
 
     >>> layer.SmoothL1Loss("none", beta=2.0)(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]))
     Tensor([0.0625, 3.    ], dtype=float32)

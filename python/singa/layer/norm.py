@@ -289,6 +289,8 @@ class RMSNorm(LayerNorm):
     Names and defaults are those of torch.nn.RMSNorm: `eps` of None is the distance from 1 to the
     next float32.
 
+    Raises ValueError where x ends in other lengths.
+
     >>> layer.RMSNorm(2)(tensor.Tensor(data=[[3.0, 4.0]]))
     Tensor([[0.8485, 1.1314]], dtype=float32)
     """
@@ -310,6 +312,8 @@ class LayerNorm2d(_Norm):
     """LayerNorm of images (N, C, H, W) over the channels, at each pixel by itself.
 
     Channels-last images are not copied. The defaults are timm's, whose ConvNeXt uses it.
+
+    Raises ValueError for another number of channels.
 
     >>> layer.LayerNorm2d(3)(tensor.ones((1, 3, 4, 4))).shape
     (1, 3, 4, 4)
@@ -360,6 +364,8 @@ class InstanceNorm2d(GroupNorm):
 
     Names and defaults are those of torch.nn.InstanceNorm2d, which has no weight and bias unless
     `affine`; running statistics are not kept.
+
+    Raises ValueError for another number of channels.
 
     >>> layer.InstanceNorm2d(3)(tensor.ones((1, 3, 4, 4))).shape
     (1, 3, 4, 4)

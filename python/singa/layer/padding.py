@@ -59,6 +59,8 @@ class _Pad(Layer):
 class ConstantPad1d(_Pad):
     """Pads the last axis of x with `value`; see ConstantPad2d.
 
+    Raises ValueError for another number of sides.
+
     >>> layer.ConstantPad1d((2, 1), 9.0)(tensor.Tensor(data=[[[1.0, 2.0]]]))
     Tensor([[[9., 9., 1., 2., 9.]]], dtype=float32)
     """
@@ -90,6 +92,8 @@ class ConstantPad3d(ConstantPad1d):
     """Pads the last three axes of x with `value`. `padding` is one number, or (left, right, top,
     bottom, front, back).
 
+    Raises ValueError for another number of sides.
+
     >>> layer.ConstantPad3d(1, 9.0)(tensor.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -99,6 +103,8 @@ class ConstantPad3d(ConstantPad1d):
 
 class ZeroPad1d(_Pad):
     """Pads the last axis of x with zeros. `padding` is one number, or (left, right).
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ZeroPad1d((2, 1))(tensor.Tensor(data=[[[1.0, 2.0]]]))
     Tensor([[[0., 0., 1., 2., 0.]]], dtype=float32)
@@ -110,6 +116,8 @@ class ZeroPad1d(_Pad):
 class ZeroPad2d(_Pad):
     """Pads the last two axes of x with zeros. `padding` is one number, or (left, right, top,
     bottom).
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ZeroPad2d((1, 0, 0, 1))(tensor.Tensor(data=[[[[1.0, 2.0]]]]))
     Tensor([[[[0., 1., 2.],
@@ -123,6 +131,8 @@ class ZeroPad3d(_Pad):
     """Pads the last three axes of x with zeros. `padding` is one number, or (left, right, top,
     bottom, front, back).
 
+    Raises ValueError for another number of sides.
+
     >>> layer.ZeroPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -133,6 +143,8 @@ class ZeroPad3d(_Pad):
 class ReflectionPad1d(_Pad):
     """Pads the last axis of x with its reflection at the ends, which are not repeated. `padding` is
     one number, or (left, right), less than the length.
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ReflectionPad1d(2)(tensor.Tensor(data=[[[1.0, 2.0, 3.0]]]))
     Tensor([[[3., 2., 1., 2., 3., 2., 1.]]], dtype=float32)
@@ -145,6 +157,8 @@ class ReflectionPad1d(_Pad):
 class ReflectionPad2d(_Pad):
     """Pads the last two axes of x with their reflection at the edges, which are not repeated.
     `padding` is one number, or (left, right, top, bottom), less than the lengths.
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ReflectionPad2d(1)(tensor.Tensor(data=[[[[1.0, 2.0], [3.0, 4.0]]]]))
     Tensor([[[[4., 3., 4., 3.],
@@ -160,6 +174,8 @@ class ReflectionPad2d(_Pad):
 class ReflectionPad3d(_Pad):
     """Pads the last three axes of x with their reflection; see ReflectionPad2d.
 
+    Raises ValueError for another number of sides.
+
     >>> layer.ReflectionPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -172,6 +188,8 @@ class ReplicationPad1d(_Pad):
     """Pads the last axis of x with the elements at its ends. `padding` is one number, or (left,
     right).
 
+    Raises ValueError for another number of sides.
+
     >>> layer.ReplicationPad1d(2)(tensor.Tensor(data=[[[1.0, 2.0, 3.0]]]))
     Tensor([[[1., 1., 1., 2., 3., 3., 3.]]], dtype=float32)
     """
@@ -183,6 +201,8 @@ class ReplicationPad1d(_Pad):
 class ReplicationPad2d(_Pad):
     """Pads the last two axes of x with the elements at the edges. `padding` is one number, or
     (left, right, top, bottom).
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ReplicationPad2d(1)(tensor.Tensor(data=[[[[1.0, 2.0], [3.0, 4.0]]]]))
     Tensor([[[[1., 1., 2., 2.],
@@ -197,6 +217,8 @@ class ReplicationPad2d(_Pad):
 
 class ReplicationPad3d(_Pad):
     """Pads the last three axes of x with the elements at the edges; see ReplicationPad2d.
+
+    Raises ValueError for another number of sides.
 
     >>> layer.ReplicationPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)

@@ -74,6 +74,8 @@ class Pooling2d(_Pooling):
     count_include_pad  whether means count the zeros of the padding (default False)
     dilation           distance between the elements of a window: int or (height, width) (default 1)
 
+    Raises ValueError unless x is (N, C, h, w) and a window fits.
+
     >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
     >>> layer.Pooling2d(2)(x)
     Tensor([[[[ 5.,  7.],
@@ -382,6 +384,8 @@ class LPPool1d(_LPPool):
 
     Arguments and defaults are those of torch.nn.LPPool1d. PyTorch sums x^p, which differs where x
     is negative and p is not even. See `autograd.lp_pool`.
+
+    Raises ValueError unless norm_type is positive.
 
     >>> layer.LPPool1d(2, 2)(tensor.Tensor(data=[[[3.0, 4.0]]]))
     Tensor([[[5.]]], dtype=float32)

@@ -27,6 +27,8 @@ class Upsample(Layer):
 
     See `autograd.interpolate`.
 
+    Raises ValueError unless either `size` or `scale_factor` is given, and for another mode.
+
     >>> layer.Upsample(scale_factor=2)(tensor.Tensor(data=[[[[1.0, 2.0]]]]))
     Tensor([[[[1., 1., 2., 2.],
               [1., 1., 2., 2.]]]], dtype=float32)
@@ -63,6 +65,8 @@ class ChannelShuffle(Layer):
 
     groups  their number; must divide the channels
 
+    Raises ValueError if `groups` does not divide the channels.
+
     >>> layer.ChannelShuffle(2)(tensor.Tensor(data=[[[0.0], [1.0], [2.0], [3.0]]])).reshape((4,))
     Tensor([0., 2., 1., 3.], dtype=float32)
     """
@@ -78,6 +82,8 @@ class ChannelShuffle(Layer):
 class PixelShuffle(Layer):
     """Moves channels to pixels: (N, C·r², H, W) becomes (N, C, H·r, W·r). Shi et al. 2016.
 
+    Raises ValueError if r² does not divide the channels.
+
     >>> layer.PixelShuffle(2)(tensor.ones((1, 12, 4, 4))).shape
     (1, 3, 8, 8)
     """
@@ -92,6 +98,8 @@ class PixelShuffle(Layer):
 
 class PixelUnshuffle(Layer):
     """The inverse of PixelShuffle: (N, C, H·r, W·r) becomes (N, C·r², H, W).
+
+    Raises ValueError if r does not divide height and width.
 
     >>> layer.PixelUnshuffle(2)(tensor.ones((1, 3, 8, 8))).shape
     (1, 12, 4, 4)

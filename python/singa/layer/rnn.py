@@ -118,6 +118,8 @@ class RNN(RNN_Base):
     list of tensors (batch, input_size), and h0 (batch, hidden_size). It returns (list of all h,
     last h). Weights are initialized normally with standard deviation 1, b with 0.
 
+    Raises ValueError for inputs with another number of features.
+
     >>> rnn = layer.RNN(3, 4)
     >>> steps = [tensor.ones((2, 3)) for _ in range(5)]
     >>> outputs, last = rnn(steps, tensor.zeros((2, 4)))
@@ -183,6 +185,8 @@ class LSTM(RNN_Base):
     list of tensors (batch, input_size), and (h0, c0), each (batch, hidden_size). It returns (list
     of all h, last h, last c). Weights are initialized normally with standard deviation 0.01, biases
     with 0.
+
+    Raises ValueError for inputs with another number of features.
 
     >>> lstm = layer.LSTM(3, 4)
     >>> steps = [tensor.ones((2, 3)) for _ in range(5)]
@@ -452,6 +456,8 @@ class GRU(_Sequences):
     The layer is called with x and optionally the states hx (num_layers · directions, batch,
     hidden_size), which are 0 by default. It returns (output with directions · hidden_size features,
     the last states in the shape of hx). `load_torch` reads the weights of torch.nn.GRU.
+
+    Raises ValueError for inputs with another number of features.
 
     >>> output, last = layer.GRU(3, 4, batch_first=True)(tensor.ones((2, 5, 3)))
     >>> output.shape, last.shape

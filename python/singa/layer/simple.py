@@ -113,6 +113,8 @@ class Sigmoid(Layer):
 class Add(Layer):
     """a + b, with broadcasting.
 
+    Raises ValueError for shapes that do not broadcast to each other.
+
     >>> layer.Add()(tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0]))
     Tensor([11., 22.], dtype=float32)
     """
@@ -138,6 +140,8 @@ class Identity(Layer):
 class Flatten(Layer):
     """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
 
+    Raises ValueError for an axis outside x.
+
     >>> layer.Flatten()(tensor.ones((2, 3, 4))).shape
     (2, 12)
     """
@@ -152,6 +156,8 @@ class Flatten(Layer):
 
 class SoftMax(Layer):
     """Softmax along axis 1; see `autograd.softmax`.
+
+    Raises ValueError if x has no axis 1.
 
     >>> layer.SoftMax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
@@ -184,6 +190,8 @@ class SoftMaxCrossEntropy(Layer):
 class MeanSquareError(Layer):
     """Mean of (x - t)² over all elements, with shape (1,).
 
+    Raises ValueError for targets of another shape.
+
     >>> layer.MeanSquareError()(tensor.Tensor(data=[1.0, 4.0]), tensor.Tensor(data=[1.0, 2.0]))
     Tensor([2.], dtype=float32)
     """
@@ -195,6 +203,8 @@ class MeanSquareError(Layer):
 class CrossEntropy(Layer):
     """Cross-entropy of probabilities x (N, C) for targets t, averaged over the batch, with shape
     (1,).
+
+    Raises ValueError for targets of another shape.
 
     >>> layer.CrossEntropy()(tensor.Tensor(data=[[0.2, 0.8]]), tensor.Tensor(data=[[0.0, 1.0]]))
     Tensor([0.2231], dtype=float32)
@@ -208,6 +218,8 @@ class BinaryCrossEntropy(Layer):
     """Binary cross-entropy of probabilities x for targets t, averaged over the batch, with shape
     (1,).
 
+    Raises ValueError for targets of another shape.
+
     >>> x, t = tensor.Tensor(data=[[0.2, 0.8]]), tensor.Tensor(data=[[0.0, 1.0]])
     >>> layer.BinaryCrossEntropy()(x, t)
     Tensor([0.4463], dtype=float32)
@@ -220,6 +232,8 @@ class BinaryCrossEntropy(Layer):
 class Dropout(Layer):
     """In training, sets each element to zero with probability `ratio` in [0, 1) (default 0.5) and
     scales the others by 1 / (1 - ratio). The identity in inference.
+
+    Raises ValueError for a ratio outside [0, 1).
 
     >>> dropout = layer.Dropout(0.5)
     >>> dropout(tensor.ones((3,)))  # in inference
@@ -242,6 +256,8 @@ class Dropout(Layer):
 class Cat(Layer):
     """Concatenates a list of tensors along `axis` (default 0).
 
+    Raises ValueError if other dimensions differ.
+
     >>> layer.Cat(1)([tensor.ones((2, 3)), tensor.ones((2, 1))]).shape
     (2, 4)
     """
@@ -256,6 +272,8 @@ class Cat(Layer):
 
 class Reshape(Layer):
     """Reshapes x to `shape`, of which one entry may be -1.
+
+    Raises ValueError for another number of elements.
 
     >>> layer.Reshape()(tensor.ones((2, 6)), (3, -1)).shape
     (3, 4)

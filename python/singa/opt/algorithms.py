@@ -123,6 +123,8 @@ class RMSProp(UpdateRule):
     · g (Graves 2013). With a `momentum`, b = momentum · b + d takes the place of d. Both make an
     update slower, and recorded steps leave it to the host.
 
+    Raises ValueError for numbers outside their ranges.
+
     >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
     >>> opt.RMSProp(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
     >>> w
@@ -224,6 +226,8 @@ class Adam(UpdateRule):
     `t` counts the updates of each parameter from 1. `beta_1` and `beta_2` are below 1. The default
     `lr` is SINGA's 0.1; 0.001 is usual. With `amsgrad`, the largest v so far takes the place of v
     in v' (Reddi et al. 2018); this makes an update slower, and recorded steps leave it to the host.
+
+    Raises ValueError for numbers outside their ranges.
 
     >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
     >>> opt.Adam(lr=0.1).update(w, tensor.Tensor(data=[2.0]))

@@ -169,6 +169,8 @@ class EMA(Average):
     `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
     Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
 
+    Raises ValueError for a decay outside [0, 1].
+
     >>> net = layer.Linear(1)
     >>> net(tensor.ones((1, 1)))
     Tensor([[0.9911]], dtype=float32)

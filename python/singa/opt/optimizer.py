@@ -186,6 +186,8 @@ class Optimizer:
     A subclass implements `apply` for one parameter, or `apply_all` for a whole step. A step of a
     user's optimizer is not recorded: in graph mode the host calls it at each replay.
 
+    Raises ValueError for a negative number, TypeError for an unknown argument.
+
     >>> optimizer = opt.SGD(lr=0.1, clip_norm=1.0)
     >>> optimizer.lr *= 0.5
     >>> optimizer.now("lr"), optimizer.steps

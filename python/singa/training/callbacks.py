@@ -136,6 +136,8 @@ class EarlyStopping(_Monitor):
 
     `best` and `best_epoch` say when it was best; `BestModel` keeps the weights.
 
+    Raises ValueError for another mode, or none for a name that does not end in "loss".
+
     >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
     >>> net.set_optimizer(opt.SGD(lr=0.0))  # nothing improves
     >>> x, y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
@@ -174,6 +176,8 @@ class BestModel(_Monitor):
     path       file for `Model.save_states`, such as "runs/best.safetensors"
     monitor, mode, min_delta  as for EarlyStopping
     restore    whether the model has the best weights after `fit` (default False)
+
+    Raises ValueError for another mode, or none for a name that does not end in "loss".
 
     >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
     >>> net.set_optimizer(opt.SGD(lr=0.1))

@@ -1,5 +1,5 @@
-# The README's two commands and related ones; scripts/ has everything longer than a line. Needs g++,
-# make and Python >= 3.11. Everything else is installed from package indexes into .venv.
+# What one does in a clone; scripts/ has everything longer than a line. Needs g++, make and Python >=
+# 3.11. Everything else is installed from package indexes into .venv.
 #
 #   make train          install singa into .venv and train on the built-in images
 #   make quick          build for debugging, test first what changed, then the rest but for slow tests

@@ -51,11 +51,11 @@ void RunStages(RankGroup& group, size_t chunks, Distances distances, const std::
 
 /// Runs two stages: all ranks write chunks, and read those of all. When a rank writes a chunk, all
 /// have written the one that it has combined before, and so have combined the one that lies as many
-/// chunks before that. All buffers together hold the chunks from there on.
+/// chunks before that. The shared buffers together hold the chunks from there on.
 template <class Write, class Read>
 void ShareChunks(RankGroup& group, size_t chunks, const std::string& where, const Write& write,
                  const Read& read) {
-  const uint64_t distance = group.memory().buffers() / 2 - 1;
+  const uint64_t distance = group.memory().shared_buffers() / 2 - 1;
   RunStages(
       group, chunks, {distance, distance + 1}, where, write,
       [&](size_t k, uint64_t number) {
@@ -80,6 +80,7 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
   // Where the first of two nodes has one term, it sends that: 16-bit floats are shorter than sums.
   const bool one_term = nodes.count() == 2 && nodes.first(1) == 1 && shards.size() == 1;
   const bool sends_term = one_term && first_node, adds_term = one_term && last_node;
+  const size_t term_unit = one_term ? unit : sum_unit;  // of what goes to the next node
   std::vector<const void*> terms;
   // Adds elements [begin, stop) of this node's ranks to the partial sum. The last node has the
   // result, at `to`.
@@ -100,6 +101,8 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
   RunStages(
       group, CeilDivide(bytes, part), {1, memory.buffers() - 2}, where,
       [&](size_t k, uint64_t number) {
+        if (group.links() && !first_node)
+          group.links()->ExpectPartial(number, (end(k) - k * part) / unit * term_unit);
         for (size_t s = 0; s < shards.size(); ++s)
           shards[s].Read(k * part, end(k), memory.Slot(group.rank(), number) + s * part);
       },
@@ -111,7 +114,8 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
           return;
         }
         if (sends_term) {
-          group.links()->SendPartial(number, memory.Slot(group.rank(), number), count * unit);
+          group.links()->SendPartial(number, memory.Slot(group.rank(), number), count * unit,
+                                     count * unit);
           return;
         }
         if (!first_node) group.AwaitPartial(number + 1, where);
@@ -122,7 +126,8 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
         sum(number, begin, std::min(count, begin + share), memory.Result(number));
         if (!group.links()) return;
         if (!last_node) {
-          group.links()->SendPartial(number, memory.Partial(number), count * sum_unit);
+          group.links()->SendPartial(number, memory.Partial(number), count * sum_unit,
+                                     count * unit);
         } else {
           group.links()->SendResult(number, count * unit);
         }
@@ -146,7 +151,8 @@ void AllGather(RankGroup& group, const ByteStream& own, const TakeBytes& take,
       group, CeilDivide(own.bytes(), part), where,
       [&](size_t k, uint64_t number) {
         own.Read(k * part, end(k), memory.Slot(group.rank(), number));
-        if (group.links()) group.links()->SendSlots(number, [&](int) { return end(k) - k * part; });
+        if (group.links())
+          group.links()->ShareSlots(number, [&](int) { return end(k) - k * part; });
       },
       [&](size_t k, uint64_t number) {
         for (int r = 0; r < group.world_size(); ++r)
@@ -165,7 +171,7 @@ void Broadcast(RankGroup& group, const ByteStream& stream, int root, const std::
         if (is_root) stream.Read(k * part, end(k), memory.Slot(root, number));
         // The others send empty chunks, which say that they keep up.
         if (group.links())
-          group.links()->SendSlots(
+          group.links()->ShareSlots(
               number, [&](int rank) { return rank == root ? end(k) - k * part : size_t{0}; });
       },
       [&](size_t k, uint64_t number) {

@@ -10,12 +10,28 @@
 namespace singa::distributed {
 namespace {
 
-constexpr uint64_t kBeat = 200'000'000;  // nanoseconds between two signs of life
-constexpr double kLastWords = 0.2;       // seconds for what is left after a failure
+constexpr uint64_t kBeat = 200'000'000;    // nanoseconds between two signs of life
+constexpr uint64_t kReceipt = 20'000'000;  // between two words on chunks that have come
 constexpr size_t kLongest = RankState::kText;
 
 /// The connection has ended.
 struct Ended {};
+
+bool IsChunk(Topic topic) {
+  return topic == Topic::kSlot || topic == Topic::kPartial || topic == Topic::kResult;
+}
+
+Chunk::Kind KindOf(Topic topic) {
+  return topic == Topic::kSlot      ? Chunk::Kind::kSlot
+         : topic == Topic::kPartial ? Chunk::Kind::kPartial
+                                    : Chunk::Kind::kResult;
+}
+
+Topic TopicOf(Chunk::Kind kind) {
+  return kind == Chunk::Kind::kSlot      ? Topic::kSlot
+         : kind == Chunk::Kind::kPartial ? Topic::kPartial
+                                         : Topic::kResult;
+}
 
 std::chrono::duration<double> Seconds(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -34,8 +50,10 @@ Link::Link(NodeMemory& memory, int node, Open open)
 
 Link::~Link() { Close(0); }
 
-void Link::Start(Link* next) {
+void Link::Start(Link* next, Transport& transport, Arrived arrived) {
   next_ = next;
+  transport_ = &transport;
+  arrived_ = std::move(arrived);
   receiver_ = std::thread([this] { Receive(); });
 }
 
@@ -73,32 +91,22 @@ bool Link::ReceiveOne() {
   if (!socket_->Receive(&message, sizeof(message))) return false;
   if (message.topic >= Topic::kTopics || message.rank < 0 || message.rank >= nodes_.world_size())
     return false;
-  if (message.topic == Topic::kSlot || message.topic == Topic::kPartial ||
-      message.topic == Topic::kResult) {
+  if (IsChunk(message.topic)) {
     if (message.bytes > memory_.chunk_bytes()) return false;
     char* to = message.topic == Topic::kSlot      ? memory_.Slot(message.rank, message.number)
                : message.topic == Topic::kPartial ? memory_.Partial(message.number)
                                                   : memory_.Result(message.number);
     if (!socket_->Receive(to, message.bytes)) return false;
-    if (message.topic != Topic::kPartial) PassOn({message, to});
-    TakeData(message);
+    arrived_(node_, {KindOf(message.topic), message.rank, message.number, message.bytes, to});
     return true;
   }
   if (message.bytes > kLongest) return false;
   std::string text(message.bytes, '\0');
   if (!socket_->Receive(text.data(), text.size())) return false;
-  if (message.topic != Topic::kFailure) PassOn({message, nullptr, text});
+  const bool for_this_node = message.topic == Topic::kFailure || message.topic == Topic::kReceived;
+  if (!for_this_node) PassOn({message, nullptr, text});
   TakeText(message, std::move(text));
   return true;
-}
-
-/// Tells the ranks of this node that data has come.
-void Link::TakeData(const Message& message) {
-  // A slot is its rank's. The others are the neighbour's, for which its first rank stands.
-  const bool slot = message.topic == Topic::kSlot;
-  RankState& from = memory_.At(slot ? message.rank : nodes_.first(node_));
-  from.count(slot ? Stage::kWritten : Stage::kCombined).store(message.number + 1);
-  memory_.Wake(from);
 }
 
 void Link::TakeText(const Message& message, std::string text) {
@@ -130,6 +138,9 @@ void Link::TakeText(const Message& message, std::string text) {
       }
       return;
     }
+    case Topic::kReceived:
+      transport_->Acknowledge(node_, message.number);
+      return;
     case Topic::kLeft:
       from.left.store(1);
       break;
@@ -150,7 +161,7 @@ void Link::TakeText(const Message& message, std::string text) {
 }
 
 void Link::PassOn(Parcel parcel) {
-  if (next_) next_->Send(std::move(parcel));
+  if (next_) next_->Queue(std::move(parcel));
 }
 
 /// Unless the neighbour's first rank has said that it leaves, its process is gone.
@@ -179,7 +190,7 @@ void Link::SendAll() {
       const std::vector<bool> gone = Gone();
       bool sent = SendNews();
       sent |= SendQueued();
-      if (sent || SendGone(gone)) continue;
+      if (sent || (!transport_->Owes(node_) && SendGone(gone))) continue;
       if (closing) break;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -228,6 +239,12 @@ bool Link::SendNews() {
     tell({.topic = Topic::kBeats, .rank = begin, .bytes = ages.size() * sizeof(uint64_t)},
          ages.data());
   }
+  const uint64_t received = transport_->received(node_);
+  if (received != told_received_ && now - last_receipt_ >= kReceipt) {
+    told_received_ = received;
+    last_receipt_ = now;
+    tell({.topic = Topic::kReceived, .rank = begin, .number = received});
+  }
   const NodeMemory::Failure wanted =
       is_before_ ? NodeMemory::Failure::kProposed : NodeMemory::Failure::kDecided;
   if (!told_failure_ && memory_.failure() == wanted) {
@@ -273,7 +290,7 @@ bool Link::SendQueued() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::deque<Parcel>& queue = texts_.empty() ? data_ : texts_;
-    if (queue.empty() || !IsReady(queue.front())) return false;
+    if (queue.empty() || !MayGo(queue.front())) return false;
     parcel = std::move(queue.front());
     queue.pop_front();
   }
@@ -281,26 +298,27 @@ bool Link::SendQueued() {
   return true;
 }
 
-bool Link::IsReady(const Parcel& parcel) const {
-  const auto has = [&](int rank, Stage stage) {
-    return memory_.At(rank).count(stage).load() > parcel.message.number;
-  };
-  const int own = nodes_.own();
-  const Topic topic = parcel.message.topic;
-  if (topic == Topic::kSlot)
-    return !nodes_.IsLocal(parcel.message.rank) || has(parcel.message.rank, Stage::kWritten);
-  if (topic != Topic::kPartial && (topic != Topic::kResult || own + 1 < nodes_.count()))
-    return true;
-  for (int r = nodes_.first(own); r < nodes_.end(own); ++r)
-    if (!has(r, Stage::kCombined)) return false;
-  return true;
+bool Link::MayGo(const Parcel& parcel) const {
+  const Message& m = parcel.message;
+  if (IsChunk(m.topic))
+    return IsReady(memory_, {KindOf(m.topic), m.rank, m.number, m.bytes, nullptr});
+  const bool last = m.topic == Topic::kLeft || m.topic == Topic::kEnded;
+  return !last || !transport_->Owes(node_);  // not before the data of that rank
 }
 
 void Link::Put(const Message& message, const void* data) {
   if (!socket_->Send(&message, sizeof(message), data, message.bytes)) throw Ended();
 }
 
-void Link::Send(Parcel parcel) {
+void Link::Send(const Chunk& chunk) {
+  Queue({{.topic = TopicOf(chunk.kind),
+          .rank = chunk.rank,
+          .number = chunk.number,
+          .bytes = chunk.bytes},
+         chunk.data});
+}
+
+void Link::Queue(Parcel parcel) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (sent_all_) return;
@@ -331,60 +349,6 @@ void Link::Close(double seconds) noexcept {
   if (connected_.load()) socket_->Break();
   if (receiver_.joinable()) receiver_.join();
   if (sender_.joinable()) sender_.join();
-}
-
-// Both connections of a node.
-
-NodeLinks::NodeLinks(NodeMemory& memory, Meeting meeting, uint64_t deadline, double patience)
-    : memory_(memory), patience_(patience), meeting_(std::move(meeting)) {
-  const int own = memory.nodes().own();
-  if (!meeting_.before.empty())
-    before_ = std::make_unique<Link>(
-        memory, own - 1, [this, own, deadline](const std::atomic<bool>& stop, std::string* reason) {
-          return Connect(meeting_.before, meeting_.pass, own, own - 1, deadline, stop, reason);
-        });
-  if (meeting_.listener)
-    after_ = std::make_unique<Link>(
-        memory, own + 1, [this, own, deadline](const std::atomic<bool>& stop, std::string*) {
-          int found = 0;
-          std::optional<Socket> socket = meeting_.listener->Accept(
-              meeting_.pass, own, [own](int node) { return node == own + 1; }, &found, deadline,
-              stop);
-          meeting_.listener.reset();
-          return socket;
-        });
-  if (before_) before_->Start(after_.get());
-  if (after_) after_->Start(before_.get());
-}
-
-NodeLinks::~NodeLinks() {
-  // After a failure the neighbours may be gone or stopped.
-  const bool failed = memory_.failure() != NodeMemory::Failure::kNone;
-  const double patience = failed ? std::min(patience_, kLastWords) : patience_;
-  if (before_) before_->Close(patience);
-  if (after_) after_->Close(patience);
-}
-
-void NodeLinks::SendSlots(uint64_t number, const std::function<size_t(int)>& bytes) {
-  const Nodes& nodes = memory_.nodes();
-  for (int r = nodes.first(nodes.own()); r < nodes.end(nodes.own()); ++r)
-    for (Link* link : {before_.get(), after_.get()})
-      if (link)
-        link->Send({{.topic = Topic::kSlot, .rank = r, .number = number, .bytes = bytes(r)},
-                    memory_.Slot(r, number)});
-}
-
-void NodeLinks::SendPartial(uint64_t number, const char* sum, size_t bytes) {
-  after_->Send({{Topic::kPartial, memory_.nodes().rank(), number, bytes}, sum});
-}
-
-void NodeLinks::SendResult(uint64_t number, size_t bytes) {
-  before_->Send({{Topic::kResult, memory_.nodes().rank(), number, bytes}, memory_.Result(number)});
-}
-
-void NodeLinks::Flush(double seconds) {
-  if (before_) before_->Flush(seconds);
-  if (after_) after_->Flush(seconds);
 }
 
 }  // namespace singa::distributed

@@ -1,27 +1,24 @@
 #pragma once
 
-// The connections between nodes. Nodes form a chain: each is connected to the one before it and the
-// one after it. The process of a node's first rank has the connections, with two threads each,
-// which keep the states of all ranks in the memory of every node, and move data that the first rank
-// hands to them.
+// A connection to a node beside this one, with a thread for each direction. It keeps the states of
+// the ranks beyond it up to date in the memory of this node, and those of this node's ranks there.
+// It can move chunks of data, too.
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "distributed/meeting.h"
 #include "distributed/node_memory.h"
 #include "distributed/socket.h"
+#include "distributed/transport.h"
 
 namespace singa::distributed {
 
@@ -29,13 +26,14 @@ namespace singa::distributed {
 enum class Topic : uint32_t {
   kJoined,       // a rank, its process
   kDescription,  // of a rank's collective
-  kSlot,         // a rank's part of a chunk
-  kPartial,      // the sum of a chunk over the ranks up to this node; goes to the next node
-  kResult,       // the sum of a chunk over all ranks; goes to the node before
-  kBeats,        // nanoseconds since the last sign of life of each rank of a node
-  kLeft,         // a rank makes no further collective
-  kEnded,        // a rank's process is gone
-  kFailure,      // to the node before: an error that is proposed; to the next one: the decided one
+  kSlot,         // kinds of chunks
+  kPartial,
+  kResult,
+  kReceived,  // how many chunks have come, where another transport moves them
+  kBeats,     // nanoseconds since the last sign of life of each rank of a node
+  kLeft,      // a rank makes no further collective
+  kEnded,     // a rank's process is gone
+  kFailure,   // to the node before: an error that is proposed; to the next one: the decided one
   kTopics,
 };
 
@@ -65,9 +63,9 @@ class Link {
 
   /// Opens the connection and starts its work. `next` is the connection at the other side of this
   /// node, or null: what comes from ranks beyond goes on to it.
-  void Start(Link* next);
-  /// Sends a parcel when it is complete: its data when the ranks of this node have written it.
-  void Send(Parcel parcel);
+  void Start(Link* next, Transport& transport, Arrived arrived);
+  /// Sends a chunk when it is ready.
+  void Send(const Chunk& chunk);
   /// Waits until all that there was to send at the call has been handed to the system, at most so
   /// many seconds.
   void Flush(double seconds);
@@ -83,13 +81,13 @@ class Link {
   void Receive();
   bool ReceiveOne();
   void TakeText(const Message& message, std::string text);
-  void TakeData(const Message& message);
   void SendAll();
   std::vector<bool> Gone();
   bool SendGone(const std::vector<bool>& gone);
   bool SendNews();
   bool SendQueued();
-  bool IsReady(const Parcel& parcel) const;
+  bool MayGo(const Parcel& parcel) const;
+  void Queue(Parcel parcel);
   void Put(const Message& message, const void* data);
   void PassOn(Parcel parcel);
   void EndOfNeighbour();
@@ -100,6 +98,8 @@ class Link {
   bool is_before_;
   Open open_;
   Link* next_ = nullptr;
+  Transport* transport_ = nullptr;
+  Arrived arrived_;
   std::optional<Socket> socket_;
   std::atomic<bool> stop_ = false, connected_ = false;
 
@@ -107,7 +107,7 @@ class Link {
   std::vector<Told> told_;  // of each rank of this node
   std::vector<bool> gone_;
   bool told_failure_ = false;
-  uint64_t last_beat_ = 0, last_look_ = 0;
+  uint64_t last_beat_ = 0, last_look_ = 0, last_receipt_ = 0, told_received_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -115,30 +115,6 @@ class Link {
   uint64_t flush_wanted_ = 0, flushed_ = 0;
   bool closing_ = false, sent_all_ = false, received_all_ = false;
   std::thread receiver_, sender_;
-};
-
-/// The connections of a node.
-class NodeLinks {
- public:
-  /// Connects until `deadline` (SharedClock), in threads. `patience` is the most seconds that the
-  /// neighbours get at the end for what is on its way to them.
-  NodeLinks(NodeMemory& memory, Meeting meeting, uint64_t deadline, double patience);
-  ~NodeLinks();
-
-  /// Sends the part of chunk `number` of each rank of this node to all nodes, when it is written.
-  /// bytes(rank) is its size.
-  void SendSlots(uint64_t number, const std::function<size_t(int)>& bytes);
-  /// Sends the partial sum of chunk `number` to the next node, when all shares are there.
-  void SendPartial(uint64_t number, const char* sum, size_t bytes);
-  /// On the last node: sends the result of chunk `number` to all nodes, when all shares are there.
-  void SendResult(uint64_t number, size_t bytes);
-  void Flush(double seconds);
-
- private:
-  NodeMemory& memory_;
-  double patience_;
-  Meeting meeting_;
-  std::unique_ptr<Link> before_, after_;
 };
 
 }  // namespace singa::distributed

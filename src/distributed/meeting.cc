@@ -55,6 +55,17 @@ Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secr
   return meeting;
 }
 
+bool UsesMpi(const Exchange& exchange, bool by_mpi) {
+  const std::string own = EnvironmentValue("SINGA_TRANSPORT", kOp);
+  for (const std::string& other : exchange(own))
+    Check(other == own, kOp, "all ranks must have one SINGA_TRANSPORT, got ", own, " and ", other);
+  if (own != "mpi") return false;
+  Check(by_mpi, kOp,
+        "SINGA_TRANSPORT=mpi is for ranks that an MPI has started (mpiexec, mpirun, or srun with a "
+        "PMI)");
+  return true;
+}
+
 Exchange ExchangeOnMachine(const std::string& job, int rank, int world_size, double timeout) {
   return [=](const std::string& text) {
     const auto world = static_cast<size_t>(world_size);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "distributed/listener.h"
+#include "distributed/messages.h"
 #include "distributed/nodes.h"
 
 namespace singa::distributed {
@@ -22,12 +23,17 @@ struct Meeting {
   std::unique_ptr<Listener> listener;  // for the next node
   std::string before;                  // address of the node before
   Pass pass;                           // of the connections between nodes
+  std::unique_ptr<Messages> messages;  // they carry the data; null: the connections do
 };
 
 /// `job` is a name that no other job has. Without a secret the exchange carries one. `inside`: all
 /// nodes are on this machine.
 Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secret, bool inside,
              const Exchange& exchange);
+
+/// Whether MPI carries the data between nodes, by SINGA_TRANSPORT. Raises std::invalid_argument if
+/// ranks have different values, and if MPI has not started them (`by_mpi`) but should carry it.
+bool UsesMpi(const Exchange& exchange, bool by_mpi);
 
 /// An exchange between ranks of one machine that are taken for several nodes: through a segment of
 /// shared memory, once. Raises std::runtime_error, naming a rank that is missing, after `timeout`

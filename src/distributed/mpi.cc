@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "singa/core/error.h"
 
@@ -70,20 +71,119 @@ void UnlinkSharedMemory() {
   }
 }
 
-/// Handle: the type of MPI's handles.
+/// What the interfaces of MPI have under other numbers and addresses. Handle: the type of handles.
 template <class Handle>
-MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_return,
-           int serialized) {
+struct Constants {
+  Handle world, byte, errors_return;
+  int serialized, multiple;  // levels of thread support
+  void* status_ignore;       // also for lists
+};
+
+template <class Handle>
+class MpiMessages final : public Messages {
+ public:
+  MpiMessages(const Library& library, const Constants<Handle>& constants)
+      : constants_(constants),
+        send_(Find<Send_>(library, "MPI_Isend")),
+        receive_(Find<Receive_>(library, "MPI_Irecv")),
+        test_(Find<Test_>(library, "MPI_Testsome")),
+        probe_(Find<Probe_>(library, "MPI_Iprobe")),
+        error_text_(Find<ErrorText_>(library, "MPI_Error_string")) {
+    // Errors of the copy are returned, as those of the original.
+    const auto copy = Find<int (*)(Handle, Handle*)>(library, "MPI_Comm_dup");
+    Check(copy(constants.world, &communicator_), "MPI_Comm_dup");
+    const auto set = Find<int (*)(Handle, Handle)>(library, "MPI_Comm_set_errhandler");
+    Check(set(communicator_, constants.errors_return), "MPI_Comm_set_errhandler");
+  }
+
+  void Send(Id id, const char* data, size_t bytes, int rank, int tag) override {
+    Check(send_(data, static_cast<int>(bytes), constants_.byte, rank, tag, communicator_, New(id)),
+          "MPI_Isend");
+  }
+  void Receive(Id id, char* data, size_t bytes, int rank, int tag) override {
+    Check(
+        receive_(data, static_cast<int>(bytes), constants_.byte, rank, tag, communicator_, New(id)),
+        "MPI_Irecv");
+  }
+  std::vector<Id> Progress() override {
+    std::vector<Id> finished;
+    if (requests_.empty()) {
+      // It may still have to send what it has copied. There is no such message.
+      int found = 0;
+      Check(probe_(0, kNoTag, communicator_, &found, constants_.status_ignore), "MPI_Iprobe");
+      return finished;
+    }
+    positions_.resize(requests_.size());
+    int count = 0;
+    Check(test_(static_cast<int>(requests_.size()), requests_.data(), &count, positions_.data(),
+                constants_.status_ignore),
+          "MPI_Testsome");
+    for (int i = 0; i < count; ++i) {
+      Id& id = ids_[static_cast<size_t>(positions_[static_cast<size_t>(i)])];
+      finished.push_back(std::exchange(id, kDone));
+    }
+    if (finished.empty()) return finished;
+    size_t kept = 0;
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      if (ids_[i] == kDone) continue;
+      ids_[kept] = ids_[i];
+      requests_[kept++] = requests_[i];
+    }
+    ids_.resize(kept);
+    requests_.resize(kept);
+    return finished;
+  }
+
+ private:
+  using Send_ = int (*)(const void*, int, Handle, int, int, Handle, Handle*);
+  using Receive_ = int (*)(void*, int, Handle, int, int, Handle, Handle*);
+  using Test_ = int (*)(int, Handle*, int*, int*, void*);
+  using Probe_ = int (*)(int, int, Handle, int*, void*);
+  using ErrorText_ = int (*)(int, char*, int*);
+  static constexpr Id kDone = ~Id{0};
+  static constexpr int kNoTag = 32767;
+
+  Handle* New(Id id) {
+    ids_.push_back(id);
+    requests_.emplace_back();
+    return &requests_.back();
+  }
+
+  void Check(int status, const char* call) const {
+    if (status == 0) return;
+    std::array<char, 1024> text{};  // MPI_MAX_ERROR_STRING is 512 at most
+    int length = 0;
+    error_text_(status, text.data(), &length);
+    throw std::runtime_error(std::string(call) + ": " + text.data());
+  }
+
+  Constants<Handle> constants_;
+  Send_ send_;
+  Receive_ receive_;
+  Test_ test_;
+  Probe_ probe_;
+  ErrorText_ error_text_;
+  Handle communicator_{};
+  std::vector<Handle> requests_;
+  std::vector<Id> ids_;  // of the requests
+  std::vector<int> positions_;
+};
+
+template <class Handle>
+MpiJob Ask(const Library& library, const Constants<Handle>& constants) {
+  const Handle world = constants.world, byte = constants.byte;
   int initialized = 0, provided = 0;
   CheckCall(Find<int (*)(int*)>(library, "MPI_Initialized")(&initialized), "MPI_Initialized");
-  if (!initialized) {
+  if (initialized) {
+    CheckCall(Find<int (*)(int*)>(library, "MPI_Query_thread")(&provided), "MPI_Query_thread");
+  } else {
     const auto init = Find<int (*)(int*, char***, int, int*)>(library, "MPI_Init_thread");
-    CheckCall(init(nullptr, nullptr, serialized, &provided), "MPI_Init_thread");
+    CheckCall(init(nullptr, nullptr, constants.serialized, &provided), "MPI_Init_thread");
     static int (*finalize)() = nullptr;
     finalize = Find<int (*)()>(library, "MPI_Finalize");
     g_finalize = [] { finalize(); };
     const auto set = Find<int (*)(Handle, Handle)>(library, "MPI_Comm_set_errhandler");
-    CheckCall(set(world, errors_return), "MPI_Comm_set_errhandler");
+    CheckCall(set(world, constants.errors_return), "MPI_Comm_set_errhandler");
   }
   MpiJob job;
   CheckCall(Find<int (*)(Handle, int*)>(library, "MPI_Comm_rank")(world, &job.rank),
@@ -104,6 +204,14 @@ MpiJob Ask(const Library& library, Handle world, Handle byte, Handle errors_retu
       texts.emplace_back(all.data() + r * own.size());
     return texts;
   };
+  // Whoever else has initialised MPI may call it at any time.
+  const bool enough = provided >= (initialized ? constants.multiple : constants.serialized);
+  job.messages = [=] {
+    Check<std::runtime_error>(enough, kOp,
+                              "SINGA_TRANSPORT=mpi needs an MPI that threads may call: "
+                              "MPI_THREAD_MULTIPLE, or MPI that singa initialises");
+    return std::make_unique<MpiMessages<Handle>>(library, constants);
+  };
   if (!initialized) {
     job.exchange("");  // all ranks have initialised MPI
     UnlinkSharedMemory();
@@ -118,17 +226,18 @@ MpiJob AskMpi(const std::vector<std::string>& libraries) {
   switch (library.abi) {
     case Abi::kOpenMpi: {
       const auto object = [&](const char* name) { return Find<void*>(library, name); };
-      return Ask<void*>(library, object("ompi_mpi_comm_world"), object("ompi_mpi_byte"),
-                        object("ompi_mpi_errors_return"), 2);
+      return Ask<void*>(library, {object("ompi_mpi_comm_world"), object("ompi_mpi_byte"),
+                                  object("ompi_mpi_errors_return"), 2, 3, nullptr});
     }
     case Abi::kStandard: {
       const auto handle = [](uintptr_t number) { return reinterpret_cast<void*>(number); };
-      return Ask<void*>(library, handle(0x101), handle(0x247), handle(0x143), 2048);
+      return Ask<void*>(library,
+                        {handle(0x101), handle(0x247), handle(0x143), 2048, 4096, nullptr});
     }
     case Abi::kMpich:
       break;
   }
-  return Ask<int>(library, 0x44000000, 0x4c00010d, 0x54000001, 2);
+  return Ask<int>(library, {0x44000000, 0x4c00010d, 0x54000001, 2, 3, reinterpret_cast<void*>(1)});
 }
 
 void FinalizeMpi() {

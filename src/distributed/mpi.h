@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "distributed/meeting.h"
+#include "distributed/messages.h"
 
 namespace singa::distributed {
 
@@ -12,6 +13,9 @@ struct MpiJob {
   int rank = 0;
   int world_size = 1;
   Exchange exchange{};  ///< between all ranks
+  /// Messages on a communicator of their own. All ranks call it. Raises std::runtime_error if MPI
+  /// does not let another thread than the one that has initialised it make calls.
+  MakeMessages messages{};
 };
 
 /// Opens an MPI library, initialises it if nobody has, and asks it about the job. All ranks call

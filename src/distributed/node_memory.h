@@ -58,15 +58,17 @@ class NodeMemory {
   bool Lives(int rank) const;
 
   /// Chunks that are under way at once, and the most bytes of a rank's part of a chunk, of its
-  /// result or of its partial sum. All buffers of one kind stay in a cache together. A way over
-  /// several nodes takes longer, so that more and smaller chunks are under way.
+  /// result or of its partial sum. On one node all buffers of one kind stay in a cache together.
+  /// Over several nodes more and smaller chunks are under way, two for each hop.
   uint64_t buffers() const { return buffers_; }
   size_t chunk_bytes() const { return chunk_bytes_; }
+  /// The same for chunks that all nodes get, of which a node has those of all ranks.
+  uint64_t shared_buffers() const { return shared_buffers_; }
   /// Where `rank` writes its part of chunk `number`; the sum over the ranks up to this node; the
   /// result.
   char* Slot(int rank, uint64_t number) const;
-  char* Partial(uint64_t number) const { return Slot(nodes_.world_size() + 1, number); }
-  char* Result(uint64_t number) const { return Slot(nodes_.world_size(), number); }
+  char* Partial(uint64_t number) const { return Own(local_ranks() + 1, number); }
+  char* Result(uint64_t number) const { return Own(local_ranks(), number); }
 
   /// Counts this process as one that has the memory. The last one of the node removes its name.
   void Joined();
@@ -81,7 +83,8 @@ class NodeMemory {
   /// Wakes the threads of the node's connections, which look for what there is to send.
   void Post() const noexcept;
   uint32_t posted() const;
-  void AwaitPost(uint32_t posted) const noexcept;
+  /// Waits for a Post since `posted`, so many nanoseconds at most.
+  void AwaitPost(uint32_t posted, int64_t most = 20'000'000) const noexcept;
 
   // The error of the job. The first node decides which one of several it is.
 
@@ -102,9 +105,15 @@ class NodeMemory {
   Shared& shared() const { return *static_cast<Shared*>(segment_.data()); }
   bool Write(Failure from, const std::string& text, Failure to) const noexcept;
   void WakeAll() const noexcept;
+  size_t local_ranks() const {
+    return static_cast<size_t>(nodes_.end(nodes_.own()) - nodes_.first(nodes_.own()));
+  }
+  /// Bytes of the buffers of this node's ranks, of its results and of its partial sums.
+  size_t OwnBytes() const;
+  char* Own(size_t kind, uint64_t number) const;
 
   Nodes nodes_;
-  uint64_t buffers_;
+  uint64_t buffers_, shared_buffers_;
   size_t chunk_bytes_;
   SharedSegment segment_;
 };

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "distributed/link.h"
+#include "distributed/meeting.h"
+#include "distributed/node_links.h"
 #include "distributed/node_memory.h"
 
 namespace singa::distributed {

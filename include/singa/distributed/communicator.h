@@ -16,7 +16,9 @@ namespace singa {
 
 #ifndef SWIG
 namespace distributed {
+class Messages;
 class Nodes;
+using MakeMessages = std::function<std::unique_ptr<Messages>()>;
 using Exchange = std::function<std::vector<std::string>(const std::string&)>;
 }  // namespace distributed
 #endif
@@ -43,9 +45,10 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   static std::shared_ptr<Communicator> Join(const std::string& job, int rank, int world_size,
                                             double timeout = 60);
   /// Joins the ranks of the MPI job that this process is part of, on one machine or several. MPI
-  /// tells them of each other. Data goes through shared memory within a machine, and through TCP
-  /// connections between machines. The library is one that is loaded, else the first of these files
-  /// that opens. Raises std::runtime_error if there is none, or if machines cannot be reached.
+  /// tells them of each other. Data goes through shared memory within a machine, and between
+  /// machines through TCP connections, or by MPI with SINGA_TRANSPORT=mpi. The library is one that
+  /// is loaded, else the first of these files that opens. Raises std::runtime_error if there is
+  /// none, or if machines cannot be reached.
   static std::shared_ptr<Communicator> JoinMpi(const std::vector<std::string>& libraries,
                                                double timeout = 60);
   /// The same without MPI: rank 0 listens at `meeting`, "host:port", and tells the ranks of each
@@ -96,7 +99,8 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
  private:
   static std::shared_ptr<Communicator> JoinBy(const distributed::Exchange& exchange, int rank,
                                               double timeout, const std::string& secret,
-                                              bool inside);
+                                              bool inside,
+                                              const distributed::MakeMessages& messages = {});
   Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 #endif

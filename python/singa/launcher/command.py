@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import cores, hosts
-from .environment import DEFAULT_TIMEOUT, FOREIGN, Environment, completed, environment
+from .environment import (
+    DEFAULT_TIMEOUT,
+    FOREIGN,
+    Environment,
+    completed,
+    environment,
+    moved_by_mpi,
+)
 from .interpreter import finding_singa, interpreter, program_name
 from .job import Job, Member, Outcome, say
 from .processes import Guard
@@ -203,7 +210,8 @@ def _as_rank(
     launcher has started as a rank."""
     place: Environment = dataclasses.replace(options.place, timeout=options.timeout)
     place = completed(place)
-    if not place.job and place.local_size == place.world_size:
+    together = place.local_size == place.world_size and not moved_by_mpi(place)
+    if not place.job and together:
         place = dataclasses.replace(place, job=f"singa-{os.getppid()}", meeting="")
     every = cores.available()
     # A launcher that binds its processes has left each of them a part of the cores. Who does not

@@ -78,6 +78,8 @@ constexpr Row kTable[] = {
      "`1` lets a job meet without a secret, on a network that one trusts."},
     {"SINGA_INTERFACE", Kind::kText, "a name, such as eth0", "all",
      "The network interface by which the other machines of a job reach this one."},
+    {"SINGA_TRANSPORT", Kind::kChoice, "auto, tcp or mpi", "auto",
+     "What moves data between machines (`distributed.md`)."},
     {"SINGA_NODE_RANKS", Kind::kNumber, "a number from 0 on", "0",
      "For tests: every so many ranks of a machine exchange data with the others as if they were on "
      "a machine of their own; 0: none.",

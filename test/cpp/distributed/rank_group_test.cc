@@ -45,9 +45,9 @@ std::string SumOn(const std::string& job, int rank, const std::vector<std::strin
 }
 
 TEST(RankGroup, SumsDoNotDependOnThePlaces) {
-  const std::vector<std::vector<std::string>> placements = {{"a", "a"},           {"a", "b"},
-                                                            {"a", "b", "a", "b"}, {"a", "a", "b"},
-                                                            {"a", "b", "b"},      {"a", "b", "c"}};
+  const std::vector<std::vector<std::string>> placements = {
+      {"a", "a"},      {"a", "b"},      {"a", "b", "a", "b"},          {"a", "a", "b"},
+      {"a", "b", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d", "e", "f"}};
   for (const std::vector<std::string>& machines : placements) {
     const std::string job = JobName();
     const std::vector<std::string> texts = InProcesses(

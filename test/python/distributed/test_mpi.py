@@ -1,0 +1,80 @@
+"""Ranks whose data an MPI moves (SINGA_TRANSPORT=mpi), on one machine whose ranks count as several.
+
+`.ci/run launchers` has both MPIs, in SINGA_TEST_MPI; otherwise it is the mpiexec on PATH, if any.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from singa.launcher.environment import FOREIGN, Environment
+
+WHOLE = os.environ.get("SINGA_TEST_LAUNCHERS") == "1"
+FOLDERS = [
+    os.path.join(os.environ["SINGA_TEST_MPI"], name, "bin") if WHOLE else os.path.dirname(found)
+    for name in (("mpich", "openmpi") if WHOLE else ("mpiexec",))
+    if WHOLE or (found := shutil.which(name))
+]
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="no MPI: mpiexec is not on PATH")
+
+# argv: what happens to the last rank in the middle.
+SCRIPT = """
+import os, signal, sys
+import numpy as np
+from singa import distributed, singa_wrap
+communicator = distributed.communicator()
+rank, ranks = communicator.global_rank, communicator.world_size
+terms = [np.random.default_rng(r).standard_normal(700001, np.float32) for r in range(ranks)]
+want = np.float32(0.5) * terms[0]
+for term in terms[1:]:
+    want += np.float32(0.5) * term
+for step in range(4):
+    own = singa_wrap.from_buffer(terms[rank].copy(), True)
+    communicator.all_reduce([own], ["x"], 0.5)
+    assert np.array_equal(np.array(singa_wrap.Exporter(own)).view(np.uint32), want.view(np.uint32))
+    assert distributed.gather(rank) == list(range(ranks))
+    if step == 2 and rank == ranks - 1 and sys.argv[1] != "none":
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    copy = singa_wrap.from_buffer(terms[rank].copy(), True)
+    communicator.broadcast([copy], ranks - 1)
+    assert np.array_equal(np.array(singa_wrap.Exporter(copy)), terms[-1])
+print("good", ranks, flush=True)
+"""
+
+
+def _run(folder, ranks, what, tmp_path, transport="mpi", node_ranks="1"):
+    """(status, output, errors) of ranks that `singa launch --hosts` starts by the MPI there."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    own = {*FOREIGN, *Environment(job="-").variables()}
+    variables = {k: v for k, v in os.environ.items() if k not in own}
+    variables |= {"PATH": f"{folder}:{variables['PATH']}", "OMP_NUM_THREADS": "1"}
+    variables |= {"SINGA_TRANSPORT": transport, "SINGA_NODE_RANKS": node_ranks}
+    variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    launch = [sys.executable, "-m", "singa", "launch", "-n", str(ranks), "--timeout", "4"]
+    launch += ["--grace", "1", "--hosts", "localhost", str(script), what]
+    ended = subprocess.run(launch, env=variables, capture_output=True, text=True, timeout=60)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("ranks", "node_ranks"), [(2, "1"), (3, "1"), (4, "1"), (4, "2")] if WHOLE else [(3, "1")]
+)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_bits_are_those_of_one_process(folder, ranks, node_ranks, tmp_path):
+    status, output, errors = _run(folder, ranks, "none", tmp_path, node_ranks=node_ranks)
+    assert status == 0, errors
+    assert sorted(output.splitlines()) == [f"[{rank}] good {ranks}" for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("fault", ["SIGKILL", "SIGSTOP"] if WHOLE else ["SIGKILL"])
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_faults_end_the_job(folder, fault, tmp_path):
+    """With the status that they have when TCP moves the data."""
+    status, output, errors = _run(folder, 2, fault, tmp_path)
+    assert status == (137 if fault == "SIGKILL" else 1), errors
+    assert "good" not in output
+    assert re.search(r"rank 1 (\(process|has ended|is stopped)", errors), errors

@@ -21,12 +21,13 @@ struct Bucket {
   std::string name;
   size_t shards;
   double factor;
-  bool ordered = true;  ///< on GPUs: the sum has the bits of the CPU
-  uint64_t ticket = 0;  // of the present run
+  std::vector<int64_t> owners{};  ///< the rank of each tensor; empty: all ranks
+  bool ordered = true;            ///< on GPUs: the sum has the bits of the CPU
+  uint64_t ticket = 0;            // of the present run
 
   bool Equals(const Bucket& other) const {
     return communicator == other.communicator && text == other.text && shards == other.shards &&
-           factor == other.factor && ordered == other.ordered;
+           factor == other.factor && owners == other.owners && ordered == other.ordered;
   }
 };
 using BucketPtr = std::shared_ptr<Bucket>;
@@ -53,6 +54,14 @@ struct Norms {
 
   bool operator==(const Norms& other) const = default;
 };
+
+/// "name and 3 more", or without names "4 tensors".
+std::string TitleOf(const std::vector<std::string>& names, size_t count);
+
+/// Checks the ranks of `count` tensors.
+void CheckOwners(const char* op, const std::vector<int64_t>& owners, size_t count, int world_size);
+/// ", to ranks 0 2 1", or "" for none.
+std::string DescribeOwners(const std::vector<int64_t>& owners);
 
 /// The bytes of a tensor in memory, with the padding of its layout.
 inline size_t StoredBytes(const Tensor& t) {

@@ -18,7 +18,7 @@ void ByteStream::ForParts(size_t begin, size_t end, const Copy& copy) const {
   for (size_t i = static_cast<size_t>(first), at = begin; at < end; ++i) {
     const size_t start = i > 0 ? ends_[i - 1] : 0;
     const size_t stop = std::min(end, ends_[i]);
-    copy(starts_[i] + (at - start), at - begin, stop - at);
+    if (starts_[i]) copy(starts_[i] + (at - start), at - begin, stop - at);
     at = stop;
   }
 }

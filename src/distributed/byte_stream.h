@@ -9,6 +9,8 @@ namespace singa::distributed {
 class ByteStream {
  public:
   void Add(void* data, size_t bytes);
+  /// Adds bytes that nobody reads, and that are not written.
+  void AddGap(size_t bytes) { Add(nullptr, bytes); }
   size_t bytes() const { return ends_.empty() ? 0 : ends_.back(); }
   /// Copies bytes [begin, end) to or from `buffer`.
   void Read(size_t begin, size_t end, char* buffer) const;

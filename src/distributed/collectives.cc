@@ -160,23 +160,36 @@ void AllGather(RankGroup& group, const ByteStream& own, const TakeBytes& take,
       });
 }
 
-void Broadcast(RankGroup& group, const ByteStream& stream, int root, const std::string& where) {
+void GatherParts(RankGroup& group, std::span<const ByteStream> parts, const std::string& where) {
   const NodeMemory& memory = group.memory();
   const size_t part = memory.chunk_bytes();
-  const auto end = [&](size_t chunk) { return std::min(stream.bytes(), (chunk + 1) * part); };
-  const bool is_root = group.rank() == root;
+  const auto part_of = [&](int rank) -> const ByteStream& {
+    return parts[static_cast<size_t>(rank)];
+  };
+  // Where chunk k of a rank's part begins. A part that is over sends empty chunks, which say that
+  // the rank keeps up.
+  const auto begin = [&](int rank, size_t k) { return std::min(part_of(rank).bytes(), k * part); };
+  size_t longest = 0;
+  for (const ByteStream& each : parts) longest = std::max(longest, each.bytes());
+  const int own = group.rank();
   ShareChunks(
-      group, CeilDivide(stream.bytes(), part), where,
+      group, CeilDivide(longest, part), where,
       [&](size_t k, uint64_t number) {
-        if (is_root) stream.Read(k * part, end(k), memory.Slot(root, number));
-        // The others send empty chunks, which say that they keep up.
+        part_of(own).Read(begin(own, k), begin(own, k + 1), memory.Slot(own, number));
         if (group.links())
-          group.links()->ShareSlots(
-              number, [&](int rank) { return rank == root ? end(k) - k * part : size_t{0}; });
+          group.links()->ShareSlots(number,
+                                    [&](int rank) { return begin(rank, k + 1) - begin(rank, k); });
       },
       [&](size_t k, uint64_t number) {
-        if (!is_root) stream.Write(k * part, end(k), memory.Slot(root, number));
+        for (int r = 0; r < group.world_size(); ++r)
+          if (r != own) part_of(r).Write(begin(r, k), begin(r, k + 1), memory.Slot(r, number));
       });
+}
+
+void Broadcast(RankGroup& group, const ByteStream& stream, int root, const std::string& where) {
+  std::vector<ByteStream> parts(static_cast<size_t>(group.world_size()));
+  parts[static_cast<size_t>(root)] = stream;
+  GatherParts(group, parts, where);
 }
 
 }  // namespace singa::distributed

@@ -20,7 +20,9 @@ namespace singa::distributed {
 
 /// Writes the ordered sum of all shards to `result`: first those of rank 0, in their order, then
 /// those of rank 1, and so on (ordered_sum.h). The shards of all ranks, and `result`, have the same
-/// size. `result` may be one of the shards.
+/// size. `result` may be one of the shards, or lie in the same memory. With gaps where a rank needs
+/// no sum this is a reduce-scatter: the last node needs the terms of all others in any case, and
+/// sends the sums while it still adds, so the way of a shorter result takes as long.
 void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype, double factor,
                const ByteStream& result, const std::string& where);
 
@@ -28,6 +30,10 @@ void AllReduce(RankGroup& group, std::span<const ByteStream> shards, DType dtype
 using TakeBytes = std::function<void(int, size_t, size_t, const char*)>;
 void AllGather(RankGroup& group, const ByteStream& own, const TakeBytes& take,
                const std::string& where);
+
+/// Gives all ranks the part of each: rank r reads parts[r], and writes the others. Parts may differ
+/// in size, but a part has one size in all ranks.
+void GatherParts(RankGroup& group, std::span<const ByteStream> parts, const std::string& where);
 
 /// Copies the stream of `root` to those of the other ranks.
 void Broadcast(RankGroup& group, const ByteStream& stream, int root, const std::string& where);

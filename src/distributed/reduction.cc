@@ -22,24 +22,42 @@ namespace {
 
 constexpr int kMostShards = 1024;
 
-void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count, double factor,
+/// What a rank adds, and which results it takes.
+struct Terms {
+  size_t shards;
+  double factor;
+  std::vector<int64_t> owners;
+
+  bool Takes(size_t tensor, int rank) const { return owners.empty() || owners[tensor] == rank; }
+};
+
+void Reduce(RankGroup& group, const std::vector<Tensor>& tensors, const Terms& terms,
             const std::string& where) {
-  std::vector<ByteStream> shards(shard_count);
-  const size_t count = tensors.size() / shard_count;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].size() > 0)
-      shards[i / count].Add(tensors[i].raw_data(), StoredBytes(tensors[i]));
-  distributed::AllReduce(group, shards, tensors[0].data_type(), factor, shards[0], where);
+  std::vector<ByteStream> shards(terms.shards);
+  ByteStream result;
+  const size_t count = tensors.size() / terms.shards;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].size() == 0) continue;
+    const size_t bytes = StoredBytes(tensors[i]);
+    shards[i / count].Add(tensors[i].raw_data(), bytes);
+    if (i >= count) continue;
+    if (terms.Takes(i, group.rank())) {
+      result.Add(tensors[i].raw_data(), bytes);
+    } else {
+      result.AddGap(bytes);
+    }
+  }
+  distributed::AllReduce(group, shards, tensors[0].data_type(), terms.factor, result, where);
 }
 
 /// Where kernels chose different layouts, ranks add row-major copies.
-void ReducePlain(RankGroup& group, const std::vector<Tensor>& tensors, size_t shard_count,
-                 double factor, const std::string& where) {
+void ReducePlain(RankGroup& group, const std::vector<Tensor>& tensors, const Terms& terms,
+                 const std::string& where) {
   std::vector<Tensor> plain;
   for (const Tensor& t : tensors) plain.push_back(t.layout() ? t.Plain() : t);
-  Reduce(group, plain, shard_count, factor, where);
-  for (size_t i = 0; i < tensors.size() / shard_count; ++i)
-    if (tensors[i].layout()) {
+  Reduce(group, plain, terms, where);
+  for (size_t i = 0; i < tensors.size() / terms.shards; ++i)
+    if (tensors[i].layout() && terms.Takes(i, group.rank())) {
       const Tensor packed = plain[i].ToLayout(tensors[i].layout());
       std::memcpy(tensors[i].raw_data(), packed.raw_data(), StoredBytes(packed));
     }
@@ -49,17 +67,18 @@ Collective CollectiveOf(const Bucket& bucket, const Execution& execution) {
   std::vector<Tensor> tensors(execution.inputs.begin(), execution.inputs.end());
   uint64_t bytes = 0;
   for (const Tensor& t : tensors) bytes += StoredBytes(t);
-  Collective collective{.op = "all_reduce",
+  Collective collective{.op = bucket.owners.empty() ? "all_reduce" : "reduce_scatter",
                         .name = bucket.name,
                         .text = bucket.text,
                         .layouts = HashLayouts(tensors),
                         .bytes = bytes};
   // It does not hold the communicator, whose thread must not be the last to let go of it.
-  collective.run = [shards = bucket.shards, factor = bucket.factor, tensors = std::move(tensors)](
-                       RankGroup& group, bool same_layouts, const std::string& where) {
+  collective.run = [terms = Terms{bucket.shards, bucket.factor, bucket.owners},
+                    tensors = std::move(tensors)](RankGroup& group, bool same_layouts,
+                                                  const std::string& where) {
     // With the layouts of all ranks equal, all ranks come to the same answer.
-    const bool as_stored = same_layouts && ListsLieAlike(tensors, tensors.size() / shards);
-    (as_stored ? Reduce : ReducePlain)(group, tensors, shards, factor, where);
+    const bool as_stored = same_layouts && ListsLieAlike(tensors, tensors.size() / terms.shards);
+    (as_stored ? Reduce : ReducePlain)(group, tensors, terms, where);
   };
   return collective;
 }
@@ -127,7 +146,8 @@ struct Reduction::Impl {
 };
 
 Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& tensors,
-                     const std::vector<std::string>& names, int shards, double factor)
+                     const std::vector<std::string>& names, int shards, double factor,
+                     const std::vector<int64_t>& owners)
     : impl_(std::make_unique<Impl>()) {
   const char* op = "all_reduce";
   Check(communicator != nullptr, op, "there is no communicator");
@@ -149,25 +169,25 @@ Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& te
     Check(t.shape() == tensors[i % count].shape(), op, "shards must have equal shapes, got ",
           tensors[i % count], " and ", t);
   }
+  if (!owners.empty()) CheckOwners(op, owners, count, communicator->world_size);
   Check<TypeError>(distributed::HasOrderedSum(tensors[0].data_type()), op,
                    "elements must be floats, int32 or int64, got ", tensors[0]);
   const bool integers = tensors[0].data_type() == kInt32 || tensors[0].data_type() == kInt64;
   Check(!integers || factor == 1, op, "the factor of integers must be 1, got ", factor);
-  const bool on_cpu = tensors[0].device()->kind() == DeviceKind::kCpu;
+  const bool on_cpu = tensors[0].device()->kind() == DeviceKind::kCpu, scatters = !owners.empty();
   const bool ordered = on_cpu || IsDeterministic();
   std::ostringstream text;
   text << "factor " << factor << ", " << shards << " shards in each rank, " << count << " tensors"
        << (on_cpu    ? ""
            : ordered ? " on GPUs"
                      : " on GPUs, in any order")
-       << '\n';
+       << DescribeOwners(owners) << '\n';
   impl_->bucket = std::make_shared<Bucket>();
   impl_->bucket->text = text.str() + DescribeTensors(tensors, names, count);
-  impl_->bucket->name = names.empty() ? std::to_string(count) + " tensors" : names[0];
-  if (!names.empty() && count > 1)
-    impl_->bucket->name += " and " + std::to_string(count - 1) + " more";
+  impl_->bucket->name = TitleOf(names, count);
   impl_->bucket->shards = static_cast<size_t>(shards);
   impl_->bucket->factor = factor;
+  impl_->bucket->owners = owners;
   impl_->bucket->ordered = ordered;
   impl_->bucket->communicator = std::move(communicator);
   impl_->tensors = tensors;
@@ -178,9 +198,11 @@ Reduction::Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& te
     impl_->wait = {"AllReduceWait", DeviceSumWait(bucket)};
     impl_->run = {"AllReduce", DeviceSum(bucket)};
   } else if (bucket->communicator->impl().group) {
-    impl_->start = {"AllReduceStart", std::make_shared<StartPlan>(bucket)};
-    impl_->wait = {"AllReduceWait", std::make_shared<WaitPlan>(bucket)};
-    impl_->run = {"AllReduce", std::make_shared<RunPlan>(bucket)};
+    impl_->start = {scatters ? "ReduceScatterStart" : "AllReduceStart",
+                    std::make_shared<StartPlan>(bucket)};
+    impl_->wait = {scatters ? "ReduceScatterWait" : "AllReduceWait",
+                   std::make_shared<WaitPlan>(bucket)};
+    impl_->run = {scatters ? "ReduceScatter" : "AllReduce", std::make_shared<RunPlan>(bucket)};
   } else {
     impl_->start = impl_->run = {"AllReduce", std::make_shared<LocalSumPlan>(bucket)};
     impl_->wait = {"AllReduceWait", nullptr};

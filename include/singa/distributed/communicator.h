@@ -114,10 +114,15 @@ using CommunicatorPtr = std::shared_ptr<Communicator>;
 /// in length, names, shapes and types. The results replace the tensors of the first one: factor ·
 /// sum, where the lists of rank 0 come first. The tensors are contiguous, or in opaque layouts, and
 /// of one type.
+///
+/// With `owners`, a rank for each tensor of a list, this is a reduce-scatter: the sum of a tensor
+/// is its owner's alone, with the same bits, and the other ranks keep what they had. On GPUs all
+/// ranks get all sums.
 class SINGA_API Reduction {
  public:
   Reduction(CommunicatorPtr communicator, const std::vector<Tensor>& tensors,
-            const std::vector<std::string>& names, int shards, double factor);
+            const std::vector<std::string>& names, int shards, double factor,
+            const std::vector<int64_t>& owners = {});
   ~Reduction();
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -127,6 +132,26 @@ class SINGA_API Reduction {
   void Wait();
   /// Start and Wait in one operation.
   void Run();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// An all-gather of tensors that lie in place, which runs beside other work as a Reduction does:
+/// replaces each tensor by that of its owner, a rank. The tensors are on the CPU, contiguous or in
+/// opaque layouts, and may have several types.
+class SINGA_API Gathering {
+ public:
+  Gathering(CommunicatorPtr communicator, const std::vector<Tensor>& tensors,
+            const std::vector<std::string>& names, const std::vector<int64_t>& owners);
+  ~Gathering();
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+  void Start();
+  /// Raises std::runtime_error if the all-gather has failed.
+  void Wait();
 
  private:
   struct Impl;

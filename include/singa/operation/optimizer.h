@@ -67,6 +67,10 @@ SINGA_API bool UpdateMovesNothing(const std::vector<Tensor>& params,
                                   const std::vector<Tensor>& grads,
                                   const std::vector<Tensor>& states);
 
+/// Moves parameters to the layouts into which an update by these gradients moves them, and changes
+/// nothing else: for parameters that another process updates.
+SINGA_API void MoveAsUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads);
+
 /// SGD: g = grad + weight_decay·p; m = momentum·m + (1 − dampening)·g, or m = g if `first`; p −=
 /// lr·(nesterov ? g + momentum·m : m). Without momentum `momentum_buffers` may be empty.
 SINGA_API void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,

@@ -26,6 +26,7 @@ from ..tensor import DType, Tensor
 from .algorithms import SGD
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
 from .optimizer import Optimizer
+from .sharding import Owners, joined_states
 from .update_rule import UpdateRule
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class DistOpt:
                    A rank makes V / W calls for each update, for shards r·V/W to (r+1)·V/W - 1.
                    Results have the same bits for every W that divides V, so SyncBatchNorm needs
                    V = W. Default: W · accumulate.
+    shard_state    ZeRO-1: each parameter has one rank that updates it and keeps its state, so the
+                   state of `opt` takes 1 / W of the memory, unless one parameter is larger than
+                   that. The others get the new parameters. Same bits; on the CPU only. Default
+                   False.
 
     The gradient of an update is the mean over all shards, added in their order with the arithmetic
     of `accumulate=V` in one process, so it has the same bits. Batch norms see one shard each; their
@@ -78,6 +83,7 @@ class DistOpt:
     not_settings: ClassVar[tuple[str, ...]] = (
         *("communicator", "_shards", "_kept", "_reductions", "_shard_statistics", "_statistics"),
         *("_models", "_stream", "partial", "_residuals"),
+        *("_state_owners", "_is_divided"),
     )
 
     def __init__(
@@ -89,6 +95,7 @@ class DistOpt:
         buffSize: int = 4194304,
         *,
         virtual_ranks: int | None = None,
+        shard_state: bool = False,
     ) -> None:
         self.__dict__["opt"] = opt = SGD() if opt is None else opt
         if not isinstance(opt, Optimizer):
@@ -119,6 +126,11 @@ class DistOpt:
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stream = (0, 0)  # random state at the start of the present update
         self._residuals = Residuals(self.opt._unsent)
+        self.shard_state = bool(shard_state)
+        self._is_divided = False  # each rank has the state of its own parameters only
+        self._state_owners: Owners | None = None
+        if shard_state and self.world_size > 1:
+            self._state_owners = Owners(self.global_rank, self.world_size)
 
     def _checked_virtual_ranks(self, wanted: int | None) -> int:
         calls = self.opt.accumulate
@@ -232,9 +244,13 @@ class DistOpt:
                 "[DistOpt] virtual_ranks promise bits that do not depend on the number of ranks, "
                 "which set_deterministic(False) gives up; leave one of them out"
             )
+        if self._state_owners is not None and on_gpu:
+            raise ValueError("[DistOpt] shard_state is for models on the CPU; leave it out")
         numbers = []
         for slot, value in self.opt.get_states().items():
             if isinstance(value, dict):
+                if self._is_divided:  # by a checkpoint, which all ranks have loaded
+                    continue
                 states |= {f"{slot}/{name}": kept for name, kept in value.items()}
             else:
                 numbers.append(f"{slot} {value}\n")
@@ -250,6 +266,17 @@ class DistOpt:
         both = np.array(singa_wrap.Exporter(shared)).view(np.uint64)
         device.set_random_state([int(number) for number in both])
         self._models.add(model)
+        if self._state_owners is not None:
+            self._divide_states(self._state_owners)
+
+    def _divide_states(self, owners: Owners) -> None:
+        """Leaves each rank the optimizer's state of its own parameters."""
+        trained = self.opt.trained_parameters()
+        owners.add(trained)
+        for param in trained:
+            self.opt.state_key(param)  # so that the optimizer knows whose state it has
+        self.opt.update_only(owners.is_own)
+        self._is_divided = True
 
     def __call__(self, loss: Tensor) -> None:
         """Backward from `loss`, sum over the ranks, update, next step of the schedules."""
@@ -303,27 +330,58 @@ class DistOpt:
     def _started(self, shards: Sequence[Sequence[_Pair]]) -> Any:
         raw = [grad.data for shard in shards for _, grad in shard]
         names = [self.opt.state_key(param) for param, _ in shards[0]]
+        owners = []
+        if self._state_owners is not None:
+            self._state_owners.add([param for param, _ in shards[0]])
+            if self._updates_by_bucket():
+                owners = [self._state_owners.of(param) for param, _ in shards[0]]
         factor = 1.0 / self.virtual_ranks
-        reduction = singa_wrap.Reduction(self.communicator, raw, names, len(shards), factor)
+        reduction = singa_wrap.Reduction(self.communicator, raw, names, len(shards), factor, owners)
         reduction.Start()
         return reduction
 
-    def _update(self, buckets: Sequence[tuple[Any, list[_Pair]]]) -> None:
+    def _updates_by_bucket(self) -> bool:
+        """Whether updates of parameters do not depend on the gradients of others."""
         opt = self.opt
-        if (
-            buckets
-            and isinstance(opt, UpdateRule)
+        return (
+            isinstance(opt, UpdateRule)
             and opt._is_builtin()
             and opt.clip_norm is None
             and opt.scaler is None
-        ):
+        )
+
+    def _sharing(self, params: Sequence[Tensor]) -> list[Any]:
+        """With sharded state: starts to give all ranks the parameters that their owners have
+        updated. Returns what to wait for."""
+        if self._state_owners is None or not params:
+            return []
+        raw = [param.data for param in params]
+        names = [self.opt.state_key(param) for param in params]
+        owners = [self._state_owners.of(param) for param in params]
+        gathering = singa_wrap.Gathering(self.communicator, raw, names, owners)
+        gathering.Start()
+        return [gathering]
+
+    def _share(self, params: Sequence[Tensor]) -> None:
+        for gathering in self._sharing(params):
+            gathering.Wait()
+
+    def _update(self, buckets: Sequence[tuple[Any, list[_Pair]]]) -> None:
+        opt = self.opt
+        sharing: list[Any] = []
+        if buckets and self._updates_by_bucket():
             for reduction, bucket in buckets:  # parameters change while later gradients arrive
                 reduction.Wait()
                 opt._use(bucket)
-            return
-        for reduction, _ in buckets:
-            reduction.Wait()
-        opt._use([pair for _, bucket in buckets for pair in bucket])
+                sharing += self._sharing([param for param, _ in bucket])
+        else:
+            for reduction, _ in buckets:
+                reduction.Wait()
+            opt._use([pair for _, bucket in buckets for pair in bucket])
+            for _, bucket in buckets:
+                sharing += self._sharing([param for param, _ in bucket])
+        for each in sharing:
+            each.Wait()
 
     # Several calls for an update.
 
@@ -358,7 +416,9 @@ class DistOpt:
         self._update_statistics(statistics)
         for reduction in reductions:
             reduction.Wait()
-        self.opt._apply_gradients([pair for bucket in shards[0] for pair in bucket])
+        pairs = [pair for bucket in shards[0] for pair in bucket]
+        self.opt._apply_gradients(pairs)
+        self._share([param for param, _ in pairs])
 
     @staticmethod
     def _check_equal_parameters(shards: Sequence[Sequence[list[_Pair]]]) -> None:
@@ -433,7 +493,7 @@ class DistOpt:
         host_call(self._end_call)
 
     def _reduce_half(self, bound: float | None, pairs: list[_Pair]) -> None:
-        keys = [self.opt.state_key(param) for param, _ in pairs]
+        keys = self._keys_of(pairs)
         grads = [_dense(grad).data for _, grad in pairs]
         if bound is not None:
             clip_values(grads, bound)
@@ -443,22 +503,30 @@ class DistOpt:
     def _reduce_sparse(
         self, spars: float, topk: bool, corr: bool, limit: int, pairs: list[_Pair]
     ) -> None:
-        keys = [self.opt.state_key(param) for param, _ in pairs]
+        keys = self._keys_of(pairs)
         residuals = self._residuals if corr else None
         grads = [_dense(grad).data for _, grad in pairs]
         sums = sum_of_largest(self.communicator, keys, grads, spars, topk, limit, residuals)
         self._apply(pairs, sums)
 
+    def _keys_of(self, pairs: list[_Pair]) -> list[str]:
+        if self._state_owners is not None:
+            self._state_owners.add([param for param, _ in pairs])
+        return [self.opt.state_key(param) for param, _ in pairs]
+
     def _apply(self, pairs: list[_Pair], sums: list[Any]) -> None:
         self.opt._apply_gradients(
             [(param, wrap(total, False)) for (param, _), total in zip(pairs, sums, strict=True)]
         )
+        self._share([param for param, _ in pairs])
 
     def backward_and_partial_update(self, loss: Tensor, threshold: int = 2097152) -> None:
         """Each rank updates by its own gradients. Then one part of the parameters, another one at
         each step, is averaged over the ranks. A part has at most `threshold` elements, or is one
         parameter."""
         limit = integer("DistOpt", "threshold", threshold, 1)
+        if self._state_owners is not None:
+            raise ValueError("[DistOpt] a partial update needs the whole state: no shard_state")
         with self._aborting():
             pairs = list(autograd.backward(loss, self._seed(loss)))
             self._take_statistics()
@@ -489,7 +557,13 @@ class DistOpt:
         """Updates one parameter by a gradient that was summed over the ranks, which becomes their
         mean."""
         singa_wrap.ScaleAll([as_raw(grad)], 1.0 / self.world_size)
-        self.opt.update(param, grad)
+        if self._state_owners is None:
+            self.opt.update(param, grad)
+            return
+        self._state_owners.add([param])
+        if self._state_owners.is_own(param):
+            self.opt.update(param, grad)
+        self._share([param])
 
     @host_called
     def all_reduce(self, tensor: Any) -> None:
@@ -535,17 +609,23 @@ class DistOpt:
 
     # Saved state.
 
-    def get_states(self) -> dict[str, Any]:
+    def get_states(self, rank: int | None = None) -> dict[str, Any]:
         """What `set_states` continues from: the state of `opt`, and with compression the
-        "residuals" of all ranks, (world_size, ...) for each parameter. Then all ranks have to call
-        it."""
-        return self.opt.get_states() | self._residuals.get_states(self.communicator)
+        "residuals" of all ranks, (world_size, ...) for each parameter. With compression, or with
+        `shard_state`, all ranks have to call it. `rank` is the only one that needs the result, of
+        which others then get a part: by default all do."""
+        states = self.opt.get_states()
+        if self._state_owners is not None:
+            states = joined_states(states, rank)
+        return states | self._residuals.get_states(self.communicator)
 
     def set_states(self, states: dict[str, Any]) -> None:
         """Continues from what get_states() returned, also on another number of ranks. Drops the
         gradients of calls for an update that was not made. Raises ValueError or TypeError for the
         state of another optimizer."""
         own = {key: value for key, value in states.items() if key != "residuals"}
+        if self._state_owners is not None:
+            self._divide_states(self._state_owners)
         self.opt.set_states(own)
         self._forget_calls()
         self._residuals.set_states(states.get("residuals", {}), self.communicator)

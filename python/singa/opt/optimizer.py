@@ -203,6 +203,7 @@ class Optimizer:
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
         *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
         *("_group_of", "_behind", "_key_of", "_owners", "_paths", "_unsent", "_captures"),
+        "_chosen",
     )
 
     def __init__(
@@ -241,6 +242,7 @@ class Optimizer:
         # have missed some, and how many.
         self._behind: dict[str, int] = {}
         self._tables: dict[int, HyperparameterTable] = {}
+        self._chosen: Callable[[Tensor], bool] | None = None  # of update_only
         self._unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
         self._keys: dict[str, weakref.ref[Tensor]] = {}
         self._key_of: dict[int, str] = {}  # by the parameter's identity
@@ -493,7 +495,40 @@ class Optimizer:
         self._limit_values(grads)
         if self.clip_norm is not None:
             clip_by_global_norm(grads, self.clip_norm, self.norm_type)
-        self.apply_all(updates)
+        self.apply_all(self._own(updates))
+
+    def update_only(self, chosen: Callable[[Tensor], bool]) -> None:
+        """From now on, updates only the parameters for which `chosen` is true, and drops and keeps
+        no state of others, which other ranks update (`DistOpt(shard_state=True)`). All gradients
+        count for clipping and loss scaling."""
+        self._chosen = chosen
+        for key, holder in self._keys.items():
+            if not self._is_chosen(holder()):
+                self._drop_states(key)
+
+    def trained_parameters(self) -> list[Tensor]:
+        """The parameters that train, of all models that the optimizer was set on."""
+        found = self._find_paths(self._living_owners())
+        return [param for _, param in found if param.stores_grad]
+
+    def _is_chosen(self, param: Tensor | None) -> bool:
+        return self._chosen is None or param is None or self._chosen(param)
+
+    def _divided_by_choice(self, updates: Sequence[Update]) -> tuple[list[Update], list[Update]]:
+        """Updates of parameters that are chosen, and of others."""
+        own: list[Update] = []
+        others: list[Update] = []
+        for update in updates:
+            (own if self._is_chosen(update[1]) else others).append(update)
+        return own, others
+
+    def _own(self, updates: Sequence[Update]) -> Sequence[Update]:
+        """The updates of parameters that are chosen. Others get the layout of updated ones."""
+        if self._chosen is None:
+            return updates
+        own, others = self._divided_by_choice(updates)
+        singa_wrap.MoveAsUpdate([p.data for _, p, _ in others], [g.data for _, _, g in others])
+        return own
 
     def _apply_on_device(self, updates: Sequence[Update]) -> None:
         """`apply_all` with clipping and skipping on the device, then the scaler's update."""
@@ -592,6 +627,14 @@ class Optimizer:
         self._keys[key] = weakref.ref(param)
         self._key_of[id(param)] = key
         return key
+
+    def _drop_states(self, key: str) -> None:
+        """Drops what is kept for a parameter from update to update."""
+        self._behind.pop(key, None)
+        slots = {n: v for n, v in vars(self).items() if n not in (*_BY_KEY, "_value_tensors")}
+        for value in slots.values():
+            if isinstance(value, dict) and isinstance(value.get(key), Tensor):
+                del value[key]
 
     def _free_key(self, name: str, count: int = 1) -> str:
         """The first of the keys name, name#2, name#3, ... that no living parameter has, from number
@@ -748,6 +791,7 @@ class Optimizer:
         behind = {
             key: max(steps - integer(kind, f"parameter_steps of {key}", count, 0), 0)
             for key, count in dict(states.get("parameter_steps", {})).items()
+            if self._keeps(key)
         }
         restored = self._restored(states)
         self._say_read()
@@ -786,7 +830,11 @@ class Optimizer:
             if value.dtype not in types:
                 expected = " or ".join(map(str, types))
                 raise TypeError(f"[{kind}] {name} of {key} is {value.dtype}, not {expected}")
-        return {key: value.deepcopy() for key, value in tensors.items()}
+        return {key: value.deepcopy() for key, value in tensors.items() if self._keeps(key)}
+
+    def _keeps(self, key: str) -> bool:
+        holder = self._keys.get(key)
+        return holder is None or self._is_chosen(holder())
 
     def _check_names(self, keys: Collection[str]) -> None:
         """Raises ValueError if the optimizer was set on a model, and no key of a state is that of a
@@ -810,5 +858,6 @@ class Optimizer:
             "_group_of": {},
             "_value_tensors": {},
             "_tables": {},
+            "_chosen": None,
         }
         return {**self.__dict__, **made_anew}

@@ -104,11 +104,13 @@ class UpdateRule(Optimizer):
 
     def _apply_on_device(self, updates: Sequence[Update]) -> None:
         conditions = self._conditions([grad for _, _, grad in updates])
-        self._execute(updates, conditions)
+        self._execute(self._own(updates), conditions)
         if self.scaler is not None:
             self.scaler.update(conditions.squares)
 
     def _execute(self, updates: Sequence[Update], conditions: Any) -> None:
+        if not updates:
+            return
         self._count_late(updates)
         self._begin_update([key for key, _, _ in updates])
         uses_table = not conditions.squares.empty() and self._uses_table()
@@ -288,13 +290,14 @@ class UpdateRule(Optimizer):
         plain = all([schedule.is_plain() for schedule in self._schedules()])
         if not self._is_builtin() or not plain or not self._is_recordable():
             return False
-        updates = [(self.state_key(p), p, g) for p, g in gradients]
+        updates, others = self._divided_by_choice([(self.state_key(p), p, g) for p, g in gradients])
         keys = [key for key, _, _ in updates]
         if any([value is None for value in self._slot_values(keys)]):
             return False  # the first step makes them
-        parts = list(self._parts(updates))
-        for part in parts:
-            params, grads, *slots, _ = part.lists
+        parts = list(self._parts(updates)) if updates else []
+        moving = [part.lists[:-1] for part in parts]
+        moving.append([[p.data for _, p, _ in others], [g.data for _, _, g in others]])
+        for params, grads, *slots in moving:
             if not singa_wrap.UpdateMovesNothing(params, grads, list(itertools.chain(*slots))):
                 return False
         device, uses_table = gradients[0][1].device, self._uses_table()

@@ -97,7 +97,10 @@ def save(
         "progress": progress,
     }
     if optimizer is not None:
-        kept_states = optimizer.get_states()
+        if isinstance(optimizer, DistOpt):  # of which rank 0 alone needs the whole state
+            kept_states = optimizer.get_states(rank=0)
+        else:
+            kept_states = optimizer.get_states()
         paths = _paths(model, optimizer)
         numbers: dict[str, Any] = {"class": _kind(optimizer)}
         for slot, value in kept_states.items():

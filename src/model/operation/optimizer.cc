@@ -223,6 +223,18 @@ bool UpdateMovesNothing(const std::vector<Tensor>& params, const std::vector<Ten
   return true;
 }
 
+void MoveAsUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads) {
+  const char* op = "MoveAsUpdate";
+  Check(grads.size() == params.size(), op, grads.size(), " gradients for ", params.size(),
+        " parameters");
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (grads[i].empty()) continue;
+    CheckFloat(op, "parameter", params[i]);
+    CheckShapeIs(op, "gradient", grads[i], params[i].shape());
+    ShareLayout(op, params[i], grads[i], {}, true);
+  }
+}
+
 void SgdUpdate(const std::vector<Tensor>& params, const std::vector<Tensor>& grads,
                const std::vector<Tensor>& momentum_buffers, const std::vector<double>& weight_decay,
                double lr, double momentum, double dampening, bool nesterov, bool first,

@@ -159,6 +159,39 @@ TEST_P(Ranks, AddsShardsInDifferentLayouts) {
             "right");
 }
 
+// Layouts differ between tensors, and those of one tensor between ranks.
+TEST_P(Ranks, ScattersSumsToOwnersAndGathersThem) {
+  const Shape shape{2, 5, 3, 4};
+  const std::vector<int64_t> owners{2, 0, 1};
+  for (bool alike : {true, false}) {
+    ExpectAll(InRanks(3,
+                      [&](Communicator& c) -> std::string {
+                        std::vector<Tensor> tensors;
+                        for (int k = 0; k < 3; ++k)
+                          tensors.push_back(Term(c.global_rank, k, shape, kFloat32));
+                        for (int k : {0, alike || c.global_rank == 1 ? 2 : 0})
+                          tensors[k] = tensors[k].ToLayout(
+                              BlockedLayoutNamed(k == 0 ? "nChw8c" : "nhwc", shape, kFloat32));
+                        Reduction reduction(c.shared_from_this(), tensors, {}, 1, 0.5, owners);
+                        reduction.Run();
+                        for (int k = 0; k < 3; ++k) {
+                          const bool own = owners[k] == c.global_rank;
+                          const Tensor want = own ? SumOf(3, 1, k, shape, kFloat32, 0.5)
+                                                  : Term(c.global_rank, k, shape, kFloat32);
+                          if (!SameBytes(tensors[k].Plain(), want)) return "sum";
+                        }
+                        Gathering gathering(c.shared_from_this(), tensors, {}, owners);
+                        gathering.Start();
+                        gathering.Wait();
+                        for (int k = 0; k < 3; ++k)
+                          if (!SameBytes(tensors[k].Plain(), SumOf(3, 1, k, shape, kFloat32, 0.5)))
+                            return "gather";
+                        return "right";
+                      }),
+              "right");
+  }
+}
+
 TEST_P(Ranks, ReductionsRunOneAfterTheOther) {
   ExpectAll(
       InRanks(3,

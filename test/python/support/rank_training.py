@@ -66,19 +66,25 @@ def states(net):
     found = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
     for slot, values in net.optimizer.get_states().items():
         if isinstance(values, dict):
-            found |= {f"{slot}/{n}": v.numpy().tobytes() for n, v in values.items()}
+            found |= {f"{slot}/{n}": _plain(v) for n, v in values.items()}
         else:
             found[slot] = values
     return found
+
+
+def _plain(value):
+    return value if isinstance(value, int) else value.numpy().tobytes()
 
 
 def differing(one, other):
     return sorted([name for name in one.keys() | other.keys() if one.get(name) != other.get(name)])
 
 
-def trained(rank, holder, world, virtual=None, steps=6, inner=sgd, **options):
+def trained(rank, holder, world, virtual=None, steps=6, inner=sgd, shard=False, **options):
     virtual = virtual or world
-    optimizer = opt.DistOpt(inner(), holder, rank, world, buffSize=3000, virtual_ranks=virtual)
+    optimizer = opt.DistOpt(
+        inner(), holder, rank, world, buffSize=3000, virtual_ranks=virtual, shard_state=shard
+    )
     net = made(optimizer, seed=rank + 1, **options)
     calls = virtual // world
     found = train(net, steps, virtual, rank * calls, calls)

@@ -63,7 +63,8 @@ class Callback:
         What it adds to the record is logged, too."""
 
     def on_checkpoint(self, trainer: Trainer, record: Record | None) -> None:
-        """After a checkpoint was saved: `record` is that of the epoch, None within an epoch."""
+        """After a checkpoint was saved, or copied to be saved in the background: `record` is that
+        of the epoch, None within an epoch."""
 
     def on_train_end(self, trainer: Trainer) -> None:
         """After the last epoch, or when a signal has stopped the training. Not after an error."""

@@ -11,10 +11,12 @@ tensors are in its metadata as JSON. docs/file_formats.md describes all fields.
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -75,6 +77,85 @@ def save(
     >>> checkpoint.load("run.safetensors", net)
     {'epoch': 3}
     """
+    arrays, metadata = _snapshot(model, optimizer, ema, progress)
+    distributed.on_main(lambda: save_safetensors(path, arrays, metadata), "checkpoint.save")
+
+
+class BackgroundSaver:
+    """Saves checkpoints while training goes on.
+
+        with checkpoint.BackgroundSaver() as saver:
+            for epoch in range(10):
+                ...
+                saver.save("run/last.safetensors", net, net.optimizer, epoch=epoch)
+
+    A thread writes the file, from a copy of everything that it holds, so memory for one checkpoint
+    more is needed, on rank 0. The file is written like that of `checkpoint.save`: a process that is
+    killed leaves the last one that was complete.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        model: Model,
+        optimizer: Optimizer | DistOpt | None = None,
+        *,
+        ema: EMA | SWA | None = None,
+        **progress: Any,
+    ) -> None:
+        """As `checkpoint.save`, but returns when everything is copied. Waits for the file before,
+        and raises its error. All ranks call it."""
+        self.wait()
+        arrays, metadata = _snapshot(model, optimizer, ema, progress)
+        if not distributed.is_main():
+            return
+        text = json.dumps(metadata)  # training changes what `progress` refers to
+
+        def write() -> None:
+            try:
+                save_safetensors(path, arrays, json.loads(text))
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=write, name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Returns when the last file is complete, or raises why it could not be written. All ranks
+        call it; the others raise RuntimeError with the reason of rank 0."""
+        distributed.on_main(self._finish, "checkpoint.BackgroundSaver")
+
+    def _finish(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        self._thread, error, self._error = None, self._error, None
+        if error is not None:
+            raise error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.wait()
+            return
+        try:
+            self._finish()  # without the other ranks, which may have failed
+        except Exception as unsaved:
+            error.add_note(f"[checkpoint.BackgroundSaver] the last file was not written: {unsaved}")
+
+
+def _snapshot(
+    model: Model,
+    optimizer: Optimizer | DistOpt | None,
+    ema: EMA | SWA | None,
+    progress: dict[str, Any],
+) -> tuple[Arrays, dict[str, Any]]:
+    """Copies of all arrays of a checkpoint, on rank 0, and its metadata."""
     states = model.get_states()
     if not states:
         raise RuntimeError(
@@ -85,7 +166,13 @@ def save(
             f"[checkpoint.save] {optimizer.calls_made} of {optimizer.calls} calls for an update "
             "were made, and their gradients cannot be saved: save after the last of them"
         )
-    arrays: Arrays = {_MODEL + name: value.numpy() for name, value in states.items()}
+    arrays: Arrays = {}
+
+    def add(prefix: str, tensors: Mapping[str, Tensor]) -> None:
+        if distributed.is_main():
+            arrays.update({prefix + name: value.numpy() for name, value in tensors.items()})
+
+    add(_MODEL, states)
     own = _random_states(model)
     metadata: dict[str, Any] = {
         "format": _FORMAT,
@@ -112,13 +199,13 @@ def save(
             if slot == _PARAMETER_STEPS:
                 numbers[slot] = by_path
             else:
-                arrays |= {f"{_OPTIMIZER}{slot}/{p}": kept.numpy() for p, kept in by_path.items()}
+                add(f"{_OPTIMIZER}{slot}/", by_path)
         metadata["optimizer"] = numbers
     if ema is not None:
         averages = ema.get_states()
         metadata["ema"] = {"updates": averages["updates"]}
-        arrays |= {_EMA + name: value.numpy() for name, value in averages["averages"].items()}
-    distributed.on_main(lambda: save_safetensors(path, arrays, metadata), "checkpoint.save")
+        add(_EMA, averages["averages"])
+    return arrays, metadata
 
 
 def load(

@@ -26,6 +26,7 @@ from ..raw.check import integer, names_keywords
 from ..tensor import Tensor
 from . import checkpoint
 from .callbacks import Callback, Record
+from .checkpoint import BackgroundSaver
 from .curves import plot_curves
 from .log import JsonLinesLog, read_log
 from .log_base import Log
@@ -61,6 +62,7 @@ class Trainer:
                 first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`; see `exit_status`.
                 By default nothing is written.
     checkpoint_steps  also save a checkpoint every so many updates; 0: only after an epoch
+    save_in_background  write checkpoints while training goes on, as `BackgroundSaver` does
     settings    JSON values that checkpoints keep: "settings" of `checkpoint.read_progress`
     title       of curves.png
     validation_name   prefix of a validation's fields (default "val")
@@ -95,6 +97,7 @@ class Trainer:
         loggers: Sequence[Log] = (),
         out: str | os.PathLike[str] | None = None,
         checkpoint_steps: int = 0,
+        save_in_background: bool = False,
         settings: Mapping[str, Any] | None = None,
         title: str | None = None,
         validation_name: str = "val",
@@ -121,6 +124,7 @@ class Trainer:
                 raise TypeError(f"[Trainer] loggers: expected a training.Log, got {logger!r:.80}")
         self.out = None if out is None else Path(out)
         self.checkpoint_steps = integer("Trainer", "checkpoint_steps", checkpoint_steps, 0)
+        self.save_in_background = bool(save_in_background)
         self.settings = settings
         self.title = title
         self.validation_name = validation_name
@@ -181,6 +185,8 @@ class Trainer:
         history: list[Record] = []
         with contextlib.ExitStack() as closing:
             stopped = closing.enter_context(StopSignals()) if self.out else None
+            background = self.save_in_background and closing.enter_context(BackgroundSaver())
+            self._save_checkpoint = background.save if background else checkpoint.save
             loggers = list(self.loggers)
             if self.out is not None and distributed.is_main():
                 loggers.insert(0, closing.enter_context(self._own_log(start)))
@@ -381,7 +387,7 @@ class Trainer:
         if any(own for _, own in kept):
             state["callbacks"] = [[name, own] for name, own in kept if own]
         assert self.checkpoint is not None
-        checkpoint.save(self.checkpoint, self.model, self.optimizer, ema=self.ema, **state)
+        self._save_checkpoint(self.checkpoint, self.model, self.optimizer, ema=self.ema, **state)
         self._call("on_checkpoint", record)
 
     def _load(self, path: Path, loader: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from singa import autograd
-from singa.training import read_log
+from singa.training import checkpoint, read_log
 
 PAGE = Path(__file__).parents[3] / "docs" / "training.md"
 
@@ -16,7 +16,8 @@ def test_the_code_of_the_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("singa.training.trainer.plot_curves", lambda *_, **__: None)  # slow
-    fit, run, callbacks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    fit, run, background, callbacks = blocks
     names: dict[str, Any] = {"__name__": "page"}
     exec(fit, names)
     scores, targets = names["scores"], names["y"][500:]
@@ -27,6 +28,8 @@ def test_the_code_of_the_page(
     exec(run, names)
     assert [record["epoch"] for record in read_log("runs/shapes/log.jsonl")] == [1, 2, 3]
     assert Path("best.safetensors").exists()
+    exec(background, names)
+    assert checkpoint.read_progress("last.safetensors")["epoch"] == 1
     capsys.readouterr()
     exec(callbacks, names)
     assert names["history"][1]["weights"] > 0

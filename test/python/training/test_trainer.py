@@ -14,7 +14,15 @@ import singa
 from fitted_net import BATCH, ROWS, Affine, Net, classes, loader, states
 from singa import autograd, layer, metric, opt, tensor, training
 from singa.files import state_files
-from singa.training import BestModel, Callback, EarlyStopping, NonFiniteLossError, Trainer, read_log
+from singa.training import (
+    BestModel,
+    Callback,
+    EarlyStopping,
+    NonFiniteLossError,
+    Trainer,
+    checkpoint,
+    read_log,
+)
 from singa.training.totals import described
 
 
@@ -367,6 +375,24 @@ def test_killed_and_resumed_is_as_never_stopped(whole, tmp_path, hook, calls):
             go_on(trainer_at(tmp_path, Kill(hook, call)), resume=True)
     go_on(trainer_at(tmp_path), resume=True)
     assert outcome(tmp_path) == whole
+
+
+def test_with_checkpoints_that_are_written_in_the_background(whole, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        go_on(trainer_at(tmp_path, Kill("on_batch_end", 5), save_in_background=True))
+    assert checkpoint.read_progress(tmp_path / "checkpoint.safetensors")["loader"]["batch"]
+    go_on(trainer_at(tmp_path, save_in_background=True), resume=True)
+    assert outcome(tmp_path) == whole
+
+
+def test_a_file_that_cannot_be_written_in_the_background_ends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "save_safetensors", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        go_on(trainer_at(tmp_path, epochs=1, save_in_background=True), epochs=1)
+
+
+def full_disk(*_):
+    raise OSError("no space")
 
 
 def test_a_signal_saves_a_checkpoint_and_ends_it(whole, tmp_path, capsys):

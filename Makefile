@@ -8,6 +8,7 @@
 #   make soak           train, kill, resume and infer, for SOAK_SECONDS
 #   make faults         jobs of several ranks in which one fails, FAULTS times
 #   make lint           check formatting, lint and types; make format fixes what tools can fix
+#   make docs           build the site, with executed tutorials: build/site/index.html
 #   make wheel          build and check dist/*.whl
 #   make clean          remove build/ and dist/ (.venv stays)
 #
@@ -24,9 +25,9 @@ FAULTS ?= 100
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS
 
-.PHONY: help train quick build test test-cpp test-python fuzz soak faults lint format wheel clean
+.PHONY: help train quick build test test-cpp test-python fuzz soak faults lint format docs wheel clean
 help:
-	@sed -n '4,13s/^# *//p' Makefile
+	@sed -n '4,14s/^# *//p' Makefile
 
 train:
 	@scripts/install.sh train
@@ -53,6 +54,9 @@ lint:
 	@scripts/lint.sh check
 format:
 	@scripts/lint.sh fix
+
+docs:
+	@scripts/docs.sh
 
 wheel:
 	@scripts/wheel.sh

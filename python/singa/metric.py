@@ -120,6 +120,10 @@ class Accuracy(Metric):
         `count_top_k`.
 
         Raises ValueError if x has no rows.
+
+        >>> scores = tensor.Tensor(data=[[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]])
+        >>> metric.Accuracy().evaluate(scores, tensor.from_numpy(np.array([1, 1])))
+        0.5
         """
         if not x.shape or not x.shape[0]:
             raise ValueError(f"[Accuracy] no rows in scores of shape {tuple(x.shape)}")
@@ -327,7 +331,13 @@ class MeanIoU(ConfusionMatrix):
 
     def per_class(self) -> Array:
         """Intersection over union of each class; NaN where it does not occur. All ranks have to
-        call it."""
+        call it.
+
+        >>> iou = metric.MeanIoU(2)
+        >>> iou.update(np.array([[0, 1], [1, 1]]), np.array([[0, 1], [0, 1]]))
+        >>> iou.per_class()
+        array([0.5   , 0.6667])
+        """
         right, predicted, present = self._counts()
         union = predicted + present - right
         return np.where(union > 0, _divided(right, union), np.nan)

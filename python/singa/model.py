@@ -221,6 +221,14 @@ class Model(layer.Layer, metaclass=ModelMeta):
         all arguments but the last, the loss for the last one, and `self.optimizer(loss)`. The
         keyword `weight` is a factor of the gradients, such as `data.DataLoader.weight`. Raises
         NotImplementedError for other models.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = tensor.ones((4, 2)), tensor.zeros((4, 1))
+        >>> net.compile([x], is_train=True)
+        >>> out, loss = net(x, y)  # runs train_one_batch
+        >>> out.shape
+        (4, 1)
         """
         loss_of = getattr(self, "loss", None)
         if loss_of is None:
@@ -429,13 +437,29 @@ class Model(layer.Layer, metaclass=ModelMeta):
         rounding, because batch norm is folded into the convolution before it. A step that cannot
         be replayed is executed, with a GraphWarning that gives the reason. `sequential` is
         accepted for SINGA's scripts and has no effect.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))], use_graph=True)
+        >>> net.graph(False)
+        >>> net.graph_mode
+        False
         """
         self.graph_mode = mode
         self.sequential = sequential
 
     @contextmanager
     def executed(self) -> Iterator[None]:
-        """Context manager: calls are executed and not replayed, whatever `graph` was set to."""
+        """Context manager: calls are executed and not replayed, whatever `graph` was set to.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))], use_graph=True)
+        >>> with net.executed():
+        ...     print(net.graph_mode)
+        ...
+        False
+        >>> net.graph_mode
+        True
+        """
         before, self.graph_mode = self.graph_mode, False
         try:
             yield
@@ -447,6 +471,11 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         It may update only what is in get_params(): the first update of another tensor raises
         ValueError. Raises TypeError for a class, and for what cannot be called.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.set_optimizer(opt.Adam(lr=1e-3))
+        >>> net.optimizer.now("lr")
+        0.001
         """
         if not callable(optimizer):
             raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
@@ -472,7 +501,13 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     @property
     def training(self) -> bool:
-        """Whether calls in this thread train."""
+        """Whether calls in this thread train.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))], is_train=False)
+        >>> net.training
+        False
+        """
         return getattr(self._threads, "training", self._training_at_home)
 
     @training.setter
@@ -555,6 +590,13 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Times are those of inference on zeros of the shapes that compile() was given, as explain()
         runs it. Notebooks show the picture; `path` also writes it to an SVG file. Raises
         RuntimeError before compile(), ValueError for a name that does not end in .svg.
+
+        >>> from pathlib import Path
+        >>> net = models.Sequential(layer.Linear(8), layer.ReLU())
+        >>> net.compile([tensor.zeros((1, 4))])
+        >>> picture = net.plot("net.svg")
+        >>> Path("net.svg").stat().st_size > 1000
+        True
         """
         return _of_above("plot")(self, path)
 
@@ -581,6 +623,16 @@ class Model(layer.Layer, metaclass=ModelMeta):
         plans (an estimate). "planned_bytes" is their sum. "graphs" has a dict for each recorded
         step. Raises RuntimeError if no step has been recorded: compile with use_graph=True and run
         a few steps first.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = tensor.ones((4, 2)), tensor.zeros((4, 1))
+        >>> net.compile([x], is_train=True, use_graph=True)
+        >>> for _ in range(5):
+        ...     out, loss = net(x, y)
+        ...
+        >>> net.memory_plan()["by_kind"]["parameters"]
+        12
         """
         states = self.get_states()
         optimizer = self.optimizer.get_states() if "optimizer" in self.__dict__ else {}
@@ -696,6 +748,14 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Raises TypeError for values that are not numeric, RuntimeError if the model has no
         parameters yet, and if `strict` ValueError that lists missing and unexpected names and wrong
         shapes, otherwise if no value fits at all. The model is unchanged after an error.
+
+        >>> net = models.Sequential(layer.Linear(1))
+        >>> net.compile([tensor.zeros((1, 2))])
+        >>> net.load_torch({"0.weight": np.array([[1.0, 2.0]]), "0.bias": np.array([3.0])})
+        Mismatch(missing=[], unexpected=[])
+        >>> net.get_params()["0.W"]
+        Tensor([[1.],
+                [2.]], dtype=float32)
         """
         from .layer.torch_weights import load_torch
 
@@ -729,11 +789,23 @@ class Model(layer.Layer, metaclass=ModelMeta):
         Raises ExportError where the network has no form in ONNX, ValueError if it has no layers of
         float32 to quantise, without samples, and for values that are not finite. It needs the
         package onnx. See docs/onnx.md.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> x = tensor.random((8, 4))
+        >>> net.compile([x])
+        >>> net.eval()
+        >>> quantized = net.quantize([x])
+        >>> float((quantized(x) - net(x)).abs().max()) < 0.05
+        True
         """
         return _of_above("quantize")(self, samples, path, tolerance=tolerance)
 
     def torch_name(self, name: str) -> str:
-        """PyTorch's name of layer `name`. Models whose names differ from PyTorch's override it."""
+        """PyTorch's name of layer `name`. Models whose names differ from PyTorch's override it.
+
+        >>> models.Sequential().torch_name("features.0")
+        'features.0'
+        """
         return name
 
     def replace_head(self, num_outputs: int) -> tuple[str, ...]:

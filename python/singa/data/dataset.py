@@ -123,12 +123,21 @@ class ImageSet:
         return self.images[index], int(self.labels[index])
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> ImageSet:
-        """The images with these numbers, in this order, as a copy."""
+        """The images with these numbers, in this order, as a copy.
+
+        >>> data.digits("train", 32).take([3, 1]).images.shape
+        (2, 1, 28, 28)
+        """
         chosen = np.asarray(indices, np.intp)
         return ImageSet(self.images[chosen], self.labels[chosen], self.classes, self.name)
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageSet, ImageSet]:
-        """Two sets: `fraction` of each class is in the second. See `split_indices`."""
+        """Two sets: `fraction` of each class is in the second. See `split_indices`.
+
+        >>> first, second = data.digits("train", 100).split(0.2)
+        >>> len(first), len(second)
+        (82, 18)
+        """
         first, second = split_indices(self.labels, fraction, seed)
         return self.take(first), self.take(second)
 
@@ -136,6 +145,9 @@ class ImageSet:
         """The first `count` images, or all if there are fewer, without a copy.
 
         Raises ValueError for a negative count.
+
+        >>> len(data.digits("train", 100).head(10))
+        10
         """
         if count < 0:
             raise ValueError(f"[{self.name}] head: count must not be negative, got {count}")
@@ -145,6 +157,10 @@ class ImageSet:
         """Mean and standard deviation of each channel, for pixels scaled to 0 … 1.
 
         Raises ValueError for an empty set.
+
+        >>> images = np.array([[[[0, 255]]]], np.uint8)
+        >>> data.ImageSet(images, np.array([0]), ("cat",)).mean_std()
+        ((0.5,), (0.5,))
         """
         if not len(self):
             raise ValueError(f"[{self.name}] mean_std: the set is empty")

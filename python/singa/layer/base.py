@@ -236,6 +236,11 @@ class Layer(Hookable, metaclass=LayerMeta):
         """{path: tensor} of all parameters of this layer and its sublayers, each once.
 
         Raises ValueError if two of them have the same path, as the keys 1 and "1" of a dict give.
+
+        >>> net = layer.Sequential(layer.Linear(2), layer.ReLU())
+        >>> y = net(tensor.ones((1, 3)))
+        >>> {name: param.shape for name, param in net.get_params().items()}
+        {'0.W': (3, 2), '0.b': (2,)}
         """
         return each_once(self._by_path("get_params"))
 
@@ -252,6 +257,14 @@ class Layer(Hookable, metaclass=LayerMeta):
         it lists; TypeError for values that are not numeric. Nothing is changed after an error. With
         SINGA's behaviour (`singa.compat`) the default sets what fits, and raises ValueError if
         nothing does.
+
+        >>> linear = layer.Linear(1, bias=False)
+        >>> y = linear(tensor.ones((1, 2)))
+        >>> linear.set_params({"W": np.array([[1.0], [2.0]])})
+        Mismatch(missing=[], unexpected=[])
+        >>> linear.W
+        Tensor([[1.],
+                [2.]], dtype=float32)
         """
         return self._assign("set_params", "get_params", parameters, strict)
 
@@ -260,11 +273,24 @@ class Layer(Hookable, metaclass=LayerMeta):
         running means. A tensor that has several paths is under each of them.
 
         Raises ValueError as get_params does.
+
+        >>> norm = layer.BatchNorm2d()
+        >>> y = norm(tensor.ones((1, 2, 1, 1)))
+        >>> list(norm.get_states())
+        ['scale', 'bias', 'running_mean', 'running_var']
         """
         return self._by_path("get_states")
 
     def set_states(self, states: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
-        """As set_params, for all tensors that get_states returns."""
+        """As set_params, for all tensors that get_states returns.
+
+        >>> norm = layer.BatchNorm2d()
+        >>> y = norm(tensor.ones((1, 2, 1, 1)))
+        >>> norm.set_states({"running_mean": np.array([1.0, 2.0])}, strict=False).missing
+        ['scale', 'bias', 'running_var']
+        >>> norm.running_mean
+        Tensor([1., 2.], dtype=float32)
+        """
         return self._assign("set_states", "get_states", states, strict)
 
     def _assign(
@@ -305,6 +331,12 @@ class Layer(Hookable, metaclass=LayerMeta):
 
         Call it after compile() or the first call, since parameters do not exist before. Raises
         ValueError for a pattern other than "*" that selects none, and TypeError if it is no text.
+
+        >>> net = layer.Sequential(layer.Linear(2), layer.Linear(2))
+        >>> y = net(tensor.ones((1, 3)))
+        >>> net.freeze("0.*")
+        >>> [name for name, param in net.get_params().items() if param.requires_grad]
+        ['1.W', '1.b']
         """
         if isinstance(pattern, bool):
             frozen, pattern = pattern, "*"
@@ -322,7 +354,15 @@ class Layer(Hookable, metaclass=LayerMeta):
             param.requires_grad = not frozen
 
     def unfreeze(self, pattern: str | Iterable[str] = "*") -> None:
-        """Has parameters train again: `freeze(pattern, False)`."""
+        """Has parameters train again: `freeze(pattern, False)`.
+
+        >>> net = layer.Sequential(layer.Linear(2), layer.Linear(2))
+        >>> y = net(tensor.ones((1, 3)))
+        >>> net.freeze()
+        >>> net.unfreeze("*.b")
+        >>> [name for name, param in net.get_params().items() if param.requires_grad]
+        ['0.b', '1.b']
+        """
         self.freeze(pattern, False)
 
     def _by_path(self, function: str) -> dict[str, Tensor]:
@@ -470,7 +510,11 @@ class Layer(Hookable, metaclass=LayerMeta):
 
     @property
     def title(self) -> str:
-        """Class and name for messages, such as "Conv2d layer1.conv1"."""
+        """Class and name for messages, such as "Conv2d layer1.conv1".
+
+        >>> layer.Sequential(layer.Linear(2))[0].title
+        'Linear 0'
+        """
         return f"{type(self).__name__} {self.name}" if self.name else type(self).__name__
 
     def register_layers(self, *args: Any) -> None:
@@ -478,6 +522,11 @@ class Layer(Hookable, metaclass=LayerMeta):
 
         The arguments are layers, which are named "Class_index", or one OrderedDict of layers by
         name.
+
+        >>> net = layer.Layer()
+        >>> net.register_layers(layer.Linear(2), layer.ReLU())
+        >>> len(list(net.sublayers()))
+        2
         """
         if len(args) == 1 and isinstance(args[0], OrderedDict):
             items = list(args[0].items())
@@ -491,12 +540,22 @@ class Layer(Hookable, metaclass=LayerMeta):
 
     def sublayers(self) -> Iterator[Layer]:
         """All sublayers at any depth, in the order of their addition, each once and before its
-        own."""
+        own.
+
+        >>> net = layer.Sequential(layer.Linear(2), layer.ReLU())
+        >>> [type(each).__name__ for each in net.sublayers()]
+        ['Linear', 'ReLU']
+        """
         return (child for path, child in self.named_layers() if path)
 
     def named_layers(self) -> Iterator[tuple[str, Layer]]:
         """(path, layer) of this layer, whose path is "", and of all that `sublayers` returns, each
-        under its first path. As PyTorch's named_modules."""
+        under its first path. As PyTorch's named_modules.
+
+        >>> net = layer.Sequential(layer.Linear(2), layer.ReLU())
+        >>> [(name, type(each).__name__) for name, each in net.named_layers()]
+        [('', 'Sequential'), ('0', 'Linear'), ('1', 'ReLU')]
+        """
         yield "", self
         seen = {id(self)}
         for path, child in self._all_sublayers((id(self),)):

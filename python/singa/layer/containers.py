@@ -51,24 +51,45 @@ class ModuleList(_Container):
         self.extend(layers)
 
     def append(self, layer: Layer) -> ModuleList:
-        """Adds a layer at the end."""
+        """Adds a layer at the end.
+
+        >>> blocks = layer.ModuleList()
+        >>> len(blocks.append(layer.Linear(4)))
+        1
+        """
         self._adopt(str(len(self)), self._checked(layer))
         return self
 
     def extend(self, layers: Iterable[Layer]) -> ModuleList:
-        """Adds several layers at the end."""
+        """Adds several layers at the end.
+
+        >>> blocks = layer.ModuleList()
+        >>> len(blocks.extend([layer.Linear(4), layer.ReLU()]))
+        2
+        """
         for layer in [self._checked(layer) for layer in layers]:
             self.append(layer)
         return self
 
     def insert(self, index: int, layer: Layer) -> None:
-        """Inserts a layer before the one at `index`. Later ones get the next names."""
+        """Inserts a layer before the one at `index`. Later ones get the next names.
+
+        >>> blocks = layer.ModuleList([layer.Linear(4)])
+        >>> blocks.insert(0, layer.ReLU())
+        >>> type(blocks[0]).__name__
+        'ReLU'
+        """
         layers = list(self)
         layers.insert(index, self._checked(layer))
         self._number(layers)
 
     def pop(self, index: int = -1) -> Layer:
-        """Removes a layer and returns it. Later ones get the names before."""
+        """Removes a layer and returns it. Later ones get the names before.
+
+        >>> blocks = layer.ModuleList([layer.Linear(4), layer.ReLU()])
+        >>> type(blocks.pop()).__name__, len(blocks)
+        ('ReLU', 1)
+        """
         layers = list(self)
         layer = layers.pop(index)
         self._number(layers)
@@ -122,30 +143,60 @@ class ModuleDict(_Container):
         self.update(layers)
 
     def update(self, layers: Mapping[str, Layer] | Iterable[tuple[str, Layer]]) -> None:
-        """Adds layers, and replaces those of the same names."""
+        """Adds layers, and replaces those of the same names.
+
+        >>> heads = layer.ModuleDict()
+        >>> heads.update({"age": layer.Linear(1)})
+        >>> list(heads.keys())
+        ['age']
+        """
         for name, layer in dict(layers).items():
             self[name] = layer
 
     def pop(self, name: str) -> Layer:
-        """Removes a layer and returns it. Raises KeyError if there is none."""
+        """Removes a layer and returns it. Raises KeyError if there is none.
+
+        >>> heads = layer.ModuleDict({"age": layer.Linear(1)})
+        >>> type(heads.pop("age")).__name__, len(heads)
+        ('Linear', 0)
+        """
         layer = self[name]
         del self[name]
         return layer
 
     def clear(self) -> None:
-        """Removes all."""
+        """Removes all.
+
+        >>> heads = layer.ModuleDict({"age": layer.Linear(1)})
+        >>> heads.clear()
+        >>> len(heads)
+        0
+        """
         self._replace({})
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """The names.
+
+        >>> list(layer.ModuleDict({"age": layer.Linear(1)}).keys())
+        ['age']
+        """
         return self._layers.keys()
 
     def values(self) -> Iterable[Layer]:
-        """The layers."""
+        """The layers.
+
+        >>> [type(each).__name__ for each in layer.ModuleDict({"age": layer.Linear(1)}).values()]
+        ['Linear']
+        """
         return self._layers.values()
 
     def items(self) -> Iterable[tuple[str, Layer]]:
-        """(name, layer) of all."""
+        """(name, layer) of all.
+
+        >>> heads = layer.ModuleDict({"age": layer.Linear(1)})
+        >>> [(name, type(each).__name__) for name, each in heads.items()]
+        [('age', 'Linear')]
+        """
         return self._layers.items()
 
     def __iter__(self) -> Iterator[str]:

@@ -145,11 +145,24 @@ class Hookable:
                 net(x)
 
         Returns a handle, whose `remove()` ends the hook. Raises TypeError for what is no function.
+
+        >>> linear = layer.Linear(2)
+        >>> with linear.register_forward_hook(lambda layer, args, out: print(out.shape)):
+        ...     y = linear(tensor.ones((1, 3)))
+        ...
+        (1, 2)
         """
         return _register(self, "after", hook, prepend)
 
     def register_forward_pre_hook(self: Any, hook: PreHook, *, prepend: bool = False) -> HookHandle:
         """Has each call of this layer begin with `hook(layer, arguments)`. If it returns something
         other than None, these are the arguments: a tuple, or the only one. The rest is as for
-        register_forward_hook."""
+        register_forward_hook.
+
+        >>> relu = layer.ReLU()
+        >>> with relu.register_forward_pre_hook(lambda layer, args: -args[0]):
+        ...     print(relu(tensor.Tensor(data=[-1.0, 2.0])))
+        ...
+        Tensor([1., 0.], dtype=float32)
+        """
         return _register(self, "before", hook, prepend)

@@ -207,6 +207,11 @@ class Embedding(Layer):
         """Copies W (input_dim, output_dim) to the layer. With `freeze` it is not trained.
 
         Raises ValueError for another shape.
+
+        >>> words = layer.Embedding(2, 3)
+        >>> words.from_pretrained(tensor.Tensor(data=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        >>> words(tensor.from_numpy(np.array([1])))
+        Tensor([[4., 5., 6.]], dtype=float32)
         """
         if not self._initialized:
             self.initialize(W)

@@ -390,6 +390,10 @@ class Optimizer:
         """The value of the hyperparameter `name`, such as "lr", at a step; by default at this one.
 
         Raises ValueError if the schedule gives a negative value, infinity or NaN.
+
+        >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 10))
+        >>> optimizer.now("lr"), optimizer.now("lr", 10)
+        (1.0, 0.1)
         """
         self._say_read()
         schedule = getattr(self, name)
@@ -543,7 +547,13 @@ class Optimizer:
 
     @host_called
     def step(self) -> None:
-        """Goes on to the next step of the schedules."""
+        """Goes on to the next step of the schedules.
+
+        >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 1))
+        >>> optimizer.step()
+        >>> optimizer.steps
+        1
+        """
         self._fall_behind(self._missed(), 1)
         self._steps += 1
 
@@ -571,7 +581,13 @@ class Optimizer:
 
     @host_called
     def update(self, param: Tensor, grad: Tensor) -> None:
-        """Updates one parameter. `apply` under its own name."""
+        """Updates one parameter. `apply` under its own name.
+
+        >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+        >>> opt.SGD(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
+        >>> w
+        Tensor([0.8], dtype=float32)
+        """
         for tensor_ in (param, grad):
             if not isinstance(tensor_, Tensor):
                 raise TypeError(
@@ -581,7 +597,14 @@ class Optimizer:
         self.apply(self.state_key(param), param, grad)
 
     def backward_and_update(self, loss: Tensor) -> None:
-        """The same as calling the optimizer."""
+        """The same as calling the optimizer.
+
+        >>> autograd.training = True
+        >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
+        >>> opt.SGD(lr=0.1).backward_and_update(autograd.sum(w * w))
+        >>> w
+        Tensor([0.8], dtype=float32)
+        """
         self(loss)
 
     def device_check(self, *inputs: Tensor) -> None:
@@ -760,6 +783,12 @@ class Optimizer:
         that missed some, if the formula depends on it; for each slot, such as "moments", a dict of
         tensors by parameter name; the hyperparameters that were assigned; with a scaler,
         "loss_scale" and "loss_scale_updates".
+
+        >>> w = tensor.Tensor(data=[1.0], stores_grad=True, name="w")
+        >>> optimizer = opt.SGD(lr=0.1, momentum=0.9)
+        >>> optimizer.update(w, tensor.Tensor(data=[2.0]))
+        >>> sorted(optimizer.get_states())
+        ['moments', 'step_counter']
         """
         self._use_paths()
         states: dict[str, Any] = {"step_counter": self.steps}

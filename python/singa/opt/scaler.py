@@ -85,7 +85,11 @@ class GradScaler:
         return self._growth_factor, self._backoff_factor, self._growth_interval
 
     def get_scale(self) -> float:
-        """The scale of the next step. Waits for the device."""
+        """The scale of the next step. Waits for the device.
+
+        >>> opt.GradScaler(init_scale=1024.0).get_scale()
+        1024.0
+        """
         return float(self._state.numpy()[0])
 
     def made(self) -> int:
@@ -139,7 +143,11 @@ class GradScaler:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, factors, interval, and updates since the last change, under PyTorch's keys."""
+        """Scale, factors, interval, and updates since the last change, under PyTorch's keys.
+
+        >>> opt.GradScaler(init_scale=1024.0).state_dict()["scale"]
+        1024.0
+        """
         scale, updates = self._state.numpy()[:2]
         return {
             "scale": float(scale),
@@ -153,6 +161,11 @@ class GradScaler:
         """Continues from a state_dict(), singa's or PyTorch's.
 
         Raises ValueError or TypeError for anything else. Nothing has changed then.
+
+        >>> scaler = opt.GradScaler()
+        >>> scaler.load_state_dict(opt.GradScaler(init_scale=1024.0).state_dict())
+        >>> scaler.get_scale()
+        1024.0
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"[GradScaler] a state must be a dict, got {type(state_dict).__name__}")

@@ -387,7 +387,17 @@ class ReduceOnPlateau(DecayScheduler):
         self.cooling: int = 0  # updates that do not count yet
 
     def update(self, metric: float | Tensor) -> bool:
-        """Takes the metric of an epoch. Returns whether the value was reduced."""
+        """Takes the metric of an epoch. Returns whether the value was reduced.
+
+        >>> lr = opt.ReduceOnPlateau(1.0, patience=0)
+        >>> for loss in (0.9, 0.95):
+        ...     lr.update(loss)
+        ...
+        False
+        True
+        >>> lr(0)
+        0.1
+        """
         metric = float(metric)
         self.waited += 1
         if self._improves(metric):
@@ -485,7 +495,12 @@ class OneCycle(DecayScheduler):
         return self._between(step, self.init_value, self.max_value, self.final_value)
 
     def momentum(self, low: float = 0.85, high: float = 0.95) -> DecayScheduler:
-        """The momentum schedule of the same cycle: `low` where the learning rate is highest."""
+        """The momentum schedule of the same cycle: `low` where the learning rate is highest.
+
+        >>> cycle = opt.OneCycle(1.0, total_steps=100)
+        >>> [round(cycle.momentum()(step), 4) for step in (0, 29, 99)]
+        [0.95, 0.85, 0.95]
+        """
         return _OneCycleMomentum(self, low, high)
 
     def _between(self, step: float, start: float, middle: float, end: float) -> float:

@@ -175,6 +175,16 @@ class Trainer:
 
         Raises NonFiniteLossError if the loss becomes infinite or NaN, FileExistsError if `out` has
         a run that is neither resumed nor overwritten, and what `checkpoint` raises.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = np.ones((32, 2), np.float32), np.zeros((32, 1), np.float32)
+        >>> loader = data.DataLoader(data.ArrayDataset(x, y), 16)
+        >>> history = training.Trainer(net, verbose=False).fit(loader, epochs=2, validation=loader)
+        >>> [sorted(record)[:2] for record in history]
+        [['epoch', 'images_per_s'], ['epoch', 'images_per_s']]
+        >>> history[-1]["val_loss"] < history[0]["val_loss"]
+        True
         """
         self.epochs = integer("Trainer", "epochs", epochs, 1)
         self._prepare(loader)
@@ -294,6 +304,13 @@ class Trainer:
 
         Nothing is trained. Averages of `ema` take the place of the weights. There is no loss if the
         model has no `loss`. Raises ValueError if there is no metric either, NonFiniteLossError.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = np.zeros((32, 2), np.float32), np.ones((32, 1), np.float32)
+        >>> loader = data.DataLoader(data.ArrayDataset(x, y), 16)
+        >>> training.Trainer(net, verbose=False).evaluate(loader)["loss"]
+        1.0
         """
         self._compile(loader)
         return self._evaluate(loader, "")
@@ -326,6 +343,13 @@ class Trainer:
         last one is taken for the targets. On several ranks, each gets those of its own rows.
 
         Averages of `ema` take the place of the weights.
+
+        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        >>> net.set_optimizer(opt.SGD(lr=0.1))
+        >>> x, y = np.zeros((32, 2), np.float32), np.ones((32, 1), np.float32)
+        >>> loader = data.DataLoader(data.ArrayDataset(x, y), 16)
+        >>> training.Trainer(net, verbose=False).predict(loader).shape
+        (32, 1)
         """
         self._compile(loader)
         outputs = []

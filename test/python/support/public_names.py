@@ -18,12 +18,6 @@ MODULES = (
     "singa",
     "singa.tensor",
     "singa.autograd",
-    "singa.compat",
-    "singa.compat.image_batch_iter",
-    "singa.compat.image_tool",
-    "singa.compat.snapshot",
-    "singa.compat.sonnx",
-    "singa.compat.utils",
     "singa.data",
     "singa.device",
     "singa.distributed",
@@ -41,6 +35,12 @@ MODULES = (
     "singa.training.picture_classifier",
     "singa.training.pretrained",
     "singa.tuning",
+    "singa.compat",
+    "singa.compat.image_batch_iter",
+    "singa.compat.image_tool",
+    "singa.compat.snapshot",
+    "singa.compat.sonnx",
+    "singa.compat.utils",
 )
 
 

@@ -36,7 +36,6 @@ MODULES = (
     "singa.training.pretrained",
     "singa.tuning",
     "singa.compat",
-    "singa.compat.image_batch_iter",
     "singa.compat.image_tool",
     "singa.compat.snapshot",
     "singa.compat.sonnx",

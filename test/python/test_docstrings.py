@@ -7,6 +7,7 @@ import docstring_examples
 import public_names
 import pytest
 from public_names import MODULES, Name
+from singa import tensor
 
 #: What has no example, and why. Methods are shown in the example of their class, operators in that
 #: of their function.
@@ -47,6 +48,20 @@ def test_examples_do_what_they_say(names: dict[str, list[Name]], module: str) ->
     docs = {name.doc: str(name) for name in reversed(names[module]) if ">>>" in name.doc}
     differing = [docstring_examples.run(doc, name) for doc, name in docs.items()]
     assert not any(differing), "".join(differing)
+
+
+def test_elementwise_functions_take_the_types_that_they_say(names: dict[str, list[Name]]) -> None:
+    x = tensor.Tensor(data=[1, 2], dtype="int32")
+    notes = ("unless that is a float type", "The result has the shape and the type of x.")
+    of_floats = [n.value for n in names["singa.autograd"] if notes[0] in n.doc]
+    of_all = [n.value for n in names["singa.autograd"] if notes[1] in n.doc]
+    assert (len(of_floats), len(of_all)) == (21, 29)
+    for function in of_all:
+        if function in of_floats:
+            with pytest.raises(TypeError, match="float type"):
+                function(x)
+        else:
+            assert (function(x).shape, function(x).dtype) == (x.shape, x.dtype)
 
 
 def test_declarations_of_public_headers_have_comments() -> None:

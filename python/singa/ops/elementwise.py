@@ -638,14 +638,23 @@ class _Signs(Tensor):
         return apply(Not(), self)
 
 
-def _function(operator: type[Elementwise]) -> OfTensor:
+def _function(operator: type[Elementwise], any_type: bool = False) -> OfTensor:
+    """The function that applies an operator, with its docstring and a note on shapes and types."""
+
     def function(x: Tensor) -> Tensor:
         return operator()(x)[0]
 
-    name = operator.__name__.lower()
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = operator.__doc__ or f"{name} of each element."
+    function.__name__ = function.__qualname__ = operator.__name__.lower()
+    text, _, example = (operator.__doc__ or "").partition(">>> ")
+    note = _ANY_TYPE if any_type else _FLOATS
+    function.__doc__ = f"{text.rstrip()}\n\n    {note}\n\n    >>> {example}"
     return function
+
+
+_ANY_TYPE = "The result has the shape and the type of x."
+_FLOATS = (
+    "The result has the shape and the type of x. Raises TypeError unless that is a float type."
+)
 
 
 acos: OfTensor = _function(Acos)
@@ -654,27 +663,27 @@ asin: OfTensor = _function(Asin)
 asinh: OfTensor = _function(Asinh)
 atan: OfTensor = _function(Atan)
 atanh: OfTensor = _function(Atanh)
-ceil: OfTensor = _function(Ceil)
+ceil: OfTensor = _function(Ceil, any_type=True)
 cos: OfTensor = _function(Cos)
 cosh: OfTensor = _function(Cosh)
 erf: OfTensor = _function(Erf)
-floor: OfTensor = _function(Floor)
+floor: OfTensor = _function(Floor, any_type=True)
 hardswish: OfTensor = _function(HardSwish)
 log: OfTensor = _function(Log)
 mish: OfTensor = _function(Mish)
-negative: OfTensor = _function(Negative)
+negative: OfTensor = _function(Negative, any_type=True)
 reciprocal: OfTensor = _function(Reciprocal)
-relu: OfTensor = _function(ReLU)
-relu6: OfTensor = _function(ReLU6)
-round: OfTensor = _function(Round)
-rounde: OfTensor = _function(Rounde)
+relu: OfTensor = _function(ReLU, any_type=True)
+relu6: OfTensor = _function(ReLU6, any_type=True)
+round: OfTensor = _function(Round, any_type=True)
+rounde: OfTensor = _function(Rounde, any_type=True)
 sigmoid: OfTensor = _function(Sigmoid)
 silu: OfTensor = _function(Silu)
 sin: OfTensor = _function(Sin)
 sinh: OfTensor = _function(Sinh)
 softsign: OfTensor = _function(SoftSign)
 sqrt: OfTensor = _function(Sqrt)
-square: OfTensor = _function(Square)
+square: OfTensor = _function(Square, any_type=True)
 tan: OfTensor = _function(Tan)
 tanh: OfTensor = _function(Tanh)
 
@@ -721,6 +730,8 @@ def abs(a: Tensor) -> Tensor:
 def exp(a: Tensor) -> Tensor:
     """Exponential function.
 
+    Raises TypeError unless a has a float type.
+
     >>> autograd.exp(tensor.Tensor(data=[0.0, 1.0]))
     Tensor([1.    , 2.7183], dtype=float32)
     """
@@ -764,6 +775,8 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 def elu(x: Tensor, alpha: float = 1) -> Tensor:
     """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
 
+    Raises TypeError unless x has a float type.
+
     >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
     Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
@@ -772,6 +785,8 @@ def elu(x: Tensor, alpha: float = 1) -> Tensor:
 
 def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
     """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017.
+
+    Raises TypeError unless x has a float type.
 
     >>> autograd.selu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
     Tensor([-1.1113,  0.    ,  2.1014], dtype=float32)
@@ -782,6 +797,8 @@ def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
 def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
     """Leaky ReLU: x where x >= 0, else a·x.
 
+    Raises TypeError unless x has a float type.
+
     >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
     Tensor([-0.2,  3. ], dtype=float32)
     """
@@ -790,6 +807,8 @@ def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
 
 def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
     """Hard sigmoid: alpha·x + gamma, clipped to [0, 1].
+
+    Raises TypeError unless x has a float type.
 
     >>> autograd.hardsigmoid(tensor.Tensor(data=[-4.0, 0.0, 1.0]))
     Tensor([0. , 0.5, 0.7], dtype=float32)

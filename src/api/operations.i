@@ -12,6 +12,7 @@
 %include "singa/operation/linalg.h"
 %include "singa/operation/layout.h"
 %include "singa/operation/conv.h"
+%include "singa/operation/quantized.h"
 %include "singa/operation/pooling.h"
 %include "singa/operation/batchnorm.h"
 %include "singa/operation/lrn.h"

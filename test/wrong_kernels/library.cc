@@ -14,6 +14,7 @@
 #include "model/spec/norm/lrn.h"
 #include "model/spec/norm/norm.h"
 #include "model/spec/optimizer.h"
+#include "model/spec/quantized.h"
 #include "model/spec/random.h"
 #include "model/spec/reduce.h"
 #include "model/spec/rnn.h"
@@ -64,9 +65,10 @@ extern "C" __attribute__((visibility("default"))) int singa_add_wrong_kernels(co
       InterpolateSpec, LossScaleSpec, LrnBackwardSpec, LrnForwardSpec, MatMulSpec, NonZeroSpec,
       NormBackwardSpec, NormConvSpec, NormForwardSpec, OneHotSpec, OptimizerSpec,
       PairLossBackwardSpec, PairLossSpec, PoolingBackwardSpec, PoolingForwardSpec, PositionsSpec,
-      RandomSpec, ReduceBackwardSpec, ReduceSpec, RnnBackwardSpec, RnnForwardSpec,
-      RotaryBackwardSpec, RotarySpec, ScatterBackwardSpec, ScatterSpec, SliceBackwardSpec,
-      SoftmaxBackwardSpec, SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec,
-      SplitSpec, SumSquareSpec, TopKSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
+      QuantizedConvSpec, QuantizedMatMulSpec, QuantizedSumSpec, RandomSpec, ReduceBackwardSpec,
+      ReduceSpec, RnnBackwardSpec, RnnForwardSpec, RotaryBackwardSpec, RotarySpec,
+      ScatterBackwardSpec, ScatterSpec, SliceBackwardSpec, SoftmaxBackwardSpec,
+      SoftmaxCrossEntropyBackwardSpec, SoftmaxCrossEntropySpec, SoftmaxSpec, SplitSpec,
+      SumSquareSpec, TopKSpec, UnaryBackwardSpec, UnarySpec, WhereSpec>(
       spec, static_cast<test::Wrong>(wrong));
 }

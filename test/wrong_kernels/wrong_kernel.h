@@ -43,6 +43,10 @@ inline void Spoil(const Tensor& t) {
       return change(Float16{});
     case kBFloat16:
       return change(BFloat16{});
+    case kInt8:
+    case kUInt8:
+      *static_cast<uint8_t*>(first) ^= 64;  // more than rounding allows
+      return;
     default:
       *static_cast<uint8_t*>(first) ^= 1;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/onednn/conv_geometry.h"
 #include "backend/onednn/defects.h"
 #include "backend/onednn/engine.h"
 #include "core/device/cache_size.h"
@@ -43,103 +44,6 @@ struct Primitives<ConvTransposeSpec> {
   static constexpr auto kAlgorithm = dnnl::algorithm::deconvolution_direct;
 };
 
-/// The geometry in oneDNN's terms. Its loops for one filter per channel are for two dimensions
-/// only, so it gets signals as images of height 1, in the same memory.
-struct Geometry {
-  DType dtype;
-  bool flat;  ///< signals that are images for oneDNN
-  Shape x, w, y, b;
-  bool bias, grouped;
-  memory::dims strides, dilations, before, after;
-  /// Descriptors of the filter with oneDNN's axes, ([group,] out / group, in / group, kernel): in
-  /// any layout, and in our row-major order.
-  memory::desc any_filter, plain_filter;
-
-  explicit Geometry(const ConvSpec& spec) : Geometry(spec, spec.geometry, IsFlat(spec.geometry)) {
-    const Recorder& r = spec.geometry;
-    x = r.input_shape();
-    y = r.output_shape();
-    b = {r.out_channels};
-    const int64_t out = r.out_channels / r.group, in = r.in_channels / r.group;
-    const int64_t kernel = r.taps();
-    SetFilter(r, {r.group, out, in}, {out * in * kernel, in * kernel, kernel});
-  }
-  /// The Recorder describes the convolution from y to x, so the filter's first axis counts the
-  /// channels of x.
-  explicit Geometry(const ConvTransposeSpec& spec) : Geometry(spec, spec.geometry, false) {
-    const Recorder& r = spec.geometry;
-    x = r.output_shape();
-    y = r.input_shape();
-    b = {r.in_channels};
-    const int64_t out = r.in_channels / r.group, in = r.out_channels / r.group;
-    const int64_t kernel = r.taps();
-    SetFilter(r, {r.group, out, in}, {in * out * kernel, kernel, out * kernel});
-  }
-
-  /// Descriptors of activations with oneDNN's axes, and arguments with ours.
-  memory::desc AnyImage(const Shape& shape) const { return AnyDesc(ImageShape(shape), dtype); }
-  memory::desc Image(const LayoutPtr& layout, const Shape& shape) const {
-    const memory::desc desc = ToDesc(layout, shape, dtype);
-    return flat ? desc.reshape(Dims(ImageShape(shape))) : desc;
-  }
-  LayoutPtr LayoutOf(const memory::desc& desc, const Shape& shape) const {
-    return FromDesc(flat && desc.get_size() > 0 ? desc.reshape(Dims(shape)) : desc, shape, dtype);
-  }
-  Argument BindImage(int id, const memory::desc& desc, const Shape& shape) const {
-    return {id, desc, LayoutOf(desc, shape)};
-  }
-
-  memory::desc Bias() const { return bias ? PlainDesc(b, dtype) : memory::desc(); }
-  Argument BindFilter(int id, const memory::desc& desc) const {
-    constexpr const char* kLetters[] = {"goiw", "goihw", "goidhw"};
-    return Bind(id, desc, w, dtype, kLetters[strides.size() - 1] + (grouped ? 0 : 1),
-                &plain_filter);
-  }
-  Argument BindBias(int id) const { return {id, PlainDesc(b, dtype), nullptr}; }
-
- private:
-  Geometry(const ConvSpec& spec, const Recorder& r, bool signals)
-      : dtype(spec.dtype),
-        flat(signals),
-        w(r.weight_shape()),
-        bias(r.bias),
-        grouped(r.group > 1),
-        strides(r.Along(&Recorder::Axis::stride)),
-        dilations(r.Along(&Recorder::Axis::dilation)),
-        before(r.Along(&Recorder::Axis::before)),
-        after(r.Along(&Recorder::Axis::after)) {
-    if (flat) {
-      for (memory::dims* each : {&strides, &dilations}) each->insert(each->begin(), 1);
-      for (memory::dims* each : {&before, &after}) each->insert(each->begin(), 0);
-    }
-    for (int64_t& dilation : dilations) --dilation;  // oneDNN counts the gaps
-  }
-
-  static bool IsFlat(const Recorder& r) {
-    return r.spatial == 1 && r.group > 1 && r.group == r.in_channels && r.group == r.out_channels;
-  }
-  Shape ImageShape(Shape shape) const {
-    if (flat) shape.insert(2, 1);
-    return shape;
-  }
-
-  void SetFilter(const Recorder& r, memory::dims dims, memory::dims places) {
-    memory::dims kernel = r.Along(&Recorder::Axis::kernel);
-    if (flat) kernel.insert(kernel.begin(), 1);
-    int64_t place = r.taps();
-    for (const int64_t length : kernel) {
-      dims.push_back(length);
-      places.push_back(place /= length);
-    }
-    if (!grouped) {
-      dims.erase(dims.begin());
-      places.erase(places.begin());
-    }
-    any_filter = memory::desc(dims, DataTypeOf(dtype), memory::format_tag::any);
-    plain_filter = memory::desc(dims, DataTypeOf(dtype), places);
-  }
-};
-
 /// Layouts of the activations to request from oneDNN; null lets oneDNN choose.
 struct LayoutPair {
   LayoutPtr x, y;
@@ -150,7 +54,7 @@ std::vector<LayoutPtr> OtherLayouts(const ConvSpec& spec, const Shape& shape) {
   return spec.plain ? std::vector<LayoutPtr>() : LaneLayouts(shape, spec.dtype);
 }
 
-memory::desc Activation(const ConvSpec& spec, const Geometry& g, const LayoutPtr& layout,
+memory::desc Activation(const ConvSpec& spec, const ConvGeometry& g, const LayoutPtr& layout,
                         const Shape& shape) {
   if (spec.plain) return g.Image(nullptr, shape);
   return AsBlocked(layout) ? g.Image(layout, shape) : g.AnyImage(shape);
@@ -177,7 +81,7 @@ template <class Spec>
 using ForwardDesc = typename Primitives<Spec>::Forward::primitive_desc;
 
 template <class Spec>
-ForwardDesc<Spec> DescribeForward(const Spec& spec, const Geometry& g, const memory::desc& x,
+ForwardDesc<Spec> DescribeForward(const Spec& spec, const ConvGeometry& g, const memory::desc& x,
                                   const memory::desc& y) {
   return ForwardDesc<Spec>(Engine(), dnnl::prop_kind::forward_training,
                            Primitives<Spec>::kAlgorithm, x, g.any_filter, g.Bias(), y, g.strides,
@@ -200,14 +104,14 @@ auto SwitchPass(ConvPass pass, const F& f) {
 /// The forward descriptor that those of backward are made from, and that next_impl reads again.
 /// Only its geometry matters. Forward needs none.
 template <ConvPass pass, class Spec>
-ForwardDesc<Spec> Hint(const Spec& spec, const Geometry& g) {
+ForwardDesc<Spec> Hint(const Spec& spec, const ConvGeometry& g) {
   if constexpr (pass == ConvPass::kForward) return {};
   return DescribeForward(spec, g, g.AnyImage(g.x), g.AnyImage(g.y));
 }
 
 /// The descriptor of a pass on images in these layouts; empty where oneDNN has none.
 template <ConvPass pass, class Spec>
-auto Describe(const Spec& spec, const Geometry& g, const LayoutPair& pair,
+auto Describe(const Spec& spec, const ConvGeometry& g, const LayoutPair& pair,
               const ForwardDesc<Spec>& hint) {
   const memory::desc x = Activation(spec, g, pair.x, g.x), y = Activation(spec, g, pair.y, g.y);
   if constexpr (pass == ConvPass::kForward) {
@@ -233,7 +137,7 @@ constexpr int kImageY = pass == ConvPass::kForward ? DNNL_ARG_DST : DNNL_ARG_DIF
 
 /// The layouts of the images of a primitive.
 template <ConvPass pass, class Desc>
-LayoutPair ImagesOf(const Geometry& g, const Desc& pd) {
+LayoutPair ImagesOf(const ConvGeometry& g, const Desc& pd) {
   const auto layout = [&](int id, const Shape& shape) {
     return g.LayoutOf(pd.query_md(dnnl::query::exec_arg_md, id), shape);
   };
@@ -242,7 +146,7 @@ LayoutPair ImagesOf(const Geometry& g, const Desc& pd) {
 
 /// Why an implementation computes wrong results; null where no defect is known.
 template <ConvPass pass, class Spec, class Desc>
-const char* Defect(const Spec& spec, const Geometry& g, const Desc& pd) {
+const char* Defect(const Spec& spec, const ConvGeometry& g, const Desc& pd) {
   const LayoutPair images = ImagesOf<pass>(g, pd);
   return DefectOf(
       {pd.impl_info_str(), std::is_same_v<Spec, ConvTransposeSpec>, spec, images.x, images.y});
@@ -251,7 +155,7 @@ const char* Defect(const Spec& spec, const Geometry& g, const Desc& pd) {
 /// Advances to the first implementation that is neither a reference nor wrong. Says why there is
 /// none; empty where there is one.
 template <ConvPass pass, class Spec, class Desc>
-std::string SkipUnfit(const Spec& spec, const Geometry& g, Desc* pd) {
+std::string SkipUnfit(const Spec& spec, const ConvGeometry& g, Desc* pd) {
   std::string why = "oneDNN has only its slow reference implementation";
   if (!*pd) return why;
   do {
@@ -265,7 +169,7 @@ std::string SkipUnfit(const Spec& spec, const Geometry& g, Desc* pd) {
 
 /// The layouts that Choose tries, best first. The last pair leaves at least one to oneDNN.
 template <ConvPass pass>
-std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const Geometry& g) {
+std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const ConvGeometry& g) {
   const LayoutPtr &x = spec.x_layout, &dy = spec.dy_layout;
   if constexpr (pass == ConvPass::kForward)
     return {{{x, NarrowLayout(spec, g.y)}, {x, nullptr}, {nullptr, nullptr}}};
@@ -277,7 +181,7 @@ std::array<LayoutPair, 3> PairsToChooseFrom(const ConvSpec& spec, const Geometry
 /// that one of a matrix product does. A reorder costs less than such a kernel. Where there is none,
 /// `why_none` says why.
 template <ConvPass pass, class Spec>
-auto Choose(const Spec& spec, const Geometry& g, std::string* why_none) {
+auto Choose(const Spec& spec, const ConvGeometry& g, std::string* why_none) {
   const ForwardDesc<Spec> hint = Hint<pass>(spec, g);
   const auto pairs = PairsToChooseFrom<pass>(spec, g);
   decltype(Describe<pass>(spec, g, pairs[0], hint)) second;
@@ -354,7 +258,7 @@ int64_t ImagesBeforeRelu(const memory::desc& y, int64_t threads) {
 /// The descriptor of the same primitive for fewer images with the same filter layout; empty if
 /// oneDNN has none.
 template <class Desc, class Spec>
-Desc ForSomeImages(const Spec& spec, const Geometry& g, const Desc& all, int64_t images) {
+Desc ForSomeImages(const Spec& spec, const ConvGeometry& g, const Desc& all, int64_t images) {
   const memory::desc x = FirstImages(all.src_desc(), images);
   const memory::desc y = FirstImages(all.dst_desc(), images);
   if (!x || !y) return {};
@@ -364,7 +268,7 @@ Desc ForSomeImages(const Spec& spec, const Geometry& g, const Desc& all, int64_t
 }
 
 template <class Spec>
-PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+PlanPtr PlanOf(const Spec& spec, const ConvGeometry& g,
                const typename Primitives<Spec>::Forward::primitive_desc& all) {
   auto pd = all;
   std::vector<Argument> inputs = {g.BindImage(DNNL_ARG_SRC, all.src_desc(), g.x),
@@ -394,7 +298,7 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
 }
 
 template <class Spec>
-PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+PlanPtr PlanOf(const Spec& spec, const ConvGeometry& g,
                const typename Primitives<Spec>::BackwardX::primitive_desc& pd) {
   return std::make_shared<PrimitivePlan>(
       spec.op(), pd, typename Primitives<Spec>::BackwardX(pd),
@@ -404,7 +308,7 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
 }
 
 template <class Spec>
-PlanPtr PlanOf(const Spec& spec, const Geometry& g,
+PlanPtr PlanOf(const Spec& spec, const ConvGeometry& g,
                const typename Primitives<Spec>::BackwardW::primitive_desc& pd) {
   std::vector<Argument> outputs = {g.BindFilter(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc())};
   if (g.bias) outputs.push_back(g.BindBias(DNNL_ARG_DIFF_BIAS));
@@ -418,7 +322,7 @@ PlanPtr PlanOf(const Spec& spec, const Geometry& g,
 template <class Spec>
 PlanOrReason Make(const Spec& spec) {
   return Guarded(spec.op(), ThreadsFor(spec), [&]() -> PlanOrReason {
-    const Geometry g(spec);
+    const ConvGeometry g(spec);
     return SwitchPass(spec.pass, [&]<ConvPass pass>() -> PlanOrReason {
       std::string why_none;
       const auto pd = Choose<pass>(spec, g, &why_none);
@@ -428,7 +332,7 @@ PlanOrReason Make(const Spec& spec) {
 }
 
 /// Pairs of layouts to try: the present ones, oneDNN's choice, and each of OtherLayouts().
-std::vector<LayoutPair> LayoutPairs(const ConvSpec& spec, const Geometry& g) {
+std::vector<LayoutPair> LayoutPairs(const ConvSpec& spec, const ConvGeometry& g) {
   const std::vector<LayoutPtr> x = OtherLayouts(spec, g.x), y = OtherLayouts(spec, g.y);
   std::vector<LayoutPair> pairs = {{spec.x_layout, spec.dy_layout}, {nullptr, nullptr}};
   for (size_t i = 0; i < x.size(); ++i) {
@@ -448,7 +352,7 @@ bool IsForOlderCpus(std::string_view implementation) {
 /// to be wrong. Names say implementation and images: "onednn jit:avx2 nhwc nChw8c".
 template <ConvPass pass, class Spec>
 std::vector<Candidate> List(const Spec& spec) {
-  const Geometry g(spec);
+  const ConvGeometry g(spec);
   const auto hint = Hint<pass>(spec, g);
   const auto name_of = [&](const auto& pd) {
     const LayoutPair images = ImagesOf<pass>(g, pd);
@@ -468,7 +372,7 @@ std::vector<Candidate> List(const Spec& spec) {
       if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str())) {
         Candidate candidate{name, [=] {
                               return Guarded(spec.op(), ThreadsFor(spec), [&] {
-                                const Geometry own(spec);
+                                const ConvGeometry own(spec);
                                 const auto own_hint = Hint<pass>(spec, own);
                                 auto same = Describe<pass>(spec, own, pair, own_hint);
                                 for (int i = 0; i < skipped; ++i) same.next_impl();

@@ -102,10 +102,12 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
             : 0;
     for (size_t j = 0; j < got.size(); ++j) {
       if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
-      const double allowed =
-          expected.exact ? 0
-                         : tolerance * (scale.empty() ? largest : std::abs(scale[j])) +
-                               (std::isfinite(want[j]) ? rounding * std::abs(want[j]) : 0) + 1e-37;
+      const double allowed = expected.exact ? 0
+                             : IsInteger(dtype)
+                                 ? (scale.empty() ? 0 : scale[j])
+                                 : tolerance * (scale.empty() ? largest : std::abs(scale[j])) +
+                                       (std::isfinite(want[j]) ? rounding * std::abs(want[j]) : 0) +
+                                       1e-37;
       // Where terms are infinite or NaN, implementations differ: some leave out the padding,
       // others spread the terms over their tiles, or multiply them by zeros of padded filters.
       if (!std::isfinite(allowed) || (spreads && !std::isfinite(got[j]))) continue;

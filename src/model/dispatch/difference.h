@@ -15,7 +15,8 @@ namespace singa::opcheck {
 struct Expected {
   std::vector<Tensor> results;  ///< plain; none where `reference` does not take the call
   /// For each result the magnitude of the terms that each element sums, which the tolerance
-  /// follows. Empty: the largest result.
+  /// follows. Empty: the largest result. Of integers it is the difference that rounding may make;
+  /// empty: none.
   std::vector<Tensor> bound = {};
   int64_t sum_length = 1;
   bool exact = false;  ///< bit by bit, but for the bits of NaN
@@ -26,7 +27,7 @@ struct Difference {
   double ratio = 0;       ///< the largest |difference| / tolerance
   std::string text = {};  ///< where that is, if it is above 1
 };
-/// Compares plain outputs of a plan. Integers have to be equal.
+/// Compares plain outputs of a plan. Integers without a bound have to be equal.
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
                           bool spreads_error = false);
 /// |t|, contiguous; integers and bool unchanged.

@@ -66,6 +66,18 @@ def convolutions() -> None:
         wrap.ConvBackward(y, x, w, handle, True, True, False)
 
 
+def quantized() -> None:
+    x, w = integers(2, 4, 5, 5, most=200, dtype="uint8"), integers(6, 4, 3, 3, dtype="int8")
+    zero, scale, b = integers(1, dtype="int32"), make(6), make(6)
+    handle = wrap.ConvHandle(x, [3, 3], [1, 1], [1, 1], 4, 6)
+    y = wrap.QuantizedConv(x, w, zero, scale, b, zero, handle, wrap.kUInt8, True)
+    wrap.QuantizedConv(x, w, None, None, None, None, handle, wrap.kInt32)
+    rows, w = integers(3, 4, most=200, dtype="uint8"), integers(4, 6, dtype="int8")
+    wrap.QuantizedMatMul(rows, w, zero, scale, None, None, wrap.kFloat32)
+    wrap.QuantizedSum([y, y], [make(1)] * 2, [zero, None], make(1), zero, wrap.kInt8, True)
+    wrap.QuantizedSum([y], [None], [None], None, None, wrap.kFloat32)
+
+
 def images() -> None:
     x = make(2, 16, 6, 6)
     for is_max in (True, False):
@@ -310,6 +322,7 @@ def passes() -> None:
 #: The calls that `save` makes.
 CALLS: tuple[Callable[[], None], ...] = (
     convolutions,
+    quantized,
     images,
     products,
     attention,

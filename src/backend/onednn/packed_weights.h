@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/onednn/engine.h"
+#include "core/layout/blocked_layout.h"
+
+namespace singa::onednn {
+
+/// Weights of int8 as a primitive reads them: blocks, and behind them sums of the weights, by which
+/// oneDNN corrects its products of unsigned numbers for x's sign and zero point. Only oneDNN's
+/// descriptor says which sums these are.
+class PackedWeights final : public OpaqueLayout {
+ public:
+  /// `plain` describes the row-major weights of this shape with the axes of `packed`, which
+  /// `letters` name.
+  PackedWeights(const Shape& shape, const dnnl::memory::desc& plain,
+                const dnnl::memory::desc& packed, const char* letters);
+
+  const char* backend() const override { return "onednn"; }
+  size_t bytes() const override { return packed_.get_size(); }
+  size_t hash() const override { return blocks_.hash() + bytes(); }
+  bool Equals(const OpaqueLayout& other) const override;
+  std::string ToString() const override { return blocks_.ToString() + " with sums"; }
+  void Pack(const void* plain, void* opaque) const override;
+  void Unpack(const void* opaque, void* plain) const override { blocks_.Unpack(opaque, plain); }
+
+ private:
+  dnnl::memory::desc plain_, packed_;
+  BlockedLayout blocks_;
+};
+
+}  // namespace singa::onednn

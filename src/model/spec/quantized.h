@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/dispatch/spec.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/shape.h"
+#include "singa/core/tensor.h"
+#include "singa/core/threads.h"
+#include "singa/operation/recorder.h"
+
+namespace singa {
+
+/// What products of quantized tensors have in common. Arguments:
+/// x, W [, x_zero] [, scale] [, b] [, y_zero] → y
+struct QuantizedFields {
+  DType x_type = kUInt8;
+  DType y_type = kUInt8;
+  bool has_x_zero = false;
+  bool has_bias = false;
+  bool has_y_zero = false;
+  bool relu = false;
+  bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
+  int threads = NumThreads();                          ///< the workspace has room for this many
+
+  bool has_scale() const { return y_type != kInt32; }
+  bool is_rounded() const { return y_type == kInt8 || y_type == kUInt8; }
+
+  /// For OPCHECK: where a sum lies between two integers, rounding errors decide.
+  std::vector<Tensor> MagnitudesOf(const Shape& y) const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("x_type", self.x_type);
+    visitor("y_type", self.y_type);
+    visitor("has_x_zero", self.has_x_zero);
+    visitor("has_bias", self.has_bias);
+    visitor("has_y_zero", self.has_y_zero);
+    visitor("relu", self.relu);
+    visitor("plain", self.plain);
+    visitor("threads", self.threads);
+  }
+
+ protected:
+  void CheckCallOf(const Shape& x, const Shape& W, int64_t outputs, const Shape& y,
+                   CallChecker& call) const;
+};
+
+struct QuantizedConvSpec : QuantizedFields {
+  Recorder geometry;  ///< without a bias
+
+  const char* op() const { return "QuantizedConv"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t multiply_adds() const {
+    return geometry.batchsize * geometry.out_channels * geometry.col_height * geometry.col_width;
+  }
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
+    return MagnitudesOf(geometry.output_shape());
+  }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    QuantizedFields::VisitFields(self, visitor);
+    visitor("geometry", self.geometry);
+  }
+};
+
+/// x (rows, length), W (length, outputs), y (rows, outputs).
+struct QuantizedMatMulSpec : QuantizedFields {
+  int64_t rows = 0;
+  int64_t length = 0;
+  int64_t outputs = 0;
+
+  const char* op() const { return "QuantizedMatMul"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t multiply_adds() const { return rows * length * outputs; }
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
+    return MagnitudesOf({rows, outputs});
+  }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    QuantizedFields::VisitFields(self, visitor);
+    visitor("rows", self.rows);
+    visitor("length", self.length);
+    visitor("outputs", self.outputs);
+  }
+};
+
+/// Arguments: for each x itself, its scale and its zero point; y_scale, y_zero → y. Scales and zero
+/// points may be empty. x and y lie alike, all row-major or all channels-last.
+struct QuantizedSumSpec {
+  int count = 1;  ///< 1 or 2
+  DType x_types[2] = {kFloat32, kFloat32};
+  DType y_type = kUInt8;
+  bool relu = false;
+
+  const char* op() const { return "QuantizedSum"; }
+  void CheckCall(CallChecker& call) const;
+  int64_t sum_length() const { return count; }
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("count", self.count);
+    visitor("x_type", self.x_types[0]);
+    visitor("second_type", self.x_types[1]);
+    visitor("y_type", self.y_type);
+    visitor("relu", self.relu);
+  }
+};
+
+}  // namespace singa

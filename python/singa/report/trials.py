@@ -20,8 +20,8 @@ from ..tape import grad_mode
 
 #: Steps until one is recorded, at most: parameters move to other layouts in the first ones.
 _SETTLING = 10
-#: Most turns of a comparison, and the least duration of one in seconds.
-_TURNS, _TURN = 25, 0.02
+#: Least and most turns of a comparison, and the least duration of one in seconds.
+_FEW, _TURNS, _TURN = 5, 25, 0.02
 
 
 class Twin:
@@ -130,7 +130,7 @@ def compare(base: Twin, other: Twin, limit: float, worthwhile: float = 0.97) -> 
     """Times steps of `other` beside those of `base`, in turns, so that load on the machine meets
     both.
 
-    limit       seconds, which at least three turns may exceed
+    limit       seconds, which at least five turns may exceed
     worthwhile  it stops early once the ratio is clearly above this
     """
     end = time.monotonic() + limit
@@ -138,14 +138,14 @@ def compare(base: Twin, other: Twin, limit: float, worthwhile: float = 0.97) -> 
     steps = max(1, math.ceil(_TURN / max(once, 1e-6)))
     times: list[float] = []
     ratios: list[float] = []
-    while len(ratios) < _TURNS and (len(ratios) < 3 or time.monotonic() < end):
+    while len(ratios) < _TURNS and (len(ratios) < _FEW or time.monotonic() < end):
         if len(ratios) % 2:
             second, first = other.seconds(steps), base.seconds(steps)
         else:
             first, second = base.seconds(steps), other.seconds(steps)
         times.append(first)
         ratios.append(second / first)
-        if len(ratios) >= 5 and interval(ratios)[0] > worthwhile:
+        if len(ratios) >= _FEW and interval(ratios)[0] > worthwhile:
             break
     low, high = interval(ratios)
     return Comparison(statistics.median(times), statistics.median(ratios), low, high)

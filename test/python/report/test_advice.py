@@ -53,7 +53,7 @@ def made(net: model.Model | None = None, **options: Any) -> tuple[Any, tensor.Te
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and short turns."""
-    monkeypatch.setattr(trials, "_TURNS", 3)
+    monkeypatch.setattr(trials, "_TURNS", 5)
     monkeypatch.setattr(trials, "_TURN", 1e-4)
     tune = tuning.tune
     monkeypatch.setattr(tuning, "tune", lambda *batch, limit: tune(*batch, limit=0))
@@ -346,7 +346,7 @@ def test_compare() -> None:
     assert slow.calls == 5, "it stops early"
     once = Clock(1.0)
     compare(Clock(2.0), once, 0)
-    assert once.calls == 3
+    assert once.calls == 5
 
 
 # Data.

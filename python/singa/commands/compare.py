@@ -18,7 +18,7 @@ from ..training.curves import is_fraction
 from ..training.program import reporting_errors, say
 from .pages import page_template, write_page
 from .report import duration, setting, shown
-from .run_folder import RunFolder, curves, read_run
+from .run_folder import ACCURACY, RunFolder, curves, read_run
 
 PROG = program_name("compare")
 
@@ -87,9 +87,10 @@ def _charts(runs: dict[str, RunFolder]) -> list[Any]:
     found: dict[tuple[str, str], dict[str, Curve]] = {}
     for name, run in runs.items():
         x, panels = curves(run.records)
-        for panel in panels.values():
+        for title, panel in panels.items():
             for field, curve in panel.items():
-                found.setdefault((field, x), {})[name] = curve
+                shown = field if len(panel) > 1 or title in ("Loss", ACCURACY) else title
+                found.setdefault((shown, x), {})[name] = curve
     order = sorted(found, key=lambda key: _rank(key[0]))
     return [chart(field, found[field, x], x, is_fraction(field)) for field, x in order]
 

@@ -28,9 +28,9 @@ def memory_picture(plan: Mapping[str, Any], uses: Sequence[Any]) -> Picture:
     picture.text(16, _TOP - 16, "The arena: what is needed only within the step", bold=True)
     for left, colour, name in (
         (400, _FORWARD, "result of forward"),
-        (550, _BACKWARD, "of backward"),
-        (660, _OTHER, "of others after these began"),
-        (860, GREY, "workspace"),
+        (540, _BACKWARD, "of backward"),
+        (640, _OTHER, "of others, once backward has begun"),
+        (890, GREY, "workspace"),
     ):
         picture.box(left, _TOP - 26, 12, 12, colour, soft=True, outline=colour)
         picture.text(left + 18, _TOP - 16, name, size=11)
@@ -43,7 +43,14 @@ def memory_picture(plan: Mapping[str, Any], uses: Sequence[Any]) -> Picture:
         middle = _LEFT + wide * (mark + 0.5)
         picture.text(middle, bottom + 16, f"{mark:g}", colour="faint", size=11, anchor="middle")
     picture.text(16, _TOP, "MiB", colour="faint", size=11)
-    picture.text(_WIDTH - _RIGHT, bottom + 34, "operation", colour="faint", size=11, anchor="end")
+    picture.text(
+        _WIDTH - _RIGHT,
+        bottom + 34,
+        "operations of the step, in order",
+        colour="faint",
+        size=11,
+        anchor="end",
+    )
     backward = next((use.first for use in uses if "Backward" in use.op), operations)
     for use in uses:
         colour = _FORWARD if use.first < backward else _OTHER

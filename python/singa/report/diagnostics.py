@@ -41,7 +41,7 @@ def _line(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
+        return ", ".join(f"{key} {'none' if n is None else n}" for key, n in value.items())
     return "unknown" if value is None else str(value)
 
 

@@ -71,10 +71,12 @@ class Explanation(Collector, list[dict[str, Any]]):
         if not any(row[-1] for row in rows):
             heads, rows, shrinks = heads[:-1], [row[:-1] for row in rows], [3, 2]
         more = f"... and {len(ranked) - limit} more rows\n" if len(ranked) > limit else ""
-        count = f"{len(self)} operation{'s' if len(self) != 1 else ''}"
-        total = f"{more}{count}, {sum(entry['ms'] for entry in self):.3f} ms"
+        total = f"{more}{self._count()}, {sum(entry['ms'] for entry in self):.3f} ms"
         total += "; table(full=True) lists them, with reasons" if self else ""
         return Table(heads, rows, numbers=[0, 1], total=total, shrinks=shrinks)
+
+    def _count(self) -> str:
+        return f"{len(self)} operation{'s' if len(self) != 1 else ''}"
 
     def _full(self) -> str:
         heads = (
@@ -121,14 +123,16 @@ class Explanation(Collector, list[dict[str, Any]]):
         rows = []
         for entry in self:
             refused = [f"not {name}: {reason}" for name, reason in entry["refused"].items()]
-            why = folded(entry["why"] or "not noted", refused)
+            why = "the default" if entry["why"] == _USUAL else entry["why"] or "not noted"
+            why = folded(why, refused)
             shapes = f"{' '.join(entry['inputs'])} → {' '.join(entry['outputs'])}"
             name = entry["layer"] or "-"
             rows.append(
                 (name, entry["op"], entry["description"], shapes, f"{entry['ms']:.3f}", why)
             )
         heads = ["layer", "operation", "implementation", "inputs → outputs", "ms", "why"]
-        return table(heads, rows, f"{len(self)} operations", numbers=[4])
+        caption = f"{self._count()}. By default the first implementation in order runs that can."
+        return table(heads, rows, caption, numbers=[4])
 
 
 def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Explanation:

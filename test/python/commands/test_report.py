@@ -221,7 +221,7 @@ def test_other_data(tmp_path, monkeypatch):
     assert main("report", "runs/lenet", "--threads", 1) == 0
     page = Page.read(tmp_path / "runs/lenet/report.html")
     (record,) = read_log("runs/lenet/log.jsonl")
-    assert f"{record['test_top1'] * 100:.1f} % got their own class" in page.text
+    assert f"{record['test_top1'] * 100:.1f} % of the" in page.text
     assert re.search(r"class \w+, number \d+$", page.images[0]["alt"])
     assert "python -m singa train --model lenet --images 64 --epochs 1 " in page.text
     monkeypatch.setitem(sys.modules, "PIL", None)

@@ -122,6 +122,9 @@ def test_reports(lenet):
     text = explanation._repr_html_()
     (rows,) = Page(text).tables
     assert rows[1][1:3] == [explanation[0]["op"], explanation[0]["description"]]
+    assert rows[1][5].startswith("the default")
+    explanation[0]["why"] = "SINGA_PREFER is reference"
+    assert "SINGA_PREFER is reference" in explanation._repr_html_()
     for name in explanation[0]["refused"]:
         assert f"<li>not {name}: " in text
     with singa.profile() as nothing:

@@ -10,5 +10,5 @@ cd "$(dirname "$0")/.."
 scripts/install.sh docs
 export OMP_NUM_THREADS=${OMP_NUM_THREADS-1} # tutorials run beside each other
 .venv/bin/python -m sphinx --fail-on-warning --keep-going --jobs "${JOBS:-auto}" --quiet \
-  -b html -d build/doctrees "$@" docs build/site
+  -b html -d build/doctrees "$@" docs build/site 2> >(grep -v '^\[IPKernelApp\] WARNING' >&2)
 echo "== the site is in build/site/index.html"

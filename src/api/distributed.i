@@ -9,6 +9,8 @@
 %rename(set_context) singa::Communicator::SetContext;
 %rename(abort) singa::Communicator::Abort;
 %rename(drain) singa::Communicator::Drain;
+%rename(waits) singa::Communicator::Waits;
+%template(CollectiveWaitVector) std::vector<singa::CollectiveWait>;
 %rename(_join_mpi) singa::Communicator::JoinMpi;
 %rename(_join_at) singa::Communicator::JoinAt;
 %rename(_leave_mpi) singa::Communicator::LeaveMpi;

@@ -27,6 +27,7 @@ using distributed::RankGroup;
 namespace {
 
 constexpr const char* kLaunch = "launch";  // see RankGroup::kLaunch
+constexpr size_t kMostWaits = 4096;        // names of collectives, by rank
 constexpr auto kBeat = std::chrono::milliseconds(200);
 /// Seconds in which a GPU finishes what a rank that has ended has left it.
 constexpr double kAfterwards = 0.5;
@@ -152,9 +153,9 @@ void Communicator::Impl::Loop() {
     busy_ = true;
     lock.unlock();
     std::string error;
-    const double start = IsProfiling() ? ProfileClock() : 0;
+    double start = IsProfiling() ? ProfileClock() : 0;
     try {
-      Execute(collective);
+      Execute(collective, start > 0 ? &start : nullptr);
     } catch (const std::exception& caught) {
       error = caught.what();
     }
@@ -169,7 +170,7 @@ void Communicator::Impl::Loop() {
   }
 }
 
-uint64_t Communicator::Impl::Execute(const Collective& collective) {
+uint64_t Communicator::Impl::Execute(const Collective& collective, double* start) {
   group->ThrowIfFailed();
   const uint64_t number = ++number_;
   const std::string where = collective.op + " " + std::to_string(number) +
@@ -177,8 +178,14 @@ uint64_t Communicator::Impl::Execute(const Collective& collective) {
   group->Describe(number, collective.op + "\n" + collective.text, collective.layouts);
   try {
     const RankGroup::Comparison found = group->CompareDescriptions(number, where);
+    if (found.last >= 0) NoteWait(collective, found);
+    if (found.last >= 0 && start) {
+      RecordProfile("wait for rank " + std::to_string(found.last),
+                    std::to_string(group->world_size()) + " ranks", collective.name, 0, *start);
+      *start = ProfileClock();
+    }
     const bool launches = collective.op == kLaunch;
-    if (found.mixed && !launches) return Execute(collective);
+    if (found.mixed && !launches) return Execute(collective, start);
     if (launches && (found.mixed || !found.same_layouts)) return 0;
     if (collective.run) collective.run(*group, found.same_layouts, where);
     group->Finish();
@@ -186,6 +193,24 @@ uint64_t Communicator::Impl::Execute(const Collective& collective) {
   } catch (const std::exception& error) {
     throw std::runtime_error(group->Fail(error.what()));  // the others wait for this rank
   }
+}
+
+void Communicator::Impl::NoteWait(const Collective& collective,
+                                  const RankGroup::Comparison& found) {
+  const std::string name = collective.op + (collective.name.empty() ? "" : " " + collective.name);
+  const std::lock_guard<std::mutex> lock(mutex);
+  const bool full = waits_.size() >= kMostWaits && !waits_.contains({found.last, name});
+  auto& [times, seconds] = waits_[{found.last, full ? "" : name}];
+  ++times;
+  seconds += found.waited;
+}
+
+std::vector<CollectiveWait> Communicator::Impl::Waits() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<CollectiveWait> found;
+  for (const auto& [place, wait] : waits_)
+    found.push_back({place.first, place.second, wait.first, wait.second});
+  return found;
 }
 
 uint64_t Communicator::Impl::Start(Collective collective) {
@@ -456,6 +481,8 @@ void Communicator::SetContext(const std::string& text) {
 void Communicator::Abort(const std::string& text) {
   if (impl_->group) impl_->group->Fail(text);
 }
+
+std::vector<CollectiveWait> Communicator::Waits() const { return impl_->Waits(); }
 
 void Communicator::Drain() noexcept { impl_->Drain(); }
 

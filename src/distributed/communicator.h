@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/device/device_group.h"
@@ -55,6 +56,7 @@ struct Communicator::Impl {
   /// The devices of all ranks; the first call makes the group. Raises Unavailable if the device has
   /// no collectives, and NotCapturable if the first call is part of captured work.
   DeviceGroupPtr GroupOn(Device& device);
+  std::vector<CollectiveWait> Waits();
   /// False in a child that was forked.
   bool InOwnProcess() const;
 
@@ -64,8 +66,10 @@ struct Communicator::Impl {
 
  private:
   void CheckProcess() const;
-  /// Returns the number of the collective; 0: a launch that not all ranks make.
-  uint64_t Execute(const Collective& collective);
+  /// Returns the number of the collective; 0: a launch that not all ranks make. `start`, if not
+  /// null, is when the collective began, for a profile; it becomes the time when all had come.
+  uint64_t Execute(const Collective& collective, double* start = nullptr);
+  void NoteWait(const Collective& collective, const distributed::RankGroup::Comparison& found);
   void Loop();
   std::vector<DeviceGroupPtr> DeviceGroupsNow();
   void WatchDevices();
@@ -77,7 +81,8 @@ struct Communicator::Impl {
   bool stopping_ = false;
   uint64_t started_ = 0, finished_ = 0;  // tickets
   uint64_t number_ = 0;                  // of the last collective that was described
-  std::string error_;                    // of the first collective that has failed
+  std::map<std::pair<int, std::string>, std::pair<int64_t, double>> waits_;
+  std::string error_;  // of the first collective that has failed
   std::thread thread_;
   std::mutex devices_mutex_;
   std::map<Device*, DeviceGroupPtr> devices_;

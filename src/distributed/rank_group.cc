@@ -211,8 +211,13 @@ RankGroup::Comparison RankGroup::CompareDescriptions(uint64_t number, const std:
   Comparison found;
   for (int r = 0; r < world_size(); ++r) {
     const RankState& other = memory_.At(r);
-    WaitFor(
-        r, [&] { return other.collective.load() >= number; }, WayTo(r), where);
+    if (other.collective.load() < number) {
+      const uint64_t start = SharedClock();
+      WaitFor(
+          r, [&] { return other.collective.load() >= number; }, WayTo(r), where);
+      found.last = r;
+      found.waited += static_cast<double>(SharedClock() - start) * 1e-9;
+    }
     const RankState::Description& theirs = other.descriptions[number % 2];
     found.same_layouts &= theirs.layouts == mine.layouts;
     if (theirs.hash == mine.hash) continue;

@@ -46,6 +46,8 @@ class RankGroup {
     /// Some ranks are about to launch captured collectives, and others to start one. Then nothing
     /// is moved under this number, and nothing else compared.
     bool mixed = false;
+    int last = -1;      ///< the rank that came last, if this one has waited for others
+    double waited = 0;  ///< seconds
   };
   /// Waits until all ranks are in collective `number`. Fails if a description differs.
   Comparison CompareDescriptions(uint64_t number, const std::string& where);

@@ -25,6 +25,15 @@ using Exchange = std::function<std::vector<std::string>(const std::string&)>;
 
 class Reduction;
 
+/// How often, and for how many seconds, a rank has waited for `rank`, the last one to come to the
+/// collectives of a name, such as "all_reduce conv1.W and 3 more".
+struct CollectiveWait {
+  int rank;
+  std::string collective;
+  int64_t times;
+  double seconds;
+};
+
 /// A rank's connection to the others of its job. All ranks call the same collectives in the same
 /// order. A collective is described to the other ranks: names, shapes and types of its tensors, and
 /// what is done with them. Ranks that disagree raise one std::runtime_error that says in what.
@@ -89,6 +98,9 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   void SetContext(const std::string& text);
   /// Makes this rank and the others raise `text` in their present or next collective.
   void Abort(const std::string& text);
+  /// How long this rank has waited for others so far. Of more than some thousand names, others
+  /// have the name "".
+  std::vector<CollectiveWait> Waits() const;
   /// Waits until everything that was started has ended or failed. Raises nothing.
   void Drain() noexcept;
 

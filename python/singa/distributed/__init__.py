@@ -13,6 +13,7 @@ of this is the job of one rank, and the functions return at once.
 """
 
 from ..launcher.environment import Environment, environment
+from ..launcher.waits import Wait
 from .ranks import (
     abort,
     any_rank,
@@ -26,11 +27,13 @@ from .ranks import (
     shard,
     total,
     use,
+    waits,
     world_size,
 )
 
 __all__ = [
     "Environment",
+    "Wait",
     "abort",
     "any_rank",
     "barrier",
@@ -44,5 +47,6 @@ __all__ = [
     "shard",
     "total",
     "use",
+    "waits",
     "world_size",
 ]

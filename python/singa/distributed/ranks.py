@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from .. import singa_wrap
 from ..launcher.environment import environment
+from ..launcher.waits import Wait
+from ..launcher.waits import write as write_waits
 from ..tape.tensor import as_raw, wrap
 
 _HOST = singa_wrap.DeviceKind_kCpu
@@ -53,6 +56,8 @@ def use(communicator: Any) -> Any:
     if communicator is not None and communicator.world_size > 1 and not _State.reports:
         _State.reports = True
         _report_exceptions()
+        if folder := singa_wrap.EnvironmentValue("SINGA_WAITS"):
+            atexit.register(lambda: write_waits(folder, rank(), waits()))
     return before
 
 
@@ -68,6 +73,18 @@ def _report_exceptions() -> None:
             abort(f"{kind.__name__}: {error}")
 
     sys.excepthook = report
+
+
+def waits() -> list[Wait]:
+    """Which ranks this one has waited for so far, in which collectives: the longest first.
+
+    `times` counts collectives to which another rank came later than this one, and `rank` last.
+    """
+    used = _State.communicator
+    if used is None or not hasattr(used, "waits"):
+        return []
+    found = [Wait(w.rank, w.collective, w.times, w.seconds) for w in used.waits()]
+    return sorted(found, key=lambda wait: -wait.seconds)
 
 
 def abort(text: str) -> None:

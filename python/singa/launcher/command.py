@@ -8,10 +8,11 @@ import math
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import cores, hosts
+from . import cores, hosts, waits
 from .environment import (
     DEFAULT_TIMEOUT,
     FOREIGN,
@@ -81,6 +82,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="S",
         help="seconds between SIGTERM and SIGKILL when the other ranks are ended [%(default)g]",
     )
+    add(
+        "--report",
+        action="store_true",
+        help="say at the end which ranks the others have waited for",
+    )
     add("--under-hosts", action="store_true", help=argparse.SUPPRESS)  # started by --hosts
     add("-m", "--module", action="store_true", help="SCRIPT is the name of a module")
     add("script", metavar="SCRIPT", help="a Python file; the arguments after it are the script's")
@@ -102,6 +108,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--hosts, --restarts and --restart-with need -n")
     if parsed.restart_with is not None and not parsed.restarts:
         parser.error("--restart-with needs --restarts")
+    if parsed.report and (parsed.hosts or parsed.ranks is None):
+        parser.error("--report needs -n, and no --hosts: it knows the ranks of one machine")
     least = min(parsed.ranks or 1, parsed.restart_with or math.inf)
     if len(parsed.hosts) > least:
         parser.error(f"--hosts names {len(parsed.hosts)} machines for {least} ranks")
@@ -163,7 +171,17 @@ def _start(
         members = _here(options, shared, place)
     # What starts the ranks on other machines gets the time to end them by itself.
     linger = options.grace if options.hosts else min(2.0, options.grace)
-    return Job(name, members, linger, options.grace).run()
+    if not options.report:
+        return Job(name, members, linger, options.grace).run()
+    with tempfile.TemporaryDirectory(prefix="singa-waits-") as folder:
+        members = [
+            dataclasses.replace(each, variables={**each.variables, "SINGA_WAITS": folder})
+            for each in members
+        ]
+        outcome = Job(name, members, linger, options.grace).run()
+        for line in waits.table(waits.read(folder)):
+            say(line)
+    return outcome
 
 
 def _here(

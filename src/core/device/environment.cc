@@ -84,6 +84,10 @@ constexpr Row kTable[] = {
      "For tests: every so many ranks of a machine exchange data with the others as if they were on "
      "a machine of their own; 0: none.",
      0, kMost},
+    {"SINGA_WAITS", Kind::kText, "a folder", "",
+     "Where each rank writes at its end which ranks it has waited for; `singa launch --report` "
+     "sets "
+     "it."},
     {"SINGA_TIMEOUT", Kind::kNumber, "seconds, from 1 on", "60",
      "How long a rank waits for another one before it raises an error.", 1, kMost},
     {"SINGA_CUDA_LIBRARY", Kind::kText, "a file", "`libsinga_cuda.so` beside `libsinga.so`",

@@ -12,7 +12,6 @@ import numpy as np
 
 _MODULES = (
     "autograd",
-    "compat",
     "data",
     "device",
     "distributed",
@@ -22,10 +21,8 @@ _MODULES = (
     "model",
     "models",
     "opt",
-    "plan_cache",
     "tensor",
     "training",
-    "tuning",
 )
 _FLOAT = re.compile(r"[-+]?\d+\.\d*(?:e[-+]?\d+)?")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL

@@ -10,6 +10,7 @@
     Sigmoid → Mul, HardSigmoid → Mul                     x·sigmoid(x), x·clip(x / 6 + 1/2, 0, 1)
     Div or Mul → Erf → Add → Mul → Mul                   x·Φ(x), in the order of PyTorch's exporter
     attention (`attention_fusion`)
+    quantized layers and sums (`int8`)
 
 Only values that nothing else reads are left out. Identity, by which exporters give equal weights
 several names, is left out everywhere.
@@ -30,7 +31,7 @@ from .. import autograd, singa_wrap
 from ..dtypes import wide_type
 from ..tape.grad_mode import training
 from ..tensor import Tensor
-from . import attention_fusion
+from . import attention_fusion, int8
 from .graph import Graph, Node, ValueType, subgraphs
 from .values import argument, numbers, resolved_shape
 
@@ -62,6 +63,7 @@ class Fusion:
 
     def run(self) -> list[Step]:
         """The merged steps."""
+        int8.fuse(self)
         for i in range(len(self.steps)):  # before sums and products become other steps
             if self.is_one(i, "MatMul"):
                 attention_fusion.fuse(self, i)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ... import autograd, singa_wrap
@@ -19,15 +20,14 @@ _TRANSPOSED: Any = (
 )
 
 
-@reads("Conv", 1, 11, 22, weights=(1, 2))
-def conv(node: Node) -> Compute:
-    """Convolution over one to three axes."""
+def handles_of(node: Node) -> Callable[[Tensor, Tensor, bool], singa_wrap.ConvHandle]:
+    """The function that makes the handle of a Conv for x, W, and whether there is a bias."""
     window = Window(node)
     group = node.attributes.get("group", 1)
     handles: dict[Any, Any] = {}
 
-    def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-        axes, kernel, strides, dilations, padding = window.over(x, W.shape[2:])
+    def handle_of(x: Tensor, W: Tensor, bias: bool) -> Any:
+        _, kernel, strides, dilations, padding = window.over(x, W.shape[2:])
         _check_channels(node, x, W, group)
         key = (padding, x.shape[1], W.shape[0], kernel)
         handle = handles.get(key)
@@ -39,11 +39,23 @@ def conv(node: Node) -> Compute:
                 padding,
                 x.shape[1],
                 W.shape[0],
-                b is not None,
+                bias,
                 group,
                 dilations,
             )
-        return _CONV[axes - 1](handle, x, W, b)
+        return handle
+
+    return handle_of
+
+
+@reads("Conv", 1, 11, 22, weights=(1, 2))
+def conv(node: Node) -> Compute:
+    """Convolution over one to three axes."""
+    handle_of = handles_of(node)
+
+    def compute(run: Any, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+        handle = handle_of(x, W, b is not None)
+        return _CONV[len(x.shape) - 3](handle, x, W, b)
 
     return compute
 

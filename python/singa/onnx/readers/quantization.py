@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from ... import autograd, tensor
+from ... import autograd, singa_wrap, tensor
+from ...dtypes import DType
+from ...tape.grad_mode import training
 from ...tensor import Tensor
 from ..element_types import FLOATS, HELD, is_singas
 from ..errors import Refused
@@ -53,13 +56,50 @@ def _require_scale(node: Node) -> None:
         raise Refused("no scale")
 
 
+def is_on_cpu(x: Tensor) -> bool:
+    """Whether `quantized_sum` takes a tensor."""
+    return bool(x.device.name() == "cpu")
+
+
+def quantized_sum(
+    x: Sequence[Tensor],
+    scales: Sequence[Tensor | None],
+    zeros: Sequence[Tensor | None],
+    y_scale: Tensor | None = None,
+    y_zero: Tensor | None = None,
+    kind: str = "float32",
+    relu: bool = False,
+) -> Tensor:
+    """singa_wrap.QuantizedSum of tensors, which has no gradient."""
+
+    def raw(t: Tensor | None) -> Any:
+        return None if t is None else t.data
+
+    terms = [[raw(t) for t in each] for each in (x, scales, zeros)]
+    y = singa_wrap.QuantizedSum(*terms, raw(y_scale), raw(y_zero), DType[kind], relu)
+    return Tensor(data=y, requires_grad=False)
+
+
+def _in_one_step(x: Tensor, scale: Tensor, kinds: tuple[Any, ...]) -> bool:
+    """Whether `quantized_sum` computes these operators for x, a value of one of these types."""
+    plain = scale.dtype == tensor.float32 and math.prod(scale.shape) == 1
+    return plain and x.dtype in kinds and not training() and is_on_cpu(x)
+
+
+def _as_zero(zero: Tensor | None) -> Tensor | None:
+    return None if zero is None else autograd.cast(zero, tensor.int32)
+
+
 def dequantize(node: Node) -> Compute:
     """(x - zero_point)·scale."""
     _require_scale(node)
     # float32 does not hold all int32.
     is_wide = not node.input_types or node.input_types[0].type in (None, "int32")
+    floats = node.attributes.get("output_dtype", 0)  # 0: of the type of the scale
 
     def compute(run: Any, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        if not floats and _in_one_step(x, scale, (tensor.int8, tensor.uint8)):
+            return quantized_sum([x], [scale], [_as_zero(zero)])
         wide = tensor.float64 if is_wide and x.dtype == tensor.int32 else tensor.float32
         y = autograd.cast(x, wide)
         if zero is not None:
@@ -85,6 +125,8 @@ def quantize(node: Node) -> Compute:
         raise Refused(f"a result of type {target}")
 
     def compute(run: Any, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        if target in ("int8", "uint8") and _in_one_step(x, scale, (tensor.float32,)):
+            return quantized_sum([x], [None], [None], scale, _as_zero(zero), target)
         wide = x if x.dtype == tensor.float64 else autograd.cast(x, tensor.float32)
         y = wide / autograd.cast(_spread(node, scale, x), wide.dtype)
         from_zero = None if zero is None else _spread(node, autograd.cast(zero, wide.dtype), x)

@@ -1,0 +1,178 @@
+"""Quantized layers as operations on integers, beside the same nodes in float64."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+import singa.onnx
+from onnx.reference import ReferenceEvaluator
+from onnx_files import info, network, node
+from singa import singa_wrap, tensor
+
+Array = np.ndarray[Any, Any]
+_RANDOM = np.random.default_rng(0)
+
+needs_int8 = pytest.mark.skipif(
+    not singa_wrap.ComputesInt8(tensor.Tensor((1,)).device),
+    reason="this processor has no AVX-512 VNNI",
+)
+
+
+def _integers(kind: str, *shape: int) -> Array:
+    limits = np.iinfo(kind)
+    return _RANDOM.integers(limits.min, limits.max + 1, shape).astype(kind)
+
+
+def _pair(name: str, scale: str, **attributes: Any) -> list[Any]:
+    """QuantizeLinear and DequantizeLinear of a value, to name_q and name_f."""
+    given = f"{scale}_scale {scale}_zero"
+    return [
+        node("QuantizeLinear", f"{name} {given}", f"{name}_q", **attributes),
+        node("DequantizeLinear", f"{name}_q {given}", f"{name}_f", **attributes),
+    ]
+
+
+def _layer(op: str, kind: str, relu: bool, bias: str, ends: bool, **attributes: Any) -> Any:
+    """x in steps → a layer → ReLU → y in steps, or y in floats."""
+    conv = op == "Conv"
+    w_shape = (6, 2, 3, 3) if conv else (6, 20) if attributes.get("transB") else (20, 6)
+    axis = 0 if conv or attributes.get("transB") else 1
+    weights = {
+        "x_scale": np.array(0.02, np.float32), "x_zero": np.array(7, kind),
+        "w_q": _integers("int8", *w_shape), "w_zero": np.zeros(6, np.int8),
+        "w_scale": _RANDOM.uniform(0.005, 0.02, 6).astype(np.float32),
+        "y_scale": np.array(0.11, np.float32), "y_zero": np.array(5, kind),
+    }  # fmt: skip
+    nodes = [*_pair("x", "x")]
+    nodes.append(node("DequantizeLinear", "w_q w_scale w_zero", "w", axis=axis))
+    if bias == "integers":
+        weights["b_q"] = _RANDOM.integers(-3000, 3000, 6).astype(np.int32)
+        weights["b_scale"] = weights["w_scale"] * np.float32(0.02)
+        nodes.append(node("DequantizeLinear", "b_q b_scale", "b", axis=0))
+    elif bias:
+        weights["b"] = _RANDOM.standard_normal(6).astype(np.float32)
+    nodes.append(node(op, "x_f w b" if bias else "x_f w", "h", "layer", **attributes))
+    if relu:
+        nodes.append(node("Relu", "h", "r"))
+    last = "r" if relu else "h"
+    if ends:
+        nodes.append(node("QuantizeLinear", f"{last} y_scale y_zero", "y"))
+    x = (3, 4, 7, 6) if conv else (5, 20)
+    outputs = [info("y" if ends else last, None, kind if ends else "float32")]
+    return network(nodes, [info("x", x)], outputs, weights)
+
+
+def _plain(shape: tuple[int, ...]) -> Array:
+    return _RANDOM.uniform(-2, 3, shape).astype(np.float32)
+
+
+def _operations(net: Any, x: tensor.Tensor) -> set[str]:
+    with singa.profile() as profile:
+        net(x)
+    return {row.name for row in profile.rows} if hasattr(profile, "rows") else set()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("op", "relu", "bias", "attributes"),
+    [
+        ("Conv", True, "integers", {"group": 2, "strides": [2, 1], "pads": [1, 0, 1, 2]}),
+        ("Conv", False, "floats", {"group": 2, "dilations": [1, 2], "pads": [1, 2, 1, 2]}),
+        ("Gemm", True, "integers", {"transB": 1}),
+        ("Gemm", False, "floats", {}),
+        ("MatMul", True, "", {}),
+    ],
+)
+def test_layers(
+    op: str, relu: bool, bias: str, attributes: dict[str, Any], kind: str, ends: bool
+) -> None:
+    """Executed and replayed, each integer is at most one step from that of the nodes."""
+    model = _layer(op, kind, relu, bias, ends, **attributes)
+    x = _plain(tuple(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim))
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    net = singa.onnx.load(model)
+    fused = {step.node.op for step in net.network().main.steps}
+    assert f"Quantized{op}" in fused and op not in fused
+    given = tensor.from_numpy(x)
+    net.compile([given], is_train=False, use_graph=True)
+    for _ in range(4):
+        found = net(given).numpy()
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        if ends:
+            apart = np.abs(found.astype(int) - wanted.astype(int))
+            assert apart.max() <= 1 and len(np.unique(found)) > 10
+        else:
+            np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max())
+
+
+@needs_int8
+def test_products_are_of_bytes() -> None:
+    """The profile has the operation of bytes, and no convolution of floats."""
+    model = _layer("Conv", "uint8", True, "integers", True, group=2)
+    net, x = singa.onnx.load(model), tensor.from_numpy(_plain((3, 4, 7, 6)))
+    net(x)
+    with singa.profile() as profile:
+        net(x)
+    text = str(profile)
+    assert "QuantizedConv" in text and "ConvForward" not in text
+
+
+def _residual(weights: dict[str, Array]) -> Any:
+    nodes = [*_pair("a", "a"), *_pair("b", "b"), node("Add", "a_f b_f", "s"), node("Relu", "s", "r")]
+    nodes += [*_pair("r", "r"), node("Identity", "r_q", "y"), node("Add", "r_f a_f", "z")]
+    shape = (2, 3, 5, 4)
+    inputs = [info("a", shape), info("b", shape)]
+    return network(nodes, inputs, [info("y", None, "int8"), info("z")], weights)
+
+
+def test_sums_are_those_of_the_nodes() -> None:
+    """Bit by bit; a value that others read as floats is dequantized for them."""
+    weights: dict[str, Array] = {}
+    for name, scale, zero in (("a", 0.02, 3), ("b", 0.031, -20), ("r", 0.027, -128)):
+        weights[f"{name}_scale"] = np.array(scale, np.float32)
+        weights[f"{name}_zero"] = np.array(zero, np.int8)
+    model = _residual(weights)
+    given = [_plain((2, 3, 5, 4)) for _ in range(2)]
+    wanted = ReferenceEvaluator(model).run(None, dict(zip("ab", given, strict=True)))
+    net = singa.onnx.load(model)
+    assert "QuantizedAdd" in {step.node.op for step in net.network().main.steps}
+    found = net(*(tensor.from_numpy(x) for x in given))
+    np.testing.assert_array_equal(found[0].numpy(), wanted[0])
+    np.testing.assert_array_equal(found[1].numpy(), wanted[1])
+
+
+@pytest.mark.parametrize(
+    ("zero", "fused"),
+    [
+        (np.full(6, 128, np.uint8), True),  # as int8 with a zero point of 0
+        (np.full(6, 90, np.uint8), False),  # 255 - 90 is no int8
+    ],
+)
+def test_weights_of_other_zero_points(zero: Array, fused: bool) -> None:
+    model = _layer("Gemm", "uint8", False, "", True)
+    kept = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    kept |= {"w_q": _integers("uint8", 20, 6), "w_zero": zero}
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in kept.items())
+    x = _plain((5, 20))
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    net = singa.onnx.load(model)
+    assert ("QuantizedGemm" in {step.node.op for step in net.network().main.steps}) == fused
+    found = net(tensor.from_numpy(x)).numpy()
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+def test_training_computes_the_nodes() -> None:
+    """The scales of the weights get the gradients that they have in float."""
+    model = _layer("Gemm", "uint8", False, "floats", False)
+    net = singa.onnx.load(model)
+    x = tensor.from_numpy(_plain((5, 20)))
+    net.train()
+    net.set_optimizer(singa.opt.SGD(lr=0.1))
+    before = {name: t.numpy().copy() for name, t in net.get_params().items()}
+    net.train_one_batch(x, tensor.from_numpy(np.arange(5, dtype=np.int32)))
+    changed = [name for name, t in net.get_params().items() if (t.numpy() != before[name]).any()]
+    assert sorted(changed) == ["b", "w_scale"]

@@ -127,6 +127,8 @@ def orthogonal(t: Tensor, gain: float = 1.0) -> None:
 def lecun_uniform(t: Tensor) -> None:
     """Uniform over ±sqrt(3 / fan_in). LeCun et al. 1998.
 
+    Raises TypeError unless t is a Tensor.
+
     >>> w = tensor.zeros((300, 10))
     >>> initializer.lecun_uniform(w)
     >>> bool((w.abs() <= 0.1).all())
@@ -137,6 +139,8 @@ def lecun_uniform(t: Tensor) -> None:
 
 def lecun_normal(t: Tensor) -> None:
     """Normal with standard deviation sqrt(1 / fan_in). LeCun et al. 1998.
+
+    Raises TypeError unless t is a Tensor.
 
     >>> w = tensor.zeros((100, 100))
     >>> initializer.lecun_normal(w)
@@ -149,6 +153,8 @@ def lecun_normal(t: Tensor) -> None:
 def glorot_uniform(t: Tensor) -> None:
     """Uniform over ±sqrt(6 / (fan_in + fan_out)). Glorot & Bengio 2010.
 
+    Raises TypeError unless t is a Tensor.
+
     >>> w = tensor.zeros((300, 300))
     >>> initializer.glorot_uniform(w)
     >>> bool((w.abs() <= 0.1).all())
@@ -159,6 +165,8 @@ def glorot_uniform(t: Tensor) -> None:
 
 def glorot_normal(t: Tensor) -> None:
     """Normal with standard deviation sqrt(2 / (fan_in + fan_out)). Glorot & Bengio 2010.
+
+    Raises TypeError unless t is a Tensor.
 
     >>> w = tensor.zeros((100, 100))
     >>> initializer.glorot_normal(w)
@@ -171,6 +179,8 @@ def glorot_normal(t: Tensor) -> None:
 def he_uniform(t: Tensor) -> None:
     """Uniform over ±sqrt(6 / fan_in). He et al. 2015.
 
+    Raises TypeError unless t is a Tensor.
+
     >>> w = tensor.zeros((600, 10))
     >>> initializer.he_uniform(w)
     >>> bool((w.abs() <= 0.1).all())
@@ -181,6 +191,8 @@ def he_uniform(t: Tensor) -> None:
 
 def he_normal(t: Tensor) -> None:
     """Normal with standard deviation sqrt(2 / fan_in). He et al. 2015.
+
+    Raises TypeError unless t is a Tensor.
 
     >>> w = tensor.zeros((200, 100))
     >>> initializer.he_normal(w)
@@ -195,6 +207,8 @@ def he_normal_fan_out(t: Tensor) -> None:
 
     He et al. 2015. torchvision's ResNet and VGG use it.
 
+    Raises TypeError unless t is a Tensor.
+
     >>> w = tensor.zeros((50, 200))
     >>> initializer.he_normal_fan_out(w)
     >>> round(w.std().item(), 2)
@@ -206,6 +220,8 @@ def he_normal_fan_out(t: Tensor) -> None:
 def fan_in_uniform(t: Tensor) -> None:
     """Uniform over ±1 / sqrt(fan_in). PyTorch's default for convolutions and linear layers.
 
+    Raises TypeError unless t is a Tensor.
+
     >>> w = tensor.zeros((100, 10))
     >>> initializer.fan_in_uniform(w)
     >>> bool((w.abs() <= 0.1).all())
@@ -216,6 +232,8 @@ def fan_in_uniform(t: Tensor) -> None:
 
 def normal(t: Tensor, std: float) -> None:
     """Normal with mean 0 and standard deviation `std`.
+
+    Raises ValueError for a negative std.
 
     >>> w = tensor.zeros((100, 100))
     >>> initializer.normal(w, 0.5)
@@ -256,6 +274,8 @@ def xavier(t: Tensor) -> None:
     """Fills a matrix uniformly over ±sqrt(6 / (rows + columns)). SINGA's older name of
     `glorot_uniform`.
 
+    Raises ValueError for fewer than two axes.
+
     >>> w = tensor.zeros((300, 300))
     >>> initializer.xavier(w)
     >>> bool((w.abs() <= 0.1).all())
@@ -270,6 +290,8 @@ def glorot(t: Tensor) -> None:
     """Fills a matrix normally with standard deviation sqrt(2 / (rows + columns)). SINGA's older
     name of `glorot_normal`.
 
+    Raises ValueError for fewer than two axes.
+
     >>> w = tensor.zeros((100, 100))
     >>> initializer.glorot(w)
     >>> round(w.std().item(), 2)
@@ -282,6 +304,8 @@ def glorot(t: Tensor) -> None:
 def msra(t: Tensor) -> None:
     """Fills a matrix normally with standard deviation sqrt(2 / rows). SINGA's older name of
     `he_normal`.
+
+    Raises ValueError for fewer than two axes.
 
     >>> w = tensor.zeros((200, 100))
     >>> initializer.msra(w)

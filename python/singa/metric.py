@@ -270,6 +270,8 @@ class _OfClasses(ConfusionMatrix):
 class Precision(_OfClasses):
     """Right predictions of a class / its predictions. Arguments are those of `F1`.
 
+    Raises ValueError for another `average`.
+
     >>> precision = metric.Precision()
     >>> precision.update(np.array([1, 1, 0]), np.array([1, 0, 0]))
     >>> precision.compute()
@@ -282,6 +284,8 @@ class Precision(_OfClasses):
 
 class Recall(_OfClasses):
     """Right predictions of a class / its targets. Arguments are those of `F1`.
+
+    Raises ValueError for another `average`.
 
     >>> recall = metric.Recall()
     >>> recall.update(np.array([1, 0, 0]), np.array([1, 1, 0]))
@@ -322,6 +326,8 @@ class MeanIoU(ConfusionMatrix):
     (Everingham et al. 2010). Classes that occur in neither do not count.
 
     Arguments are those of ConfusionMatrix. `per_class` gives the numbers that are averaged.
+
+    Raises ValueError for fewer classes than 1.
 
     >>> iou = metric.MeanIoU(2)
     >>> iou.update(np.array([[0, 1], [1, 1]]), np.array([[0, 1], [0, 1]]))

@@ -97,6 +97,8 @@ def checked(entries: Any) -> list[dict[str, str]]:
 def save(path: str | os.PathLike[str]) -> None:
     """Writes the table as JSON. The write is atomic: a failure leaves the old file.
 
+    Raises OSError if the file cannot be written.
+
     >>> singa.tuning.clear()
     >>> singa.tuning.save("choices.json")
     >>> singa.tuning.load("choices.json")

@@ -135,6 +135,8 @@ scale = resize
 def resize_by_hw(img: Image, size: Size) -> Image:
     """Resizes an image to `size`, which is (height, width).
 
+    Raises ValueError for sizes below 1.
+
     >>> from PIL import Image
     >>> from singa import image_tool
     >>> image_tool.resize_by_hw(Image.new("RGB", (8, 6)), (3, 5)).size

@@ -196,6 +196,8 @@ class RandomRotation(PerImage):
     interpolation  "bilinear" (the default), "nearest" or "bicubic"
     fill           value of pixels that come from outside (default 0)
 
+    Raises ValueError for a range whose first number is larger.
+
     >>> data.RandomRotation(10)(np.zeros((1, 3, 32, 32), np.uint8), np.random.default_rng(0)).shape
     (1, 3, 32, 32)
     """

@@ -337,6 +337,8 @@ def standard_augmentation(
     flip       probability of the random flip (default 0.5)
     cutout     side of the square in pixels; 0, the default, leaves it out
 
+    Raises ValueError for a negative padding and a flip outside [0, 1].
+
     >>> transform = data.standard_augmentation(data.CIFAR10_MEAN, data.CIFAR10_STD, cutout=8)
     >>> images = np.zeros((2, 3, 32, 32), np.uint8)
     >>> transform(images, np.random.default_rng(0)).shape

@@ -45,6 +45,8 @@ class SGD(UpdateRule):
     starts from m = 0, as SINGA does. `momentum` and `dampening` are below 1. `nesterov` needs a
     momentum and no dampening, else ValueError.
 
+    Raises ValueError for numbers outside their ranges.
+
     >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
     >>> net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
     >>> x, y = tensor.ones((4, 2)), tensor.zeros((4, 1))
@@ -191,6 +193,8 @@ class AdaGrad(UpdateRule):
 
     As in SINGA, epsilon is under the root; PyTorch adds it to the root.
 
+    Raises ValueError for negative numbers.
+
     >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
     >>> opt.AdaGrad(lr=0.1).update(w, tensor.Tensor(data=[2.0]))
     >>> w
@@ -311,6 +315,8 @@ class AdamW(Adam):
     Defaults are PyTorch's. Norms and biases are usually left without decay:
 
         opt.AdamW(1e-3, weight_decay=0.05, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
+
+    Raises ValueError for numbers outside their ranges.
 
     >>> w = tensor.Tensor(data=[1.0], stores_grad=True)
     >>> opt.AdamW(lr=0.1, weight_decay=0.5).update(w, tensor.Tensor(data=[2.0]))

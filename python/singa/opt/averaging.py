@@ -215,6 +215,8 @@ class SWA(Average):
     Statistics of batch norm that `update_batch_norm` wrote remain after `applied`. `use_buffers`
     averages them instead. `checkpoint.save(..., ema=swa)` keeps the means.
 
+    Raises TypeError for what is no layer.
+
     >>> net = layer.Linear(1)
     >>> net(tensor.ones((1, 1)))
     Tensor([[0.9911]], dtype=float32)

@@ -42,6 +42,8 @@ class DecayScheduler:
     call, or SINGA's `call(step)` on tensors of one element. The other one follows. Calling the
     schedule calls the one for the argument's type.
 
+    Raises TypeError for an init_value that is no number.
+
     >>> class Halving(opt.DecayScheduler):
     ...     def value(self, step):
     ...         return self.init_value * 0.5**step
@@ -96,6 +98,8 @@ class DecayScheduler:
 class Constant(DecayScheduler):
     """`init_value` at every step. Multiplied or divided by a number it gives a number, so that
     `optimizer.lr *= 0.1` works.
+
+    Raises TypeError for what is no number.
 
     >>> opt.Constant(0.1)(1000)
     0.1

@@ -17,7 +17,8 @@ namespace {
 // Nanoseconds. MPI has no call that waits for messages and for ranks of this machine at once, so
 // the thread asks again and again: at first without a break, since chunks follow each other
 // closely.
-constexpr uint64_t kSpin = 30'000;
+// Later it sleeps for a part of the time that it has waited.
+constexpr uint64_t kSpin = 30'000, kSleepOfWait = 8;
 constexpr int64_t kShortestSleep = 20'000, kLongestSleep = 500'000;
 constexpr unsigned long kTimerSlack = 1'000;
 /// Seconds in which a rank's end, the likely cause of an error of MPI, becomes known otherwise.
@@ -146,7 +147,6 @@ void MpiTransport::Run(Gate& gate) {
   std::string problem;
   try {
     uint64_t last = SharedClock();
-    int64_t sleep = kShortestSleep;
     while (true) {
       const uint32_t posted = memory_.posted();
       {
@@ -160,14 +160,13 @@ void MpiTransport::Run(Gate& gate) {
       const uint64_t now = SharedClock();
       if (moved) {
         last = now;
-        sleep = kShortestSleep;
       } else if (idle) {
         memory_.AwaitPost(posted);
       } else if (now - last < kSpin) {
         sched_yield();
       } else {
-        memory_.AwaitPost(posted, sleep);
-        sleep = std::min(2 * sleep, kLongestSleep);
+        const auto sleep = static_cast<int64_t>((now - last) / kSleepOfWait);
+        memory_.AwaitPost(posted, std::clamp(sleep, kShortestSleep, kLongestSleep));
       }
     }
   } catch (const std::exception& error) {

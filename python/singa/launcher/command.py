@@ -17,9 +17,9 @@ from .environment import (
     DEFAULT_TIMEOUT,
     FOREIGN,
     Environment,
+    apart,
     completed,
     environment,
-    moved_by_mpi,
 )
 from .interpreter import finding_singa, interpreter, program_name
 from .job import Job, Member, Outcome, say
@@ -228,7 +228,7 @@ def _as_rank(
     launcher has started as a rank."""
     place: Environment = dataclasses.replace(options.place, timeout=options.timeout)
     place = completed(place)
-    together = place.local_size == place.world_size and not moved_by_mpi(place)
+    together = place.local_size == place.world_size and not apart(place)
     if not place.job and together:
         place = dataclasses.replace(place, job=f"singa-{os.getppid()}", meeting="")
     every = cores.available()

@@ -159,17 +159,18 @@ def completed(place: Environment, variables: Mapping[str, str] | None = None) ->
     """
     given = os.environ if variables is None else variables
     job = place.job or _job_of(place.source, given)
-    together = place.local_size == place.world_size and not moved_by_mpi(place, given)
+    together = place.local_size == place.world_size and not apart(place, given)
     if job and (together or (place.source == _SINGA.name and not place.meeting)):
         return dataclasses.replace(place, job=job, meeting="")
     return dataclasses.replace(place, job=job if place.meeting else "")
 
 
-def moved_by_mpi(place: Environment, variables: Mapping[str, str] | None = None) -> bool:
-    """Whether an MPI has started this rank and shall move its data, so that ranks of one machine
-    (with SINGA_NODE_RANKS) meet by it, too."""
+def apart(place: Environment, variables: Mapping[str, str] | None = None) -> bool:
+    """Whether ranks of one machine, started by an MPI, meet as if they were on several
+    (SINGA_NODE_RANKS)."""
     given = os.environ if variables is None else variables
-    return place.source in ("Open MPI", "MPI") and given.get("SINGA_TRANSPORT") == "mpi"
+    divided = given.get("SINGA_NODE_RANKS", "0") not in ("", "0")
+    return divided and place.source in ("Open MPI", "MPI")
 
 
 def started_by(name: str, place: Environment, variables: Mapping[str, str] | None = None) -> bool:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <list>
@@ -223,6 +224,28 @@ std::string Work(RankGroup& group, size_t count, uint64_t* number) {
   return own == terms.back() ? "right" : "wrong copy of " + std::to_string(count);
 }
 
+/// Parts of sums of 16-bit floats are wider than the floats.
+std::string SumHalves(RankGroup& group, uint64_t number) {
+  constexpr size_t kCount = 300001;
+  std::vector<std::vector<uint16_t>> terms;
+  std::vector<const void*> from;
+  for (int r = 0; r < group.world_size(); ++r) {
+    std::vector<uint16_t>& term = terms.emplace_back();
+    for (const float value : Term(r, kCount))
+      term.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+  }
+  for (const std::vector<uint16_t>& term : terms) from.push_back(term.data());
+  std::vector<uint16_t> own = terms[static_cast<size_t>(group.rank())], want(kCount);
+  OrderedSum(kBFloat16, 1, from.data(), group.world_size(), kCount, want.data());
+  ByteStream stream;
+  stream.Add(own.data(), kCount * sizeof(uint16_t));
+  group.Describe(number, "sum");
+  group.CompareDescriptions(number, "a test");
+  AllReduce(group, {&stream, 1}, kBFloat16, 1, stream, "a test");
+  group.Finish();
+  return own == want ? "right" : "wrong sum of halves";
+}
+
 TEST(MpiTransport, MovesTheDataOfAllCollectives) {
   const std::vector<Machines> placements = {
       {"a", "b"}, {"a", "a", "b"}, {"a", "b", "b"}, {"a", "b", "c"}, {"a", "b", "a", "b"}};
@@ -238,6 +261,8 @@ TEST(MpiTransport, MovesTheDataOfAllCollectives) {
         const std::string text = Work(*group, count, &number);
         if (text != "right") return text;
       }
+      const std::string text = SumHalves(*group, ++number);
+      if (text != "right") return text;
       // Nobody leaves before the others have what it has sent.
       return group->Leave() ? "right" : "failed";
     });

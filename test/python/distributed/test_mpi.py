@@ -45,17 +45,31 @@ print("good", ranks, flush=True)
 """
 
 
-def _run(folder, ranks, what, tmp_path, transport="mpi", node_ranks="1"):
+STANDARD = """
+import sys
+from singa import distributed, singa_wrap
+communicator = singa_wrap.Communicator._join_mpi([sys.argv[2]], 20.0)
+distributed.use(communicator)
+assert sys.argv[2] in open("/proc/self/maps").read()
+for step in range(3):
+    everyone = distributed.gather("x" * 100_000 + str(communicator.global_rank))
+assert everyone == ["x" * 100_000 + str(r) for r in range(communicator.world_size)]
+print("good", communicator.world_size, flush=True)
+singa_wrap.Communicator._leave_mpi(communicator)
+"""
+
+
+def _run(folder, ranks, tmp_path, *arguments, script=SCRIPT, node_ranks="1"):
     """(status, output, errors) of ranks that `singa launch --hosts` starts by the MPI there."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    path = tmp_path / "script.py"
+    path.write_text(script)
     own = {*FOREIGN, *Environment(job="-").variables()}
     variables = {k: v for k, v in os.environ.items() if k not in own}
     variables |= {"PATH": f"{folder}:{variables['PATH']}", "OMP_NUM_THREADS": "1"}
-    variables |= {"SINGA_TRANSPORT": transport, "SINGA_NODE_RANKS": node_ranks}
+    variables |= {"SINGA_TRANSPORT": "mpi", "SINGA_NODE_RANKS": node_ranks}
     variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launch = [sys.executable, "-m", "singa", "launch", "-n", str(ranks), "--timeout", "4"]
-    launch += ["--grace", "1", "--hosts", "localhost", str(script), what]
+    launch += ["--grace", "1", "--hosts", "localhost", str(path), *arguments]
     ended = subprocess.run(launch, env=variables, capture_output=True, text=True, timeout=60)
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -65,7 +79,7 @@ def _run(folder, ranks, what, tmp_path, transport="mpi", node_ranks="1"):
 )
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_bits_are_those_of_one_process(folder, ranks, node_ranks, tmp_path):
-    status, output, errors = _run(folder, ranks, "none", tmp_path, node_ranks=node_ranks)
+    status, output, errors = _run(folder, ranks, tmp_path, "none", node_ranks=node_ranks)
     assert status == 0, errors
     assert sorted(output.splitlines()) == [f"[{rank}] good {ranks}" for rank in range(ranks)]
 
@@ -74,7 +88,15 @@ def test_bits_are_those_of_one_process(folder, ranks, node_ranks, tmp_path):
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_faults_end_the_job(folder, fault, tmp_path):
     """With the status that they have when TCP moves the data."""
-    status, output, errors = _run(folder, 2, fault, tmp_path)
+    status, output, errors = _run(folder, 2, tmp_path, fault)
     assert status == (137 if fault == "SIGKILL" else 1), errors
     assert "good" not in output
     assert re.search(r"rank 1 (\(process|has ended|is stopped)", errors), errors
+
+
+@pytest.mark.skipif(not WHOLE, reason="`.ci/run launchers` has an MPI with the standard interface")
+def test_the_standard_interface(tmp_path):
+    library = os.path.join(os.environ["SINGA_TEST_MPI"], "mpich/lib/libmpi_abi.so.1")
+    status, output, errors = _run(FOLDERS[0], 3, tmp_path, "none", library, script=STANDARD)
+    assert status == 0, errors
+    assert sorted(output.splitlines()) == [f"[{rank}] good 3" for rank in range(3)]

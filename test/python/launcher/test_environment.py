@@ -92,6 +92,7 @@ def test_meetings(variables, meeting):
 
 
 ONE_MACHINE = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+ALONE = {"OMPI_COMM_WORLD_LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
 ADDRESS = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}
 BY_HAND = {"SINGA_RANK": "0", "SINGA_WORLD_SIZE": "2"}
 
@@ -105,6 +106,8 @@ BY_HAND = {"SINGA_RANK": "0", "SINGA_WORLD_SIZE": "2"}
         (STEP | {"PMIX_RANK": "4"}, ("", "")),  # MPI has the names
         (OPEN_MPI, ("", "")),
         (OPEN_MPI | {"SINGA_JOB": "x"}, ("", "")),  # several machines of launch --hosts
+        (OPEN_MPI | ALONE | {"SINGA_JOB": "x"}, ("x", "")),
+        (OPEN_MPI | ALONE | {"SINGA_JOB": "x", "SINGA_NODE_RANKS": "1"}, ("", "")),  # as several
         (BY_HAND | {"SINGA_JOB": "x"}, ("x", "")),
         (BY_HAND | {"SINGA_JOB": "x", "SINGA_MEETING": "b:2"}, ("x", "b:2")),
         (BY_HAND | {"SINGA_MEETING": "b:2"}, ("", "b:2")),

@@ -121,13 +121,15 @@ class Machines(network_hosts.Hosts):
         (self.bin / "srun").chmod(0o755)
         return self.launched(what, ranks, restarts, SLURM_JOB_ID="1")
 
-    def mpi(self, folder, what, ranks=2, restarts=0):
-        """The same by the mpiexec of an environment."""
+    def mpi(self, name, what, ranks=2, restarts=0):
+        """The same by an MPI: "mpich", or "mpich+data" if it moves the data, too."""
+        folder = os.path.join(os.environ.get("SINGA_TEST_MPI", ""), name.removesuffix("+data"))
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         path = f"{self.bin}:{folder}/bin:{self.variables['PATH']}"
         # The kernel is one, so MPICH's library for networks would take the machines for one.
         network = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "net"}
-        return self.launched(what, ranks, restarts, PATH=path, **allowed, **network)
+        transport = {"SINGA_TRANSPORT": "mpi" if name.endswith("+data") else "tcp"}
+        return self.launched(what, ranks, restarts, PATH=path, **allowed, **network, **transport)
 
 
 # Starts the ranks as srun does, through ssh: with all variables, and those of the step. When it is
@@ -200,14 +202,14 @@ def _lines(found):
 
 
 GOOD = [f"total 4.0 {rank % 2} [0, 1, 2, 3]" for rank in range(4)]
+MPIS = ("mpich", "openmpi", "mpich+data", "openmpi+data")
 ENDED, STOPPED = r"rank 1 \(process \d+\) has ended", r"rank 1 \(process \d+\) is stopped"
 
 
 def _way(name):
     """A way to start a job: a method of Machines, or an MPI of an environment in build/."""
-    if name in ("mpich", "openmpi"):
-        folder = os.path.join(os.environ.get("SINGA_TEST_MPI", ""), name)
-        return lambda machines, *arguments: machines.mpi(folder, *arguments)
+    if name in MPIS:
+        return lambda machines, *arguments: machines.mpi(name, *arguments)
     return lambda machines, *arguments: getattr(machines, name)(*arguments)
 
 
@@ -215,7 +217,7 @@ def _ways(*small, whole=()):
     return pytest.mark.parametrize("way", [*small, *(whole if WHOLE else ())])
 
 
-@_ways("by_hand", "srun", whole=("mpich", "openmpi", "torchrun"))
+@_ways("by_hand", "srun", whole=(*MPIS, "torchrun"))
 def test_good_jobs(machines, way):
     """The second machine's ranks have the local numbers from 0 on, too."""
     found, _ = _finished(_way(way)(machines, ("none", 0, machines.folder), 4))
@@ -250,7 +252,7 @@ def test_a_stranger_is_no_rank(machines):
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop", "cut"])
-@_ways("by_hand", whole=("srun", "mpich", "openmpi", "torchrun", "pods"))
+@_ways("by_hand", whole=("srun", *MPIS, "torchrun", "pods"))
 def test_faults(machines, way, fault):
     """Of the second rank, or its machine's link, in the middle of a job."""
     ranks = _way(way)(machines, (fault, 1, machines.folder), 2)
@@ -267,15 +269,15 @@ def test_faults(machines, way, fault):
         found, seconds = _finished(ranks)
     if fault == "cut":
         machines.cut(1, again=True)  # for the daemon of an MPI there
-    print(f"{way:8} {fault:8} {seconds:5.1f} s, status {found[0][0]}")
+    print(f"{way:12} {fault:8} {seconds:5.1f} s, status {found[0][0]}")
     assert found[0][0] == (137 if fault == "kill" and len(found) == 1 else 1), found
     # A rank that an MPI ends at once reports nothing.
     text = "".join(errors for _, _, errors in found)
-    assert re.search(ENDED if fault == "kill" else STOPPED, text) or way in ("mpich", "openmpi")
+    assert re.search(ENDED if fault == "kill" else STOPPED, text) or way in MPIS
     assert seconds < 5 * TIMEOUT + 10
 
 
-@_ways("by_hand", whole=("srun", "mpich", "openmpi", "pods"))
+@_ways("by_hand", whole=("srun", *MPIS, "pods"))
 def test_a_machine_that_cannot_be_reached(machines, way):
     machines.cut(1)
     found, _ = _finished(_way(way)(machines, ("none", 1, machines.folder), 2), 100)
@@ -286,7 +288,7 @@ def test_a_machine_that_cannot_be_reached(machines, way):
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"] if WHOLE else ["kill"])
-@_ways("srun", whole=("mpich", "openmpi"))
+@_ways("srun", whole=MPIS)
 def test_restarts(machines, way, fault):
     ((status, output, errors),), _ = _finished(
         _way(way)(machines, (fault, 1, machines.folder), 2, 1)

@@ -9,6 +9,7 @@
 - `interpreter`: how a script is started.
 - `hosts`: commands of MPI and SLURM for several machines.
 - `command`: the command line.
+- `estimate`: how long steps would take on many machines.
 
 These modules need Python's standard library alone, so the launcher loads no library that computes.
 """

@@ -37,9 +37,13 @@ killed. docs/distributed.md describes jobs on several machines.
 
 Within mpiexec, srun or torchrun, leave out -n: each of their processes becomes one rank.
 
+--estimate as the first option, with options of its own, says how long a step would take on many
+machines.
+
     python -m singa launch -n 2 script.py --epochs 10
     python -m singa launch -n 8 --restarts 3 script.py
     mpiexec -n 4 python -m singa launch script.py
+    python -m singa launch --estimate --help
 """
 
 
@@ -118,6 +122,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; returns the exit status."""
+    if arguments[:1] == ["--estimate"]:
+        from .estimate import command as estimate
+
+        return estimate.main(arguments[1:])
     options = parse(arguments)
     sys.stdout.flush()
     sys.stderr.flush()

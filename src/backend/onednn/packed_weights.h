@@ -1,9 +1,8 @@
 #pragma once
 
-#include <memory>
+#include <string>
 
 #include "backend/onednn/engine.h"
-#include "core/layout/blocked_layout.h"
 
 namespace singa::onednn {
 
@@ -19,15 +18,15 @@ class PackedWeights final : public OpaqueLayout {
 
   const char* backend() const override { return "onednn"; }
   size_t bytes() const override { return packed_.get_size(); }
-  size_t hash() const override { return blocks_.hash() + bytes(); }
+  size_t hash() const override { return std::hash<std::string>()(name_) + bytes(); }
   bool Equals(const OpaqueLayout& other) const override;
-  std::string ToString() const override { return blocks_.ToString() + " with sums"; }
+  std::string ToString() const override { return name_; }
   void Pack(const void* plain, void* opaque) const override;
-  void Unpack(const void* opaque, void* plain) const override { blocks_.Unpack(opaque, plain); }
+  void Unpack(const void* opaque, void* plain) const override;
 
  private:
   dnnl::memory::desc plain_, packed_;
-  BlockedLayout blocks_;
+  std::string name_;
 };
 
 }  // namespace singa::onednn

@@ -186,8 +186,8 @@ class _Trials:
             ("layers of layouts", self._layout_layers),
             ("groups", self._groups),
             ("reorders", self._reorders),
-            ("16 bits", self._sixteen_bits),
             ("recompute", self._recompute),
+            ("16 bits", self._sixteen_bits),
             ("batch size", self._batch_size),
             ("autotune", self._autotune),
         ]
@@ -367,12 +367,11 @@ class _Trials:
         while times <= _LARGEST and time.monotonic() < self.end:
             other = Twin(self.model, [_repeated(x, times) for x in tensors])
             found = compare(self.base, other, self.budget, times * (1 - _TIME))
-            reason = reason or f"an input of {times * size} takes {found.ratio / times:.0%}"
+            reason = reason or f"an input of {times * size}: {_took(found, times)} of one of {size}"
             if max(found.high, found.ratio / ratio) / times > 1 - _TIME:
                 break
             best, ratio = other, found.ratio / times
             times *= 2
-        reason += f" of the time of one of {size}"
         if best is None or ratio > 1 - _BATCH:
             return reason
         large = best.batch[0].shape[0]
@@ -410,7 +409,7 @@ class _Trials:
         if found.share < _TIME:
             return f"steps wait for it {max(found.share, 0.0):.1%} of the time"
         finding = f"of {found.ms:.3g} ms for a batch, steps wait {found.wait_ms:.3g} for data."
-        best = found.quickest()
+        best = found.quickest(self.end)
         if best is not None and best.saved >= _TIME:
             return [Piece("data", finding, best.line, best.saved)]
         line = "for batch in loader: pass  # make this quicker"
@@ -427,10 +426,12 @@ def _is_quicker(found: Comparison) -> bool:
     return found.ratio <= 1 - _TIME and found.high < 1
 
 
-def _took(found: Comparison) -> str:
-    text = f"it takes {found.ratio:.0%} of the time"
-    if found.ratio <= 1 - _TIME:
-        text += f", but {found.low:.0%} to {found.high:.0%} is possible: other load is too large"
+def _took(found: Comparison, times: int = 1) -> str:
+    """How long a step of so many times the inputs takes per input."""
+    ratio, low, high = (each / times for each in (found.ratio, found.low, found.high))
+    text = f"it takes {ratio:.0%} of the time"
+    if ratio <= 1 - _TIME and high >= 1:
+        text += f" ({low:.0%} to {high:.0%}: other load is too large)"
     return text
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..data import DataLoader
 from ..raw.process import get_num_threads
-from .trials import Twin
+from .trials import Twin, interval
 
-#: Batches that are timed at once, and how often. The first ones are made ahead.
-_BATCHES, _ROUNDS, _AHEAD = 8, 3, 5
+#: Batches that are timed at once, the first ones, which are made ahead, and turns.
+_BATCHES, _AHEAD, _TURNS = 8, 5, 5
 
 
 @dataclass(frozen=True)
@@ -36,44 +36,53 @@ class Waiting:
         if iter(loader) is loader:
             raise ValueError("the loader is an iterator, which would be used up")
         self._twin, self._loader = twin, loader
-        self.ms, step = self._timed(loader)
-        self.wait_ms = self.ms - step
+        turns = [(self._with_data(loader), self._alone()) for _ in range(_TURNS)]
+        self.ms = statistics.median(ms for ms, _ in turns)
+        self.wait_ms = statistics.median(ms - step for ms, step in turns)
 
     @property
     def share(self) -> float:
         """The share of the time that a step waits."""
         return self.wait_ms / self.ms
 
-    def quickest(self) -> Quicker | None:
-        """The loader with the best number of workers; None for one that has no other number."""
+    def quickest(self, end: float) -> Quicker | None:
+        """The loader with another number of workers that clearly saves most; None if there is none
+        or no time is left at `end`, a value of time.monotonic()."""
         if not isinstance(self._loader, DataLoader):
             return None
-        found = []
-        for workers in sorted({1, 2, get_num_threads(), 2 * get_num_threads()}):
-            if workers != self._loader.num_workers:
-                other = copy.copy(self._loader)
-                other.num_workers = workers
-                now, then = self._timed(self._loader)[0], self._timed(other)[0]
-                found.append(Quicker(f"DataLoader(..., num_workers={workers})", 1 - then / now))
-        return max(found, key=lambda each: each.saved)
+        best, least = None, self.ms
+        for workers in sorted({1, get_num_threads(), 2 * get_num_threads()}):
+            if workers == self._loader.num_workers or time.monotonic() > end:
+                continue
+            other = copy.copy(self._loader)
+            other.num_workers = workers
+            if (ms := self._with_data(other)) < least:
+                best, least = other, ms
+        if best is None:
+            return None
+        ratios = [self._with_data(best) / self._with_data(self._loader) for _ in range(_TURNS)]
+        if interval(ratios)[1] >= 1:
+            return None
+        line = f"DataLoader(..., num_workers={best.num_workers})"
+        return Quicker(line, 1 - statistics.median(ratios))
 
-    def _timed(self, loader: Iterable[Any]) -> tuple[float, float]:
-        """Milliseconds of a step with its batch, and without one."""
-        with_data, alone = [], []
+    def _with_data(self, loader: Iterable[Any]) -> float:
+        """Milliseconds of a step with its batch."""
         batches = _endless(copy.copy(loader), self._twin.batch)
         try:
             with self._twin.setup():
                 for _ in range(_AHEAD):
                     self._twin.step(*next(batches))
-                for _ in range(_ROUNDS):
-                    start = time.perf_counter()
-                    for _ in range(_BATCHES):
-                        self._twin.step(*next(batches))
-                    with_data.append((time.perf_counter() - start) / _BATCHES)
+                start = time.perf_counter()
+                for _ in range(_BATCHES):
+                    self._twin.step(*next(batches))
+                return 1e3 * (time.perf_counter() - start) / _BATCHES
         finally:
             batches.close()
-        alone = [self._twin.seconds(_BATCHES) for _ in range(_ROUNDS)]
-        return 1e3 * statistics.median(with_data), 1e3 * statistics.median(alone)
+
+    def _alone(self) -> float:
+        """Milliseconds of a step without one."""
+        return 1e3 * self._twin.seconds(_BATCHES)
 
 
 def _endless(loader: Iterable[Any], like: Sequence[Any]) -> Generator[tuple[Any, ...], None, None]:

@@ -365,19 +365,21 @@ class Pass:
 def test_waiting_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x, y = made()
     tried(monkeypatch, 1.0)
-    monkeypatch.setattr(loading.Waiting, "_timed", lambda self, loader: (10.0, 4.0))
+    milliseconds = {0: 10.0, 1: 9.0}  # by workers; 8 of more
+
+    def with_data(self: loading.Waiting, loader: Any) -> float:
+        return milliseconds.get(getattr(loader, "num_workers", 0), 8.0)
+
+    monkeypatch.setattr(loading.Waiting, "_with_data", with_data)
+    monkeypatch.setattr(loading.Waiting, "_alone", lambda self: 4.0)
+    monkeypatch.setattr(loading, "get_num_threads", lambda: 2)
     piece = by_topic(singa.advise(net, x, y, loader=Pass([4])))["data"]
     assert (piece.time, piece.how) == (0.6, "at most")
-    monkeypatch.setattr(
-        loading.Waiting,
-        "_timed",
-        lambda self, loader: (10.0 - min(loader.num_workers, 2), 4.0),
-    )
     loader = DataLoader((x.numpy(), y.numpy()), 4, num_workers=0)
     piece = by_topic(singa.advise(net, x, y, loader=loader))["data"]
     assert (piece.time, piece.how) == (pytest.approx(0.2), "measured")
     assert piece.line == "DataLoader(..., num_workers=2)"
-    monkeypatch.setattr(loading.Waiting, "_timed", lambda self, loader: (4.0, 4.0))
+    monkeypatch.setattr(loading.Waiting, "_alone", lambda self: 10.0)
     found = singa.advise(net, x, y, loader=loader)
     assert found.without["data"] == "steps wait for it 0.0% of the time"
 

@@ -80,7 +80,7 @@ def as_rst(lines: list[str]) -> list[str]:
 
 def starts_list(lines: list[str], i: int, out: list[str]) -> bool:
     """Whether a line that looks like an entry is one, and not prose in the middle of a text."""
-    return not out or not out[-1].strip() or "  " in lines[i]
+    return i > 0 and (not out or not out[-1].strip() or "  " in lines[i])
 
 
 def entries(lines: list[str], i: int, end: int, out: list[str]) -> int:

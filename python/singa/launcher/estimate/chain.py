@@ -8,12 +8,19 @@ each machine.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-#: As in src/distributed/node_memory.cc: bytes of all buffers of a kind, and the most buffers.
-BUFFER_BYTES, MOST_BUFFERS = 1 << 20, 16
+# As in src/distributed/node_memory.cc: bytes of all buffers of a kind for few machines and for
+# many, and of a chunk where there are many; the most buffers of a rank of another machine.
+_FEW_BYTES, _MOST_BYTES = 1 << 20, 16 << 20
+_SHORTEST_CHUNK, _LONGEST_CHUNK = 16 << 10, 64 << 10
+_MOST_SHARED = 16
+_STATE = 36 << 10  # bytes of what a machine knows of a rank
+# Longer windows are not simulated as a whole, but so many chunks.
+_LONGEST_WINDOW, _PART = 62, 32
 _HEADER = 48  # bytes of a message without its data
 _FREE, _PARTIAL, _RESULT = range(3)
 
@@ -36,9 +43,20 @@ AllReduce = Callable[[Sequence[float], int, Network], list[float]]
 
 
 def window(machines: int) -> tuple[int, int]:
-    """Chunks that are under way at once, and the bytes of one: BuffersFor in node_memory.cc."""
-    buffers = min(MOST_BUFFERS, 1 << (4 * machines - 1).bit_length())
-    return buffers, BUFFER_BYTES // buffers
+    """Chunks that are under way at once, and the bytes of one: BuffersFor and ChunkBytes."""
+    buffers = 1 << (4 * machines - 1).bit_length()
+    few = _FEW_BYTES // buffers
+    if few >= _LONGEST_CHUNK:
+        return buffers, few
+    return buffers, min(max(_MOST_BYTES // buffers, _SHORTEST_CHUNK), _LONGEST_CHUNK)
+
+
+def shared_memory(ranks: int, per_machine: int) -> int:
+    """Most bytes of memory that the ranks of a machine share: buffers for each of them, for partial
+    sums and for results; smaller ones and a state for ranks of other machines."""
+    buffers, chunk = window(-(-ranks // per_machine))
+    others = (ranks - per_machine) * min(buffers, _MOST_SHARED)
+    return ((per_machine + 2) * buffers + others) * chunk + ranks * _STATE
 
 
 def agreed(begins: Sequence[float], text: int, network: Network) -> list[float]:
@@ -79,24 +97,41 @@ def ring(begins: Sequence[float], size: int, network: Network) -> list[float]:
 
 def chain(begins: Sequence[float], size: int, network: Network) -> list[float]:
     """When each machine has the sum of `size` bytes."""
-    buffers, chunk = window(len(begins))
-    chunks = -(-size // chunk)
-    if not chunks:
+    if not size:
         return list(begins)
+    first = min(begins)
+    relative = tuple(round(begin - first, 9) for begin in begins)
+    return [first + end for end in _ends(relative, size, network)]
+
+
+@functools.lru_cache(maxsize=256)  # most steps are alike
+def _ends(begins: tuple[float, ...], size: int, network: Network) -> list[float]:
+    machines = len(begins)
+    buffers, chunk = window(machines)
+    chunks = -(-size // chunk)
+    sending = (chunk + _HEADER) / network.bandwidth
+    last = (size - (chunks - 1) * chunk + _HEADER) / network.bandwidth
 
     def ends(count: int) -> list[float]:
-        last = size - (chunks - 1) * chunk
-        times = [(bytes_ + _HEADER) / network.bandwidth for bytes_ in (chunk, last)]
-        return _Pipeline(begins, count, times[0], times[1], network.latency, buffers).run()
+        return _Pipeline(begins, count, sending, last, network.latency, buffers).run()
 
-    # After two windows all further ones take as long as each other.
-    two = 2 * (buffers - 2)
-    few = two + chunks % two
-    if chunks <= few + 2 * two:
+    # After two windows all further ones take as long as each other. In long chains a part of a
+    # window is enough to see how long a chunk takes.
+    window_chunks = buffers - 2
+    part = 2 * window_chunks if window_chunks <= _LONGEST_WINDOW else _PART
+    few = part + chunks % part
+    if chunks <= few + 2 * part:
         return ends(chunks)
-    early, late = ends(few), ends(few + two)
-    more = (chunks - few) // two
-    return [one + (other - one) * more for one, other in zip(early, late, strict=True)]
+    early, late = ends(few), ends(few + part)
+    each = [(other - one) / part for one, other in zip(early, late, strict=True)]
+    found = [one + (chunks - few) * more for one, more in zip(early, each, strict=True)]
+    if window_chunks <= _LONGEST_WINDOW:
+        return found
+    # A window begins a round trip after the one before, or later.
+    round_trips = (chunks - 1) // window_chunks
+    waits = round_trips * 2 * (machines - 1) * (sending + network.latency)
+    hidden = round_trips * window_chunks
+    return [max(end, end - hidden * more + waits) for end, more in zip(found, each, strict=True)]
 
 
 class _Pipeline:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .chain import AllReduce, Network, agreed, all_gather, chain
+from .chain import AllReduce, Network, agreed, all_gather, chain, shared_memory
 from .step_profile import Compute, Event, Gather, Start, StepProfile
 
 #: In one step the machines drift apart; the later ones last equally long.
 _STEPS = 3
-# Shared memory of a machine (NodeMemory): a buffer for each rank, for results and for partial sums,
-# and a state for each rank.
-_BUFFER, _STATE = 1 << 20, 36 << 10
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,7 @@ def estimate(
     step = _seconds(profile.events, machines, network, per_machine, all_reduce)
     alone = profile.without_compute()
     exchange = _seconds(alone, machines, network, per_machine, all_reduce)
-    shared = (ranks + 2) * _BUFFER + ranks * _STATE
-    memory = per_machine * profile.memory + shared
+    memory = per_machine * profile.memory + shared_memory(ranks, per_machine)
     return Estimate(ranks, step, profile.compute, exchange, memory)
 
 

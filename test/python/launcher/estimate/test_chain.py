@@ -1,11 +1,18 @@
 """Simulated collectives, beside closed formulas."""
 
-import re
 from pathlib import Path
 
 import pytest
 from singa.launcher.estimate import chain as module
-from singa.launcher.estimate.chain import Network, agreed, all_gather, chain, ring, window
+from singa.launcher.estimate.chain import (
+    Network,
+    agreed,
+    all_gather,
+    chain,
+    ring,
+    shared_memory,
+    window,
+)
 
 HEADER = 48
 SOURCES = Path(__file__).parents[4] / "src/distributed"
@@ -18,11 +25,23 @@ def _hop(size, network):
 
 def test_the_window_is_the_engines():
     text = (SOURCES / "node_memory.cc").read_text()
-    assert "kBufferBytes = size_t{1} << 20;" in text
-    assert re.search(r"kMostBuffers = (\d+);", text)[1] == str(module.MOST_BUFFERS)
-    assert "std::min(kMostBuffers, std::bit_ceil(4 * static_cast<uint64_t>(nodes)))" in text
+    for line in (
+        "constexpr uint64_t kBuffersOfNode = 4, kMostShared = 16;",
+        "constexpr size_t kFewBytes = size_t{1} << 20, kMostBytes = size_t{16} << 20;",
+        "kShortestChunk = size_t{16} << 10, kLongestChunk = size_t{64} << 10;",
+        "return nodes == 1 ? kBuffersOfNode : std::bit_ceil(4 * static_cast<uint64_t>(nodes));",
+    ):
+        assert line in text
     assert "{1, memory.buffers() - 2}, where," in (SOURCES / "collectives.cc").read_text()
-    assert [window(n) for n in (2, 3, 4, 1024)] == [(8, 1 << 17), *[(16, 1 << 16)] * 3]
+    found = [window(n) for n in (2, 3, 4, 8, 16, 256, 1024)]
+    assert [buffers for buffers, _ in found] == [8, 16, 16, 32, 64, 1024, 4096]
+    assert [chunk >> 10 for _, chunk in found] == [128, 64, 64, 64, 64, 16, 16]
+
+
+def test_memory():
+    """Four ranks on each of two machines; one on each of 16."""
+    assert shared_memory(8, 4) == 10 * (1 << 20) + 8 * (36 << 10)
+    assert shared_memory(16, 1) == 3 * (4 << 20) + 15 * (1 << 20) + 16 * (36 << 10)
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 5, 20])
@@ -58,31 +77,28 @@ def test_each_byte_more(machines, times):
     assert two - one == pytest.approx(times * 8_000_000 / network.bandwidth, rel=0.02)
 
 
-def test_the_window_limits_long_chains():
-    """14 chunks are on their way at once."""
+def test_the_window_limits_slow_hops():
+    """62 chunks are on their way at once."""
     network = Network(1e9, 5e-3)
-    one, two = (chain([0] * 16, n * 14 << 16, network)[0] for n in (10, 20))
+    one, two = (chain([0] * 16, n * 62 << 16, network)[0] for n in (10, 20))
     round_trip = 30 * _hop(1 << 16, network)
-    assert two - one == pytest.approx(10 * round_trip, rel=0.02)
+    assert two - one == pytest.approx(10 * round_trip, rel=0.05)
 
 
-@pytest.mark.parametrize(("machines", "latency"), [(2, 1e-4), (5, 1e-3), (12, 1e-2)])
-def test_long_messages_follow_from_shorter_ones(machines, latency, monkeypatch):
+@pytest.mark.parametrize(
+    ("machines", "latency", "windows"),
+    [(2, 1e-4, 9), (5, 1e-3, 9), (12, 1e-2, 7), (20, 1e-4, 3), (20, 5e-2, 3)],
+)
+def test_long_messages_follow_from_shorter_ones(machines, latency, windows):
     """Beyond some windows the simulation is extended by a straight line."""
     network, begins = Network(12.5e6, latency), [0.001 * i for i in range(machines)]
     buffers, chunk = window(machines)
-    size = 90 * buffers * chunk // 10 + 3 * chunk + 77
+    size = windows * buffers * chunk + 3 * chunk + 77
     extended = chain(begins, size, network)
-    last = size % chunk
-    whole = module._Pipeline(
-        begins,
-        size // chunk + 1,
-        (chunk + HEADER) / network.bandwidth,
-        (last + HEADER) / network.bandwidth,
-        latency,
-        buffers,
-    ).run()
-    assert extended == pytest.approx(whole, rel=0.01)
+    sending = (chunk + HEADER) / network.bandwidth
+    last = (77 + HEADER) / network.bandwidth
+    whole = module._Pipeline(begins, size // chunk + 1, sending, last, latency, buffers).run()
+    assert extended == pytest.approx(whole, rel=0.02 if machines < 20 else 0.06)
 
 
 def test_descriptions_go_along_the_chain():

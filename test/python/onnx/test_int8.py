@@ -68,12 +68,6 @@ def _plain(shape: tuple[int, ...]) -> Array:
     return _RANDOM.uniform(-2, 3, shape).astype(np.float32)
 
 
-def _operations(net: Any, x: tensor.Tensor) -> set[str]:
-    with singa.profile() as profile:
-        net(x)
-    return {row.name for row in profile.rows} if hasattr(profile, "rows") else set()
-
-
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize(
@@ -95,15 +89,18 @@ def test_layers(
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
     net = singa.onnx.load(model)
     fused = {step.node.op for step in net.network().main.steps}
-    assert f"Quantized{op}" in fused and op not in fused
+    assert f"Quantized{op}" in fused
+    assert op not in fused
     given = tensor.from_numpy(x)
     net.compile([given], is_train=False, use_graph=True)
     for _ in range(4):
         found = net(given).numpy()
-        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
         if ends:
             apart = np.abs(found.astype(int) - wanted.astype(int))
-            assert apart.max() <= 1 and len(np.unique(found)) > 10
+            assert apart.max() <= 1
+            assert len(np.unique(found)) > 10
         else:
             np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max())
 
@@ -117,11 +114,17 @@ def test_products_are_of_bytes() -> None:
     with singa.profile() as profile:
         net(x)
     text = str(profile)
-    assert "QuantizedConv" in text and "ConvForward" not in text
+    assert "QuantizedConv" in text
+    assert "ConvForward" not in text
 
 
 def _residual(weights: dict[str, Array]) -> Any:
-    nodes = [*_pair("a", "a"), *_pair("b", "b"), node("Add", "a_f b_f", "s"), node("Relu", "s", "r")]
+    nodes = [
+        *_pair("a", "a"),
+        *_pair("b", "b"),
+        node("Add", "a_f b_f", "s"),
+        node("Relu", "s", "r"),
+    ]
     nodes += [*_pair("r", "r"), node("Identity", "r_q", "y"), node("Add", "r_f a_f", "z")]
     shape = (2, 3, 5, 4)
     inputs = [info("a", shape), info("b", shape)]

@@ -1,8 +1,9 @@
 """Readers of products and convolutions of integers.
 
-They are computed in float64, which holds the sums exactly, or in float32 where that gives the same:
-where the sums stay below 2^24, or where an error of a few units is less than a tenth of a step of
-the result.
+Those of int8 weights with zero points of 0 are computed in int8 where the processor does that
+(`singa_wrap.ComputesInt8`). All others are computed in float64, which holds the sums exactly, or in
+float32 where that gives the same: where the sums stay below 2^24, or where an error of a few units
+is less than a tenth of a step of the result.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import autograd, tensor
+from ... import autograd, singa_wrap, tensor
+from ...dtypes import DType
 from ...tensor import Tensor
 from ..graph import Node
-from .convolution import conv
+from .convolution import conv, handles_of
 from .movement import reshaped
 from .quantization import rounded
 from .registry import Compute, reads
@@ -60,6 +62,29 @@ def wide_for(factor: Array) -> Any:
     return tensor.float32 if np.abs(factor).max(initial=0) < _FINE else tensor.float64
 
 
+def _is_of_bytes(x: Tensor, w: Any, *zeros: Any) -> bool:
+    """Whether a product is computed in int8. The last zero point is that of the weights, which has
+    to be known to be 0; the others have one element."""
+    *others, w_zero = zeros
+    return (
+        w.dtype in (tensor.int8, np.dtype(np.int8))
+        and x.dtype in (tensor.int8, tensor.uint8)
+        and all(zero is None or math.prod(zero.shape) == 1 for zero in others)
+        and (w_zero is None or (isinstance(w_zero, np.ndarray) and not w_zero.any()))
+        and bool(singa_wrap.ComputesInt8(x.device))
+    )
+
+
+def _raw_zero(run: Any, key: Any, zero: Any) -> Any:
+    """A zero point as singa_wrap takes it: None for 0."""
+    if isinstance(zero, Tensor):
+        return autograd.cast(reshaped(zero, (1,)), tensor.int32).data
+    if zero is None or not zero.any():
+        return None
+    made = run.made((*key, "zero"), lambda: zero.reshape(1).astype(np.int32))
+    return run.tensor(made).data
+
+
 def _channels(w: Any) -> tuple[int, ...]:
     return (-1, *(1,) * (len(w.shape) - 1))
 
@@ -67,9 +92,13 @@ def _channels(w: Any) -> tuple[int, ...]:
 @reads("ConvInteger", 10, types=_BYTES, gradient=False, either=(2, 3))
 def conv_integer(node: Node) -> Compute:
     """The convolution of x - x_zero_point and w - w_zero_point, as int32."""
-    convolve = conv(node)
+    convolve, handle_of = conv(node), handles_of(node)
 
     def compute(run: Any, x: Tensor, w: Tensor, x_zero: Any = None, w_zero: Any = None) -> Tensor:
+        if _is_of_bytes(x, w, x_zero, w_zero):
+            zero, handle = _raw_zero(run, (node.name, "x"), x_zero), handle_of(x, w, False)
+            arguments = (x.data, w.data, zero, None, None, None, handle, tensor.int32)
+            return Tensor(data=singa_wrap.QuantizedConv(*arguments), requires_grad=False)
         wide = tensor.float64  # convolutions in float32 may round more than sums do
         given = shifted(run, x, x_zero, wide), shifted(run, w, w_zero, wide, _channels(w))
         return autograd.cast(convolve(run, *given), tensor.int32)
@@ -80,7 +109,7 @@ def conv_integer(node: Node) -> Compute:
 @reads("QLinearConv", 10, types=_BYTES, gradient=False, host=(1, 2, 4, 5, 6, 7))
 def qlinear_conv(node: Node) -> Compute:
     """A convolution of quantised values, with a bias of int32, quantised again."""
-    convolve = conv(node)
+    convolve, handle_of = conv(node), handles_of(node)
 
     def compute(
         run: Any,
@@ -94,6 +123,24 @@ def qlinear_conv(node: Node) -> Compute:
         y_zero: Array,
         bias: Tensor | None = None,
     ) -> Tensor:
+        if _is_of_bytes(x, w, x_zero, y_zero, w_zero):
+            ratio = np.float32(x_scale.reshape(-1)[0] / y_scale.reshape(-1)[0])
+            key, shape = (node.name, "factor"), (w.shape[0],)
+            factors = run.made(key, lambda: np.full(shape, w_scale.reshape(-1) * ratio, np.float32))
+            factor = run.tensor(factors)
+            # Biases have the scales of the sums.
+            shift = None if bias is None else autograd.cast(bias, tensor.float32) * factor
+            y = singa_wrap.QuantizedConv(
+                x.data,
+                w.data,
+                _raw_zero(run, (node.name, "x"), x_zero),
+                factor.data,
+                None if shift is None else shift.data,
+                _raw_zero(run, (node.name, "y"), y_zero),
+                handle_of(x, w, False),
+                DType[y_zero.dtype.name],
+            )
+            return Tensor(data=y, requires_grad=False)
         scale = _along(w_scale, _channels(w)[:-1])
         factor = np.asarray(x_scale * scale / y_scale.reshape(-1)[0], np.float32)
         wide = wide_for(factor)
@@ -130,6 +177,10 @@ def matmul_integer(node: Node) -> Compute:
     bounds = _Bounds()
 
     def compute(run: Any, a: Tensor, b: Any, a_zero: Any = None, b_zero: Any = None) -> Tensor:
+        if len(b.shape) == 2 and _is_of_bytes(a, b, a_zero, b_zero):
+            zero = _raw_zero(run, (node.name, "a"), a_zero)
+            arguments = (a.data, run.as_tensor(b).data, zero, None, None, None, tensor.int32)
+            return Tensor(data=singa_wrap.QuantizedMatMul(*arguments), requires_grad=False)
         wide = bounds.wide(b, b_zero)
         left = shifted(run, a, a_zero, wide, (-1, 1))
         product = autograd.matmul(left, shifted(run, b, b_zero, wide))
@@ -154,6 +205,22 @@ def qlinear_matmul(node: Node) -> Compute:
         y_zero: Array,
     ) -> Tensor:
         rows = (-1, 1)
+        if len(b.shape) == 2 and _is_of_bytes(a, b, a_scale, a_zero, y_scale, y_zero, b_zero):
+            ratio = np.float32(a_scale.reshape(-1)[0] / y_scale.reshape(-1)[0])
+            factor = run.made(
+                (node.name, "factor"),
+                lambda: np.full(b.shape[1], b_scale.reshape(-1) * ratio, np.float32),
+            )
+            y = singa_wrap.QuantizedMatMul(
+                a.data,
+                b.data,
+                _raw_zero(run, (node.name, "a"), a_zero),
+                run.tensor(factor).data,
+                None,
+                _raw_zero(run, (node.name, "y"), y_zero),
+                DType[y_zero.dtype.name],
+            )
+            return Tensor(data=y, requires_grad=False)
         scales = [s.astype(np.float32) for s in (a_scale, b_scale, y_scale)]
         factor = _along(scales[0], rows) * _along(scales[1], (-1,)) / _along(scales[2], rows)
         factor = np.asarray(factor, np.float32)

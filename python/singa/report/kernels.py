@@ -135,6 +135,12 @@ class _Values:
         values = self._rng.standard_normal(tuple(shape)).astype(np.float32)
         return from_numpy(values, dtype=dtype).data
 
+    def bytes(self, shape: Sequence[int], dtype: str) -> Any:
+        """All integers of int8 or uint8."""
+        limits = np.iinfo(dtype)
+        values = self._rng.integers(limits.min, limits.max + 1, tuple(shape))
+        return _c.from_buffer(values.astype(dtype))
+
 
 def _convolution(case: _Case, values: _Values) -> None:
     groups = {"one": 1, "two": 2, "three": 3, "depthwise": case["in_channels"]}[case["group"]]
@@ -186,6 +192,25 @@ def _convolution(case: _Case, values: _Values) -> None:
         add = values(y.shape(), dtype) if "add" in case["end"] else _c.Tensor()
         _c.ConvForward(x, W, b, handle, add, "relu" in case["end"])
     _c.ConvBackward(values(y.shape(), dtype), x, W, handle, True, True, case["bias"])
+    _quantized(values, handle, x.shape(), W.shape(), case["bias"], case["end"])
+
+
+def _quantized(
+    values: _Values,
+    handle: Any,
+    x_shape: Sequence[int],
+    w_shape: Sequence[int],
+    bias: bool,
+    end: str,
+) -> None:
+    """The same convolution of bytes, with results of int8 and int32."""
+    x, W = values.bytes(x_shape, "int8" if bias else "uint8"), values.bytes(w_shape, "int8")
+    zero = _c.from_buffer(np.array([3], np.int32))
+    numbers = np.full(w_shape[:1], 0.01, np.float32)
+    scale, none = _c.from_buffer(numbers), _c.Tensor()
+    b = _c.from_buffer(100 * numbers) if bias else none
+    _c.QuantizedConv(x, W, zero, scale, b, zero, handle, _c.kInt8, "relu" in end)
+    _c.QuantizedConv(x, W, none, none, none, none, handle, _c.kInt32)
 
 
 def _product(case: _Case, values: _Values) -> None:

@@ -144,9 +144,9 @@ LayoutPair ImagesOf(const ConvGeometry& g, const Desc& pd) {
   return {layout(kImageX<pass>, g.x), layout(kImageY<pass>, g.y)};
 }
 
-/// Why an implementation computes wrong results; null where no defect is known.
+/// What is wrong with an implementation for this call; null where no defect is known.
 template <ConvPass pass, class Spec, class Desc>
-const char* Defect(const Spec& spec, const ConvGeometry& g, const Desc& pd) {
+const Defect* FindDefect(const Spec& spec, const ConvGeometry& g, const Desc& pd) {
   const LayoutPair images = ImagesOf<pass>(g, pd);
   return DefectOf(
       {pd.impl_info_str(), std::is_same_v<Spec, ConvTransposeSpec>, spec, images.x, images.y});
@@ -160,9 +160,9 @@ std::string SkipUnfit(const Spec& spec, const ConvGeometry& g, Desc* pd) {
   if (!*pd) return why;
   do {
     if (IsReference(pd->impl_info_str())) continue;
-    const char* defect = Defect<pass>(spec, g, *pd);
+    const Defect* defect = FindDefect<pass>(spec, g, *pd);
     if (!defect) return "";
-    why = defect;
+    why = defect->what;
   } while (pd->next_impl());
   return why;
 }
@@ -369,7 +369,9 @@ std::vector<Candidate> List(const Spec& spec) {
       const std::string name = name_of(pd);
       const bool known = std::any_of(candidates.begin(), candidates.end(),
                                      [&](const Candidate& other) { return other.name == name; });
-      if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str())) {
+      const Defect* defect = FindDefect<pass>(spec, g, pd);
+      if (!known && !IsReference(pd.impl_info_str()) && !IsForOlderCpus(pd.impl_info_str()) &&
+          !(defect && defect->crashes)) {
         Candidate candidate{name, [=] {
                               return Guarded(spec.op(), ThreadsFor(spec), [&] {
                                 const ConvGeometry own(spec);
@@ -379,7 +381,7 @@ std::vector<Candidate> List(const Spec& spec) {
                                 return PlanOf(spec, own, same);
                               });
                             }};
-        if (const char* defect = Defect<pass>(spec, g, pd)) candidate.defect = defect;
+        if (defect) candidate.defect = defect->what;
         if (first || !candidate.defect.empty()) candidates.push_back(std::move(candidate));
       }
       if (!pd.next_impl()) break;

@@ -1,7 +1,7 @@
-// Calls for which kernels of oneDNN compute wrong results. Each entry was found by comparing all
-// implementations with `reference` on drawn calls (`python -m singa doctor --kernels`), and its
-// limits by calls on both sides of them. The evidence is of oneDNN 3.2 on a CPU with
-// AVX512_BF16.
+// Calls for which kernels of oneDNN compute wrong results or crash. Each entry was found by
+// comparing all implementations with `reference` on drawn calls (`python -m singa doctor
+// --kernels`), and its limits by calls on both sides of them. The evidence is of oneDNN 3.2 on a
+// CPU with AVX512_BF16.
 
 #include "backend/onednn/defects.h"
 
@@ -41,27 +41,40 @@ bool ReadsUnwrittenMemory(const ConvolutionCall& call) {
   });
 }
 
+/// It adds what the output held by an instruction whose operand must be aligned, which pixels of
+/// another number of channels than 4, 8, 12 ... are not. Seen with ONEDNN_MAX_CPU_ISA=SSE41.
+bool AddsToUnalignedPixels(const ConvolutionCall& call) {
+  const BlockedLayout* layout = AsBlocked(call.y);
+  const bool padded = layout && !layout->placement().blocks.empty();
+  return call.spec.has_add && call.spec.geometry.out_channels % 4 != 0 && !padded;
+}
+
 struct KnownDefect {
   std::string_view implementation;  ///< a part of its name
   bool (*concerns)(const ConvolutionCall&);
-  const char* what;
+  Defect defect;
 };
 
 constexpr KnownDefect kDefects[] = {
-    {"jit_bf16_1x1:", SumsOddChannels,
-     "wrong for an odd number of channels in channels-last images"},
-    {"jit_bf16:", ReadsUnwrittenMemory,
-     "its gradient of the filter reads memory that it has not written, for dilated rows and for "
-     "images smaller than the stride, the padding or the filter"},
+    {"jit_bf16_1x1:",
+     SumsOddChannels,
+     {"wrong for an odd number of channels in channels-last images"}},
+    {"jit_bf16:",
+     ReadsUnwrittenMemory,
+     {"its gradient of the filter reads memory that it has not written, for dilated rows and for "
+      "images smaller than the stride, the padding or the filter"}},
+    {"jit_dw:sse41",
+     AddsToUnalignedPixels,
+     {"crashes where it adds to channels-last images whose channels 4 does not divide", true}},
 };
 
 }  // namespace
 
-const char* DefectOf(const ConvolutionCall& call) {
-  for (const KnownDefect& defect : kDefects)
-    if (call.implementation.find(defect.implementation) != std::string_view::npos &&
-        defect.concerns(call))
-      return defect.what;
+const Defect* DefectOf(const ConvolutionCall& call) {
+  for (const KnownDefect& known : kDefects)
+    if (call.implementation.find(known.implementation) != std::string_view::npos &&
+        known.concerns(call))
+      return &known.defect;
   return nullptr;
 }
 

@@ -14,10 +14,16 @@ struct ConvolutionCall {
   LayoutPtr x, y;  ///< of the images, or of their gradients; null: row-major
 };
 
-/// Why the results are wrong; null where no defect is known. Kernels of oneDNN that are wrong for
-/// some calls are never chosen for these, by default, by measuring or from a table of choices.
+/// What is wrong with some calls of an implementation.
+struct Defect {
+  const char* what;
+  bool crashes = false;  ///< the call ends the process, so that no check may run it
+};
+
+/// The defect that concerns this call; null where none is known. Kernels of oneDNN that are wrong
+/// for some calls are never chosen for these, by default, by measuring or from a table of choices.
 /// `python -m singa doctor --kernels` compares all implementations with `reference`, also those
-/// that are listed here, and reports which of them still are wrong.
-const char* DefectOf(const ConvolutionCall& call);
+/// that are listed here unless they crash, and reports which of them still are wrong.
+const Defect* DefectOf(const ConvolutionCall& call);
 
 }  // namespace singa::onednn

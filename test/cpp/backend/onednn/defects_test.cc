@@ -71,6 +71,23 @@ TEST(Defects, FilterGradientsThatReadUnwrittenMemory) {
   EXPECT_FALSE(wrong({2, 16, 5, 8, 8}, {5, 3, 3}, {1, 1, 1}, {2, 1, 1}, {1, 1, 1}));
 }
 
+TEST(Defects, SumsThatCrashAreNotListed) {
+  const auto defect = [](int64_t channels, bool has_add, const char* implementation,
+                         LaneTag tag = LaneTag::kNhwc) {
+    ConvSpec spec = SpecOf(ConvPass::kForward, {3, channels, 9, 9}, {3, 3}, {1, 1}, {1, 1},
+                           channels, {1, 1}, channels);
+    spec.has_add = has_add;
+    const LayoutPtr layout = LaneLayout(spec.geometry.input_shape(), kFloat32, tag);
+    return onednn::DefectOf({implementation, false, spec, layout, layout});
+  };
+  ASSERT_TRUE(defect(65, true, "jit_dw:sse41"));
+  EXPECT_TRUE(defect(65, true, "jit_dw:sse41")->crashes);
+  EXPECT_FALSE(defect(64, true, "jit_dw:sse41"));
+  EXPECT_FALSE(defect(65, false, "jit_dw:sse41"));
+  EXPECT_FALSE(defect(65, true, "jit_dw:sse41", LaneTag::kNChw8c)) << "blocks are padded";
+  EXPECT_FALSE(defect(65, true, "jit_dw:avx2"));
+}
+
 TEST(Defects, AreListedButNeverChosen) {
   if (!onednn::RefusesFloat(kBFloat16).empty()) GTEST_SKIP() << "no bfloat16 by oneDNN here";
   ConvSpec spec = Pointwise(ConvPass::kForward, 21, 16);

@@ -119,7 +119,7 @@ class _SingaBackend(Backend):
 
 
 def _free_place() -> str:
-    """ "host:port" of this worker, at which nobody listens."""
+    """An address, host:port, of this worker at which nobody listens."""
     host = ray.util.get_node_ip_address()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:

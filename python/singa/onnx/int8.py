@@ -314,8 +314,10 @@ class _Sum(_Chain):
         self.node, self.terms, self.to, self.relu = node, terms, to, relu
 
     def together(self, run: Run, values: Mapping[str, Tensor]) -> Tensor | None:
-        terms = [values.get(name) for name in self.names]
-        if any(x is None or not is_on_cpu(x) for x in terms) or terms[0].shape != terms[1].shape:
+        terms = [x for name in self.names if (x := values.get(name)) is not None]
+        if len(terms) < len(self.names) or not all(map(is_on_cpu, terms)):
+            return None
+        if terms[0].shape != terms[1].shape:
             return None
         kinds = ["float32" if term is None else term.kind for term in self.terms]
         if [x.dtype.name for x in terms] != kinds:

@@ -79,6 +79,9 @@ def waits() -> list[Wait]:
     """Which ranks this one has waited for so far, in which collectives: the longest first.
 
     `times` counts collectives to which another rank came later than this one, and `rank` last.
+
+    >>> distributed.waits()  # one rank alone waits for nobody
+    []
     """
     used = _State.communicator
     if used is None or not hasattr(used, "waits"):

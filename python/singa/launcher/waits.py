@@ -18,6 +18,10 @@ class Wait:
     collective  "all_reduce conv1.W and 3 more"
     times       number of collectives
     seconds     in all of them
+
+    >>> wait = distributed.Wait(rank=1, collective="all_reduce conv1.W", times=20, seconds=0.5)
+    >>> f"{1e3 * wait.seconds / wait.times:.0f} ms each"
+    '25 ms each'
     """
 
     rank: int

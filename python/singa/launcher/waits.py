@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,9 @@ class Wait:
 
 def write(folder: str | os.PathLike[str], rank: int, waits: Iterable[Wait]) -> None:
     """Notes what `rank` has waited for, in a file of its own."""
+    import json
+    from pathlib import Path
+
     with contextlib.suppress(OSError):  # a report is no reason to fail
         text = json.dumps([dataclasses.astuple(wait) for wait in waits])
         Path(folder, f"{rank}.json").write_text(text)
@@ -39,6 +40,9 @@ def write(folder: str | os.PathLike[str], rank: int, waits: Iterable[Wait]) -> N
 
 def read(folder: str | os.PathLike[str]) -> dict[int, list[Wait]]:
     """What the ranks have written, by rank. Of ranks that were killed there is nothing."""
+    import json
+    from pathlib import Path
+
     found = {}
     for path in sorted(Path(folder).glob("*.json"), key=lambda path: int(path.stem)):
         with contextlib.suppress(ValueError):  # half a file

@@ -497,7 +497,7 @@ def test_loading_costs_other_models_no_graph(tmp_path):
         tuning.add([choice | {"measured": "again"}])
         assert singa_wrap.TuningVersion() == before
         tuning.add([choice | {"candidate": "other"}])
-        assert singa_wrap.TuningVersion() > before
+        assert singa_wrap.TuningVersion() != before
     finally:
         tuning.clear()
 

@@ -26,4 +26,8 @@ struct Defect {
 /// that are listed here unless they crash, and reports which of them still are wrong.
 const Defect* DefectOf(const ConvolutionCall& call);
 
+/// The defect of an implementation of convolutions of bytes that concerns this geometry; null where
+/// none is known.
+const Defect* DefectOfBytes(std::string_view implementation, const Recorder& geometry);
+
 }  // namespace singa::onednn

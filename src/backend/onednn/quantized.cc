@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/onednn/conv_geometry.h"
+#include "backend/onednn/defects.h"
 #include "backend/onednn/engine.h"
 #include "backend/onednn/packed_weights.h"
 #include "model/dispatch/kernel.h"
@@ -105,7 +106,12 @@ PlanOrReason MakeConv(const QuantizedConvSpec& spec) {
         Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, x.desc,
         g.any_filter, bias, y.desc, g.strides, g.dilations, g.before, g.after,
         Attributes(spec, g.grouped ? 3 : 1), true);
-    if (!SkipReference(&pd)) return OnlyReference();
+    const Defect* defect = nullptr;
+    do {
+      if (!SkipReference(&pd)) return OnlyReference();
+      defect = DefectOfBytes(pd.impl_info_str(), spec.geometry);
+    } while (defect && pd.next_impl());
+    if (defect) return PlanOrReason::None(defect->what);
     return PlanOf<dnnl::convolution_forward>(
         spec, spec.op(), pd, x,
         BindWeights(pd.weights_desc(), g.plain_filter, g.w, g.filter_letters()), y, bias,

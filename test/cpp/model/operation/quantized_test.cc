@@ -152,6 +152,21 @@ TEST_P(QuantizedTest, RandomConvolutions) {
   }
 }
 
+TEST_P(QuantizedTest, ColumnsOfPaddingOnOneSide) {
+  const Shape shape{1, 16, 8, 8};
+  for (const int64_t filters : {48, 49}) {
+    const Tensor x = Full(shape, 1, nullptr, kUInt8),
+                 W = Full({filters, 16, 7, 7}, 1, nullptr, kInt8);
+    const Recorder g =
+        ConvRecorder("Conv", shape, {7, 7}, {1, 1}, {6, 6, 0, 0}, filters, false, {1, 1}, 1);
+    const Doubles sums = Values(QuantizedConv(x, W, {}, {}, {}, {}, ConvHandle(g), kInt32));
+    for (int64_t i = 0; i < static_cast<int64_t>(sums.size()); ++i)
+      ASSERT_EQ(sums[static_cast<size_t>(i)],
+                16 * std::min<int64_t>(i / 8 % 8 + 1, 7) * std::min<int64_t>(i % 8 + 1, 7))
+          << i;
+  }
+}
+
 TEST_P(QuantizedTest, RandomProducts) {
   Random random(2);
   for (int done = 0; done < 200; ++done) {

@@ -647,7 +647,8 @@ def _function(operator: type[Elementwise], any_type: bool = False) -> OfTensor:
     function.__name__ = function.__qualname__ = operator.__name__.lower()
     text, _, example = (operator.__doc__ or "").partition(">>> ")
     note = _ANY_TYPE if any_type else _FLOATS
-    function.__doc__ = f"{text.rstrip()}\n\n    {note}\n\n    >>> {example}"
+    indent = text[text.rfind("\n") + 1 :]  # none from Python 3.13 on
+    function.__doc__ = f"{text.rstrip()}\n\n{indent}{note}\n\n{indent}>>> {example}"
     return function
 
 

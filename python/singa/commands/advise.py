@@ -20,7 +20,7 @@ from ..model import Model
 from ..report.advice import advise
 from ..report.bench import Case
 from ..training.model_file import load
-from ..training.program import at_least, choose_device, reporting_errors
+from ..training.program import add_device_arguments, at_least, choose_device, reporting_errors
 
 PROG = "python -m singa advise"
 
@@ -59,14 +59,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="S",
         help="seconds after which nothing else is tried [%(default)g]",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
-    parser.add_argument(
-        "--threads",
-        type=at_least(0, int),
-        default=0,
-        metavar="N",
-        help="CPU threads; 0: all cores [0]",
-    )
+    add_device_arguments(parser)
     return parser.parse_args(argv)
 
 

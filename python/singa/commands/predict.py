@@ -13,7 +13,13 @@ from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
 from ..launcher.interpreter import program_name
 from ..training.picture_classifier import PictureClassifier, Prediction
-from ..training.program import at_least, choose_device, reporting_errors, warnings_as_notes
+from ..training.program import (
+    add_device_arguments,
+    at_least,
+    choose_device,
+    reporting_errors,
+    warnings_as_notes,
+)
 
 PROG = program_name("predict")
 _BATCH = 32
@@ -32,15 +38,15 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE", help="a picture, or a folder: all pictures below it"
     )
-    count, natural = at_least(1, int), at_least(0, int)
     parser.add_argument(
-        "--top", type=count, default=3, metavar="N", help="classes for each picture [%(default)s]"
+        "--top",
+        type=at_least(1, int),
+        default=3,
+        metavar="N",
+        help="classes for each picture [%(default)s]",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
-    parser.add_argument(
-        "--threads", type=natural, default=0, metavar="N", help="CPU threads; 0: all cores [0]"
-    )
+    add_device_arguments(parser)
     return parser.parse_args(argv)
 
 

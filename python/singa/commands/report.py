@@ -27,7 +27,14 @@ from ..report.diagnostics import doctor
 from ..report.flame import flame
 from ..training.curves import is_fraction
 from ..training.picture_classifier import PictureClassifier
-from ..training.program import at_least, choose_device, reporting_errors, say, warnings_as_notes
+from ..training.program import (
+    add_device_arguments,
+    at_least,
+    choose_device,
+    reporting_errors,
+    say,
+    warnings_as_notes,
+)
 from . import predictions
 from . import step_costs as steps
 from .pages import page_template, percent, write_page
@@ -58,14 +65,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="images in the training step that is timed [that of the run, or 32]",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
-    parser.add_argument(
-        "--threads",
-        type=at_least(0, int),
-        default=0,
-        metavar="N",
-        help="CPU threads; 0: all cores [0]",
-    )
+    add_device_arguments(parser)
     return parser.parse_args(argv)
 
 

@@ -21,6 +21,7 @@ from .totals import NonFiniteLossError
 
 __all__ = [
     "StopSignals",
+    "add_device_arguments",
     "add_run_arguments",
     "at_least",
     "choose_device",
@@ -48,7 +49,6 @@ def add_run_arguments(parser: argparse.ArgumentParser, out: str, saved_after: st
 
     `out` describes the default folder, `saved_after` when a checkpoint is saved in any case.
     """
-    natural = at_least(0, int)
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"output folder [{out}]")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -57,14 +57,31 @@ def add_run_arguments(parser: argparse.ArgumentParser, out: str, saved_after: st
     again.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     parser.add_argument(
         "--checkpoint-steps",
-        type=natural,
+        type=at_least(0, int),
         default=0,
         metavar="N",
         help=f"also save a checkpoint every N steps; 0: only after {saved_after} [%(default)s]",
     )
+    add_device_arguments(parser)
+
+
+def add_device_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --device and --threads, whose values `choose_device` takes.
+
+    >>> import argparse
+    >>> from singa.training import program
+    >>> parser = argparse.ArgumentParser()
+    >>> program.add_device_arguments(parser)
+    >>> parser.parse_args(["--threads", "2"])
+    Namespace(device='cpu', threads=2)
+    """
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="[%(default)s]")
     parser.add_argument(
-        "--threads", type=natural, default=0, metavar="N", help="CPU threads; 0: all cores [0]"
+        "--threads",
+        type=at_least(0, int),
+        default=0,
+        metavar="N",
+        help="CPU threads; 0: all cores [0]",
     )
 
 

@@ -3,12 +3,14 @@
 
     python benchmark/pictures.py                     500 x 375 JPEG files, crops of 224 x 224
     python benchmark/pictures.py --workers 0         without threads and processes
+    python benchmark/pictures.py --train mobilenet_v2 --workers 1
 
 Both sides decode JPEG files with Pillow, crop, resize, mirror and normalise. singa reads with
 threads, torchvision with processes. Prints images/s (median over the rounds), and milliseconds of
 this process's CPU time per image for a side without workers, which other programs on the machine
-disturb less. "cache" is singa with decoded pictures of 256 pixels on disk. Needs PyTorch and
-torchvision.
+disturb less. "cache" is singa with decoded pictures of 256 pixels on disk. With --train, compares
+training on batches from that cache with training on one batch that is there, in turn. Needs PyTorch
+and torchvision.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 import torch
 import torch_networks
 from PIL import Image
-from singa import data
+from singa import data, device, models, opt, tensor
 
 SIZE, BATCH = 224, 32
 
@@ -42,13 +44,15 @@ def write_pictures(folder: Path, count: int) -> None:
         Image.fromarray(noisy).save(place / f"{number:04}.jpg", quality=90)
 
 
-def singas(folder: Path, workers: int, **options: Any) -> Callable[[], Iterable[Any]]:
+def singas(
+    folder: Path, workers: int, device: Any = None, **options: Any
+) -> Callable[[], Iterable[Any]]:
     """Makes an epoch of singa's loader."""
     pictures = data.ImageFolder(folder, **options)
     transform = data.training_transform(
         SIZE, data.IMAGENET_MEAN, data.IMAGENET_STD, scale=(0.08, 1.0)
     )
-    loader = data.DataLoader(pictures, BATCH, True, 0, transform, num_workers=workers)
+    loader = data.DataLoader(pictures, BATCH, True, 0, transform, workers, device=device)
     return lambda: loader
 
 
@@ -78,6 +82,37 @@ def measured(epoch: Callable[[], Iterable[Any]]) -> tuple[float, float]:
     return count / seconds, 1e3 * (time.process_time() - used) / count
 
 
+def train(name: str, folder: Path, workers: int, rounds: int) -> None:
+    """Prints what steps of a network lose to data."""
+    network = models.create(name, num_classes=4)
+    network.set_optimizer(opt.SGD(0.01, momentum=0.9))
+    x = tensor.from_numpy(np.zeros((BATCH, 3, SIZE, SIZE), np.float32))
+    y = tensor.from_numpy(np.zeros(BATCH, np.int32))
+    network.compile([x], is_train=True, use_graph=True)
+    loader = singas(
+        folder,
+        workers,
+        shorter_side=256,
+        cache=folder.parent / "cache",
+        device=device.get_default_device(),
+    )()
+
+    def epoch(batches: Iterable[Any]) -> float:
+        """Seconds per step. The first step, which waits for the first batch, does not count."""
+        times = []
+        for images, labels in batches:
+            times.append(time.perf_counter())
+            network(images, labels)[1].numpy()
+        return (time.perf_counter() - times[1]) / (len(times) - 1)
+
+    epoch(loader)  # fills the cache, and records the step
+    pairs = [(epoch(loader), epoch([(x, y)] * len(loader))) for _ in range(rounds)]
+    fed, alone = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(one / other for one, other in pairs)
+    print(f"{name}, {BATCH} images of {SIZE} x {SIZE}: {1e3 * fed:.0f} ms a step from the cache,")
+    print(f"{1e3 * alone:.0f} ms on one batch: {100 * (ratio - 1):.1f} % lost to data")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -85,12 +120,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="[%(default)s]")
     parser.add_argument("--count", type=int, default=320, help="pictures [%(default)s]")
     parser.add_argument("--rounds", type=int, default=9, help="[%(default)s]")
+    parser.add_argument("--train", metavar="NETWORK", help="a name of models.create")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    if not args.train:
+        torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
         folder, cache = Path(place, "pictures"), Path(place, "cache")
         folder.mkdir()
         write_pictures(folder, args.count)
+        if args.train:
+            train(args.train, folder, args.workers, args.rounds)
+            return
         sides = {
             "singa": singas(folder, args.workers),
             "torchvision": torchvisions(folder, args.workers),

@@ -42,7 +42,7 @@ class DataLoader:
     transform    called as `transform(images, rng)` with copies of the batch's images (see
                  `transforms`); without one, uint8 images are scaled to 0 … 1
     num_workers  background threads; 0 makes each batch when it is asked for
-    prefetch     batches made ahead, at most (at least one a worker)
+    prefetch     batches made ahead, at most (at least one a worker); None: two a worker
     drop_last    leave out a last batch that is short
     device       where batches are wanted as tensors; None: as arrays
     mix          called as `mix(images, labels, rng)` after `transform`, for labels that change with
@@ -101,7 +101,7 @@ class DataLoader:
         seed: int = 0,
         transform: Transform | None = None,
         num_workers: int = 1,
-        prefetch: int = 2,
+        prefetch: int | None = None,
         drop_last: bool = False,
         device: Device | None = None,
         mix: Mix | None = None,
@@ -117,7 +117,7 @@ class DataLoader:
             ("batch_size", batch_size, 1),
             ("seed", seed, 0),
             ("num_workers", num_workers, 0),
-            ("prefetch", prefetch, 0),
+            ("prefetch", 0 if prefetch is None else prefetch, 0),
         ):
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
                 raise TypeError(f"[DataLoader] {name} must be an integer, got {value!r}")
@@ -135,7 +135,8 @@ class DataLoader:
         self.mix = mix
         self.collate = collate
         self.num_workers: int = int(num_workers)
-        self.prefetch: int = min(int(prefetch), 1 << 30)
+        ahead = 2 * self.num_workers if prefetch is None else int(prefetch)
+        self.prefetch: int = min(ahead, 1 << 30)
         self.drop_last: bool = bool(drop_last)
         self.device = device
         self._on_gpu = device is not None and device.kind() != singa_wrap.DeviceKind_kCpu

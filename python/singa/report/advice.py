@@ -278,7 +278,7 @@ class _Trials:
 
         other = Twin(self.model, self.batch, change=without)
         finding = f"{_listed(names)} forces a layout, to which images are reordered."
-        line = "\n".join(f"net.{name} = layer.Identity()" for name in names[:4])
+        line = "\n".join(f"{_written(name)} = layer.Identity()" for name in names[:4])
         return self._if_quicker("layers of layouts", other, finding, line)
 
     def _groups(self) -> list[Piece] | str:
@@ -439,8 +439,15 @@ def _same(x: Any) -> Any:
     return x
 
 
+def _written(name: str) -> str:
+    """The Python expression for a layer of this name: "blocks.0.conv" is net.blocks[0].conv."""
+    parts = name.split(".")
+    return "net" + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in parts)
+
+
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    left = len(names) - 3
+    more = f" and {left} other{'s' if left > 1 else ''}" if left > 0 else ""
     return ", ".join(names[:3]) + more
 
 

@@ -75,7 +75,9 @@ class Slow:
 class Setup:
     """A compiled model, its batch, and perhaps a loader."""
 
-    def __init__(self, network: Any, batch: int, size: int = 32, use_graph: bool = True, channels: int = 3) -> None:
+    def __init__(
+        self, network: Any, batch: int, size: int = 32, use_graph: bool = True, channels: int = 3
+    ) -> None:
         self.network, self.batch, self.loader = network, batch, None
         self.x = tensor.from_numpy(
             IMAGES.standard_normal((batch, channels, size, size)).astype(np.float32)

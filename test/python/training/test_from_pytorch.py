@@ -1,4 +1,4 @@
-"""The two scripts of docs/from_pytorch.md run, and compute the same."""
+"""The two scripts of docs/coming_from/pytorch.md run, and compute the same."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from singa import autograd, tensor
 from singa.training import read_log
 
-PAGE = Path(__file__).parents[3] / "docs" / "from_pytorch.md"
+PAGE = Path(__file__).parents[3] / "docs" / "coming_from" / "pytorch.md"
 
 
 def test_both_scripts_of_the_page(torch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-// The line of docs/adding_an_operation.md in src/api/operations.i, among the typemaps that it finds there. The types
-// are those of singa_wrap.
+// The line of docs/developers/adding_an_operation.md in src/api/operations.i, among the typemaps that it finds there.
+// The types are those of singa_wrap.
 %module operation_wrap
 
 %{

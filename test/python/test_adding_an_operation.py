@@ -1,4 +1,4 @@
-"""docs/adding_an_operation.md: the operation that it adds, built from the page's own code.
+"""docs/developers/adding_an_operation.md: the operation that it adds, built from the page's own code.
 
 test/adding_an_operation builds it. It runs in a process of its own, in whose libsinga it is.
 """

@@ -1,9 +1,9 @@
 """When collectives end that go from machine to machine.
 
-The chain is that of src/distributed (docs/architecture.md): partial sums go to the last machine,
-the results come back, in chunks. A machine sends to both neighbours through one network interface,
-which takes turns between them. Times are in seconds, sizes in bytes, and lists have an entry for
-each machine.
+The chain is that of src/distributed (docs/developers/architecture.md): partial sums go to the last
+machine, the results come back, in chunks. A machine sends to both neighbours through one network
+interface, which takes turns between them. Times are in seconds, sizes in bytes, and lists have an
+entry for each machine.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ if _REQUIRED not in ("0", "1", "emulated"):
     raise ValueError(f"SINGA_REQUIRE_GPU must be 0, 1 or emulated, got {_REQUIRED!r}")
 
 ON_GPU = _NAME == "cuda"
-# Memory in bytes that a step may use so that branches can run at the same time (docs/cuda.md).
+# Memory in bytes that a step may use so that branches can run at the same time
+# (docs/developers/cuda.md).
 KEPT_APART = (32 << 20) * (ON_GPU and os.environ.get("SINGA_CUDA_BRANCHES", "1") not in ("", "1"))
 
 

@@ -1,6 +1,6 @@
 // Found with cuDNN 9.14 on an H200 by comparing every engine with `reference`, on 6,667 drawn calls
-// in float32 and bfloat16 (docs/cuda.md, "Engines that are wrong"). Other versions of cuDNN are
-// taken to number their engines likewise.
+// in float32 and bfloat16 (docs/developers/cuda.md, "Engines that are wrong"). Other versions of
+// cuDNN are taken to number their engines likewise.
 
 #include "backend/cuda/cudnn/defects.h"
 

@@ -322,7 +322,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             with self._precision():
                 return self.train_one_batch(*input, **kwargs)
         except Exception as error:
-            self._say_where(error)
+            self._note_layer(error)
             raise
 
     def _precision(self) -> AbstractContextManager[Any]:

@@ -68,8 +68,8 @@ inline size_t StoredBytes(const Tensor& t) {
   return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
 }
 
-/// Whether each tensor lies alike in all lists; `tensors` are lists of `count`, one after the
-/// other.
+/// Whether each tensor has the same layout in all lists; `tensors` are lists of `count`, one after
+/// the other.
 inline bool ListsLieAlike(std::span<const Tensor> tensors, size_t count) {
   for (size_t i = count; i < tensors.size(); ++i)
     if (!SameLayout(tensors[i].layout(), tensors[i % count].layout())) return false;

@@ -227,7 +227,7 @@ class Layer(Hookable, metaclass=LayerMeta):
                 return self._observed(*args, **kwargs)
             return self.forward(*args, **kwargs)
         except Exception as error:
-            self._say_where(error)
+            self._note_layer(error)
             raise
 
     # Parameters and states.
@@ -678,7 +678,7 @@ class Layer(Hookable, metaclass=LayerMeta):
             for observer in reversed(present):
                 observer.leave(self, output)
 
-    def _say_where(self, error: Exception) -> None:
+    def _note_layer(self, error: Exception) -> None:
         """Adds the name of the innermost layer to an error's traceback."""
         if self.name and not getattr(error, "_singa_layer", None):
             error._singa_layer = self.name  # type: ignore[attr-defined]

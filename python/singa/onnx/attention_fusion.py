@@ -211,7 +211,7 @@ def _composed(steps: Sequence[Step], names: Sequence[str], output: str) -> Calla
 
 
 class _Attention:
-    """Attention of values that are tensors or arrays, as they come."""
+    """Attention of values, each of which may be a tensor or an array."""
 
     def __init__(self, found: _Found, composed: Callable[..., Any]) -> None:
         self.found, self.composed = found, composed

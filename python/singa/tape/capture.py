@@ -60,7 +60,7 @@ def host_call(function: Callable[[], Any], lent: Sequence[_c.Tensor] = ()) -> An
     """Calls `function`, which a replay calls again at the same place.
 
     For what a step does that is not the same every time, such as an optimizer with its schedule.
-    `lent` are temporaries of the step that the function uses and then lets go of. Its results must
+    `lent` are temporaries of the step that the function uses and then releases. Its results must
     not be used by operations of the step.
     """
     capture = state.capture

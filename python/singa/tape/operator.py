@@ -184,7 +184,7 @@ class Operator(_c.TapeOperator):
     def load(self) -> tuple[Any, ...]:
         """What `save` kept.
 
-        Raises RuntimeError when it was let go by an earlier walk, or changed in place since.
+        Raises RuntimeError when an earlier backward freed it, or when it was changed in place since.
         """
         saved = self._saved
         if not saved:
@@ -224,8 +224,8 @@ class Operator(_c.TapeOperator):
         """Why there is nothing saved for backward."""
         if self.requires_grad and self._position >= 0 and not self.src:
             return (
-                f"[{self.name}] was walked before and has let go of what it saved; pass "
-                "retain_graph=True to the first backward to walk twice"
+                f"[{self.name}] backward has been here before and freed what was saved for it; "
+                "pass retain_graph=True to the first backward to run it twice"
             )
         return (
             f"[{self.name}] saved nothing for backward: no input required a gradient, or the tape "

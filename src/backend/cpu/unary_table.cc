@@ -56,7 +56,7 @@ SINGA_MULTI_ISA void Multiply(const float* slopes, const BFloat16* dy, int64_t d
 }
 
 /// Calls run(offsets, n) in parallel for runs of elements; array 0 is the result, the others are
-/// the inputs. In an opaque layout all lie alike.
+/// the inputs. If one has an opaque layout, all have it.
 template <int K, class Run>
 void ForEachRun(const Execution& execution, const Run& run) {
   const Tensor& out = execution.outputs[0];

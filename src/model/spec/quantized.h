@@ -88,7 +88,7 @@ struct QuantizedMatMulSpec : QuantizedFields {
 };
 
 /// Arguments: for each x itself, its scale and its zero point; y_scale, y_zero → y. Scales and zero
-/// points may be empty. x and y lie alike, all row-major or all channels-last.
+/// points may be empty. x and y have one layout: row-major or channels-last.
 struct QuantizedSumSpec {
   int count = 1;  ///< 1 or 2
   DType x_types[2] = {kFloat32, kFloat32};

@@ -36,7 +36,7 @@ class Reader:
     types     element types of the first input
     gradient  whether a gradient flows through; "zero": it is zero almost everywhere
     host      inputs that the host needs as arrays, such as shapes
-    either    inputs that may be tensors or arrays, as they come (True: all); others are tensors
+    either    inputs that may be tensors or arrays (True: all); others are tensors
     weights   inputs that are parameters also if they have only one element
     states    inputs that are running statistics: saved, not trained
     data      shapes of results depend on values of tensors

@@ -184,7 +184,7 @@ class Operator(_c.TapeOperator):
     def load(self) -> tuple[Any, ...]:
         """What `save` kept.
 
-        Raises RuntimeError when an earlier backward freed it, or when it was changed in place since.
+        Raises RuntimeError when an earlier backward freed it, or it was changed in place since.
         """
         saved = self._saved
         if not saved:

@@ -153,7 +153,8 @@ def _contents(
         "command": run.command(),
         "settings": settings_table(run.settings),
         "page_command": shlex.join(page_command),
-        "environment": table(["what", "value"], doctor().rows()),
+        "environment": table(["what", "value"], run.environment or doctor().rows()),
+        "environment_is_noted": bool(run.environment),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ..drawing.chart import Curve
+from ..files.atomic import atomic_write
+from ..report.diagnostics import doctor
 from ..training import checkpoint, read_log
 from ..training.curves import PLACES, is_number, panels
 from ..training.log import Record
 
 #: The title of the curves whose values are fractions of 1.
 ACCURACY = "Accuracy"
+#: The file with what `doctor` said of the machine that trained last.
+_ENVIRONMENT = "environment.json"
 _TITLES = {"loss": "Loss", "accuracy": ACCURACY, "lr": "Learning rate"}
 
 
@@ -23,15 +29,18 @@ _TITLES = {"loss": "Loss", "accuracy": ACCURACY, "lr": "Learning rate"}
 class RunFolder:
     """What a run has left.
 
-    path      the folder
-    records   of its log, one for each epoch
-    settings  of the program that trained, by the names of its options; empty without a checkpoint
-    notes     sentences on what is missing
+    path         the folder
+    records      of its log, one for each epoch
+    settings     of the program that trained, by the names of its options; empty without a
+                 checkpoint
+    environment  rows of `singa.doctor()` where it trained last; empty where that is not known
+    notes        sentences on what is missing
     """
 
     path: Path
     records: list[Record]
     settings: dict[str, Any] = field(default_factory=dict)
+    environment: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -76,6 +85,7 @@ def read_run(path: Path) -> RunFolder:
     run = RunFolder(path, read_log(log))
     if not run.records:
         raise ValueError(f"{log} is empty: a run writes it after its first epoch")
+    run.environment = _read_environment(path)
     try:
         settings = checkpoint.read_progress(path / "checkpoint.safetensors").get("settings")
         run.settings = dict(settings) if isinstance(settings, Mapping) else {}
@@ -88,6 +98,22 @@ def read_run(path: Path) -> RunFolder:
     except ValueError as error:
         run.notes.append(f"The settings of the run are not known: {error}")
     return run
+
+
+def note_environment(folder: str | os.PathLike[str]) -> None:
+    """Writes what `singa.doctor()` says of this machine into the folder of a run. Raises OSError if
+    writing fails."""
+    with atomic_write(Path(folder, _ENVIRONMENT), "w") as file:
+        json.dump(dict(doctor().rows()), file, indent=1)
+
+
+def _read_environment(folder: Path) -> list[tuple[str, str]]:
+    try:
+        noted = json.loads((folder / _ENVIRONMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    rows = noted.items() if isinstance(noted, dict) else ()
+    return [(str(name), str(value)) for name, value in rows]
 
 
 def curves(records: Iterable[Mapping[str, Any]]) -> tuple[str, dict[str, dict[str, Curve]]]:

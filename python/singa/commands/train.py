@@ -18,6 +18,7 @@ The output folder (--out) gets these files:
     curves.png              plots of loss and accuracy
     checkpoint.safetensors  state of the run, saved after each epoch
     model.safetensors       the network with its classes and transforms, saved after each epoch
+    environment.json        what singa.doctor() says of the machine
 
 A run that is resumed gives the same bits as one that was never interrupted. Ctrl-C saves a
 checkpoint and stops; a second Ctrl-C stops at once.
@@ -59,6 +60,7 @@ from ..training.recipe import (
     set_recipe_defaults,
 )
 from . import picture_sets
+from .run_folder import note_environment
 
 PROG = program_name("train")
 SETTINGS = ("model", "data", "images", *RECIPE, "size", "split", "augment")
@@ -220,8 +222,12 @@ def train(args: argparse.Namespace) -> int:
     compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
     classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
 
+    def save() -> None:
+        classifier.save(args.out / FILE_NAME)
+        note_environment(args.out)
+
     def save_model() -> None:
-        distributed.on_main(lambda: classifier.save(args.out / FILE_NAME), "save_model")
+        distributed.on_main(save, "save_model")
 
     metrics: dict[str, Any] = {"top1": metric.count_top_k}
     if classes > 5:

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import singa
 from html_page import Page
 from picture_folders import write_colours
 from program_in_process import as_before
@@ -106,6 +107,25 @@ def test_layers_and_memory(reported, trained):
     memory = dict(reported.table("kind", "MiB"))
     together = float(memory.pop("together"))
     assert sum(map(float, memory.values())) == pytest.approx(together, abs=0.05)
+
+
+def test_the_environment_is_that_of_the_run(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    noted = json.loads((folder / "environment.json").read_text())
+    here = dict(singa.doctor().rows())
+    assert noted.keys() == here.keys()
+    assert (noted["cpu"], noted["singa"]) == (here["cpu"], here["singa"])
+    (folder / "environment.json").write_text(json.dumps({**noted, "cpu": "Another one"}))
+    assert main("report", folder) == 0
+    page = Page.read(folder / "report.html")
+    assert dict(page.table("what", "value"))["cpu"] == "Another one"
+    assert "of the machine that trained last" in page.text
+    (folder / "environment.json").write_text("[")
+    assert main("report", folder) == 0
+    page = Page.read(folder / "report.html")
+    assert dict(page.table("what", "value"))["cpu"] == noted["cpu"]
+    assert "the run noted none" in page.text
 
 
 def test_what_is_missing_is_said(trained, colours, tmp_path, capsys):

@@ -43,7 +43,8 @@ def test_on_cifar_it_is_the_example(run, cifar, tmp_path, capsys):
     assert run(*options, "--out", tmp_path / "run") == 0
     own = capsys.readouterr().out
     assert without_new_settings(outcome(tmp_path / "run")) == outcome(tmp_path / "example")
-    assert sorted(os.listdir(tmp_path / "run")) == sorted(os.listdir(tmp_path / "example"))
+    files = [*os.listdir(tmp_path / "example"), "environment.json"]
+    assert sorted(os.listdir(tmp_path / "run")) == sorted(files)
     rates = slice(0, 2)  # without images/s and the folder
     assert own.splitlines()[rates] == said.splitlines()[rates]
 
@@ -72,8 +73,9 @@ def stop_at(monkeypatch, call):
 
 def test_what_a_run_on_pictures_leaves(trained):
     assert sorted(os.listdir(trained)) == [
-        "checkpoint.safetensors", "curves.png", "log.jsonl", "model.safetensors"
-    ]  # fmt: skip
+        *("checkpoint.safetensors", "curves.png", "environment.json", "log.jsonl"),
+        "model.safetensors",
+    ]
     log = log_of(trained)
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
     assert [record["step"] for record in log] == [4, 8, 12, 16]  # 36 images, none short
@@ -154,7 +156,7 @@ def test_a_csv_file(run, colours, tmp_path, capsys):
     options = ("--data", tmp_path / "list.csv", *QUICK, "--cache", tmp_path / "cache")
     assert run(*options, "--out", tmp_path / "run") == 0
     assert "list: 6 images; held out: 2" in capsys.readouterr().out
-    assert len(list((tmp_path / "cache").rglob("*.npy"))) == 8
+    assert len(list((tmp_path / "cache").rglob("*.ppm"))) == 8
 
 
 def test_mnist(run, tmp_path, capsys):

@@ -8,7 +8,7 @@
 #include "distributed/collectives.h"
 #include "distributed/device_collectives.h"
 #include "distributed/ordered_sum.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
 #include "singa/dispatch/plan_cache.h"

@@ -1,7 +1,7 @@
 // A second kernel for the operation of the page, which is right: OPCHECK has something to compare
 // with `reference`, and calls CheckCall.
 
-#include "model/spec/unit_rows.h"
+#include "model/operation/unit_rows/spec.h"
 #include "wrong_kernels/wrong_kernel.h"
 
 namespace singa::test {

@@ -13,7 +13,7 @@
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/channel_scale.h"
+#include "model/operation/channel_scale/spec.h"
 #include "singa/core/half.h"
 
 namespace singa::cpu {

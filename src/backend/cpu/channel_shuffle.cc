@@ -11,7 +11,7 @@
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/axis_map.h"
+#include "model/operation/layout/axis_map_spec.h"
 
 namespace singa::cpu {
 namespace {

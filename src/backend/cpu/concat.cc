@@ -10,7 +10,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/indexing.h"
+#include "model/operation/indexing/spec.h"
 
 namespace singa::cpu {
 namespace {

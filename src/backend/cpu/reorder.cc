@@ -7,8 +7,8 @@
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/layout.h"
-#include "model/spec/reorder.h"
+#include "model/operation/layout/reorder_spec.h"
+#include "model/operation/layout/spec.h"
 
 namespace singa::cpu {
 namespace {

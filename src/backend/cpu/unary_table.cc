@@ -15,7 +15,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
 #include "model/formula/vector_unary.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa::cpu {
 namespace {

@@ -17,7 +17,7 @@
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/stored_size.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::onednn {
 namespace {

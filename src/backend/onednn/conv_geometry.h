@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/onednn/engine.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::onednn {
 

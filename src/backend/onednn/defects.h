@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::onednn {
 

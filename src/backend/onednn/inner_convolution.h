@@ -9,7 +9,7 @@
 
 #include "core/tensor/round_up.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::onednn {
 

@@ -7,7 +7,7 @@
 #include "backend/onednn/engine.h"
 #include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/lrn.h"
+#include "model/operation/lrn/spec.h"
 
 namespace singa::onednn {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backend/onednn/engine.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/matmul.h"
+#include "model/operation/linalg/spec.h"
 
 namespace singa::onednn {
 namespace {

@@ -1,9 +1,9 @@
 // Average pooling by oneDNN, in x's layout.
 
-#include "model/spec/spatial/pooling.h"
 #include "backend/onednn/engine.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/pooling_windows.h"
+#include "model/operation/pooling/spec.h"
+#include "model/operation/pooling/windows.h"
 
 namespace singa::onednn {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/onednn/engine.h"
 #include "backend/onednn/packed_weights.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/quantized.h"
+#include "model/operation/quantized/spec.h"
 
 namespace singa::onednn {
 namespace {

@@ -1,7 +1,7 @@
-#include "model/spec/reorder.h"
 #include "backend/onednn/engine.h"
 #include "core/layout/blocked_reorder.h"
 #include "model/dispatch/kernel.h"
+#include "model/operation/layout/reorder_spec.h"
 
 namespace singa::onednn {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/onednn/engine.h"
 #include "core/device/parallel.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/softmax.h"
+#include "model/operation/softmax/spec.h"
 
 namespace singa::onednn {
 namespace {

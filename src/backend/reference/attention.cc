@@ -11,8 +11,8 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/attention.h"
 #include "model/formula/philox_fill.h"
-#include "model/spec/attention.h"
-#include "model/spec/attention_arguments.h"
+#include "model/operation/attention/arguments.h"
+#include "model/operation/attention/spec.h"
 
 namespace singa::reference {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/strided.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/axis_map.h"
+#include "model/operation/layout/axis_map_spec.h"
 
 namespace singa::reference {
 

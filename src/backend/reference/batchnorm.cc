@@ -10,7 +10,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/activation.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::reference {
 namespace {

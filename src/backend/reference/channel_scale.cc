@@ -1,9 +1,9 @@
 // y = x · s, with one number per channel. Sums are in double.
 
-#include "model/spec/norm/channel_scale.h"
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
+#include "model/operation/channel_scale/spec.h"
 
 namespace singa::reference {
 namespace {

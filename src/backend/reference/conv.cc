@@ -15,7 +15,7 @@
 #include "backend/reference/gemm.h"
 #include "backend/reference/im2col.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::reference {
 namespace {

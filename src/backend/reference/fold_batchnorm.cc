@@ -8,7 +8,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/strided.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/gather.h"
+#include "model/operation/indexing/gather_spec.h"
 
 namespace singa::reference {
 

@@ -6,7 +6,7 @@
 #include "core/tensor/copy.h"
 #include "core/tensor/strided.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/indexing.h"
+#include "model/operation/indexing/spec.h"
 
 namespace singa::reference {
 

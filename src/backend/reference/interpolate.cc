@@ -6,7 +6,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/tap_table.h"
+#include "model/operation/conv/tap_table.h"
 
 namespace singa::reference {
 namespace {

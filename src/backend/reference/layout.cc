@@ -1,4 +1,4 @@
-#include "model/spec/layout.h"
+#include "model/operation/layout/spec.h"
 
 #include "model/dispatch/kernel.h"
 

@@ -6,7 +6,7 @@
 #include "backend/reference/arguments.h"
 #include "backend/reference/gemm.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/matmul.h"
+#include "model/operation/linalg/spec.h"
 
 namespace singa::reference {
 namespace {

@@ -11,7 +11,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/pair_loss.h"
 #include "model/formula/switch_operation.h"
-#include "model/spec/loss.h"
+#include "model/operation/loss/spec.h"
 
 namespace singa::reference {
 

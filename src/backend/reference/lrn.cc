@@ -11,7 +11,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/lrn.h"
+#include "model/operation/lrn/spec.h"
 
 namespace singa::reference {
 namespace {

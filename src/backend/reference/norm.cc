@@ -6,7 +6,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/norm.h"
+#include "model/operation/norm/spec.h"
 
 namespace singa::reference {
 namespace {

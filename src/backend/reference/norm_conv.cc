@@ -6,8 +6,8 @@
 #include "core/tensor/round_up.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/activation.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/spatial/norm_conv.h"
+#include "model/operation/conv/norm_conv_spec.h"
+#include "model/operation/elementwise/spec.h"
 #include "singa/core/block.h"
 
 namespace singa::reference {

@@ -1,7 +1,7 @@
 // One pass over all parameters of an update. The elements of every tensor are divided into pieces,
 // and the pieces among the threads.
 
-#include "model/spec/optimizer.h"
+#include "model/operation/optimizer/spec.h"
 
 #include <algorithm>
 #include <numeric>

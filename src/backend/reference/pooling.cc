@@ -12,8 +12,8 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/pooling.h"
-#include "model/spec/spatial/pooling_windows.h"
+#include "model/operation/pooling/spec.h"
+#include "model/operation/pooling/windows.h"
 
 namespace singa::reference {
 namespace {

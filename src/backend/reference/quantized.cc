@@ -9,7 +9,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/quantized.h"
+#include "model/operation/quantized/spec.h"
 
 namespace singa::reference {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "model/dispatch/kernel.h"
-#include "model/spec/reorder.h"
+#include "model/operation/layout/reorder_spec.h"
 
 namespace singa::reference {
 namespace {

@@ -5,8 +5,8 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/attention_arguments.h"
-#include "model/spec/rotary.h"
+#include "model/operation/attention/arguments.h"
+#include "model/operation/attention/rotary_spec.h"
 
 namespace singa::reference {
 namespace {

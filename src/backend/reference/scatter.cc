@@ -8,7 +8,7 @@
 #include "core/device/parallel.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/reduction.h"
-#include "model/spec/scatter.h"
+#include "model/operation/indexing/scatter_spec.h"
 
 namespace singa::reference {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/vector_math.h"
-#include "model/spec/softmax.h"
+#include "model/operation/softmax/spec.h"
 
 namespace singa::reference {
 namespace {

@@ -11,7 +11,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/reduction.h"
 #include "model/formula/sort_key.h"
-#include "model/spec/sort.h"
+#include "model/operation/sort/spec.h"
 
 namespace singa::reference {
 namespace {

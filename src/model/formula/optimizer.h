@@ -13,7 +13,7 @@
 #include <limits>
 #include <span>
 
-#include "model/spec/optimizer.h"
+#include "model/operation/optimizer/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::formula {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "model/formula/arithmetic.h"
-#include "model/spec/loss.h"
+#include "model/operation/loss/spec.h"
 
 namespace singa::formula {
 

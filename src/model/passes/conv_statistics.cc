@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/conv/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
-#include "model/spec/norm/batchnorm.h"
-#include "model/spec/spatial/conv.h"
 
 namespace singa {
 namespace {

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "core/tensor/element_copy.h"
+#include "model/operation/elementwise/spec.h"
+#include "model/operation/random/spec.h"
 #include "model/passes/chain_check.h"
 #include "model/passes/chain_plan.h"
 #include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
 #include "model/passes/passes.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/random.h"
 
 namespace singa {
 namespace {

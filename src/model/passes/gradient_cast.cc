@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "model/operation/optimizer/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/passes.h"
-#include "model/spec/optimizer.h"
 
 namespace singa {
 namespace {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/elementwise/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/norm/batchnorm.h"
 
 namespace singa {
 namespace {

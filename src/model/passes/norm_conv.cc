@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/conv/norm_conv_spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
-#include "model/spec/norm/batchnorm.h"
-#include "model/spec/spatial/norm_conv.h"
 #include "singa/core/stats.h"
 
 namespace singa {

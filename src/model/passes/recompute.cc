@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/batchnorm/spec.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
-#include "model/spec/norm/batchnorm.h"
 #include "singa/core/stats.h"
 
 namespace singa {

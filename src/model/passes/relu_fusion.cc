@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/conv/spec.h"
+#include "model/operation/elementwise/spec.h"
+#include "model/operation/linalg/spec.h"
+#include "model/operation/pooling/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/merged_name.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/matmul.h"
-#include "model/spec/spatial/conv.h"
-#include "model/spec/spatial/pooling.h"
 
 namespace singa {
 namespace {

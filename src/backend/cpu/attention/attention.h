@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "model/spec/attention.h"
+#include "model/operation/attention/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::attention {

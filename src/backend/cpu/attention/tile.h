@@ -19,8 +19,8 @@
 #include "core/device/parallel.h"
 #include "core/tensor/round_up.h"
 #include "model/formula/attention.h"
-#include "model/spec/attention.h"
-#include "model/spec/attention_arguments.h"
+#include "model/operation/attention/arguments.h"
+#include "model/operation/attention/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::attention {

@@ -13,7 +13,7 @@
 #include "backend/cpu/batch_blocked/product.h"
 #include "core/device/cache_size.h"
 #include "core/layout/channel_lanes.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::batch_blocked {

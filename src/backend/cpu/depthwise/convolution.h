@@ -10,8 +10,8 @@
 #include "backend/cpu/depthwise/loops.h"
 #include "core/device/instruction_set.h"
 #include "core/layout/channel_lanes.h"
-#include "model/spec/spatial/conv.h"
-#include "model/spec/spatial/norm_conv.h"
+#include "model/operation/conv/norm_conv_spec.h"
+#include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::depthwise {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/spec/spatial/tap_table.h"
+#include "model/operation/conv/tap_table.h"
 
 namespace singa::cpu {
 

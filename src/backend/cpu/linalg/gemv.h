@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/spec/matmul.h"
+#include "model/operation/linalg/spec.h"
 
 namespace singa::cpu {
 

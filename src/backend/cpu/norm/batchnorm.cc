@@ -25,7 +25,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 #include "singa/core/half.h"
 #include "singa/core/threads.h"
 

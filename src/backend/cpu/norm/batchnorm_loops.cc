@@ -7,7 +7,7 @@
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
 #include "model/formula/activation.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 #include "singa/core/half.h"
 
 #ifdef __SSE2__

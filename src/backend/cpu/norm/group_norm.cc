@@ -13,7 +13,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/norm.h"
+#include "model/operation/norm/spec.h"
 #include "singa/core/half.h"
 
 namespace singa::cpu {

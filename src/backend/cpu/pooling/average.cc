@@ -12,7 +12,7 @@
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
-#include "model/spec/spatial/pooling_windows.h"
+#include "model/operation/pooling/windows.h"
 #include "singa/core/half.h"
 
 namespace singa::cpu {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/layout/channel_lanes.h"
-#include "model/spec/spatial/pooling_windows.h"
+#include "model/operation/pooling/windows.h"
 
 namespace singa::cpu {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/dispatch/kernel.h"
-#include "model/spec/spatial/pooling.h"
+#include "model/operation/pooling/spec.h"
 
 namespace singa::cpu {
 

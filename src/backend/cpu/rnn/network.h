@@ -10,7 +10,7 @@
 #include "backend/cpu/parts.h"
 #include "backend/cpu/rnn/panels.h"
 #include "backend/cpu/rnn/team.h"
-#include "model/spec/rnn.h"
+#include "model/operation/rnn/spec.h"
 #include "singa/core/layout.h"
 
 namespace singa::cpu::rnn {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "model/spec/rnn.h"
+#include "model/operation/rnn/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::rnn {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/layout/channel_lanes.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::winograd {

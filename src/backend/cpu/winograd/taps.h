@@ -5,7 +5,7 @@
 #include "backend/cpu/winograd/filter.h"
 #include "backend/cpu/winograd/tiles.h"
 #include "core/tensor/round_up.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::cpu::winograd {
 

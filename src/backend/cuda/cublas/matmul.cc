@@ -9,8 +9,8 @@
 #include "backend/cuda/cublas/blas.h"
 #include "backend/cuda/cudnn/own_kernel.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/matmul.h"
+#include "model/operation/elementwise/spec.h"
+#include "model/operation/linalg/spec.h"
 #include "singa/dispatch/plan_cache.h"
 
 namespace singa::cudnn {

@@ -21,8 +21,8 @@
 #include "backend/cuda/kernels/norm/norm_statistics.h"
 #include "backend/cuda/runtime/channels_last.h"
 #include "backend/cuda/runtime/runtime.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/elementwise/spec.h"
 #include "singa/core/error.h"
 
 namespace singa::cudnn {

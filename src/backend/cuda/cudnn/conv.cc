@@ -10,7 +10,7 @@
 #include "backend/cuda/cudnn/engines.h"
 #include "backend/cuda/cudnn/own_kernel.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/reduce.h"
+#include "model/operation/reduce/spec.h"
 #include "singa/core/error.h"
 
 namespace singa::cudnn {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "backend/cuda/cudnn/dnn.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::cudnn {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/cuda/cudnn/executable.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 #include "singa/core/dtype.h"
 
 namespace singa::cudnn {

@@ -15,8 +15,8 @@
 #include "backend/cuda/cudnn/own_kernel.h"
 #include "backend/cuda/cudnn/rnn_stack.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/random.h"
-#include "model/spec/rnn.h"
+#include "model/operation/random/spec.h"
+#include "model/operation/rnn/spec.h"
 
 namespace singa::cudnn {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/cuda/cudnn/rnn_network.h"
-#include "model/spec/rnn.h"
+#include "model/operation/rnn/spec.h"
 
 namespace singa::cudnn {
 

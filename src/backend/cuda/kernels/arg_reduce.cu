@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/common/report.h"
 #include "model/formula/reduction.h"
-#include "model/spec/reduce.h"
+#include "model/operation/reduce/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -13,8 +13,8 @@
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/scalar_argument.h"
 #include "model/formula/attention.h"
-#include "model/spec/attention.h"
-#include "model/spec/attention_arguments.h"
+#include "model/operation/attention/arguments.h"
+#include "model/operation/attention/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/image_plan.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/axis_map.h"
+#include "model/operation/layout/axis_map_spec.h"
 
 namespace singa::cuda {
 namespace {

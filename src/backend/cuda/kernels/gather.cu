@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/common/positions.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/radix_sort.h"
-#include "model/spec/gather.h"
+#include "model/operation/indexing/gather_spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/common/positions.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/copy.h"
-#include "model/spec/indexing.h"
+#include "model/operation/indexing/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/common/report.h"
-#include "model/spec/loss.h"
+#include "model/operation/loss/spec.h"
 
 namespace singa::cuda {
 namespace {

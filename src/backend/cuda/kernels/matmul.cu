@@ -2,7 +2,7 @@
 
 #include "backend/cuda/kernels/common/gemm.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/matmul.h"
+#include "model/operation/linalg/spec.h"
 
 namespace singa::cuda {
 namespace {

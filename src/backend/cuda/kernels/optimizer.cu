@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/scalar_argument.h"
-#include "model/spec/optimizer.h"
+#include "model/operation/optimizer/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/common/map.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "model/formula/switch_operation.h"
-#include "model/spec/loss.h"
+#include "model/operation/loss/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/scalar_argument.h"
 #include "model/formula/philox.h"
-#include "model/spec/random.h"
+#include "model/operation/random/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -19,7 +19,7 @@
 #include "backend/cuda/kernels/common/reduce_space.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "model/formula/reduction.h"
-#include "model/spec/reduce.h"
+#include "model/operation/reduce/spec.h"
 
 namespace singa::cuda {
 namespace {

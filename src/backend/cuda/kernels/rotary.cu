@@ -3,8 +3,8 @@
 
 #include "backend/cuda/kernels/common/element.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/attention_arguments.h"
-#include "model/spec/rotary.h"
+#include "model/operation/attention/arguments.h"
+#include "model/operation/attention/rotary_spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/kernels/radix_sort.h"
 #include "model/formula/reduction.h"
-#include "model/spec/scatter.h"
+#include "model/operation/indexing/scatter_spec.h"
 
 namespace singa::cuda {
 namespace {

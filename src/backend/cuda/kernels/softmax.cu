@@ -11,7 +11,7 @@
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/softmax.h"
+#include "model/operation/softmax/spec.h"
 
 namespace singa::cuda {
 namespace {

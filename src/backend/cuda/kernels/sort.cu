@@ -11,7 +11,7 @@
 #include "backend/cuda/kernels/radix_sort.h"
 #include "model/formula/reduction.h"
 #include "model/formula/sort_key.h"
-#include "model/spec/sort.h"
+#include "model/operation/sort/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/common/map.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "model/formula/switch_operation.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include "backend/cuda/kernels/common/map.h"
 #include "backend/cuda/kernels/common/register.h"
 #include "model/formula/arithmetic.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa::cuda {
 namespace {

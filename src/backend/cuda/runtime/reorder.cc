@@ -1,9 +1,9 @@
 // Reorders between row-major and channels-last order: a strided copy.
 
-#include "model/spec/reorder.h"
 #include "backend/cuda/runtime/channels_last.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/layout.h"
+#include "model/operation/layout/reorder_spec.h"
+#include "model/operation/layout/spec.h"
 
 namespace singa::cudnn {
 namespace {

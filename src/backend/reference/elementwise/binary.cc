@@ -10,7 +10,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa::reference {
 

@@ -9,7 +9,7 @@
 #include "model/formula/switch_operation.h"
 #include "model/formula/unary.h"
 #include "model/formula/vector_unary.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa::reference {
 

@@ -4,7 +4,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/arithmetic.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 #include "singa/core/half.h"
 
 namespace singa::reference {

@@ -4,7 +4,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/philox_fill.h"
-#include "model/spec/random.h"
+#include "model/operation/random/spec.h"
 
 namespace singa::reference {
 

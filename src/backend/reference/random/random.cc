@@ -9,7 +9,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/formula/philox_fill.h"
 #include "model/formula/random.h"
-#include "model/spec/random.h"
+#include "model/operation/random/spec.h"
 
 namespace singa::reference {
 

@@ -6,7 +6,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/reduction.h"
-#include "model/spec/reduce.h"
+#include "model/operation/reduce/spec.h"
 
 namespace singa::reference {
 

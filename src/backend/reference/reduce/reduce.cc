@@ -2,7 +2,7 @@
 
 #include "backend/reference/reduce/fold.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/reduce.h"
+#include "model/operation/reduce/spec.h"
 
 namespace singa::reference {
 

@@ -6,7 +6,7 @@
 #include "core/tensor/copy.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/recurrent_cells.h"
-#include "model/spec/rnn_on_cpu.h"
+#include "model/operation/rnn/on_cpu.h"
 
 namespace singa::reference {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "backend/reference/gemm.h"
-#include "model/spec/rnn.h"
+#include "model/operation/rnn/spec.h"
 #include "singa/core/plan.h"
 
 namespace singa::reference {

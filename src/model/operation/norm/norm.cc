@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "model/dispatch/dispatch.h"
+#include "model/operation/batchnorm/statistics_type.h"
 #include "model/operation/check.h"
-#include "model/spec/norm/norm.h"
-#include "model/spec/norm/statistics_type.h"
+#include "model/operation/norm/spec.h"
 
 namespace singa {
 namespace {

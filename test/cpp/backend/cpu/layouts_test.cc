@@ -1,9 +1,9 @@
 // LRN and softmax on blocked layouts, and what kernels of such layouts refuse.
 
 #include "backend/cpu/lane_layouts.h"
-#include "model/spec/norm/batchnorm.h"
-#include "model/spec/norm/lrn.h"
-#include "model/spec/softmax.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/lrn/spec.h"
+#include "model/operation/softmax/spec.h"
 #include "singa/operation/lrn.h"
 #include "singa/operation/softmax.h"
 #include "support.h"

@@ -5,7 +5,7 @@
 
 #include "model/dispatch/dispatch.h"
 #include "model/formula/vector_unary.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 #include "singa/core/threads.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"

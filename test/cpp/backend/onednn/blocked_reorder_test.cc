@@ -5,7 +5,7 @@
 
 #include "backend/onednn/engine.h"
 #include "model/dispatch/dispatch.h"
-#include "model/spec/reorder.h"
+#include "model/operation/layout/reorder_spec.h"
 #include "singa/core/device.h"
 #include "support.h"
 

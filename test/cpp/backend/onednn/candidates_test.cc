@@ -7,8 +7,8 @@
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/select.h"
-#include "model/operation/spatial/conv_naive.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/conv_naive.h"
+#include "model/operation/conv/spec.h"
 #include "singa/dispatch/tuning.h"
 #include "singa/operation/conv.h"
 

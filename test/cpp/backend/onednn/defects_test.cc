@@ -8,7 +8,7 @@
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/select.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 #include "singa/dispatch/tuning.h"
 
 namespace singa {

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "model/dispatch/dispatch.h"
-#include "model/spec/reorder.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
+#include "model/operation/layout/reorder_spec.h"
 #include "singa/core/stats.h"
 #include "singa/core/threads.h"
 #include "singa/operation/conv.h"

@@ -9,7 +9,7 @@
 #include "backend/cpu/lane_layouts.h"
 #include "backend/onednn/engine.h"
 #include "model/dispatch/dispatch.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 #include "singa/operation/conv.h"
 
 namespace singa {

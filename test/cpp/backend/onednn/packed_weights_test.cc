@@ -1,5 +1,5 @@
 #include "model/dispatch/dispatch.h"
-#include "model/spec/quantized.h"
+#include "model/operation/quantized/spec.h"
 #include "support.h"
 
 namespace singa {

@@ -6,10 +6,10 @@
 
 #include "core/layout/blocked_layout.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/elementwise.h"
-#include "model/spec/rnn.h"
-#include "model/spec/softmax.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
+#include "model/operation/elementwise/spec.h"
+#include "model/operation/rnn/spec.h"
+#include "model/operation/softmax/spec.h"
 
 namespace singa {
 namespace {

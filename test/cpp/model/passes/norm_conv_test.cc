@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/device/instruction_set.h"
+#include "model/operation/conv/norm_conv_spec.h"
 #include "model/passes/recorded.h"
-#include "model/spec/spatial/norm_conv.h"
 #include "singa/dispatch/opcheck.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"

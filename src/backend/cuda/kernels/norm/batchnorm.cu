@@ -15,7 +15,7 @@
 #include "backend/cuda/kernels/common/image_plan.h"
 #include "backend/cuda/kernels/norm/batchnorm_affine.h"
 #include "backend/cuda/kernels/norm/running_statistics.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::cuda {
 namespace {

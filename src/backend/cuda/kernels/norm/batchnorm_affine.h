@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/common/channels.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/activation.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::cuda {
 

@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/common/element.h"
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/common/element.h"
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/image_plan.h"
-#include "model/spec/norm/lrn.h"
+#include "model/operation/lrn/spec.h"
 
 namespace singa::cuda {
 namespace {

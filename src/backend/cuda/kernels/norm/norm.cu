@@ -12,7 +12,7 @@
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/norm/norm.h"
+#include "model/operation/norm/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include "backend/cuda/kernels/common/gemm.h"
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/image_plan.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "model/spec/spatial/interpolate.h"
+#include "model/operation/interpolate/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include "backend/cuda/kernels/common/element.h"
 #include "backend/cuda/kernels/common/geometry.h"
 #include "backend/cuda/kernels/common/image_plan.h"
-#include "model/spec/spatial/pooling.h"
+#include "model/operation/pooling/spec.h"
 
 namespace singa::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/attention/attention.h"
 
-#include "model/operation/attention_naive.h"
+#include "model/operation/attention/attention_naive.h"
 #include "singa/core/device.h"
 
 namespace singa {

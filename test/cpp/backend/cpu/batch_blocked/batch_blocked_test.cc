@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "model/dispatch/dispatch.h"
-#include "model/operation/spatial/conv_naive.h"
+#include "model/operation/conv/conv_naive.h"
 #include "singa/operation/conv.h"
 
 namespace singa {

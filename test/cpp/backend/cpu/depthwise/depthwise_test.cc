@@ -9,7 +9,7 @@
 #include "backend/cpu/lane_layouts.h"
 #include "model/dispatch/dispatch.h"
 #include "model/formula/activation.h"
-#include "model/operation/spatial/conv_naive.h"
+#include "model/operation/conv/conv_naive.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"

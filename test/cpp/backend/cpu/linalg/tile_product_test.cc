@@ -1,6 +1,6 @@
 #include "backend/cpu/linalg/tile_product.h"
 
-#include "model/operation/spatial/conv_naive.h"
+#include "model/operation/conv/conv_naive.h"
 
 namespace singa {
 namespace {

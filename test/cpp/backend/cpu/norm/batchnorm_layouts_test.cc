@@ -5,7 +5,7 @@
 
 #include "backend/cpu/lane_layouts.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 #include "singa/operation/batchnorm.h"

@@ -2,7 +2,7 @@
 // reorder happens, and what fills up blocks stays zero.
 
 #include "backend/cpu/lane_layouts.h"
-#include "model/spec/spatial/pooling.h"
+#include "model/operation/pooling/spec.h"
 #include "singa/operation/lrn.h"
 #include "singa/operation/pooling.h"
 #include "support.h"

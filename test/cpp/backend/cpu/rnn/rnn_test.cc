@@ -14,7 +14,7 @@
 #include "backend/cpu/rnn/team.h"
 #include "core/device/parallel.h"
 #include "model/dispatch/dispatch.h"
-#include "model/operation/rnn_case.h"
+#include "model/operation/rnn/rnn_case.h"
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 

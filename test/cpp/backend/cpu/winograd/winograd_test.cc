@@ -9,7 +9,7 @@
 #include "backend/cpu/winograd/filter.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
-#include "model/operation/spatial/conv_naive.h"
+#include "model/operation/conv/conv_naive.h"
 #include "singa/operation/conv.h"
 
 namespace singa {

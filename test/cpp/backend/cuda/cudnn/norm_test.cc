@@ -9,7 +9,7 @@
 #include "emulated_gpu/library/libraries.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/select.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 #include "singa/dispatch/tuning.h"
 #include "singa/operation/batchnorm.h"
 #include "support.h"

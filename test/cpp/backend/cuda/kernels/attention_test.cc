@@ -1,6 +1,6 @@
 // Attention on the emulator.
 
-#include "model/spec/attention.h"
+#include "model/operation/attention/spec.h"
 
 #include <algorithm>
 

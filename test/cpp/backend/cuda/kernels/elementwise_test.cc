@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "model/formula/binary.h"
 #include "model/formula/unary.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 
 namespace singa {
 namespace {

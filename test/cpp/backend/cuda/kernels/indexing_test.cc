@@ -7,10 +7,10 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/runtime/faults.h"
 #include "core/tensor/copy.h"
-#include "model/spec/axis_map.h"
-#include "model/spec/gather.h"
-#include "model/spec/indexing.h"
-#include "model/spec/scatter.h"
+#include "model/operation/indexing/gather_spec.h"
+#include "model/operation/indexing/scatter_spec.h"
+#include "model/operation/indexing/spec.h"
+#include "model/operation/layout/axis_map_spec.h"
 
 namespace singa {
 namespace {

@@ -1,6 +1,6 @@
 // Interpolation on the emulator, in all modes, both directions, row-major and channels-last.
 
-#include "model/spec/spatial/interpolate.h"
+#include "model/operation/interpolate/spec.h"
 
 #include "backend/cuda/kernels/kernels.h"
 

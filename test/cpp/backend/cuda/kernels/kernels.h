@@ -14,7 +14,7 @@
 #include "backend/cuda/runtime/channels_last.h"
 #include "emulated_gpu/emulator.h"
 #include "model/dispatch/kernel.h"
-#include "model/spec/elementwise.h"
+#include "model/operation/elementwise/spec.h"
 #include "support.h"
 
 namespace singa::test {

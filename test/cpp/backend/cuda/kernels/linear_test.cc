@@ -2,8 +2,8 @@
 
 #include "backend/cuda/kernels/common/gemm_grid.h"
 #include "backend/cuda/kernels/kernels.h"
-#include "model/spec/matmul.h"
-#include "model/spec/spatial/conv.h"
+#include "model/operation/conv/spec.h"
+#include "model/operation/linalg/spec.h"
 
 namespace singa {
 namespace {

@@ -1,6 +1,6 @@
 // Layer, group, instance and RMS norm on the emulator.
 
-#include "model/spec/norm/norm.h"
+#include "model/operation/norm/spec.h"
 
 #include "backend/cuda/kernels/kernels.h"
 

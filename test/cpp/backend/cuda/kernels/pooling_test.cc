@@ -1,8 +1,8 @@
 // Pooling and local response normalisation on the emulator.
 
-#include "model/spec/spatial/pooling.h"
 #include "backend/cuda/kernels/kernels.h"
-#include "model/spec/norm/lrn.h"
+#include "model/operation/lrn/spec.h"
+#include "model/operation/pooling/spec.h"
 
 namespace singa {
 namespace {

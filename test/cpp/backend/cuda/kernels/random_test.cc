@@ -1,7 +1,7 @@
 // Random kernels on the emulator generate the same numbers as the CPU.
 
-#include "model/spec/random.h"
 #include "backend/cuda/kernels/kernels.h"
+#include "model/operation/random/spec.h"
 
 namespace singa {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/sum_of_products.h"
-#include "model/spec/norm/batchnorm.h"
+#include "model/operation/batchnorm/spec.h"
 
 namespace singa::cuda {
 namespace {

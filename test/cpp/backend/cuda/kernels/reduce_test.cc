@@ -1,10 +1,10 @@
 // Reductions, softmax and losses on the emulator.
 
-#include "model/spec/reduce.h"
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/runtime/faults.h"
-#include "model/spec/loss.h"
-#include "model/spec/softmax.h"
+#include "model/operation/loss/spec.h"
+#include "model/operation/reduce/spec.h"
+#include "model/operation/softmax/spec.h"
 
 namespace singa {
 namespace {

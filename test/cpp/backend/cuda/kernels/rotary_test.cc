@@ -1,6 +1,6 @@
 // Rotary position embedding on the emulator.
 
-#include "model/spec/rotary.h"
+#include "model/operation/attention/rotary_spec.h"
 
 #include "backend/cuda/kernels/kernels.h"
 

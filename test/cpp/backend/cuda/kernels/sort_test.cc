@@ -1,6 +1,6 @@
 // TopK and CumSum on the emulator.
 
-#include "model/spec/sort.h"
+#include "model/operation/sort/spec.h"
 
 #include <limits>
 

@@ -1,8 +1,8 @@
 // Batch norm and optimizers on the emulator.
 
 #include "backend/cuda/kernels/kernels.h"
-#include "model/spec/norm/batchnorm.h"
-#include "model/spec/optimizer.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/optimizer/spec.h"
 
 namespace singa {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/layout/blocked_layout.h"
 #include "core/layout/channel_lanes.h"
-#include "model/spec/norm/norm.h"
+#include "model/operation/norm/spec.h"
 #include "singa/core/stats.h"
 #include "support.h"
 

@@ -1,0 +1,107 @@
+#include "singa/operation/rotary.h"
+
+#include <cmath>
+
+#include "model/dispatch/dispatch.h"
+#include "model/operation/attention/heads.h"
+#include "model/operation/attention/rotary_spec.h"
+#include "model/operation/check.h"
+
+namespace singa {
+namespace {
+
+constexpr char kOp[] = "Rotary";
+
+void CheckTable(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  CheckFloat(op, name, t);
+  const Shape& s = t.shape();
+  const int rank = t.rank();
+  Check((rank == 2 || (rank == 3 && s[0] == x.shape(0))) && s[rank - 2] == x.shape(2) &&
+            s[rank - 1] <= x.shape(3) / 2,
+        op, name, " must have shape (N, R / 2) or (B, N, R / 2) with at most half of the features ",
+        "of x ", x.shape(), ", got ", s);
+  CheckSameDevice(op, name, t, "x", x);
+}
+
+/// (B, N, R / 2), as kernels read it.
+Tensor Table(const Tensor& t, const RotarySpec& spec) {
+  return HeadRows(t.AsType(spec.table_type())).Broadcast(spec.table_shape());
+}
+
+template <class Spec>
+Tensor Turn(const char* op, const char* name, const Tensor& x, const Tensor& cos, const Tensor& sin,
+            bool interleaved) {
+  CheckFloat(op, name, x);
+  Check(x.rank() == 4, op, name, " must have shape (B, H, N, D), got ", x);
+  CheckTable(op, "cos", cos, x);
+  CheckTable(op, "sin", sin, x);
+  Check(cos.shape() == sin.shape(), op, "cos and sin must have one shape, got ", cos.shape(),
+        " and ", sin.shape());
+  Spec spec;
+  spec.batch = x.shape(0), spec.heads = x.shape(1), spec.length = x.shape(2);
+  spec.dim = x.shape(3), spec.pairs = cos.shape(cos.rank() - 1);
+  spec.dtype = x.data_type();
+  spec.interleaved = interleaved;
+  const DevicePtr device = x.device();
+  const PlanPtr plan = FindPlan(*device, spec);
+  const Tensor rows = HeadRows(x);
+  const Tensor y = NewHeadRows(spec.x_shape(), rows);
+  Run(spec, device, plan, {rows, Table(cos, spec), Table(sin, spec)}, {y});
+  return y;
+}
+
+void CheckFields(const RotarySpec& spec, CallChecker& call, const char* in, const char* out) {
+  call.RequireFloat("x", spec.dtype);
+  call.RequireShape(spec.x_shape());
+  call.RequireShape(spec.table_shape());
+  call.Require(spec.pairs <= spec.dim / 2, spec.pairs, " pairs do not fit ", spec.dim, " features");
+  CheckHeadInput(call, 0, in, spec.x_shape(), spec.dtype);
+  CheckHeadInput(call, 1, "cos", spec.table_shape(), spec.table_type());
+  CheckHeadInput(call, 2, "sin", spec.table_shape(), spec.table_type());
+  CheckHeadOutput(call, 0, true, out, spec.x_shape(), spec.dtype);
+  call.KeepsPlaces();
+}
+
+std::vector<double> Magnitude(const Tensor& t) {
+  std::vector<double> values(static_cast<size_t>(t.size()));
+  if (!values.empty())
+    t.AsType(kFloat64).Contiguous().CopyToHost(values.data(), values.size() * sizeof(double));
+  for (double& value : values) value = std::abs(value);
+  return values;
+}
+
+}  // namespace
+
+Tensor Rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
+  return Turn<RotarySpec>(kOp, "x", x, cos, sin, interleaved);
+}
+
+Tensor RotaryBackward(const Tensor& dy, const Tensor& cos, const Tensor& sin, bool interleaved) {
+  return Turn<RotaryBackwardSpec>("RotaryBackward", "dy", dy, cos, sin, interleaved);
+}
+
+void RotarySpec::CheckCall(CallChecker& call) const { CheckFields(*this, call, "x", "y"); }
+void RotaryBackwardSpec::CheckCall(CallChecker& call) const {
+  CheckFields(*this, call, "dy", "dx");
+}
+
+std::vector<Tensor> RotarySpec::Magnitudes(const std::vector<Tensor>& inputs) const {
+  const std::vector<double> x = Magnitude(inputs[0]), cos = Magnitude(inputs[1]),
+                            sin = Magnitude(inputs[2]);
+  std::vector<double> sizes = x;
+  for (int64_t row = 0; row < batch * heads * length; ++row) {
+    const int64_t table = (row / length / heads * length + row % length) * pairs;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const auto a = static_cast<size_t>(row * dim + first(i));
+      const auto b = static_cast<size_t>(row * dim + second(i));
+      const auto at = static_cast<size_t>(table + i);
+      sizes[a] = x[a] * cos[at] + x[b] * sin[at];
+      sizes[b] = x[a] * sin[at] + x[b] * cos[at];
+    }
+  }
+  Tensor result(x_shape(), nullptr, kFloat64);
+  if (!sizes.empty()) result.CopyFromHost(sizes.data(), sizes.size() * sizeof(double));
+  return {result};
+}
+
+}  // namespace singa

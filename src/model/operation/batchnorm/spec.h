@@ -1,0 +1,207 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "model/dispatch/measure.h"
+#include "model/dispatch/spec.h"
+#include "model/operation/activation.h"
+#include "model/operation/batchnorm/statistics_type.h"
+#include "singa/core/device.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/shape.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// y before the residual and the activation. All our implementations compute it by this formula, in
+/// the type S of the statistics, from the mean and variance that they return. A backward that
+/// computes y again from x therefore finds the same signs to the bit, whichever implementation
+/// computed y. Files that use it are compiled without contraction to fused multiply-adds
+/// (src/CMakeLists.txt), which would round differently from CPU to CPU. cuDNN rounds in its own
+/// way: where it was chosen for forward, a gradient may pass or not where y is within a rounding
+/// error of zero.
+template <class S>
+constexpr S BatchNormValue(S x, S mean, S factor, S bias) {
+  return (x - mean) * factor + bias;
+}
+template <class S>
+constexpr S BatchNormFactor(S scale, S var, double epsilon) {
+  return static_cast<S>(scale / std::sqrt(static_cast<double>(var) + epsilon));
+}
+
+/// BatchNormValue of one channel.
+template <class S>
+struct BatchNormAffine {
+  BatchNormAffine(S mean, S var, S scale, S bias, double epsilon)
+      : mean(mean), factor(BatchNormFactor(scale, var, epsilon)), bias(bias) {}
+  S operator()(S x) const { return BatchNormValue(x, mean, factor, bias); }
+  S mean, factor, bias;
+};
+
+/// ReLU's gradient from the sign of its argument or result. NaN passes, as in Relu.
+template <class S>
+constexpr S WhereRectified(S sign, S dy) {
+  return sign <= 0 ? S(0) : dy;
+}
+
+/// Mean and biased variance of some values.
+struct BatchNormMoments {
+  double mean = 0, var = 0;
+};
+
+/// From the sums of `count` values and of their squares. The sum of squares may be much larger than
+/// the variance, so its rounding error counts. A variance below zero becomes zero.
+constexpr BatchNormMoments BatchNormMomentsOf(double count, double sum, double squares) {
+  if (!(count > 0)) return {};
+  const double mean = sum / count;
+  const double var = squares / count - mean * mean;
+  return {mean, var < 0 ? 0 : var};  // a NaN stays one
+}
+
+/// The fields of both directions.
+struct BatchNormFields {
+  Shape shape;  // of x: (N, C, ...)
+  DType dtype = kFloat32;
+  bool training = true;
+  bool has_scale = true;
+  double epsilon = 1e-5;
+  LayoutPtr x_layout = nullptr;
+
+  int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
+  /// On GPUs, where cuDNN's kernels are an alternative to ours.
+  static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("shape", self.shape);
+    visitor("dtype", self.dtype);
+    visitor("training", self.training);
+    visitor("has_scale", self.has_scale);
+    Self::VisitOwn(self, visitor);
+    visitor("epsilon", self.epsilon);
+    visitor("x_layout", self.x_layout);
+  }
+};
+
+/// y = bn(x), + add, and then the activation. After an addition that is ReLU or none.
+/// Inputs: x, scale (or empty: 1), bias (or empty: 0), running mean, running variance, add.
+/// Training: outputs y, mean, biased variance, and the running tensors again, which are updated in
+/// place where they are not empty; Scalars.v[0] is the factor.
+/// Inference: output y.
+struct BatchNormForwardSpec : BatchNormFields {
+  bool has_bias = true;
+  bool has_add = false;
+  Activation activation = {};
+
+  const char* op() const {
+    return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
+  }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  template <class Self, class Visitor>
+  static void VisitOwn(Self& self, Visitor& visitor) {
+    visitor("has_bias", self.has_bias);
+    visitor("has_add", self.has_add);
+    VisitActivation(self.activation, visitor);
+  }
+};
+
+/// Training with sums that the convolution before it has computed (ConvStatisticsSpec). Inputs 6
+/// and 7: for each channel the sum of the values and the sum of their squares, in the statistics'
+/// type.
+struct BatchNormFromSumsSpec : BatchNormForwardSpec {
+  const char* op() const { return "BatchNormForwardFromSums"; }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+};
+
+/// Training where nothing reads y: the statistics alone. The arguments are the same, with an empty
+/// scale, bias, addition and y.
+struct BatchNormStatisticsSpec : BatchNormForwardSpec {
+  const char* op() const { return "BatchNormStatistics"; }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+};
+
+/// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y [, dy2]. Outputs: dx, dscale, dbias,
+/// and dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
+/// depend on x; otherwise they are constants.
+///
+/// With `has_dy2` the gradient is dy + dy2, rounded as if it were stored: the two gradients that
+/// meet behind a residual block. Recorded steps use it (passes/gradient_sum.cc), with need_add.
+///
+/// With an activation f, the gradient that counts is dy · f'. BatchNormAffine computes f's argument
+/// from x, which is read anyway, so forward keeps nothing for it. (y in a 16-bit float may have
+/// rounded to another side of a kink of f than BatchNormAffine.) Where something was added, f is
+/// ReLU, dy counts where y > 0, and y has to be given. Without an activation there is no dadd here,
+/// because it is dy itself.
+struct BatchNormBackwardSpec : BatchNormFields {
+  bool has_bias = false;  ///< only for BatchNormAffine
+  bool has_y = false;
+  Activation activation = {};
+  bool need_x = true;
+  bool need_scale = true;
+  bool need_add = false;
+  bool has_dy2 = false;
+
+  /// Position of dy2 among the inputs.
+  static constexpr size_t kDy2 = 7;
+
+  const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  template <class Self, class Visitor>
+  static void VisitOwn(Self& self, Visitor& visitor) {
+    visitor("has_bias", self.has_bias);
+    visitor("has_y", self.has_y);
+    VisitActivation(self.activation, visitor);
+    visitor("need_x", self.need_x);
+    visitor("need_scale", self.need_scale);
+    visitor("need_add", self.need_add);
+    visitor("has_dy2", self.has_dy2);
+  }
+};
+
+/// A convolution's filters and biases with the batch norm behind it folded in. Inputs: W, as
+/// `filters` rows of `length` weights, b, scale, bias (each may be empty), running mean, running
+/// variance. Outputs: W', b'.
+struct FoldBatchNormSpec {
+  int64_t filters = 0;
+  int64_t length = 0;
+  DType dtype = kFloat32;
+  double epsilon = 1e-5;
+
+  const char* op() const { return "FoldBatchNorm"; }
+  void CheckCall(CallChecker& call) const;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("filters", self.filters);
+    visitor("length", self.length);
+    visitor("dtype", self.dtype);
+    visitor("epsilon", self.epsilon);
+  }
+};
+
+/// The update of running statistics in all implementations. Where the batch's statistics agree to
+/// the bit, so do the running ones. `mean` and the biased `var` are those of `count` values per
+/// channel. Null running pointers are left out.
+template <class T>
+void UpdateRunningStatistics(int64_t channels, int64_t count, double factor, const T* mean,
+                             const T* var, T* running_mean, T* running_var) {
+  if (count == 0) return;
+  const double unbias = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
+  const auto update = [&](T* running, const T* batch, double weight) {
+    for (int64_t c = 0; c < channels; ++c)
+      running[c] = static_cast<T>((1 - factor) * running[c] + weight * batch[c]);
+  };
+  if (running_mean) update(running_mean, mean, factor);
+  if (running_var) update(running_var, var, factor * unbias);
+}
+
+}  // namespace singa

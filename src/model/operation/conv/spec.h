@@ -1,0 +1,165 @@
+#pragma once
+
+#include <vector>
+
+#include "model/dispatch/measure.h"
+#include "model/dispatch/plan_options.h"
+#include "model/dispatch/spec.h"
+#include "model/operation/alignment.h"
+#include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/tensor.h"
+#include "singa/core/threads.h"
+#include "singa/operation/recorder.h"
+
+namespace singa {
+
+enum class ConvPass : int { kForward = 0, kBackwardX = 1, kBackwardW = 2, kBackwardB = 3 };
+template <>
+inline constexpr int kEnumSize<ConvPass> = 4;
+
+/// One pass of a convolution. Arguments, in order:
+///   kForward    x, W [, b] [, add]  → y
+///   kBackwardX  dy, W               → dx
+///   kBackwardW  dy, x               → dW [, db]
+///   kBackwardB  dy                  → db
+/// `geometry.bias` says whether b or db is there.
+struct ConvSpec {
+  ConvPass pass = ConvPass::kForward;
+  DType dtype = kFloat32;
+  Recorder geometry;
+  bool has_add = false;  ///< forward: y = conv(x) + b + add ...
+  bool relu = false;     ///< ... and what is negative cut off
+  /// Forward: W stays the same from call to call, so a layout that is expensive to make pays.
+  bool constant_weights = false;
+  /// The layouts of x and dy, for implementations that follow them (dx follows x). Null: plain, or
+  /// not known.
+  LayoutPtr x_layout;
+  LayoutPtr dy_layout;
+  bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
+  int threads = NumThreads();                          ///< the workspace has room for this many
+  int alignment = kVectorBytes;                        ///< of the arguments: see alignment.h
+  /// The options of the call, for passes that rewrite it. No field: the signature has the options
+  /// besides the Spec.
+  PlanOptions choice;
+
+  const char* op() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return "ConvForward";
+      case ConvPass::kBackwardX:
+        return "ConvBackwardX";
+      case ConvPass::kBackwardW:
+        return "ConvBackwardW";
+      case ConvPass::kBackwardB:
+        return "ConvBackwardB";
+    }
+    return "Conv";
+  }
+  void CheckCall(CallChecker& call) const;
+
+  /// Position of `add` among the inputs.
+  size_t add_input() const { return geometry.bias ? 3 : 2; }
+
+  /// For the profile.
+  int64_t multiply_adds() const {
+    const Recorder& g = geometry;
+    return pass == ConvPass::kBackwardB ? 0
+                                        : g.batchsize * g.out_channels * g.col_height * g.col_width;
+  }
+
+  // For OPCHECK: results are sums of at most this many products. ReLU makes no error larger.
+  static constexpr bool kLinear = true;
+  int64_t sum_length() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return geometry.col_height + 1 + has_add;
+      case ConvPass::kBackwardX:
+        return geometry.out_channels / geometry.group * geometry.taps();
+      default:
+        return geometry.batchsize * geometry.conv_pixels();
+    }
+  }
+
+  // For autotune. A parameter rests in the layout of its gradient (optimizer.cc). So passes that
+  // read the weights are measured with the layout that they want, and the pass that computes the
+  // gradient is measured with the reorders into those layouts.
+  MeasuredCall Measured() const {
+    return MeasuredAs(geometry.input_shape(), geometry.output_shape(), geometry.out_channels);
+  }
+  void OnChosen(const Plan& plan) const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("pass", self.pass);
+    visitor("dtype", self.dtype);
+    visitor("geometry", self.geometry);
+    visitor("has_add", self.has_add);
+    visitor("relu", self.relu);
+    visitor("constant_weights", self.constant_weights);
+    visitor("x_layout", self.x_layout);
+    visitor("dy_layout", self.dy_layout);
+    visitor("plain", self.plain);
+    visitor("threads", self.threads);
+    visitor("alignment", self.alignment);
+  }
+
+ protected:
+  /// Of a convolution from x to y.
+  MeasuredCall MeasuredAs(const Shape& x, const Shape& y, int64_t bias) const;
+};
+
+/// ConvForward without its checks: y of a forward `spec`, whose geometry, has_add and relu tell
+/// which arguments there are.
+Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
+                      const Tensor& add);
+
+/// CheckCall of every kind of convolution, with these shapes of x, y and the bias.
+void CheckConvCall(const ConvSpec& spec, const Shape& x, const Shape& y, int64_t bias,
+                   CallChecker& call);
+
+/// A forward convolution, without addition or ReLU, that also computes the sums for the batch norm
+/// behind it (passes/conv_statistics.cc). Arguments: x, W [, b] → y, and for each channel the sum
+/// of y's values and the sum of their squares, in StatisticsType.
+struct ConvStatisticsSpec : ConvSpec {
+  const char* op() const { return "ConvForwardStatistics"; }
+  void CheckCall(CallChecker& call) const;
+  MeasuredCall Measured() const;
+  // For OPCHECK: the sums are less accurate than their type (norm_tolerance.cc).
+  static constexpr bool kLinear = false;
+  std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+};
+
+/// One pass of a transposed convolution, with the same arguments. `geometry` is that of the
+/// convolution whose input gradient it is: y and dy have its input's shape, x and dx its output's.
+struct ConvTransposeSpec : ConvSpec {
+  const char* op() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return "ConvTransposeForward";
+      case ConvPass::kBackwardX:
+        return "ConvTransposeBackwardX";
+      case ConvPass::kBackwardW:
+        return "ConvTransposeBackwardW";
+      case ConvPass::kBackwardB:
+        return "ConvTransposeBackwardB";
+    }
+    return "ConvTranspose";
+  }
+  void CheckCall(CallChecker& call) const;
+  int64_t sum_length() const {
+    switch (pass) {
+      case ConvPass::kForward:
+        return geometry.out_channels / geometry.group * geometry.taps() + 1;
+      case ConvPass::kBackwardX:
+        return geometry.col_height;
+      default:  // b is as long as a channel of y, W as one of x
+        return geometry.batchsize * geometry.pixels();
+    }
+  }
+  MeasuredCall Measured() const {
+    return MeasuredAs(geometry.output_shape(), geometry.input_shape(), geometry.in_channels);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cmath>
+
+#include "model/dispatch/measure.h"
+#include "model/dispatch/spec.h"
+#include "model/operation/alignment.h"
+#include "singa/core/dtype.h"
+#include "singa/core/shape.h"
+#include "singa/core/threads.h"
+
+namespace singa {
+
+/// The operation that the product belongs to. All are computed alike.
+enum class MatMulKind : int {
+  kMatMul,
+  kMatMulBackward,
+  kGemm,
+  kGemmBackward,
+  kLinearForward,
+  kLinearBackward,
+};
+template <>
+inline constexpr int kEnumSize<MatMulKind> = 6;
+
+/// y (batch, m, n) = alpha · op(a) · op(b) + beta · c, and with `relu` ReLU of that. a is
+/// (a_batch, m, k), or (a_batch, k, m) with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with
+/// trans_b. The batch shapes have the same rank and broadcast. c is there where c_rows > 0; it is
+/// (c_rows, c_cols), each 1 or the length in y. Arguments: a, b [, c] → y.
+struct MatMulSpec {
+  MatMulKind kind = MatMulKind::kMatMul;
+  DType dtype = kFloat32;
+  Shape a_batch;
+  Shape b_batch;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool trans_a = false;
+  bool trans_b = false;
+  double alpha = 1;
+  double beta = 1;
+  int64_t c_rows = 0;
+  int64_t c_cols = 0;
+  bool relu = false;
+  int threads = NumThreads();
+  int alignment = kVectorBytes;  ///< of the arguments: see alignment.h
+
+  const char* op() const {
+    switch (kind) {
+      case MatMulKind::kMatMul:
+        return "MatMul";
+      case MatMulKind::kMatMulBackward:
+        return "MatMulBackward";
+      case MatMulKind::kGemm:
+        return "Gemm";
+      case MatMulKind::kGemmBackward:
+        return "GemmBackward";
+      case MatMulKind::kLinearForward:
+        return "LinearForward";
+      case MatMulKind::kLinearBackward:
+        return "LinearBackward";
+    }
+    return "MatMul";
+  }
+  void CheckCall(CallChecker& call) const;
+
+  int64_t batch(int i) const { return a_batch[i] > b_batch[i] ? a_batch[i] : b_batch[i]; }
+  int64_t batch_count() const {
+    int64_t count = 1;
+    for (int i = 0; i < a_batch.rank(); ++i) count *= batch(i);
+    return count;
+  }
+
+  int64_t multiply_adds() const { return batch_count() * m * n * k; }  ///< for the profile
+
+  // For OPCHECK: sums of k products. The same sums of |inputs| bound the error. ReLU makes no error
+  // larger.
+  static constexpr bool kLinear = true;
+  int64_t sum_length() const { return k + 1; }
+  void MakeMagnitude() {
+    alpha = std::abs(alpha);
+    beta = std::abs(beta);
+  }
+
+  // For autotune.
+  MeasuredCall Measured() const {
+    const auto tensor = [this](Shape shape, int64_t rows, int64_t columns) {
+      shape.push_back(rows);
+      shape.push_back(columns);
+      return MeasuredTensor{.shape = shape, .dtype = dtype};
+    };
+    Shape batches;
+    for (int i = 0; i < a_batch.rank(); ++i) batches.push_back(batch(i));
+    MeasuredCall call{{trans_a ? tensor(a_batch, k, m) : tensor(a_batch, m, k),
+                       trans_b ? tensor(b_batch, n, k) : tensor(b_batch, k, n)},
+                      {tensor(batches, m, n)}};
+    if (c_rows > 0) call.inputs.push_back(tensor({}, c_rows, c_cols));
+    return call;
+  }
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("kind", self.kind);
+    visitor("dtype", self.dtype);
+    visitor("a_batch", self.a_batch);
+    visitor("b_batch", self.b_batch);
+    visitor("m", self.m);
+    visitor("n", self.n);
+    visitor("k", self.k);
+    visitor("trans_a", self.trans_a);
+    visitor("trans_b", self.trans_b);
+    visitor("alpha", self.alpha);
+    visitor("beta", self.beta);
+    visitor("c_rows", self.c_rows);
+    visitor("c_cols", self.c_cols);
+    visitor("relu", self.relu);
+    visitor("threads", self.threads);
+    visitor("alignment", self.alignment);
+  }
+};
+
+}  // namespace singa

@@ -1,0 +1,436 @@
+#include "core/layout/blocked_layout.h"
+#include "model/operation/elementwise/spec.h"
+#include "model/operation/padded_layout.h"
+#include "singa/core/threads.h"
+#include "singa/operation/elementwise.h"
+#include "support.h"
+
+namespace singa {
+namespace {
+
+using test::AnyTensor;
+using test::Epsilon;
+using test::ExpectError;
+using test::ExpectNear;
+using test::Flat;
+using test::ForEachIndex;
+using test::FromValues;
+using test::Index;
+using test::IsPaddedWithZeros;
+using test::PaddedLayout;
+using test::Random;
+using test::RandomTensor;
+using test::RandomView;
+using test::Values;
+
+using Real = long double;
+using V = std::vector<double>;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Function {
+  BinaryOp op;
+  bool has_gradient;
+  double low, high;  // range of both arguments; random values are hardly ever whole
+  Real (*f)(Real a, Real b);
+};
+
+const Function kFunctions[] = {
+    {BinaryOp::kAdd, true, -3, 3, [](Real a, Real b) { return a + b; }},
+    {BinaryOp::kSub, true, -3, 3, [](Real a, Real b) { return a - b; }},
+    {BinaryOp::kMul, true, -3, 3, [](Real a, Real b) { return a * b; }},
+    {BinaryOp::kDiv, true, 0.3, 3, [](Real a, Real b) { return a / b; }},
+    {BinaryOp::kPow, true, 0.3, 3, [](Real a, Real b) { return std::pow(a, b); }},
+    {BinaryOp::kMin, true, -3, 3, [](Real a, Real b) { return std::min(a, b); }},
+    {BinaryOp::kMax, true, -3, 3, [](Real a, Real b) { return std::max(a, b); }},
+    {BinaryOp::kMod, true, 0.3, 3, [](Real a, Real b) { return a - std::floor(a / b) * b; }},
+    {BinaryOp::kLess, false, -3, 3, [](Real a, Real b) -> Real { return a < b; }},
+    {BinaryOp::kLessEqual, false, -3, 3, [](Real a, Real b) -> Real { return a <= b; }},
+    {BinaryOp::kGreater, false, -3, 3, [](Real a, Real b) -> Real { return a > b; }},
+    {BinaryOp::kGreaterEqual, false, -3, 3, [](Real a, Real b) -> Real { return a >= b; }},
+    {BinaryOp::kEqual, false, -3, 3, [](Real a, Real b) -> Real { return a == b; }},
+    {BinaryOp::kNotEqual, false, -3, 3, [](Real a, Real b) -> Real { return a != b; }},
+    {BinaryOp::kAnd, false, -3, 3, [](Real a, Real b) -> Real { return a != 0 && b != 0; }},
+    {BinaryOp::kOr, false, -3, 3, [](Real a, Real b) -> Real { return a != 0 || b != 0; }},
+    {BinaryOp::kXor, false, -3, 3, [](Real a, Real b) -> Real { return (a != 0) != (b != 0); }},
+    {BinaryOp::kPRelu, true, -3, 3, [](Real a, Real b) { return a >= 0 ? a : a * b; }},
+    {BinaryOp::kFloorDiv, false, 0.3, 3, [](Real a, Real b) { return std::floor(a / b); }},
+};
+
+struct Shapes {
+  Shape a, b, c;
+};
+const Shapes kShapes[] = {
+    {{}, {}, {}},
+    {{0, 3}, {3}, {0, 3}},
+    {{600}, {600}, {600}},
+    {{4, 3, 5}, {3, 1}, {4, 3, 5}},
+    {{3, 1, 2}, {4, 1}, {3, 4, 2}},
+    {{}, {2, 3}, {2, 3}},
+    {{2, 1, 700}, {2, 3, 1}, {2, 3, 700}},
+    {{1, 1}, {5}, {1, 5}},
+};
+
+// Position, in an argument of shape `shape`, of the element for `index` of the result.
+size_t From(const Shape& shape, const Index& index) {
+  Index own(shape.rank());
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    own[axis] = shape[axis] == 1 ? 0 : index[index.size() - shape.rank() + axis];
+  return Flat(shape, own);
+}
+
+TEST(Binary, TableIsComplete) {
+  ASSERT_EQ(std::size(kFunctions), static_cast<size_t>(BinaryOp::kCount));
+  for (size_t i = 0; i < std::size(kFunctions); ++i)
+    EXPECT_EQ(static_cast<size_t>(kFunctions[i].op), i);
+}
+
+TEST(Binary, ForwardOverTypesShapesAndViews) {
+  Random random(1);
+  const std::pair<DType, DType> types[] = {
+      {kFloat64, kFloat64}, {kFloat32, kFloat32},  {kBFloat16, kBFloat16}, {kFloat16, kFloat16},
+      {kFloat32, kFloat64}, {kBFloat16, kFloat32}, {kBFloat16, kFloat16},  {kFloat32, kInt32},
+      {kInt64, kFloat16},   {kBool, kFloat32},
+  };
+  for (const auto& [ta, tb] : types) {
+    for (const Function& f : kFunctions) {
+      for (const Shapes& shapes : kShapes) {
+        // Integers start at 1 to avoid division by zero.
+        const double low = IsFloat(ta) && IsFloat(tb) ? f.low : 1;
+        const Tensor a = AnyTensor(random, shapes.a, ta, low, f.high);
+        const Tensor b = AnyTensor(random, shapes.b, tb, low, f.high);
+        const DType dtype = ResultType(a, b);
+        const DType computed = dtype == kFloat64 ? kFloat64 : kFloat32;
+        const V va = Values(a.AsType(computed)), vb = Values(b.AsType(computed));
+        V want, tolerance;
+        ForEachIndex(shapes.c, [&](const Index& i) {
+          const double x = va[From(shapes.a, i)], y = vb[From(shapes.b, i)];
+          want.push_back(static_cast<double>(f.f(x, y)));
+          tolerance.push_back(4 * Epsilon(computed) * std::abs(want.back()));
+        });
+        const Tensor c = Binary(f.op, a, b);
+        EXPECT_EQ(c.data_type(), dtype);
+        EXPECT_EQ(c.shape(), shapes.c);
+        ExpectNear(c, want, tolerance, BinaryName(f.op));
+      }
+    }
+  }
+}
+
+TEST(Binary, BackwardAgainstDifferences) {
+  Random random(2);
+  for (const Function& f : kFunctions) {
+    for (const Shapes& shapes : kShapes) {
+      const Tensor a = AnyTensor(random, shapes.a, kFloat64, f.low, f.high);
+      const Tensor b = AnyTensor(random, shapes.b, kFloat64, f.low, f.high);
+      const Tensor dy = AnyTensor(random, shapes.c, kFloat64);
+      if (!f.has_gradient) {
+        EXPECT_THROW(BinaryBackward(f.op, dy, a, b, {}, true, true), TypeError);
+        continue;
+      }
+      const V va = Values(a), vb = Values(b), vdy = Values(dy);
+      V da(va.size()), db(vb.size()), ta(va.size(), 1e-7), tb(vb.size(), 1e-7);
+      ForEachIndex(shapes.c, [&](const Index& i) {
+        const size_t ia = From(shapes.a, i), ib = From(shapes.b, i);
+        const Real x = va[ia], y = vb[ib], h = 1e-5L, g = vdy[Flat(shapes.c, i)];
+        const Real slope_a = g * (f.f(x + h, y) - f.f(x - h, y)) / (2 * h);
+        const Real slope_b = g * (f.f(x, y + h) - f.f(x, y - h)) / (2 * h);
+        da[ia] += static_cast<double>(slope_a);
+        db[ib] += static_cast<double>(slope_b);
+        ta[ia] += 1e-7 * static_cast<double>(std::abs(slope_a));
+        tb[ib] += 1e-7 * static_cast<double>(std::abs(slope_b));
+      });
+      for (const Tensor& c : {Tensor(), Binary(f.op, a, b)}) {
+        const std::vector<Tensor> both = BinaryBackward(f.op, dy, a, b, c, true, true);
+        EXPECT_EQ(both[0].shape(), shapes.a);
+        EXPECT_EQ(both[1].shape(), shapes.b);
+        ExpectNear(both[0], da, ta, std::string(BinaryBackwardName(f.op)) + " a");
+        ExpectNear(both[1], db, tb, std::string(BinaryBackwardName(f.op)) + " b");
+      }
+      const std::vector<Tensor> first = BinaryBackward(f.op, dy, a, b, {}, true, false);
+      const std::vector<Tensor> second = BinaryBackward(f.op, dy, a, b, {}, false, true);
+      EXPECT_TRUE(first[1].empty());
+      EXPECT_TRUE(second[0].empty());
+      ExpectNear(first[0], da, ta, "a alone");
+      ExpectNear(second[1], db, tb, "b alone");
+    }
+  }
+}
+
+TEST(Binary, GradientsHaveTheTypesOfTheirArguments) {
+  Random random(3);
+  const Tensor a = RandomTensor(random, {64, 50}, kBFloat16, 0.5, 2);
+  const Tensor b = RandomTensor(random, {50}, kFloat32, 0.5, 2);
+  const Tensor dy = RandomTensor(random, {64, 50}, kFloat32, 0.5, 2);
+  for (const BinaryOp op : {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv}) {
+    const std::vector<Tensor> d = BinaryBackward(op, dy, a, b, {}, true, true);
+    EXPECT_EQ(d[0].data_type(), kBFloat16);
+    EXPECT_EQ(d[1].data_type(), kFloat32);
+  }
+  // The sum over rows of a 16-bit gradient is rounded only once, at the end.
+  const Tensor b16 = b.AsType(kBFloat16), dy16 = dy.AsType(kBFloat16);
+  const V va = Values(a), vdy = Values(dy16);
+  V want(50), tolerance(50);
+  for (size_t i = 0; i < va.size(); ++i) {
+    want[i % 50] += va[i] * vdy[i];
+    tolerance[i % 50] += Epsilon(kFloat32) * std::abs(va[i] * vdy[i]);
+  }
+  ExpectNear(BinaryBackward(BinaryOp::kMul, dy16, a, b16, {}, false, true)[1], want, tolerance,
+             "sum of products");
+}
+
+V Of(BinaryOp op, const V& a, const V& b, DType dtype = kFloat32) {
+  const Shape shape{static_cast<int64_t>(a.size())};
+  return Values(Binary(op, FromValues(shape, a, dtype), FromValues(shape, b, dtype)));
+}
+
+void ExpectSame(const V& got, const V& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+        << "[" << i << "] is " << got[i] << ", expected " << want[i];
+}
+
+TEST(Binary, InfinitiesNanAndSigns) {
+  ExpectSame(Of(BinaryOp::kMin, {kNan, 1, kInf, -kInf}, {1, kNan, 2, 2}), {kNan, kNan, 2, -kInf});
+  ExpectSame(Of(BinaryOp::kMax, {kNan, 1, kInf, -kInf}, {1, kNan, 2, 2}), {kNan, kNan, kInf, 2});
+  ExpectSame(Of(BinaryOp::kDiv, {1, -1, 0}, {0, 0, 0}), {kInf, -kInf, kNan});
+  ExpectSame(Of(BinaryOp::kMod, {5, -5, 5, -5, 1}, {3, 3, -3, -3, 0}), {2, 1, -1, -2, kNan});
+  ExpectSame(Of(BinaryOp::kFloorDiv, {1, -1, 0, 5, kInf, 1}, {0, 0, 0, kInf, 2, kNan}),
+             {kInf, -kInf, kNan, 0, kNan, kNan});
+  ExpectSame(Of(BinaryOp::kFloorDiv, {1, 1, -1, 7.5}, {0.1, -0.1, 0.1, -2.5}), {9, -10, -10, -3});
+  ExpectSame(Of(BinaryOp::kPow, {-2, -2, 0, 0, kNan}, {3, 0.5, 0, -1, 0}), {-8, kNan, 1, kInf, 1});
+  ExpectSame(Of(BinaryOp::kEqual, {kNan, kInf}, {kNan, kInf}), {0, 1});
+  ExpectSame(Of(BinaryOp::kNotEqual, {kNan, kInf}, {kNan, kInf}), {1, 0});
+  ExpectSame(Of(BinaryOp::kAnd, {kNan, 0.5, 0}, {1, 0.25, kNan}), {1, 1, 0});
+  ExpectSame(Of(BinaryOp::kAdd, {kInf, kInf}, {-kInf, 1}), {kNan, kInf});
+}
+
+TEST(Binary, Integers) {
+  EXPECT_EQ(Of(BinaryOp::kAdd, {127, 1}, {1, 1}, kInt8), (V{-128, 2}));  // wraps around
+  EXPECT_EQ(Of(BinaryOp::kAdd, {2147483647.0}, {1}, kInt32), (V{-2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kSub, {0}, {1}, kUInt8), (V{255}));
+  EXPECT_EQ(Of(BinaryOp::kMul, {3000000000.0}, {3}, kInt64), (V{9e9}));
+  EXPECT_EQ(Of(BinaryOp::kDiv, {7, -7, -2147483648.0}, {2, 2, -1}, kInt32),
+            (V{3, -3, -2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kFloorDiv, {7, -7, 7, -8, -2147483648.0}, {2, 2, -2, 4, -1}, kInt32),
+            (V{3, -4, -4, -2, -2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kMod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
+            (V{1, 2, -2, 0}));
+  EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (V{81, -8, 1}));
+  EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (V{3, -3}));
+  EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (V{1, 0}));
+  EXPECT_EQ(Of(BinaryOp::kXor, {3, 0, 2}, {4, 1, 0}, kInt32), (V{0, 1, 1}));
+  EXPECT_EQ(Of(BinaryOp::kAdd, {0, 1, 1}, {0, 0, 1}, kBool), (V{0, 1, 1}));
+  EXPECT_EQ(Of(BinaryOp::kAnd, {0, 1, 1}, {0, 0, 1}, kBool), (V{0, 0, 1}));
+  // A comparison with a fraction compares floats.
+  const Tensor ones = Full({2}, 1, nullptr, kInt32);
+  EXPECT_EQ(Values(Binary(BinaryOp::kLess, ones, FromValues({2}, {1.5, 0.5}))), (V{1, 0}));
+}
+
+TEST(Binary, IntegersWithoutAQuotientOrPower) {
+  for (const DType dtype : {kInt8, kUInt8, kInt32, kInt64})
+    for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kMod, BinaryOp::kFloorDiv})
+      ExpectError<std::domain_error>([&] { Of(op, {1, 2}, {1, 0}, dtype); }, "divided by zero");
+  for (const DType dtype : {kInt8, kInt32, kInt64})
+    ExpectError<std::invalid_argument>(
+        [&] {
+          Of(BinaryOp::kPow, {1, 2}, {1, -1}, dtype);
+        },
+        "to the power -1");
+  ExpectError<TypeError>([] { Of(BinaryOp::kSub, {1, 0}, {1, 1}, kBool); }, "bools");
+}
+
+TEST(Binary, ATensorWithoutAxesDecidesOnTheKindOnly) {
+  const Tensor bytes = FromValues({2}, {1, 100}, kInt8);
+  const Tensor sum = Binary(BinaryOp::kAdd, bytes, Full({}, 300, nullptr, kInt64));
+  EXPECT_EQ(sum.data_type(), kInt8);
+  EXPECT_EQ(Values(sum), (V{45, -112}));  // wraps around
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), bytes), kFloat64);
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), Full({1}, 1, nullptr, kFloat16)), kFloat16);
+  EXPECT_EQ(ResultType(Full({}, 1, nullptr, kInt8), Full({}, 1, nullptr, kInt64)), kInt64);
+  // Comparisons do not convert it.
+  const Tensor less = Compare(BinaryOp::kLess, bytes, Full({}, 300, nullptr, kInt64));
+  EXPECT_EQ(less.data_type(), kBool);
+  EXPECT_EQ(Values(less), (V{1, 1}));
+  ExpectError<std::invalid_argument>([&] { Compare(BinaryOp::kAdd, bytes, bytes); },
+                                     "no comparison");
+}
+
+V Slopes(BinaryOp op, int argument, const V& a, const V& b) {
+  const Shape shape{static_cast<int64_t>(a.size())};
+  const Tensor ta = FromValues(shape, a), tb = FromValues(shape, b);
+  return Values(BinaryBackward(op, Full(shape, 4), ta, tb, {}, true, true)[argument]);
+}
+
+TEST(Binary, SlopesAtTiesArePyTorchs) {
+  EXPECT_EQ(Slopes(BinaryOp::kMax, 0, {1, 2, 3}, {2, 2, 2}), (V{0, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kMax, 1, {1, 2, 3}, {2, 2, 2}), (V{4, 2, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMin, 0, {1, 2, 3}, {2, 2, 2}), (V{4, 2, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMin, 1, {1, 2, 3}, {2, 2, 2}), (V{0, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 0, {-1, 0, 1}, {0.5, 0.5, 0.5}), (V{2, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 1, {-1, 0, 1}, {0.5, 0.5, 0.5}), (V{-4, 0, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kPow, 0, {0, 0, 0, -2}, {0, 1, 2, 2}), (V{0, 4, 0, -16}));
+  EXPECT_EQ(Slopes(BinaryOp::kPow, 1, {0, 0}, {0, 2}), (V{0, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMod, 1, {1, -1, 7}, {0.1, 0.1, 2}), (V{-36, 40, -12}));
+}
+
+TEST(Binary, Into) {
+  Random random(4);
+  const Tensor a = RandomTensor(random, {5, 6});
+  const Tensor b = RandomTensor(random, {6});
+  const V want = Values(Binary(BinaryOp::kMul, a, b));
+  const Tensor out = RandomView(random, {5, 6}, kFloat64);
+  BinaryInto(BinaryOp::kMul, a, b, out);
+  EXPECT_EQ(Values(out), want);
+  BinaryInto(BinaryOp::kMul, a, b, a);
+  EXPECT_EQ(Values(a), want);
+  // An operand that is broadcast from the output's memory is read before the output is written.
+  const Tensor t = FromValues({3, 2}, {1, 2, 3, 4, 5, 6});
+  BinaryInto(BinaryOp::kSub, t, t.SliceAxis(0, 0, 1), t);
+  EXPECT_EQ(Values(t), (V{0, 0, 2, 2, 4, 4}));
+  const Tensor sums = FromValues({4}, {1, 2, 3, 4});
+  BinaryInto(BinaryOp::kAdd, sums.SliceAxis(0, 0, 3), sums.SliceAxis(0, 1, 4),
+             sums.SliceAxis(0, 1, 4));
+  EXPECT_EQ(Values(sums), (V{1, 3, 5, 7}));
+  // Sums of 16-bit operands into the wider type and vice versa; truth values into bool.
+  const Tensor wide = Full({3}, 1), half = Full({3}, 0.5, nullptr, kBFloat16);
+  BinaryInto(BinaryOp::kAdd, wide, half, wide);
+  BinaryInto(BinaryOp::kAdd, half, wide, half);
+  EXPECT_EQ(Values(wide), (V{1.5, 1.5, 1.5}));
+  EXPECT_EQ(Values(half), (V{2, 2, 2}));
+  const Tensor truth(Shape{3}, nullptr, kBool);
+  BinaryInto(BinaryOp::kLess, wide, half, truth);
+  EXPECT_EQ(Values(truth), (V{1, 1, 1}));
+}
+
+TEST(Binary, AnyNumberOfThreadsGivesTheSameBits) {
+  Random random(5);
+  const Tensor a = RandomTensor(random, {37, 41, 59});
+  const Tensor b = RandomView(random, {41, 59});
+  const int threads = NumThreads();
+  std::vector<V> results[2];
+  for (const int n : {1, 3}) {
+    SetNumThreads(n);
+    auto& result = results[n == 3];
+    for (const BinaryOp op : {BinaryOp::kMul, BinaryOp::kMod}) {
+      result.push_back(Values(Binary(op, a, b)));
+      for (const Tensor& d : BinaryBackward(op, a, a, b, {}, true, true))
+        result.push_back(Values(d));
+    }
+  }
+  SetNumThreads(threads);
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Binary, OpaqueLayouts) {
+  Random random(6);
+  for (const Function& f : kFunctions) {
+    const Tensor a = RandomTensor(random, {2, 3, 5}, kFloat32, f.low, f.high);
+    const Tensor b = RandomTensor(random, {2, 3, 5}, kFloat32, f.low, f.high);
+    const Tensor row = RandomTensor(random, {5}, kFloat32, f.low, f.high);
+    const Tensor pa = PaddedLayout::Of(a), pb = PaddedLayout::Of(b);
+    const V want = Values(Binary(f.op, a, b));
+    for (const Tensor& other : {pb, b}) {
+      const Tensor c = Binary(f.op, pa, other);
+      EXPECT_EQ(Values(c), want);
+      EXPECT_EQ(c.is_blocked(), KeepsZero(f.op)) << BinaryName(f.op);
+      if (c.is_blocked()) {
+        EXPECT_TRUE(IsPaddedWithZeros(c)) << BinaryName(f.op);
+      }
+    }
+    EXPECT_EQ(Values(Binary(f.op, pa, row)), Values(Binary(f.op, a, row)));
+    EXPECT_TRUE(IsPaddedWithZeros(pa)) << "the argument stays as it was";
+    if (f.has_gradient) {
+      const Tensor dy = RandomTensor(random, {2, 3, 5});
+      const std::vector<Tensor> got =
+          BinaryBackward(f.op, PaddedLayout::Of(dy), pa, pb, {}, true, true);
+      const std::vector<Tensor> plain = BinaryBackward(f.op, dy, a, b, {}, true, true);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(f.op);
+        if (got[i].is_blocked()) {
+          EXPECT_TRUE(IsPaddedWithZeros(got[i])) << BinaryBackwardName(f.op);
+        }
+      }
+      const std::vector<Tensor> rows =
+          BinaryBackward(f.op, PaddedLayout::Of(dy), pa, row, {}, true, true);
+      EXPECT_EQ(Values(rows[1]), Values(BinaryBackward(f.op, dy, a, row, {}, true, true)[1]));
+    }
+    // In place: opaque to opaque, opaque to plain, and plain to opaque.
+    BinaryInto(f.op, pa, pb, pa);
+    EXPECT_EQ(Values(pa), want);
+    EXPECT_EQ(pa.is_blocked(), KeepsZero(f.op));
+    const Tensor plain_out(Shape{2, 3, 5});
+    BinaryInto(f.op, a, pb, plain_out);
+    EXPECT_EQ(Values(plain_out), want);
+    BinaryInto(f.op, a, b, pb);
+    EXPECT_EQ(Values(pb), want);
+  }
+}
+
+TEST(Binary, OpaqueLayoutsOfTwoTypes) {
+  Random random(7);
+  const Shape shape = {2, 3, 4, 5};
+  for (const char* tag : {"nhwc", "nChw16c"})
+    for (const Function& f : kFunctions) {
+      const Tensor a = RandomTensor(random, shape, kFloat32, f.low, f.high);
+      const Tensor b = RandomTensor(random, shape, kBFloat16, f.low, f.high);
+      const auto opaque = [&](const Tensor& t) {
+        return t.ToLayout(BlockedLayoutNamed(tag, shape, t.data_type()));
+      };
+      const V want = Values(Binary(f.op, a, b));
+      for (const auto& [x, y] :
+           {std::pair(opaque(a), opaque(b)), std::pair(opaque(a), b), std::pair(a, opaque(b))}) {
+        const Tensor c = Binary(f.op, x, y);
+        EXPECT_EQ(Values(c), want) << BinaryName(f.op);
+        EXPECT_EQ(c.data_type(), kFloat32);
+        EXPECT_EQ(LayoutName(c.layout()), KeepsZero(f.op) ? tag : "plain") << BinaryName(f.op);
+      }
+      if (f.has_gradient) {
+        const Tensor dy = RandomTensor(random, shape);
+        const auto got = BinaryBackward(f.op, opaque(dy), opaque(a), opaque(b), {}, true, true);
+        const auto plain = BinaryBackward(f.op, dy, a, b, {}, true, true);
+        for (int i = 0; i < 2; ++i) {
+          EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(f.op);
+          EXPECT_EQ(got[i].data_type(), plain[i].data_type());
+        }
+      }
+      const Tensor out = opaque(a);
+      BinaryInto(f.op, out, opaque(b), out);
+      EXPECT_EQ(Values(out), want) << BinaryName(f.op);
+    }
+}
+
+TEST(Binary, OneCacheEntryForAllShapes) {
+  const uint64_t before = GetPlanCacheStats().entries;
+  for (int64_t n = 1; n < 20; ++n) Binary(BinaryOp::kMod, Full({n}, 3), Full({n}, 2));
+  EXPECT_LE(GetPlanCacheStats().entries, before + 1);
+}
+
+TEST(Binary, Errors) {
+  const Tensor x(Shape{2, 3}), ints(Shape{2, 3}, nullptr, kInt32);
+  ExpectError<std::invalid_argument>([&] { Binary(BinaryOp::kAdd, x, Tensor(Shape{4})); }, "[Add]");
+  ExpectError<std::invalid_argument>([&] { Binary(BinaryOp::kMul, Tensor(), x); }, "[Mul] a");
+  ExpectError<std::invalid_argument>([&] { Binary(static_cast<BinaryOp>(-1), x, x); }, "-1");
+  ExpectError<std::invalid_argument>([&] { BinaryInto(BinaryOp::kAdd, x, x, Tensor(Shape{3})); },
+                                     "out");
+  ExpectError<TypeError>([&] { BinaryInto(BinaryOp::kAdd, ints, x, ints); }, "does not fit");
+  ExpectError<TypeError>([&] { BinaryBackward(BinaryOp::kLess, x, x, x, {}, true, true); },
+                         "no gradient");
+  ExpectError<TypeError>([&] { BinaryBackward(BinaryOp::kMul, x, ints, x, {}, true, true); },
+                         "a must be of a float type");
+  ExpectError<std::invalid_argument>(
+      [&] { BinaryBackward(BinaryOp::kMul, Tensor(Shape{3}), x, x, {}, true, true); }, "dy");
+}
+
+TEST(Binary, DoesNotWriteToBroadcastViews) {
+  const Tensor a = Full({2, 3}, 2), row = Full({1, 3}, 1);
+  const Tensor view = row.Broadcast({2, 3});
+  EXPECT_THROW(BinaryInto(BinaryOp::kAdd, a, a, view), std::invalid_argument);
+  EXPECT_THROW(UnaryInto(UnaryOp::kAbs, a, view), std::invalid_argument);
+  EXPECT_THROW(Axpy(1, a, view), std::invalid_argument);
+  EXPECT_EQ(row.SliceAxis(1, 2, 3).Item(), 1);
+}
+
+}  // namespace
+}  // namespace singa

@@ -6,6 +6,20 @@
 
 %ignore singa::Activation;  // a bool or a tuple in Python
 %include "singa/operation/activation.h"
+%include <attribute.i>
+// The numbers of a Recorder's axes, which C++ reads by functions.
+%define SINGA_AXIS_NUMBERS(d, h, w)
+%attribute(singa::Recorder, int64_t, d, d);
+%attribute(singa::Recorder, int64_t, h, h);
+%attribute(singa::Recorder, int64_t, w, w);
+%enddef
+SINGA_AXIS_NUMBERS(depth, height, width)
+SINGA_AXIS_NUMBERS(kernel_d, kernel_h, kernel_w)
+SINGA_AXIS_NUMBERS(stride_d, stride_h, stride_w)
+SINGA_AXIS_NUMBERS(pad_front, pad_top, pad_left)
+SINGA_AXIS_NUMBERS(pad_back, pad_bottom, pad_right)
+SINGA_AXIS_NUMBERS(dilation_d, dilation_h, dilation_w)
+SINGA_AXIS_NUMBERS(conv_depth, conv_height, conv_width)
 %include "singa/operation/recorder.h"
 %include "singa/operation/elementwise.h"
 %include "singa/operation/reduce.h"

@@ -24,67 +24,69 @@ class SINGA_API Recorder {
   int64_t batchsize = 0;
   int64_t in_channels = 0;
   int64_t out_channels = 0;
-  int spatial = 2;    ///< number of spatial axes: 1, 2 or 3
-  int64_t depth = 1;  ///< of the input
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t kernel_d = 1;
-  int64_t kernel_h = 0;
-  int64_t kernel_w = 0;
-  int64_t stride_d = 1;
-  int64_t stride_h = 1;
-  int64_t stride_w = 1;
-  int64_t pad_front = 0;
-  int64_t pad_top = 0;
-  int64_t pad_left = 0;
-  int64_t pad_back = 0;
-  int64_t pad_bottom = 0;
-  int64_t pad_right = 0;
-  int64_t dilation_d = 1;  ///< distance between kernel elements
-  int64_t dilation_h = 1;
-  int64_t dilation_w = 1;
+  int spatial = 2;  ///< number of spatial axes: 1, 2 or 3
   int64_t group = 1;
   bool bias = true;
   bool ceil_mode = false;  ///< pooling only, see PoolRecorder
   bool adaptive = false;   ///< pooling only, see AdaptivePoolRecorder
 
   // Derived sizes.
-  int64_t conv_depth = 1;  ///< of the output
-  int64_t conv_height = 0;
-  int64_t conv_width = 0;
   int64_t col_height = 0;  ///< im2col rows of one group: in_channels / group · taps()
   int64_t col_width = 0;   ///< im2col columns: conv_pixels()
   int64_t imagesize = 0;   ///< elements of one image: in_channels · pixels()
 
-  Shape input_shape() const { return OfAxes(batchsize, in_channels, depth, height, width); }
-  Shape weight_shape() const {
-    return OfAxes(out_channels, in_channels / group, kernel_d, kernel_h, kernel_w);
-  }
-  Shape output_shape() const {
-    return OfAxes(batchsize, out_channels, conv_depth, conv_height, conv_width);
-  }
+#ifndef SWIG
+  /// The windows along one axis.
+  struct Axis {
+    int64_t size = 1;  ///< of the input
+    int64_t kernel = 1;
+    int64_t stride = 1;
+    int64_t before = 0, after = 0;  ///< padding
+    int64_t dilation = 1;           ///< distance between kernel elements
+    int64_t windows = 1;            ///< size of the output, which follows from the other numbers
+    bool operator==(const Axis&) const = default;
+  };
+  static constexpr int kMostAxes = 3;
+  static constexpr std::array<const char*, kMostAxes> kAxisNames = {"depth", "height", "width"};
+  /// Depth, height and width, also those that the images lack. Their numbers also have the names
+  /// below, which in Python are attributes.
+  std::array<Axis, kMostAxes> axes = {};
+  /// One number for each axis that the images have, the outermost first.
+  std::vector<int64_t> Along(int64_t Axis::*number) const;
+
+  int64_t depth() const { return axes[0].size; }
+  int64_t height() const { return axes[1].size; }
+  int64_t width() const { return axes[2].size; }
+  int64_t kernel_d() const { return axes[0].kernel; }
+  int64_t kernel_h() const { return axes[1].kernel; }
+  int64_t kernel_w() const { return axes[2].kernel; }
+  int64_t stride_d() const { return axes[0].stride; }
+  int64_t stride_h() const { return axes[1].stride; }
+  int64_t stride_w() const { return axes[2].stride; }
+  int64_t pad_front() const { return axes[0].before; }
+  int64_t pad_top() const { return axes[1].before; }
+  int64_t pad_left() const { return axes[2].before; }
+  int64_t pad_back() const { return axes[0].after; }
+  int64_t pad_bottom() const { return axes[1].after; }
+  int64_t pad_right() const { return axes[2].after; }
+  int64_t dilation_d() const { return axes[0].dilation; }
+  int64_t dilation_h() const { return axes[1].dilation; }
+  int64_t dilation_w() const { return axes[2].dilation; }
+  int64_t conv_depth() const { return axes[0].windows; }
+  int64_t conv_height() const { return axes[1].windows; }
+  int64_t conv_width() const { return axes[2].windows; }
+#endif
+
+  Shape input_shape() const { return OfAxes(batchsize, in_channels, &Axis::size); }
+  Shape weight_shape() const { return OfAxes(out_channels, in_channels / group, &Axis::kernel); }
+  Shape output_shape() const { return OfAxes(batchsize, out_channels, &Axis::windows); }
   std::string ToString() const;
   bool operator==(const Recorder&) const = default;
 
 #ifndef SWIG
-  int64_t taps() const { return kernel_d * kernel_h * kernel_w; }  ///< elements of a kernel
-  int64_t pixels() const { return depth * height * width; }        ///< of a channel of the input
-  int64_t conv_pixels() const { return conv_depth * conv_height * conv_width; }
-
-  /// The windows along one axis.
-  struct Axis {
-    const char* name;
-    int64_t size;  ///< of the input
-    int64_t kernel, stride;
-    int64_t before, after;  ///< padding
-    int64_t dilation;
-    int64_t windows;  ///< size of the output
-  };
-  static constexpr int kMostAxes = 3;
-  /// Depth, height and width, also those that the images lack.
-  std::array<Axis, kMostAxes> axes() const;
-  /// One number for each axis that the images have, the outermost first.
-  std::vector<int64_t> Along(int64_t Axis::*number) const;
+  int64_t taps() const { return Product(&Axis::kernel); }  ///< elements of a kernel
+  int64_t pixels() const { return Product(&Axis::size); }  ///< of a channel of the input
+  int64_t conv_pixels() const { return Product(&Axis::windows); }
 
   /// Calls `visitor(name, value)` for each member, derived ones included.
   template <class Self, class Visitor>
@@ -93,31 +95,20 @@ class SINGA_API Recorder {
     visitor("in_channels", self.in_channels);
     visitor("out_channels", self.out_channels);
     visitor("spatial", self.spatial);
-    visitor("depth", self.depth);
-    visitor("height", self.height);
-    visitor("width", self.width);
-    visitor("kernel_d", self.kernel_d);
-    visitor("kernel_h", self.kernel_h);
-    visitor("kernel_w", self.kernel_w);
-    visitor("stride_d", self.stride_d);
-    visitor("stride_h", self.stride_h);
-    visitor("stride_w", self.stride_w);
-    visitor("pad_front", self.pad_front);
-    visitor("pad_top", self.pad_top);
-    visitor("pad_left", self.pad_left);
-    visitor("pad_back", self.pad_back);
-    visitor("pad_bottom", self.pad_bottom);
-    visitor("pad_right", self.pad_right);
-    visitor("dilation_d", self.dilation_d);
-    visitor("dilation_h", self.dilation_h);
-    visitor("dilation_w", self.dilation_w);
+    constexpr auto kNumbers = std::to_array<AxisNumber>({
+        {{"depth", "height", "width"}, &Axis::size},
+        {{"kernel_d", "kernel_h", "kernel_w"}, &Axis::kernel},
+        {{"stride_d", "stride_h", "stride_w"}, &Axis::stride},
+        {{"pad_front", "pad_top", "pad_left"}, &Axis::before},
+        {{"pad_back", "pad_bottom", "pad_right"}, &Axis::after},
+        {{"dilation_d", "dilation_h", "dilation_w"}, &Axis::dilation},
+    });
+    for (const AxisNumber& number : kNumbers) VisitAxes(self, visitor, number);
     visitor("group", self.group);
     visitor("bias", self.bias);
     visitor("ceil_mode", self.ceil_mode);
     visitor("adaptive", self.adaptive);
-    visitor("conv_depth", self.conv_depth);
-    visitor("conv_height", self.conv_height);
-    visitor("conv_width", self.conv_width);
+    VisitAxes(self, visitor, {{"conv_depth", "conv_height", "conv_width"}, &Axis::windows});
     visitor("col_height", self.col_height);
     visitor("col_width", self.col_width);
     visitor("imagesize", self.imagesize);
@@ -133,10 +124,26 @@ class SINGA_API Recorder {
 #endif
 
  private:
-  Shape OfAxes(int64_t first, int64_t second, int64_t d, int64_t h, int64_t w) const {
-    if (spatial == 2) return {first, second, h, w};
-    return spatial == 1 ? Shape{first, second, w} : Shape{first, second, d, h, w};
+#ifndef SWIG
+  /// A number of each axis, and what it is called there.
+  struct AxisNumber {
+    std::array<const char*, kMostAxes> names;
+    int64_t Axis::*number;
+  };
+  template <class Self, class Visitor>
+  static void VisitAxes(Self& self, Visitor& visitor, const AxisNumber& of) {
+    for (size_t i = 0; i < of.names.size(); ++i) visitor(of.names[i], self.axes[i].*of.number);
   }
+  int64_t Product(int64_t Axis::*number) const {
+    return axes[0].*number * axes[1].*number * axes[2].*number;
+  }
+  Shape OfAxes(int64_t first, int64_t second, int64_t Axis::*number) const {
+    Shape shape{first, second};
+    for (size_t i = kMostAxes - static_cast<size_t>(spatial); i < axes.size(); ++i)
+      shape.push_back(axes[i].*number);
+    return shape;
+  }
+#endif
 };
 
 /// The geometry of a convolution of `input` (N, C, L), (N, C, H, W) or (N, C, D, H, W). `kernel`,

@@ -33,9 +33,9 @@ bool SumsOddChannels(const ConvolutionCall& call) {
 bool ReadsUnwrittenMemory(const ConvolutionCall& call) {
   const Recorder& r = call.spec.geometry;
   if (call.spec.pass != ConvPass::kBackwardW) return false;
-  if (r.width < r.stride_w || r.dilation_h > 1) return true;
-  if ((r.kernel_d - 1) * r.dilation_d >= r.depth) return true;
-  const auto axes = r.axes();
+  if (r.width() < r.stride_w() || r.dilation_h() > 1) return true;
+  if ((r.kernel_d() - 1) * r.dilation_d() >= r.depth()) return true;
+  const auto& axes = r.axes;
   return std::any_of(axes.begin(), axes.end(), [](const Recorder::Axis& axis) {
     return std::max(axis.before, axis.after) > axis.size;
   });
@@ -84,7 +84,7 @@ const Defect* DefectOfBytes(std::string_view implementation, const Recorder& geo
   static constexpr Defect kSumsOtherColumns = {
       "wrong for 5 or more columns of padding on one side"};
   const bool concerns = implementation.find("brgconv") != std::string_view::npos &&
-                        std::max(geometry.pad_left, geometry.pad_right) > 4;
+                        std::max(geometry.pad_left(), geometry.pad_right()) > 4;
   return concerns ? &kSumsOtherColumns : nullptr;
 }
 

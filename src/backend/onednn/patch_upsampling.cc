@@ -45,8 +45,8 @@ class Patches {
   Patches(const Recorder& r, const Shape& channels, LaneTag tag, size_t element)
       : from_(channels, tag),
         to_(r.input_shape(), tag),
-        rows_(r.kernel_h),
-        columns_(r.kernel_w),
+        rows_(r.kernel_h()),
+        columns_(r.kernel_w()),
         tap_step_(tag == LaneTag::kNhwc ? r.in_channels : to_.blocks * from_.block_step),
         element_(static_cast<int64_t>(element)) {}
 
@@ -223,7 +223,7 @@ std::string Refuses(const ConvTransposeSpec& spec) {
   if (r.spatial == 3) return "patches have one or two dimensions";
   if (r.group != 1 || r.taps() == 1) return "patches are for one group and kernels of many pixels";
   if (r.output_shape().Count() == 0) return "there is nothing to compute";
-  for (const Recorder::Axis& axis : r.axes())
+  for (const Recorder::Axis& axis : r.axes)
     if (axis.stride != axis.kernel || axis.before != 0 || axis.after != 0 ||
         (axis.kernel > 1 && axis.dilation != 1) || axis.size != axis.windows * axis.kernel)
       return "patches are for strides that are the kernel, without padding";

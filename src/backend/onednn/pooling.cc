@@ -29,7 +29,7 @@ struct Geometry {
     for (int64_t& dilation : dilations) --dilation;  // oneDNN counts the gaps
     before = r.Along(&Recorder::Axis::before);
     // The length that the windows span; with ceil_mode it may exceed the padding.
-    for (const Recorder::Axis& axis : r.axes())
+    for (const Recorder::Axis& axis : r.axes)
       after.push_back((axis.windows - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1 -
                       axis.size - axis.before);
     after.erase(after.begin(), after.end() - r.spatial);
@@ -96,7 +96,7 @@ std::string Refuses(const PoolingForwardSpec& spec) { return RefusesAverage(spec
 std::string Refuses(const PoolingBackwardSpec& spec) {
   const LayoutPtr& layout = spec.x_layout ? spec.x_layout : spec.dy_layout;
   if (std::string reason = RefusesAverage(spec, layout); !reason.empty()) return reason;
-  for (const Recorder::Axis& axis : spec.geometry.axes())
+  for (const Recorder::Axis& axis : spec.geometry.axes)
     if (spec.dtype == kBFloat16 && axis.kernel > axis.stride)
       return "oneDNN adds up overlapping windows in bfloat16";
   return "";

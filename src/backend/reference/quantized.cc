@@ -101,8 +101,8 @@ void RunConv(const QuantizedConvSpec& spec, const Execution& execution) {
               const int32_t weight = *w++;
               ForEachSegment(g, d, i, j, 0, g.col_width, [&](const Segment& s) {
                 if (s.end > s.begin)
-                  AddProducts(image + s.source + s.begin * g.stride_w, g.stride_w, s.end - s.begin,
-                              rest.x_zero, weight, sums + s.column + s.begin);
+                  AddProducts(image + s.source + s.begin * g.stride_w(), g.stride_w(),
+                              s.end - s.begin, rest.x_zero, weight, sums + s.column + s.begin);
               });
             });
           WriteResults(

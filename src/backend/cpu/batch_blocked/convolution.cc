@@ -15,14 +15,14 @@ std::string Refuses(const ConvSpec& spec) {
   if (r.spatial != 2) return "tiles of images are for images (N, C, H, W)";
   if (r.group != 1) return "tiles of images are for one group";
   if (spec.has_add || spec.relu) return "tiles of images add nothing and cut nothing off";
-  if (r.batchsize * r.conv_height * r.conv_width == 0) return "there is nothing to sum up";
+  if (r.batchsize * r.conv_height() * r.conv_width() == 0) return "there is nothing to sum up";
   return "";
 }
 
 bool Pays(const ConvSpec& spec, Unit unit) {
   const Recorder& r = spec.geometry;
   const bool weights = spec.pass == ConvPass::kBackwardW;
-  const int64_t width = spec.pass == ConvPass::kBackwardX ? r.width : r.conv_width;
+  const int64_t width = spec.pass == ConvPass::kBackwardX ? r.width() : r.conv_width();
   // AVX-512 is no faster than oneDNN, except that oneDNN multiplies the zeros around small images.
   const bool small = width <= (weights || unit == Unit::kAmx ? 4 : 2);
   if (!small && !(weights && unit == Unit::kAmx)) return false;

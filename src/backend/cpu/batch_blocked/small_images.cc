@@ -65,8 +65,8 @@ class SmallImagesPlan final : public Plan {
         from_(from_shape_, tag),
         to_(to_shape_, tag),
         channels_last_(tag == LaneTag::kNhwc),
-        taps_(spec.geometry.kernel_h * spec.geometry.kernel_w),
-        taps_across_(spec.geometry.kernel_w),
+        taps_(spec.geometry.kernel_h() * spec.geometry.kernel_w()),
+        taps_across_(spec.geometry.kernel_w()),
         image_groups_((from_.images + kSide - 1) / kSide),
         depth_((from_.channels + kDepth - 1) / kDepth),
         to_groups_((to_.channels + kSide - 1) / kSide),
@@ -74,11 +74,11 @@ class SmallImagesPlan final : public Plan {
         weights_group_step_(backward_ ? taps_ : depth_ * taps_) {
     const Recorder& r = spec.geometry;
     for (int64_t h = 0; h < to_.height; ++h)
-      down_.push_back(
-          ReachOf(backward_, h, r.kernel_h, r.stride_h, r.dilation_h, r.pad_top, from_.height));
+      down_.push_back(ReachOf(backward_, h, r.kernel_h(), r.stride_h(), r.dilation_h(), r.pad_top(),
+                              from_.height));
     for (int64_t w = 0; w < to_.width; ++w)
-      across_.push_back(
-          ReachOf(backward_, w, r.kernel_w, r.stride_w, r.dilation_w, r.pad_left, from_.width));
+      across_.push_back(ReachOf(backward_, w, r.kernel_w(), r.stride_w(), r.dilation_w(),
+                                r.pad_left(), from_.width));
   }
 
   std::string Describe() const override { return std::string("tiles ") + NameOf(unit_); }

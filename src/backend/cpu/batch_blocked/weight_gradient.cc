@@ -151,10 +151,10 @@ class WeightGradientPlan final : public Plan {
   };
 
   static Axis Down(const Recorder& r) {
-    return {r.kernel_h, r.stride_h, r.dilation_h, r.pad_top, r.height, r.conv_height};
+    return {r.kernel_h(), r.stride_h(), r.dilation_h(), r.pad_top(), r.height(), r.conv_height()};
   }
   static Axis Across(const Recorder& r) {
-    return {r.kernel_w, r.stride_w, r.dilation_w, r.pad_left, r.width, r.conv_width};
+    return {r.kernel_w(), r.stride_w(), r.dilation_w(), r.pad_left(), r.width(), r.conv_width()};
   }
   /// oneDNN's layout of weight gradients, which the readers of the weights know.
   static LayoutPtr WeightsLayout(const Shape& weights) {

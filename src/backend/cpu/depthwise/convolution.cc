@@ -35,8 +35,8 @@ constexpr int64_t kMostRows = 16;  // of taps
 template <class T>
 Loops<T> LoopsFor(const Recorder& r, int64_t lanes) {
 #if defined(__x86_64__)
-  return lanes == 16 ? LoopsAvx512<T>(r.kernel_w, r.stride_w)
-                     : LoopsAvx2<T>(r.kernel_w, r.stride_w);
+  return lanes == 16 ? LoopsAvx512<T>(r.kernel_w(), r.stride_w())
+                     : LoopsAvx2<T>(r.kernel_w(), r.stride_w());
 #else
   return {};
 #endif
@@ -86,8 +86,8 @@ class DepthwisePlan : public Plan {
 
   const Lanes& source() const { return gradient_ ? y_ : x_; }
   int64_t channels() const { return x_.channels; }
-  int64_t row_size() const { return spec_.geometry.kernel_w * panels_.lanes; }
-  int64_t weights_size() const { return spec_.geometry.kernel_h * row_size(); }  // of a vector
+  int64_t row_size() const { return spec_.geometry.kernel_w() * panels_.lanes; }
+  int64_t weights_size() const { return spec_.geometry.kernel_h() * row_size(); }  // of a vector
   int64_t vectors() const { return x_.blocks * panels_.vectors; }
   int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held()); }
   Window<T> NewWindow(const std::optional<NormCall>& front, float* buffer) const {
@@ -218,7 +218,7 @@ class FilterPlan final : public DepthwisePlan<T> {
     const Recorder& r = spec_.geometry;
     const T* w = execution.in<T>(1);
     const T* b = r.bias && !gradient_ ? execution.in<T>(2) : nullptr;
-    const int64_t lanes = panels_.lanes, taps = r.kernel_h * r.kernel_w;
+    const int64_t lanes = panels_.lanes, taps = r.kernel_h() * r.kernel_w();
     ParallelFor(this->vectors(), kParallelGrain / this->weights_size() + 1,
                 [&](int64_t begin, int64_t end) {
                   for (int64_t v = begin; v < end; ++v) {
@@ -228,9 +228,9 @@ class FilterPlan final : public DepthwisePlan<T> {
                     this->ForLanes(v, [&](int64_t channel, int64_t lane) {
                       if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
                       for (int64_t i = 0; i < taps; ++i) {
-                        const int64_t column = i % r.kernel_w;
+                        const int64_t column = i % r.kernel_w();
                         const int64_t place =
-                            across_.turned ? i - column + r.kernel_w - 1 - column : i;
+                            across_.turned ? i - column + r.kernel_w() - 1 - column : i;
                         to[place * lanes + lane] = Convert<float>(w[channel * taps + i]);
                       }
                     });
@@ -425,7 +425,7 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (r.spatial == 3) return "depthwise loops are for one or two dimensions";
   if (r.group == 1 || r.group != r.in_channels || r.group != r.out_channels)
     return "depthwise loops are for one filter per channel";
-  if (!HasLoops(r.kernel_w, r.stride_w) || r.dilation_w != 1 || r.kernel_h > kMostRows)
+  if (!HasLoops(r.kernel_w(), r.stride_w()) || r.dilation_w() != 1 || r.kernel_h() > kMostRows)
     return "depthwise loops are for kernels of 3, 5 and 7 columns, of stride 1 and 2 and dilation "
            "1";
   if (r.input_shape().Count() == 0 || r.output_shape().Count() == 0)

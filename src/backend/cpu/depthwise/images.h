@@ -21,11 +21,11 @@ struct Down {
   bool gradient;  ///< of the input: the source is dy
 
   Down(const Recorder& r, bool gradient)
-      : taps(r.kernel_h),
-        stride(r.stride_h),
-        dilation(r.dilation_h),
-        pad(r.pad_top),
-        rows(gradient ? r.conv_height : r.height),
+      : taps(r.kernel_h()),
+        stride(r.stride_h()),
+        dilation(r.dilation_h()),
+        pad(r.pad_top()),
+        rows(gradient ? r.conv_height() : r.height()),
         gradient(gradient) {}
 
   struct Range {
@@ -62,15 +62,16 @@ struct Across {
   bool turned = false;   ///< taps in reverse order make a forward row of the input's gradient
 
   Across(const Recorder& r, bool gradient) {
-    const int64_t kernel = r.kernel_w, stride = r.stride_w;
-    int64_t origin = -r.pad_left, width = r.width;  // the source's column at the buffer's first one
+    const int64_t kernel = r.kernel_w(), stride = r.stride_w();
+    int64_t origin = -r.pad_left(),
+            width = r.width();  // the source's column at the buffer's first one
     if (gradient) {
-      width = r.conv_width;
+      width = r.conv_width();
       turned = stride == 1;
-      skipped = r.pad_left % stride;
-      origin = turned ? r.pad_left - kernel + 1 : r.pad_left / stride - (kernel - 1) / stride;
+      skipped = r.pad_left() % stride;
+      origin = turned ? r.pad_left() - kernel + 1 : r.pad_left() / stride - (kernel - 1) / stride;
     }
-    const int64_t results = TiledColumns(gradient ? r.width + skipped : r.conv_width);
+    const int64_t results = TiledColumns(gradient ? r.width() + skipped : r.conv_width());
     columns = gradient ? (kernel - 1) / stride + (results - 1) / stride + 1
                        : (results - 1) * stride + kernel;
     first = std::max<int64_t>(origin, 0);

@@ -100,8 +100,9 @@ class RowMajorPlan final : public Plan {
   static MaxWindows WindowsOf(const PoolingForwardSpec& spec) {
     const Recorder& r = spec.geometry;
     const int64_t lanes = VectorLanes();
-    return {PoolWindows(r, PoolMode::kMax), Lanes({1, lanes, r.height, r.width}, LaneTag::kNhwc),
-            Lanes({1, lanes, r.conv_height, r.conv_width}, LaneTag::kNhwc)};
+    return {PoolWindows(r, PoolMode::kMax),
+            Lanes({1, lanes, r.height(), r.width()}, LaneTag::kNhwc),
+            Lanes({1, lanes, r.conv_height(), r.conv_width()}, LaneTag::kNhwc)};
   }
 
   int64_t LastOf(int64_t first) const { return std::min(first + band_, g_.windows.rows.windows()); }

@@ -434,8 +434,8 @@ class GradientPlan final : public WinogradPlan {
       const Tiles::Place place = tiles_.At(first + i);
       float* of_x = x_values + i * x_values_.tile_step;
       float* of_y = y_values + i * y_values_.tile_step;
-      Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top,
-                            place.w - spec_.geometry.pad_left, of_x, x_values_.position_step);
+      Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top(),
+                            place.w - spec_.geometry.pad_left(), of_x, x_values_.position_step);
       Loops::TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w, of_y,
                                      y_values_.position_step);
       FillVectors(x_, kPositions, of_x, x_values_.position_step);
@@ -483,12 +483,12 @@ PlanPtr MakePlanOf(const ConvSpec& spec) {
   const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan<T, kLanes, Taps>>(spec, tag, r.input_shape(),
-                                                           r.output_shape(), r.pad_top, r.pad_left);
+      return std::make_shared<FilterPlan<T, kLanes, Taps>>(
+          spec, tag, r.input_shape(), r.output_shape(), r.pad_top(), r.pad_left());
     case ConvPass::kBackwardX:
       return std::make_shared<FilterPlan<T, kLanes, Taps>>(
-          spec, tag, r.output_shape(), r.input_shape(), Taps::kDown - 1 - r.pad_top,
-          Taps::kAcross - 1 - r.pad_left);
+          spec, tag, r.output_shape(), r.input_shape(), Taps::kDown - 1 - r.pad_top(),
+          Taps::kAcross - 1 - r.pad_left());
     default:
       return std::make_shared<GradientPlan<T, kLanes, Taps>>(spec, tag, r.input_shape(),
                                                              r.output_shape());

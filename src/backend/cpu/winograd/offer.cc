@@ -57,7 +57,8 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
     return "Winograd's method is for float32 and bfloat16";
   if (r.spatial == 3) return "Winograd's method is for one or two dimensions";
   const bool known = WithTaps(spec, []<class Taps>(Taps) { return true; });
-  if (!known || r.stride_h != 1 || r.stride_w != 1 || r.dilation_h != 1 || r.dilation_w != 1)
+  if (!known || r.stride_h() != 1 || r.stride_w() != 1 || r.dilation_h() != 1 ||
+      r.dilation_w() != 1)
     return "Winograd's method is for kernels of 3 x 3, 5 x 5, and 3 or 7 in a row, of stride and "
            "dilation 1";
   // In a tile larger than the image most terms cancel, and the rest has the whole tile's rounding
@@ -65,14 +66,15 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const auto thin = [](int64_t taps, int64_t in, int64_t out) {
     return taps > 3 && std::min(in, out) < Axis<7>::kOut;
   };
-  if (thin(r.kernel_h, r.height, r.conv_height) || thin(r.kernel_w, r.width, r.conv_width))
+  if (thin(r.kernel_h(), r.height(), r.conv_height()) ||
+      thin(r.kernel_w(), r.width(), r.conv_width()))
     return "Winograd's method is for images that fill a tile, where kernels have 5 weights and "
            "more";
   if (r.group != 1) return "Winograd's method is for one group";
   if (!MostlyFilled(r.in_channels, lanes) || !MostlyFilled(r.out_channels, lanes))
     return "Winograd's method is for channels that fill half a vector and more";
-  if (std::max(r.pad_top, r.pad_bottom) >= r.kernel_h ||
-      std::max(r.pad_left, r.pad_right) >= r.kernel_w)
+  if (std::max(r.pad_top(), r.pad_bottom()) >= r.kernel_h() ||
+      std::max(r.pad_left(), r.pad_right()) >= r.kernel_w())
     return "Winograd's method is for padding that is smaller than the kernel";
   if (IsStrict()) return "Winograd's method rounds more than strict mode allows";
   return "";
@@ -83,8 +85,8 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
   return WithTaps(spec, [&]<class Taps>(Taps) {
-    const Tiles tiles(r.batchsize, to_input ? r.height : r.conv_height,
-                      to_input ? r.width : r.conv_width, Taps::kOutDown, Taps::kOutAcross);
+    const Tiles tiles(r.batchsize, to_input ? r.height() : r.conv_height(),
+                      to_input ? r.width() : r.conv_width(), Taps::kOutDown, Taps::kOutAcross);
     constexpr double share = Taps::kPositions / 36.0;  // relative to a tile of 6 x 6
     const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
     const int64_t in = RoundUp(r.in_channels, lanes), out = RoundUp(r.out_channels, lanes);
@@ -94,7 +96,7 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
         costs.product * static_cast<double>(rows * Taps::kPositions) * pairs +
         (values < costs.cached ? costs.value : costs.far_value) * values +
         (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * share * pairs;
-    const int64_t direct = r.batchsize * r.conv_height * RoundUp(r.conv_width, costs.pixels) *
+    const int64_t direct = r.batchsize * r.conv_height() * RoundUp(r.conv_width(), costs.pixels) *
                            Taps::kWeights *
                            RoundUp(r.in_channels, to_input ? costs.results : costs.summands) *
                            RoundUp(r.out_channels, to_input ? costs.summands : costs.results);

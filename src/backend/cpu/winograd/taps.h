@@ -24,11 +24,12 @@ template <class Visitor>
 auto WithTaps(const ConvSpec& spec, const Visitor& visit) -> decltype(visit(Taps<3, 3>())) {
   const Recorder& r = spec.geometry;
   const auto is = [&](int64_t down, int64_t across) {
-    return r.kernel_h == down && r.kernel_w == across;
+    return r.kernel_h() == down && r.kernel_w() == across;
   };
   const bool to_input = spec.pass == ConvPass::kBackwardX;
   if (is(3, 3) && spec.dtype == kBFloat16 &&
-      PrefersLargeTile(to_input ? r.height : r.conv_height, to_input ? r.width : r.conv_width))
+      PrefersLargeTile(to_input ? r.height() : r.conv_height(),
+                       to_input ? r.width() : r.conv_width()))
     return visit(LargeTile());
   if (is(3, 3)) return visit(Taps<3, 3>());
   if (is(5, 5)) return visit(Taps<5, 5>());

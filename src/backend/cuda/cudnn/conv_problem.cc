@@ -38,10 +38,10 @@ ConvProblem ProblemOf(const ConvSpec& spec) {
   problem.x = TensorOf(r.input_shape(), !spec.plain);
   problem.w = TensorOf(r.weight_shape(), !spec.plain);
   problem.y = TensorOf(r.output_shape(), !spec.plain);
-  problem.stride = {r.stride_h, r.stride_w};
-  problem.dilation = {r.dilation_h, r.dilation_w};
-  problem.before = {r.pad_top, r.pad_left};
-  problem.after = {r.pad_bottom, r.pad_right};
+  problem.stride = {r.stride_h(), r.stride_w()};
+  problem.dilation = {r.dilation_h(), r.dilation_w()};
+  problem.before = {r.pad_top(), r.pad_left()};
+  problem.after = {r.pad_bottom(), r.pad_right()};
   problem.alignment = spec.alignment;
   if (spec.pass == ConvPass::kForward) {
     problem.bias = r.bias;

@@ -21,15 +21,15 @@ void CheckInput(const char* op, const Shape& x, int64_t channels, int spatial) {
 Shape OutputOf(const char* op, const Recorder& g, const std::vector<int64_t>& extra,
                const Shape& x) {
   Shape y = {x[0], g.in_channels};
-  const auto axes = g.axes();
   for (int i = 0; i < g.spatial; ++i) {
-    const Recorder::Axis& axis = axes[static_cast<size_t>(Recorder::kMostAxes - g.spatial + i)];
+    const auto number = static_cast<size_t>(Recorder::kMostAxes - g.spatial + i);
+    const Recorder::Axis& axis = g.axes[number];
     // Sizes and parameters have 31 bits each, so that only the products can overflow 64.
     const int64_t pads = axis.before + axis.after;
     const int64_t length = (x[2 + i] - 1) * axis.stride - pads + axis.dilation * (axis.kernel - 1) +
                            extra[static_cast<size_t>(i)] + 1;
-    Check(length >= 1, op, "padding ", pads, " leaves nothing of the output's ", axis.name,
-          "; input shape ", x);
+    Check(length >= 1, op, "padding ", pads, " leaves nothing of the output's ",
+          Recorder::kAxisNames[number], "; input shape ", x);
     y.push_back(length);
   }
   return y;

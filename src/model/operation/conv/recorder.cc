@@ -19,27 +19,8 @@ constexpr int64_t kMaxWindow = std::numeric_limits<int32_t>::max();
 // Sizes in bytes are bounded for the widest element.
 constexpr size_t kWidestElement = 8;
 
-/// The members of a Recorder for one axis.
-struct Members {
-  const char* name;
-  int64_t Recorder::*size;
-  int64_t Recorder::*kernel;
-  int64_t Recorder::*stride;
-  int64_t Recorder::*before;
-  int64_t Recorder::*after;
-  int64_t Recorder::*dilation;
-  int64_t Recorder::*windows;
-};
-constexpr Members kMembers[Recorder::kMostAxes] = {
-    {"depth", &Recorder::depth, &Recorder::kernel_d, &Recorder::stride_d, &Recorder::pad_front,
-     &Recorder::pad_back, &Recorder::dilation_d, &Recorder::conv_depth},
-    {"height", &Recorder::height, &Recorder::kernel_h, &Recorder::stride_h, &Recorder::pad_top,
-     &Recorder::pad_bottom, &Recorder::dilation_h, &Recorder::conv_height},
-    {"width", &Recorder::width, &Recorder::kernel_w, &Recorder::stride_w, &Recorder::pad_left,
-     &Recorder::pad_right, &Recorder::dilation_w, &Recorder::conv_width}};
-
-/// The members for axis `i` of images with `spatial` axes.
-const Members& MembersOf(int spatial, int i) { return kMembers[Recorder::kMostAxes - spatial + i]; }
+/// The number of axis `i` of images with `spatial` axes.
+size_t AxisOf(int spatial, int i) { return static_cast<size_t>(Recorder::kMostAxes - spatial + i); }
 
 struct Text {
   const Ints& values;
@@ -81,14 +62,14 @@ int64_t WindowSpan(int64_t kernel, int64_t dilation) { return dilation * (kernel
 int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 /// Number of windows along one axis, by PyTorch's rule for `ceil_mode`.
-int64_t CountWindows(const char* op, const Recorder::Axis& axis, bool ceil_mode) {
+int64_t CountWindows(const char* op, const char* name, const Recorder::Axis& axis, bool ceil_mode) {
   const int64_t padded = axis.size + axis.before + axis.after;
   const int64_t span = WindowSpan(axis.kernel, axis.dilation);
   int64_t count = FloorDivide(padded - span + (ceil_mode ? axis.stride - 1 : 0), axis.stride) + 1;
   // A window that starts in the padding behind the input would see nothing of the input.
   if (ceil_mode && (count - 1) * axis.stride >= axis.size + axis.before) --count;
   Check(count >= 1, op, "kernel ", axis.kernel, " with dilation ", axis.dilation, " spans ", span,
-        " > ", padded, " elements of the padded input along the ", axis.name, " (", axis.size,
+        " > ", padded, " elements of the padded input along the ", name, " (", axis.size,
         " + padding ", axis.before, " + ", axis.after, ")");
   return count;
 }
@@ -96,7 +77,7 @@ int64_t CountWindows(const char* op, const Recorder::Axis& axis, bool ceil_mode)
 void SetInput(Recorder* r, const Shape& input) {
   r->batchsize = input[0];
   r->in_channels = input[1];
-  for (int i = 0; i < r->spatial; ++i) r->*MembersOf(r->spatial, i).size = input[2 + i];
+  for (int i = 0; i < r->spatial; ++i) r->axes[AxisOf(r->spatial, i)].size = input[2 + i];
 }
 
 /// The fields of a recorder are public, so they may hold any numbers. Without this check the
@@ -106,7 +87,7 @@ void CheckFields(const char* op, const Recorder& r) {
   bool good = r.spatial >= 1 && r.spatial <= Recorder::kMostAxes && within(r.out_channels, 1) &&
               r.group >= 1 && r.in_channels % r.group == 0 && r.out_channels % r.group == 0;
   int missing = Recorder::kMostAxes - r.spatial;
-  for (const Recorder::Axis& axis : r.axes()) {
+  for (const Recorder::Axis& axis : r.axes) {
     good = good && within(axis.kernel, 1) && within(axis.stride, 1) && within(axis.dilation, 1) &&
            within(axis.before, 0) && within(axis.after, 0);
     if (missing-- > 0)
@@ -119,15 +100,14 @@ void CheckFields(const char* op, const Recorder& r) {
 /// Fills in and bounds every derived size. The windows of an adaptive pooling are given.
 void Derive(const char* op, Recorder* r) {
   CheckFields(op, *r);
-  const auto axes = r->axes();
-  for (size_t i = 0; i < axes.size() && !r->adaptive; ++i)
-    r->*kMembers[i].windows = CountWindows(op, axes[i], r->ceil_mode);
+  for (size_t i = 0; i < r->axes.size() && !r->adaptive; ++i)
+    r->axes[i].windows = CountWindows(op, Recorder::kAxisNames[i], r->axes[i], r->ceil_mode);
   // Everything that is allocated or indexed: weights, output, the im2col matrix of one image.
   CheckShape(op, r->weight_shape(), kWidestElement);
   CheckShape(op, r->output_shape(), kWidestElement);
   CheckShape(op,
-             {r->in_channels / r->group, r->kernel_d, r->kernel_h, r->kernel_w, r->conv_depth,
-              r->conv_height, r->conv_width},
+             {r->in_channels / r->group, r->kernel_d(), r->kernel_h(), r->kernel_w(),
+              r->conv_depth(), r->conv_height(), r->conv_width()},
              kWidestElement);
   r->col_height = r->in_channels / r->group * r->taps();
   r->col_width = r->conv_pixels();
@@ -156,15 +136,14 @@ Recorder WindowRecorder(const char* op, const Shape& input, const Ints& kernel, 
   CheckNumbers(op, "stride", stride, 1, spatial);
   CheckNumbers(op, "padding", padding, 0, spatial, true);
   if (!dilation.empty()) CheckNumbers(op, "dilation", dilation, 1, spatial);
-  for (const Members& members : kMembers) r.*members.size = r.*members.kernel = 1;
   SetInput(&r, input);
   for (size_t i = 0; i < spatial; ++i) {
-    const Members& members = MembersOf(r.spatial, static_cast<int>(i));
-    r.*members.kernel = kernel[i];
-    r.*members.stride = stride[i];
-    r.*members.before = padding[i];
-    r.*members.after = padding[padding.size() - spatial + i];
-    r.*members.dilation = dilation.empty() ? 1 : dilation[i];
+    Recorder::Axis& axis = r.axes[AxisOf(r.spatial, static_cast<int>(i))];
+    axis.kernel = kernel[i];
+    axis.stride = stride[i];
+    axis.before = padding[i];
+    axis.after = padding[padding.size() - spatial + i];
+    if (!dilation.empty()) axis.dilation = dilation[i];
   }
   return r;
 }
@@ -226,7 +205,7 @@ Recorder PoolRecorder(const char* op, const Shape& input, const std::vector<int6
                       const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
                       const std::vector<int64_t>& dilation, bool ceil_mode) {
   Recorder r = ForPooling(WindowRecorder(op, input, kernel, stride, padding, dilation));
-  for (const Recorder::Axis& axis : r.axes())
+  for (const Recorder::Axis& axis : r.axes)
     Check(std::max(axis.before, axis.after) < WindowSpan(axis.kernel, axis.dilation), op,
           "padding ", Text{padding}, " leaves windows of kernel ", Text{kernel}, " with dilation ",
           Text{r.Along(&Recorder::Axis::dilation)}, " outside the input");
@@ -254,9 +233,8 @@ Recorder AdaptivePoolRecorder(const char* op, const Shape& input,
   if (equal) return PoolRecorder(op, input, kernel, kernel, zeros, ones, false);
   Recorder r = ForPooling(WindowRecorder(op, input, kernel, ones, zeros, ones));
   r.adaptive = true;
-  r.conv_height = 1;
   for (int i = 0; i < spatial; ++i)
-    r.*MembersOf(spatial, i).windows = output[static_cast<size_t>(i)];
+    r.axes[AxisOf(spatial, i)].windows = output[static_cast<size_t>(i)];
   Derive(op, &r);
   return r;
 }
@@ -274,22 +252,12 @@ Recorder WithInput(const char* op, const Recorder& recorder, const Shape& input)
 
 void TakeOutputSizes(const Shape& output, Recorder* recorder) {
   for (int i = 0; i < recorder->spatial; ++i)
-    recorder->*MembersOf(recorder->spatial, i).windows = output[2 + i];
-}
-
-std::array<Recorder::Axis, Recorder::kMostAxes> Recorder::axes() const {
-  std::array<Axis, kMostAxes> axes;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Members& m = kMembers[i];
-    axes[i] = {m.name,          this->*m.size,  this->*m.kernel,   this->*m.stride,
-               this->*m.before, this->*m.after, this->*m.dilation, this->*m.windows};
-  }
-  return axes;
+    recorder->axes[AxisOf(recorder->spatial, i)].windows = output[2 + i];
 }
 
 std::vector<int64_t> Recorder::Along(int64_t Axis::*number) const {
   std::vector<int64_t> numbers;
-  for (const Axis& axis : axes()) numbers.push_back(axis.*number);
+  for (const Axis& axis : axes) numbers.push_back(axis.*number);
   numbers.erase(numbers.begin(), numbers.end() - spatial);
   return numbers;
 }

@@ -17,7 +17,7 @@ void CheckArguments(const char* op, const PoolingHandle& handle, const Tensor& x
   Check(p > 0 && std::isfinite(p), op, "p must be finite and larger than 0, got ", p);
   Check(handle.mode == PoolMode::kAverageExcludePad, op,
         "the handle must be one of averages that do not count padding");
-  for (const Recorder::Axis& axis : handle.recorder.axes())
+  for (const Recorder::Axis& axis : handle.recorder.axes)
     Check(axis.before == 0 && axis.after == 0, op, "the handle must be without padding, got ",
           handle.recorder.ToString());
 }

@@ -98,7 +98,7 @@ class WindowAxis {
 /// All axes. Images of fewer dimensions have one plane, and one row.
 struct PoolWindows {
   PoolWindows(const Recorder& r, PoolMode mode)
-      : PoolWindows(r.axes(), r.adaptive, mode == PoolMode::kAverageIncludePad) {}
+      : PoolWindows(r.axes, r.adaptive, mode == PoolMode::kAverageIncludePad) {}
   /// Elements of an image, and of its result.
   int64_t input() const { return planes.size() * rows.size() * columns.size(); }
   int64_t output() const { return planes.windows() * rows.windows() * columns.windows(); }

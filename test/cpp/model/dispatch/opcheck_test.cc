@@ -267,7 +267,7 @@ TEST(ReplayTextTest, FieldsHaveTheValuesOfTheirType) {
     return result;
   };
   EXPECT_EQ(read("pass", "3").pass, ConvPass::kBackwardB);
-  EXPECT_EQ(read("kernel_h", "7").geometry.kernel_h, 7);
+  EXPECT_EQ(read("kernel_h", "7").geometry.kernel_h(), 7);
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"pass", "4"},
                                                         {"pass", "-1"},

@@ -45,9 +45,9 @@ struct Geometry {
         channels(r.in_channels / r.group),
         filters(r.out_channels / r.group),
         groups(r.group),
-        d(r.axes()[0]),
-        h(r.axes()[1]),
-        w(r.axes()[2]) {}
+        d(r.axes[0]),
+        h(r.axes[1]),
+        w(r.axes[2]) {}
   __host__ __device__ int64_t pixels() const { return d.size * h.size * w.size; }
   __host__ __device__ int64_t out_pixels() const { return d.out * h.out * w.out; }
   __host__ __device__ int64_t taps() const { return d.kernel * h.kernel * w.kernel; }

@@ -157,7 +157,7 @@ struct Pooling {
 };
 
 Pooling PoolingOf(const Recorder& r, PoolMode mode, bool channels_last, int neighbours) {
-  const auto axes = r.axes();
+  const auto& axes = r.axes;
   return {Window(axes[0], r.adaptive),
           Window(axes[1], r.adaptive),
           Window(axes[2], r.adaptive),

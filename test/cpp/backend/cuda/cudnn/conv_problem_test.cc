@@ -45,8 +45,8 @@ TEST_F(ConvProblemTest, SaysSizesAndDistances) {
   EXPECT_EQ(p.x.strides, (std::array<int64_t, 4>{6 * 9 * 8, 1, 8 * 6, 6}));
   EXPECT_EQ(p.w.dims, (std::array<int64_t, 4>{10, 3, 3, 5}));                // per group
   EXPECT_EQ(p.w.strides, (std::array<int64_t, 4>{3 * 3 * 5, 1, 5 * 3, 3}));  // KRSC
-  EXPECT_EQ(p.y.dims,
-            (std::array<int64_t, 4>{4, 10, spec.geometry.conv_height, spec.geometry.conv_width}));
+  EXPECT_EQ(p.y.dims, (std::array<int64_t, 4>{4, 10, spec.geometry.conv_height(),
+                                              spec.geometry.conv_width()}));
   EXPECT_EQ(p.stride, (std::array<int64_t, 2>{2, 1}));
   EXPECT_EQ(p.dilation, (std::array<int64_t, 2>{1, 2}));
   EXPECT_EQ(p.before, (std::array<int64_t, 2>{0, 1}));

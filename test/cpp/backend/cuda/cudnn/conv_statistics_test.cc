@@ -100,7 +100,7 @@ TEST_F(EmulatedCudnnStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
                      "y");
           // Sums may use y before or after its rounding, and are float32.
           std::vector<double> sums(6), squares(6), sum_bound(6), square_bound(6);
-          const int64_t pixels = spec.geometry.conv_height * spec.geometry.conv_width;
+          const int64_t pixels = spec.geometry.conv_height() * spec.geometry.conv_width();
           const double step = test::Epsilon(dtype) + static_cast<double>(3 * pixels) * 0x1p-24;
           for (size_t i = 0; i < values.size(); ++i) {
             const size_t c = i / static_cast<size_t>(pixels) % 6;

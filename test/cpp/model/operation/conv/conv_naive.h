@@ -17,24 +17,25 @@ void ForEachProduct(const Recorder& g, const Product& product) {
   const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
   for (int64_t n = 0; n < g.batchsize; ++n)
     for (int64_t m = 0; m < g.out_channels; ++m)
-      for (int64_t od = 0; od < g.conv_depth; ++od)
-        for (int64_t oh = 0; oh < g.conv_height; ++oh)
-          for (int64_t ow = 0; ow < g.conv_width; ++ow)
+      for (int64_t od = 0; od < g.conv_depth(); ++od)
+        for (int64_t oh = 0; oh < g.conv_height(); ++oh)
+          for (int64_t ow = 0; ow < g.conv_width(); ++ow)
             for (int64_t c = 0; c < channels; ++c)
-              for (int64_t k = 0; k < g.kernel_d; ++k)
-                for (int64_t i = 0; i < g.kernel_h; ++i)
-                  for (int64_t j = 0; j < g.kernel_w; ++j) {
-                    const int64_t d = od * g.stride_d - g.pad_front + k * g.dilation_d;
-                    const int64_t h = oh * g.stride_h - g.pad_top + i * g.dilation_h;
-                    const int64_t w = ow * g.stride_w - g.pad_left + j * g.dilation_w;
-                    if (d < 0 || d >= g.depth || h < 0 || h >= g.height || w < 0 || w >= g.width)
+              for (int64_t k = 0; k < g.kernel_d(); ++k)
+                for (int64_t i = 0; i < g.kernel_h(); ++i)
+                  for (int64_t j = 0; j < g.kernel_w(); ++j) {
+                    const int64_t d = od * g.stride_d() - g.pad_front() + k * g.dilation_d();
+                    const int64_t h = oh * g.stride_h() - g.pad_top() + i * g.dilation_h();
+                    const int64_t w = ow * g.stride_w() - g.pad_left() + j * g.dilation_w();
+                    if (d < 0 || d >= g.depth() || h < 0 || h >= g.height() || w < 0 ||
+                        w >= g.width())
                       continue;
                     const int64_t x = n * g.in_channels + m / filters * channels + c;
-                    const int64_t y = (n * g.out_channels + m) * g.conv_depth + od;
-                    const int64_t tap = (m * channels + c) * g.kernel_d + k;
-                    product(((x * g.depth + d) * g.height + h) * g.width + w,
-                            (tap * g.kernel_h + i) * g.kernel_w + j,
-                            (y * g.conv_height + oh) * g.conv_width + ow);
+                    const int64_t y = (n * g.out_channels + m) * g.conv_depth() + od;
+                    const int64_t tap = (m * channels + c) * g.kernel_d() + k;
+                    product(((x * g.depth() + d) * g.height() + h) * g.width() + w,
+                            (tap * g.kernel_h() + i) * g.kernel_w() + j,
+                            (y * g.conv_height() + oh) * g.conv_width() + ow);
                   }
 }
 

@@ -39,10 +39,10 @@ TEST(Recorder, KnownConvolutions) {
   // SAME_UPPER for a kernel of 4: one element before and two after.
   const Recorder same = Conv({1, 1, 8, 8}, {4, 4}, {1, 1}, {1, 1, 2, 2}, 1);
   EXPECT_EQ(same.output_shape(), Shape({1, 1, 8, 8}));
-  EXPECT_EQ(same.pad_top, 1);
-  EXPECT_EQ(same.pad_left, 1);
-  EXPECT_EQ(same.pad_bottom, 2);
-  EXPECT_EQ(same.pad_right, 2);
+  EXPECT_EQ(same.pad_top(), 1);
+  EXPECT_EQ(same.pad_left(), 1);
+  EXPECT_EQ(same.pad_bottom(), 2);
+  EXPECT_EQ(same.pad_right(), 2);
 }
 
 TEST(Recorder, SetupRecorderKeepsItsArguments) {
@@ -51,15 +51,15 @@ TEST(Recorder, SetupRecorderKeepsItsArguments) {
   EXPECT_EQ(r.batchsize, 4);
   EXPECT_EQ(r.in_channels, 6);
   EXPECT_EQ(r.out_channels, 9);
-  EXPECT_EQ(r.height, 10);
-  EXPECT_EQ(r.width, 12);
-  EXPECT_EQ(r.kernel_h, 3);
-  EXPECT_EQ(r.kernel_w, 5);
-  EXPECT_EQ(r.stride_h, 1);
-  EXPECT_EQ(r.stride_w, 2);
-  EXPECT_EQ(r.pad_top, 1);
-  EXPECT_EQ(r.pad_right, 2);
-  EXPECT_EQ(r.dilation_h, 2);
+  EXPECT_EQ(r.height(), 10);
+  EXPECT_EQ(r.width(), 12);
+  EXPECT_EQ(r.kernel_h(), 3);
+  EXPECT_EQ(r.kernel_w(), 5);
+  EXPECT_EQ(r.stride_h(), 1);
+  EXPECT_EQ(r.stride_w(), 2);
+  EXPECT_EQ(r.pad_top(), 1);
+  EXPECT_EQ(r.pad_right(), 2);
+  EXPECT_EQ(r.dilation_h(), 2);
   EXPECT_EQ(r.group, 3);
   EXPECT_FALSE(r.bias);
   EXPECT_NE(r.ToString().find("kernel (3, 5)"), std::string::npos) << r.ToString();
@@ -93,12 +93,12 @@ TEST(Recorder, OutputSizesByCounting) {
     const Recorder r = Pool({1, 1, size, 20}, {kernel, 1}, {stride, 1}, {before, 0, after, 0},
                             ceil_mode, {dilation, 1});
     const int64_t expected = CountByHand(size, kernel, stride, before, after, dilation, ceil_mode);
-    ASSERT_EQ(r.conv_height, expected) << r.ToString();
+    ASSERT_EQ(r.conv_height(), expected) << r.ToString();
     ceil_differs += expected != CountByHand(size, kernel, stride, before, after, dilation, false);
     if (!ceil_mode) {
       const Recorder c =
           Conv({1, 1, 20, size}, {1, kernel}, {1, stride}, {0, before, 0, after}, 1, {1, dilation});
-      ASSERT_EQ(c.conv_width, expected) << c.ToString();
+      ASSERT_EQ(c.conv_width(), expected) << c.ToString();
     }
   }
   EXPECT_GT(ceil_differs, 100);
@@ -110,10 +110,10 @@ TEST(Recorder, SignalsAndVolumes) {
   EXPECT_EQ(signal.input_shape(), Shape({4, 6, 100}));
   EXPECT_EQ(signal.weight_shape(), Shape({8, 3, 5}));
   EXPECT_EQ(signal.output_shape(), Shape({4, 8, (100 + 3 - 13) / 2 + 1}));
-  EXPECT_EQ(signal.height, 1);
-  EXPECT_EQ(signal.kernel_h, 1);
-  EXPECT_EQ(signal.pad_left, 1);
-  EXPECT_EQ(signal.pad_right, 2);
+  EXPECT_EQ(signal.height(), 1);
+  EXPECT_EQ(signal.kernel_h(), 1);
+  EXPECT_EQ(signal.pad_left(), 1);
+  EXPECT_EQ(signal.pad_right(), 2);
   EXPECT_EQ(signal.col_height, 3 * 5);
   EXPECT_EQ(signal.imagesize, 600);
   EXPECT_NE(signal.ToString().find("kernel (5), stride (2), padding (1, 2)"), std::string::npos);
@@ -124,9 +124,9 @@ TEST(Recorder, SignalsAndVolumes) {
   EXPECT_EQ(volume.weight_shape(), Shape({7, 3, 2, 3, 4}));
   EXPECT_EQ(volume.output_shape(),
             Shape({2, 7, 8 + 3 - 2 + 1, (9 + 5 - 3) / 2 + 1, (10 + 7 - 4) / 3 + 1}));
-  EXPECT_EQ(volume.pad_front, 0);
-  EXPECT_EQ(volume.pad_back, 3);
-  EXPECT_EQ(volume.pad_right, 5);
+  EXPECT_EQ(volume.pad_front(), 0);
+  EXPECT_EQ(volume.pad_back(), 3);
+  EXPECT_EQ(volume.pad_right(), 5);
   EXPECT_EQ(volume.col_height, 3 * 2 * 3 * 4);
   EXPECT_EQ(volume.Along(&Recorder::Axis::kernel), Ints({2, 3, 4}));
   EXPECT_EQ(WithInput("Op", volume, {5, 3, 4, 9, 10}).output_shape(), Shape({5, 7, 6, 6, 5}));
@@ -138,10 +138,10 @@ TEST(Recorder, SignalsAndVolumes) {
     const bool ceil_mode = random.Coin();
     if (size < kernel) continue;
     const int64_t expected = CountByHand(size, kernel, stride, 0, 0, 1, ceil_mode);
-    EXPECT_EQ(Pool({1, 2, size}, {kernel}, {stride}, {0}, ceil_mode, {}).conv_width, expected);
+    EXPECT_EQ(Pool({1, 2, size}, {kernel}, {stride}, {0}, ceil_mode, {}).conv_width(), expected);
     const Recorder d =
         Pool({1, 2, size, 1, 1}, {kernel, 1, 1}, {stride, 1, 1}, {0, 0, 0}, ceil_mode, {});
-    EXPECT_EQ(d.conv_depth, expected);
+    EXPECT_EQ(d.conv_depth(), expected);
   }
 
   using E = std::invalid_argument;
@@ -161,9 +161,11 @@ TEST(Recorder, SignalsAndVolumes) {
       "along the depth");
   ExpectError<E>([&] { WithInput("Op", signal, {4, 6, 1, 100}); }, "input must be (N, C, L)");
   // A missing axis is no axis.
-  for (auto field : {&Recorder::kernel_d, &Recorder::stride_h, &Recorder::pad_front}) {
+  using Axis = Recorder::Axis;
+  for (auto [axis, number] :
+       {std::pair{0, &Axis::kernel}, {1, &Axis::stride}, {0, &Axis::before}}) {
     Recorder broken = signal;
-    broken.*field += 1;
+    broken.axes[static_cast<size_t>(axis)].*number += 1;
     ExpectError<E>([&] { WithInput("Op", broken, signal.input_shape()); },
                    "not one that SetupRecorder made");
   }
@@ -180,7 +182,7 @@ TEST(Recorder, AdaptivePooling) {
       }
       const Recorder r = AdaptivePoolRecorder("Op", {2, 3, in}, {out});
       EXPECT_EQ(r.output_shape(), Shape({2, 3, out}));
-      EXPECT_EQ(r.kernel_w, largest) << in << " to " << out;
+      EXPECT_EQ(r.kernel_w(), largest) << in << " to " << out;
       EXPECT_EQ(r.adaptive, in % out != 0);
     }
   }
@@ -199,12 +201,12 @@ TEST(Recorder, AdaptivePooling) {
 }
 
 TEST(Recorder, CeilMode) {
-  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, true).conv_height, 56);
-  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, false).conv_height, 55);
+  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, true).conv_height(), 56);
+  EXPECT_EQ(Pool({1, 1, 112, 112}, {3, 3}, {2, 2}, {0, 0}, false).conv_height(), 55);
   // A window that would start in the padding after the input does not count.
-  EXPECT_EQ(Pool({1, 1, 2, 2}, {2, 2}, {3, 3}, {1, 1}, true).conv_height, 1);
+  EXPECT_EQ(Pool({1, 1, 2, 2}, {2, 2}, {3, 3}, {1, 1}, true).conv_height(), 1);
   // Like PyTorch, allows a window that is larger than the input.
-  EXPECT_EQ(Pool({1, 1, 1, 1}, {2, 2}, {2, 2}, {0, 0}, true).conv_height, 1);
+  EXPECT_EQ(Pool({1, 1, 1, 1}, {2, 2}, {2, 2}, {0, 0}, true).conv_height(), 1);
 }
 
 TEST(Recorder, WithInputFollowsTheInput) {
@@ -221,12 +223,20 @@ TEST(Recorder, WithInputFollowsTheInput) {
       "[Op] input has 4 channels; the handle was made for 3");
   ExpectError<std::invalid_argument>([&] { WithInput("Op", r, {32, 3, 224}); }, "(32, 3, 224)");
   // Fields that the caller has set to 0 do not cause a division by zero.
-  for (auto field : {&Recorder::stride_h, &Recorder::group, &Recorder::kernel_w,
-                     &Recorder::dilation_w, &Recorder::out_channels}) {
-    Recorder broken = r;
-    broken.*field = 0;
+  const auto expect_refused = [&](const Recorder& broken) {
     ExpectError<std::invalid_argument>([&] { WithInput("Op", broken, r.input_shape()); },
                                        "not one that SetupRecorder made");
+  };
+  for (auto field : {&Recorder::group, &Recorder::out_channels}) {
+    Recorder broken = r;
+    broken.*field = 0;
+    expect_refused(broken);
+  }
+  using Axis = Recorder::Axis;
+  for (auto number : {&Axis::stride, &Axis::kernel, &Axis::dilation}) {
+    Recorder broken = r;
+    broken.axes[2].*number = 0;
+    expect_refused(broken);
   }
   ExpectError<std::invalid_argument>([&] { WithInput("Op", Recorder(), {1, 0, 1, 1}); }, "(1, 0");
 }

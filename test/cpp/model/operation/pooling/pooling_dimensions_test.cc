@@ -58,8 +58,9 @@ Span SpanOf(const Recorder::Axis& axis, bool adaptive, bool count_padding, int64
 /// Calls visit(output, inputs, divisor) for each window, with row-major positions.
 template <class F>
 void ForWindows(const Recorder& g, PoolMode mode, const F& visit) {
-  const auto axes = g.axes();
-  const Shape output = {g.batchsize * g.out_channels, g.conv_depth, g.conv_height, g.conv_width};
+  const auto& axes = g.axes;
+  const Shape output = {g.batchsize * g.out_channels, g.conv_depth(), g.conv_height(),
+                        g.conv_width()};
   test::ForEachIndex(output, [&](const Index& at) {
     Span spans[3];
     for (size_t i = 0; i < 3; ++i)
@@ -69,7 +70,7 @@ void ForWindows(const Recorder& g, PoolMode mode, const F& visit) {
       for (int64_t h : spans[1].inside)
         for (int64_t w : spans[2].inside)
           inputs.push_back(
-              static_cast<size_t>(((at[0] * g.depth + d) * g.height + h) * g.width + w));
+              static_cast<size_t>(((at[0] * g.depth() + d) * g.height() + h) * g.width() + w));
     const int64_t divisor = spans[0].divisor * spans[1].divisor * spans[2].divisor;
     visit(test::Flat(output, at), inputs, static_cast<double>(divisor));
   });

@@ -1,0 +1,1 @@
+cd /work/m && git fetch -q /work/main main

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .fusion import Fusion
-    from .network import Run, Step
+    from .network import CompiledNode, Execution
 
     Array = NDArray[Any]
 
@@ -197,10 +197,12 @@ def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
 # The operation.
 
 
-def _composed(steps: Sequence[Step], names: Sequence[str], output: str) -> Callable[..., Any]:
+def _composed(
+    steps: Sequence[CompiledNode], names: Sequence[str], output: str
+) -> Callable[..., Any]:
     """The steps as one function of the values `names`."""
 
-    def compute(run: Run, *arguments: Any) -> Any:
+    def compute(run: Execution, *arguments: Any) -> Any:
         known = dict(zip(names, arguments, strict=True))
         for step in steps:
             given = [known[name] if name else None for name in step.node.inputs]
@@ -217,7 +219,7 @@ class _Attention:
         self.found, self.composed = found, composed
         self.forms: dict[int, tuple[Array, int | None, bool]] = {}  # by id of a mask
 
-    def compute(self, run: Run, *arguments: Any) -> Any:
+    def compute(self, run: Execution, *arguments: Any) -> Any:
         options = self._options(arguments)
         if options is None:
             return self.composed(run, *arguments)

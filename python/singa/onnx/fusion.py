@@ -36,7 +36,7 @@ from .graph import Graph, Node, ValueType, subgraphs
 from .values import argument, numbers, resolved_shape
 
 if TYPE_CHECKING:
-    from .network import Run, Step
+    from .network import CompiledNode, Execution
 
 
 class Fusion:
@@ -44,13 +44,13 @@ class Fusion:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[CompiledNode],
         graph: Graph,
         constants: Mapping[str, Any],
-        make: Callable[..., Step],
+        make: Callable[..., CompiledNode],
     ) -> None:
         steps = _without_identities(steps, graph, make)
-        self.steps: list[Step | None] = list(steps)
+        self.steps: list[CompiledNode | None] = list(steps)
         self.graph, self.constants, self.make = graph, constants, make
         self.uses: Counter[str] = Counter(graph.outputs)
         self.makers: dict[str, int] = {}
@@ -61,7 +61,7 @@ class Fusion:
             for name in step.node.outputs:
                 self.makers[name] = i
 
-    def run(self) -> list[Step]:
+    def run(self) -> list[CompiledNode]:
         """The merged steps."""
         int8.fuse(self)
         for i in range(len(self.steps)):  # before sums and products become other steps
@@ -102,7 +102,7 @@ class Fusion:
         i = self.makers.get(name)
         return i if i is not None and self.uses[name] == uses and self.is_one(i, *ops) else None
 
-    def step(self, i: int) -> Step:
+    def step(self, i: int) -> CompiledNode:
         """Step i, which has not been merged into a later one."""
         step = self.steps[i]
         assert step is not None
@@ -138,7 +138,12 @@ class Fusion:
         return known, given
 
     def merge(
-        self, gone: Sequence[int], last: int, lead: Step, inputs: Sequence[str], compute: Any
+        self,
+        gone: Sequence[int],
+        last: int,
+        lead: CompiledNode,
+        inputs: Sequence[str],
+        compute: Any,
     ) -> bool:
         """Puts one step in the place of several."""
         end = self.step(last)
@@ -337,7 +342,7 @@ class Fusion:
 
     # x·(1 + erf(x / √2)) / 2
 
-    def _factor(self, step: Step, value: float) -> str | None:
+    def _factor(self, step: CompiledNode, value: float) -> str | None:
         """The other operand of a step that combines a value with this number."""
         a, b = step.node.inputs
         for x, number in ((a, b), (b, a)):
@@ -376,8 +381,8 @@ class Fusion:
 
 
 def _without_identities(
-    steps: Sequence[Step], graph: Graph, make: Callable[..., Step]
-) -> list[Step]:
+    steps: Sequence[CompiledNode], graph: Graph, make: Callable[..., CompiledNode]
+) -> list[CompiledNode]:
     """The steps without Identity, but where the graph or a subgraph needs its name."""
     needed = {*graph.outputs}
     for step in steps:
@@ -407,7 +412,7 @@ class _ScaleAndShift:
 
     def compute(
         self,
-        run: Run,
+        run: Execution,
         x: Tensor,
         scale: Tensor,
         shift: Tensor,
@@ -446,7 +451,7 @@ def _of_one(function: Callable[[Tensor], Tensor]) -> Any:
     return lambda run, x: function(x)
 
 
-def _over_channels(before: Any, norm: Step, after: Any) -> Any:
+def _over_channels(before: Any, norm: CompiledNode, after: Any) -> Any:
     epsilon = norm.node.attributes.get("epsilon", 1e-5)
 
     def fused(run: Any, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -458,7 +463,7 @@ def _over_channels(before: Any, norm: Step, after: Any) -> Any:
     return fused
 
 
-def _shuffled(apart: Step, turn: Step, together: Step) -> Any:
+def _shuffled(apart: CompiledNode, turn: CompiledNode, together: CompiledNode) -> Any:
     def fused(run: Any, x: Tensor, groups: Any, shape: Any) -> Tensor:
         given = tuple(x.shape)
         wanted = resolved_shape(apart.node, given, numbers(groups))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .fusion import Fusion
-    from .network import Run, Step
+    from .network import CompiledNode, Execution
 
     Array = NDArray[Any]
 
@@ -122,11 +122,11 @@ class _Chain:
     inputs  names of the values that they read and that are no constants
     """
 
-    steps: list[Step]
+    steps: list[CompiledNode]
     constants: dict[str, Array]
     inputs: tuple[str, ...]
 
-    def set_steps(self, steps: list[Step], constants: Mapping[str, Array]) -> None:
+    def set_steps(self, steps: list[CompiledNode], constants: Mapping[str, Array]) -> None:
         """Sets the steps, in their order, of which the last one makes the result."""
         made = {name for step in steps for name in step.node.outputs}
         read = [name for step in steps for name in step.node.inputs if name and name not in made]
@@ -134,16 +134,18 @@ class _Chain:
         self.constants = {name: constants[name] for name in read if name in constants}
         self.inputs = tuple(dict.fromkeys(name for name in read if name not in constants))
 
-    def __call__(self, run: Run, *given: Any) -> Any:
+    def __call__(self, run: Execution, *given: Any) -> Any:
         values = dict(zip(self.inputs, given, strict=True))
         result = None if training() else self.together(run, values)
         return self.apart(run, self.steps, values) if result is None else result
 
-    def together(self, run: Run, values: Mapping[str, Tensor]) -> Tensor | None:
+    def together(self, run: Execution, values: Mapping[str, Tensor]) -> Tensor | None:
         """The result for these inputs; None where the steps have to be computed apart."""
         raise NotImplementedError
 
-    def apart(self, run: Run, steps: Sequence[Step], values: Mapping[str, Any]) -> Any:
+    def apart(
+        self, run: Execution, steps: Sequence[CompiledNode], values: Mapping[str, Any]
+    ) -> Any:
         """The result of the last step, one after the other."""
         environment: dict[str, Any] = {**self.constants, **values}
         result = None
@@ -232,7 +234,7 @@ class _Product(_Chain):
         self.to, self.relu = to, relu
         self.handle: Any = handles_of(node) if node.op == "Conv" else None
 
-    def together(self, run: Run, values: Mapping[str, Tensor]) -> Tensor | None:
+    def together(self, run: Execution, values: Mapping[str, Tensor]) -> Tensor | None:
         x = values[self.x.value]
         if x.dtype.name != self.x.kind or not singa_wrap.ComputesInt8(x.device):
             return None
@@ -261,14 +263,14 @@ class _Product(_Chain):
             y = singa_wrap.QuantizedMatMul(*arguments, kind, self.relu)
         return Tensor(data=y, requires_grad=False)
 
-    def _zero(self, run: Run, value: _Parameters | None) -> Any:
+    def _zero(self, run: Execution, value: _Parameters | None) -> Any:
         if value is None or not value.zero:
             return None
         key = (self.node.name, value.value, "zero")
         return run.tensor(run.made(key, lambda: np.array([value.zero], np.int32))).data
 
     def _vector(
-        self, run: Run, values: Mapping[str, Tensor], name: str, factor: float, outputs: int
+        self, run: Execution, values: Mapping[str, Tensor], name: str, factor: float, outputs: int
     ) -> Tensor | None:
         """A value times `factor`, with one number for each output; None if it has others."""
         array = self.constants.get(name)
@@ -313,7 +315,7 @@ class _Sum(_Chain):
         ]
         self.node, self.terms, self.to, self.relu = node, terms, to, relu
 
-    def together(self, run: Run, values: Mapping[str, Tensor]) -> Tensor | None:
+    def together(self, run: Execution, values: Mapping[str, Tensor]) -> Tensor | None:
         terms = [x for name in self.names if (x := values.get(name)) is not None]
         if len(terms) < len(self.names) or not all(map(is_on_cpu, terms)):
             return None

@@ -18,7 +18,6 @@ from ..tape.capture import is_capturing
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from .element_types import FLOATS, HELD, NUMBERS, is_singas, name_of, numpy_type
-from .errors import InvalidModelError
 from .graph import Graph, Initializer, Node, ValueType, subgraphs
 from .network import Network
 from .parsing import read
@@ -250,7 +249,7 @@ class ImportedModel(model.Model):
             checked = self._checked_inputs(given)
         except (TypeError, ValueError):
             return  # forward raises it
-        if not self.network().is_planned(checked):
+        if not self.network().knows_values_for(checked):
             before = training()
             autograd.training = False
             try:
@@ -519,6 +518,3 @@ def notes_on(graph: Graph) -> list[str]:
         "To train with batch norm, export with torch.onnx.export(model.train(), args, path, "
         "dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
     ]
-
-
-__all__ = ["ImportedModel", "InvalidModelError", "load", "read_graph"]

@@ -1,11 +1,11 @@
 """Running an imported graph.
 
 `Network` compiles a graph: it computes what depends on constants only, looks up a reader for every
-other node, and reports all nodes that cannot be read. `Run` is one execution. A value is an array
-while the host knows it, and a Tensor otherwise; a sequence is a list of values. Shapes are known to
-the host, so arithmetic with them is, too. Such values are kept in a `Plan` for each signature
-(shapes and types) of the inputs: later executions with this signature take them from there, and the
-device gets the same tensors each time, as the replay of a captured step requires.
+other node, and reports all nodes that cannot be read. `Execution` is one run of it. A value is an
+array while the host knows it, and a Tensor otherwise; a sequence is a list of values. Shapes are
+known to the host, so arithmetic with them is, too. Such values are kept as `HostValues` for each
+signature (shapes and types) of the inputs: later runs with this signature take them from there, and
+the device gets the same tensors each time, as the replay of a captured step requires.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 #: Most signatures of inputs whose values are kept.
-_MOST_PLANS = 32
+_MOST_SIGNATURES = 32
 _HOST, _EITHER, _TENSOR = 0, 1, 2
 
 
@@ -47,7 +47,7 @@ class Marker:
 
     has_parts = False
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: CompiledNode) -> None:
         self.name: str = step.node.name
         self.parameters: list[Tensor] = []
 
@@ -66,7 +66,7 @@ def _marker_of(op: str) -> type[Marker]:
     return type(op, (Marker,), {})
 
 
-class Step:
+class CompiledNode:
     """A node that runs, with the function that computes it."""
 
     def __init__(self, node: Node, reader: Reader | None, compute: Callable[..., Any]) -> None:
@@ -97,7 +97,7 @@ class Step:
         self.kinds: tuple[int, ...] = tuple(kind(i) for i in range(len(node.inputs)))
         self.takes_sequences: bool = reader is not None and reader.sequences
 
-    def run(self, run: Run, arguments: list[Any]) -> Sequence[Any]:
+    def run(self, run: Execution, arguments: list[Any]) -> Sequence[Any]:
         """The outputs for these inputs: None where one is not given."""
         sequences = any([isinstance(x, list) for x in arguments])
         if sequences and not self.takes_sequences:
@@ -126,19 +126,19 @@ class Step:
         return results if isinstance(results, tuple) else (results,)
 
 
-class Block:
+class CompiledGraph:
     """A compiled graph or subgraph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.constants: dict[str, Array] = {}
-        self.steps: list[Step] = []
-        self.single: list[Step] = []  # the same steps before any were merged
+        self.steps: list[CompiledNode] = []
+        self.single: list[CompiledNode] = []  # the same steps before any were merged
 
     def finish(self) -> None:
         """Merges steps, and finds the last use of each value that is computed here."""
         self.single = self.steps
-        self.steps = Fusion(self.steps, self.graph, self.constants, Step).run()
+        self.steps = Fusion(self.steps, self.graph, self.constants, CompiledNode).run()
         kept = {*self.graph.outputs}
         made = {name for step in self.steps for name in step.node.outputs}
         for step in reversed(self.steps):
@@ -150,24 +150,24 @@ class Block:
             kept |= used
 
 
-class Plan:
+class HostValues:
     """What the host knows for one signature of the inputs."""
 
     def __init__(self) -> None:
         self.reusable = True  # nothing depends on values of tensors
         self.finished = False
         self.values: dict[str, Array] = {}
-        self.steps: list[Step] = []  # those that remain to be run
+        self.steps: list[CompiledNode] = []  # those that remain to be run
         self.tensors: dict[int, tuple[Array, Tensor]] = {}  # by id(array)
         self.made: dict[Any, Array] = {}  # of readers
 
 
-class Run:
+class Execution:
     """One execution of a network: what readers may ask for."""
 
-    def __init__(self, network: Network, plan: Plan, device: Any) -> None:
+    def __init__(self, network: Network, host_values: HostValues, device: Any) -> None:
         self.network = network
-        self.plan = plan
+        self.host_values = host_values
         self.device = device
         self._environments: list[dict[str, Any]] = []
 
@@ -177,7 +177,7 @@ class Run:
         shared = self.network.tensors.get((self.device.id(), key))
         if shared is not None:
             return shared[1]
-        kept = self.plan.tensors.get(key)
+        kept = self.host_values.tensors.get(key)
         if kept is None:
             kept = array, as_tensor(array, self.device)
             # A tensor that is made while a step is captured belongs to that step.
@@ -185,7 +185,7 @@ class Run:
                 if key in self.network.constant_ids:
                     self.network.tensors[self.device.id(), key] = kept
                 else:
-                    self.plan.tensors[key] = kept
+                    self.host_values.tensors[key] = kept
         return kept[1]
 
     def as_tensor(self, value: Any) -> Tensor:
@@ -200,7 +200,7 @@ class Run:
         return same_type(number, like)
 
     def host(self, value: Any) -> Any:
-        """A value as an array, or a list of arrays. Reading a tensor ends the use of this plan."""
+        """A value as an array, or a list of arrays. Reading a tensor ends `host_values`."""
         if isinstance(value, Tensor):
             self.depends_on_data()
             return as_array(value)
@@ -211,25 +211,27 @@ class Run:
 
         `key` begins with the node, and has everything on which the array depends.
         """
-        kept = self.plan.made.get(key)
+        kept = self.host_values.made.get(key)
         if kept is None:
             kept = make()
             kept.flags.writeable = False
-            self.plan.made[key] = kept
+            self.host_values.made[key] = kept
         return kept
 
     def depends_on_data(self) -> None:
         """Notes that what the host knows depends on values of tensors."""
-        self.plan.reusable = False
+        self.host_values.reusable = False
 
     def call(self, graph: Graph, inputs: Mapping[str, Any]) -> list[Any]:
         """The outputs of a subgraph, which sees the values around it."""
-        block = self.network.blocks[id(graph)]
-        environment = {**self._environments[-1], **block.constants, **inputs}
-        self.execute(block.steps, environment, True)
+        compiled = self.network.graphs[id(graph)]
+        environment = {**self._environments[-1], **compiled.constants, **inputs}
+        self.execute(compiled.steps, environment, True)
         return [environment[name] for name in graph.outputs]
 
-    def execute(self, steps: Sequence[Step], environment: dict[str, Any], forget: bool) -> None:
+    def execute(
+        self, steps: Sequence[CompiledNode], environment: dict[str, Any], forget: bool
+    ) -> None:
         """Runs steps. With `forget`, values are dropped after their last use."""
         self._environments.append(environment)
         try:
@@ -248,7 +250,7 @@ class Run:
         finally:
             self._environments.pop()
 
-    def _run(self, step: Step, arguments: list[Any]) -> Sequence[Any]:
+    def _run(self, step: CompiledNode, arguments: list[Any]) -> Sequence[Any]:
         try:
             return step.run(self, arguments)
         except Refused as refusal:
@@ -259,7 +261,7 @@ class Run:
                 error.add_note(f"in ONNX node {step.node.name!r} ({step.node.operator})")
             raise
 
-    def _observed(self, step: Step, arguments: list[Any]) -> Sequence[Any]:
+    def _observed(self, step: CompiledNode, arguments: list[Any]) -> Sequence[Any]:
         present: list[Any] = list(layers.observers)
         step.marker.parameters = [x for x in arguments if isinstance(x, Tensor) and x.stores_grad]
         for observer in present:
@@ -285,15 +287,15 @@ class Network:
 
     def __init__(self, graph: Graph, constants: Mapping[str, Array]) -> None:
         self.graph = graph
-        self.blocks: dict[int, Block] = {}
+        self.graphs: dict[int, CompiledGraph] = {}
         self.tensors: dict[tuple[int, int], tuple[Array, Tensor]] = {}
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
-        compiler = _Compiler(self.blocks)
-        self.main: Block = compiler.block(graph, constants)
+        self._by_signature: OrderedDict[Any, HostValues] = OrderedDict()
+        compiler = _Compiler(self.graphs)
+        self.main: CompiledGraph = compiler.compiled(graph, constants)
         if compiler.problems:
             raise UnsupportedError(compiler.problems)
         self.constant_ids: set[int] = {
-            id(array) for block in self.blocks.values() for array in block.constants.values()
+            id(array) for compiled in self.graphs.values() for array in compiled.constants.values()
         }
 
     def run(
@@ -306,44 +308,44 @@ class Network:
         tensors = [x for x in (*inputs.values(), *parameters.values()) if isinstance(x, Tensor)]
         device = tensors[0].device if tensors else tensor.Tensor((1,)).device
         only_outputs = set(wanted) <= set(self.graph.outputs)
-        plan = self._plan(inputs, only_outputs)
+        kept = self._values_for(inputs, only_outputs)
         if not all(isinstance(x, Tensor) for x in _leaves(inputs.values())):
-            plan.reusable = False  # the host knows elements that another run may not have
-        run = Run(self, plan, device)
+            kept.reusable = False  # the host knows elements that another run may not have
+        run = Execution(self, kept, device)
         environment: dict[str, Any] = {**self.main.constants, **parameters, **inputs}
-        if plan.finished:
-            environment.update(plan.values)
+        if kept.finished:
+            environment.update(kept.values)
         all_steps = self.main.steps if only_outputs else self.main.single
-        steps = plan.steps if plan.finished else all_steps
-        known = None if plan.finished else _Known(environment)
+        steps = kept.steps if kept.finished else all_steps
+        known = None if kept.finished else _Known(environment)
         run.execute(steps, environment if known is None else known, only_outputs)
-        if known is not None and plan.reusable and not is_capturing():
-            plan.values = known.arrays
-            plan.steps = [step for step in all_steps if not known.arrays.keys() >= _made(step.node)]
-            plan.finished = True
+        if known is not None and kept.reusable and not is_capturing():
+            kept.values = known.arrays
+            kept.steps = [step for step in all_steps if not known.arrays.keys() >= _made(step.node)]
+            kept.finished = True
             environment = known
-        if not plan.reusable:
-            plan.tensors.clear()
-            plan.made.clear()
+        if not kept.reusable:
+            kept.tensors.clear()
+            kept.made.clear()
         values_ = environment if known is None else known
         missing = [name for name in wanted if name not in values_]
         if missing:
             raise InvalidModelError(f"[onnx] the graph has no values {', '.join(missing)}")
         return [_as_result(run, values_[name]) for name in wanted]
 
-    def is_planned(self, inputs: Mapping[str, Tensor]) -> bool:
+    def knows_values_for(self, inputs: Mapping[str, Tensor]) -> bool:
         """Whether the host knows all that it has to for inputs of these shapes and types."""
-        plan = self._plans.get((True, _signature(inputs)))
-        return plan is not None and plan.finished
+        kept = self._by_signature.get((True, _signature(inputs)))
+        return kept is not None and kept.finished
 
-    def _plan(self, inputs: Mapping[str, Tensor], only_outputs: bool = True) -> Plan:
+    def _values_for(self, inputs: Mapping[str, Any], only_outputs: bool) -> HostValues:
         signature = (only_outputs, _signature(inputs))
-        plan = self._plans.get(signature)
-        if plan is None or not plan.reusable:
-            plan = self._plans[signature] = Plan()
-            while len(self._plans) > _MOST_PLANS:
-                self._plans.popitem(last=False)
-        return plan
+        kept = self._by_signature.get(signature)
+        if kept is None or not kept.reusable:
+            kept = self._by_signature[signature] = HostValues()
+            while len(self._by_signature) > _MOST_SIGNATURES:
+                self._by_signature.popitem(last=False)
+        return kept
 
 
 def _signature(inputs: Mapping[Any, Any]) -> Any:
@@ -367,7 +369,7 @@ def _made(node: Node) -> set[str]:
     return {name for name in node.outputs if name}
 
 
-def _as_result(run: Run, value: Any) -> Any:
+def _as_result(run: Execution, value: Any) -> Any:
     """A value as a tensor, of int32 for the types of `HELD`; an array where singa has no tensors of
     its type; lists of them."""
     if isinstance(value, list):
@@ -394,28 +396,28 @@ class _Known(dict[str, Any]):
 class _Compiler:
     """Compiles a graph and its subgraphs, and collects problems."""
 
-    def __init__(self, blocks: dict[int, Block]) -> None:
-        self.blocks = blocks
+    def __init__(self, graphs: dict[int, CompiledGraph]) -> None:
+        self.graphs = graphs
         self.problems: list[Problem] = []
 
-    def block(self, graph: Graph, known: Mapping[str, Array]) -> Block:
+    def compiled(self, graph: Graph, known: Mapping[str, Array]) -> CompiledGraph:
         """`known` are constants: initializers, and those of the graphs around."""
-        block = self.blocks[id(graph)] = Block(graph)
-        block.constants = {**known, **graph.constants}
-        hidden = [name for name in graph.inputs if name in block.constants]
+        compiled = self.graphs[id(graph)] = CompiledGraph(graph)
+        compiled.constants = {**known, **graph.constants}
+        hidden = [name for name in graph.inputs if name in compiled.constants]
         for name in hidden:  # an input of a subgraph
-            del block.constants[name]
-        self._nodes(block, graph.nodes)
-        block.finish()
-        return block
+            del compiled.constants[name]
+        self._nodes(compiled, graph.nodes)
+        compiled.finish()
+        return compiled
 
-    def _nodes(self, block: Block, nodes: Sequence[Node]) -> None:
+    def _nodes(self, compiled: CompiledGraph, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            branch = _constant_branch(node, block.constants)
+            branch = _constant_branch(node, compiled.constants)
             if branch is not None:
-                self._splice(block, node, branch)
+                self._splice(compiled, node, branch)
                 continue
-            given = [block.constants.get(name) for name in node.inputs]
+            given = [compiled.constants.get(name) for name in node.inputs]
             all_known = all(
                 not name or array is not None
                 for name, array in zip(node.inputs, given, strict=True)
@@ -425,43 +427,43 @@ class _Compiler:
                 results = on_host(given)
                 for name, result in zip(node.outputs, results, strict=False):
                     if name:
-                        block.constants[name] = result
+                        compiled.constants[name] = result
                 continue
-            step = self._step(node, block)
+            step = self._step(node, compiled)
             if step is not None:
-                block.steps.append(step)
+                compiled.steps.append(step)
 
-    def _splice(self, block: Block, node: Node, branch: Graph) -> None:
+    def _splice(self, compiled: CompiledGraph, node: Node, branch: Graph) -> None:
         """Puts the nodes of a branch in the place of an If."""
-        block.constants.update(branch.constants)
-        self._nodes(block, branch.nodes)
+        compiled.constants.update(branch.constants)
+        self._nodes(compiled, branch.nodes)
         for inner, outer in zip(branch.outputs, node.outputs, strict=True):
             alias = Node(
                 f"{node.name}/{outer}", "Identity", "", 1, (inner,), (outer,), {}, (ValueType(),)
             )
-            self._nodes(block, [alias])
+            self._nodes(compiled, [alias])
 
-    def _step(self, node: Node, block: Block) -> Step | None:
+    def _step(self, node: Node, compiled: CompiledGraph) -> CompiledNode | None:
         """The step of a node; None if it is refused, which is noted as a problem."""
         try:
-            return self._read(node, block)
+            return self._read(node, compiled)
         except Refused as refusal:
             self.problems.append(node.refused(str(refusal)))
             return None
 
-    def _read(self, node: Node, block: Block) -> Step:
+    def _read(self, node: Node, compiled: CompiledGraph) -> CompiledNode:
         if node.problem:
             raise Refused(node.problem)
         if not node.domain and node.op in ("Shape", "Size"):
-            return Step(node, None, _never)
+            return CompiledNode(node, None, _never)
         reader = choose(node)
         for inner in subgraphs(node):
-            self.block(inner, block.constants)
-        return Step(node, reader, reader.make(node))
+            self.compiled(inner, compiled.constants)
+        return CompiledNode(node, reader, reader.make(node))
 
 
 def _never(*arguments: Any) -> Any:
-    raise AssertionError("Step.run computes shapes itself")
+    raise AssertionError("CompiledNode.run computes shapes itself")
 
 
 def _constant_branch(node: Node, constants: Mapping[str, Array]) -> Graph | None:

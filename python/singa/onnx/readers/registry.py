@@ -10,8 +10,8 @@ the node's outputs:
 
 The versions are the `since_version`s of the operator that the reader understands. A version that
 is not listed is refused, even a newer one that may mean the same. A reader raises Refused for
-attributes that it cannot compute. The function that it returns gets a `Run` (`network.py`), then
-the inputs. It returns a value, or a tuple of one for each output.
+attributes that it cannot compute. The function that it returns gets an `Execution` (`network.py`),
+then the inputs. It returns a value, or a tuple of one for each output.
 """
 
 from __future__ import annotations

@@ -16,18 +16,10 @@ from typing import Any
 from .. import singa_wrap, tensor
 from ..raw.check import names_keywords
 from ..tensor import Tensor
-from .optimizer import hyperparameter, scheduled
+from .hyperparameter import hyperparameter, scheduled
 from .schedule import DecayScheduler
 from .update_rule import Lists, UpdateRule
 from .variants import amsgrad, rmsprop
-
-__all__ = [
-    "SGD",
-    "AdaGrad",
-    "Adam",
-    "AdamW",
-    "RMSProp",
-]
 
 Number = float | DecayScheduler
 

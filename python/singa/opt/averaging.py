@@ -17,8 +17,6 @@ from ..tape.capture import host_called
 from ..tape.grad_mode import no_grad, set_training, training
 from ..tensor import Tensor, from_numpy
 
-__all__ = ["EMA", "SWA", "update_batch_norm"]
-
 
 class Average:
     """What averages of a model's weights share: EMA and SWA."""

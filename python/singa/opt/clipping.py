@@ -11,8 +11,6 @@ from ..dtypes import BY_VALUE, wide_type
 from ..raw.check import number
 from ..tensor import Tensor
 
-__all__ = ["clip_by_global_norm", "clip_by_value"]
-
 
 def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float, norm_type: float = 2.0) -> float:
     """Scales all gradients by min(1, max_norm / norm), in place, where norm is the 2-norm of all of

@@ -13,8 +13,6 @@ from .. import singa_wrap as _c
 from ..tape.tensor import wrap
 from ..tensor import Tensor
 
-__all__ = ["Residuals", "clip_values", "fused", "sum_of_halves", "sum_of_largest"]
-
 _KEY = "residuals"
 
 

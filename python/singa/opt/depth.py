@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from ..layer import Layer, ModuleList, Sequential
 from ..raw.check import number
 from ..tensor import Tensor
-from .optimizer import ParamGroup
-
-__all__ = ["lr_by_depth"]
+from .parameter_group import ParamGroup
 
 
 def lr_by_depth(

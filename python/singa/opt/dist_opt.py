@@ -27,14 +27,9 @@ from .algorithms import SGD
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
 from .optimizer import Optimizer
 from .sharding import Owners, joined_states
-from .update_rule import UpdateRule
 
 if TYPE_CHECKING:
     from ..model import Model
-
-__all__ = [
-    "DistOpt",
-]
 
 #: (parameter, gradient)
 _Pair = tuple[Tensor, Tensor]
@@ -125,7 +120,7 @@ class DistOpt:
         self._statistics: list[BatchStatistics] = []  # of the present call
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stream = (0, 0)  # random state at the start of the present update
-        self._residuals = Residuals(self.opt._unsent)
+        self._residuals = Residuals(self.opt.unsent)
         self.shard_state = bool(shard_state)
         self._is_divided = False  # each rank has the state of its own parameters only
         self._state_owners: Owners | None = None
@@ -290,11 +285,9 @@ class DistOpt:
             self.opt.call(loss)
             return
         with self._aborting():
-            if is_capturing():
-                self.opt._count_updates()  # now: later, reading the count would end the recording
-            else:
+            if not is_capturing():
                 self._announce()
-            pairs = autograd.backward(loss, self._seed(loss))
+            pairs = autograd.backward(loss, self.opt.backward_seed(loss))
             buckets = self._buckets(pairs, min(limit or self.buffSize, self.buffSize))
             if self.calls > 1:
                 self._collect(buckets)
@@ -303,12 +296,9 @@ class DistOpt:
             self._take_statistics()
             self._update(started)
 
-    def _seed(self, loss: Tensor) -> Tensor | None:
-        return None if self.opt.scaler is None else self.opt.scaler.seed(loss)
-
     def _end_call(self) -> None:
         if not self._shards:
-            self.opt._end_call()
+            self.opt.end_call()
 
     def _buckets(self, pairs: Iterable[_Pair], limit: int) -> Iterator[list[_Pair]]:
         """Fills buckets with gradients of one type, in the order in which backward makes them.
@@ -333,22 +323,12 @@ class DistOpt:
         owners = []
         if self._state_owners is not None:
             self._state_owners.add([param for param, _ in shards[0]])
-            if self._updates_by_bucket():
+            if self.opt.updates_apart:
                 owners = [self._state_owners.of(param) for param, _ in shards[0]]
         factor = 1.0 / self.virtual_ranks
         reduction = singa_wrap.Reduction(self.communicator, raw, names, len(shards), factor, owners)
         reduction.Start()
         return reduction
-
-    def _updates_by_bucket(self) -> bool:
-        """Whether updates of parameters do not depend on the gradients of others."""
-        opt = self.opt
-        return (
-            isinstance(opt, UpdateRule)
-            and opt._is_builtin()
-            and opt.clip_norm is None
-            and opt.scaler is None
-        )
 
     def _sharing(self, params: Sequence[Tensor]) -> list[Any]:
         """With sharded state: starts to give all ranks the parameters that their owners have
@@ -369,15 +349,15 @@ class DistOpt:
     def _update(self, buckets: Sequence[tuple[Any, list[_Pair]]]) -> None:
         opt = self.opt
         sharing: list[Any] = []
-        if buckets and self._updates_by_bucket():
+        if buckets and opt.updates_apart:
             for reduction, bucket in buckets:  # parameters change while later gradients arrive
                 reduction.Wait()
-                opt._use(bucket)
+                opt.apply_gradients(bucket)
                 sharing += self._sharing([param for param, _ in bucket])
         else:
             for reduction, _ in buckets:
                 reduction.Wait()
-            opt._use([pair for _, bucket in buckets for pair in bucket])
+            opt.apply_gradients([pair for _, bucket in buckets for pair in bucket])
             for _, bucket in buckets:
                 sharing += self._sharing([param for param, _ in bucket])
         for each in sharing:
@@ -417,7 +397,7 @@ class DistOpt:
         for reduction in reductions:
             reduction.Wait()
         pairs = [pair for bucket in shards[0] for pair in bucket]
-        self.opt._apply_gradients(pairs)
+        self.opt.apply_gradients(pairs)
         self._share([param for param, _ in pairs])
 
     @staticmethod
@@ -487,7 +467,7 @@ class DistOpt:
         if self.calls > 1:
             raise ValueError("[DistOpt] compression needs virtual_ranks of the number of ranks")
         with self._aborting():
-            pairs = list(autograd.backward(loss, self._seed(loss)))
+            pairs = list(autograd.backward(loss, self.opt.backward_seed(loss)))
             self._take_statistics()
             host_call(functools.partial(reduce, pairs), [grad.data for _, grad in pairs])
         host_call(self._end_call)
@@ -515,7 +495,7 @@ class DistOpt:
         return [self.opt.state_key(param) for param, _ in pairs]
 
     def _apply(self, pairs: list[_Pair], sums: list[Any]) -> None:
-        self.opt._apply_gradients(
+        self.opt.apply_gradients(
             [(param, wrap(total, False)) for (param, _), total in zip(pairs, sums, strict=True)]
         )
         self._share([param for param, _ in pairs])
@@ -528,14 +508,14 @@ class DistOpt:
         if self._state_owners is not None:
             raise ValueError("[DistOpt] a partial update needs the whole state: no shard_state")
         with self._aborting():
-            pairs = list(autograd.backward(loss, self._seed(loss)))
+            pairs = list(autograd.backward(loss, self.opt.backward_seed(loss)))
             self._take_statistics()
             lent = [grad.data for _, grad in pairs]
             host_call(functools.partial(self._update_and_average, pairs, limit), lent)
         host_call(self._end_call)
 
     def _update_and_average(self, pairs: list[_Pair], limit: int) -> None:
-        self.opt._apply_gradients(pairs)
+        self.opt.apply_gradients(pairs)
         parts: list[list[Tensor]] = [[]]
         size = 0
         for param, _ in pairs:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import math
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
-from ..device import create_cpu_device
 from ..layer import Layer
 from ..raw import compat_mode
 from ..raw.check import integer, number
@@ -20,68 +17,14 @@ from ..tape.capture import host_call, host_called, is_capturing
 from ..tape.capture import state as current
 from ..tensor import DType, Tensor
 from .clipping import checked_norm_type, clip_by_global_norm, limit_all
+from .hyperparameter import host_number, hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
+from .parameter_group import ParamGroup
 from .scaler import GradScaler
-from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
-
-__all__ = [
-    "Optimizer",
-    "ParamGroup",
-    "norm_and_bias",
-]
+from .schedule import Constant, DecayScheduler, decoded, encoded
 
 # (key of the optimizer's state, parameter, gradient)
 Update = tuple[str, Tensor, Tensor]
-
-
-def norm_and_bias(name: str, param: Tensor) -> bool:
-    """True for parameters of one dimension: scales and biases of norms, and biases of layers. False
-    for weights, which layers call W, also where they are packed in one dimension, as in `CudnnRNN`.
-
-    Weight decay is usually left out for them: `ParamGroup(norm_and_bias, weight_decay=0.0)`.
-
-    >>> opt.norm_and_bias("conv1.b", tensor.zeros((4,)))
-    True
-    >>> opt.norm_and_bias("conv1.W", tensor.zeros((4, 3, 3, 3)))
-    False
-    """
-    return len(param.shape) <= 1 and name.rpartition(".")[2] != "W"
-
-
-@dataclass(frozen=True)
-class ParamGroup:
-    """Parameters with a weight decay or a learning rate of their own.
-
-    params: which ones: a predicate of (name, parameter), or names, where * and ? match as in file
-        names.
-    weight_decay: replaces the optimizer's; None keeps it.
-    lr_scale: multiplies the optimizer's learning rate.
-
-        opt.SGD(lr=0.1, weight_decay=5e-4, groups=[opt.ParamGroup(opt.norm_and_bias, 0.0)])
-
-    Raises ValueError for a number that is negative or infinite.
-
-    >>> group = opt.ParamGroup(["*.b"], weight_decay=0.0)
-    >>> group.matches("conv1.b", tensor.zeros((4,))), group.matches("conv1.W", tensor.zeros((4, 4)))
-    (True, False)
-    """
-
-    params: Callable[[str, Tensor], bool] | Collection[str]
-    weight_decay: float | None = None
-    lr_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("weight_decay", "lr_scale"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= number("ParamGroup", name, value) < math.inf:
-                raise ValueError(f"[ParamGroup] {name} must be finite and not negative: {value}")
-
-    def matches(self, name: str, param: Tensor) -> bool:
-        """Whether the parameter of that name is one of the group's."""
-        if callable(self.params):
-            return bool(self.params(name, param))
-        patterns = [self.params] if isinstance(self.params, str) else self.params
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 _DEFAULT_GROUP = ParamGroup(())
@@ -91,76 +34,8 @@ _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"
 #: Keys that a saved state may lack, and that an optimizer may ignore.
 OPTIONAL_STATES = ("accumulated", "accumulated_calls", "parameter_steps", *_SCALER_STATES)
 #: Attributes that are dicts by the keys of parameters, besides slots.
-_BY_KEY = ("_keys", "_accumulated_grads", "_behind", "_group_of", "_unsent")
+_BY_KEY = ("_keys", "_accumulated_grads", "_behind", "_group_of", "unsent")
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
-
-
-def _number() -> Tensor:
-    """A tensor of one element on the CPU, which is how SINGA keeps numbers of the host."""
-    return Tensor((1,), create_cpu_device(), requires_grad=False)
-
-
-class scheduled:  # noqa: N801 - a descriptor, used like `property`
-    """The current value of a schedule, as SINGA keeps it: a tensor of shape (1,)."""
-
-    def __init__(self, attribute: str) -> None:
-        self.attribute = attribute
-
-    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
-        if optimizer is None:
-            return self
-        values = optimizer._value_tensors
-        if self.attribute not in values:
-            values[self.attribute] = _number()
-        return values[self.attribute].set_value(optimizer.now(self.attribute))
-
-    def __set__(self, optimizer: Optimizer, value: Tensor) -> None:
-        raise AttributeError(
-            f"follows from the schedule; set optimizer.{self.attribute} to another one instead"
-        )
-
-
-class hyperparameter:  # noqa: N801 - likewise
-    """A number or a schedule over the steps, from 0 to less than `below`. It reads as a schedule: a
-    number that is assigned becomes a Constant.
-
-    Assigning raises TypeError for anything else, and ValueError for a number out of range or a
-    schedule that starts out of range.
-    """
-
-    def __init__(self, below: float = math.inf) -> None:
-        self.below = below
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
-        if optimizer is None:
-            return self
-        try:
-            return vars(optimizer)[self.name]
-        except KeyError:
-            raise AttributeError(
-                f"[{type(optimizer).__name__}] has no {self.name}: __init__ has not set it"
-            ) from None
-
-    def __set__(self, optimizer: Optimizer, value: float | DecayScheduler) -> None:
-        vars(optimizer)[self.name] = schedule = self.checked(optimizer, value)
-        made_with: dict[str, Any] = vars(optimizer).setdefault("_made_with", {})
-        if self.name not in made_with:
-            saved = encoded(schedule)
-            made_with[self.name] = schedule if saved is None else saved
-
-    def checked(self, optimizer: Optimizer, value: Any) -> DecayScheduler:
-        """The schedule that `value` becomes. Raises as assigning does."""
-        where = f"[{type(optimizer).__name__}] {self.name}"
-        schedule = as_schedule(where, value)
-        start = schedule.init_value
-        # A schedule may start at `below`. `Optimizer.now` refuses infinite values.
-        if not 0 <= start < self.below and not (schedule is value and start == self.below):
-            wrong = f"must be below {self.below:g}" if start >= 0 else "must not be negative"
-            raise ValueError(f"{where} {wrong}: {start}")
-        return schedule
 
 
 class Optimizer:
@@ -202,7 +77,7 @@ class Optimizer:
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
         *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
-        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "_unsent", "_captures"),
+        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "unsent", "_captures"),
         "_chosen",
     )
 
@@ -243,7 +118,7 @@ class Optimizer:
         self._behind: dict[str, int] = {}
         self._tables: dict[int, HyperparameterTable] = {}
         self._chosen: Callable[[Tensor], bool] | None = None  # of update_only
-        self._unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
+        self.unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
         self._keys: dict[str, weakref.ref[Tensor]] = {}
         self._key_of: dict[int, str] = {}  # by the parameter's identity
         # The models that it was set on, and the paths of their parameters, by identity.
@@ -350,7 +225,7 @@ class Optimizer:
     @property
     def step_counter(self) -> Tensor:
         """Updates so far, as a tensor of shape (1,)."""
-        counter = self._value_tensors.setdefault("step", _number())
+        counter = self._value_tensors.setdefault("step", host_number())
         return counter.set_value(self.steps)
 
     @step_counter.setter
@@ -434,18 +309,26 @@ class Optimizer:
     def __call__(self, loss: Tensor) -> None:
         """Backward from `loss`, update of every parameter, next step of the schedules."""
         self.call(loss)
-        host_call(self._end_call)
+        host_call(self.end_call)
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
+        self.apply_gradients(list(autograd.backward(loss, self.backward_seed(loss))))
+
+    def backward_seed(self, loss: Tensor) -> Tensor | None:
+        """The gradient from which backward starts: with a scaler the loss scale, else None, which
+        stands for ones."""
         if is_capturing():
             self._count_updates()  # now: later, reading the count would end the recording
-        seed = None if self._scaler is None else self._scaler.seed(loss)
-        self._use(list(autograd.backward(loss, seed)))
+        return None if self._scaler is None else self._scaler.seed(loss)
 
-    def _use(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Updates the parameters by these gradients, as part of the step that is captured if that
-        can be replayed, else as a host call."""
+    def apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Updates the parameters by their gradients, without the next step of the schedules; with
+        `accumulate`, keeps them until the last call. A captured step records the update if it can
+        be replayed, and otherwise calls the host.
+
+        Raises RuntimeError if there are no gradients.
+        """
         if is_capturing() and gradients:
             self._captures = True
             try:
@@ -454,17 +337,26 @@ class Optimizer:
             finally:
                 self._captures = False
         lent = [g.data for _, g in gradients]
-        host_call(functools.partial(self._apply_gradients, gradients), lent)
+        host_call(functools.partial(self._apply_now, gradients), lent)
 
     def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         """Records the update as part of the captured step. False: replays cannot repeat it."""
+        return False
+
+    @property
+    def updates_apart(self) -> bool:
+        """Whether a parameter can be updated before the gradients of others are there: nothing in
+        the update depends on them, such as their norm."""
         return False
 
     def _skips_on_device(self) -> bool:
         """Whether clipping and skipping an update happen on the device, inside the update."""
         return False
 
-    def _end_call(self) -> None:
+    def end_call(self) -> None:
+        """Ends a call of the optimizer: goes on to the next step of the schedules if the call has
+        updated the parameters, which a call that only accumulates, and one that the scaler skips,
+        has not."""
         if self._accumulated_calls:
             return
         if self._scaler is not None and self._skips_on_device():
@@ -476,8 +368,7 @@ class Optimizer:
         elif not self._skipped:
             self.step()
 
-    def _apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Updates the parameters by these gradients, or accumulates them."""
+    def _apply_now(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
         updates = [(self.state_key(p), p, g) for p, g in gradients]
         if not updates:
             raise RuntimeError(

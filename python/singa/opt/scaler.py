@@ -16,10 +16,6 @@ from ..tensor import Tensor, float64
 if TYPE_CHECKING:
     from ..singa_wrap import Device
 
-__all__ = [
-    "GradScaler",
-]
-
 
 @names_keywords
 class GradScaler:

@@ -18,22 +18,6 @@ from ..device import create_cpu_device
 from ..raw.check import fraction, integer, integers, names_keywords, number
 from ..tensor import Tensor
 
-__all__ = [
-    "Constant",
-    "CosineDecay",
-    "CosineRestarts",
-    "DecayScheduler",
-    "ExponentialDecay",
-    "FunctionSchedule",
-    "MultiStepDecay",
-    "OneCycle",
-    "PolynomialDecay",
-    "ReduceOnPlateau",
-    "SequentialSchedule",
-    "StepDecay",
-    "WarmUp",
-]
-
 
 class DecayScheduler:
     """A value for each step: a learning rate, a momentum, a weight decay.

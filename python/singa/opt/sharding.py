@@ -9,8 +9,6 @@ from typing import Any
 from .. import distributed
 from ..tensor import DType, Tensor
 
-__all__ = ["Owners", "joined_states"]
-
 
 class Owners:
     """Which rank updates each parameter and keeps its state.

@@ -22,8 +22,9 @@ from .. import singa_wrap, tensor
 from ..dtypes import wide_type
 from ..tape.capture import capture_update
 from ..tensor import DType, Tensor
+from .hyperparameter import hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
-from .optimizer import OPTIONAL_STATES, Optimizer, Update, hyperparameter, scheduled
+from .optimizer import OPTIONAL_STATES, Optimizer, Update
 from .schedule import Constant, DecayScheduler
 
 #: The lists of a raw call: parameters, gradients, one list for each slot, weight decays.
@@ -267,6 +268,10 @@ class UpdateRule(Optimizer):
         """Whether the present formula is not the core's, but a combination of operations
         (`variants.py`), which the host makes at each replay."""
         return False
+
+    @property
+    def updates_apart(self) -> bool:
+        return self._is_builtin() and self.clip_norm is None and self.scaler is None
 
     def _skips_on_device(self) -> bool:
         return self._is_builtin() and not (self._is_variant() or self._clips_on_host())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recorded import graphs
 from singa import opt, singa_wrap, tensor
-from singa.opt.optimizer import hyperparameter
+from singa.opt.hyperparameter import hyperparameter
 from singa.opt.update_rule import UpdateRule
 from small_net import Net
 

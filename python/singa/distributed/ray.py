@@ -31,8 +31,6 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ..launcher.environment import DEFAULT_TIMEOUT, FOREIGN, Environment
 from .ranks import abort
 
-__all__ = ["SingaConfig", "SingaTrainer"]
-
 
 @contextlib.contextmanager
 def _telling_the_others() -> Iterator[None]:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["Names", "imported", "names"]
-
 _VARIABLE = (
     *("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL"),
 )

@@ -54,8 +54,6 @@ from .tokens import (
     version,
 )
 
-__all__ = ["Settings", "differing"]
-
 #: Limits of the values and bytes that are compared. Comparing more could take longer than a step.
 _MOST_VALUES = 100_000
 _MOST_BYTES = 1 << 20

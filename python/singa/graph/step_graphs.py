@@ -35,8 +35,6 @@ from ..tape.tensor import Tensor, wrap
 from .settings import Settings, differing
 from .tokens import Drawing, elements, exact, random_numbers
 
-__all__ = ["GraphWarning", "StepGraphs"]
-
 #: Captures of one step that may differ before it is always executed. The first ones differ because
 #: parameters change to other layouts.
 _TRIES = 8

@@ -9,6 +9,7 @@ A network is a Layer or a Model with layers in attributes, also in lists, tuples
 
 from typing import TYPE_CHECKING
 
+from ..raw.exports import defined
 from . import (
     activation,
     attention,
@@ -28,41 +29,53 @@ from . import (
     rotary,
     simple,
 )
-from .activation import *
-from .attention import *
-from .base import *
-from .cells import *
-from .containers import *
-from .conv import *
-from .decoder import *
-from .layout import *
-from .linear import *
-from .loss import *
-from .norm import *
-from .padding import *
-from .pooling import *
-from .resampling import *
-from .rnn import *
-from .rotary import *
-from .simple import *
 
-if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
-    __all__ = [
-        *activation.__all__,
-        *attention.__all__,
-        *base.__all__,
-        *cells.__all__,
-        *containers.__all__,
-        *conv.__all__,
-        *decoder.__all__,
-        *layout.__all__,
-        *linear.__all__,
-        *loss.__all__,
-        *norm.__all__,
-        *padding.__all__,
-        *pooling.__all__,
-        *resampling.__all__,
-        *rnn.__all__,
-        *rotary.__all__,
-        *simple.__all__,
+#: What the modules define for each other.
+_INTERNAL = frozenset(
+    [
+        *("Observer", "TransformerLayer", "are_watched", "each_once", "room_for", "take_room"),
+        "zeros",
     ]
+)
+
+if TYPE_CHECKING:  # type checkers follow the imports
+    from .activation import *
+    from .attention import *
+    from .base import *
+    from .cells import *
+    from .containers import *
+    from .conv import *
+    from .decoder import *
+    from .layout import *
+    from .linear import *
+    from .loss import *
+    from .norm import *
+    from .padding import *
+    from .pooling import *
+    from .resampling import *
+    from .rnn import *
+    from .rotary import *
+    from .simple import *
+else:
+    _public = defined(
+        activation,
+        attention,
+        base,
+        cells,
+        containers,
+        conv,
+        decoder,
+        layout,
+        linear,
+        loss,
+        norm,
+        padding,
+        pooling,
+        resampling,
+        rnn,
+        rotary,
+        simple,
+        internal=_INTERNAL,
+    )
+    globals().update(_public)
+    __all__ = [*_public]

@@ -8,27 +8,6 @@ from ..tape.grad_mode import training
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "DropPath",
-    "Dropout2d",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ReLU6",
-    "SiLU",
-    "Softmax",
-    "Softplus",
-    "Tanh",
-]
-
 
 class GELU(Layer):
     """x·Φ(x); with `approximate` of "tanh" its approximation. Hendrycks & Gimpel 2016.

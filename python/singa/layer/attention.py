@@ -18,13 +18,6 @@ from .norm import LayerNorm
 from .rotary import RotaryEmbedding
 from .simple import Dropout, Sequential
 
-__all__ = [
-    "KeyValueCache",
-    "MultiHeadAttention",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-]
-
 #: Initial values of PyTorch's nn.Linear: uniform over ±1 / sqrt(in).
 _like_torch = functools.partial(
     initializer.variance_scaling, scale=1 / 3, mode="fan_in", distribution="uniform"

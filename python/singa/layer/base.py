@@ -23,11 +23,6 @@ from .hooks import Hookable
 if TYPE_CHECKING:
     from ..files.fit import Mismatch
 
-__all__ = [
-    "Layer",
-    "LayerMeta",
-]
-
 #: In `Layer._fits`: there is nothing to look at.
 _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from .. import autograd
+from .. import autograd, tensor
 from ..raw.check import integer
-from ..tensor import Tensor, zeros
+from ..tensor import Tensor
 from .base import Layer
-
-__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 
 class _Cell(Layer):
@@ -55,7 +53,7 @@ class _Cell(Layer):
     def _state(self, x: Tensor, name: str, state: Tensor | None) -> Tensor:
         shape = (x.shape[0], self.hidden_size)
         if state is None:
-            state = zeros(shape, x.device, x.dtype)
+            state = tensor.zeros(shape, x.device, x.dtype)
             state.requires_grad = False
         if tuple(state.shape) != shape:
             raise ValueError(f"[{self.title}] {name} must be {shape}, got {tuple(state.shape)}")

@@ -7,8 +7,6 @@ from typing import overload
 
 from .base import Layer
 
-__all__ = ["ModuleDict", "ModuleList"]
-
 
 class _Container(Layer):
     """Layers by name, in order. It computes nothing itself."""

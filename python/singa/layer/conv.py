@@ -14,16 +14,6 @@ from .base import Layer
 from .linear import zeros
 from .window import Pair, Sizes, Window, numbers
 
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "SeparableConv2d",
-]
-
 Initializer = Callable[[Tensor], Any]
 
 

@@ -11,8 +11,6 @@ from .base import Layer
 from .norm import LayerNorm
 from .simple import Dropout, Sequential
 
-__all__ = ["TransformerDecoder", "TransformerDecoderLayer"]
-
 
 class TransformerDecoderLayer(TransformerLayer):
     """Self-attention, attention to the encoder's results, and two Linear layers, each with a

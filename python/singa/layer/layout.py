@@ -9,11 +9,6 @@ from .. import autograd
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "ToBlocked",
-    "ToPlain",
-]
-
 
 class ToBlocked(Layer):
     """Converts images to the layout that convolutions of the device prefer.

@@ -13,12 +13,6 @@ from ..tape.assignment import checked, write
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "Embedding",
-    "Gemm",
-    "Linear",
-]
-
 Fill = Callable[[Tensor], Any]
 
 

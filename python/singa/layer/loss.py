@@ -14,19 +14,6 @@ from .. import autograd, tensor
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "BCEWithLogitsLoss",
-    "CrossEntropyLoss",
-    "DiceLoss",
-    "FocalLoss",
-    "HuberLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "NLLLoss",
-    "SmoothL1Loss",
-]
-
 
 def _constant(weight: Any) -> Tensor | None:
     """A weight as a tensor, made once, so that recorded steps are replayed."""

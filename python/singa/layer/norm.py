@@ -14,18 +14,6 @@ from ..tape.grad_mode import enable_grad, is_recording, no_grad, set_training, t
 from ..tensor import Tensor
 from .base import Layer, take_room
 
-__all__ = [
-    "BatchNorm2d",
-    "GroupNorm",
-    "InstanceNorm2d",
-    "LayerNorm",
-    "LayerNorm2d",
-    "RMSNorm",
-    "SyncBatchNorm",
-    "SyncBatchNorm2d",
-    "freeze_statistics",
-]
-
 
 class BatchNorm2d(Layer):
     """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.

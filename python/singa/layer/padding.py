@@ -10,21 +10,6 @@ from ..raw.check import integers, number
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-]
-
 
 class _Pad(Layer):
     """Base class: pads the last axes of x.

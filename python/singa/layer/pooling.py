@@ -13,25 +13,6 @@ from ..tensor import Tensor
 from .base import Layer
 from .window import Pair, Sizes, Window
 
-__all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "Pooling2d",
-]
-
 
 class _Pooling(Window):
     """Base class of pooling by windows of one size."""

@@ -8,13 +8,6 @@ from .. import autograd
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = [
-    "ChannelShuffle",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "Upsample",
-]
-
 
 class Upsample(Layer):
     """Resizes x (N, C, ...) along the axes behind the channels, with torch.nn.Upsample's arguments.

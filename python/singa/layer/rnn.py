@@ -18,14 +18,6 @@ from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-    "CudnnRNN",
-    "RNN_Base",
-]
-
 
 class _Recurrent(Layer):
     """Common arguments of recurrent layers, and their checks."""

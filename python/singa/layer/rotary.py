@@ -12,8 +12,6 @@ from ..raw.check import integer, number
 from ..tensor import Tensor
 from .base import Layer
 
-__all__ = ["RotaryEmbedding"]
-
 
 class RotaryEmbedding(Layer):
     """Turns queries or keys x (B, H, N, D) by angles that grow with the position. Su et al. 2021.

@@ -13,23 +13,6 @@ from .base import Layer, are_watched
 from .hooks import hooked_forward
 from .norm import BatchNorm2d
 
-__all__ = [
-    "Add",
-    "BinaryCrossEntropy",
-    "Cat",
-    "CrossEntropy",
-    "Dropout",
-    "Flatten",
-    "Identity",
-    "MeanSquareError",
-    "ReLU",
-    "Reshape",
-    "Sequential",
-    "Sigmoid",
-    "SoftMax",
-    "SoftMaxCrossEntropy",
-]
-
 
 class Sequential(Layer):
     """A chain of layers, named "0", "1", ... It can be indexed and has a length, like a list.

@@ -1,7 +1,12 @@
-"""The operators, one module for each family: classes, and the functions that apply them."""
+"""The operators, one module for each family: classes, and the functions that apply them.
+
+Users get what the modules define, without `_INTERNAL` and names with an underscore, by
+`singa.autograd`.
+"""
 
 from typing import TYPE_CHECKING
 
+from ..raw.exports import defined
 from . import (
     arithmetic,
     attention,
@@ -25,56 +30,89 @@ from . import (
     transcendental,
 )
 from . import rnn as recurrent
-from .arithmetic import *
-from .attention import *
+from .arithmetic import _and as _and
+from .arithmetic import _or as _or
+from .arithmetic import _xor as _xor
 from .base import BuiltinOperator as BuiltinOperator
-from .conv import *
-from .elementwise import *
+from .conv import _Conv as _Conv
+from .conv import _Conv2d as _Conv2d
+from .conv import _ConvTranspose as _ConvTranspose
+from .conv import _ConvTranspose2d as _ConvTranspose2d
 from .elementwise import Scalar as Scalar
-from .gating import *
-from .indexing import *
-from .linalg import *
-from .loss import *
-from .loss_functions import *
-from .methods import Methods as Methods
-from .movement import *
+from .elementwise import _not as _not
+from .methods import METHODS as METHODS
 from .movement import Clone as Clone
 from .movement import Contiguous as Contiguous
 from .movement import Index as Index
-from .normalization import *
-from .pooling import *
+from .normalization import _BatchNorm2d as _BatchNorm2d
+from .normalization import _SyncBatchNorm2d as _SyncBatchNorm2d
+from .pooling import _Pooling as _Pooling
+from .pooling import _Pooling2d as _Pooling2d
 from .raw_signs import SIGNS as SIGNS
-from .reduction import *
-from .resampling import *
-from .rnn import *
-from .rotary import *
-from .sampling import *
-from .searching import *
-from .sorting import *
-from .statistics import *
-from .transcendental import *
+from .rnn import _RNN as _RNN
 
-if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
-    __all__ = [
-        *arithmetic.__all__,
-        *attention.__all__,
-        *conv.__all__,
-        *elementwise.__all__,
-        *gating.__all__,
-        *indexing.__all__,
-        *linalg.__all__,
-        *loss.__all__,
-        *loss_functions.__all__,
-        *movement.__all__,
-        *normalization.__all__,
-        *pooling.__all__,
-        *reduction.__all__,
-        *resampling.__all__,
-        *recurrent.__all__,
-        *rotary.__all__,
-        *sampling.__all__,
-        *searching.__all__,
-        *sorting.__all__,
-        *statistics.__all__,
-        *transcendental.__all__,
+#: SINGA's names.
+_SINGAS = (
+    *("_BatchNorm2d", "_Conv", "_Conv2d", "_ConvTranspose", "_ConvTranspose2d", "_Pooling"),
+    *("_Pooling2d", "_RNN", "_SyncBatchNorm2d", "_and", "_not", "_or", "_xor"),
+)
+#: What the modules define for each other.
+_INTERNAL = frozenset(
+    [
+        *("Binary", "BinaryOperator", "Elementwise", "Promoting", "Reduction", "Scalar"),
+        *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
+        *("beside_number", "constant_beside", "with_operands"),
+        *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
+        *("sampled", "softmax_along", "tap"),
     ]
+)
+
+if TYPE_CHECKING:  # type checkers follow the imports
+    from .arithmetic import *
+    from .attention import *
+    from .conv import *
+    from .elementwise import *
+    from .gating import *
+    from .indexing import *
+    from .linalg import *
+    from .loss import *
+    from .loss_functions import *
+    from .movement import *
+    from .normalization import *
+    from .pooling import *
+    from .reduction import *
+    from .resampling import *
+    from .rnn import *
+    from .rotary import *
+    from .sampling import *
+    from .searching import *
+    from .sorting import *
+    from .statistics import *
+    from .transcendental import *
+else:
+    _public = defined(
+        arithmetic,
+        attention,
+        conv,
+        elementwise,
+        gating,
+        indexing,
+        linalg,
+        loss,
+        loss_functions,
+        movement,
+        normalization,
+        pooling,
+        reduction,
+        resampling,
+        recurrent,
+        rotary,
+        sampling,
+        searching,
+        sorting,
+        statistics,
+        transcendental,
+        internal=_INTERNAL,
+    )
+    globals().update(_public)
+    __all__ = [*_public, *_SINGAS]

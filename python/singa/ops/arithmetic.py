@@ -1,18 +1,14 @@
-"""Elementwise operators of two tensors with NumPy's broadcasting, of lists of tensors, and Python's
-operators on tensors, such as `+` and `<`, which accept numbers and arrays."""
+"""Elementwise operators of two tensors with NumPy's broadcasting, and of lists of tensors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float32, is_float
 from ..raw import compat_mode
 from ..tape.grad_mode import state
-from ..tape.operator import Operator, apply
-from ..tape.tensor import Tensor, as_raw, installed, is_computed, wrap
+from ..tape.tensor import Tensor, wrap
 from .base import BuiltinOperator, Constant, tensor_of
 from .elementwise import Scalar
 from .movement import Promoting, converted
@@ -20,53 +16,7 @@ from .reduction import reduce_max, reduce_mean, reduce_min, reduce_sum
 from .types import constant, result_type
 
 if TYPE_CHECKING:
-    from ..tape.operator import Raw
-
-__all__ = [
-    "Add",
-    "And",
-    "Div",
-    "Equal",
-    "FloorDiv",
-    "Greater",
-    "GreaterEqual",
-    "Less",
-    "LessEqual",
-    "Max",
-    "Mean",
-    "Min",
-    "Mod",
-    "Mul",
-    "NotEqual",
-    "Or",
-    "PRelu",
-    "Pow",
-    "Sub",
-    "Sum",
-    "Xor",
-    "_and",
-    "_or",
-    "_xor",
-    "add",
-    "add_all",
-    "div",
-    "equal",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "max",
-    "mean",
-    "min",
-    "mod",
-    "mul",
-    "not_equal",
-    "pow",
-    "prelu",
-    "sub",
-    "sum",
-]
+    from ..tape.operator import Operator, Raw
 
 
 class Binary(BuiltinOperator):
@@ -313,62 +263,47 @@ class Min(_Extremum):
     code = _c.BinaryOp_kMin
 
 
-# Python's operators.
-
-
-def _operate(kind: type[Binary], a: Any, b: Any) -> Any:
-    """Applies an operator to a and b, one of which may be a number or an array. Recorded as by
-    `apply`."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
-        return apply(kind(), a, b)
-    try:
-        op, xs = _prepare(kind, a, b)
-    except TypeError:
-        if kind in (Equal, NotEqual):
-            return NotImplemented  # for None, a string and others, Python compares identities
-        raise
-    return apply(op, *xs)
-
-
 def _call(kind: type[Binary], a: Any, b: Any) -> Tensor:
-    """As `_operate`, but recorded as by a call of the operator."""
+    """Applies an operator to a and b, one of which may be a number or an array."""
     if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
         return kind()(a, b)[0]
-    op, xs = _prepare(kind, a, b)
+    op, xs = with_operands(kind, a, b)
     return op(*xs)[0]
 
 
-def _prepare(kind: type[Binary], a: Any, b: Any) -> tuple[Operator, tuple[Tensor, ...]]:
+def with_operands(kind: type[Binary], a: Any, b: Any) -> tuple[Operator, tuple[Tensor, ...]]:
+    """An operator that computes `kind` of a and b, one of which may be a number or an array, and
+    the tensors to apply it to."""
     number = (int, float)
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         pass
     elif isinstance(a, Tensor) and isinstance(b, number):
         fits = is_float(a.dtype)
         if not fits:
-            a, fits = _beside(kind, a, b)
+            a, fits = beside_number(kind, a, b)
         if fits and kind is Sub:
             return Scalar(_c.UnaryOp_kAddScalar, -b), (a,)
         if fits and kind.with_number is not None:
             return Scalar(kind.with_number, b), (a,)
-        b = _constant(b, a, kind)
+        b = constant_beside(b, a, kind)
     elif isinstance(b, Tensor) and isinstance(a, number):
         fits = is_float(b.dtype)
         if not fits:
-            b, fits = _beside(kind, b, a)
+            b, fits = beside_number(kind, b, a)
             fits = fits and (kind is not Pow or is_float(b.dtype))  # exponents are checked
         if fits and kind.of_number is not None:
             return Scalar(kind.of_number, a), (b,)
-        a = _constant(a, b, kind)
+        a = constant_beside(a, b, kind)
     elif isinstance(a, Tensor):
-        b = _constant(b, a, kind)
+        b = constant_beside(b, a, kind)
     else:
-        a = _constant(a, b, kind)
+        a = constant_beside(a, b, kind)
     if kind is Div and not is_float(a.dtype) and not is_float(b.dtype):
         a = converted(a, float32)
     return kind(), (a, b)
 
 
-def _beside(kind: type[Binary], t: Tensor, number: float) -> tuple[Tensor, bool]:
+def beside_number(kind: type[Binary], t: Tensor, number: float) -> tuple[Tensor, bool]:
     """An integer or bool tensor in the type of the result of `kind` with a number, and whether
     `Scalar` can compute it: a difference of bools is refused elsewhere, and an integer must fit
     the type in which the smallest integers are computed."""
@@ -380,164 +315,13 @@ def _beside(kind: type[Binary], t: Tensor, number: float) -> tuple[Tensor, bool]
     return t, dtype != bool_ and -(1 << 31) <= number < 1 << 31
 
 
-def _constant(value: Any, like: Tensor, kind: type[Binary]) -> Tensor:
+def constant_beside(value: Any, like: Tensor, kind: type[Binary]) -> Tensor:
     """A number, array or list as an operand beside `like`."""
     if isinstance(value, (int, float)):
         return wrap(constant(value, like, issubclass(kind, _Comparison)), False)
     if value is None or isinstance(value, str):
         raise TypeError(f"[arithmetic] a Tensor cannot be combined with {type(value).__name__}")
     return tensor_of(value, like)
-
-
-def _logic(kind: type[Binary], sign: str, t: Tensor, other: Any) -> Tensor:
-    """A logical sign between bools: masks that comparisons give."""
-    given = other.dtype if isinstance(other, Tensor) else np.asarray(other).dtype
-    if t.dtype != bool_ or given not in (bool_, np.dtype(bool)):
-        raise TypeError(f"[{kind.__name__}] {sign} joins bool tensors, got {t.dtype} and {given}")
-    return _operate(kind, t, other)
-
-
-def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
-    """Augmented assignment, such as `t += other`.
-
-    It writes to the memory of t and is not recorded, so a parameter can be updated at any time. If
-    that would lose a gradient, because one side was computed on the tape, it returns the recorded
-    result, to which Python binds the name.
-
-    Raises TypeError if the result is of a higher kind than t, such as a float, ValueError if
-    `other` does not broadcast to the shape of t.
-    """
-    if is_computed(t) or (not t.stores_grad and isinstance(other, Tensor) and is_computed(other)):
-        return _operate(kind, t, other)
-    raw, code = t.data, _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
-    if isinstance(other, (int, float)):
-        fits = is_float(t.dtype)
-        if not fits:
-            wide, fits = _beside(kind, t, other)
-            if wide.dtype != t.dtype:
-                name = kind.__name__.lower()
-                raise TypeError(f"[{name}] a tensor of {t.dtype} cannot hold the result in place")
-        if fits and code is not None:
-            _c.UnaryInto(code, raw, raw, float(-other if kind is Sub else other))
-            return t
-        operand = _constant(other, t, kind).data
-    else:
-        operand = as_raw(other, device=t.device)
-        if is_float(t.dtype):
-            operand = operand.AsType(int(t.dtype))
-        elif kind is Div:
-            raise TypeError(f"[div] a tensor of {t.dtype} cannot hold the result in place")
-    _c.BinaryInto(kind.code, raw, operand, raw)
-    return t
-
-
-@installed
-class _Signs(Tensor):
-    # Recorded if the tape is on and a gradient can flow to an operand.
-
-    def __add__(self, other: Any) -> Tensor:
-        return _operate(Add, self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _operate(Add, other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _operate(Sub, self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _operate(Sub, other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _operate(Mul, self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _operate(Mul, other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _operate(Div, self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _operate(Div, other, self)
-
-    def __div__(self, other: Any) -> Tensor:  # SINGA's scripts call it by name
-        return _operate(Div, self, other)
-
-    def __rdiv__(self, other: Any) -> Tensor:
-        return _operate(Div, other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _operate(FloorDiv, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _operate(FloorDiv, other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _operate(Mod, self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _operate(Mod, other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _operate(Pow, self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _operate(Pow, other, self)
-
-    # Comparisons return bool; with SINGA's behaviour, 1 or 0 in the type of the operands.
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _operate(Less, self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _operate(LessEqual, self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _operate(Greater, self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _operate(GreaterEqual, self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return _operate(Equal, self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _operate(NotEqual, self, other)
-
-    # Of bools. They are symmetric.
-
-    def __and__(self, other: Any) -> Tensor:
-        return _logic(And, "&", self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _logic(Or, "|", self, other)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _logic(Xor, "^", self, other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    # In place.
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return _update(Add, self, other)
-
-    def __isub__(self, other: Any) -> Tensor:
-        return _update(Sub, self, other)
-
-    def __imul__(self, other: Any) -> Tensor:
-        return _update(Mul, self, other)
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return _update(Div, self, other)
-
-    def __ifloordiv__(self, other: Any) -> Tensor:
-        return _update(FloorDiv, self, other)
-
-    def __imod__(self, other: Any) -> Tensor:
-        return _update(Mod, self, other)
-
-    def __ipow__(self, other: Any) -> Tensor:
-        return _update(Pow, self, other)
 
 
 # Functions.

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from .. import singa_wrap as _c
 from ..raw.check import fraction, integer, number
-from ..tape.grad_mode import training
+from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
 from .movement import autocast_operands
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
-
-__all__ = ["ScaledDotProductAttention", "scaled_dot_product_attention"]
 
 
 class ScaledDotProductAttention(BuiltinOperator):
@@ -48,7 +46,7 @@ class ScaledDotProductAttention(BuiltinOperator):
         if scale is None:
             shape = q.shape()
             scale = 1 / math.sqrt(shape[-1]) if shape and shape[-1] else 1.0
-        dropout = self.dropout if training() else 0.0
+        dropout = self.dropout if is_training() else 0.0
         self._numbers = scale, self.causal, self.first_query, dropout
         self._masked = mask is not None
         self._biased = mask is not None and _c.IsFloat(mask.data_type())

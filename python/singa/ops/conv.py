@@ -14,19 +14,6 @@ from .movement import autocast_operands
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "_Conv",
-    "_Conv2d",
-    "_ConvTranspose",
-    "_ConvTranspose2d",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-]
-
 NO_PADDING = (0, 0, 0, 0)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from .. import singa_wrap as _c
-from ..dtypes import bool_, int64, is_float
+from ..dtypes import int64, is_float
 from ..raw import compat_mode
 from ..raw.arrays import full
 from ..raw.check import number
-from ..tape.operator import apply
-from ..tape.tensor import Tensor, installed
+from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
 from .movement import converted
 from .types import result_type
@@ -22,93 +21,6 @@ if TYPE_CHECKING:
         """A function of one tensor."""
 
         def __call__(self, x: Tensor) -> Tensor: ...
-
-
-__all__ = [
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "Ceil",
-    "Clip",
-    "Cos",
-    "Cosh",
-    "Elu",
-    "Erf",
-    "Exp",
-    "Floor",
-    "Gelu",
-    "GeluTanh",
-    "HardSigmoid",
-    "HardSwish",
-    "HardTanh",
-    "LeakyRelu",
-    "Log",
-    "Mish",
-    "Negative",
-    "Not",
-    "ReLU",
-    "ReLU6",
-    "Reciprocal",
-    "Round",
-    "Rounde",
-    "SeLU",
-    "Sigmoid",
-    "Sign",
-    "Silu",
-    "Sin",
-    "Sinh",
-    "SoftPlus",
-    "SoftSign",
-    "Sqrt",
-    "Square",
-    "Tan",
-    "Tanh",
-    "_not",
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "clip",
-    "cos",
-    "cosh",
-    "elu",
-    "erf",
-    "exp",
-    "floor",
-    "gelu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leakyrelu",
-    "log",
-    "mish",
-    "negative",
-    "reciprocal",
-    "relu",
-    "relu6",
-    "round",
-    "rounde",
-    "selu",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "sinh",
-    "softplus",
-    "softsign",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-]
 
 
 class Elementwise(BuiltinOperator):
@@ -619,23 +531,6 @@ class Not(Constant):
 
     def forward(self, x: Raw) -> Raw:
         return _c.Unary(_c.UnaryOp_kLogicalNot, x if compat_mode.enabled else x.AsType(_c.kBool))
-
-
-@installed
-class _Signs(Tensor):
-    def __neg__(self) -> Tensor:
-        return apply(Negative(), self)
-
-    def __pos__(self) -> Self:
-        return self
-
-    def __abs__(self) -> Tensor:
-        return apply(Abs(), self)
-
-    def __invert__(self) -> Tensor:
-        if self.dtype != bool_:
-            raise TypeError(f"[Not] ~ takes a bool tensor, got {self.dtype}")
-        return apply(Not(), self)
 
 
 def _function(operator: type[Elementwise], any_type: bool = False) -> OfTensor:

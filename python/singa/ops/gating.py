@@ -12,11 +12,6 @@ from .base import BuiltinOperator
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "Glu",
-    "glu",
-]
-
 
 class Glu(BuiltinOperator):
     """a·sigmoid(b), with a and b the halves of x along an axis. Dauphin et al. 2017."""

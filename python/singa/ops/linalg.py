@@ -7,24 +7,12 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..dtypes import is_float
 from ..raw.check import InvalidInputError, number
-from ..tape.operator import apply
-from ..tape.tensor import Tensor, as_raw, installed, wrap
+from ..tape.tensor import Tensor
 from .base import BuiltinOperator
 from .movement import autocast_operands, promoted
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
-
-__all__ = [
-    "AddBias",
-    "Gemm",
-    "Linear",
-    "Matmul",
-    "add_bias",
-    "gemm",
-    "linear",
-    "matmul",
-]
 
 
 class Matmul(BuiltinOperator):
@@ -120,21 +108,6 @@ class Linear(BuiltinOperator):
             dy, x, W, self.transposed, self._need(0), self._need(1), need_b
         )
         return gradients if self._bias else gradients[:2]
-
-
-def _operand(value: Any, like: Tensor) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    return wrap(as_raw(value, like.dtype, like.device), False)
-
-
-@installed
-class _Product(Tensor):
-    def __matmul__(self, other: Any) -> Tensor:
-        return apply(Matmul(), self, _operand(other, self))
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return apply(Matmul(), _operand(other, self), self)
 
 
 def _factors(*xs: Any) -> tuple[Any, ...]:

@@ -20,17 +20,6 @@ from .base import BuiltinOperator, loss_like
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "BinaryCrossEntropy",
-    "CrossEntropy",
-    "MeanSquareError",
-    "RankingLoss",
-    "SoftMaxCrossEntropy",
-    "binary_cross_entropy",
-    "cross_entropy",
-    "ranking_loss",
-]
-
 
 def _checked(function: Callable[..., Any], *arguments: Any) -> Any:
     """function(*arguments), with InvalidInputError for a ValueError, because SINGA asserts here."""

@@ -25,19 +25,6 @@ from .loss import MeanSquareError, SoftMaxCrossEntropy
 from .movement import Cast, cast, converted, reshape, squeeze, unsqueeze
 from .reduction import log_softmax, reduce_mean, reduce_sum, softmax_along
 
-__all__ = [
-    "binary_cross_entropy_with_logits",
-    "dice_loss",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "sigmoid_focal_loss",
-    "smooth_l1_loss",
-    "softmax_cross_entropy",
-]
-
 
 def softmax_cross_entropy(
     x: Tensor,

@@ -1,28 +1,44 @@
-"""Methods of Tensor under the names of NumPy and PyTorch, over the operators.
+"""Tensor's methods and signs, over the operators.
 
+METHODS is the table of them all. Most methods have the names of NumPy and PyTorch.
 Reductions remove the axes unless `keepdims` is set. They also take PyTorch's `dim` and `keepdim`,
 and `out=None`, which NumPy's functions pass. All methods are recorded on the tape as arithmetic is.
 """
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
-from ..dtypes import bfloat16, bool_, float16, float32, float64, int32, int64, is_float
+from ..dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64, is_float
+from ..raw import compat_mode
 from ..raw.check import integer
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, installed
+from ..tape.tensor import Tensor, install
+from . import elementwise
 from .arithmetic import pow
 from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh, clip
 from .indexing import where
+from .items import getitem
 from .linalg import matmul
-from .movement import Cast, Reshape, Squeeze, ToDevice, Transpose, Unsqueeze, converted
+from .movement import (
+    Cast,
+    Clone,
+    Contiguous,
+    Repeat,
+    Reshape,
+    Squeeze,
+    ToDevice,
+    Transpose,
+    Unsqueeze,
+    converted,
+)
 from .reduction import (
     ArgMax,
     ArgMin,
+    Axes,
     LogSoftMax,
     ReduceMax,
     ReduceMean,
@@ -31,16 +47,37 @@ from .reduction import (
     ReduceSum,
     softmax_along,
 )
+from .signs import SIGNS
 from .statistics import all, any, std, var
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
+    from ..tape.operator import Operator
 
-Axes = int | Sequence[int] | None
-_Flag = builtins.bool  # a method is called bool
+#: Methods that apply an operator, with the docstring of its function in `elementwise`.
+_ELEMENTWISE: dict[str, type[Operator]] = {
+    "abs": Abs,
+    "exp": Exp,
+    "log": Log,
+    "relu": ReLU,
+    "sigmoid": Sigmoid,
+    "sqrt": Sqrt,
+    "square": Square,
+    "tanh": Tanh,
+}
+#: Methods that convert to a type.
+_CONVERSIONS: dict[str, DType] = {
+    "bfloat16": bfloat16,
+    "bool": bool_,
+    "double": float64,
+    "float": float32,
+    "half": float16,
+    "int": int32,
+    "long": int64,
+}
 
 
-def _named(op: str, axis: Axes, keepdims: _Flag, names: dict[str, Any]) -> tuple[Axes, _Flag]:
+def _named(op: str, axis: Axes, keepdims: bool, names: dict[str, Any]) -> tuple[Axes, bool]:
     """(axis, keepdims), also by PyTorch's names. Raises TypeError for other names."""
     axis, keepdims = names.pop("dim", axis), names.pop("keepdim", keepdims)
     if names.pop("out", None) is not None or names:
@@ -49,7 +86,7 @@ def _named(op: str, axis: Axes, keepdims: _Flag, names: dict[str, Any]) -> tuple
     return axis, keepdims
 
 
-def _extremum(op: str, t: Tensor, axis: Axes, keepdims: _Flag, names: dict[str, Any]) -> Tensor:
+def _extremum(op: str, t: Tensor, axis: Axes, keepdims: bool, names: dict[str, Any]) -> Tensor:
     if isinstance(axis, Tensor):
         raise TypeError(f"[{op}] takes an axis; autograd.{op}(a, b) compares two tensors")
     if "dim" in names:
@@ -62,7 +99,7 @@ def _extremum(op: str, t: Tensor, axis: Axes, keepdims: _Flag, names: dict[str, 
 
 
 def _index(
-    kind: type[ArgMax], t: Tensor, axis: int | None, keepdims: _Flag, names: dict[str, Any]
+    kind: type[ArgMax], t: Tensor, axis: int | None, keepdims: bool, names: dict[str, Any]
 ) -> Tensor:
     where_, keepdims = _named(kind.__name__.lower(), axis, keepdims, names)
     if where_ is not None:
@@ -76,14 +113,16 @@ def _each(first: Any, more: tuple[Any, ...]) -> Any:
     return (first, *more) if more else first
 
 
-@installed
 class Methods:
-    """What `installed` puts on Tensor; type checkers take it for a base class of Tensor."""
+    """Methods that are more than an operator without arguments. Tensor gets them from METHODS."""
+
+    def __pos__(self) -> Self:
+        return self
 
     # Reductions.
 
     def sum(
-        self: Any, axis: Axes = None, keepdims: _Flag = False, dtype: Any = None, **names: Any
+        self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
         """Sum over an axis or axes (default: all). That of integers and bools is int64. `dtype` is
         a type to convert to before.
@@ -96,7 +135,7 @@ class Methods:
         return apply(ReduceSum(*axes), self if dtype is None else self.as_type(dtype))
 
     def prod(
-        self: Any, axis: Axes = None, keepdims: _Flag = False, dtype: Any = None, **names: Any
+        self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
         """Product over an axis or axes (default: all). That of integers and bools is int64.
 
@@ -107,7 +146,7 @@ class Methods:
         return apply(ReduceProd(*axes), self if dtype is None else self.as_type(dtype))
 
     def mean(
-        self: Any, axis: Axes = None, keepdims: _Flag = False, dtype: Any = None, **names: Any
+        self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
         """Mean over an axis or axes (default: all). Integers and bools count as float32.
 
@@ -123,8 +162,8 @@ class Methods:
     def var(
         self: Any,
         axis: Axes = None,
-        keepdims: _Flag = False,
-        correction: builtins.float = 1,
+        keepdims: bool = False,
+        correction: float = 1,
         **names: Any,
     ) -> Tensor:
         """Variance over an axis or axes (default: all), as torch.var: see `autograd.var`. `ddof` is
@@ -140,8 +179,8 @@ class Methods:
     def std(
         self: Any,
         axis: Axes = None,
-        keepdims: _Flag = False,
-        correction: builtins.float = 1,
+        keepdims: bool = False,
+        correction: float = 1,
         **names: Any,
     ) -> Tensor:
         """Standard deviation over an axis or axes (default: all): the root of `var`.
@@ -153,7 +192,7 @@ class Methods:
         axes = _named("std", axis, keepdims, names)
         return std(self if dtype is None else self.as_type(dtype), *axes, correction)
 
-    def max(self: Any, axis: Axes = None, keepdims: _Flag = False, **names: Any) -> Tensor:
+    def max(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Maximum over an axis or axes (default: all): the values alone, as in NumPy, where
         torch.max gives (values, indices). Equal maxima share the gradient.
 
@@ -162,7 +201,7 @@ class Methods:
         """
         return _extremum("max", self, axis, keepdims, names)
 
-    def min(self: Any, axis: Axes = None, keepdims: _Flag = False, **names: Any) -> Tensor:
+    def min(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Minimum over an axis or axes (default: all); see `max`.
 
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).min(axis=1)
@@ -170,9 +209,7 @@ class Methods:
         """
         return _extremum("min", self, axis, keepdims, names)
 
-    def argmax(
-        self: Any, axis: builtins.int | None = None, keepdims: _Flag = False, **names: Any
-    ) -> Tensor:
+    def argmax(self: Any, axis: int | None = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Index (int64) of the first maximum along an axis; without an axis, in the flattened
         tensor. A NaN counts as the maximum.
 
@@ -181,9 +218,7 @@ class Methods:
         """
         return _index(ArgMax, self, axis, keepdims, names)
 
-    def argmin(
-        self: Any, axis: builtins.int | None = None, keepdims: _Flag = False, **names: Any
-    ) -> Tensor:
+    def argmin(self: Any, axis: int | None = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Index (int64) of the first minimum along an axis; without an axis, in the flattened
         tensor. A NaN counts as the minimum.
 
@@ -192,7 +227,7 @@ class Methods:
         """
         return _index(ArgMin, self, axis, keepdims, names)
 
-    def any(self: Any, axis: Axes = None, keepdims: _Flag = False, **names: Any) -> Tensor:
+    def any(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Whether an element along an axis or axes (default: all) is not 0, as bool.
 
         >>> tensor.Tensor(data=[0.0, 1.0]).any()
@@ -200,7 +235,7 @@ class Methods:
         """
         return any(self, *_named("any", axis, keepdims, names))
 
-    def all(self: Any, axis: Axes = None, keepdims: _Flag = False, **names: Any) -> Tensor:
+    def all(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Whether no element along an axis or axes (default: all) is 0, as bool.
 
         >>> tensor.Tensor(data=[0.0, 1.0]).all()
@@ -210,9 +245,72 @@ class Methods:
 
     # Shape.
 
-    def view(
-        self: Any, shape: Sequence[builtins.int] | builtins.int, *more: builtins.int
-    ) -> Tensor:
+    def reshape(self: Any, shape: Sequence[int] | int, *more: int) -> Tensor:
+        """The same elements with another shape; a view where possible. One entry may be -1. The
+        lengths are given as one sequence or one by one.
+
+        Raises ValueError for another number of elements.
+
+        >>> tensor.zeros((2, 6)).reshape((3, -1)).shape
+        (3, 4)
+        """
+        return apply(Reshape(_each(shape, more)), self)
+
+    def transpose(self: Any, axes: Sequence[int] | None = None) -> Tensor:
+        """A view with permuted axes. By default the order of the axes is reversed.
+
+        Of an image in channels-last layout it is a view of a copy in the same order, which recorded
+        steps do without where the image is not used again.
+
+        >>> tensor.zeros((2, 3, 4)).transpose().shape
+        (4, 3, 2)
+        """
+        return apply(Transpose(axes), self)
+
+    def contiguous(self: Any) -> Tensor:
+        """This tensor if its elements lie in row-major order, otherwise a copy in that order.
+
+        >>> tensor.zeros((2, 3)).transpose().contiguous().is_transpose()
+        False
+        """
+        return apply(Contiguous(), self)
+
+    def clone(self: Any) -> Tensor:
+        """A copy in memory of its own.
+
+        The copy of a parameter, or of what was computed from one, stays on the tape while that
+        records: gradients flow back through it. Other copies have the same flags and name. With
+        SINGA's behaviour (`singa.compat`) every copy is off the tape, as `deepcopy` and
+        `x.detach().clone()` always are.
+
+        >>> tensor.Tensor(data=[1.0, 2.0]).clone()
+        Tensor([1., 2.], dtype=float32)
+        """
+        if compat_mode.enabled:
+            return self.deepcopy()
+        t = apply(Clone(), self)
+        if t._creator is None:
+            t.requires_grad, t.stores_grad = self.requires_grad, self.stores_grad
+            t.name = self.name
+        return t
+
+    def repeat(self: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+        """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat.
+
+        >>> tensor.Tensor(data=[1.0, 2.0]).repeat(2)
+        Tensor([1., 1., 2., 2.], dtype=float32)
+        """
+        return apply(Repeat(repeats, axis), self)
+
+    def as_type(self: Any, dtype: int | str) -> Tensor:
+        """Converts to another element type. Floats are truncated to integers.
+
+        >>> tensor.Tensor(data=[1.7]).as_type("int32")
+        Tensor([1], dtype=int32)
+        """
+        return apply(Cast(dtype), self)
+
+    def view(self: Any, shape: Sequence[int] | int, *more: int) -> Tensor:
         """The same as `reshape`: `x.view(2, -1)` or `x.view((2, -1))`. It copies where no view is
         possible.
 
@@ -221,9 +319,7 @@ class Methods:
         """
         return apply(Reshape(_each(shape, more)), self)
 
-    def permute(
-        self: Any, axes: Sequence[builtins.int] | builtins.int, *more: builtins.int
-    ) -> Tensor:
+    def permute(self: Any, axes: Sequence[int] | int, *more: int) -> Tensor:
         """A view with permuted axes: `x.permute(0, 2, 1)` or `x.permute((0, 2, 1))`.
 
         >>> tensor.zeros((2, 3, 4)).permute(0, 2, 1).shape
@@ -232,7 +328,7 @@ class Methods:
         order = _each(axes, more)
         return apply(Transpose([order] if isinstance(order, int) else order), self)
 
-    def flatten(self: Any, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """Joins the axes from `start_dim` to `end_dim` (default: all) into one, as torch.flatten.
 
         Raises ValueError for axes outside the tensor or in the wrong order.
@@ -256,9 +352,7 @@ class Methods:
             count *= n
         return apply(Reshape((*shape[:start], count, *shape[end + 1 :])), self)
 
-    def squeeze(
-        self: Any, axis: builtins.int | Sequence[builtins.int] = (), **names: Any
-    ) -> Tensor:
+    def squeeze(self: Any, axis: int | Sequence[int] = (), **names: Any) -> Tensor:
         """Removes one or more axes of length 1 (default: all of them). Raises ValueError for an
         axis of another length.
 
@@ -268,7 +362,7 @@ class Methods:
         axes, _ = _named("squeeze", axis, False, names)
         return apply(Squeeze(() if axes is None else axes), self)
 
-    def unsqueeze(self: Any, axis: builtins.int) -> Tensor:
+    def unsqueeze(self: Any, axis: int) -> Tensor:
         """Inserts an axis of length 1, at position `axis` of the result.
 
         >>> tensor.zeros((2, 3)).unsqueeze(1).shape
@@ -288,7 +382,7 @@ class Methods:
             raise ValueError(f"[mT] needs at least two axes, got shape {self.shape}")
         return apply(Transpose([*range(rank - 2), rank - 1, rank - 2]), self)
 
-    def dim(self: Any) -> builtins.int:
+    def dim(self: Any) -> int:
         """Number of axes: PyTorch's name of `ndim()`.
 
         >>> tensor.zeros((2, 3)).dim()
@@ -296,7 +390,7 @@ class Methods:
         """
         return self.data.rank()
 
-    def numel(self: Any) -> builtins.int:
+    def numel(self: Any) -> int:
         """Number of elements: PyTorch's name of `size()`.
 
         >>> tensor.zeros((2, 3)).numel()
@@ -306,7 +400,7 @@ class Methods:
 
     # Types and places.
 
-    def astype(self: Any, dtype: builtins.int | str) -> Tensor:
+    def astype(self: Any, dtype: int | str) -> Tensor:
         """Converts to another element type: NumPy's name of `as_type`.
 
         >>> tensor.Tensor(data=[1.7]).astype("int32")
@@ -350,103 +444,7 @@ class Methods:
             return self
         return _moved(self, _c.DefaultDevice())
 
-    def float(self: Any) -> Tensor:
-        """Converted to float32.
-
-        >>> tensor.Tensor(data=[1, 2], dtype="int32").float()
-        Tensor([1., 2.], dtype=float32)
-        """
-        return self.to(float32)
-
-    def double(self: Any) -> Tensor:
-        """Converted to float64.
-
-        >>> tensor.ones((1,)).double()
-        Tensor([1.], dtype=float64)
-        """
-        return self.to(float64)
-
-    def half(self: Any) -> Tensor:
-        """Converted to float16.
-
-        >>> tensor.ones((1,)).half()
-        Tensor([1.], dtype=float16)
-        """
-        return self.to(float16)
-
-    def bfloat16(self: Any) -> Tensor:
-        """Converted to bfloat16.
-
-        >>> tensor.ones((1,)).bfloat16()
-        Tensor([1.], dtype=bfloat16)
-        """
-        return self.to(bfloat16)
-
-    def int(self: Any) -> Tensor:
-        """Converted to int32.
-
-        >>> tensor.Tensor(data=[1.7, -1.7]).int()
-        Tensor([ 1, -1], dtype=int32)
-        """
-        return self.to(int32)
-
-    def long(self: Any) -> Tensor:
-        """Converted to int64.
-
-        >>> tensor.Tensor(data=[1.7, -1.7]).long()
-        Tensor([ 1, -1], dtype=int64)
-        """
-        return self.to(int64)
-
-    def bool(self: Any) -> Tensor:
-        """Whether each element is not 0.
-
-        >>> tensor.Tensor(data=[0.0, 2.0]).bool()
-        Tensor([False,  True], dtype=bool)
-        """
-        return self.to(bool_)
-
-    # Functions of each element, and others that are often written as methods.
-
-    def abs(self: Any) -> Tensor:
-        """Absolute values.
-
-        >>> tensor.Tensor(data=[-2.0, 3.0]).abs()
-        Tensor([2., 3.], dtype=float32)
-        """
-        return apply(Abs(), self)
-
-    def exp(self: Any) -> Tensor:
-        """Exponential function.
-
-        >>> tensor.Tensor(data=[0.0, 1.0]).exp()
-        Tensor([1.    , 2.7183], dtype=float32)
-        """
-        return apply(Exp(), self)
-
-    def log(self: Any) -> Tensor:
-        """Natural logarithm.
-
-        >>> tensor.Tensor(data=[1.0, 10.0]).log()
-        Tensor([0.    , 2.3026], dtype=float32)
-        """
-        return apply(Log(), self)
-
-    def sqrt(self: Any) -> Tensor:
-        """Square root.
-
-        >>> tensor.Tensor(data=[4.0, 2.0]).sqrt()
-        Tensor([2.    , 1.4142], dtype=float32)
-        """
-        return apply(Sqrt(), self)
-
-    def square(self: Any) -> Tensor:
-        """Squares.
-
-        >>> tensor.Tensor(data=[-3.0, 0.5]).square()
-        Tensor([9.  , 0.25], dtype=float32)
-        """
-        return apply(Square(), self)
+    # Functions that are often written as methods.
 
     def pow(self: Any, exponent: Any) -> Tensor:
         """The same as `x ** exponent`.
@@ -456,31 +454,7 @@ class Methods:
         """
         return pow(self, exponent)
 
-    def relu(self: Any) -> Tensor:
-        """max(x, 0).
-
-        >>> tensor.Tensor(data=[-1.0, 2.0]).relu()
-        Tensor([0., 2.], dtype=float32)
-        """
-        return apply(ReLU(), self)
-
-    def sigmoid(self: Any) -> Tensor:
-        """1 / (1 + e^-x).
-
-        >>> tensor.Tensor(data=[-1.0, 0.0]).sigmoid()
-        Tensor([0.2689, 0.5   ], dtype=float32)
-        """
-        return apply(Sigmoid(), self)
-
-    def tanh(self: Any) -> Tensor:
-        """Hyperbolic tangent.
-
-        >>> tensor.Tensor(data=[-1.0, 0.0]).tanh()
-        Tensor([-0.7616,  0.    ], dtype=float32)
-        """
-        return apply(Tanh(), self)
-
-    def softmax(self: Any, axis: builtins.int = -1, **names: Any) -> Tensor:
+    def softmax(self: Any, axis: int = -1, **names: Any) -> Tensor:
         """Softmax along one axis (default: the last).
 
         >>> tensor.Tensor(data=[[0.0, 1.0, 2.0]]).softmax()
@@ -488,7 +462,7 @@ class Methods:
         """
         return softmax_along(self, names.pop("dim", axis), **names)
 
-    def log_softmax(self: Any, axis: builtins.int = -1, **names: Any) -> Tensor:
+    def log_softmax(self: Any, axis: int = -1, **names: Any) -> Tensor:
         """Logarithm of softmax along an axis (default: the last).
 
         >>> tensor.Tensor(data=[[0.0, 1.0, 2.0]]).log_softmax()
@@ -527,3 +501,34 @@ class Methods:
 
 def _moved(t: Tensor, device: Device) -> Tensor:
     return t if t.device.id() == device.id() else apply(ToDevice(device), t)
+
+
+def _applying(name: str, kind: type[Operator]) -> Callable[..., Tensor]:
+    def method(self: Tensor) -> Tensor:
+        return apply(kind(), self)
+
+    method.__doc__ = getattr(elementwise, name).__doc__
+    return method
+
+
+def _converting(name: str, dtype: DType) -> Callable[..., Tensor]:
+    def method(self: Any) -> Tensor:
+        return self.to(dtype)
+
+    method.__doc__ = f"""Converted to {dtype.name}.
+
+    >>> tensor.ones((2,)).{name}().dtype
+    singa.{dtype.name}
+    """
+    return method
+
+
+#: All methods, properties and signs of Tensor that need an operator, by name.
+METHODS: dict[str, Any] = {
+    **SIGNS,
+    "__getitem__": getitem,
+    **{k: v for k, v in vars(Methods).items() if isinstance(v, FunctionType | property)},
+    **{name: _applying(name, kind) for name, kind in _ELEMENTWISE.items()},
+    **{name: _converting(name, dtype) for name, dtype in _CONVERSIONS.items()},
+}
+install(METHODS)

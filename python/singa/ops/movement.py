@@ -13,9 +13,9 @@ from ..dtypes import as_dtype, float32, is_float
 from ..raw import compat_mode
 from ..raw.check import integer, integers
 from ..raw.indexing import view
-from ..tape import autocast
-from ..tape.operator import apply, followers
-from ..tape.tensor import Tensor, installed, wrap
+from ..tape.autocast import dtype as autocast_dtype
+from ..tape.operator import followers
+from ..tape.tensor import Tensor, wrap
 from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
 from .types import result_type
 
@@ -23,45 +23,6 @@ if TYPE_CHECKING:
     from ..dtypes import DType
     from ..singa_wrap import Device
     from ..tape.operator import Raw
-
-__all__ = [
-    "Cast",
-    "ChannelShuffle",
-    "Concat",
-    "ConstantOfShape",
-    "Expand",
-    "Flatten",
-    "Identity",
-    "Repeat",
-    "Reshape",
-    "Roll",
-    "Shape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "ToBlocked",
-    "ToDevice",
-    "Transpose",
-    "Unsqueeze",
-    "cast",
-    "cat",
-    "channel_shuffle",
-    "constant_of_shape",
-    "expand",
-    "flatten",
-    "identity",
-    "reshape",
-    "roll",
-    "shape",
-    "slice",
-    "split",
-    "squeeze",
-    "tile",
-    "to_blocked",
-    "transpose",
-    "unsqueeze",
-]
 
 
 class Identity(BuiltinOperator):
@@ -497,78 +458,10 @@ class ConstantOfShape(Constant):
         return _c.Full(shape, float(self.value), x.device(), dtype)
 
 
-@installed
-class _Shape(Tensor):
-    def reshape(self, shape: Sequence[int] | int, *more: int) -> Tensor:
-        """The same elements with another shape; a view where possible. One entry may be -1. The
-        lengths are given as one sequence or one by one.
-
-        Raises ValueError for another number of elements.
-
-        >>> tensor.zeros((2, 6)).reshape((3, -1)).shape
-        (3, 4)
-        """
-        return apply(Reshape((shape, *more) if more else shape), self)
-
-    def transpose(self, axes: Sequence[int] | None = None) -> Tensor:
-        """A view with permuted axes. By default the order of the axes is reversed.
-
-        Of an image in channels-last layout it is a view of a copy in the same order, which recorded
-        steps do without where the image is not used again.
-
-        >>> tensor.zeros((2, 3, 4)).transpose().shape
-        (4, 3, 2)
-        """
-        return apply(Transpose(axes), self)
-
-    def contiguous(self) -> Tensor:
-        """This tensor if its elements lie in row-major order, otherwise a copy in that order.
-
-        >>> tensor.zeros((2, 3)).transpose().contiguous().is_transpose()
-        False
-        """
-        return apply(Contiguous(), self)
-
-    def clone(self) -> Tensor:
-        """A copy in memory of its own.
-
-        The copy of a parameter, or of what was computed from one, stays on the tape while that
-        records: gradients flow back through it. Other copies have the same flags and name. With
-        SINGA's behaviour (`singa.compat`) every copy is off the tape, as `deepcopy` and
-        `x.detach().clone()` always are.
-
-        >>> tensor.Tensor(data=[1.0, 2.0]).clone()
-        Tensor([1., 2.], dtype=float32)
-        """
-        if compat_mode.enabled:
-            return self.deepcopy()
-        t = apply(Clone(), self)
-        if t._creator is None:
-            t.requires_grad, t.stores_grad = self.requires_grad, self.stores_grad
-            t.name = self.name
-        return t
-
-    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-        """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat.
-
-        >>> tensor.Tensor(data=[1.0, 2.0]).repeat(2)
-        Tensor([1., 1., 2., 2.], dtype=float32)
-        """
-        return apply(Repeat(repeats, axis), self)
-
-    def as_type(self, dtype: int | str) -> Tensor:
-        """Converts to another element type. Floats are truncated to integers.
-
-        >>> tensor.Tensor(data=[1.7]).as_type("int32")
-        Tensor([1], dtype=int32)
-        """
-        return apply(Cast(dtype), self)
-
-
 def autocast_operands(*xs: Any) -> tuple[Any, ...]:
     """Converts float32 operands of a matrix product to this thread's autocast type, if it has
     one."""
-    target = autocast.dtype()
+    target = autocast_dtype()
     if target is None:
         return xs
     return tuple(

@@ -7,31 +7,12 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..raw.check import fraction, integer, number
 from ..tape import batch_statistics
-from ..tape.grad_mode import training
+from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor, as_raw
 from .base import BuiltinOperator
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
-
-__all__ = [
-    "LRN",
-    "ChannelNorm",
-    "Dropout",
-    "GroupNorm",
-    "LayerNorm",
-    "_BatchNorm2d",
-    "_SyncBatchNorm2d",
-    "batchnorm_2d",
-    "channel_norm",
-    "dropout",
-    "group_norm",
-    "instance_norm",
-    "layer_norm",
-    "lrn",
-    "rms_norm",
-    "sync_batchnorm_2d",
-]
 
 
 #: Activations of batch norm by name: kind, limits.
@@ -84,7 +65,7 @@ class _BatchNorm2d(BuiltinOperator):
         self._batch = self._adds = False
 
     def forward(self, x: Raw, scale: Raw, bias: Raw, add: Raw | None = None) -> Raw:
-        self._batch = training()
+        self._batch = is_training()
         self._expect(add)
         running = self.running_mean, self.running_var
         collector = batch_statistics.state.collector if self._batch else None
@@ -362,7 +343,7 @@ class Dropout(BuiltinOperator):
         self._active = True
 
     def forward(self, x: Raw) -> Raw:
-        self._active = training()
+        self._active = is_training()
         if not self._active:
             return x
         device = x.device()
@@ -454,13 +435,13 @@ def sync_batchnorm_2d(
     >>> autograd.sync_batchnorm_2d(handle, x, one, zero, mean, var, None).reshape((4,))
     Tensor([-1.3416, -0.4472,  0.4472,  1.3416], dtype=float32)
     """
-    if training() and batch_statistics.state.shards_apart:
+    if is_training() and batch_statistics.state.shards_apart:
         raise ValueError(
             "[SyncBatchNorm] its statistics are those of the shards that the ranks compute at "
             "once, so they would depend on the number of ranks. With virtual_ranks, take "
             "BatchNorm2d or as many ranks as virtual ones"
         )
-    if not training() or communicator is None or communicator.world_size == 1:
+    if not is_training() or communicator is None or communicator.world_size == 1:
         return batchnorm_2d(
             handle, x, scale, bias, running_mean, running_var, add, relu, activation
         )

@@ -14,24 +14,6 @@ from .conv import NO_PADDING, odd_padding_of, odd_pads
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "AdaptiveAvgPool",
-    "AdaptiveMaxPool",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "LpPool",
-    "_Pooling",
-    "_Pooling2d",
-    "adaptive_avg_pool",
-    "adaptive_max_pool",
-    "globalaveragepool",
-    "globalmaxpool",
-    "lp_pool",
-    "pooling_1d",
-    "pooling_2d",
-    "pooling_3d",
-]
-
 #: Sizes along the spatial axes; None is the size of the input.
 OutputSize = int | None | Sequence[int | None]
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..singa_wrap import Tensor as RawTensor
 from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor, wrap
-from . import arithmetic, elementwise, linalg
+from . import signs
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 #: Their names. `==` and `!=` are not among them.
@@ -22,12 +22,8 @@ SIGNS = (
 )
 
 
-#: The modules that give Tensor these signs.
-_INSTALLED_BY = (arithmetic, elementwise, linalg)
-
-
 def _of_raw(name: str) -> Callable[..., Any]:
-    of_tensors = getattr(Tensor, name)
+    of_tensors = signs.SIGNS[name]
 
     def sign(self: RawTensor, *others: Any) -> Any:
         if any([isinstance(other, Tensor) for other in others]):

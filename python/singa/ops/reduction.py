@@ -15,38 +15,6 @@ from .elementwise import log
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "ArgMax",
-    "ArgMin",
-    "CosSim",
-    "LogSoftMax",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "SoftMax",
-    "argmax",
-    "argmin",
-    "cossim",
-    "log_softmax",
-    "reduce_l1",
-    "reduce_l2",
-    "reduce_log_sum",
-    "reduce_log_sum_exp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-    "reduce_sum_square",
-    "softmax",
-]
-
 Axes = int | Sequence[int] | None
 
 if TYPE_CHECKING:

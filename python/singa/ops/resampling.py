@@ -14,22 +14,6 @@ from .base import BuiltinOperator, integers_of
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "DepthToSpace",
-    "Interpolate",
-    "Pad",
-    "SpaceToDepth",
-    "UpSample",
-    "depth_to_space",
-    "interpolate",
-    "pad",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "resize",
-    "space_to_depth",
-    "upsample",
-]
-
 
 class Pad(BuiltinOperator):
     """Pads x, as ONNX's Pad. `mode` is "constant", "reflect" or "edge".

@@ -13,12 +13,6 @@ from .base import BuiltinOperator, indices_of
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "RNN",
-    "_RNN",
-    "rnn",
-]
-
 
 class RNN(BuiltinOperator):
     """A recurrent network as one operator, with the results (y, hy, cy).

@@ -14,8 +14,6 @@ from .movement import slice as slice_axes
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = ["RotaryEmbedding", "rotary_embedding"]
-
 
 class RotaryEmbedding(BuiltinOperator):
     """Turns pairs of features of x (B, H, N, D) by angles. Their cosines and sines, (N, R / 2) or

@@ -15,8 +15,6 @@ from .indexing import gather_elements, where
 from .movement import cast, cat, expand, reshape, slice, unsqueeze
 from .resampling import pad
 
-__all__ = ["fold", "grid_sample", "unfold"]
-
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
@@ -163,10 +161,12 @@ def _corner(
 
 
 def cubic_near(t: Tensor) -> Tensor:
+    """The weight of an element at a distance t of at most 1."""
     return (t * 1.25 - 2.25) * t * t + 1.0
 
 
 def cubic_far(t: Tensor) -> Tensor:
+    """The weight of an element at a distance t from 1 to 2."""
     return ((t * -0.75 + 3.75) * t - 6.0) * t + 3.0
 
 

@@ -18,8 +18,6 @@ from .movement import cast, converted, expand, reshape, unsqueeze
 from .reduction import reduce_sum
 from .sorting import cumsum, topk
 
-__all__ = ["bincount", "masked_scatter", "multinomial", "searchsorted", "unique"]
-
 
 def unique(
     x: Tensor,

@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from ..singa_wrap import Device
     from ..tape.operator import Raw
 
-__all__ = [
-    "CumSum",
-    "TopK",
-    "Triangle",
-    "arange",
-    "argsort",
-    "cumsum",
-    "linspace",
-    "sort",
-    "topk",
-    "tril",
-    "triu",
-]
-
 
 class TopK(BuiltinOperator):
     """The k largest or smallest elements along an axis, in order; `k` None means all of them.

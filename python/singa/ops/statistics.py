@@ -4,7 +4,6 @@ combinations of other operators."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from ..dtypes import float16, float32, is_float, wide_type
 from ..raw.check import number
@@ -14,6 +13,7 @@ from .base import axes_of
 from .elementwise import abs, clip
 from .movement import cast, converted
 from .reduction import (
+    Axes,
     reduce_l1,
     reduce_l2,
     reduce_max,
@@ -21,10 +21,6 @@ from .reduction import (
     reduce_sum,
     reduce_sum_square,
 )
-
-__all__ = ["all", "any", "normalize", "std", "var"]
-
-Axes = int | Sequence[int] | None
 
 
 def _length(op: str, x: Tensor, axis: Axes) -> int:

@@ -19,18 +19,6 @@ from .movement import Promoting, converted
 if TYPE_CHECKING:
     from ..tape.operator import Raw
 
-__all__ = [
-    "Atan2",
-    "Expm1",
-    "Log1p",
-    "atan2",
-    "expm1",
-    "log1p",
-    "log2",
-    "nan_to_num",
-    "rsqrt",
-]
-
 
 class _Wide(BuiltinOperator):
     """Base class of functions of one tensor that are computed in its wide type."""

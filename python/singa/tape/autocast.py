@@ -8,8 +8,6 @@ from typing import Any
 
 from ..dtypes import as_dtype, bfloat16, float16, float32
 
-__all__ = ["autocast", "master_dtype"]
-
 
 class _State(threading.local):
     dtype: Any = None  # to which products convert float32 operands; None: they do not

@@ -11,12 +11,10 @@ from ..dtypes import BY_VALUE, is_float
 from ..raw import compat_mode
 from .grad_mode import enable_grad
 from .operator import Operator
-from .tensor import Tensor, as_raw, installed, wrap
+from .tensor import Tensor, as_raw, install, wrap
 
 if TYPE_CHECKING:
     from .operator import Gradient, Raw
-
-__all__ = ["Gradients", "backward", "gradients", "input_gradients"]
 
 #: An output of an operator: the operator where it is the first, else with the index.
 _Output = Operator | tuple[Operator, int]
@@ -215,22 +213,23 @@ class Gradients(dict[int, Tensor]):
         raise KeyError(key)
 
 
-@installed
-class _Backward(Tensor):
-    def backward(self, dy: object = None, retain_graph: bool = False) -> None:
-        """Adds the gradients of this result to `grad` of every tensor that stores its gradient.
+def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) -> None:
+    """Adds the gradients of this result to `grad` of every tensor that stores its gradient.
 
-        >>> autograd.training = True
-        >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
-        >>> (w * w).sum().backward()
-        >>> w.grad
-        Tensor([2., 4.], dtype=float32)
-        """
-        for x, gradient in backward(self, dy, retain_graph):
-            if x.grad is None:
-                x.grad = gradient
-            else:
-                _c.Axpy(1.0, gradient.data, x.grad.data)
+    >>> autograd.training = True
+    >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
+    >>> (w * w).sum().backward()
+    >>> w.grad
+    Tensor([2., 4.], dtype=float32)
+    """
+    for x, gradient in backward(self, dy, retain_graph):
+        if x.grad is None:
+            x.grad = gradient
+        else:
+            _c.Axpy(1.0, gradient.data, x.grad.data)
+
+
+install({"backward": _add_gradients})
 
 
 def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradients:

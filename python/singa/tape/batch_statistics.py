@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-__all__ = ["BatchStatistics", "collected_in", "state"]
-
 
 class BatchStatistics(NamedTuple):
     """What one batch norm has seen of one batch. Tensors are raw and have shape (C)."""

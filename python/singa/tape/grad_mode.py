@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 
-__all__ = ["enable_grad", "grad_mode", "is_recording", "no_grad", "set_training", "training"]
-
 
 class _State(threading.local):
     training = False

@@ -20,13 +20,11 @@ from ..raw import compat_mode
 from ..singa_wrap import Inputs, Record, ReleaseSources, Versions
 from ..singa_wrap import Tensor as RawTensor
 from .grad_mode import state
-from .tensor import Tensor, installed, wrap
+from .tensor import Tensor, install, wrap
 
 if TYPE_CHECKING:
     Raw: TypeAlias = _c.Tensor
     Gradient: TypeAlias = tuple[Raw, bool]  # and whether the walk may write to its memory
-
-__all__ = ["Dummy", "Operator", "apply", "infer_dependency"]
 
 #: (get, set) of the name of the layer that runs, while somebody wants to know it (`layer.names`).
 current_layer: tuple[Callable[[], str], Callable[[str], None]] | None = None
@@ -345,25 +343,25 @@ class Dummy(Operator):
         )
 
 
-@installed
-class _Creator(Tensor):
-    @property
-    def creator(self) -> Operator:
-        """The operator that computed it; an `autograd.Dummy` where there is none. While the tape
-        records, also an operator that it does not keep, because no gradient passes through.
+def _creator(self: Tensor) -> Operator:
+    """The operator that computed it; an `autograd.Dummy` where there is none. While the tape
+    records, also an operator that it does not keep, because no gradient passes through.
 
-        >>> autograd.training = True
-        >>> x = tensor.Tensor(data=[1.0], stores_grad=True)
-        >>> type(autograd.exp(x).creator).__name__
-        'Exp'
-        """
-        if self._creator is None:
-            self._creator = Dummy(self)
-        return self._creator
+    >>> autograd.training = True
+    >>> x = tensor.Tensor(data=[1.0], stores_grad=True)
+    >>> type(autograd.exp(x).creator).__name__
+    'Exp'
+    """
+    if self._creator is None:
+        self._creator = Dummy(self)
+    return self._creator
 
-    @creator.setter
-    def creator(self, creator: Operator | None) -> None:
-        self._creator = creator
+
+def _set_creator(self: Tensor, creator: Operator | None) -> None:
+    self._creator = creator
+
+
+install({"creator": property(_creator, _set_creator)})
 
 
 def apply(op: Operator, *xs: Tensor) -> Tensor:

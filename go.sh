@@ -1,1 +1,0 @@
-cd /work/m && git fetch -q /work/main main

@@ -1,0 +1,202 @@
+"""Python's signs on tensors, such as `+` and `<`, which accept numbers and arrays.
+
+They are recorded as `apply` does. Comparisons return bool; with SINGA's behaviour
+(`singa.compat`), 1 or 0 in the type of the operands. Signs in place, such as `t += other`, write to
+the memory of t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import singa_wrap as _c
+from ..dtypes import bool_, is_float
+from ..tape.operator import apply
+from ..tape.tensor import Tensor, as_raw, is_computed, wrap
+from .arithmetic import (
+    Add,
+    And,
+    Binary,
+    Div,
+    Equal,
+    FloorDiv,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    Mod,
+    Mul,
+    NotEqual,
+    Or,
+    Pow,
+    Sub,
+    Xor,
+    beside_number,
+    constant_beside,
+    with_operands,
+)
+from .elementwise import Abs, Negative, Not
+from .linalg import Matmul
+
+if TYPE_CHECKING:
+    from ..tape.operator import Operator
+
+# (sign, operator)
+#: Signs with a reflected form, such as __radd__, and one in place, such as __iadd__.
+_ARITHMETIC: dict[str, type[Binary]] = {
+    "add": Add,
+    "sub": Sub,
+    "mul": Mul,
+    "truediv": Div,
+    "floordiv": FloorDiv,
+    "mod": Mod,
+    "pow": Pow,
+}
+_COMPARISONS: dict[str, type[Binary]] = {
+    "lt": Less,
+    "le": LessEqual,
+    "gt": Greater,
+    "ge": GreaterEqual,
+}
+#: Signs between bools, which are symmetric.
+_LOGIC: dict[str, tuple[type[Binary], str]] = {
+    "and": (And, "&"),
+    "or": (Or, "|"),
+    "xor": (Xor, "^"),
+}
+_UNARY: dict[str, type[Operator]] = {"neg": Negative, "abs": Abs}
+
+_Sign = Callable[..., Any]
+
+
+def _operate(kind: type[Binary], a: Any, b: Any) -> Any:
+    """Applies an operator to a and b, one of which may be a number or an array."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
+        return apply(kind(), a, b)
+    try:
+        op, xs = with_operands(kind, a, b)
+    except TypeError:
+        if kind in (Equal, NotEqual):
+            return NotImplemented  # for None, a string and others, Python compares identities
+        raise
+    return apply(op, *xs)
+
+
+def _sign(kind: type[Binary]) -> _Sign:
+    def sign(self: Tensor, other: Any) -> Tensor:
+        return _operate(kind, self, other)
+
+    return sign
+
+
+def _reflected(kind: type[Binary]) -> _Sign:
+    def sign(self: Tensor, other: Any) -> Tensor:
+        return _operate(kind, other, self)
+
+    return sign
+
+
+def _equality(kind: type[Binary]) -> _Sign:
+    def sign(self: Tensor, other: object) -> Any:
+        return _operate(kind, self, other)
+
+    return sign
+
+
+def _logical(kind: type[Binary], text: str) -> _Sign:
+    def sign(self: Tensor, other: Any) -> Tensor:
+        given = other.dtype if isinstance(other, Tensor) else np.asarray(other).dtype
+        if self.dtype != bool_ or given not in (bool_, np.dtype(bool)):
+            name = kind.__name__
+            raise TypeError(f"[{name}] {text} joins bool tensors, got {self.dtype} and {given}")
+        return _operate(kind, self, other)
+
+    return sign
+
+
+def _unary(kind: type[Operator]) -> _Sign:
+    def sign(self: Tensor) -> Tensor:
+        return apply(kind(), self)
+
+    return sign
+
+
+def _in_place(kind: type[Binary]) -> _Sign:
+    def sign(self: Tensor, other: Any) -> Tensor:
+        return _update(kind, self, other)
+
+    return sign
+
+
+def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
+    """Augmented assignment, such as `t += other`.
+
+    It is not recorded, so a parameter can be updated at any time. If that would lose a gradient,
+    because one side was computed on the tape, it returns the recorded result, to which Python binds
+    the name.
+
+    Raises TypeError if the result is of a higher kind than t, such as a float, ValueError if
+    `other` does not broadcast to the shape of t.
+    """
+    if is_computed(t) or (not t.stores_grad and isinstance(other, Tensor) and is_computed(other)):
+        return _operate(kind, t, other)
+    raw, code = t.data, _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
+    if isinstance(other, (int, float)):
+        fits = is_float(t.dtype)
+        if not fits:
+            wide, fits = beside_number(kind, t, other)
+            if wide.dtype != t.dtype:
+                name = kind.__name__.lower()
+                raise TypeError(f"[{name}] a tensor of {t.dtype} cannot hold the result in place")
+        if fits and code is not None:
+            _c.UnaryInto(code, raw, raw, float(-other if kind is Sub else other))
+            return t
+        operand = constant_beside(other, t, kind).data
+    else:
+        operand = as_raw(other, device=t.device)
+        if is_float(t.dtype):
+            operand = operand.AsType(int(t.dtype))
+        elif kind is Div:
+            raise TypeError(f"[div] a tensor of {t.dtype} cannot hold the result in place")
+    _c.BinaryInto(kind.code, raw, operand, raw)
+    return t
+
+
+def _matrix(value: Any, like: Tensor) -> Tensor:
+    return (
+        value if isinstance(value, Tensor) else wrap(as_raw(value, like.dtype, like.device), False)
+    )
+
+
+def _product(self: Tensor, other: Any) -> Tensor:
+    return apply(Matmul(), self, _matrix(other, self))
+
+
+def _reflected_product(self: Tensor, other: Any) -> Tensor:
+    return apply(Matmul(), _matrix(other, self), self)
+
+
+def _inverse(self: Tensor) -> Tensor:
+    if self.dtype != bool_:
+        raise TypeError(f"[Not] ~ takes a bool tensor, got {self.dtype}")
+    return apply(Not(), self)
+
+
+#: Tensor's signs, by name.
+SIGNS: dict[str, _Sign] = {
+    **{f"__{name}__": _sign(kind) for name, kind in (_ARITHMETIC | _COMPARISONS).items()},
+    **{f"__r{name}__": _reflected(kind) for name, kind in _ARITHMETIC.items()},
+    **{f"__i{name}__": _in_place(kind) for name, kind in _ARITHMETIC.items()},
+    **{f"__{name}__": _equality(kind) for name, kind in (("eq", Equal), ("ne", NotEqual))},
+    **{f"__{name}__": _logical(*kind) for name, kind in _LOGIC.items()},
+    **{f"__r{name}__": _logical(*kind) for name, kind in _LOGIC.items()},
+    **{f"__{name}__": _unary(kind) for name, kind in _UNARY.items()},
+    "__div__": _sign(Div),  # SINGA's scripts call it by name
+    "__rdiv__": _reflected(Div),
+    "__matmul__": _product,
+    "__rmatmul__": _reflected_product,
+    "__invert__": _inverse,
+}

@@ -19,8 +19,8 @@ from .. import layer, models, opt, tensor
 from ..model import Model
 from ..report.advice import advise
 from ..report.bench import Case
-from ..training.model_file import load
 from ..training.program import add_device_arguments, at_least, choose_device, reporting_errors
+from .networks import open_network
 
 PROG = "python -m singa advise"
 
@@ -35,7 +35,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         epilog=f"Networks: {', '.join(models.names())}.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a network's name, see below; a file of Model.save; a run"
+        "model",
+        metavar="MODEL",
+        help="a network's name, see below; a file of Model.save; a run; an ONNX file",
     )
     parser.add_argument(
         "--batch",
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         batch: tuple[Any, ...] = (case.images, case.labels)
         net.compile([case.images], **options)
     else:
-        net = load(args.model)
+        net = open_network(args.model)
         batch = _random_batch(net, args.batch or 32)
         if getattr(net, "loss", None) is None:
             net.loss = layer.SoftMaxCrossEntropy()

@@ -1,4 +1,4 @@
-"""`Model.fit`, `evaluate` and `predict`, with arrays or loaders."""
+"""`Model.fit`, `evaluate` and `predict`, with arrays or loaders. `Model` has their defaults."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 def fit(
     model: Model,
     x: Any,
-    y: Any = None,
+    y: Any,
     *,
-    epochs: int = 1,
-    batch_size: int = 32,
-    validation: Any = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    resume: bool = False,
-    overwrite: bool = False,
+    epochs: int,
+    batch_size: int,
+    validation: Any,
+    shuffle: bool,
+    seed: int,
+    resume: bool,
+    overwrite: bool,
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
@@ -40,14 +40,12 @@ def fit(
     return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
 
 
-def evaluate(
-    model: Model, x: Any, y: Any = None, *, batch_size: int = 32, **options: Any
-) -> dict[str, Any]:
+def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -> dict[str, Any]:
     """See `Model.evaluate`."""
     return Trainer(model, **options).evaluate(as_loader(model, x, y, batch_size))
 
 
-def predict(model: Model, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
+def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
     """See `Model.predict`."""
     return Trainer(model, verbose=False).predict(as_loader(model, x, None, batch_size))
 

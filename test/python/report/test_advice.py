@@ -283,7 +283,7 @@ def test_a_saved_network_on_the_command_line(
     assert command.main([file, "--inference", "--batch", "3", "--limit", "0"]) == 0
     assert "A step of inference of 3 inputs takes" in capsys.readouterr().out
     assert command.main([str(tmp_path / "none")]) == 1
-    assert "none" in capsys.readouterr().err
+    assert "neither a file nor a network" in capsys.readouterr().err
 
 
 def test_a_step_that_needs_its_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:

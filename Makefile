@@ -9,7 +9,7 @@
 #   make faults         jobs of several ranks in which one fails, FAULTS times
 #   make lint           check formatting, lint and types; make format fixes what tools can fix
 #   make docs           build the site, with executed tutorials: build/site/index.html
-#   make wheel          build and check dist/*.whl
+#   make wheel          build and check dist/: source distribution and wheel
 #   make clean          remove build/ and dist/ (.venv stays)
 #
 # PYTHON=python3.12 chooses the interpreter, and PRESET=debug|asan|… the preset that `make test`

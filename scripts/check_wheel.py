@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks a wheel of singa: its files, its size, and the libraries that it needs from the system.
 
-A process must have only one OpenMP runtime, so the libraries may depend only on `libgomp.so.1`, and
-not on symbols newer than version 5.0, because PyTorch ships an older one. Needs binutils.
+A process must have only one OpenMP runtime, so the libraries may depend only on `libgomp.so.1`, the
+wheel may contain it under this name alone, and the libraries may not use symbols newer than version
+5.0, because PyTorch ships an older one. Needs binutils.
 """
 
 import argparse
@@ -18,6 +19,12 @@ LIMIT_MB = 100
 CUDA = "singa/lib/libsinga_cuda.so"
 LIMIT_CUDA_MB = 30
 
+# Libraries of others, with their licences. Our oneDNN package is for x86-64 only.
+VENDORED = {
+    "x86_64": ("libdnnl.so.3", "libgomp.so.1", "libscipy_openblas.so"),
+    "aarch64": ("libgomp.so.1", "libscipy_openblas.so"),
+}
+
 REQUIRED = [
     "singa/__init__.py",
     "singa/_singa_wrap.abi3.so",
@@ -27,22 +34,18 @@ REQUIRED = [
     "singa/include/singa/singa.h",
     "singa/include/singa/version.h",
     "singa/lib/cmake/singa/singa-config.cmake",
-    "singa/lib/libdnnl.so.3",
-    "singa/lib/libscipy_openblas.so",
     "singa/lib/libsinga.so",
     "singa/py.typed",
-    "singa/share/singa/licenses/libdnnl.so.3.txt",
-    "singa/share/singa/licenses/libscipy_openblas.so.txt",
     "singa/singa_wrap.py",
 ]
 
-# Libraries of the system: the C and C++ runtimes and OpenMP.
+# Libraries of the system: the C and C++ runtimes.
 SYSTEM = {
+    "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
     "libc.so.6",
     "libdl.so.2",
     "libgcc_s.so.1",
-    "libgomp.so.1",
     "libm.so.6",
     "libpthread.so.0",
     "libstdc++.so.6",
@@ -65,9 +68,11 @@ def check_library(path: Path, carried: set[str]) -> list[str]:
     for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
         if not all(part.startswith("$ORIGIN") for part in run_path.split(":")):
             problems.append(f"{path.name} looks for libraries in {run_path}")
-    for family, version in re.findall(
-        r"\*UND\*.*\((\w+?)_([\d.]+)\)", output_of("objdump", "-T", str(path))
-    ):
+    for name in re.findall(r"\(SONAME\).*\[(.*)\]", dynamic):
+        if name != path.name:
+            problems.append(f"{path.name} calls itself {name}: a process may load both")
+    symbols = output_of("readelf", "--dyn-syms", "-W", str(path))
+    for family, version in re.findall(r" UND \S+@([A-Z]+)_([\d.]+)", symbols):
         newest = NEWEST.get(family)
         if newest and tuple(int(n) for n in version.split(".")) > newest:
             problems.append(f"{path.name} needs {family}_{version}; {newest} is the newest allowed")
@@ -81,17 +86,25 @@ def main() -> int:
     problems = []
     if "-cp311-abi3-" not in wheel.name:
         problems.append(f"{wheel.name} is not tagged cp311-abi3")
+    processor = next((name for name in VENDORED if wheel.stem.endswith(name)), None)
+    if processor is None:
+        parser.error(f"{wheel.name} is for none of {', '.join(VENDORED)}")
+    required = list(REQUIRED)
+    for library in VENDORED[processor]:
+        required += [f"singa/lib/{library}", f"singa/share/singa/licenses/{library}.txt"]
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
         files = [item for item in archive.infolist() if not item.is_dir()]
         names = {item.filename for item in files}
-        problems += [f"{name} is missing" for name in REQUIRED if name not in names]
+        problems += [f"{name} is missing" for name in required if name not in names]
         libraries = [
             Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)
         ]
         carried = {path.name for path in libraries}
         for path in libraries:
             problems += check_library(path, carried)
+            if re.match(r"lib(gomp|iomp5|omp)\b", path.name) and path.name != "libgomp.so.1":
+                problems.append(f"{path.name} is a second OpenMP runtime")
         megabytes = sum(item.file_size for item in files) / 1e6
         for item in sorted(files, key=lambda item: -item.file_size)[:5]:
             print(f"  {item.file_size / 1e6:7.1f} MB  {item.filename}")

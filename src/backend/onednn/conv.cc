@@ -13,6 +13,7 @@
 #include "backend/onednn/defects.h"
 #include "backend/onednn/engine.h"
 #include "core/device/cache_size.h"
+#include "core/device/instruction_set.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/stored_size.h"
@@ -344,8 +345,8 @@ std::vector<LayoutPair> LayoutPairs(const ConvSpec& spec, const ConvGeometry& g)
 
 /// True for SSE4.1 kernels on a newer CPU. oneDNN offers them, too, at a quarter of the speed.
 bool IsForOlderCpus(std::string_view implementation) {
-  return implementation.find("sse41") != std::string_view::npos && __builtin_cpu_supports("avx2") &&
-         dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41;
+  return implementation.find("sse41") != std::string_view::npos &&
+         AllowedInstructionSet() >= InstructionSet::kAvx2;
 }
 
 /// Make's own way, and then all implementations for all pairs, each once, also those that are known

@@ -3,13 +3,10 @@
 
     python benchmark/report.py results/
     python benchmark/report.py results/ --picture results.svg
-    python benchmark/report.py docs/performance.md --picture docs/performance.svg
 
 Omits columns without results. In the table of steps, the number in brackets is the step's time
-divided by that of the singa processes that alternated with it.
-
-If the argument is a Markdown page instead of a folder, the picture shows the columns
-"PyTorch / singa" of its tables.
+divided by that of the singa processes that alternated with it. figures.py writes the page on
+performance.
 """
 
 from __future__ import annotations
@@ -33,6 +30,9 @@ NAMES = {
     "singa-recompute": "recomputing, ms",
     "singa-fused": "fused, ms",
 }
+
+#: Settings of matplotlib: text instead of outlines, and equal data gives equal files.
+SAME_FILE = {"svg.fonttype": "none", "svg.hashsalt": "singa"}
 
 #: Sides other than PyTorch's and singa's.
 PROGRAMS = {"mxnet": "MXNet"}
@@ -132,27 +132,6 @@ def said_once(results: list[Best]) -> str:
     return f"{'; '.join(facts)}; processes of each side: {counts}."
 
 
-def page_panel(page: Path) -> Panel:
-    """The ratios in the tables of a page, for networks that occur in several sections."""
-    panel: Panel = defaultdict(dict)
-    section, ratios = "", []
-    for line in page.read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("#"):
-            section, ratios = line.strip("# "), []
-        elif cells[0] == "network, batch":
-            columns = [i for i, cell in enumerate(cells) if cell == "PyTorch / singa"]
-            # The second column of a table is bfloat16's.
-            ratios = list(zip(columns, (section, f"{section}, bfloat16"), strict=False))
-        elif len(cells) > 1 and not cells[0].startswith("-"):
-            panel[cells[0]] |= {series: float(cells[i]) for i, series in ratios}
-    return {
-        network: bars
-        for network, bars in panel.items()
-        if len({series.removesuffix(", bfloat16") for series in bars}) > 1
-    }
-
-
 def panels_of(cases: Cases, variants: list[Best]) -> list[tuple[str, Panel]]:
     panels: list[tuple[str, Panel]] = []
     compared = {
@@ -178,8 +157,7 @@ def picture(panels: list[tuple[str, Panel]], file: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.fonttype"] = "none"  # text instead of outlines
-    mpl.rcParams["svg.hashsalt"] = "singa"  # equal data gives equal files
+    mpl.rcParams.update(SAME_FILE)
     import matplotlib.pyplot as plt
 
     if not panels:
@@ -222,18 +200,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="--out of step.py and plans.py, or a page")
+    parser.add_argument("folder", type=Path, help="--out of step.py and plans.py")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="writes an .svg or .png")
     parser.add_argument(
         "--operators", type=int, default=6, help="operators listed per network [%(default)s]"
     )
     args = parser.parse_args()
-    if args.folder.suffix == ".md":
-        if not args.picture:
-            parser.error("a page needs --picture")
-        label = "training step: PyTorch's time / singa's"
-        picture([(label, page_panel(args.folder))], args.picture)
-        return
     compared, variants = read(args.folder, "step"), read(args.folder, "plans")
     if not compared and not variants:
         parser.error(f"no results of step.py or plans.py in {args.folder}")

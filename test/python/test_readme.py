@@ -26,14 +26,6 @@ def test_the_example(
     assert singa.load("shapes.singa").architecture["name"] == "resnet20_cifar"
 
 
-def test_the_figure() -> None:
-    (ratio,) = re.findall(
-        r"geometric mean over the first seven\s+networks is (\d\.\d\d)", README.read_text()
-    )
-    page = (README.parent / "docs" / "performance.md").read_text()
-    assert f"geometric mean of the first seven ratios is {ratio}" in page
-
-
 def test_the_examples_of_the_page_on_debugging(capsys: pytest.CaptureFixture[str]) -> None:
     opcheck, gradcheck, anomaly = [
         block
@@ -67,5 +59,5 @@ def test_nothing_tells_a_user_to_install_another_project() -> None:
             files += root.glob(f"{folder}/**/*.{suffix}")
     assert len(files) > 300
     for path in files:
-        if found := re.search(r"pip\s+install\s+['\"]?singa\b.*", path.read_text()):
+        if found := re.search(r"pip\s+install\s+['\"]?singa\b(?!-\S*\.whl).*", path.read_text()):
             pytest.fail(f"{path}: {found[0]}")

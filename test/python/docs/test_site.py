@@ -12,7 +12,7 @@ import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
 MODULES = ("autograd", "data", "layer", "models", "model", "opt", "tensor", "training", "metric")
-NAME = re.compile(rf"(?<![\w.])(singa|{'|'.join(MODULES)})\.([A-Za-z]\w*)")
+NAME = re.compile(rf"(?<![\w./])(singa|{'|'.join(MODULES)})\.([A-Za-z]\w*)")
 PAGES = sorted(
     [*DOCS.glob("coming_from/*.md"), *DOCS.glob("guides/*.md"), *DOCS.glob("start/*.md")]
 )

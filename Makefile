@@ -9,6 +9,7 @@
 #   make faults         jobs of several ranks in which one fails, FAULTS times
 #   make lint           check formatting, lint and types; make format fixes what tools can fix
 #   make docs           build the site, with executed tutorials: build/site/index.html
+#   make linkcheck      open all links from the site to others; needs a network
 #   make wheel          build and check dist/: source distribution and wheel
 #   make clean          remove build/ and dist/ (.venv stays)
 #
@@ -25,9 +26,9 @@ FAULTS ?= 100
 JOBS ?= $(shell nproc)
 export PYTHON PRESET JOBS PYTEST_FLAGS
 
-.PHONY: help train quick build test test-cpp test-python fuzz soak faults lint format docs wheel clean
+.PHONY: help train quick build test test-cpp test-python fuzz soak faults lint format docs linkcheck wheel clean
 help:
-	@sed -n '4,14s/^# *//p' Makefile
+	@sed -n '4,15s/^# *//p' Makefile
 
 train:
 	@scripts/install.sh train
@@ -57,6 +58,8 @@ format:
 
 docs:
 	@scripts/docs.sh
+linkcheck:
+	@scripts/docs.sh --external
 
 wheel:
 	@scripts/wheel.sh

@@ -37,6 +37,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.graphviz",
     "sphinx.ext.napoleon",
+    "accessible",
     "command_help",
     "drawings",
     "python_reference",
@@ -113,4 +114,8 @@ html_theme_options = {
 }
 html_sidebars = {"roadmap": [], "index": []}
 graphviz_output_format = "svg"
+
+# Links to other sites: `make linkcheck`
+linkcheck_ignore = [r"http://localhost"]
+linkcheck_timeout = 30
 copybutton_exclude = ".linenos, .gp, .go"

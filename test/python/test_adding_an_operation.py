@@ -1,4 +1,4 @@
-"""docs/developers/adding_an_operation.md: the operation that it adds, built from the page's own code.
+"""The operation of docs/developers/adding_an_operation.md, built from the page's own code.
 
 test/adding_an_operation builds it. It runs in a process of its own, in whose libsinga it is.
 """

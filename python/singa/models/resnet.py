@@ -98,11 +98,11 @@ class PadShortcut(layer.Layer):
         return autograd.pad(self.subsample(x), "constant", [0, before, 0, 0, 0, after, 0, 0], 0.0)
 
 
-Block = type[BasicBlock] | type[Bottleneck]
+BlockType = type[BasicBlock] | type[Bottleneck]
 
 
 def _stage(
-    block: Block, width: int, depth: int, stride: int, project: bool = True, **inside: int
+    block: BlockType, width: int, depth: int, stride: int, project: bool = True, **inside: int
 ) -> layer.Sequential:
     """`depth` blocks. The first has the stride, and with `project` a shortcut that is a 1x1
     convolution. `inside` are further arguments of the blocks."""
@@ -126,7 +126,7 @@ class ResNet(Classifier):
 
     def __init__(
         self,
-        block: Block,
+        block: BlockType,
         depths: tuple[int, int, int, int],
         num_classes: int = 1000,
         cifar: bool = False,

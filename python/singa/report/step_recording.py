@@ -28,28 +28,28 @@ from .profiling import Record, profile
 _WARMUP, _PROFILED, _TIMED = 5, 5, 5
 
 
-class _Recorder(DistOpt):
+class _MeasuredDistOpt(DistOpt):
     """A DistOpt of one rank that does what it would do with others, and is recorded."""
 
     is_alone = False
-    not_settings: ClassVar[tuple[str, ...]] = ("recording",)
-    recording: Recording
+    not_settings: ClassVar[tuple[str, ...]] = ("measurement",)
+    measurement: Measurement
 
     @contextmanager
     def training_step(self, model: Model) -> Iterator[None]:
         """A step of the model; the first one of an update is noted."""
         if not self.calls_made:
-            self.recording.next_update(self.calls)
+            self.measurement.next_update(self.calls)
         with super().training_step(model):
             yield
 
     def _started(self, shards: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> Any:
         texts = [f"{self.opt.state_key(p)} {tuple(p.shape)} {p.dtype.name}\n" for p, _ in shards[0]]
-        self.recording.texts.append(len("".join(texts)))
+        self.measurement.texts.append(len("".join(texts)))
         return super()._started(shards)
 
 
-class Recording:
+class Measurement:
     """The updates of a script: some to warm up, some profiled, some timed. Then it ends the script.
 
     path   of the file that gets the profile
@@ -142,14 +142,14 @@ def events_of(
 def record(path: Path, title: str) -> None:
     """Has the next model of this process that gets an optimizer record its steps to `path`."""
     set_optimizer = Model.set_optimizer
-    recording = Recording(path, title)
+    measurement = Measurement(path, title)
 
     def recorded(self: Model, optimizer: Any) -> None:
         if isinstance(optimizer, Optimizer):
             optimizer = DistOpt(optimizer)
         if isinstance(optimizer, DistOpt):
-            optimizer.__dict__["recording"] = recording
-            object.__setattr__(optimizer, "__class__", _Recorder)
+            optimizer.__dict__["measurement"] = measurement
+            object.__setattr__(optimizer, "__class__", _MeasuredDistOpt)
         set_optimizer(self, optimizer)
 
     Model.set_optimizer = recorded  # type: ignore[method-assign]

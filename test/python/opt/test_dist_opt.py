@@ -1,7 +1,9 @@
 """DistOpt in processes of its own, beside one process that accumulates the same shards."""
 
+import inspect
 import json
 import math
+import re
 from functools import partial
 
 import numpy as np
@@ -10,6 +12,7 @@ import singa
 from rank_training import differing, expect_equal, made, sgd, shards, states, train, trained
 from ranks import FailedRank, in_ranks
 from singa import autograd, data, layer, model, opt, singa_wrap, tensor
+from singa.opt import dist_opt
 
 pytestmark = [
     pytest.mark.cpu("ranks are processes with memory on the CPU"),
@@ -18,6 +21,12 @@ pytestmark = [
 
 #: Numbers of ranks, and how many of them share memory (0: all).
 PLACES = [(2, 0), (3, 0), (4, 0), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2)]
+
+
+def test_it_uses_public_methods_of_the_optimizer() -> None:
+    source = inspect.getsource(dist_opt)
+    assert "opt.apply_gradients" in source
+    assert re.findall(r"\bopt\._\w+", source) == []
 
 
 # --- the bits of one process

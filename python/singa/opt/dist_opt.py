@@ -243,12 +243,14 @@ class DistOpt:
             raise ValueError("[DistOpt] shard_state is for models on the CPU; leave it out")
         numbers = []
         for slot, value in self.opt.get_states().items():
-            if isinstance(value, dict):
-                if self._is_divided:  # by a checkpoint, which all ranks have loaded
-                    continue
-                states |= {f"{slot}/{name}": kept for name, kept in value.items()}
-            else:
+            if not isinstance(value, dict):
                 numbers.append(f"{slot} {value}\n")
+            elif not self._is_divided:  # by a checkpoint, which all ranks have loaded
+                for name, kept in value.items():
+                    if isinstance(kept, Tensor):
+                        states[f"{slot}/{name}"] = kept
+                    else:
+                        numbers.append(f"{slot}/{name} {kept}\n")
         self.communicator.check(
             f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n"
             + "".join(sorted(numbers))

@@ -188,6 +188,43 @@ def test_layers_in_lists_start_from_rank_0_too(graph):
             np.testing.assert_allclose(found[name], value, 1e-4, 1e-5, err_msg=name)
 
 
+def adam(**options):
+    return opt.Adam(lr=0.01, **options)
+
+
+def saved_state(late):
+    """A state of Adam after 3 updates, of which two parameters have missed the first `late`."""
+    net = made(adam())
+    train(net, 3, 1)
+    counts = {name: 3 - late for name in ("first.W", "classify.W")}
+    return net.optimizer.get_states() | {"parameter_steps": counts}
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_resumed_job_keeps_the_counts_of_parameters_that_have_missed_updates(graph):
+    def resumed(optimizer, seed, first, calls):
+        net = made(optimizer, graph, seed=seed)
+        net.optimizer.set_states(saved_state(late=2))
+        return train(net, 3, 2, first, calls)
+
+    want = resumed(adam(accumulate=2), 1, 0, 2)
+    assert want["parameter_steps/first.W"] == 4
+    expect_equal(
+        in_ranks(2, lambda rank, h: resumed(opt.DistOpt(adam(), h, rank, 2), rank + 1, rank, 1)),
+        want,
+    )
+
+
+def test_ranks_that_resume_with_other_counts_are_told():
+    def body(rank, holder):
+        net = made(opt.DistOpt(adam(), holder, rank, 2))
+        net.optimizer.set_states(saved_state(late=1 + rank))
+        train(net, 1, 2, rank, 1)
+
+    for text in in_ranks(2, body):
+        assert "rank 0: parameter_steps/classify.W 2; rank 1: parameter_steps/classify.W 1" in text
+
+
 @pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize("graph", [False, True])
 def test_virtual_ranks_have_the_same_bits_on_any_number_of_ranks(graph, node, on_nodes):

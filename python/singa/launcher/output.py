@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable
 
 _LONGEST = 1 << 20
@@ -46,4 +47,7 @@ class Lines:
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._target, view) :]
+            try:
+                view = view[os.write(self._target, view) :]
+            except BlockingIOError:  # a program that has the same output, such as ssh, made it so
+                select.select([], [self._target], [])

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 from singa.launcher.output import Lines
 
@@ -48,3 +49,17 @@ def test_nothing_gives_nothing():
 def test_an_endless_line_is_cut(monkeypatch):
     monkeypatch.setattr("singa.launcher.output._LONGEST", 10)
     assert _printed([b"0123456789a", b"b", b"c\n"], ">") == b">0123456789a\n>bc\n"
+
+
+def test_an_output_that_somebody_made_non_blocking():
+    """More than a pipe holds, as with an ssh that has the same output."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    text = b"x" * (1 << 18) + b"\n"
+    with ThreadPoolExecutor(1) as pool, os.fdopen(read, "rb") as reader:
+        got = pool.submit(reader.read)
+        try:
+            Lines("", write).feed(text)
+        finally:
+            os.close(write)
+        assert got.result() == text

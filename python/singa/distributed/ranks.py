@@ -217,8 +217,8 @@ def gather(value: Any) -> list[Any]:
 def on_main(function: Callable[[], Any], what: str) -> None:
     """Calls `function` on rank 0, and returns on all ranks when it has returned there.
 
-    If it raises OSError, ValueError, TypeError or RuntimeError, rank 0 raises that, and the others
-    RuntimeError with its text and `what`, a description for the message.
+    If it raises an exception, rank 0 raises that, and the others RuntimeError with its text and
+    `what`, a description for the message.
 
     >>> distributed.on_main(lambda: print("once"), "an example")
     once
@@ -230,7 +230,7 @@ def on_main(function: Callable[[], Any], what: str) -> None:
     if is_main():
         try:
             function()
-        except (OSError, ValueError, TypeError, RuntimeError) as failed:
+        except Exception as failed:
             error = failed
     text = gather("" if error is None else f"{type(error).__name__}: {error}")[0]
     if error is not None:

@@ -71,6 +71,8 @@ def test_main_alone_runs_a_function():
     text = "[Errno 28] No space left on device: 'x'"
     others = ([], "RuntimeError", f"[save] rank 0 failed: OSError: {text}")
     assert on_ranks(3, _on_main, full) == [([0], "OSError", text), others, others]
+    others = ([], "RuntimeError", "[save] rank 0 failed: KeyError: 'x'")
+    assert on_ranks(2, _on_main, KeyError("x")) == [([0], "KeyError", "'x'"), others]
 
 
 def test_one_process_is_a_job_of_one_rank(monkeypatch):

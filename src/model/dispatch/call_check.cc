@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/layout/in_type.h"
-#include "model/operation/alignment.h"
+#include "core/tensor/alignment.h"
 #include "singa/core/threads.h"
 
 namespace singa {

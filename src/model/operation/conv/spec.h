@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "core/tensor/alignment.h"
 #include "model/dispatch/measure.h"
 #include "model/dispatch/plan_options.h"
 #include "model/dispatch/spec.h"
-#include "model/operation/alignment.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "core/tensor/alignment.h"
 #include "model/dispatch/measure.h"
 #include "model/dispatch/spec.h"
-#include "model/operation/alignment.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
 #include "singa/core/threads.h"

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "core/tensor/alignment.h"
 #include "model/dispatch/spec.h"
-#include "model/operation/alignment.h"
 #include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
 #include "singa/core/error.h"

@@ -60,8 +60,8 @@ SINGA_API Preference ParsePreference(const std::string& name);
 /// The lower-case name of a preference, as ParsePreference reads it.
 SINGA_API const char* PreferenceName(Preference preference);
 
-/// Strict mode excludes methods whose rounding error exceeds the bound of plain sums of products,
-/// such as Winograd convolution. Off by default. Environment: SINGA_STRICT=1.
+/// Strict mode excludes candidates whose rounding error exceeds the bound of plain sums of
+/// products, such as Winograd convolution. Off by default. Environment: SINGA_STRICT=1.
 SINGA_API void SetStrict(bool strict);
 /// Whether strict mode is on.
 SINGA_API bool IsStrict();
@@ -73,10 +73,10 @@ SINGA_API bool IsStrict();
 SINGA_API void SetTf32(bool tf32);
 /// Whether TF32 is allowed.
 SINGA_API bool IsTf32();
-/// Excludes methods whose order of summation varies from run to run. On by default. Environment:
+/// Excludes candidates whose order of summation varies from run to run. On by default. Environment:
 /// SINGA_DETERMINISTIC=0.
 SINGA_API void SetDeterministic(bool deterministic);
-/// Whether only deterministic methods are chosen.
+/// Whether only deterministic candidates are chosen.
 SINGA_API bool IsDeterministic();
 
 }  // namespace singa

@@ -1,4 +1,4 @@
-"""The memory of a captured step as a picture: what lies where over its operations."""
+"""The memory of a recorded step as a picture: what lies where over its operations."""
 
 from __future__ import annotations
 

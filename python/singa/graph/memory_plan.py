@@ -1,4 +1,4 @@
-"""Memory that the captured steps of a model use."""
+"""Memory that the recorded steps of a model use."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def memory_plan(
     states: dict[str, Tensor],
     optimizer: dict[str, Any],
 ) -> MemoryPlan:
-    """Computes the result of `Model.memory_plan`. Raises RuntimeError if nothing was captured."""
-    captured = [graph.memory() for graph in graphs.graphs()]
-    if not captured:
+    """Computes the result of `Model.memory_plan`. Raises RuntimeError if nothing was recorded."""
+    recorded = [graph.memory() for graph in graphs.graphs()]
+    if not recorded:
         reasons = "; ".join(graphs.reasons()) or "run a few steps with use_graph=True first"
         raise RuntimeError(f"[memory_plan] no step was recorded: {reasons}")
     weights = sum([t.memsize() for t in params.values()])
@@ -61,12 +61,12 @@ def memory_plan(
         "parameters": weights,
         "statistics": statistics,
         "optimizer": sum([t.memsize() for t in kept if isinstance(t, Tensor)]),
-        "arena": max([m.arena for m in captured]),
+        "arena": max([m.arena for m in recorded]),
         "prepared weights": graphs.prepared_bytes(),
-        "fixed copies": sum([m.fixed for m in captured]),
-        "inputs": max([m.inputs for m in captured]),
-        "results": max([m.outputs for m in captured]),
-        "plans": sum([m.plans for m in captured]),
+        "fixed copies": sum([m.fixed for m in recorded]),
+        "inputs": max([m.inputs for m in recorded]),
+        "results": max([m.outputs for m in recorded]),
+        "plans": sum([m.plans for m in recorded]),
     }
     memory = ("arena", "peak", "unshared", "inputs", "outputs", "persistent", "prepared")
     fields = (*memory, "fixed", "plans", "nodes", "merged", "in_place", "branches", "longest")
@@ -74,7 +74,7 @@ def memory_plan(
         planned_bytes=sum(by_kind.values()),
         arena_bytes=by_kind["arena"],
         by_kind=by_kind,
-        graphs=[{name: getattr(m, name) for name in fields} for m in captured],
+        graphs=[{name: getattr(m, name) for name in fields} for m in recorded],
     )
     largest = max(graphs.graphs(), key=lambda graph: graph.memory().arena)
     plan.arena_uses = largest.arena_uses()

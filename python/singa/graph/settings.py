@@ -1,4 +1,4 @@
-"""The Python state that a captured step may depend on. It is compared before each replay.
+"""The Python state that a recorded step may depend on. It is compared before each replay.
 
 A replay runs no Python, so everything that an executed step would read must be unchanged.
 `Settings` walks over all objects that are reachable from a model: attributes of layers and other

@@ -1,16 +1,16 @@
-"""Capture of steps, and their replay in C++ without Python.
+"""Recording of steps, and their replay in C++ without Python.
 
-A model with `use_graph` captures its first steps. A capture records the operations of a step
-without executing them, plans the memory of all temporaries, and then runs the recording. When two
-consecutive captures are equal, later steps replay the second. Only work of the host between
+A model with `use_graph` records its first steps. A recording notes the operations of a step
+without executing them, plans the memory of all temporaries, and then runs them. When two
+consecutive recordings are equal, later steps replay the second. Only work of the host between
 operations, such as the optimizer's step, still runs in Python. There is one graph for each kind of
 step: training or inference, and the shapes, types and plain values of the arguments. All graphs
 share one arena, which has the size that the largest needs. Neighbouring operations are merged where
 that saves a pass over memory. Inference merges more, with results that differ by rounding.
 
-A step is replayed only if nothing that `settings` sees has changed since it was captured, and if it
+A step is replayed only if nothing that `settings` sees has changed since it was recorded, and if it
 has changed nothing there itself, such as a counter, apart from what its graph does. If other code
-has changed something, the step is captured again. Elements of arguments that the host reads tell
+has changed something, the step is recorded again. Elements of arguments that the host reads tell
 kinds of steps apart, like plain values. A step that cannot be replayed is executed, with one
 warning that gives the reason: changes by the step itself, results that Python reads within the
 step, tensors that it creates from host data, numbers that change between steps, and random numbers
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from .. import singa_wrap as _c
 from ..layer import base, hooks
 from ..layer.names import LayerNames
-from ..tape.capture import Capture, Update
-from ..tape.capture import state as current
+from ..tape.step_recording import StepRecording, Update
+from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor, wrap
 from .settings import Settings, differing
 from .tokens import Drawing, elements, exact, random_numbers
@@ -48,38 +48,38 @@ class GraphWarning(UserWarning):
     """A step of a model with use_graph=True is executed and not replayed."""
 
 
-def _run(capture: Capture, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
-    """Captures `step`, runs the recording, and returns the result of `step`."""
-    recording = capture.recording
+def _run(recording: StepRecording, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
+    """Records `step`, runs its operations, and returns the result of `step`."""
+    operations = recording.operations
     try:
-        LayerNames.start(capture)
-        recording.Start(inputs)
-        current.capture = capture
+        LayerNames.start(recording)
+        operations.Start(inputs)
+        current.recording = recording
         result = step()
         try:
             outputs = _tensors(result)
         except _UnknownError as kind:
-            recording.SetObstacle(f"it returns a {kind}")
+            operations.SetObstacle(f"it returns a {kind}")
             outputs = []
         for t in outputs:
             t.creator = None  # results have no tape, as after a replay
-        for t, before in capture.moved.values():
+        for t, before in recording.moved.values():
             before.CopyFrom(t.data)
             t.data = before
-        recording.Finish([t.data for t in outputs])
+        operations.Finish([t.data for t in outputs])
     except BaseException:
-        for t, before in capture.moved.values():
+        for t, before in recording.moved.values():
             t.data = before
-        recording.Abandon()
+        operations.Abandon()
         raise
     finally:
-        current.capture = None
-        LayerNames.stop(capture)
+        current.recording = None
+        LayerNames.stop(recording)
     return result
 
 
 class Rewriting(NamedTuple):
-    """Which passes rewrite the operations of a captured step; see Model.compile. The fields are
+    """Which passes rewrite the operations of a recorded step; see Model.compile. The fields are
     those of C++'s PassOptions."""
 
     training: bool
@@ -92,7 +92,7 @@ class _Step:
 
     def __init__(self) -> None:
         self.tries = 0
-        self.last: Any = None  # the previous capture
+        self.last: Any = None  # what the previous recording holds
         self.returned: Any = None  # what tells its results apart, besides the elements of tensors
         self.graph: Any = None
         self.calls: list[Callable[[], Any]] = []
@@ -106,7 +106,7 @@ class _Step:
         self.hooks: int | None = None  # last_change of hooks, if it is executed because of one
 
     def forget(self) -> None:
-        """Discards the graph, so that the step is captured again."""
+        """Discards the graph, so that the step is recorded again."""
         self.tries, self.reason, self.hooks = 0, "", None
         self.last = self.returned = self.graph = self.settings = None
         self.calls, self.updates = [], []
@@ -123,7 +123,7 @@ class _Step:
 
 
 class StepGraphs:
-    """The graphs of one model. `call` captures, replays or executes a step."""
+    """The graphs of one model. `call` records, replays or executes a step."""
 
     def __init__(self, layer: base.Layer) -> None:
         self._of = weakref.ref(layer)  # which has the graphs: it is freed without the collector
@@ -154,11 +154,11 @@ class StepGraphs:
         kwargs: dict[str, Any],
         rewriting: Rewriting,
     ) -> Any:
-        """Returns `function(*args, **kwargs)`, which is captured, replayed or executed.
+        """Returns `function(*args, **kwargs)`, which is recorded, replayed or executed.
 
         `kind()` and the arguments together choose the graph.
         """
-        if current.capture is not None:
+        if current.recording is not None:
             return function(*args, **kwargs)
         ours = False
         try:
@@ -176,7 +176,7 @@ class StepGraphs:
                 if results is not None:
                     return _filled(step.template, iter(results))
                 step.forget()
-            return self._capture(base, step, kind, function, tensors, args, kwargs, rewriting)
+            return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
         finally:
             if ours:
                 self._busy.release()
@@ -232,7 +232,7 @@ class StepGraphs:
         return step
 
     def _obstacle(self, key: Any, args: Any, kwargs: Any) -> str:
-        """Why a new kind of step cannot be captured; empty if it can."""
+        """Why a new kind of step cannot be recorded; empty if it can."""
         if len(self._steps) > _KINDS:
             return f"its arguments have changed {_KINDS} times"
         try:
@@ -249,7 +249,7 @@ class StepGraphs:
         step.reason = reason
         _warn(reason)
 
-    def _capture(
+    def _record(
         self,
         base: Any,
         step: _Step,
@@ -270,28 +270,28 @@ class StepGraphs:
             return function(*args, **kwargs)
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
-        capture = Capture(_c.Recording(device, arena))
-        _c.UsePasses(capture.recording, *rewriting)
+        recording = StepRecording(_c.Recording(device, arena))
+        _c.UsePasses(recording.operations, *rewriting)
         if copied:
             given = iter(inputs)
             args, kwargs = _mapped((args, kwargs), lambda t: next(given))
         handed_over = _identity(args), _identity(kwargs)
         before, numbers = Settings(self._layer), random_numbers()
         with Drawing() as drawing:
-            result = _run(capture, lambda: function(*args, **kwargs), [t.data for t in inputs])
-        if capture.hooked:  # until hooks come or go; what the hook itself changes does not matter
-            self._give_up(step, capture.hooked)
+            result = _run(recording, lambda: function(*args, **kwargs), [t.data for t in inputs])
+        if recording.hooked:  # until hooks come or go; what the hook itself changes does not matter
+            self._give_up(step, recording.hooked)
             step.hooks = hooks.last_change
             return result
-        recording = capture.recording
+        operations = recording.operations
         if kind() != base[0][0]:
-            recording.SetObstacle("the step changes the mode of the model or of singa")
-        self._note_reads(base, step, inputs, recording.host_reads())
+            operations.SetObstacle("the step changes the mode of the model or of singa")
+        self._note_reads(base, step, inputs, operations.host_reads())
         now = before if before.hold() else Settings(self._layer)
         own = sorted(differing(before, now))
         after = Settings(self._layer, step.read) if step.read else now
         step.tries += 1
-        obstacle = after.obstacle or recording.obstacle()
+        obstacle = after.obstacle or operations.obstacle()
         numbers_now = random_numbers()
         moved = [name for name, then in numbers.items() if numbers_now[name] != then]
         if after.drawn(before) or drawing.by_this_thread(moved):
@@ -303,17 +303,17 @@ class StepGraphs:
             obstacle = f"the step changes {own[0] or type(self._layer).__name__}{others}"
         difference = obstacle
         if step.last is not None and not obstacle:
-            difference = _c.Graph.Difference(step.last, recording)
+            difference = _c.Graph.Difference(step.last, operations)
             if _key(result, []) != step.returned:
                 difference = difference or "what the step returns changes"
             if not difference:
-                graph = _c.Graph(recording)
-                step.calls, step.updates = capture.calls, capture.updates
+                graph = _c.Graph(operations)
+                step.calls, step.updates = recording.calls, recording.updates
                 step.segments, step.template = graph.segments(), _mapped(result, _Like)
                 step.last, step.returned, step.settings = None, None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result
-        step.last, step.returned = (None, None) if obstacle else (recording, _key(result, []))
+        step.last, step.returned = (None, None) if obstacle else (operations, _key(result, []))
         # A step that sets something in its first run may have no obstacle in the next one.
         if (obstacle and not own) or step.tries >= _TRIES:
             self._give_up(step, difference)
@@ -352,7 +352,7 @@ class StepGraphs:
 
 
 def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:
-    """Replays a step and returns its results. Returns None if it must be captured again.
+    """Replays a step and returns its results. Returns None if it must be recorded again.
 
     If the step cannot be replayed any more, its graph is removed and its reason is set.
     """

@@ -172,8 +172,8 @@ class Layer(Hookable, metaclass=LayerMeta):
     state_names: ClassVar[tuple[str, ...]] = ()
     #: Names of attributes that are created on demand, and neither copied nor pickled.
     transient: ClassVar[tuple[str, ...]] = ()
-    #: Names of attributes that do not affect a step. A change of any other attribute makes captured
-    #: steps be captured again; a step that changes one itself is executed.
+    #: Names of attributes that do not affect a step. A change of any other attribute makes recorded
+    #: steps be recorded again; a step that changes one itself is executed.
     not_settings: ClassVar[tuple[str, ...]] = ("_inside", "_fits")
     #: Names of settings that parameters follow from. They cannot change once there are parameters.
     fixed_settings: ClassVar[tuple[str, ...]] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..tape.capture import state as current
+from ..tape.step_recording import state as current
 
 if TYPE_CHECKING:
     from .base import Layer
@@ -61,8 +61,8 @@ class Hooked:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer = self._layer()
         assert layer is not None  # it calls
-        if current.capture is not None:
-            current.capture.hooked = f"{layer.title} has a hook, which a replay would not run"
+        if current.recording is not None:
+            current.recording.hooked = f"{layer.title} has a hook, which a replay would not run"
         for before in list(self.hooks.before.values()):
             given = before(layer, args)
             if given is not None:

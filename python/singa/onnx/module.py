@@ -14,8 +14,8 @@ from .. import autograd, initializer, model
 from ..device import get_default_device
 from ..dtypes import DType, is_float
 from ..raw import compat_mode
-from ..tape.capture import is_capturing
 from ..tape.grad_mode import training
+from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
 from .element_types import FLOATS, HELD, NUMBERS, is_singas, name_of, numpy_type
 from .graph import Graph, Initializer, Node, ValueType, subgraphs
@@ -234,14 +234,14 @@ class ImportedModel(model.Model):
         super().set_optimizer(optimizer)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self.graph_mode and not is_capturing():
+        if self.graph_mode and not is_recording_step():
             inputs = self._as_tensors(inputs)
             self._prepare(inputs)
         return super().__call__(*inputs, **kwargs)
 
     def _prepare(self, inputs: Sequence[Any]) -> None:
         """Computes what the host has to know for inputs of these shapes, before a step is
-        captured: tensors of constants must outlive the step."""
+        recorded: tensors of constants must outlive the step."""
         given = inputs[: len(self.input_names)]
         if len(given) < len(self.input_names) or not all(isinstance(x, Tensor) for x in given):
             return

@@ -5,7 +5,7 @@ other node, and reports all nodes that cannot be read. `Execution` is one run of
 array while the host knows it, and a Tensor otherwise; a sequence is a list of values. Shapes are
 known to the host, so arithmetic with them is, too. Such values are kept as `HostValues` for each
 signature (shapes and types) of the inputs: later runs with this signature take them from there, and
-the device gets the same tensors each time, as the replay of a captured step requires.
+the device gets the same tensors each time, as the replay of a recorded step requires.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from .. import tensor
 from ..dtypes import DType
 from ..layer import base as layers
-from ..tape.capture import is_capturing
+from ..tape.step_recording import is_recording_step
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
 from . import values
@@ -180,8 +180,8 @@ class Execution:
         kept = self.host_values.tensors.get(key)
         if kept is None:
             kept = array, as_tensor(array, self.device)
-            # A tensor that is made while a step is captured belongs to that step.
-            if not is_capturing():
+            # A tensor that is made while a step is recorded belongs to that step.
+            if not is_recording_step():
                 if key in self.network.constant_ids:
                     self.network.tensors[self.device.id(), key] = kept
                 else:
@@ -319,7 +319,7 @@ class Network:
         steps = kept.steps if kept.finished else all_steps
         known = None if kept.finished else _Known(environment)
         run.execute(steps, environment if known is None else known, only_outputs)
-        if known is not None and kept.reusable and not is_capturing():
+        if known is not None and kept.reusable and not is_recording_step():
             kept.values = known.arrays
             kept.steps = [step for step in all_steps if not known.arrays.keys() >= _made(step.node)]
             kept.finished = True

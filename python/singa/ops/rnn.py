@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..device import create_cpu_device
-from ..tape.capture import is_capturing
+from ..tape.step_recording import is_recording_step
 from ..tape.tensor import Tensor, as_raw
 from .base import BuiltinOperator, indices_of
 
@@ -51,7 +51,7 @@ class RNN(BuiltinOperator):
 
 def _lengths_beside(lengths: Any, x: Raw) -> Raw:
     """A tensor on the device to which the lengths are moved for RnnForward."""
-    if is_capturing() or x.device().kind() == _c.DeviceKind_kCpu:
+    if is_recording_step() or x.device().kind() == _c.DeviceKind_kCpu:
         return x
     if isinstance(lengths, (Tensor, _c.Tensor)):
         raw = as_raw(lengths)

@@ -13,8 +13,8 @@ from ..layer import BatchNorm2d, Layer
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
-from ..tape.capture import host_called
 from ..tape.grad_mode import no_grad, set_training, training
+from ..tape.step_recording import host_called
 from ..tensor import Tensor, from_numpy
 
 

@@ -20,7 +20,7 @@ from .. import autograd, distributed, singa_wrap
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
-from ..tape.capture import host_call, host_called, is_capturing
+from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tape.tensor import as_raw, wrap
 from ..tensor import DType, Tensor
 from .algorithms import SGD
@@ -287,7 +287,7 @@ class DistOpt:
             self.opt.call(loss)
             return
         with self._aborting():
-            if not is_capturing():
+            if not is_recording_step():
                 self._announce()
             pairs = autograd.backward(loss, self.opt.backward_seed(loss))
             buckets = self._buckets(pairs, min(limit or self.buffSize, self.buffSize))

@@ -13,8 +13,8 @@ from .. import autograd, singa_wrap, tensor
 from ..layer import Layer
 from ..raw import compat_mode
 from ..raw.check import integer, number
-from ..tape.capture import host_call, host_called, is_capturing
-from ..tape.capture import state as current
+from ..tape.step_recording import host_call, host_called, is_recording_step
+from ..tape.step_recording import state as current
 from ..tensor import DType, Tensor
 from .clipping import checked_norm_type, clip_by_global_norm, limit_all
 from .hyperparameter import host_number, hyperparameter, scheduled
@@ -71,13 +71,13 @@ class Optimizer:
 
     lr: Any = hyperparameter()
     _made_with: dict[str, Any]
-    _captures = False  # while the optimizer records its update
+    _records_update = False  # while the optimizer records its update
 
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
         *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
-        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "unsent", "_captures"),
+        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "unsent", "_records_update"),
         "_chosen",
     )
 
@@ -130,7 +130,7 @@ class Optimizer:
         # A subclass that only changes `apply` means it for whole steps, too.
         if "apply" in vars(cls) and "apply_all" not in vars(cls):
             cls.apply_all = Optimizer.apply_all  # type: ignore[method-assign]
-        # A user's method is not captured: it may do something else in the next step.
+        # A user's method is not recorded: it may do something else in the next step.
         for name in _HOST_METHODS & vars(cls).keys():
             setattr(cls, name, host_called(vars(cls)[name]))
 
@@ -244,15 +244,15 @@ class Optimizer:
     def _say_read(self) -> None:
         """Notes that a step depends on what changes with each update, or changes it. Replays only
         repeat what the optimizer itself makes of it."""
-        if current.capture is not None and not self._captures:
-            current.capture.recording.SetObstacle(
+        if current.recording is not None and not self._records_update:
+            current.recording.operations.SetObstacle(
                 "it reads or sets the optimizer's steps or their schedule"
             )
 
     def _count_updates(self) -> None:
         """Asks the scaler how many pending updates were made. Waits for the device."""
         if self._pending_updates and self._scaler is not None:
-            recording = None if current.capture is None else current.capture.recording
+            recording = None if current.recording is None else current.recording.operations
             reads = 0 if recording is None else len(recording.host_reads())
             made = self._scaler.made()
             self._steps += made - self._known_updates
@@ -318,29 +318,29 @@ class Optimizer:
     def backward_seed(self, loss: Tensor) -> Tensor | None:
         """The gradient from which backward starts: with a scaler the loss scale, else None, which
         stands for ones."""
-        if is_capturing():
+        if is_recording_step():
             self._count_updates()  # now: later, reading the count would end the recording
         return None if self._scaler is None else self._scaler.seed(loss)
 
     def apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Updates the parameters by their gradients, without the next step of the schedules; with
-        `accumulate`, keeps them until the last call. A captured step records the update if it can
+        `accumulate`, keeps them until the last call. A recorded step contains the update if it can
         be replayed, and otherwise calls the host.
 
         Raises RuntimeError if there are no gradients.
         """
-        if is_capturing() and gradients:
-            self._captures = True
+        if is_recording_step() and gradients:
+            self._records_update = True
             try:
-                if self._capture(gradients):
+                if self._record_update(gradients):
                     return
             finally:
-                self._captures = False
+                self._records_update = False
         lent = [g.data for _, g in gradients]
         host_call(functools.partial(self._apply_now, gradients), lent)
 
-    def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
-        """Records the update as part of the captured step. False: replays cannot repeat it."""
+    def _record_update(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        """Records the update as part of the recorded step. False: replays cannot repeat it."""
         return False
 
     @property

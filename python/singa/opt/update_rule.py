@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from .. import singa_wrap, tensor
 from ..dtypes import wide_type
-from ..tape.capture import capture_update
+from ..tape.step_recording import record_update
 from ..tensor import DType, Tensor
 from .hyperparameter import hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
@@ -291,7 +291,7 @@ class UpdateRule(Optimizer):
         own |= {"_groups", "_clip_norm", "_norm_type", "_clip_value", "_accumulate", "_scaler"}
         return own
 
-    def _capture(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
+    def _record_update(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         plain = all([schedule.is_plain() for schedule in self._schedules()])
         if not self._is_builtin() or not plain or not self._is_recordable():
             return False
@@ -318,7 +318,7 @@ class UpdateRule(Optimizer):
             moment = self._moment(part, conditions)
             self.raw_update(part.lists, *moment, update_scalars, conditions)
             of_update = keys if part is parts[0] else []
-            capture_update(*self._replay_callbacks(part, update_scalars, of_update))
+            record_update(*self._replay_callbacks(part, update_scalars, of_update))
         if self.scaler is not None:
             self.scaler.update(conditions.squares)
         return True

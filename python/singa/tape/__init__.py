@@ -5,7 +5,7 @@
 - `operator`: the Operator, which remembers what it was applied to.
 - `backward`: from a result back to the gradients of the tensors that store theirs.
 - `autocast`: the type in which products are computed, for a while.
-- `capture`: what a step that is being captured for replay is told.
+- `step_recording`: what a step that is being recorded for replay is told.
 - `assignment`: values for tensors, checked before the first one is written.
 - `arguments`: errors that name the argument that is no tensor.
 - `gradcheck`: gradients against finite differences.

@@ -16,8 +16,8 @@ from ..raw.arrays import as_shape, converted, fill, narrowed
 from ..raw.check import integer, number
 from ..raw.indexing import normalize, view
 from ..singa_wrap import NewTapeTensor
-from .capture import move_back
 from .grad_mode import state
+from .step_recording import move_back
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -377,7 +377,7 @@ class Tensor(_Base):
         return self._move(self.data.ToHost())
 
     def _move(self, raw: _c.Tensor) -> Self:
-        """Takes over `raw` if that is other memory: captured steps know a state by `data`."""
+        """Takes over `raw` if that is other memory: recorded steps know a state by `data`."""
         if raw.block_id() != self.data.block_id():
             self.data = raw
         return self
@@ -580,7 +580,7 @@ class Tensor(_Base):
 
         While the tape records, the copy goes to new memory, which other tensors do not share: a
         recurrent network that keeps its state so in the middle of a step needs the old elements
-        for backward. At the end of a step that is captured it moves back to the old memory.
+        for backward. At the end of a step that is recorded it moves back to the old memory.
 
         >>> x = tensor.zeros((2, 1))
         >>> x.copy_data(tensor.Tensor(data=[1.0, 2.0]))

@@ -349,7 +349,7 @@ bool IsForOlderCpus(std::string_view implementation) {
          AllowedInstructionSet() >= InstructionSet::kAvx2;
 }
 
-/// Make's own way, and then all implementations for all pairs, each once, also those that are known
+/// Make's own, and then all implementations for all pairs, each once, also those that are known
 /// to be wrong. Names say implementation and images: "onednn jit:avx2 nhwc nChw8c".
 template <ConvPass pass, class Spec>
 std::vector<Candidate> List(const Spec& spec) {

@@ -296,7 +296,7 @@ void Graph::Impl::BindArena() {
   for (const Segment& segment : segments_)
     for (const SegmentMemory::Place& place : segment.memory.blocks)
       place.block->Bind(arena_->data() + place.offset);
-  // The host may have moved them to another layout in the captured step.
+  // The host may have moved them to another layout in the recorded step.
   for (const std::vector<Lent>& of_segment : lent_)
     for (const Lent& lent : of_segment) lent.kept.block->set_layout(lent.kept.layout);
   generation_ = arena_->generation();

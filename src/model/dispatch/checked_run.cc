@@ -194,7 +194,7 @@ bool WritesSameForms(const Plan& plan, const Call& call, const CallChecker& chec
   return true;
 }
 
-/// Compares every way of every kernel that takes the call.
+/// Compares every candidate of every kernel that takes the call.
 void RunEveryKernel(const OpRef& spec, const DevicePtr& device, const Call& call,
                     const CallChecker& checked, const Expected& expected) {
   for (const Kernel& kernel : KernelsOf(spec.op_type().name(), device->kind())) {

@@ -20,7 +20,7 @@
 
 namespace singa {
 
-/// One way in which a kernel can compute a Spec. Libraries have several implementations, each for
+/// What a kernel can compute a Spec with. Libraries have several implementations, each for
 /// several layouts.
 struct Candidate {
   std::string name;  ///< begins with the kernel's implementation; the same in every process
@@ -60,7 +60,7 @@ struct SINGA_API Kernel {
   /// A plan for the Spec, or the reason why there is none: the kernel cannot compute it ("float64
   /// is not supported"), or another kernel is likely to be faster.
   PlanOrReason Make(const SpecRef& spec) const;
-  /// All ways to compute the Spec, slower ones too. The first is Make's. Empty where the kernel
+  /// All candidates for the Spec, slower ones too. The first is Make's. Empty where the kernel
   /// cannot compute the Spec.
   std::vector<Candidate> Candidates(const SpecRef& spec) const;
   /// The same with those that are known to be wrong, for OPCHECK alone.
@@ -92,9 +92,9 @@ struct KernelFunctions {
   /// which are only called where it is empty. Null: they take every Spec.
   std::string (*refuses)(const Spec&) = nullptr;
   PlanOrReason (*make)(const Spec&);
-  /// With those that are known to be wrong. Null: there is one way only.
+  /// With those that are known to be wrong. Null: there is one candidate only.
   std::vector<Candidate> (*candidates)(const Spec&) = nullptr;
-  /// The kernel is asked before those of the libraries. Such a kernel is a method for some Specs
+  /// The kernel is asked before those of the libraries. Such a kernel is for some Specs
   /// only. It refuses where a library is faster.
   bool asked_first = false;
 };

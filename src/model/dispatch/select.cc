@@ -109,7 +109,7 @@ class Selector {
         else
           chosen = made.plan();
       } else {
-        for (const Candidate& candidate : WaysOf(*kernel)) {
+        for (const Candidate& candidate : CandidatesOf(*kernel)) {
           if (!candidate.slower.empty()) {
             Refuse(candidate.name, candidate.slower);
             continue;
@@ -203,21 +203,21 @@ class Selector {
     return best;
   }
 
-  std::vector<Candidate> WaysOf(const Kernel& kernel) {
-    std::vector<Candidate> ways = kernel.Candidates(spec_);
-    if (ways.empty()) Refuse(kernel.implementation, kernel.Make(spec_).reason());
-    return ways;
+  std::vector<Candidate> CandidatesOf(const Kernel& kernel) {
+    std::vector<Candidate> candidates = kernel.Candidates(spec_);
+    if (candidates.empty()) Refuse(kernel.implementation, kernel.Make(spec_).reason());
+    return candidates;
   }
 
-  /// All ways of all kernels, each with whether it is the reference kernel's. kFastest's comes
-  /// first.
+  /// All candidates of all kernels, each with whether it is the reference kernel's. kFastest's
+  /// comes first.
   std::vector<std::pair<Candidate, bool>> Candidates() {
     std::vector<std::pair<Candidate, bool>> candidates;
     for (const Kernel* kernel : kernels_)
-      for (Candidate& candidate : WaysOf(*kernel))
+      for (Candidate& candidate : CandidatesOf(*kernel))
         candidates.emplace_back(std::move(candidate), IsReference(*kernel));
     std::stable_partition(candidates.begin(), candidates.end(),
-                          [](const auto& way) { return way.first.slower.empty(); });
+                          [](const auto& each) { return each.first.slower.empty(); });
     return candidates;
   }
 

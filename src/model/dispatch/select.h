@@ -1,6 +1,6 @@
 #pragma once
 
-// Selects the kernel that runs a Spec, and one of the kernel's ways.
+// Selects the kernel that runs a Spec, and one of the kernel's candidates.
 
 #include <string>
 
@@ -22,8 +22,9 @@ std::string SignatureText(const Device& device, const OpRef& spec, const PlanOpt
 /// - kAutotune: the table's choice; else the candidate that is measured to be the fastest within
 ///   the workspace limit, which then goes into the table. Specs that cannot be measured: as
 ///   kFastest.
-/// - kLimitedWorkspace, kNoWorkspace: the first way of the first kernel that keeps the limit. If
-///   all of them need workspace, kNoWorkspace takes the way that needs least.
+/// - kLimitedWorkspace, kNoWorkspace: the first candidate of the first kernel that keeps the limit.
+/// If
+///   all of them need workspace, kNoWorkspace takes the one that needs least.
 /// - kReference: the reference kernel.
 ///
 /// Raises Unavailable with every kernel's reason if no kernel takes the Spec. A `note` does not

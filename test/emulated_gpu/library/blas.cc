@@ -74,19 +74,20 @@ class HostBlas final : public BlasLibrary {
  public:
   std::string Problem() override { return ""; }
   std::string Version() override { return "emulation 1"; }
-  std::vector<MatMulWay> Ways(const MatMulProblem& problem, int most) override {
+  std::vector<MatMulAlgorithm> Algorithms(const MatMulProblem& problem, int most) override {
     if (std::min({problem.batch, problem.m, problem.n, problem.k}) < 1)
       throw std::runtime_error("cuBLASLt takes no empty matrix");
     emulated::Blas().asked.push_back(problem);
-    std::vector<MatMulWay> ways;
-    for (const MatMulWay& way :
-         {MatMulWay{"algo2 split4", 1 << 16, nullptr}, MatMulWay{"algo1", 0, nullptr}})
-      if (way.workspace <= problem.most_workspace && std::ssize(ways) < most) ways.push_back(way);
-    return ways;
+    std::vector<MatMulAlgorithm> found;
+    for (const MatMulAlgorithm& algorithm :
+         {MatMulAlgorithm{"algo2 split4", 1 << 16, nullptr}, MatMulAlgorithm{"algo1", 0, nullptr}})
+      if (algorithm.workspace <= problem.most_workspace && std::ssize(found) < most)
+        found.push_back(algorithm);
+    return found;
   }
   std::shared_ptr<const Executable> Build(const MatMulProblem& problem,
-                                          const MatMulWay& way) override {
-    return std::make_shared<Product>(problem, way.workspace);
+                                          const MatMulAlgorithm& algorithm) override {
+    return std::make_shared<Product>(problem, algorithm.workspace);
   }
 };
 

@@ -92,7 +92,7 @@ def test_parameters_have_their_onnx_names() -> None:
 
 
 def test_replayed_training_gives_the_executed_bits() -> None:
-    """Steps of an imported network are captured and replayed."""
+    """Steps of an imported network are recorded and replayed."""
     model = _classifier()
     executed, replayed = singa.onnx.load(model), singa.onnx.load(model)
     np.testing.assert_array_equal(_losses(executed, 8, False), _losses(replayed, 8, True))

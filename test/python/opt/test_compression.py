@@ -47,7 +47,7 @@ def test_ranks_stay_equal_under_compression(way, graph, node, on_nodes):
         for _ in range(20):
             x, y = shards(0, 2)[rank]
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the partial is no captured setting
+                warnings.simplefilter("ignore")  # the partial is no recorded setting
                 losses.append(net(tensor.from_numpy(x), tensor.from_numpy(y))[1].item())
         params = {n: p.numpy().tobytes() for n, p in net.get_params().items()}
         return params, losses, sorted(optimizer.get_states().get("residuals", {}))

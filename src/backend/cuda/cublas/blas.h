@@ -33,10 +33,10 @@ struct MatMulProblem {
 };
 
 /// One of the library's algorithms with its parameters.
-struct MatMulWay {
+struct MatMulAlgorithm {
   std::string name;  ///< "algo66 tile20 stages24 ...": the same in every process
   size_t workspace = 0;
-  std::shared_ptr<const void> algorithm = nullptr;  ///< the library's algorithm object
+  std::shared_ptr<const void> handle = nullptr;  ///< the library's algorithm object
 };
 
 class BlasLibrary {
@@ -48,9 +48,9 @@ class BlasLibrary {
   virtual std::string Version() = 0;
   // The following are for the calling thread's current GPU.
   /// Up to `most` algorithms within most_workspace, best first.
-  virtual std::vector<MatMulWay> Ways(const MatMulProblem& problem, int most) = 0;
+  virtual std::vector<MatMulAlgorithm> Algorithms(const MatMulProblem& problem, int most) = 0;
   virtual std::shared_ptr<const Executable> Build(const MatMulProblem& problem,
-                                                  const MatMulWay& way) = 0;
+                                                  const MatMulAlgorithm& algorithm) = 0;
 };
 
 /// The library of this build: cuBLASLt, or its emulation on the host.

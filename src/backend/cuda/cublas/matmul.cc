@@ -80,9 +80,9 @@ PlanPtr ReluOf(const MatMulSpec& spec) { return OwnKernel(UnarySpec{UnaryOp::kRe
 
 class MatMulPlan final : public Plan {
  public:
-  MatMulPlan(const MatMulSpec& spec, const MatMulWay& way)
-      : Plan(kName), name_(way.name), calls_(CallsOf(spec)), size_(SizeOf(spec.dtype)) {
-    executable_ = Blas().Build(calls_.problem, way);
+  MatMulPlan(const MatMulSpec& spec, const MatMulAlgorithm& algorithm)
+      : Plan(kName), name_(algorithm.name), calls_(CallsOf(spec)), size_(SizeOf(spec.dtype)) {
+    executable_ = Blas().Build(calls_.problem, algorithm);
     if (spec.relu) relu_ = ReluOf(spec);
   }
 
@@ -133,17 +133,17 @@ class EmptySum final : public Plan {
   std::string Describe() const override { return std::string(kName) + " sum of nothing"; }
 };
 
-std::vector<MatMulWay> WaysOf(const MatMulSpec& spec, int most) {
+std::vector<MatMulAlgorithm> AlgorithmsOf(const MatMulSpec& spec, int most) {
   MatMulProblem problem = CallsOf(spec).problem;
-  std::vector<MatMulWay> ways = Blas().Ways(problem, most);
-  if (most == 1 && !ways.empty()) return ways;
+  std::vector<MatMulAlgorithm> found = Blas().Algorithms(problem, most);
+  if (most == 1 && !found.empty()) return found;
   // Offers an algorithm without workspace, too, in case memory is scarce.
   problem.most_workspace = 0;
-  for (MatMulWay& way : Blas().Ways(problem, most == 1 ? 1 : 2))
-    if (std::none_of(ways.begin(), ways.end(),
-                     [&](const MatMulWay& other) { return other.name == way.name; }))
-      ways.push_back(std::move(way));
-  return ways;
+  for (MatMulAlgorithm& algorithm : Blas().Algorithms(problem, most == 1 ? 1 : 2))
+    if (std::none_of(found.begin(), found.end(),
+                     [&](const MatMulAlgorithm& other) { return other.name == algorithm.name; }))
+      found.push_back(std::move(algorithm));
+  return found;
 }
 
 std::string Refuses(const MatMulSpec& spec) {
@@ -160,18 +160,19 @@ std::vector<Candidate> Candidates(const MatMulSpec& spec) {
   if (spec.k == 0)
     return {{std::string(kName) + " sum of nothing", [] { return std::make_shared<EmptySum>(); }}};
   std::vector<Candidate> candidates;
-  for (const MatMulWay& way : WaysOf(spec, kMostMeasured))
-    candidates.push_back({std::string(kName) + " " + Blas().Version() + " " + way.name,
-                          [spec, way] { return std::make_shared<MatMulPlan>(spec, way); },
-                          way.workspace});
+  for (const MatMulAlgorithm& algorithm : AlgorithmsOf(spec, kMostMeasured))
+    candidates.push_back(
+        {std::string(kName) + " " + Blas().Version() + " " + algorithm.name,
+         [spec, algorithm] { return std::make_shared<MatMulPlan>(spec, algorithm); },
+         algorithm.workspace});
   return candidates;
 }
 
 PlanOrReason Make(const MatMulSpec& spec) {
   if (spec.k == 0) return std::make_shared<EmptySum>();
-  const std::vector<MatMulWay> ways = WaysOf(spec, 1);
-  if (ways.empty()) return PlanOrReason::None("cuBLASLt has no algorithm for this");
-  return std::make_shared<MatMulPlan>(spec, ways[0]);
+  const std::vector<MatMulAlgorithm> found = AlgorithmsOf(spec, 1);
+  if (found.empty()) return PlanOrReason::None("cuBLASLt has no algorithm for this");
+  return std::make_shared<MatMulPlan>(spec, found[0]);
 }
 
 }  // namespace

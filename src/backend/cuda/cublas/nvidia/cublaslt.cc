@@ -208,11 +208,11 @@ std::string NameOf(const cublasLtMatmulAlgo_t& algo) {
 
 class Product final : public Executable {
  public:
-  Product(const MatMulProblem& problem, const MatMulWay& way)
+  Product(const MatMulProblem& problem, const MatMulAlgorithm& algorithm)
       : problem_(problem),
         description_(problem),
-        algorithm_(*static_cast<const cublasLtMatmulAlgo_t*>(way.algorithm.get())),
-        workspace_(way.workspace) {}
+        algorithm_(*static_cast<const cublasLtMatmulAlgo_t*>(algorithm.handle.get())),
+        workspace_(algorithm.workspace) {}
 
   void Run(const Device& device, std::span<void* const> arguments, void* workspace) const override {
     const cuda::Stream stream = cuda::StreamOf(device);  // makes this GPU current
@@ -254,7 +254,7 @@ class CublasLt final : public BlasLibrary {
            std::to_string(v % 100);
   }
 
-  std::vector<MatMulWay> Ways(const MatMulProblem& p, int most) override {
+  std::vector<MatMulAlgorithm> Algorithms(const MatMulProblem& p, int most) override {
     const Description d(p);
     cublasLtMatmulPreference_t handle = nullptr;
     CheckLt(Lt().PreferenceCreate(&handle), "ask", &p);
@@ -278,19 +278,19 @@ class CublasLt final : public BlasLibrary {
                           d.result.get(), handle, most, results.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     CheckLt(status, "choose an algorithm", &p);
-    std::vector<MatMulWay> ways;
+    std::vector<MatMulAlgorithm> found;
     for (int i = 0; i < count; ++i) {
       const cublasLtMatmulHeuristicResult_t& result = results[static_cast<size_t>(i)];
       if (result.state != CUBLAS_STATUS_SUCCESS) continue;
-      ways.push_back({NameOf(result.algo), result.workspaceSize,
-                      std::make_shared<const cublasLtMatmulAlgo_t>(result.algo)});
+      found.push_back({NameOf(result.algo), result.workspaceSize,
+                       std::make_shared<const cublasLtMatmulAlgo_t>(result.algo)});
     }
-    return ways;
+    return found;
   }
 
   std::shared_ptr<const Executable> Build(const MatMulProblem& problem,
-                                          const MatMulWay& way) override {
-    return std::make_shared<Product>(problem, way);
+                                          const MatMulAlgorithm& algorithm) override {
+    return std::make_shared<Product>(problem, algorithm);
   }
 };
 

@@ -2,7 +2,7 @@
 Runtime."""
 
 import collections
-import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 import onnx_grid
 import onnx_nodes
+from network_table import ALL_NETWORKS
 
 pytestmark = pytest.mark.cpu("many calls; other tests compare devices")
 
@@ -19,12 +20,16 @@ _OF_CASES = {"Attention", "MaxUnpool", "Resize"}
 _RANDOM = "node/test_training_dropout"
 
 
-def _outcomes(step: int) -> dict[str, set[tuple[str, int]]]:
-    """The operators and versions by outcome, of every `step`th call."""
-    found: dict[str, set[tuple[str, int]]] = collections.defaultdict(set)
+_Call = tuple[str, onnx_nodes.Call, list[Any]]
+_Versions = set[tuple[str, int]]
+
+
+def _outcomes(calls: Iterable[_Call]) -> dict[str, _Versions]:
+    """The operators and versions of calls by outcome, of which none may be wrong."""
+    found: dict[str, _Versions] = collections.defaultdict(set)
     wrong: list[str] = []
-    for i, (name, call, expected) in enumerate(onnx_grid.calls()):
-        if i % step or name.startswith(_RANDOM):
+    for name, call, expected in calls:
+        if name.startswith(_RANDOM):
             continue
         kind, why = onnx_nodes.beside_runtime(call, expected if call.op in _OF_CASES else None)
         found[kind].add((call.op, call.version))
@@ -34,20 +39,22 @@ def _outcomes(step: int) -> dict[str, set[tuple[str, int]]]:
     return found
 
 
-def test_some_calls_of_each_kind_give_what_onnx_runtime_gives() -> None:
-    """Every 241st call."""
-    assert len(_outcomes(241)[onnx_nodes.RIGHT]) >= 40
+@pytest.mark.slow
+def test_a_call_of_each_version_gives_what_onnx_runtime_gives() -> None:
+    calls: dict[tuple[str, int], list[_Call]] = collections.defaultdict(list)
+    for each in onnx_grid.calls():
+        calls[each[1].op, each[1].version].append(each)
+    # Another one of its calls for each, so that constants and inputs are mixed.
+    found = _outcomes(group[i % len(group)] for i, group in enumerate(calls.values()))
+    assert len(found[onnx_nodes.RIGHT]) >= 400
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not ALL_NETWORKS, reason="takes minutes: the lane `networks`")
 def test_all_calls_give_what_onnx_runtime_gives() -> None:
     """None is wrong. Operators that singa refuses are those of optional values, of random numbers,
-    and the statistics of batch norm; and Pad by wrapping. All calls take minutes, so that only the
-    lane `networks` runs them; elsewhere it is every fifth."""
-    if os.environ.get("SINGA_TEST_ALL_NETWORKS") != "1":
-        assert len(_outcomes(5)[onnx_nodes.RIGHT]) >= 300
-        return
-    found: Any = _outcomes(1)
+    and the statistics of batch norm; and Pad by wrapping."""
+    found = _outcomes(onnx_grid.calls())
     right, refused = found[onnx_nodes.RIGHT], found[onnx_nodes.REFUSED]
     assert len({op for op, _ in right}) >= 170
     assert len(right) >= 480

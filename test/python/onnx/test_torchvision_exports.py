@@ -5,7 +5,6 @@ All of them need some minutes: SINGA_TEST_ALL_NETWORKS=1.
 
 import importlib.util
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
+from network_table import ALL_NETWORKS
 from singa import opt, tensor
 from torchvision_networks import networks
 
@@ -49,8 +49,7 @@ _SIZES = {
 }
 #: Largest float64 difference. These files have 32^-0.5, the scale of the scores, as a float32.
 _BOUNDS = {("swin_t", "script"): 1e-9, ("swin_t", "dynamo"): 1e-9, ("maxvit_t", "dynamo"): 1e-11}
-_ALL = os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1"
-_NAMES = sorted(_SIZES if _ALL else ["convnext_tiny", "mobilenet_v3_small", "swin_t"])
+_NAMES = sorted(_SIZES if ALL_NETWORKS else ["mobilenet_v3_small"])
 _TUNED = ["convnext_tiny", "densenet121", "efficientnet_b0", "mobilenet_v2", "resnet18", "vit_b_16"]
 
 
@@ -176,10 +175,11 @@ def test_outputs(torch: ModuleType, tmp_path: Path, name: str, how: str) -> None
     assert max(gaps) <= 5e-6
 
 
-@pytest.mark.parametrize("name", _TUNED if _ALL else ["resnet18"])
+@pytest.mark.parametrize("name", _TUNED if ALL_NETWORKS else ["resnet18"])
 def test_losses_of_training(torch: ModuleType, tmp_path: Path, name: str) -> None:
     """Twenty float64 losses with live batch norm, without dropout; replayed steps give the bits of
-    executed ones."""
+    executed ones. Only the lane `networks` makes more than six."""
+    steps = 20 if ALL_NETWORKS else 6
     options: dict[str, Any] = {"num_classes": 10}
     if name in ("efficientnet_b0", "convnext_tiny"):
         options |= {"stochastic_depth_prob": 0.0}
@@ -197,13 +197,13 @@ def test_losses_of_training(torch: ModuleType, tmp_path: Path, name: str) -> Non
         net.set_optimizer(opt.SGD(lr=2e-4, momentum=0.9))
         given, y = tensor.from_numpy(x, dtype="float64"), tensor.from_numpy(labels.astype(np.int32))
         net.compile([given], is_train=True, use_graph=graph)
-        losses = [float(net(given, y)[1].numpy()[0]) for _ in range(20)]
+        losses = [float(net(given, y)[1].numpy()[0]) for _ in range(steps)]
         assert not graph or net._graphs().reasons() == []
         return losses
 
     executed = run(False)
     assert executed == run(True)
-    assert executed[-1] < executed[0] - 1e-3
+    assert executed[-1] < executed[0] - 1e-4
     optimizer = torch.optim.SGD(module.parameters(), lr=2e-4, momentum=0.9)
     gaps = []
     for found in executed:

@@ -1,8 +1,15 @@
 """The networks that are compared with torchvision's, timm's, and those of
 benchmark/torch_networks.py."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
+
+#: Whether this is the lane `networks`, which runs also what takes minutes.
+ALL_NETWORKS = os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1"
+#: Networks whose layers a smaller one has, too. Only the lane `networks` trains them and compares
+#: the scores of those that are not in CASES.
+LARGER = {"convnext_tiny", "resnet101", "resnet152", "vgg19", "vit_small_16", "wide_resnet50_2"}
 
 
 @dataclass(frozen=True)

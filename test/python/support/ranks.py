@@ -17,32 +17,43 @@ class FailedRank(str):
     """The text of the exception that a rank has raised, or "killed"."""
 
 
-def in_ranks(
-    world: int, body: Callable[[int, singa_wrap.NcclIdHolder], Any], seconds: int = 60
-) -> list[Any]:
+Body = Callable[[int, singa_wrap.NcclIdHolder], Any]
+
+
+def in_ranks(world: int, body: Body, seconds: int = 60) -> list[Any]:
     """What `body(rank, holder)` returns in each rank; a FailedRank where it raises. A rank that
     takes longer than `seconds` is killed."""
-    holder = singa_wrap.NcclIdHolder()
-    children = []
-    for rank in range(world):
-        read, write = os.pipe()
-        with warnings.catch_warnings():  # Python warns of forks beside other threads
-            warnings.simplefilter("ignore")
-            child = os.fork()
-        if child == 0:
-            _run(rank, holder, body, write, seconds)
-        os.close(write)
-        children.append((child, read))
-    results = []
-    for child, read in children:
-        with os.fdopen(read, "rb") as pipe:
-            text = pipe.read()
-        _, status = os.waitpid(child, 0)
-        results.append(pickle.loads(text) if status == 0 and text else FailedRank("killed"))
-    return results
+    return Job(world, body, seconds).results()
 
 
-def _run(rank: int, holder: Any, body: Callable[..., Any], pipe: int, seconds: int) -> None:
+class Job:
+    """Ranks that have been started. Jobs that mostly wait may run at the same time."""
+
+    def __init__(self, world: int, body: Body, seconds: int = 60) -> None:
+        holder = singa_wrap.NcclIdHolder()
+        self._children = []
+        for rank in range(world):
+            read, write = os.pipe()
+            with warnings.catch_warnings():  # Python warns of forks beside other threads
+                warnings.simplefilter("ignore")
+                child = os.fork()
+            if child == 0:
+                _run(rank, holder, body, write, seconds)
+            os.close(write)
+            self._children.append((child, read))
+
+    def results(self) -> list[Any]:
+        """As of `in_ranks`, once."""
+        results = []
+        for child, read in self._children:
+            with os.fdopen(read, "rb") as pipe:
+                text = pipe.read()
+            _, status = os.waitpid(child, 0)
+            results.append(pickle.loads(text) if status == 0 and text else FailedRank("killed"))
+        return results
+
+
+def _run(rank: int, holder: Any, body: Body, pipe: int, seconds: int) -> None:
     """The life of a child, which must not go on with the tests."""
     try:
         signal.alarm(seconds)

@@ -1,5 +1,5 @@
-"""docs/developers/architecture.md: its drawing of the C++ folders, its rows of the Python package, and its
-glossary are those of the sources."""
+"""docs/developers/architecture.md: its drawing of the C++ folders, its rows of the Python package,
+and its glossary are those of the sources."""
 
 import functools
 import itertools

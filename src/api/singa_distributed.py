@@ -48,8 +48,18 @@ def _mpi_libraries():
 
 def _joined_by_mpi(timeout):
     joined = Communicator._join_mpi(_mpi_libraries(), timeout)
-    _atexit.register(Communicator._leave_mpi, joined)
+    _atexit.register(_leave_mpi, joined)
     return joined
+
+
+def _leave_mpi(joined):
+    """At the end of the program. If a rank is stopped then, this one ends with status 1."""
+    try:
+        Communicator._leave_mpi(joined)
+    except RuntimeError as error:
+        _sys.stdout.flush()
+        print(f"RuntimeError: {error}", file=_sys.stderr, flush=True)
+        _os._exit(1)
 
 
 def _joined_by_environment():
@@ -64,7 +74,7 @@ def _joined_by_environment():
                 place.meeting, place.job, place.rank, place.world_size, place.timeout, known
             )
         finally:
-            secret.forget(place)
+            secret.forget()
     elif not place.job and (
         any([name in _os.environ for name in _MPI_RANKS]) or "mpi4py.MPI" in _sys.modules
     ):

@@ -352,7 +352,7 @@ CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_s
 }
 
 CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
-  const distributed::MpiJob job = distributed::AskMpi(libraries);
+  const distributed::MpiJob job = distributed::AskMpi(libraries, timeout);
   return JoinBy(job.exchange, job.rank, timeout, "", false, job.messages);
 }
 

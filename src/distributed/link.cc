@@ -188,7 +188,7 @@ void Link::SendAll() {
         wanted = flush_wanted_;
       }
       const std::vector<bool> gone = Gone();
-      bool sent = SendNews();
+      bool sent = SendNews(closing);
       sent |= SendQueued();
       if (sent || (!transport_->Owes(node_) && SendGone(gone))) continue;
       if (closing) break;
@@ -209,8 +209,9 @@ void Link::SendAll() {
   changed_.notify_all();
 }
 
-/// Sends what is new in the states of this node's ranks. Returns whether there was anything.
-bool Link::SendNews() {
+/// Sends what is new in the states of this node's ranks. Returns whether there was anything. Before
+/// the end nothing waits for its time.
+bool Link::SendNews(bool closing) {
   const int begin = nodes_.first(nodes_.own()), end = nodes_.end(nodes_.own());
   const uint64_t now = SharedClock();
   const bool beats = now - last_beat_ >= kBeat;
@@ -240,7 +241,7 @@ bool Link::SendNews() {
          ages.data());
   }
   const uint64_t received = transport_->received(node_);
-  if (received != told_received_ && now - last_receipt_ >= kReceipt) {
+  if (received != told_received_ && (closing || now - last_receipt_ >= kReceipt)) {
     told_received_ = received;
     last_receipt_ = now;
     tell({.topic = Topic::kReceived, .rank = begin, .number = received});

@@ -84,7 +84,7 @@ class Link {
   void SendAll();
   std::vector<bool> Gone();
   bool SendGone(const std::vector<bool>& gone);
-  bool SendNews();
+  bool SendNews(bool closing);
   bool SendQueued();
   bool MayGo(const Parcel& parcel) const;
   void Queue(Parcel parcel);

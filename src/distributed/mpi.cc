@@ -4,9 +4,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "singa/core/error.h"
@@ -24,6 +29,43 @@ struct Library {
 };
 
 void (*g_finalize)() = nullptr;  // MPI_Finalize, where this module has initialised MPI
+double g_timeout = 60;           // of AskMpi
+
+/// Ends this process after g_timeout seconds. For calls of MPI that return when all ranks have made
+/// them: they have no deadline, and nothing else ends them.
+class Deadline {
+ public:
+  explicit Deadline(const char* call) : thread_([this, call] { Watch(call); }) {}
+  ~Deadline() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  void Watch(const char* call) {
+    constexpr std::chrono::duration<double> kLook(0.1);
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Looks are counted, since this process may be stopped itself.
+    for (double waited = 0; waited < g_timeout; waited += kLook.count())
+      if (changed_.wait_for(lock, kLook, [this] { return done_; })) return;
+    const std::string text =
+        detail::Message(kOp, "this rank has waited for others in ", call, " for ", g_timeout,
+                        " s, and ends: a rank is stopped or late\n");
+    std::fputs(text.c_str(), stderr);
+    _exit(1);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
 
 template <class Function>
 Function Find(const Library& library, const char* name) {
@@ -91,7 +133,10 @@ class MpiMessages final : public Messages {
         error_text_(Find<ErrorText_>(library, "MPI_Error_string")) {
     // Errors of the copy are returned, as those of the original.
     const auto copy = Find<int (*)(Handle, Handle*)>(library, "MPI_Comm_dup");
-    Check(copy(constants.world, &communicator_), "MPI_Comm_dup");
+    {
+      const Deadline deadline("MPI_Comm_dup");
+      Check(copy(constants.world, &communicator_), "MPI_Comm_dup");
+    }
     const auto set = Find<int (*)(Handle, Handle)>(library, "MPI_Comm_set_errhandler");
     Check(set(communicator_, constants.errors_return), "MPI_Comm_set_errhandler");
   }
@@ -178,7 +223,10 @@ MpiJob Ask(const Library& library, const Constants<Handle>& constants) {
     CheckCall(Find<int (*)(int*)>(library, "MPI_Query_thread")(&provided), "MPI_Query_thread");
   } else {
     const auto init = Find<int (*)(int*, char***, int, int*)>(library, "MPI_Init_thread");
-    CheckCall(init(nullptr, nullptr, constants.serialized, &provided), "MPI_Init_thread");
+    {
+      const Deadline deadline("MPI_Init_thread");
+      CheckCall(init(nullptr, nullptr, constants.serialized, &provided), "MPI_Init_thread");
+    }
     static int (*finalize)() = nullptr;
     finalize = Find<int (*)()>(library, "MPI_Finalize");
     g_finalize = [] { finalize(); };
@@ -198,6 +246,7 @@ MpiJob Ask(const Library& library, const Constants<Handle>& constants) {
     std::strncpy(own.data(), text.c_str(), kExchangedText);
     std::vector<char> all(own.size() * static_cast<size_t>(count));
     const int bytes = static_cast<int>(own.size());
+    const Deadline deadline("MPI_Allgather");
     CheckCall(gather(own.data(), bytes, byte, all.data(), bytes, byte, world), "MPI_Allgather");
     std::vector<std::string> texts;
     for (size_t r = 0; r < static_cast<size_t>(count); ++r)
@@ -221,7 +270,8 @@ MpiJob Ask(const Library& library, const Constants<Handle>& constants) {
 
 }  // namespace
 
-MpiJob AskMpi(const std::vector<std::string>& libraries) {
+MpiJob AskMpi(const std::vector<std::string>& libraries, double timeout) {
+  g_timeout = timeout;
   const Library library = Open(libraries);
   switch (library.abi) {
     case Abi::kOpenMpi: {
@@ -241,7 +291,9 @@ MpiJob AskMpi(const std::vector<std::string>& libraries) {
 }
 
 void FinalizeMpi() {
-  if (g_finalize) g_finalize();
+  if (!g_finalize) return;
+  const Deadline deadline("MPI_Finalize");
+  g_finalize();
   g_finalize = nullptr;
 }
 

@@ -23,10 +23,14 @@ struct MpiJob {
 /// which the first one that opens is taken. Known are the interface of MPICH (libmpi.so.12, also
 /// Intel's), MPI 5's standard one (libmpi_abi.so.1) and that of Open MPI (libmpi.so.40).
 ///
+/// MPI's calls wait for all ranks. One that takes more than `timeout` seconds ends the process with
+/// status 1 and a message.
+///
 /// Raises std::runtime_error if there is no library, or if a call fails.
-MpiJob AskMpi(const std::vector<std::string>& libraries);
+MpiJob AskMpi(const std::vector<std::string>& libraries, double timeout);
 
-/// Ends MPI if AskMpi has initialised it. Waits for the other ranks to do the same.
+/// Ends MPI if AskMpi has initialised it. Waits for the other ranks to do the same, as long as
+/// AskMpi.
 void FinalizeMpi();
 
 }  // namespace singa::distributed

@@ -24,8 +24,8 @@ constexpr unsigned long kTimerSlack = 1'000;
 /// Seconds in which a rank's end, the likely cause of an error of MPI, becomes known otherwise.
 constexpr auto kGrace = std::chrono::seconds(1);
 constexpr auto kLook = std::chrono::milliseconds(10);
-/// Seconds in which the thread may come back from a call of MPI.
-constexpr auto kReturn = std::chrono::milliseconds(500);
+/// Seconds in which the thread may come back from a call of MPI after a failure.
+constexpr double kReturn = 0.5;
 
 /// The object is gone.
 struct Gone {};
@@ -117,7 +117,9 @@ void MpiTransport::Close(double seconds) noexcept {
   stop_ = true;
   changed_.notify_all();
   memory_.Post();
-  const bool ended = changed_.wait_for(lock, kReturn, [&] { return ended_; });
+  // In a good job it comes back, however busy the machine is, and nobody else may call MPI before.
+  const auto most = std::chrono::duration<double>(std::max(seconds, kReturn));
+  const bool ended = changed_.wait_for(lock, most, [&] { return ended_; });
   lock.unlock();
   if (ended) return thread_.join();
   const std::lock_guard<std::mutex> closing(gate_->mutex);

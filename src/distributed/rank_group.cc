@@ -39,6 +39,20 @@ void Pause() {
 #endif
 }
 
+/// How long this process has waited, without the time for which it was stopped itself.
+class Waiting {
+ public:
+  double Seconds() {
+    const uint64_t now = SharedClock();
+    if (now - last_ > kStall) start_ += now - last_;
+    last_ = now;
+    return static_cast<double>(now - start_) * 1e-9;
+  }
+
+ private:
+  uint64_t start_ = SharedClock(), last_ = start_;
+};
+
 std::string Seconds(double seconds) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(1) << seconds << " s";
@@ -107,7 +121,7 @@ void RankGroup::WaitFor(int rank, const Ready& ready, const Suspects& suspects,
     Pause();
     if (i % kYield == kYield - 1) sched_yield();
   }
-  uint64_t start = SharedClock(), last = start;
+  Waiting waiting;
   RankState& other = memory_.At(rank);
   while (true) {
     const uint32_t event = other.event.load();
@@ -116,10 +130,7 @@ void RankGroup::WaitFor(int rank, const Ready& ready, const Suspects& suspects,
     if (ready()) return;
     ThrowIfFailed();
     Beat();
-    const uint64_t now = SharedClock();
-    if (now - last > kStall) start += now - last;
-    last = now;
-    const double waited = static_cast<double>(now - start) * 1e-9;
+    const double waited = waiting.Seconds();
     const std::string problem = Problem(rank, suspects, where, waited);
     if (problem.empty()) continue;
     if (ready()) return;  // it has ended since, after it was ready
@@ -337,13 +348,28 @@ bool RankGroup::Leave() {
   memory_.Post();
   for (int r = 0; r < world_size(); ++r) {
     RankState& other = memory_.At(r);
+    Waiting waiting;
     while (true) {
       const uint32_t event = other.event.load();
       if (memory_.failure() != NodeMemory::Failure::kNone) return false;
       if (other.left.load() != 0) break;
+      Beat();
+      const bool long_enough = waiting.Seconds() >= timeout_;
       bool lost = false;
-      WayTo(r)([&](int suspect) { lost |= !memory_.Lives(suspect); });
+      std::string stopped;
+      WayTo(r)([&](int suspect) {
+        lost |= !memory_.Lives(suspect);
+        const double silent = memory_.At(suspect).Silent();
+        if (long_enough && silent >= timeout_ && stopped.empty())
+          stopped = detail::Message("distributed", "rank ", suspect, " ", ProcessOf(suspect),
+                                    "is stopped: it gave no sign of life for ", Seconds(silent),
+                                    "; rank ", rank(), " has waited for the end of all ranks");
+      });
       if (lost) return false;
+      if (!stopped.empty()) {
+        EndSilent();
+        Throw(stopped);
+      }
       memory_.AwaitChange(other, event);
     }
   }

@@ -74,8 +74,9 @@ class RankGroup {
   std::string Fail(const std::string& text) noexcept;
   /// Raises std::runtime_error with the text of Fail, if there was one.
   void ThrowIfFailed() const;
-  /// Says that this rank makes no further collective, and waits, without a deadline, until all
-  /// ranks have said so. False if one of them has failed instead.
+  /// Says that this rank makes no further collective, and waits until all ranks have said so:
+  /// without a deadline for those that give signs of life. False if one of them has ended or failed
+  /// instead. Raises std::runtime_error if one is stopped.
   bool Leave();
   /// Shows the other ranks that this process is alive.
   void Beat() noexcept;

@@ -57,7 +57,8 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   /// tells them of each other. Data goes through shared memory within a machine, and between
   /// machines through TCP connections, or by MPI with SINGA_TRANSPORT=mpi. The library is one that
   /// is loaded, else the first of these files that opens. Raises std::runtime_error if there is
-  /// none, or if machines cannot be reached.
+  /// none, or if machines cannot be reached. MPI itself has no deadline: where ranks are missing
+  /// after `timeout` seconds, this process ends with status 1.
   static std::shared_ptr<Communicator> JoinMpi(const std::vector<std::string>& libraries,
                                                double timeout = 60);
   /// The same without MPI: rank 0 listens at `meeting`, "host:port", and tells the ranks of each
@@ -69,6 +70,7 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
                                               int rank, int world_size, double timeout = 60,
                                               const std::string& secret = "");
   /// Ends MPI at the end of the program, if JoinMpi has initialised it and no rank has failed.
+  /// Raises std::runtime_error if a rank is stopped.
   static void LeaveMpi(const std::shared_ptr<Communicator>& communicator);
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -29,6 +29,7 @@ sys.stdout.write(store.compare_set(key, "", sys.stdin.read()).decode())
 """
 _LOOK = 0.1  # seconds between two looks for a file
 _SHARING = 30.0  # most seconds that a shared folder takes to show a file
+_written: list[Path] = []  # files with the secret, which rank 0 removes
 
 
 def find(place: Environment, variables: Mapping[str, str] | None = None) -> str:
@@ -64,12 +65,12 @@ def read(path: Path) -> str:
         return file.read(4096).strip()
 
 
-def forget(place: Environment) -> None:
+def forget() -> None:
     """Removes what `find` has left for the others, and the secret from the environment, which
     programs that this process starts would inherit. To be called when the ranks have met."""
     os.environ.pop("SINGA_SECRET", None)
-    if place.rank == 0 and place.job:
-        _file_of(place).unlink(missing_ok=True)
+    while _written:
+        _written.pop().unlink(missing_ok=True)
 
 
 def _from_store(place: Environment, given: Mapping[str, str]) -> str:
@@ -98,6 +99,7 @@ def _from_home(place: Environment) -> str:
         made = secrets.token_hex()
         path.unlink(missing_ok=True)  # of a start that was killed
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _written.append(path)
         with os.fdopen(descriptor, "w") as file:
             file.write(made)
         return made

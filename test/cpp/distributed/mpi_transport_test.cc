@@ -285,6 +285,60 @@ TEST(MpiTransport, AnErrorOfMpiIsThatOfAllRanks) {
     EXPECT_EQ(text, "[Communicator] rank 1: MPI_Testsome: broken");
 }
 
+/// Gets nothing, and has a call that takes long, as on a busy machine, when it is told to.
+class SlowMessages final : public Messages {
+ public:
+  SlowMessages(std::atomic<bool>& slow, bool& gone) : slow_(slow), gone_(gone) {}
+  ~SlowMessages() override { gone_ = true; }
+  void Send(Id, const char*, size_t, int, int) override {}
+  void Receive(Id, char*, size_t, int, int) override {}
+  std::vector<Id> Progress() override {
+    if (slow_.exchange(false)) std::this_thread::sleep_for(std::chrono::seconds(1));
+    return {};
+  }
+
+ private:
+  std::atomic<bool>& slow_;
+  bool& gone_;
+};
+
+TEST(MpiTransport, ACallThatTakesLongIsOverWhenAGoodJobEnds) {
+  std::atomic<bool> slow = true;
+  bool gone = false;
+  NodeMemory memory(JobName(), Nodes(0, {"a", "b"}));
+  memory.Unlink();
+  {
+    MpiTransport transport(memory, std::make_unique<SlowMessages>(slow, gone),
+                           [](int, const Chunk&) {});
+    transport.Expect(1, {.rank = 1, .bytes = 1, .data = memory.Slot(1, 0)});
+    while (slow) std::this_thread::yield();
+    transport.Close(20);
+  }
+  EXPECT_TRUE(gone);  // else the thread would have been left alone with it
+}
+
+TEST(MpiTransport, ARankThatEndsFirstSaysBeforeWhatHasCome) {
+  const std::string job = JobName();
+  Sockets sockets(2);
+  constexpr double kTimeout = 20;
+  const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+    auto group =
+        Join(job, rank, {"a", "b"}, std::make_unique<FakeMessages>(rank, sockets), kTimeout);
+    std::vector<float> values(1000);
+    for (uint64_t number = 1; number <= 2; ++number) {  // soon after each other
+      group->Describe(number, "broadcast");
+      group->CompareDescriptions(number, "a test");
+      Broadcast(*group, StreamOf(values), 0, "a test");
+      group->Finish();
+    }
+    const uint64_t start = SharedClock();
+    group.reset();
+    const double seconds = static_cast<double>(SharedClock() - start) * 1e-9;
+    return seconds < 0.5 * kTimeout ? "soon" : "at the deadline";
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, "soon");
+}
+
 TEST(MpiTransport, NothingIsCalledAfterAFailure) {
   const std::string job = JobName();
   Sockets sockets(2);

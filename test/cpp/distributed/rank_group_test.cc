@@ -1,5 +1,7 @@
 #include "distributed/rank_group.h"
 
+#include <signal.h>
+
 #include "distributed/collectives.h"
 #include "distributed/ordered_sum.h"
 #include "ranks.h"
@@ -53,6 +55,39 @@ TEST(RankGroup, SumsDoNotDependOnThePlaces) {
     const std::vector<std::string> texts = InProcesses(
         static_cast<int>(machines.size()), [&](int rank) { return SumOn(job, rank, machines); });
     for (const std::string& text : texts) EXPECT_EQ(text, "right");
+  }
+}
+
+TEST(RankGroup, ARankThatIsStoppedAtTheEndIsTold) {
+  for (const std::vector<std::string>& machines :
+       {std::vector<std::string>{"a", "a"}, std::vector<std::string>{"a", "b"}}) {
+    const std::string job = JobName();
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+      const Nodes nodes(rank, machines);
+      const Exchange exchange = ExchangeOnMachine(job, rank, 2, 20);
+      RankGroup group(job, nodes, 1, Meet(nodes, job, "", true, exchange));
+      pid_t other = getpid();
+      if (rank == 1) {
+        EXPECT_EQ(write(ends[1], &other, sizeof(other)), sizeof(other));
+        raise(SIGSTOP);
+      }
+      EXPECT_EQ(read(ends[0], &other, sizeof(other)), sizeof(other));
+      std::string text = "nothing was raised";
+      try {
+        group.Leave();
+      } catch (const std::runtime_error& error) {
+        text = error.what();
+      }
+      kill(other, SIGKILL);
+      return text;
+    });
+    EXPECT_NE(texts[0].find("is stopped: it gave no sign of life for 1."), texts[0].npos)
+        << texts[0];
+    EXPECT_EQ(texts[1], "killed");
+    close(ends[0]);
+    close(ends[1]);
   }
 }
 

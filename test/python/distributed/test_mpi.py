@@ -20,11 +20,15 @@ FOLDERS = [
 ]
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="no MPI: mpiexec is not on PATH")
 
-# argv: what happens to the last rank in the middle.
+# argv: what happens to the last rank: a signal in the middle, or it is stopped at the start or end.
 SCRIPT = """
-import os, signal, sys
+import atexit, os, signal, sys
 import numpy as np
 from singa import distributed, singa_wrap
+place = distributed.environment()
+stop = lambda: os.kill(os.getpid(), signal.SIGSTOP)
+if sys.argv[1] == "start" and place.rank == place.world_size - 1:
+    stop()
 communicator = distributed.communicator()
 rank, ranks = communicator.global_rank, communicator.world_size
 terms = [np.random.default_rng(r).standard_normal(700001, np.float32) for r in range(ranks)]
@@ -36,11 +40,13 @@ for step in range(4):
     communicator.all_reduce([own], ["x"], 0.5)
     assert np.array_equal(np.array(singa_wrap.Exporter(own)).view(np.uint32), want.view(np.uint32))
     assert distributed.gather(rank) == list(range(ranks))
-    if step == 2 and rank == ranks - 1 and sys.argv[1] != "none":
+    if step == 2 and rank == ranks - 1 and sys.argv[1].startswith("SIG"):
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     copy = singa_wrap.from_buffer(terms[rank].copy(), True)
     communicator.broadcast([copy], ranks - 1)
     assert np.array_equal(np.array(singa_wrap.Exporter(copy)), terms[-1])
+if sys.argv[1] == "end" and rank == ranks - 1:
+    atexit.register(stop)
 print("good", ranks, flush=True)
 """
 
@@ -92,6 +98,21 @@ def test_faults_end_the_job(folder, fault, tmp_path):
     assert status == (137 if fault == "SIGKILL" else 1), errors
     assert "good" not in output
     assert re.search(r"rank 1 (\(process|has ended|is stopped)", errors), errors
+
+
+@pytest.mark.skipif(not WHOLE, reason="`.ci/run launchers` has the time")
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ("start", r"this rank has waited for others in MPI_\w+ for 4 s, and ends"),
+        ("end", r"rank 1 \(process \d+\) is stopped: it gave no sign of life for 4\."),
+    ],
+)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_rank_that_is_stopped_while_mpi_waits(folder, when, message, tmp_path):
+    status, _, errors = _run(folder, 2, tmp_path, when)
+    assert status == 1, errors
+    assert re.search(message, errors), errors
 
 
 @pytest.mark.skipif(not WHOLE, reason="`.ci/run launchers` has an MPI with the standard interface")

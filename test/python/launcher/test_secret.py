@@ -64,16 +64,15 @@ def test_srun_hands_it_on_in_the_home_folder(home):
     # `singa launch` within srun gives the ranks variables of its own.
     place = completed(environment(other), other)
     assert _find(other | place.variables()) == made
-    secret.forget(place)
-    assert stale.exists()
-    secret.forget(completed(environment(SLURM), SLURM))
+    secret.forget()
     assert not stale.exists()
     assert _find(SLURM) != made
 
 
 def test_programs_that_a_rank_starts_do_not_get_it(home, monkeypatch):
     monkeypatch.setenv("SINGA_SECRET", "x" * 16)
-    secret.forget(environment(BY_HAND))
+    monkeypatch.setattr(os.path, "expanduser", str)  # a container may have no home folder
+    secret.forget()
     assert "SINGA_SECRET" not in os.environ
 
 

@@ -14,7 +14,8 @@ another learning rate, or has no room for the checkpoint. For each it is checked
 - the second start continues from the last checkpoint and ends with the bits of a job without fault,
 - no process and no shared memory is left.
 
-It prints a line for each job. The exit status is 1 if a check failed. With SINGA_NODE_RANKS=1 the
+It prints a line for each job, and after --limit seconds where its ranks are. The exit status is 1
+if a check failed. With SINGA_NODE_RANKS=1 the
 ranks exchange data as if each were on a machine of its own. --hosts localhost has the MPI on PATH
 start them, so that with SINGA_TRANSPORT=mpi it moves the data, too.
 """
@@ -22,10 +23,12 @@ start them, so that with SINGA_TRANSPORT=mpi it moves the data, too.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,9 +110,10 @@ def draw(seed: int, number: int) -> Fault:
 class Jobs:
     """Runs jobs in a folder of their own."""
 
-    def __init__(self, folder: Path, timeout: int, hosts: str = "") -> None:
+    def __init__(self, folder: Path, timeout: int, hosts: str, limit: float) -> None:
         self.folder = folder
         self.timeout = timeout
+        self.limit = limit
         # The launcher ends an MPI's own one that many seconds after the first failure.
         self.hosts = ["--hosts", hosts, "--grace", "3"] if hosts else []
         self.deadline = timeout + (5 if hosts else 1)
@@ -141,12 +145,14 @@ class Jobs:
                 *("--data", str(self.images), "--model", "lenet", "--batch-size", "32"),
                 *("--epochs", str(EPOCHS), "--checkpoint-steps", "1", "--out", str(out)),
             ],
-            env=os.environ | {"OMP_NUM_THREADS": "1", MARK: mark, "FAULT_TIME": str(time_file)},
+            env=os.environ
+            | {"OMP_NUM_THREADS": "1", MARK: mark, "FAULT_TIME": str(time_file)}
+            | {"PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        killer = threading.Timer(max(120, 10 * self.timeout), process.kill)
+        killer = threading.Timer(self.limit, _end_hanging, (process, mark))
         killer.start()
         assert process.stdout is not None
         lines = [(time.monotonic(), line.rstrip("\n")) for line in process.stdout]
@@ -178,9 +184,22 @@ class Jobs:
                 found.append(f"rank {rank} does not name the cause: {lines[-1:]}")
         if run.status:
             found.append(f"the second start ended with {run.status}")
+        elif not (out / "model.safetensors").exists():
+            found.append("the job ended with 0, and without a result")
         elif outcome(out) != self.whole(fault.ranks):
             found.append("the second start ended with other bits")
         return found
+
+
+def _end_hanging(process: subprocess.Popen[str], mark: str) -> None:
+    """Has the ranks print where they are, then kills the job."""
+    for pid in _marked(mark):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"launch" not in words and any(w.endswith(b"faulty_training.py") for w in words):
+                os.kill(pid, signal.SIGABRT)
+    time.sleep(3)
+    process.kill()
 
 
 def _marked(mark: str) -> list[int]:
@@ -206,11 +225,14 @@ def main() -> int:
     parser.add_argument(
         "--timeout", type=int, default=8, metavar="S", help="deadline of the ranks [%(default)s]"
     )
+    parser.add_argument(
+        "--limit", type=float, default=120, metavar="S", help="most seconds of a job [%(default)g]"
+    )
     parser.add_argument("--hosts", default="", help="as of `singa launch` [one machine, no MPI]")
     args = parser.parse_args()
     failed, slowest = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="singa-faults-") as name:
-        jobs = Jobs(Path(name), args.timeout, args.hosts)
+        jobs = Jobs(Path(name), args.timeout, args.hosts, args.limit)
         for number in range(args.first, args.first + args.count):
             fault = draw(args.seed, number)
             jobs.whole(fault.ranks)

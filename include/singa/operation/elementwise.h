@@ -67,11 +67,14 @@ enum class UnaryOp : int {
 /// whole number, and for differences of bools; std::invalid_argument for an integer to a negative
 /// power.
 SINGA_API Tensor Unary(UnaryOp op, const Tensor& x, double a = 0, double b = 0);
-/// Returns dx = dy · f'(x), which may be dy itself. All functions accept x with an empty y.
-/// kReciprocal, kSqrt, kExp, kTan, kTanh, kSigmoid, kScalarPow, kRelu, and kLeakyRelu with a >= 0
-/// also accept y with an empty x. Step functions (kSign, kRound, ...) and sums need neither. The
-/// derivative at a kink is PyTorch's: relu'(0) = 0, clip' = 1 and hardtanh' = 0 at the bounds,
-/// sign' = round' = 0.
+/// The tensor of forward that a derivative is computed from.
+enum class Saved : int { kNothing, kX, kY, kXOrY };
+/// That of a function. kXOrY is kX for kLeakyRelu with a < 0.
+SINGA_API Saved NeededByBackward(UnaryOp op);
+/// Returns dx = dy · f'(x), which may be dy itself. All functions accept x with an empty y. Those
+/// for which NeededByBackward is kY or kXOrY also accept y with an empty x; those for which it is
+/// kNothing need neither. The derivative at a kink is PyTorch's: relu'(0) = 0, clip' = 1 and
+/// hardtanh' = 0 at the bounds, sign' = round' = 0.
 SINGA_API Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor& y,
                                double a = 0, double b = 0);
 /// Writes f(x) to `out`, which has x's shape and type, and may be or overlap x.

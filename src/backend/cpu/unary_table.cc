@@ -116,7 +116,7 @@ class BackwardPlan final : public TablePlan<UnaryBackwardSpec, float> {
     formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
       if constexpr (formula::HasVectorSlope(kOp))
         Fill(table_.data(),
-             [](float x) SINGA_INLINE_LAMBDA { return formula::VectorSlope<kOp>(x); });
+             [](float x) SINGA_INLINE_LAMBDA { return formula::VectorGradient<kOp>(1.0f, x); });
     });
   }
   void Run(const Execution& execution) const override {

@@ -1,13 +1,17 @@
 #pragma once
 
-// y = f(x) and dx = dy · f'(x), one line per function. Where speed matters `op` is a constant, so
-// the compiler removes the switch.
+// Functions of one number: y = f(x) and dx = dy · f'(x), and what else is known of each. All that
+// is said of a function is its row in unary.def; a function of UnaryOp without a row does not
+// compile. Where speed matters `op` is a constant, so the compiler removes the switch.
 
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <numbers>
 #include <type_traits>
 
 #include "model/formula/arithmetic.h"
+#include "model/formula/loop_kind.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa::formula {
@@ -73,202 +77,182 @@ template <class C>
   return numerator / denominator + x * slope;
 }
 
-namespace detail {
-
-// Functions of floats only.
+/// x limited to [low, high].
 template <class C>
-[[gnu::always_inline]] constexpr C FloatFunction(UnaryOp op, C x, C a, C b) {
-  constexpr C k0 = 0, k1 = 1;
-  // clang-format off
-  switch (op) {
-    case UnaryOp::kReciprocal: return k1 / x;
-    case UnaryOp::kSqrt: return std::sqrt(x);
-    case UnaryOp::kCeil: return std::ceil(x);
-    case UnaryOp::kFloor: return std::floor(x);
-    case UnaryOp::kRound: return std::round(x);
-    case UnaryOp::kRoundE: return std::nearbyint(x);
-    case UnaryOp::kExp: return std::exp(x);
-    case UnaryOp::kLog: return std::log(x);
-    case UnaryOp::kErf: return std::erf(x);
-    case UnaryOp::kSin: return std::sin(x);
-    case UnaryOp::kCos: return std::cos(x);
-    case UnaryOp::kTan: return std::tan(x);
-    case UnaryOp::kAsin: return std::asin(x);
-    case UnaryOp::kAcos: return std::acos(x);
-    case UnaryOp::kAtan: return std::atan(x);
-    case UnaryOp::kSinh: return std::sinh(x);
-    case UnaryOp::kCosh: return std::cosh(x);
-    case UnaryOp::kTanh: return std::tanh(x);
-    case UnaryOp::kAsinh: return std::asinh(x);
-    case UnaryOp::kAcosh: return std::acosh(x);
-    case UnaryOp::kAtanh: return std::atanh(x);
-    case UnaryOp::kSigmoid: return k1 / (k1 + std::exp(-x));
-    case UnaryOp::kGeluTanh: return TimesSigmoid(x, std::exp(-GeluTanhArgument(x)));
-    case UnaryOp::kSilu: return TimesSigmoid(x, std::exp(-x));
-    case UnaryOp::kMish: return Mish(x, std::exp(-std::fabs(x)));
-    case UnaryOp::kHardSwish: {
-      C gate = x + C(3);
-      gate = gate < k0 ? k0 : gate;
-      return x * ((gate > C(6) ? C(6) : gate) / C(6));
-    }
-    case UnaryOp::kGelu: return Gelu(x, std::erfc(GeluArgument(x)));
-    // log(1 + exp(x)) without overflow.
-    case UnaryOp::kSoftPlus: return arithmetic::Max(x, k0) + std::log1p(std::exp(-std::fabs(x)));
-    case UnaryOp::kSoftSign: return x / (k1 + std::fabs(x));
-    case UnaryOp::kElu: return x >= k0 ? x : a * std::expm1(x);
-    case UnaryOp::kSelu: return b * (x >= k0 ? x : a * std::expm1(x));
-    case UnaryOp::kLeakyRelu: return x >= k0 ? x : a * x;
-    case UnaryOp::kHardSigmoid: x = a * x + b; x = x < k0 ? k0 : x; return x > k1 ? k1 : x;
-    case UnaryOp::kPowScalar: return a == 2 ? x * x : std::pow(x, a);
-    case UnaryOp::kScalarPow: return std::pow(a, x);
-    default: return x;
-  }
-  // clang-format on
+[[gnu::always_inline]] constexpr C Clamped(C x, C low, C high) {
+  x = x < low ? low : x;
+  return x > high ? high : x;
+}
+template <class C>
+[[gnu::always_inline]] constexpr bool IsInside(C x, C low, C high) {
+  return x > low && x < high;
+}
+template <class C>
+[[gnu::always_inline]] constexpr C Square(C x) {
+  return x * x;
 }
 
-// Powers of integers, and functions that do not change integers.
+/// `inside` between low and high, `below` and `above` there and beyond.
 template <class C>
-[[gnu::always_inline]] constexpr C IntegerFunction(UnaryOp op, C x, C a) {
-  switch (op) {
-    case UnaryOp::kPowScalar:
-      return arithmetic::Pow(x, a);
-    case UnaryOp::kScalarPow:
-      return arithmetic::Pow(a, x);
-    default:
-      return x;
+[[gnu::always_inline]] constexpr C Piecewise(C x, C low, C high, C below, C inside, C above) {
+  return x <= low ? below : x >= high ? above : inside;
+}
+
+/// `Math` in the rows: what the functions whose loops are kVector call. This one is the C library;
+/// VectorMath is the other (vector_unary.h).
+struct Library {
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Exp(C x) {
+    return std::exp(x);
   }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Tanh(C x) {
+    return std::tanh(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Erf(C x) {
+    return std::erf(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Erfc(C x) {
+    return std::erfc(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C GeluSlope(C x) {
+    return formula::GeluSlope(x, std::erfc(GeluArgument(x)), std::exp(C(-0.5) * x * x));
+  }
+};
+
+/// How a function takes integers.
+enum class Integers { kRefused, kUnchanged, kComputed };
+
+/// What is known of a function besides its formulas.
+struct UnaryFacts {
+  UnaryOp op;
+  const char *name, *backward_name;
+  Integers integers;
+  Saved saved;
+  LoopKind loop, slope_loop;
+};
+
+namespace detail {
+
+#define SINGA_FLOATS(...) SINGA_FACTS(Integers::kRefused, __VA_ARGS__)
+#define SINGA_WHOLE(...) SINGA_FACTS(Integers::kUnchanged, __VA_ARGS__)
+#define SINGA_NUMBERS(...) SINGA_FACTS(Integers::kComputed, __VA_ARGS__)
+#define SINGA_FACTS(integers, name, saved, loop, slope_loop, ...)   \
+  {UnaryOp::k##name, #name,          #name "Backward",    integers, \
+   Saved::saved,     LoopKind::loop, LoopKind::slope_loop},
+inline constexpr UnaryFacts kUnaryFacts[] = {
+#include "model/formula/unary.def"
+};
+#undef SINGA_FACTS
+#undef SINGA_NUMBERS
+#undef SINGA_WHOLE
+#undef SINGA_FLOATS
+
+constexpr bool RowsFollowEnumeration() {
+  for (size_t i = 0; i < std::size(kUnaryFacts); ++i)
+    if (kUnaryFacts[i].op != static_cast<UnaryOp>(i)) return false;
+  return std::size(kUnaryFacts) == static_cast<size_t>(UnaryOp::kCount);
+}
+static_assert(RowsFollowEnumeration());
+
+}  // namespace detail
+
+constexpr const UnaryFacts& FactsOf(UnaryOp op) {
+  return detail::kUnaryFacts[static_cast<size_t>(op)];
+}
+
+/// Whether backward has a kernel. Other functions are flat, or linear with a known slope.
+constexpr bool HasUnaryGradient(UnaryOp op) { return FactsOf(op).saved != Saved::kNothing; }
+
+// A switch that lacks a function is an error. What comes behind it is not reached: public functions
+// check that there is such a function, and that it takes x's type.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch"
+
+namespace detail {
+
+template <class Math, class C>
+[[gnu::always_inline]] constexpr C FloatFunction(UnaryOp op, C x, C a, C b) {
+  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
+  constexpr C k0 = 0, k1 = 1;
+#define SINGA_FLOATS(name, saved, loop, slope_loop, value, gradient) \
+  case UnaryOp::k##name:                                             \
+    return value;
+#define SINGA_WHOLE SINGA_FLOATS
+#define SINGA_NUMBERS SINGA_FLOATS
+  switch (op) {
+#include "model/formula/unary.def"
+    case UnaryOp::kCount:
+      break;
+  }
+#undef SINGA_NUMBERS
+#undef SINGA_WHOLE
+#undef SINGA_FLOATS
+  __builtin_unreachable();
+}
+
+template <class C>
+[[gnu::always_inline]] constexpr C IntegerFunction(UnaryOp op, C x, C a, C b) {
+  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
+  constexpr C k0 = 0, k1 = 1;
+#define SINGA_FLOATS(name, ...) \
+  case UnaryOp::k##name:        \
+    break;
+#define SINGA_WHOLE(name, ...) \
+  case UnaryOp::k##name:       \
+    return x;
+#define SINGA_NUMBERS(name, saved, loop, slope_loop, value, gradient) \
+  case UnaryOp::k##name:                                              \
+    return value;
+  switch (op) {
+#include "model/formula/unary.def"
+    case UnaryOp::kCount:
+      break;
+  }
+#undef SINGA_NUMBERS
+#undef SINGA_WHOLE
+#undef SINGA_FLOATS
+  __builtin_unreachable();
 }
 
 }  // namespace detail
 
-template <class C>
+/// y = f(x; a, b), of an integer as its row says.
+template <class Math = Library, class C>
 [[gnu::always_inline]] constexpr C Unary(UnaryOp op, C x, C a, C b) {
-  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the table reads as formulas
-  // clang-format off
-  switch (op) {
-    case UnaryOp::kAbs: return Abs(x);
-    case UnaryOp::kSign: return Sign(x);
-    case UnaryOp::kNegative: return Negate(x);
-    case UnaryOp::kSquare: return Mul(x, x);
-    case UnaryOp::kRelu: return x <= C(0) ? C(0) : x;
-    case UnaryOp::kClip: case UnaryOp::kHardTanh: x = x < a ? a : x; return x > b ? b : x;
-    case UnaryOp::kAddScalar: return Add(x, a);
-    case UnaryOp::kMulScalar: return Mul(x, a);
-    case UnaryOp::kScalarSub: return Sub(a, x);
-    case UnaryOp::kScalarDiv: return Div(a, x);
-    case UnaryOp::kLogicalNot: return x == C(0) ? C(1) : C(0);
-    default: break;
-  }
-  // clang-format on
   if constexpr (std::is_floating_point_v<C>) {
-    return detail::FloatFunction(op, x, a, b);
+    return detail::FloatFunction<Math>(op, x, a, b);
   } else {
-    return detail::IntegerFunction(op, x, a);
+    return detail::IntegerFunction(op, x, a, b);
   }
 }
 
-/// Whether `op` changes integers.
-constexpr bool HasIntegerFunction(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kAbs:
-    case UnaryOp::kSign:
-    case UnaryOp::kNegative:
-    case UnaryOp::kSquare:
-    case UnaryOp::kRelu:
-    case UnaryOp::kClip:
-    case UnaryOp::kHardTanh:
-    case UnaryOp::kAddScalar:
-    case UnaryOp::kMulScalar:
-    case UnaryOp::kScalarSub:
-    case UnaryOp::kScalarDiv:
-    case UnaryOp::kPowScalar:
-    case UnaryOp::kScalarPow:
-    case UnaryOp::kLogicalNot:
-      return true;
-    default:
-      return false;
-  }
-}
-
-/// dx from dy and x, or from dy and y in the lines that use y (NeededByBackward has to agree). At
-/// kinks it follows PyTorch. For kScalarPow b is log(a).
-template <class C>
+/// dx from dy and x, or from dy and y where NeededByBackward is that. For kScalarPow b is log(a).
+template <class Math = Library, class C>
 [[gnu::always_inline]] constexpr C UnaryGradient(UnaryOp op, C dy, C xy, C a, C b) {
+  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0, k1 = 1, k2 = 2, kHalf = 0.5;
   constexpr C kInvRootPi = std::numbers::inv_sqrtpi_v<C>;
   const C x = xy, y = xy;
-  // clang-format off
+#define SINGA_FLOATS(name, saved, loop, slope_loop, value, gradient) \
+  case UnaryOp::k##name:                                             \
+    return gradient;
+#define SINGA_WHOLE SINGA_FLOATS
+#define SINGA_NUMBERS SINGA_FLOATS
   switch (op) {
-    case UnaryOp::kAbs: return dy * arithmetic::Sign(x);
-    case UnaryOp::kReciprocal: return -dy * y * y;
-    case UnaryOp::kSquare: return dy * (k2 * x);
-    case UnaryOp::kSqrt: return dy / (k2 * y);
-    case UnaryOp::kExp: return dy * y;
-    case UnaryOp::kLog: return dy / x;
-    case UnaryOp::kErf: return dy * (k2 * kInvRootPi * std::exp(-x * x));
-    case UnaryOp::kSin: return dy * std::cos(x);
-    case UnaryOp::kCos: return -dy * std::sin(x);
-    case UnaryOp::kTan: return dy * (k1 + y * y);
-    // A product instead of a difference of squares: near the ends 1 - x*x cancels.
-    case UnaryOp::kAsin: return dy / std::sqrt((k1 - x) * (k1 + x));
-    case UnaryOp::kAcos: return -dy / std::sqrt((k1 - x) * (k1 + x));
-    case UnaryOp::kAtan: return dy / (k1 + x * x);
-    case UnaryOp::kSinh: return dy * std::cosh(x);
-    case UnaryOp::kCosh: return dy * std::sinh(x);
-    case UnaryOp::kTanh: return dy * (k1 - y * y);
-    case UnaryOp::kAsinh: return dy / std::hypot(x, k1);
-    case UnaryOp::kAcosh: return dy / (std::sqrt(x - k1) * std::sqrt(x + k1));
-    case UnaryOp::kAtanh: return dy / ((k1 - x) * (k1 + x));
-    case UnaryOp::kSigmoid: return dy * (y * (k1 - y));
-    case UnaryOp::kRelu: return xy <= k0 ? k0 : dy;
-    case UnaryOp::kSoftPlus: return dy / (k1 + std::exp(-x));
-    case UnaryOp::kSoftSign: { const C d = k1 + std::fabs(x); return dy / (d * d); }
-    case UnaryOp::kElu: return x > k0 ? dy : dy * (a * std::exp(x));
-    case UnaryOp::kSelu: return x > k0 ? dy * b : dy * (b * a * std::exp(x));
-    case UnaryOp::kLeakyRelu: return xy > k0 ? dy : dy * a;
-    case UnaryOp::kHardSigmoid: { const C h = a * x + b; return h > k0 && h < k1 ? dy * a : k0; }
-    case UnaryOp::kClip: return x >= a && x <= b ? dy : k0;
-    case UnaryOp::kHardTanh: return x > a && x < b ? dy : k0;
-    case UnaryOp::kGelu:
-      return dy * GeluSlope(x, std::erfc(GeluArgument(x)), std::exp(-kHalf * x * x));
-    case UnaryOp::kGeluTanh:
-      return dy * TimesSigmoidSlope(x, std::exp(-GeluTanhArgument(x)), GeluTanhArgumentSlope(x));
-    case UnaryOp::kSilu: return dy * TimesSigmoidSlope(x, std::exp(-x), k1);
-    case UnaryOp::kMish: return dy * MishSlope(x, std::exp(-std::fabs(x)));
-    case UnaryOp::kHardSwish: {
-      const C inside = dy * (x / C(3) + kHalf);
-      return x <= C(-3) ? k0 : x >= C(3) ? dy : inside;
-    }
-    case UnaryOp::kScalarDiv: return -dy * ((a / x) / x);
-    case UnaryOp::kPowScalar:
-      if (a == 0) return k0;
-      return a == 2 ? dy * (k2 * x) : dy * (a * std::pow(x, a - k1));
-    case UnaryOp::kScalarPow:
-      // 0^x is flat for x >= 0, where the formula would be 0·log 0.
-      return a == 0 && y <= k1 ? k0 : dy * (y * b);
-    default: return dy;
+#include "model/formula/unary.def"
+    case UnaryOp::kCount:
+      break;
   }
-  // clang-format on
+#undef SINGA_NUMBERS
+#undef SINGA_WHOLE
+#undef SINGA_FLOATS
+  __builtin_unreachable();
 }
 
-/// Whether `op` has a line above.
-constexpr bool HasUnaryGradient(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kSign:
-    case UnaryOp::kNegative:
-    case UnaryOp::kCeil:
-    case UnaryOp::kFloor:
-    case UnaryOp::kRound:
-    case UnaryOp::kRoundE:
-    case UnaryOp::kAddScalar:
-    case UnaryOp::kMulScalar:
-    case UnaryOp::kScalarSub:
-    case UnaryOp::kLogicalNot:
-    case UnaryOp::kCount:
-      return false;
-    default:
-      return true;
-  }
-}
+#pragma GCC diagnostic pop
 
 }  // namespace singa::formula

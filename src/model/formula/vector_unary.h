@@ -1,10 +1,7 @@
 #pragma once
 
 // Unary functions of floats and their derivatives in forms that vectorise (vector_math.h), for
-// loops of kernels. The other functions are in unary.h.
-
-#include <cmath>
-#include <numbers>
+// loops of kernels.
 
 #include "core/device/inline.h"
 #include "model/formula/unary.h"
@@ -12,42 +9,33 @@
 
 namespace singa::formula {
 
-constexpr bool HasVectorForm(UnaryOp op) {
-  return op == UnaryOp::kExp || op == UnaryOp::kTanh || op == UnaryOp::kSigmoid ||
-         op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
-         op == UnaryOp::kSilu || op == UnaryOp::kMish;
-}
+/// What the formulas of LoopKind::kVector call.
+struct VectorMath {
+  SINGA_INLINE static float Exp(float x) { return formula::Exp(x); }
+  SINGA_INLINE static float Tanh(float x) { return formula::Tanh(x); }
+  SINGA_INLINE static float Erf(float x) { return formula::Erf(x); }
+  SINGA_INLINE static float Erfc(float x) { return formula::Erfc(x); }
+  SINGA_INLINE static float GeluSlope(float x) {
+    const Tail tail = ErfcAndDensity(GeluArgument(x));
+    return formula::GeluSlope(x, tail.erfc, tail.density);
+  }
+};
+
+constexpr bool HasVectorForm(UnaryOp op) { return FactsOf(op).loop == LoopKind::kVector; }
+constexpr bool HasVectorSlope(UnaryOp op) { return FactsOf(op).slope_loop == LoopKind::kVector; }
 
 /// f(x), for a function that has a vector form.
 template <UnaryOp kOp>
 SINGA_INLINE float VectorUnary(float x) {
-  if constexpr (kOp == UnaryOp::kExp) return Exp(x);
-  if constexpr (kOp == UnaryOp::kTanh) return Tanh(x);
-  if constexpr (kOp == UnaryOp::kSigmoid) return Sigmoid(x);
-  if constexpr (kOp == UnaryOp::kErf) return Erf(x);
-  if constexpr (kOp == UnaryOp::kGelu) return Gelu(x, Erfc(GeluArgument(x)));
-  if constexpr (kOp == UnaryOp::kGeluTanh) return TimesSigmoid(x, Exp(-GeluTanhArgument(x)));
-  if constexpr (kOp == UnaryOp::kSilu) return TimesSigmoid(x, Exp(-x));
-  if constexpr (kOp == UnaryOp::kMish) return Mish(x, Exp(-std::fabs(x)));
+  static_assert(HasVectorForm(kOp));
+  return Unary<VectorMath>(kOp, x, 0.0f, 0.0f);
 }
 
-constexpr bool HasVectorSlope(UnaryOp op) {
-  return op == UnaryOp::kErf || op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
-         op == UnaryOp::kSilu || op == UnaryOp::kMish;
-}
-
-/// f'(x), for a function that has one in a vector form.
+/// dy · f'(x), for a function that has a derivative in a vector form.
 template <UnaryOp kOp>
-SINGA_INLINE float VectorSlope(float x) {
-  if constexpr (kOp == UnaryOp::kErf) return 2 * std::numbers::inv_sqrtpi_v<float> * Exp(-x * x);
-  if constexpr (kOp == UnaryOp::kGelu) {
-    const Tail tail = ErfcAndDensity(GeluArgument(x));
-    return GeluSlope(x, tail.erfc, tail.density);
-  }
-  if constexpr (kOp == UnaryOp::kGeluTanh)
-    return TimesSigmoidSlope(x, Exp(-GeluTanhArgument(x)), GeluTanhArgumentSlope(x));
-  if constexpr (kOp == UnaryOp::kSilu) return TimesSigmoidSlope(x, Exp(-x), 1.0f);
-  if constexpr (kOp == UnaryOp::kMish) return MishSlope(x, Exp(-std::fabs(x)));
+SINGA_INLINE float VectorGradient(float dy, float x) {
+  static_assert(HasVectorSlope(kOp));
+  return UnaryGradient<VectorMath>(kOp, dy, x, 0.0f, 0.0f);
 }
 
 }  // namespace singa::formula

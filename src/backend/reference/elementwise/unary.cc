@@ -2,6 +2,10 @@
 
 #include "model/formula/unary.h"
 
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+
 #include "backend/reference/elementwise/map.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
@@ -13,36 +17,21 @@ namespace singa::reference {
 
 namespace {
 
-// True if the function is pure arithmetic, so that its loop vectorises.
-constexpr bool IsArithmetic(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kPowScalar:
-    case UnaryOp::kScalarPow:
-      return false;
-    case UnaryOp::kReciprocal:
-    case UnaryOp::kSqrt:
-    case UnaryOp::kCeil:
-    case UnaryOp::kFloor:
-    case UnaryOp::kRoundE:
-    case UnaryOp::kSoftSign:
-    case UnaryOp::kLeakyRelu:
-    case UnaryOp::kHardSigmoid:
-    case UnaryOp::kHardSwish:
-      return true;
-    default:
-      return formula::HasIntegerFunction(op);
-  }
-}
+using formula::Integers;
+using formula::LoopKind;
 
+/// A loop over kOp, of floats or of integers that it takes.
 template <UnaryOp kOp, class C>
 void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
+  constexpr LoopKind kLoop = formula::FactsOf(kOp).loop;
+  constexpr bool kVector = kLoop == LoopKind::kVector && std::is_same_v<C, float>;
   const auto f = [a, b](C x) {
-    if constexpr (std::is_same_v<C, float> && formula::HasVectorForm(kOp))
+    if constexpr (kVector)
       return formula::VectorUnary<kOp>(x);
     else
       return formula::Unary(kOp, x, a, b);
   };
-  if constexpr (IsArithmetic(kOp) || (std::is_same_v<C, float> && formula::HasVectorForm(kOp))) {
+  if constexpr (kLoop == LoopKind::kPlain || kVector) {
     MapArithmetic<C>(in, out, f);
   } else {
     MapMath<C>(in, out, f);
@@ -55,8 +44,13 @@ void Run(const UnarySpec& spec, const Execution& execution) {
     const C b = Convert<C>(execution.scalars.v[1]);
     const bool square = spec.kind == UnaryOp::kPowScalar && a == 2;
     formula::SwitchOperation(square ? UnaryOp::kSquare : spec.kind, [&]<UnaryOp kOp>() {
-      constexpr bool kDefined = std::is_floating_point_v<C> || formula::HasIntegerFunction(kOp);
-      Map<kDefined ? kOp : UnaryOp::kFloor>(a, b, execution.inputs, execution.outputs[0]);
+      constexpr Integers kIntegers = formula::FactsOf(kOp).integers;
+      if constexpr (std::is_floating_point_v<C> || kIntegers == Integers::kComputed)
+        Map<kOp>(a, b, execution.inputs, execution.outputs[0]);
+      else if constexpr (kIntegers == Integers::kUnchanged)
+        Map<UnaryOp::kFloor>(a, b, execution.inputs, execution.outputs[0]);
+      else
+        throw std::logic_error("a function of floats is called with integers");
     });
   });
 }

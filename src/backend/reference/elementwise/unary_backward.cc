@@ -1,6 +1,7 @@
 // dx = dy · f'(x). The derivatives are in model/formula/unary.h.
 
 #include <cmath>
+#include <stdexcept>
 #include <type_traits>
 
 #include "backend/reference/elementwise/map.h"
@@ -15,23 +16,7 @@ namespace singa::reference {
 
 namespace {
 
-// True if the derivative calls the C library, so that its loop does not vectorise.
-constexpr bool CallsLibrary(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kSin:
-    case UnaryOp::kCos:
-    case UnaryOp::kSinh:
-    case UnaryOp::kCosh:
-    case UnaryOp::kAsinh:
-    case UnaryOp::kSoftPlus:
-    case UnaryOp::kElu:
-    case UnaryOp::kSelu:
-    case UnaryOp::kPowScalar:
-      return true;
-    default:
-      return false;
-  }
-}
+using formula::LoopKind;
 
 template <class C>
 void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
@@ -43,17 +28,18 @@ void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
     throw std::logic_error("a unary derivative without a kernel");
   formula::SwitchOperation(square ? UnaryOp::kSquare : spec.kind, [&]<UnaryOp kOp>() {
     if constexpr (formula::HasUnaryGradient(kOp)) {
+      constexpr LoopKind kLoop = formula::FactsOf(kOp).slope_loop;
+      constexpr bool kVector = kLoop == LoopKind::kVector && std::is_same_v<C, float>;
       const auto f = [a, b](C dy, C xy) SINGA_INLINE_LAMBDA {
-        if constexpr (std::is_same_v<C, float> && formula::HasVectorSlope(kOp))
-          return dy * formula::VectorSlope<kOp>(xy);
+        if constexpr (kVector)
+          return formula::VectorGradient<kOp>(dy, xy);
         else
           return formula::UnaryGradient(kOp, dy, xy, a, b);
       };
-      if constexpr (CallsLibrary(kOp) ||
-                    (std::is_same_v<C, double> && formula::HasVectorSlope(kOp))) {
-        MapMath<C>(execution.inputs, execution.outputs[0], f);
-      } else {
+      if constexpr (kLoop == LoopKind::kPlain || kVector) {
         MapArithmetic<C>(execution.inputs, execution.outputs[0], f);
+      } else {
+        MapMath<C>(execution.inputs, execution.outputs[0], f);
       }
     }
   });

@@ -22,11 +22,7 @@ bool TakesIntegers(UnaryOp op);
 bool KeepsZero(UnaryOp op, double a, double b);
 bool KeepsZero(BinaryOp op);
 /// Whether 0·f'(0) = 0, for the same reason.
-bool BackwardKeepsZero(UnaryOp op);
-
-/// The tensor of forward that a derivative is computed from.
-enum class Saved { kNothing, kX, kY, kXOrY };
-Saved NeededByBackward(UnaryOp op);
+bool BackwardKeepsZero(UnaryOp op, double a, double b);
 
 /// Scalars of the unary specs: v[0] = a, v[1] = b.
 struct UnarySpec {

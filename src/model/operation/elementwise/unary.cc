@@ -13,27 +13,6 @@ namespace singa {
 
 namespace {
 
-#define SINGA_NAMES(name) \
-  { #name, #name "Backward" }
-constexpr const char* kNames[static_cast<int>(UnaryOp::kCount)][2] = {
-    SINGA_NAMES(Abs),        SINGA_NAMES(Sign),      SINGA_NAMES(Negative),
-    SINGA_NAMES(Reciprocal), SINGA_NAMES(Square),    SINGA_NAMES(Sqrt),
-    SINGA_NAMES(Exp),        SINGA_NAMES(Log),       SINGA_NAMES(Erf),
-    SINGA_NAMES(Ceil),       SINGA_NAMES(Floor),     SINGA_NAMES(Round),
-    SINGA_NAMES(RoundE),     SINGA_NAMES(Sin),       SINGA_NAMES(Cos),
-    SINGA_NAMES(Tan),        SINGA_NAMES(Asin),      SINGA_NAMES(Acos),
-    SINGA_NAMES(Atan),       SINGA_NAMES(Sinh),      SINGA_NAMES(Cosh),
-    SINGA_NAMES(Tanh),       SINGA_NAMES(Asinh),     SINGA_NAMES(Acosh),
-    SINGA_NAMES(Atanh),      SINGA_NAMES(Sigmoid),   SINGA_NAMES(Relu),
-    SINGA_NAMES(SoftPlus),   SINGA_NAMES(SoftSign),  SINGA_NAMES(Elu),
-    SINGA_NAMES(Selu),       SINGA_NAMES(LeakyRelu), SINGA_NAMES(HardSigmoid),
-    SINGA_NAMES(Clip),       SINGA_NAMES(Gelu),      SINGA_NAMES(GeluTanh),
-    SINGA_NAMES(Silu),       SINGA_NAMES(Mish),      SINGA_NAMES(HardSwish),
-    SINGA_NAMES(AddScalar),  SINGA_NAMES(MulScalar), SINGA_NAMES(ScalarSub),
-    SINGA_NAMES(ScalarDiv),  SINGA_NAMES(PowScalar), SINGA_NAMES(ScalarPow),
-    SINGA_NAMES(LogicalNot), SINGA_NAMES(HardTanh)};
-#undef SINGA_NAMES
-
 void CheckOp(UnaryOp op) {
   Check(op >= UnaryOp{} && op < UnaryOp::kCount, "Unary", "no function has number ",
         static_cast<int>(op));
@@ -61,6 +40,12 @@ void CheckArgument(UnaryOp op, const Tensor& x, double a, double b) {
       "bools have no difference; use a logical function");
 }
 
+// Whether f holds for zeros of both types that floats are computed in.
+template <class F>
+bool InEachType(const F& f) {
+  return f(0.0f) && f(0.0);
+}
+
 void Launch(UnaryOp op, const Tensor& x, const Tensor& out, double a, double b) {
   const UnarySpec spec{op, x.data_type()};
   Run(spec, x.device(), FindPlan(*x.device(), spec), {x}, {out}, Constants(a, b));
@@ -68,105 +53,36 @@ void Launch(UnaryOp op, const Tensor& x, const Tensor& out, double a, double b) 
 
 }  // namespace
 
-const char* UnaryName(UnaryOp op) { return kNames[static_cast<int>(op)][0]; }
-const char* UnaryBackwardName(UnaryOp op) { return kNames[static_cast<int>(op)][1]; }
+const char* UnaryName(UnaryOp op) { return formula::FactsOf(op).name; }
+const char* UnaryBackwardName(UnaryOp op) { return formula::FactsOf(op).backward_name; }
 
 bool TakesIntegers(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kCeil:
-    case UnaryOp::kFloor:
-    case UnaryOp::kRound:
-    case UnaryOp::kRoundE:
-      return true;
-    default:
-      return formula::HasIntegerFunction(op);
-  }
+  return formula::FactsOf(op).integers != formula::Integers::kRefused;
 }
 
 bool KeepsZero(UnaryOp op, double a, double b) {
-  switch (op) {
-    case UnaryOp::kReciprocal:
-    case UnaryOp::kExp:
-    case UnaryOp::kLog:
-    case UnaryOp::kCos:
-    case UnaryOp::kAcos:
-    case UnaryOp::kCosh:
-    case UnaryOp::kAcosh:
-    case UnaryOp::kSigmoid:
-    case UnaryOp::kSoftPlus:
-    case UnaryOp::kScalarDiv:
-    case UnaryOp::kScalarPow:
-    case UnaryOp::kLogicalNot:
-      return false;
-    case UnaryOp::kAddScalar:
-    case UnaryOp::kScalarSub:
-      return a == 0;
-    case UnaryOp::kMulScalar:  // not infinity times zero
-      return std::isfinite(a);
-    case UnaryOp::kPowScalar:
-      return a > 0;
-    case UnaryOp::kClip:
-    case UnaryOp::kHardTanh:
-      return a <= 0 && b >= 0;
-    case UnaryOp::kHardSigmoid:
-      return std::isfinite(a) && b <= 0;
-    case UnaryOp::kElu:
-    case UnaryOp::kSelu:
-    case UnaryOp::kLeakyRelu:
-      return std::isfinite(a) && std::isfinite(b);
-    default:
-      return true;
-  }
+  return InEachType([=]<class C>(C zero) {
+    return formula::Unary(op, zero, static_cast<C>(a), static_cast<C>(b)) == 0;
+  });
 }
 
-bool BackwardKeepsZero(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kLog:  // 0 / 0
-    case UnaryOp::kSqrt:
-    case UnaryOp::kAcosh:
-    case UnaryOp::kScalarDiv:
-    case UnaryOp::kPowScalar:  // for exponents below one
-    case UnaryOp::kScalarPow:  // for negative bases
-      return false;
-    default:
-      return true;
-  }
+bool BackwardKeepsZero(UnaryOp op, double a, double b) {
+  return InEachType([=]<class C>(C zero) {
+    const C c = static_cast<C>(a);
+    const C d = op == UnaryOp::kScalarPow ? std::log(c) : static_cast<C>(b);
+    return formula::UnaryGradient(op, zero, zero, c, d) == 0;
+  });
 }
 
 Saved NeededByBackward(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kSign:
-    case UnaryOp::kNegative:
-    case UnaryOp::kCeil:
-    case UnaryOp::kFloor:
-    case UnaryOp::kRound:
-    case UnaryOp::kRoundE:
-    case UnaryOp::kAddScalar:
-    case UnaryOp::kMulScalar:
-    case UnaryOp::kScalarSub:
-    case UnaryOp::kLogicalNot:
-      return Saved::kNothing;
-    case UnaryOp::kReciprocal:
-    case UnaryOp::kSqrt:
-    case UnaryOp::kExp:
-    case UnaryOp::kTan:
-    case UnaryOp::kTanh:
-    case UnaryOp::kSigmoid:
-    case UnaryOp::kScalarPow:
-      return Saved::kY;
-    case UnaryOp::kRelu:
-      return Saved::kXOrY;
-    case UnaryOp::kLeakyRelu:
-      return Saved::kXOrY;
-    default:
-      return Saved::kX;
-  }
+  CheckOp(op);
+  return formula::FactsOf(op).saved;
 }
 
 Tensor Unary(UnaryOp op, const Tensor& x, double a, double b) {
   CheckArgument(op, x, a, b);
   Tensor in = x;
-  const LayoutPtr layout = UnifyLayouts(KeepsZero(op, a, b), {&in});
+  const LayoutPtr layout = UnifyLayouts(x.layout() && KeepsZero(op, a, b), {&in});
   const Tensor y = ElementwiseOutput(layout, x.shape(), x.device(), x.data_type());
   Launch(op, in, y, a, b);
   return y;
@@ -227,7 +143,8 @@ Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor
       break;
   }
   Tensor gradient = dy;
-  const LayoutPtr layout = UnifyLayouts(BackwardKeepsZero(op), {&gradient, &saved});
+  const bool opaque = dy.layout() || saved.layout();
+  const LayoutPtr layout = UnifyLayouts(opaque && BackwardKeepsZero(op, a, b), {&gradient, &saved});
   const Tensor dx = ElementwiseOutput(layout, dy.shape(), dy.device(), dy.data_type());
   const UnaryBackwardSpec spec{op, dy.data_type()};
   Run(spec, dy.device(), FindPlan(*dy.device(), spec), {gradient, saved}, {dx}, Constants(a, b));
@@ -249,7 +166,7 @@ void UnaryBackwardSpec::CheckCall(CallChecker& call) const {
   call.StridedInput("dy", shape, dtype);
   call.StridedInput("saved", shape, dtype);
   call.StridedOutput("dx", shape, dtype);
-  call.Elementwise(BackwardKeepsZero(kind));
+  call.Elementwise(BackwardKeepsZero(kind, call.scalars().v[0], call.scalars().v[1]));
 }
 
 }  // namespace singa

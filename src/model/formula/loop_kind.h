@@ -1,0 +1,12 @@
+#pragma once
+
+namespace singa::formula {
+
+/// How loops over an elementwise function are compiled.
+enum class LoopKind {
+  kCalls,   ///< with calls of the C library
+  kPlain,   ///< without calls, so that they vectorise
+  kVector,  ///< likewise for float32, by VectorMath (vector_unary.h); else as kCalls
+};
+
+}  // namespace singa::formula

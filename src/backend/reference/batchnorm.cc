@@ -49,12 +49,11 @@ SINGA_MULTI_ISA double SumProducts(const G* dy, const T* x, int64_t n, int64_t s
 template <class T, class S>
 SINGA_MULTI_ISA void Normalize(const T* x, const T* add, T* y, int64_t n, int64_t stride,
                                const BatchNormAffine<S>& affine, const Activation& activation) {
-  const UnaryOp function = formula::FunctionOf(activation.kind);
   const auto low = static_cast<S>(activation.low), high = static_cast<S>(activation.high);
   for (int64_t i = 0; i < n; ++i) {
     S v = affine(Convert<S>(x[i * stride]));
     if (add) v += Convert<S>(add[i * stride]);
-    y[i * stride] = Convert<T>(activation ? formula::Unary(function, v, low, high) : v);
+    y[i * stride] = Convert<T>(formula::Activated(activation.kind, v, low, high));
   }
 }
 
@@ -64,13 +63,13 @@ template <class T, class G, class S>
 SINGA_MULTI_ISA void ThroughActivation(const T* dy, const T* dy2, const T* x, const T* y, G* result,
                                        int64_t n, int64_t stride, const BatchNormAffine<S>& affine,
                                        const Activation& activation) {
-  const UnaryOp function = formula::FunctionOf(activation.kind);
   const auto low = static_cast<S>(activation.low), high = static_cast<S>(activation.high);
   for (int64_t i = 0; i < n; ++i) {
     const S at = y ? Convert<S>(y[i * stride]) : affine(Convert<S>(x[i * stride]));
     S gradient = Convert<S>(dy[i * stride]);
     if (dy2) gradient += Convert<S>(dy2[i * stride]);
-    result[i * stride] = Convert<G>(formula::UnaryGradient(function, gradient, at, low, high));
+    result[i * stride] =
+        Convert<G>(formula::ActivatedGradient(activation.kind, gradient, at, low, high));
   }
 }
 

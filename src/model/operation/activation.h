@@ -1,9 +1,9 @@
 #pragma once
 
-#include <iterator>
 #include <string>
 
 #include "model/dispatch/spec.h"
+#include "model/formula/activation.h"
 #include "singa/core/error.h"
 #include "singa/operation/activation.h"
 
@@ -34,9 +34,8 @@ inline void CheckActivation(const char* op, const Activation& activation) {
 
 /// For descriptions of plans: " + relu", or "" for none.
 inline std::string ActivationSuffix(const Activation& activation) {
-  constexpr const char* kNames[] = {"", " + relu", " + clip", " + hardswish", " + silu"};
-  static_assert(std::size(kNames) == kEnumSize<ActivationKind>);
-  return kNames[static_cast<size_t>(activation.kind)];
+  const char* name = formula::FactsOf(activation.kind).name;
+  return activation ? std::string(" + ") + name : "";
 }
 
 }  // namespace singa

@@ -151,9 +151,10 @@ class Folding {
   static Activation LimitOrGate(const Node& node) {
     const auto* spec = node.SpecAs<UnarySpec>();
     if (!spec || node.live) return {};
-    if (spec->kind == UnaryOp::kHardSwish) return ActivationKind::kHardSwish;
+    const ActivationKind kind = formula::ActivationOf(spec->kind);
+    if (formula::FactsOf(kind).is_gate && !formula::FactsOf(kind).is_slow) return kind;
     const double low = node.scalars.v[0], high = node.scalars.v[1];
-    const bool limits = spec->kind == UnaryOp::kClip || spec->kind == UnaryOp::kHardTanh;
+    const bool limits = spec->kind == UnaryOp::kClip || kind == ActivationKind::kClip;
     return limits && low <= high ? Activation(ActivationKind::kClip, low, high) : Activation();
   }
 

@@ -15,6 +15,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "core/tensor/round_up.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/activation.h"
 #include "singa/core/half.h"
 
 namespace singa::cpu::depthwise {
@@ -440,8 +441,8 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
 
 std::string Refuses(const NormConvSpec& spec, int64_t lanes) {
   if (spec.dtype != kFloat32) return "rows are floats behind what is in front, and not rounded";
-  if (spec.activation.kind == ActivationKind::kSilu)
-    return "SiLU takes longer to compute twice than to write and read";
+  if (formula::FactsOf(spec.activation.kind).is_slow)
+    return "the activation takes longer to compute twice than to write and read";
   if (spec.activation.low > 0 || spec.activation.high < 0)
     return "the activation of zero, which fills up vectors, is not zero";
   return Refuses(static_cast<const ConvSpec&>(spec), lanes);

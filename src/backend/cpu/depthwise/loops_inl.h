@@ -48,14 +48,18 @@ SINGA_TARGET void Copy(const CopyCall<T>& call) {
 
 template <ActivationKind kKind>
 SINGA_TARGET_INLINE Vector Activated(Vector v, Vector low, Vector high) {
-  if constexpr (kKind == ActivationKind::kRelu) return Vectors::Rectify(v);
-  if constexpr (kKind == ActivationKind::kClip) return Vectors::Clip(v, low, high);
-  if constexpr (kKind == ActivationKind::kHardSwish) {
+  if constexpr (kKind == ActivationKind::kRelu) {
+    return Vectors::Rectify(v);
+  } else if constexpr (kKind == ActivationKind::kClip) {
+    return Vectors::Clip(v, low, high);
+  } else if constexpr (kKind == ActivationKind::kHardSwish) {
     const Vector gate =
         Vectors::Clip(Vectors::Add(v, Vectors::All(3)), Vectors::All(0), Vectors::All(6));
     return Vectors::Multiply(v, Vectors::Multiply(gate, Vectors::All(1.0f / 6)));
+  } else {
+    static_assert(kKind == ActivationKind::kNone);
+    return v;
   }
-  return v;
 }
 
 template <ActivationKind kKind, bool kNorm>
@@ -94,8 +98,10 @@ SINGA_TARGET void CopyBehind(const CopyCall<float>& call, const NormCall& norm) 
       return CopyActivated<ActivationKind::kClip, kNorm>(call, norm);
     case ActivationKind::kHardSwish:
       return CopyActivated<ActivationKind::kHardSwish, kNorm>(call, norm);
-    default:
+    case ActivationKind::kNone:
       return CopyActivated<ActivationKind::kNone, kNorm>(call, norm);
+    default:  // refused: it is slow
+      __builtin_unreachable();
   }
 }
 

@@ -25,6 +25,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
 #include "singa/core/half.h"
 #include "singa/core/threads.h"
@@ -297,8 +298,7 @@ class BackwardPlan final : public BatchNormPlan {
   /// Whether computing the slope again takes longer than writing and reading it. BFloat16 would
   /// round it.
   static bool IsSlow(const Activation& activation) {
-    return std::is_same_v<T, float> && (activation.kind == ActivationKind::kHardSwish ||
-                                        activation.kind == ActivationKind::kSilu);
+    return std::is_same_v<T, float> && formula::FactsOf(activation.kind).is_gate;
   }
 
   void Sum(const Execution& execution, const T* dy, const T* dy2, const T* x, const T* y,

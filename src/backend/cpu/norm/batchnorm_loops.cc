@@ -201,19 +201,12 @@ SINGA_INLINE void WithFlag(bool flag, const Body& body) {
 using formula::FastActivation;
 
 /// Calls body(function) with the activation as a FastActivation.
-template <class Body>
+template <int kFirst = 0, class Body>
 SINGA_INLINE void WithActivation(const Activation& activation, const Body& body) {
-  switch (activation.kind) {
-    case ActivationKind::kRelu:
-      return body(FastActivation<ActivationKind::kRelu>(activation));
-    case ActivationKind::kClip:
-      return body(FastActivation<ActivationKind::kClip>(activation));
-    case ActivationKind::kHardSwish:
-      return body(FastActivation<ActivationKind::kHardSwish>(activation));
-    case ActivationKind::kSilu:
-      return body(FastActivation<ActivationKind::kSilu>(activation));
-    default:
-      return body(FastActivation<ActivationKind::kNone>(activation));
+  constexpr auto kKind = static_cast<ActivationKind>(kFirst);
+  if constexpr (kKind < ActivationKind::kCount) {
+    if (activation.kind == kKind) return body(FastActivation<kKind>(activation));
+    WithActivation<kFirst + 1>(activation, body);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "model/dispatch/difference.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/conv/norm_conv_spec.h"
 #include "model/operation/conv/spec.h"
@@ -151,7 +152,7 @@ std::vector<Tensor> BatchNormBackwardSpec::Magnitudes(const std::vector<Tensor>&
     const Values dy2 = Read(inputs[kDy2]);
     for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::abs(dy[i]) + std::abs(dy2[i]);
   }
-  if (activation.kind == ActivationKind::kHardSwish || activation.kind == ActivationKind::kSilu)
+  if (formula::FactsOf(activation.kind).is_gate)
     for (double& value : dy) value *= 1.5;
   const Values mean = Read(inputs[3]), var = Read(inputs[4]);
   const auto count = static_cast<double>(std::max<int64_t>(sum_length(), 1));

@@ -49,14 +49,7 @@ struct Function {
   __device__ bool is_relu() const { return kind == ActivationKind::kRelu; }
   __device__ S operator()(S v) const {
     if constexpr (kOther) {
-      switch (kind) {
-        case ActivationKind::kClip:
-          return formula::Unary(UnaryOp::kHardTanh, v, low, high);
-        case ActivationKind::kHardSwish:
-          return formula::Unary(UnaryOp::kHardSwish, v, low, high);
-        default:
-          return formula::Unary(UnaryOp::kSilu, v, low, high);
-      }
+      return formula::Activated(kind, v, low, high);
     } else {
       const S least = is_relu() ? S(0) : -std::numeric_limits<S>::infinity();
       return v <= least ? least : v;
@@ -65,14 +58,7 @@ struct Function {
   /// dy · f'(v)
   __device__ S Gradient(S dy, S v) const {
     if constexpr (kOther) {
-      switch (kind) {
-        case ActivationKind::kClip:
-          return formula::UnaryGradient(UnaryOp::kHardTanh, dy, v, low, high);
-        case ActivationKind::kHardSwish:
-          return formula::UnaryGradient(UnaryOp::kHardSwish, dy, v, low, high);
-        default:
-          return formula::UnaryGradient(UnaryOp::kSilu, dy, v, low, high);
-      }
+      return formula::ActivatedGradient(kind, dy, v, low, high);
     } else {
       // Nothing is less than or equal to NaN.
       const S least = is_relu() ? S(0) : std::numeric_limits<S>::quiet_NaN();

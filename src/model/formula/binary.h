@@ -1,83 +1,114 @@
 #pragma once
 
-// c = f(a, b) and its two derivatives, one line each. Where speed matters `op` is a constant, so
-// the compiler removes the switch.
+// Functions of two numbers: c = f(a, b) and its two derivatives, and what else is known of each.
+// All that is said of a function is its row in binary.def; a function of BinaryOp without a row
+// does not compile. Where speed matters `op` is a constant, so the compiler removes the switch.
 
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 
 #include "model/formula/arithmetic.h"
+#include "model/formula/loop_kind.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa::formula {
 
+/// The integers b for which f(a, b) is a number.
+enum class Divisor { kAny, kNotZero, kNotNegative };
+
+/// What a gradient is computed from besides dy. kNothing: there is none. kDy and kMinusDy: it is
+/// that, and has no kernel.
+enum class GradientOf { kNothing, kDy, kMinusDy, kA, kB, kAB, kAC };
+
+/// What is known of a function besides its formulas.
+struct BinaryFacts {
+  BinaryOp op;
+  const char *name, *backward_name;
+  bool is_truth;  ///< comparisons and logic, whose result is true or false
+  LoopKind loop;
+  Divisor divisor;
+  GradientOf da, db;
+};
+
+namespace detail {
+
+#define SINGA_FACTS(name, truth, loop, divisor, da, db)                        \
+  {BinaryOp::k##name, #name,          #name "Backward", truth, LoopKind::loop, \
+   Divisor::divisor,  GradientOf::da, GradientOf::db},
+#define SINGA_ARITHMETIC(name, loop, divisor, da, db, ...) \
+  SINGA_FACTS(name, false, loop, divisor, da, db)
+#define SINGA_TRUTH(name, value) SINGA_FACTS(name, true, kPlain, kAny, kNothing, kNothing)
+inline constexpr BinaryFacts kBinaryFacts[] = {
+#include "model/formula/binary.def"
+};
+#undef SINGA_TRUTH
+#undef SINGA_ARITHMETIC
+#undef SINGA_FACTS
+
+constexpr bool BinaryRowsFollowEnumeration() {
+  for (size_t i = 0; i < std::size(kBinaryFacts); ++i)
+    if (kBinaryFacts[i].op != static_cast<BinaryOp>(i)) return false;
+  return std::size(kBinaryFacts) == static_cast<size_t>(BinaryOp::kCount);
+}
+static_assert(BinaryRowsFollowEnumeration());
+
+}  // namespace detail
+
+constexpr const BinaryFacts& FactsOf(BinaryOp op) {
+  return detail::kBinaryFacts[static_cast<size_t>(op)];
+}
+
+/// Whether the gradient of an argument has a kernel. That of b has one where that of a has.
+constexpr bool HasBinaryGradient(BinaryOp op) { return FactsOf(op).db >= GradientOf::kA; }
+
+// A switch that lacks a function is an error. What comes behind it is not reached: public functions
+// check that there is such a function.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch"
+
 template <class C>
 [[gnu::always_inline]] constexpr C Binary(BinaryOp op, C a, C b) {
-  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the table reads as formulas
+  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0;
-  // clang-format off
+#define SINGA_ARITHMETIC(name, loop, divisor, reads_a, reads_b, value, da, db) \
+  case BinaryOp::k##name:                                                      \
+    return value;
+#define SINGA_TRUTH(name, value) \
+  case BinaryOp::k##name:        \
+    return value ? C(1) : k0;
   switch (op) {
-    case BinaryOp::kAdd: return Add(a, b);
-    case BinaryOp::kSub: return Sub(a, b);
-    case BinaryOp::kMul: return Mul(a, b);
-    case BinaryOp::kDiv: return Div(a, b);
-    case BinaryOp::kPow: return Pow(a, b);
-    case BinaryOp::kMin: return Min(a, b);
-    case BinaryOp::kMax: return Max(a, b);
-    case BinaryOp::kMod: return Mod(a, b);
-    case BinaryOp::kLess: return a < b ? C(1) : k0;
-    case BinaryOp::kLessEqual: return a <= b ? C(1) : k0;
-    case BinaryOp::kGreater: return a > b ? C(1) : k0;
-    case BinaryOp::kGreaterEqual: return a >= b ? C(1) : k0;
-    case BinaryOp::kEqual: return a == b ? C(1) : k0;
-    case BinaryOp::kNotEqual: return a != b ? C(1) : k0;
-    case BinaryOp::kAnd: return (a != k0) & (b != k0) ? C(1) : k0;
-    case BinaryOp::kOr: return (a != k0) | (b != k0) ? C(1) : k0;
-    case BinaryOp::kXor: return (a != k0) != (b != k0) ? C(1) : k0;
-    case BinaryOp::kPRelu: return a >= k0 ? a : Mul(a, b);
-    case BinaryOp::kFloorDiv: return FloorDiv(a, b);
-    case BinaryOp::kCount: break;
+#include "model/formula/binary.def"
+    case BinaryOp::kCount:
+      break;
   }
-  // clang-format on
-  return a;
+#undef SINGA_TRUTH
+#undef SINGA_ARITHMETIC
+  __builtin_unreachable();
 }
 
 /// The derivative for a where `first`, else for b.
 template <class C>
 [[gnu::always_inline]] constexpr C BinaryGradient(BinaryOp op, bool first, C dy, C a, C b) {
+  using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0, kHalf = 0.5;
-  // clang-format off
+#define SINGA_ARITHMETIC(name, loop, divisor, reads_a, reads_b, value, da, db) \
+  case BinaryOp::k##name:                                                      \
+    if (first) return da;                                                      \
+    return db;
+#define SINGA_TRUTH(name, value) \
+  case BinaryOp::k##name:        \
+    return k0;
   switch (op) {
-    case BinaryOp::kMul: return first ? dy * b : dy * a;
-    case BinaryOp::kDiv: return first ? dy / b : -dy * ((a / b) / b);
-    case BinaryOp::kPow:
-      // 0·a^-1 and 0·log 0 are zero here. For the second, b holds c = a^b.
-      if (first) return b == k0 ? k0 : dy * (b * std::pow(a, b - 1));
-      return a == k0 && b <= C(1) ? k0 : dy * (b * std::log(a));
-    case BinaryOp::kMin: return a == b ? dy * kHalf : (first ? a > b : b > a) ? k0 : dy;
-    case BinaryOp::kMax: return a == b ? dy * kHalf : (first ? a < b : b < a) ? k0 : dy;
-    case BinaryOp::kMod: return first ? dy : -dy * arithmetic::FloorDiv(a, b);
-    case BinaryOp::kPRelu:
-      if (first) return a > k0 ? dy : dy * b;
-      return a > k0 ? k0 : dy * a;
-    default: return dy;
+#include "model/formula/binary.def"
+    case BinaryOp::kCount:
+      break;
   }
-  // clang-format on
+#undef SINGA_TRUTH
+#undef SINGA_ARITHMETIC
+  __builtin_unreachable();
 }
 
-/// Whether `op` has a line above.
-constexpr bool HasBinaryGradient(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::kMul:
-    case BinaryOp::kDiv:
-    case BinaryOp::kPow:
-    case BinaryOp::kMin:
-    case BinaryOp::kMax:
-    case BinaryOp::kMod:
-    case BinaryOp::kPRelu:
-      return true;
-    default:
-      return false;
-  }
-}
+#pragma GCC diagnostic pop
 
 }  // namespace singa::formula

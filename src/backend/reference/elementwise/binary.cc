@@ -16,22 +16,26 @@ namespace singa::reference {
 
 namespace {
 
-// True if the operation calls the C library, so that its loop does not vectorise.
-constexpr bool CallsLibrary(BinaryOp op) {
-  return op == BinaryOp::kPow || op == BinaryOp::kMod || op == BinaryOp::kFloorDiv;
-}
-
-constexpr bool Divides(BinaryOp op) {
-  return op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFloorDiv;
-}
+using formula::Divisor;
+using formula::LoopKind;
 
 /// Throws where integers have no quotient or power.
 template <BinaryOp kOp, class C>
 SINGA_INLINE void CheckDefined(C b) {
-  if constexpr (std::is_integral_v<C> && Divides(kOp))
+  constexpr Divisor kDivisor = formula::FactsOf(kOp).divisor;
+  if constexpr (std::is_integral_v<C> && kDivisor == Divisor::kNotZero)
     Check<std::domain_error>(b != 0, BinaryName(kOp), "an integer is divided by zero");
-  if constexpr (std::is_integral_v<C> && kOp == BinaryOp::kPow)
+  if constexpr (std::is_integral_v<C> && kDivisor == Divisor::kNotNegative)
     Check(b >= 0, BinaryName(kOp), "an integer cannot be raised to the power ", b);
+}
+
+template <BinaryOp kOp, class C, class F>
+void MapAs(std::span<const Tensor> in, const Tensor& out, const F& f) {
+  if constexpr (formula::FactsOf(kOp).loop == LoopKind::kCalls) {
+    MapMath<C>(in, out, f);
+  } else {
+    MapArithmetic<C>(in, out, f);
+  }
 }
 
 void Run(const BinarySpec& spec, const Execution& execution) {
@@ -41,11 +45,7 @@ void Run(const BinarySpec& spec, const Execution& execution) {
         CheckDefined<kOp>(b);
         return formula::Binary(kOp, a, b);
       };
-      if constexpr (CallsLibrary(kOp)) {
-        MapMath<C>(execution.inputs, execution.outputs[0], f);
-      } else {
-        MapArithmetic<C>(execution.inputs, execution.outputs[0], f);
-      }
+      MapAs<kOp, C>(execution.inputs, execution.outputs[0], f);
     });
   });
 }
@@ -53,11 +53,7 @@ void Run(const BinarySpec& spec, const Execution& execution) {
 template <BinaryOp kOp, bool kFirst, class C>
 void MapGradient(std::span<const Tensor> in, const Tensor& out) {
   const auto f = [](C dy, C a, C b) { return formula::BinaryGradient(kOp, kFirst, dy, a, b); };
-  if constexpr (CallsLibrary(kOp)) {
-    MapMath<C>(in, out, f);
-  } else {
-    MapArithmetic<C>(in, out, f);
-  }
+  MapAs<kOp, C>(in, out, f);
 }
 
 void RunGradient(const BinaryBackwardSpec& spec, const Execution& execution) {

@@ -3,6 +3,7 @@
 
 #include "core/tensor/copy.h"
 #include "model/dispatch/dispatch.h"
+#include "model/formula/binary.h"
 #include "model/operation/channel_scale/channel_scale.h"
 #include "model/operation/check.h"
 #include "model/operation/elementwise/layout.h"
@@ -14,20 +15,16 @@ namespace singa {
 
 namespace {
 
-#define SINGA_NAMES(name) \
-  { #name, #name "Backward" }
-constexpr const char* kNames[static_cast<int>(BinaryOp::kCount)][2] = {
-    SINGA_NAMES(Add),   SINGA_NAMES(Sub),       SINGA_NAMES(Mul),     SINGA_NAMES(Div),
-    SINGA_NAMES(Pow),   SINGA_NAMES(Min),       SINGA_NAMES(Max),     SINGA_NAMES(Mod),
-    SINGA_NAMES(Less),  SINGA_NAMES(LessEqual), SINGA_NAMES(Greater), SINGA_NAMES(GreaterEqual),
-    SINGA_NAMES(Equal), SINGA_NAMES(NotEqual),  SINGA_NAMES(And),     SINGA_NAMES(Or),
-    SINGA_NAMES(Xor),   SINGA_NAMES(PRelu),     SINGA_NAMES(FloorDiv)};
-#undef SINGA_NAMES
+using formula::GradientOf;
 
-// Comparisons and logic, whose result is true or false.
-bool IsTruth(BinaryOp op) { return op >= BinaryOp::kLess && op <= BinaryOp::kXor; }
+bool IsTruth(BinaryOp op) { return formula::FactsOf(op).is_truth; }
 
-bool HasGradient(BinaryOp op) { return !IsTruth(op) && op != BinaryOp::kFloorDiv; }
+bool HasGradient(BinaryOp op) { return formula::FactsOf(op).da != GradientOf::kNothing; }
+
+GradientOf SourceOf(BinaryOp op, int argument) {
+  const formula::BinaryFacts& facts = formula::FactsOf(op);
+  return argument == 0 ? facts.da : facts.db;
+}
 
 // bool < integer < float. A result may be stored in its own kind or a higher one.
 int Kind(DType dtype) { return IsFloat(dtype) ? 2 : IsInteger(dtype) ? 1 : 0; }
@@ -75,28 +72,10 @@ bool IsResultType(DType dtype, DType a, DType b) {
   return dtype == Promote(a, b) || dtype == PromoteNumber(a, b) || dtype == PromoteNumber(b, a);
 }
 
-const char* BinaryName(BinaryOp op) { return kNames[static_cast<int>(op)][0]; }
-const char* BinaryBackwardName(BinaryOp op) { return kNames[static_cast<int>(op)][1]; }
+const char* BinaryName(BinaryOp op) { return formula::FactsOf(op).name; }
+const char* BinaryBackwardName(BinaryOp op) { return formula::FactsOf(op).backward_name; }
 
-bool KeepsZero(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::kAdd:
-    case BinaryOp::kSub:
-    case BinaryOp::kMul:
-    case BinaryOp::kMin:
-    case BinaryOp::kMax:
-    case BinaryOp::kLess:
-    case BinaryOp::kGreater:
-    case BinaryOp::kNotEqual:
-    case BinaryOp::kAnd:
-    case BinaryOp::kOr:
-    case BinaryOp::kXor:
-    case BinaryOp::kPRelu:
-      return true;
-    default:
-      return false;
-  }
-}
+bool KeepsZero(BinaryOp op) { return formula::Binary(op, 0.0, 0.0) == 0; }
 
 Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   CheckOp(op);
@@ -106,7 +85,8 @@ Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const DType dtype = ResultType(a, b);
   CheckDifference(op, dtype);
   Tensor left = a, right = b;
-  const LayoutPtr layout = UnifyLayouts(KeepsZero(op), {&left, &right});
+  const bool opaque = a.layout() || b.layout();
+  const LayoutPtr layout = UnifyLayouts(opaque && KeepsZero(op), {&left, &right});
   const Tensor c = ElementwiseOutput(layout, shape, a.device(), dtype);
   Launch(op, ComputeTypeFor(dtype, a, b), left, right, c);
   return c;
@@ -153,23 +133,23 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
 
 namespace {
 
-bool GradientKeepsZero(BinaryOp op) {
-  return op == BinaryOp::kMul || op == BinaryOp::kMin || op == BinaryOp::kMax ||
-         op == BinaryOp::kPRelu;
+bool GradientKeepsZero(BinaryOp op, int argument) {
+  return formula::BinaryGradient(op, argument == 0, 0.0, 0.0, 0.0) == 0;
 }
 
 // Gradient for one argument, in the broadcast shape.
 Tensor FullGradient(BinaryOp op, int argument, const Tensor& dy, const Tensor& a, const Tensor& b,
                     const Tensor& c, const Shape& wanted) {
   const DType dtype = Promote(dy.data_type(), ResultType(a, b));
-  // The derivative of a^b for b comes from a and the result, every other one from a and b.
-  const bool from_result = op == BinaryOp::kPow && argument == 1;
+  const GradientOf source = SourceOf(op, argument);
   Tensor gradient = dy, left = a, right = b;
-  if (from_result) right = c.empty() ? Binary(op, a, b) : c;
+  if (source == GradientOf::kAC) right = c.empty() ? Binary(op, a, b) : c;
   // An operand that the derivative does not read must not be kept until backward.
-  if (op == BinaryOp::kMul || (op == BinaryOp::kDiv && argument == 0))
-    (argument == 0 ? left : right) = argument == 0 ? right : left;
-  const LayoutPtr layout = UnifyLayouts(GradientKeepsZero(op), {&gradient, &left, &right});
+  if (source == GradientOf::kA) right = left;
+  if (source == GradientOf::kB) left = right;
+  const bool opaque = dy.layout() || left.layout() || right.layout();
+  const LayoutPtr layout =
+      UnifyLayouts(opaque && GradientKeepsZero(op, argument), {&gradient, &left, &right});
   // A result that is summed afterwards is not rounded to 16 bits before.
   const bool sums = wanted != dy.shape();
   const DType result = sums && SizeOf(dtype) == 2 ? kFloat32 : dtype;
@@ -200,11 +180,13 @@ std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& 
 
   const auto gradient = [&](int argument) {
     const Tensor& of = argument == 0 ? a : b;
-    const bool plus =
-        op == BinaryOp::kAdd || op == BinaryOp::kSub || (op == BinaryOp::kMod && argument == 0);
-    Tensor full = plus ? dy : FullGradient(op, argument, dy, a, b, c, of.shape());
+    const GradientOf source = SourceOf(op, argument);
+    const bool minus = source == GradientOf::kMinusDy;
+    Tensor full = minus || source == GradientOf::kDy
+                      ? dy
+                      : FullGradient(op, argument, dy, a, b, c, of.shape());
     if (of.shape() != shape) full = SumTo(full, of.shape());
-    if (op == BinaryOp::kSub && argument == 1) full = Unary(UnaryOp::kNegative, full);
+    if (minus) full = Unary(UnaryOp::kNegative, full);
     return full.AsType(of.data_type());
   };
   std::vector<Tensor> gradients(2);
@@ -227,10 +209,8 @@ void BinarySpec::CheckCall(CallChecker& call) const {
 }
 
 void BinaryBackwardSpec::CheckCall(CallChecker& call) const {
-  const bool plus =
-      kind == BinaryOp::kAdd || kind == BinaryOp::kSub || (kind == BinaryOp::kMod && argument == 0);
-  call.Require(HasGradient(kind) && !plus && (argument == 0 || argument == 1), BinaryName(kind),
-               " has no kernel for the gradient of argument ", argument);
+  call.Require((argument == 0 || argument == 1) && SourceOf(kind, argument) >= GradientOf::kA,
+               BinaryName(kind), " has no kernel for the gradient of argument ", argument);
   call.RequireFloat("dy", dtype);
   const Shape shape = call.ShapeOfInput(0);
   for (const char* name : {"dy", "a", "b"}) call.StridedInput(name, shape);
@@ -238,7 +218,7 @@ void BinaryBackwardSpec::CheckCall(CallChecker& call) const {
   call.Require(out == dtype || (out == kFloat32 && SizeOf(dtype) == 2), "a gradient of type ",
                DTypeName(out), " is not that of ", DTypeName(dtype));
   call.StridedOutput("gradient", shape, out);
-  call.Elementwise(GradientKeepsZero(kind));
+  call.Elementwise(GradientKeepsZero(kind, argument));
 }
 
 }  // namespace singa

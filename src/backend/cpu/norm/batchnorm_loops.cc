@@ -169,19 +169,23 @@ SINGA_INLINE void Stream(const void* from, void* to) {
 }
 #endif
 
-/// Writes a part of `row`. With kStream, full vectors are written past the caches: their lines need
-/// not be read first, and the caches keep their contents.
-template <bool kStream, bool kRound = true, int64_t kEach, class Words, class T>
-SINGA_INLINE void Put(const PartOfRow& values, const Part<kEach, Words>& part, T* row) {
+/// Writes a part of `row`. With `stream`, full vectors are written past the caches: their lines
+/// need not be read first, and the caches keep their contents. The flag is no constant of the
+/// loops, whose versions would take twice as long to compile: it is asked once for each part.
+template <bool kRound = true, int64_t kEach, class Words, class T>
+SINGA_INLINE void Put(const PartOfRow& values, const Part<kEach, Words>& part, T* row,
+                      [[maybe_unused]] bool stream) {
   T* to = row + part.first;
 #ifdef __SSE2__
-  if constexpr (kStream && !std::is_same_v<Words, int64_t>) {
+  if constexpr (!std::is_same_v<Words, int64_t>) {
     constexpr int64_t kCount = Words::value * kEach, kStep = 16 / sizeof(T);
     if constexpr (kCount % kStep == 0) {
-      T stored[kCount];
-      Store<kRound>(values, part, stored);
-      for (int64_t i = 0; i < kCount; i += kStep) Stream(stored + i, to + i);
-      return;
+      if (stream) {
+        T stored[kCount];
+        Store<kRound>(values, part, stored);
+        for (int64_t i = 0; i < kCount; i += kStep) Stream(stored + i, to + i);
+        return;
+      }
     }
   }
 #endif
@@ -447,21 +451,19 @@ SINGA_MULTI_ISA void NormalizeRows(const T* x, const T* add, int64_t rows, int64
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     const auto normalize = [&](auto has_add, const auto& f) SINGA_INLINE_LAMBDA {
-      WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
-        for (int64_t at = 0; at < rows * n; at += n) {
-          ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-            const Elements<T, decltype(part)> of_x(x + at, part);
-            const Elements<T, decltype(part), has_add> added((has_add ? add : x) + at, part);
-            PartOfRow v;
-            ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-              float value = affine(k, of_x[column]);
-              if constexpr (has_add) value += added[column];
-              v[i] = f(value);
-            });
-            Put<streams>(v, part, y + at);
+      for (int64_t at = 0; at < rows * n; at += n) {
+        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+          const Elements<T, decltype(part)> of_x(x + at, part);
+          const Elements<T, decltype(part), has_add> added((has_add ? add : x) + at, part);
+          PartOfRow v;
+          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+            float value = affine(k, of_x[column]);
+            if constexpr (has_add) value += added[column];
+            v[i] = f(value);
           });
-        }
-      });
+          Put(v, part, y + at, stream);
+        });
+      }
     };
     if (!add) {
       WithActivation(activation,
@@ -481,18 +483,16 @@ SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, con
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
-      WithFlag(slopes != nullptr, [&](auto stores) SINGA_INLINE_LAMBDA {
-        AddRows<T>(
-            n, rows, affine.mean, sum, products,
-            [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
-              using Function = std::decay_t<decltype(f)>;
-              using Part = std::decay_t<decltype(part)>;
-              return Gradients<Function, T, decltype(n), Part>(f, affine, dy, x, y, at, part);
-            },
-            [&](const PartOfRow& g, const auto& part, int64_t at) SINGA_INLINE_LAMBDA {
-              if constexpr (stores) Put<false>(g, part, slopes + at);
-            });
-      });
+      AddRows<T>(
+          n, rows, affine.mean, sum, products,
+          [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
+            using Function = std::decay_t<decltype(f)>;
+            using Part = std::decay_t<decltype(part)>;
+            return Gradients<Function, T, decltype(n), Part>(f, affine, dy, x, y, at, part);
+          },
+          [&](const PartOfRow& g, const auto& part, int64_t at) SINGA_INLINE_LAMBDA {
+            if (slopes) Put(g, part, slopes + at, false);
+          });
     });
   });
 }
@@ -506,16 +506,14 @@ SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, co
   WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<const float, decltype(n)> origin(mean, n);
     WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
-      WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
-        AddRows<T>(
-            n, rows, origin, sum, products,
-            [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
-              using Part = std::decay_t<decltype(part)>;
-              return GradientsOfSum<two, T, Part>(dy, dy2, x, y, at, part);
-            },
-            [&](const PartOfRow& g, const auto& part, int64_t at)
-                SINGA_INLINE_LAMBDA { Put<streams, false>(g, part, dadd + at); });
-      });
+      AddRows<T>(
+          n, rows, origin, sum, products,
+          [&](int64_t at, const auto& part) SINGA_INLINE_LAMBDA {
+            using Part = std::decay_t<decltype(part)>;
+            return GradientsOfSum<two, T, Part>(dy, dy2, x, y, at, part);
+          },
+          [&](const PartOfRow& g, const auto& part, int64_t at)
+              SINGA_INLINE_LAMBDA { Put<false>(g, part, dadd + at, stream); });
     });
   });
 }
@@ -529,21 +527,19 @@ SINGA_MULTI_ISA void GradientRows(const Activation& activation, const T* dy, con
     Columns<const float, decltype(n)> level(constant, n), steep(slope, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
       using Function = std::decay_t<decltype(f)>;
-      WithFlag(stream, [&](auto streams) SINGA_INLINE_LAMBDA {
-        for (int64_t at = 0; at < rows * n; at += n) {
-          ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
-            const Gradients<Function, T, decltype(n), decltype(part)> of_row(f, affine, dy, x, y,
-                                                                             at, part);
-            PartOfRow v;
-            ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
-              const float g = of_row.Counted(column, k);
-              const float deviation = of_row.x[column] - affine.mean[k];
-              v[i] = affine.factor[k] * g - level[k] - steep[k] * deviation;
-            });
-            Put<streams>(v, part, dx + at);
+      for (int64_t at = 0; at < rows * n; at += n) {
+        ForParts<T>(n, [&](auto part) SINGA_INLINE_LAMBDA {
+          const Gradients<Function, T, decltype(n), decltype(part)> of_row(f, affine, dy, x, y, at,
+                                                                           part);
+          PartOfRow v;
+          ForColumns(part, [&](auto column, int64_t k, int64_t i) SINGA_INLINE_LAMBDA {
+            const float g = of_row.Counted(column, k);
+            const float deviation = of_row.x[column] - affine.mean[k];
+            v[i] = affine.factor[k] * g - level[k] - steep[k] * deviation;
           });
-        }
-      });
+          Put(v, part, dx + at, stream);
+        });
+      }
     });
   });
 }

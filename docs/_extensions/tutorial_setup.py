@@ -12,6 +12,7 @@ import matplotlib as mpl
 from IPython import get_ipython
 
 mpl.use("agg")
+os.environ["TQDM_DISABLE"] = "1"  # a page would show each state of a bar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
-from ..tensor import Tensor
+from ..tensor import Tensor, from_numpy
 from . import checking
 from .errors import ExportError
 from .export import export
@@ -27,6 +27,7 @@ from .module import ImportedModel
 from .trace import GraphRun, Trace, traced
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import ModelProto
 
 #: Bytes of weights from which they go to a file of their own; a protobuf file ends at 2 GiB.
@@ -38,7 +39,7 @@ Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
 def save(
     model: Layer,
     path: str | os.PathLike[str],
-    inputs: Sequence[Tensor],
+    inputs: Sequence[Tensor | NDArray[Any]],
     *,
     dynamic_axes: Axes | None = None,
     input_names: Sequence[str] | None = None,
@@ -52,7 +53,7 @@ def save(
     """Saves a network as an ONNX file.
 
     model          a layer or model; its forward pass in inference mode is exported
-    inputs         example inputs: shapes and types matter, values do not
+    inputs         example inputs, a list of tensors or arrays; only shapes and types matter
     dynamic_axes   axes of any length: {"x": {0: "batch"}} or {"x": [0]}
     input_names    names of the inputs (default: those of the arguments of `forward`)
     output_names   names of the outputs (default: those of a network that came from ONNX, else
@@ -91,6 +92,7 @@ def save(
         check = checking.is_installed() and not training
     elif check:
         checking.require_runtime()
+    inputs = _as_tensors(inputs)
     try:
         proto = to_model(
             model,
@@ -103,7 +105,7 @@ def save(
             training=training,
         )
         if check:
-            _check(model, proto, list(inputs), dynamic_axes or {}, training)
+            _check(model, proto, inputs, dynamic_axes or {}, training)
     except ExportError as error:
         if not _is_random(model, inputs):
             raise
@@ -112,6 +114,15 @@ def save(
             "inputs: random numbers of a network cannot be exported"
         ) from error
     write_model(proto, path, external_data)
+
+
+def _as_tensors(inputs: Sequence[Tensor | NDArray[Any]]) -> list[Tensor]:
+    """The example inputs. Arrays become tensors, as in calls of a model."""
+    given = list(inputs) if isinstance(inputs, list | tuple) else []
+    found = [from_numpy(x) if isinstance(x, np.ndarray) else x for x in given]
+    if not found or not all(isinstance(x, Tensor) for x in found):
+        raise TypeError("[onnx.save] inputs must be a list of tensors or arrays")
+    return found
 
 
 def _is_random(model: Layer, inputs: Sequence[Tensor]) -> bool:
@@ -171,7 +182,7 @@ def _other_sizes(example: Mapping[str, int]) -> Iterator[dict[str, int]]:
 
 def to_model(
     model: Layer,
-    inputs: Sequence[Tensor],
+    inputs: Sequence[Tensor | NDArray[Any]],
     *,
     dynamic_axes: Axes | None = None,
     input_names: Sequence[str] | None = None,
@@ -181,9 +192,7 @@ def to_model(
     training: bool = False,
 ) -> ModelProto:
     """The ModelProto that `save` writes; see there for the arguments."""
-    inputs = list(inputs)
-    if not inputs or not all(isinstance(x, Tensor) for x in inputs):
-        raise TypeError("[onnx.save] inputs must be a list of tensors")
+    inputs = _as_tensors(inputs)
     names = list(input_names or argument_names(model, len(inputs)))
     if output_names is None and isinstance(model, ImportedModel):
         output_names = _own_output_names(model, names)

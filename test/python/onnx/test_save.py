@@ -605,8 +605,24 @@ def test_arguments() -> None:
     ]:
         with pytest.raises(error, match=words):
             to_model(net, [x], **options)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="list of tensors"):
-        to_model(net, [])
+    for inputs in ([], x, [x, "y"]):
+        with pytest.raises(TypeError, match="list of tensors or arrays"):
+            to_model(net, inputs)  # type: ignore[arg-type]
+
+
+def test_example_inputs_may_be_arrays() -> None:
+    """As those of a model's calls: batches of a DataLoader are arrays."""
+    array = np.random.default_rng(5).standard_normal((2, 3)).astype(np.float32)
+    net = models.Sequential(layer.Linear(2))
+    net.compile([array])
+    net.eval()
+    singa.onnx.save(net, "net.onnx", [array])
+    (found,) = runtime_outputs(onnx.load("net.onnx"), [array])
+    weights = {name: w.numpy() for name, w in net.get_params().items()}
+    (w,) = (value for value in weights.values() if value.ndim == 2)
+    (b,) = (value for value in weights.values() if value.ndim == 1)
+    expected = array @ (w if w.shape[0] == 3 else w.T) + b
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_user_s_operator_is_refused_by_name() -> None:

@@ -22,7 +22,7 @@ from .environment import (
     environment,
 )
 from .interpreter import finding_singa, interpreter, program_name
-from .job import Job, Member, Outcome, say
+from .job import Job, Member, Outcome, say, say_good_end
 from .processes import Guard
 
 PROG = program_name("launch")
@@ -136,7 +136,10 @@ def main(arguments: Sequence[str]) -> int:
         if options.under_hosts:  # of a launcher that prints lines of ranks as they come
             prefix, title = f"[{place.rank}] ", f"rank {place.rank}"
             member = Member(title, command, variables, prefix, own, inherits=True)
-            return Job("", [member]).run().status
+            outcome = Job("", [member]).run()
+            if not outcome.status:
+                say_good_end(title)
+            return outcome.status
         if own:
             os.sched_setaffinity(0, own)
         os.execvpe(command[0], command, variables)
@@ -226,7 +229,7 @@ def _over_hosts(
     command = hosts.command(options.hosts, ranks, program, variables)
     if Path(command[0]).name == "srun":  # the ranks of an MPI get one by it
         variables["SINGA_SECRET"] = shared.get("SINGA_SECRET") or secrets.token_hex()
-    return Member(command[0], command, variables, starts=True)
+    return Member(command[0], command, variables, starts=ranks)
 
 
 def _as_rank(

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .output import Lines
 from .processes import (
@@ -45,7 +46,7 @@ class Member:
     prefix     text before each line of its output
     cores      CPUs that it may use; empty: all
     inherits   whether it gets the launcher's open files, such as MPI's connection to its daemon
-    starts     whether it starts the ranks, whose launchers report failures in its output
+    starts     number of ranks that it starts, whose launchers report their ends in its output
     """
 
     title: str
@@ -54,7 +55,7 @@ class Member:
     prefix: str = ""
     cores: Sequence[int] = ()
     inherits: bool = False
-    starts: bool = False
+    starts: int = 0
 
 
 #: A line by which the launcher of a rank reports the failure of this rank.
@@ -62,6 +63,14 @@ _REPORT = re.compile(
     rb"singa launch: rank \d+ \(process \d+\) "
     rb"(?:ended with exit status (\d+)|was killed by (SIG\w+)) first, "
 )
+#: The same for a rank that has ended with exit status 0. Users do not see it.
+_GOOD_END = re.compile(rb"singa launch: (rank \d+) has done its work$")
+
+
+def say_good_end(title: str) -> None:
+    """Tells the launcher that has started the ranks on all machines that this one has ended with
+    exit status 0."""
+    say(f"{title} has done its work")
 
 
 @dataclass
@@ -112,6 +121,7 @@ class Job:
         self._signals = 0  # ending ones, to the launcher
         self._failed_at: float | None = None
         self._terminated = False
+        self._good_ends: set[bytes] = set()
         self._began = time.monotonic()
         self.outcome: Outcome = Outcome()
 
@@ -129,6 +139,7 @@ class Job:
                 if self.name:
                     kill_job(self.name)
                 self._drain()
+                self._check_good_ends()
             finally:
                 self._kill_all()
                 if self.name:
@@ -162,11 +173,28 @@ class Job:
             lines = Lines(member.prefix, target, self._look if member.starts else None)
             self._selector.register(stream, selectors.EVENT_READ, lines)
 
-    def _look(self, line: bytes) -> None:
-        """Notes the first failure that a launcher on another machine reports."""
+    def _look(self, line: bytes) -> bool:
+        """Notes the first failure and the good ends that launchers on other machines report.
+        Returns whether the line is for this launcher alone."""
+        if good := _GOOD_END.search(line):
+            self._good_ends.add(good[1])
+            return True
         if self._failed_at is None and (report := _REPORT.search(line)):
             self._failed_at = time.monotonic()
             self.outcome.status = int(report[1] or 128 + signal.Signals[report[2].decode()])
+        return False
+
+    def _check_good_ends(self) -> None:
+        """An MPI may end with 0 though it has killed ranks, because one ended before the others."""
+        expected = sum(member.starts for member in self._members)
+        if self.outcome.status or self.outcome.requested or len(self._good_ends) >= expected:
+            return
+        self.outcome.status = 1
+        command = Path(self._members[0].command[0]).name
+        say(
+            f"{command} ended with exit status 0, but only {len(self._good_ends)} of {expected} "
+            "ranks did"
+        )
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:

@@ -14,13 +14,13 @@ class Lines:
 
     prefix  text before each line, such as "[0] "
     target  descriptor to write to
-    notice  is called with the bytes of each line
+    notice  is called with the bytes of each line; returns whether the line is left out
 
     A line without an end is passed on when the process ends, or when it has a MiB.
     """
 
     def __init__(
-        self, prefix: str, target: int, notice: Callable[[bytes], None] | None = None
+        self, prefix: str, target: int, notice: Callable[[bytes], bool] | None = None
     ) -> None:
         self._prefix = prefix.encode()
         self._target = target
@@ -33,8 +33,8 @@ class Lines:
         if len(self._rest) >= _LONGEST:
             lines.append(self._rest)
             self._rest = b""
-        for line in lines if self._notice else ():
-            self._notice(line)  # type: ignore[misc]
+        if self._notice is not None:
+            lines = [line for line in lines if not self._notice(line)]
         if lines:
             self._write(b"".join(self._prefix + line + b"\n" for line in lines))
 

@@ -60,35 +60,12 @@ def _scalar_like(value, t):
     return Full((), value, t.device(), PromoteNumber(t.data_type(), kind))
 
 
-for _name, _op in {
-    "Abs": UnaryOp_kAbs,
-    "Ceil": UnaryOp_kCeil,
-    "Floor": UnaryOp_kFloor,
-    "Round": UnaryOp_kRound,
-    "RoundE": UnaryOp_kRoundE,
-    "Exp": UnaryOp_kExp,
-    "Erf": UnaryOp_kErf,
-    "Log": UnaryOp_kLog,
-    "ReLU": UnaryOp_kRelu,
-    "Sigmoid": UnaryOp_kSigmoid,
-    "Sign": UnaryOp_kSign,
-    "Sqrt": UnaryOp_kSqrt,
-    "Square": UnaryOp_kSquare,
-    "Tanh": UnaryOp_kTanh,
-    "Cos": UnaryOp_kCos,
-    "Cosh": UnaryOp_kCosh,
-    "Acos": UnaryOp_kAcos,
-    "Acosh": UnaryOp_kAcosh,
-    "Sin": UnaryOp_kSin,
-    "Sinh": UnaryOp_kSinh,
-    "Asin": UnaryOp_kAsin,
-    "Asinh": UnaryOp_kAsinh,
-    "Tan": UnaryOp_kTan,
-    "Atan": UnaryOp_kAtan,
-    "Atanh": UnaryOp_kAtanh,
-    "SoftPlus": UnaryOp_kSoftPlus,
-    "SoftSign": UnaryOp_kSoftSign,
-}.items():
+for _name in (
+    *("Abs", "Ceil", "Floor", "Round", "RoundE", "Exp", "Erf", "Log", "ReLU", "Sigmoid", "Sign"),
+    *("Sqrt", "Square", "Tanh", "Cos", "Cosh", "Acos", "Acosh", "Sin", "Sinh", "Asin", "Asinh"),
+    *("Tan", "Atan", "Atanh", "SoftPlus", "SoftSign"),
+):
+    _op = globals()["UnaryOp_k" + _name.replace("ReLU", "Relu")]
     globals()[_name] = _unary(_op, f"{_name} of each element.")
 
 for _name, _op in {

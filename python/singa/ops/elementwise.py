@@ -23,6 +23,13 @@ if TYPE_CHECKING:
         def __call__(self, x: Tensor) -> Tensor: ...
 
 
+#: What backward needs of each function, by its code: "x", "y" (x would do, too) or "".
+_KEEPS: tuple[str, ...] = tuple(
+    {_c.Saved_kNothing: "", _c.Saved_kX: "x"}.get(_c.NeededByBackward(code), "y")
+    for code in range(_c.UnaryOp_kCount)
+)
+
+
 class Elementwise(BuiltinOperator):
     """Base class of elementwise functions y = f(x; a, b).
 
@@ -30,10 +37,15 @@ class Elementwise(BuiltinOperator):
     """
 
     code: int
-    keep = "x"
+    keep: str
     fresh_gradients = True
     a: float = 0.0
     b: float = 0.0
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" in vars(cls):
+            cls.keep = _KEEPS[cls.code]
 
     def forward(self, x: Raw) -> Raw:
         y = _c.Unary(self.code, x, self.a, self.b)
@@ -43,9 +55,6 @@ class Elementwise(BuiltinOperator):
     def backward(self, dy: Raw) -> Raw:
         x, y = self.load()
         return _c.UnaryBackward(self.code, dy, x, y, self.a, self.b)
-
-
-# Derivatives from x.
 
 
 class Abs(Elementwise):
@@ -237,14 +246,10 @@ class Square(Elementwise):
     code: int = _c.UnaryOp_kSquare
 
 
-# Derivatives from y, which the next operator often keeps as well.
-
-
 class Exp(Elementwise):
     """Exponential function."""
 
     code: int = _c.UnaryOp_kExp
-    keep = "y"
 
 
 class ReLU(Elementwise):
@@ -255,7 +260,6 @@ class ReLU(Elementwise):
     """
 
     code: int = _c.UnaryOp_kRelu
-    keep = "y"
 
 
 class Reciprocal(Elementwise):
@@ -266,7 +270,6 @@ class Reciprocal(Elementwise):
     """
 
     code: int = _c.UnaryOp_kReciprocal
-    keep = "y"
 
 
 class Sigmoid(Elementwise):
@@ -277,7 +280,6 @@ class Sigmoid(Elementwise):
     """
 
     code: int = _c.UnaryOp_kSigmoid
-    keep = "y"
 
 
 class Sqrt(Elementwise):
@@ -288,7 +290,6 @@ class Sqrt(Elementwise):
     """
 
     code: int = _c.UnaryOp_kSqrt
-    keep = "y"
 
 
 class Tan(Elementwise):
@@ -299,7 +300,6 @@ class Tan(Elementwise):
     """
 
     code: int = _c.UnaryOp_kTan
-    keep = "y"
 
 
 class Tanh(Elementwise):
@@ -310,10 +310,6 @@ class Tanh(Elementwise):
     """
 
     code: int = _c.UnaryOp_kTanh
-    keep = "y"
-
-
-# Derivatives from dy alone.
 
 
 class Negative(Elementwise):
@@ -324,14 +320,12 @@ class Negative(Elementwise):
     """
 
     code: int = _c.UnaryOp_kNegative
-    keep = ""
 
 
 class Sign(Elementwise):
     """Sign: -1, 0 or 1. The gradient is 0."""
 
     code: int = _c.UnaryOp_kSign
-    keep = ""
 
 
 class Ceil(Elementwise):
@@ -342,7 +336,6 @@ class Ceil(Elementwise):
     """
 
     code: int = _c.UnaryOp_kCeil
-    keep = ""
 
 
 class Floor(Elementwise):
@@ -353,7 +346,6 @@ class Floor(Elementwise):
     """
 
     code: int = _c.UnaryOp_kFloor
-    keep = ""
 
 
 class Round(Elementwise):
@@ -364,7 +356,6 @@ class Round(Elementwise):
     """
 
     code: int = _c.UnaryOp_kRound
-    keep = ""
 
 
 class Rounde(Elementwise):
@@ -375,7 +366,6 @@ class Rounde(Elementwise):
     """
 
     code: int = _c.UnaryOp_kRoundE
-    keep = ""
 
 
 # With constants.
@@ -516,14 +506,7 @@ class Scalar(Elementwise):
         super().__init__()
         self.code = code
         self.a: float = float(value)
-        self.keep: str = _SCALAR_KEEPS.get(code, "")
-
-
-_SCALAR_KEEPS = {
-    _c.UnaryOp_kScalarDiv: "x",
-    _c.UnaryOp_kPowScalar: "x",
-    _c.UnaryOp_kScalarPow: "y",
-}
+        self.keep = _KEEPS[code]
 
 
 class Not(Constant):

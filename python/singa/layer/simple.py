@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from .. import autograd
 from ..raw.check import fraction
 from ..tensor import Tensor
-from .activation import Hardswish, ReLU6, SiLU
+from .activation import BEHIND_NORM
 from .base import Layer, are_watched
 from .hooks import hooked_forward
 from .norm import BatchNorm2d
@@ -74,12 +74,7 @@ class ReLU(Layer):
 
 
 #: Activations that run with the batch norm before them.
-_BEHIND_NORM: dict[type, str] = {
-    ReLU: "relu",
-    ReLU6: "relu6",
-    Hardswish: "hardswish",
-    SiLU: "silu",
-}
+_BEHIND_NORM: dict[type, str] = {ReLU: "relu", **BEHIND_NORM}
 
 
 class Sigmoid(Layer):

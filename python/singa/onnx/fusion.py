@@ -1,6 +1,6 @@
 """Neighbouring nodes that singa computes in one operation.
 
-    BatchNormalization → Relu, Clip to [0, 6], HardSwish or x·sigmoid(x)
+    BatchNormalization → an activation that batch norm applies
     BatchNormalization → Add → Relu
     Mul → Add of a parameter per channel                 batch norm, in inference
     Pad → Conv
@@ -32,6 +32,7 @@ from ..dtypes import wide_type
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import attention_fusion, int8
+from .functions import FUNCTIONS, GATES, OF_NORM
 from .graph import Graph, Node, ValueType, subgraphs
 from .values import argument, numbers, resolved_shape
 
@@ -72,8 +73,6 @@ class Fusion:
                 self._relu(i)
             elif self.is_one(i, "Clip"):
                 self._relu6(i)
-            elif self.is_one(i, "HardSwish"):
-                self._behind_norm(i, "hardswish")
             elif self.is_one(i, "Swish"):
                 if self.step(i).node.attributes.get("alpha", 1.0) == 1:
                     self._behind_norm(i, "silu")
@@ -87,6 +86,8 @@ class Fusion:
                 self._channel_norm(i)
             elif self.is_one(i, "Reshape"):
                 self._shuffle(i)
+            elif self.is_one(i, *_ACTIVATIONS):
+                self._behind_norm(i, _ACTIVATIONS[self.step(i).node.op])
         return [step for step in self.steps if step is not None]
 
     # What the rules ask.
@@ -325,19 +326,16 @@ class Fusion:
     def _sigmoid(self, i: int) -> bool:
         operands = self.step(i).node.inputs
         for x, gate in (operands, operands[::-1]):
-            at = self.only(gate, "Sigmoid", "HardSigmoid")
+            at = self.only(gate, *GATES)
             if at is None or self.step(at).node.inputs != (x,):
                 continue
             lead = self.step(at)
-            function, name = autograd.silu, "silu"
-            if lead.node.op == "HardSigmoid":
-                alpha = lead.node.attributes.get("alpha", 0.2)
-                beta = lead.node.attributes.get("beta", 0.5)
-                if abs(alpha - 1 / 6) > 1e-7 or beta != 0.5:
-                    continue
-                function, name = autograd.hardswish, "hardswish"
+            name, attributes = GATES[lead.node.op]
+            given = FUNCTIONS[lead.node.op].attributes_of(lead.node)
+            if any(abs(given[key] - value) > 1e-7 for key, value in attributes.items()):
+                continue
             merged = self._behind_norm(i, name, [at])
-            return merged or self.merge([at], i, lead, [x], _of_one(function))
+            return merged or self.merge([at], i, lead, [x], _of_one(getattr(autograd, name)))
         return False
 
     # x·(1 + erf(x / √2)) / 2
@@ -424,7 +422,7 @@ class _ScaleAndShift:
         if training() or not of_channels or not x.dtype == scale.dtype == shift.dtype:
             y = self.total(run, self.product(run, x, scale), shift)
             y = y if add is None else autograd.add(y, add)
-            return y if activation is None else _ACTIVATIONS[activation](y)
+            return y if activation is None else getattr(autograd, activation)(y)
         handle = self.handles.get(channels)
         if handle is None:
             handle = singa_wrap.BatchNormHandle(0.1, x.data, _NO_EPSILON)
@@ -439,12 +437,8 @@ class _ScaleAndShift:
 #: Added to a variance of 1 it leaves 1.
 _NO_EPSILON = 1e-30
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": autograd.relu,
-    "relu6": autograd.relu6,
-    "hardswish": autograd.hardswish,
-    "silu": autograd.silu,
-}
+#: Operators that are an activation of batch norm.
+_ACTIVATIONS = {row.op: name for name, row in OF_NORM.items()}
 
 
 def _of_one(function: Callable[[Tensor], Tensor]) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from .element_types import NAMES, is_singas, name_of, numpy_type, singas_name
 from .errors import InvalidModelError
 from .evaluator import bounded, evaluator
+from .functions import FUNCTIONS
 from .graph import Node
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ HOST: dict[str, Callable[..., Any]] = {}
 #: Operators without a function here, which onnx's reference evaluator computes.
 _BY_REFERENCE = frozenset(
     {
-        *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
-        *("BitwiseXor", "CastLike", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "EyeLike"),
-        *("Flatten", "Floor", "GatherND", "GreaterOrEqual", "LessOrEqual", "Log", "Max"),
-        *("Min", "Mod", "Neg", "NonZero", "OneHot", "Or", "Pad", "Pow", "Reciprocal", "ReduceMax"),
-        *("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Round", "ScatterElements"),
-        *("ScatterND", "Sign", "Sin", "Sqrt", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),
+        *(row.op for row in FUNCTIONS.values() if row.on_host),
+        *("And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
+        *("BitwiseXor", "CastLike", "Clip", "Compress", "CumSum", "EyeLike", "Flatten"),
+        *("GatherND", "GreaterOrEqual", "LessOrEqual", "Max", "Min", "Mod", "NonZero", "OneHot"),
+        *("Or", "Pad", "Pow", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+        *("ScatterElements", "ScatterND", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),
     }
 )
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..tape.operator import Raw
 
 
-#: Activations of batch norm by name: kind, limits.
-_ACTIVATIONS = {
+#: Activations of batch norm, by the name of the function that each is: kind, limits.
+ACTIVATIONS = {
     "relu": (_c.ActivationKind_kRelu, 0.0, 0.0),
     "relu6": (_c.ActivationKind_kClip, 0.0, 6.0),
     "hardswish": (_c.ActivationKind_kHardSwish, 0.0, 0.0),
@@ -27,13 +27,13 @@ _NONE = (_c.ActivationKind_kNone, 0.0, 0.0)
 
 def _chosen(relu: bool, activation: str | None) -> tuple[int, float, float]:
     """The activation of a batch norm with these arguments."""
-    if activation is not None and (relu or activation not in _ACTIVATIONS):
+    if activation is not None and (relu or activation not in ACTIVATIONS):
         raise ValueError(
             "[BatchNorm2d] activation must be None with relu, else one of "
-            f"{sorted(_ACTIVATIONS)}, got {activation!r}"
+            f"{sorted(ACTIVATIONS)}, got {activation!r}"
         )
     name = "relu" if relu else activation
-    return _ACTIVATIONS[name] if name else _NONE
+    return ACTIVATIONS[name] if name else _NONE
 
 
 class _BatchNorm2d(BuiltinOperator):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,61 +11,36 @@ from ...dtypes import is_float
 from ...tensor import Tensor
 from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of, singas_name
 from ..errors import Refused
+from ..functions import FUNCTIONS, Function
 from ..graph import Node
 from ..tensors import same_type
 from ..values import tensor_type
 from .registry import Compute, reads
 
 
-def _function(
-    op: str,
-    *versions: int,
-    function: Callable[..., Tensor],
-    attributes: Mapping[str, float] | None = None,
-    **options: Any,
-) -> None:
-    """A reader of a function of x and of attributes, given with their defaults."""
+def _read(row: Function) -> None:
+    """A reader of a function of x and of attributes."""
 
-    @reads(op, *versions, **options)
+    @reads(row.op, *row.versions, types=row.types, gradient=row.gradient)
     def make(node: Node) -> Compute:
-        values = [node.attributes.get(*item) for item in (attributes or {}).items()]
-        return lambda run, x: function(x, *values)
+        values = row.attributes_of(node).values()
+        return lambda run, x: row.function(x, *values)
 
 
-_function("Abs", 1, 6, 13, function=autograd.abs, types=NUMERIC)
-_function("Acos", 7, 22, function=autograd.acos)
-_function("Acosh", 9, 22, function=autograd.acosh)
-_function("Asin", 7, 22, function=autograd.asin)
-_function("Asinh", 9, 22, function=autograd.asinh)
-_function("Atan", 7, 22, function=autograd.atan)
-_function("Atanh", 9, 22, function=autograd.atanh)
-_function("Ceil", 1, 6, 13, function=autograd.ceil, gradient="zero")
-_function("Cos", 7, 22, function=autograd.cos)
-_function("Cosh", 9, 22, function=autograd.cosh)
-_function("Erf", 9, 13, function=autograd.erf)
-_function("Exp", 1, 6, 13, function=autograd.exp)
-_function("Floor", 1, 6, 13, function=autograd.floor, gradient="zero")
-_function("HardSwish", 14, 22, function=autograd.hardswish)
-_function("Log", 1, 6, 13, function=autograd.log)
-_function("Mish", 18, 22, function=autograd.mish)
-_function("Neg", 1, 6, 13, function=autograd.negative, types=NUMERIC)
-_function("Reciprocal", 1, 6, 13, function=autograd.reciprocal)
-_function("Relu", 1, 6, 13, 14, function=autograd.relu, types=NUMERIC)
-_function("Round", 11, 22, function=autograd.rounde, gradient="zero")
-_function("Sigmoid", 1, 6, 13, function=autograd.sigmoid)
-_function("Sign", 9, 13, function=autograd.sign, types=NUMERIC, gradient="zero")
-_function("Sin", 7, 22, function=autograd.sin)
-_function("Sinh", 9, 22, function=autograd.sinh)
-_function("Softplus", 1, 22, function=autograd.softplus)
-_function("Softsign", 1, 22, function=autograd.softsign)
-_function("Sqrt", 1, 6, 13, function=autograd.sqrt)
-_function("Tan", 7, 22, function=autograd.tan)
-_function("Tanh", 1, 6, 13, function=autograd.tanh)
-_function("LeakyRelu", 1, 6, 16, function=autograd.leakyrelu, attributes={"alpha": 0.01})
-_function("Elu", 1, 6, 22, function=autograd.elu, attributes={"alpha": 1.0})
-_LINE = {"alpha": 0.2, "beta": 0.5}
-_function("HardSigmoid", 1, 6, 22, function=autograd.hardsigmoid, attributes=_LINE)
-_function("Not", 1, function=autograd._not, types=BOOL, gradient=False)
+for _row in FUNCTIONS.values():
+    _read(_row)
+
+
+@reads("Softplus", 1, 22)
+def softplus(node: Node) -> Compute:
+    """log(1 + e^x)."""
+    return lambda run, x: autograd.softplus(x)
+
+
+@reads("Not", 1, types=BOOL, gradient=False)
+def logical_not(node: Node) -> Compute:
+    """Whether x is false."""
+    return lambda run, x: autograd._not(x)
 
 
 @reads("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, types=ALL, either=True, sequences=True)

@@ -14,32 +14,29 @@ from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
 from ...ops.movement import Clone, Contiguous
 from ..element_types import NUMBERS
+from ..functions import FUNCTIONS, Function
 from .registry import writes
 
 if TYPE_CHECKING:
     from ..node_writer import Call
 
-_SAME: dict[Any, str] = {
-    **{
-        getattr(ag, name): name
-        for name in (
-            *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh"),
-            *("Erf", "Exp", "Floor", "Identity", "Log", "Reciprocal", "Sigmoid", "Sign", "Sin"),
-            *("Sinh", "Sqrt", "Tan", "Tanh"),
-        )
-    },
-    **dict.fromkeys((Clone, Contiguous, ag.ToBlocked), "Identity"),
-    ag.Negative: "Neg",
-    ag.ReLU: "Relu",
-    ag.Rounde: "Round",
-    ag.SoftSign: "Softsign",
-}
+
+def _write(row: Function) -> None:
+    arguments = " ".join(argument for _, argument, _ in row.attributes.values())
+
+    @writes(row.operator, reads=arguments)
+    def write(call: Call) -> None:
+        row.write(call, call.inputs[0])
 
 
-@writes(*_SAME)
-def same(call: Call) -> None:
-    """Operators that ONNX has under another or the same name."""
-    call.node(_SAME[call.op.__class__], call.inputs)
+for _row in FUNCTIONS.values():
+    _write(_row)
+
+
+@writes(ag.Identity, Clone, Contiguous, ag.ToBlocked)
+def identity(call: Call) -> None:
+    """Files have no layouts."""
+    call.node("Identity", call.inputs)
 
 
 @writes(ag.ToDevice, reads="device")
@@ -57,10 +54,7 @@ def _named(cls: type, op: str, arguments: str, **attributes: str) -> None:
         call.node(op, call.inputs, **given)
 
 
-_named(ag.Elu, "Elu", "alpha", alpha="a")
 _named(ag.SeLU, "Selu", "alpha gamma", alpha="a", gamma="b")
-_named(ag.LeakyRelu, "LeakyRelu", "a", alpha="a")
-_named(ag.HardSigmoid, "HardSigmoid", "alpha gamma", alpha="a", beta="b")
 _named(ag.Flatten, "Flatten", "axis", axis="axis")
 _named(ag.Concat, "Concat", "axis", axis="axis")
 _named(ag.DepthToSpace, "DepthToSpace", "blocksize mode", blocksize="blocksize", mode="mode")
@@ -141,30 +135,6 @@ def gelu(call: Call) -> None:
         spread = call.step("Erf", [call.step("Mul", [x, call.constant(math.sqrt(0.5))])])
     more = call.step("Add", [spread, call.constant(1.0)])
     call.node("Mul", [call.step("Mul", [x, call.constant(0.5)]), more])
-
-
-@writes(ag.HardSwish)
-def hard_swish(call: Call) -> None:
-    """HardSwish, from opset 14 on."""
-    write_hard_swish(call, call.inputs[0])
-
-
-def write_hard_swish(call: Call, x: str) -> None:
-    """The result of `call`, from its argument."""
-    if call.opset >= 14:
-        call.node("HardSwish", [x])
-    else:
-        call.node("Mul", [x, call.step("HardSigmoid", [x], alpha=1.0 / 6.0, beta=0.5)])
-
-
-@writes(ag.Mish)
-def mish(call: Call) -> None:
-    """Mish, from opset 18 on."""
-    (x,) = call.inputs
-    if call.opset >= 18:
-        call.node("Mish", [x])
-    else:
-        call.node("Mul", [x, call.step("Tanh", [call.step("Softplus", [x])])])
 
 
 @writes(ag.Silu)

@@ -9,9 +9,10 @@ import numpy as np
 from ... import autograd as ag
 from ... import singa_wrap as wrap
 from ...dtypes import BY_VALUE
-from ...ops.normalization import ChannelNorm
+from ...ops.normalization import ACTIVATIONS, ChannelNorm
 from ..element_types import NUMBERS, numpy_type
-from .elementwise import write_clip, write_hard_swish, write_silu
+from ..functions import OF_NORM
+from .elementwise import write_clip, write_silu
 from .registry import writes
 
 if TYPE_CHECKING:
@@ -58,14 +59,16 @@ def batch_norm(call: Call) -> None:
             call.node("Add", [y, add[0]])
             return
         y = call.step("Add", [y, add[0]])
-    if kind == wrap.ActivationKind_kRelu:
-        call.node("Relu", [y])
-    elif kind == wrap.ActivationKind_kClip:
+    if kind == wrap.ActivationKind_kClip:
         write_clip(call, y, low, high)
-    elif kind == wrap.ActivationKind_kHardSwish:
-        write_hard_swish(call, y)
     elif kind == wrap.ActivationKind_kSilu:
         write_silu(call, y)
+    elif kind != wrap.ActivationKind_kNone:
+        _ACTIVATIONS[kind].write(call, y)
+
+
+#: Those that are a row of the table, by their kinds.
+_ACTIVATIONS = {ACTIVATIONS[name][0]: row for name, row in OF_NORM.items()}
 
 
 @writes(ag.Dropout, reads="seed ratio")

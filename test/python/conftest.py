@@ -36,6 +36,7 @@ _ABOUT_THE_HOST = {
     "test_docstrings.py": "documents",
     "test_faults.py": "programs of their own",
     "test_figures.py": "documents",
+    "test_formula_tables.py": "what a compiler says",
     "test_fuzz.py": "programs of their own",
     "test_golden.py": "files of earlier versions, and bits of the CPU",
     "test_guard.py": "statistics of times",

@@ -1,49 +1,50 @@
-"""The networks of network_table.py beside PyTorch's; captured steps, bfloat16 and files."""
+"""The networks of network_table.py beside PyTorch's; recorded steps, bfloat16 and files."""
 
 import pytest
 import torch_pairs
-from network_table import CASES
+from network_table import ALL_NETWORKS, CASES, LARGER
 from singa import models
 
 
 def cases(names=CASES):
     return [
-        pytest.param(name, CASES[name], marks=[pytest.mark.slow] * CASES[name].slow, id=name)
-        for name in names
+        pytest.param(name, marks=[pytest.mark.slow] * CASES[name].slow, id=name) for name in names
     ]
 
 
-@pytest.mark.parametrize(("name", "case"), cases())
-def test_scores_like_torch(torch, name, case):
+TRAINED = [name for name in CASES if ALL_NETWORKS or name not in LARGER]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_scores_like_torch(torch, name):
+    case = CASES[name]
     torch_pairs.check_scores(torch, name, case.shape, case.parameters, theirs=case.size)
 
 
-@pytest.mark.parametrize(("name", "case"), cases(n for n in CASES if CASES[n].gradients))
-def test_every_gradient_like_torch(torch, name, case):
+@pytest.mark.parametrize("name", cases(n for n in CASES if CASES[n].gradients))
+def test_gradients_and_losses_like_torch(torch, name):
+    case = CASES[name]
     shape = case.small or case.shape
-    torch_pairs.check_gradients(torch, name, shape, case.ours, case.size)
+    torch_pairs.check_training(torch, name, shape, case.ours, case.size, lr=case.rate)
 
 
-@pytest.mark.parametrize(("name", "case"), cases(n for n in CASES if CASES[n].gradients))
-def test_losses_like_torch(torch, name, case):
-    shape = case.small or case.shape
-    torch_pairs.check_losses(torch, name, shape, case.ours, case.size, lr=case.rate)
+@pytest.fixture(scope="module", params=cases(TRAINED))
+def executed(request):
+    """A network that has made a few executed steps. Tests that use it run network by network."""
+    case = CASES[request.param]
+    return torch_pairs.train(request.param, case.small or case.shape)
 
 
-@pytest.mark.parametrize(("name", "case"), cases())
-def test_replayed_steps_give_the_same_bits(name, case):
-    torch_pairs.check_replays(name, case.small or case.shape)
+def test_replayed_steps_give_the_same_bits(executed):
+    torch_pairs.check_replays(executed)
 
 
-@pytest.mark.parametrize(("name", "case"), cases())
-def test_trains_in_bfloat16(name, case):
-    torch_pairs.check_bfloat16(name, case.small or case.shape, case.ours)
+def test_trains_in_bfloat16(executed):
+    torch_pairs.check_bfloat16(executed, CASES[executed.name].ours)
 
 
-@pytest.mark.parametrize(("name", "case"), cases())
-def test_files_and_summary(name, case, tmp_path, capsys):
-    path = tmp_path / "states.safetensors"
-    torch_pairs.check_files(name, case.small or case.shape, path, capsys)
+def test_files_and_summary(executed, tmp_path, capsys):
+    torch_pairs.check_files(executed, tmp_path / "states.safetensors", capsys)
 
 
 @pytest.mark.parametrize(

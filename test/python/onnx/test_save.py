@@ -1,6 +1,5 @@
 """Export: layers, operators and networks, checked by onnx, ONNX Runtime and import."""
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
+from network_table import ALL_NETWORKS
 from onnx_runtime import runtime_outputs
 from operator_table import CASES, Case
 from singa import autograd, compat, layer, model, models, singa_wrap, tensor
@@ -463,8 +463,8 @@ def test_a_network_of_models(name: str) -> None:
 
 
 # The others take several minutes.
-_LARGE = {"convnext_cifar", "gpt_small", "mobilenet_v3_small", "swin_tiny", "vit_tiny_cifar"}
-if os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1":
+_LARGE = {"convnext_cifar", "gpt_small", "mobilenet_v3_small", "vit_tiny_cifar"}
+if ALL_NETWORKS:
     _LARGE = set(models.names()) - {"lenet", "resnet20_cifar"}
 
 
@@ -479,7 +479,7 @@ def test_a_large_network_of_models(name: str) -> None:
 _OF_ONE_SIZE = {"alexnet", "lenet", "swin_tiny", "vgg16", "vgg16_cifar", "vgg19"}
 _OF_ONE_SIZE |= {"vit_small_16", "vit_tiny_16", "vit_tiny_cifar"}
 _RESIZED = {"lenet", "resnet20_cifar"}
-if os.environ.get("SINGA_TEST_ALL_NETWORKS") == "1":
+if ALL_NETWORKS:
     _RESIZED = set(models.names()) - {"gpt_small"}
 
 

@@ -7,13 +7,14 @@ those that neither has.
 import importlib
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import singa
 from recorded import graphs
-from singa import autograd, models, opt, tensor
+from singa import autograd, model, models, opt, tensor
 from singa.layer.torch_weights import _places
 
 _BENCHMARK = str(Path(__file__).parents[3] / "benchmark")
@@ -146,9 +147,16 @@ def check_scores(torch, name, shape, parameters, ours=None, theirs=None):
     assert np.abs(got - expected).max() <= limit
 
 
-def check_gradients(torch, name, shape, ours=None, theirs=None, tolerance=1e-8):
-    """The loss and the gradients of all parameters, in float64 and training mode."""
+def check_training(torch, name, shape, ours=None, theirs=None, lr=1e-3):
+    """Training in float64: the gradients, then the losses of three steps of SGD with momentum."""
     net, other = pair(torch, name, shape, "float64", ours, theirs)
+    _check_gradients(torch, net, other, shape)
+    _check_losses(torch, net, other, shape, lr)
+    autograd.training = False
+
+
+def _check_gradients(torch, net, other, shape, tolerance=1e-8):
+    """The loss and the gradients of all parameters."""
     x, labels = inputs(net, shape)
     theirs_out = other(as_torch(torch, x, "float64"))
     expected_loss = torch_loss(torch, theirs_out, torch.from_numpy(labels))
@@ -168,12 +176,10 @@ def check_gradients(torch, name, shape, ours=None, theirs=None, tolerance=1e-8):
         np.testing.assert_allclose(gradient.numpy(), theirs_gradient, atol=atol, err_msg=torch_name)
         seen.add(torch_name)
     assert seen == set(expected)
-    autograd.training = False
 
 
-def check_losses(torch, name, shape, ours=None, theirs=None, steps=3, lr=1e-3):
-    """Losses of a few steps of SGD with momentum, in float64."""
-    net, other = pair(torch, name, shape, "float64", ours, theirs)
+def _check_losses(torch, net, other, shape, lr, steps=3):
+    """Losses of a few steps of SGD with momentum."""
     net.set_optimizer(opt.SGD(lr=lr, momentum=0.9, weight_decay=5e-4))
     sgd = torch.optim.SGD(other.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
     losses = []
@@ -188,14 +194,21 @@ def check_losses(torch, name, shape, ours=None, theirs=None, steps=3, lr=1e-3):
         assert float(loss) == pytest.approx(expected.item(), rel=1e-8), f"step {step}"
         losses.append(float(loss))
     assert len(set(losses)) == steps
-    autograd.training = False
+
+
+@dataclass
+class Trained:
+    """A network that has made a few steps of SGD in float32 from fixed random weights."""
+
+    name: str
+    shape: tuple
+    losses: list
+    states: dict
+    net: model.Model
 
 
 def train(name, shape, steps=3, ours=None, **options):
-    """(losses, states, network) of a few steps of SGD in float32 from fixed random weights.
-
-    `options` are those of `Model.compile`.
-    """
+    """A network after a few steps. `options` are those of `Model.compile`."""
     singa.seed(3)
     net = models.create(name, **(ours or {}))
     net.set_optimizer(opt.SGD(lr=0.003, momentum=0.9))
@@ -203,39 +216,44 @@ def train(name, shape, steps=3, ours=None, **options):
     net.compile([x], **options)
     losses = [float(net(x, labels)[1]) for _ in range(steps)]
     autograd.training = False
-    return losses, {name: t.numpy() for name, t in net.get_states().items()}, net
+    states = {key: t.numpy() for key, t in net.get_states().items()}
+    return Trained(name, shape, losses, states, net)
 
 
-def check_replays(name, shape, ours=None):
+def check_replays(executed):
     """Replayed steps give the executed bits, with stochastic depth and dropout as they are."""
-    executed, states, _ = train(name, shape, ours=ours)
-    replayed, replayed_states, net = train(name, shape, ours=ours, use_graph=True)
-    assert len(graphs(net)) == 1
-    assert executed == replayed
-    for key, value in states.items():
-        np.testing.assert_array_equal(value, replayed_states[key], err_msg=key)
+    replayed = train(executed.name, executed.shape, use_graph=True)
+    assert len(graphs(replayed.net)) == 1
+    assert executed.losses == replayed.losses
+    for key, value in executed.states.items():
+        np.testing.assert_array_equal(value, replayed.states[key], err_msg=key)
 
 
-def check_bfloat16(name, shape, ours=None):
-    """Training under autocast follows float32."""
-    exact, _, _ = train(name, shape, ours=ours)
-    narrow, states, _ = train(name, shape, ours=ours, dtype="bfloat16", use_graph=True)
-    assert all(math.isfinite(loss) for loss in narrow)
-    assert narrow[0] == pytest.approx(exact[0], rel=0.05)
-    assert len(set(narrow)) == len(narrow)  # each step changes the weights
-    assert all(np.isfinite(value).all() for value in states.values())
-    assert all(value.dtype == np.float32 for value in states.values())
+def check_bfloat16(executed, ours):
+    """Training under autocast begins with the loss of float32, and each step changes the weights.
+
+    ours: arguments of the constructor that leave nothing to chance; where there are none, the
+    executed network begins with that loss
+    """
+    name, shape = executed.name, executed.shape
+    exact = train(name, shape, steps=1, ours=ours) if ours else executed
+    narrow = train(name, shape, ours=ours, dtype="bfloat16", use_graph=True)
+    assert all(math.isfinite(loss) for loss in narrow.losses)
+    assert narrow.losses[0] == pytest.approx(exact.losses[0], rel=0.05)
+    assert len(set(narrow.losses)) == len(narrow.losses)
+    assert all(np.isfinite(value).all() for value in narrow.states.values())
+    assert all(value.dtype == np.float32 for value in narrow.states.values())
 
 
-def check_files(name, shape, path, capsys, ours=None):
+def check_files(executed, path, capsys):
     """A model loads the file of another, and `summary` counts its parameters."""
-    _, states, net = train(name, shape, steps=1, ours=ours)
-    net.save_states(path)
-    other = models.create(name, **(ours or {}))
-    other.compile([as_tensor(inputs(other, shape)[0], "float32")], is_train=False)
+    executed.net.save_states(path)
+    other = models.create(executed.name)
+    x, _ = inputs(other, executed.shape)
+    other.compile([as_tensor(x, "float32")], is_train=False)
     other.load_states(path)
     for key, value in other.get_states().items():
-        np.testing.assert_array_equal(value.numpy(), states[key], err_msg=key)
+        np.testing.assert_array_equal(value.numpy(), executed.states[key], err_msg=key)
     summary = other.summary()
     assert sum(row.params for row in summary.rows) == summary.params
     assert summary.params == sum(p.size() for p in other.get_params().values())

@@ -474,23 +474,23 @@ def train_on(rank, holder, graph):
 )
 def test_a_rank_that_fails_on_its_gpu(kind, text, graph, fault, monkeypatch):
     """In the middle of the sixth step; recorded steps are replayed as one piece of work then."""
-    monkeypatch.setenv("SINGA_TIMEOUT", "6")
+    monkeypatch.setenv("SINGA_TIMEOUT", "3")
     fault(f"{kind} 1 18")
     results = on_gpus(2, partial(train_on, graph=graph))
     if kind == "killed":
         assert results.pop(1) == "killed"
     for found, waited in results:
         assert re.search(text, found), results
-        assert waited < 6 + 3
+        assert waited < 3 + 3
     assert len({found for found, _ in results}) == 1, results
 
 
 def test_a_rank_whose_gpu_does_not_join(fault, monkeypatch):
-    monkeypatch.setenv("SINGA_TIMEOUT", "4")
+    monkeypatch.setenv("SINGA_TIMEOUT", "3")
     fault("absent 1")
     for found in on_gpus(2, partial(train_on, graph=False)):
         assert "has work that does not end" in found[0], found
-        assert found[1] < 4 + 3
+        assert found[1] < 3 + 3
 
 
 def test_without_nccl_all_ranks_say_what_to_install(fault):

@@ -135,6 +135,7 @@ def test_on_a_gpu(main, whole, tmp_path, capsys):
 def test_on_a_gpu_in_16_bits_stopped_and_resumed(main, tmp_path, monkeypatch, dtype):
     signals = Signals(monkeypatch)
     options = ("--device", "cuda", "--dtype", dtype, "--epochs", "2", "--checkpoint-steps", "1")
+    options += ("--images", "32", "--batch-size", "16")  # two steps an epoch
     assert main(tmp_path / "whole", *options) == 0
     signals.send({2: [signal.SIGINT]})  # results are read at the checkpoint of the second step
     assert main(tmp_path / "run", *options) == 130

@@ -111,11 +111,11 @@ def test_killed_at_every_kind_of_moment(examples, folder, whole, tmp_path):
 @pytest.mark.slow
 def test_killed_at_any_moment(examples, folder, tmp_path):
     """By the clock: some milliseconds after a start has saved its first checkpoint."""
-    options = ("--epochs", "12", "--checkpoint-steps", "1")
+    options = ("--epochs", "6", "--checkpoint-steps", "1")
     reference = Runs(examples, folder, tmp_path / "whole", *options)
     reference.finish()
     runs, kills = Runs(examples, folder, tmp_path / "run", *options), 0
-    for delay_ms in (0, 2, 5, 11, 23, 47):
+    for delay_ms in (0, 5, 23):
         before = runs.steps() or 0
         process = runs.start()
         deadline = time.monotonic() + 120
@@ -126,7 +126,7 @@ def test_killed_at_any_moment(examples, folder, tmp_path):
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
         assert runs.steps() > before
-    assert kills >= 3
+    assert kills >= 2
     runs.finish()
     assert outcome(runs.out) == outcome(reference.out)
 

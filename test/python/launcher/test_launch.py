@@ -214,7 +214,7 @@ def test_a_killed_launcher_leaves_nothing(jobs):
 
 
 def test_a_killed_guard_is_not_missed(jobs):
-    script = jobs.script(TOGETHER + CHILDREN + "Path(f'up-{rank}').touch(); time.sleep(3)")
+    script = jobs.script(TOGETHER + CHILDREN + "Path(f'up-{rank}').touch(); time.sleep(2)")
     process = jobs.start("-n", 1, script)
     _wait_for(lambda: (jobs.folder / "up-0").exists())
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -364,7 +364,7 @@ def test_hostile_files_are_refused(files: Path) -> None:
     """Well-formed files with wrong counts, types, shapes, ranges, layouts and values are
     rejected."""
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", SUPPORT / "replay_mutations.py", files, "12"],
+        [sys.executable, "-X", "faulthandler", SUPPORT / "replay_mutations.py", files, "6"],
         capture_output=True,
         text=True,
         timeout=600,
@@ -372,7 +372,7 @@ def test_hostile_files_are_refused(files: Path) -> None:
     lines = done.stdout.splitlines()
     failed = [line for line in lines if line.startswith("FAILED")]
     assert done.returncode == 0, (failed, lines[-1:], done.stderr[-2000:])
-    assert len(lines) > 1500
+    assert len(lines) > 750
 
 
 @pytest.fixture

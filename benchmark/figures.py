@@ -124,7 +124,7 @@ def summary(rows: list[Row]) -> str:
             f"- {start} geometric mean of the smallest ratios is {mean(ratios.values()):.2f}."
         )
         slower = [f"{title} ({ratio:.2f})" for title, ratio in ratios.items() if ratio < 1]
-        lines[-1] += f" Slower: {'; '.join(slower)}." if slower else " None is slower."
+        lines[-1] += f" singa is slower for {'; '.join(slower) or 'none'}."
     commits = list(dict.fromkeys(row["commit"] for row in rows))
     if len(commits) == 1:
         lines.append(f"- Commit: {commits[0]}.")

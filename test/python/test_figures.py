@@ -81,7 +81,7 @@ def test_readme_has_the_means(figures: ModuleType) -> None:
 def test_cases_that_are_slower_are_named(figures: ModuleType) -> None:
     rows = figures.select(figures.read(), processor="amx", task="inference")
     assert figures.summary(rows).splitlines() == [
-        "- The geometric mean of the smallest ratios is 1.41. Slower: lenet, 1 (0.97).",
+        "- The geometric mean of the smallest ratios is 1.41. singa is slower for lenet, 1 (0.97).",
         "- Commit: dd677caa.",
     ]
 

@@ -13,6 +13,7 @@ import time
 
 import network_hosts
 import pytest
+import slurm_cluster
 from singa.launcher.environment import FOREIGN, Environment
 
 WHOLE = os.environ.get("SINGA_TEST_LAUNCHERS") == "1"
@@ -52,6 +53,7 @@ class Machines(network_hosts.Hosts):
         super().__init__(folder, ("HOME", "PATH", "PYTHONPATH", "TMPDIR"))
         self.folder = folder
         self.started = []
+        self.slurm = None
         self.script = folder / "script.py"
         self.script.write_text(SCRIPT)
         own = {*FOREIGN, *Environment(job="-").variables(), "SINGA_SECRET"}
@@ -74,6 +76,12 @@ class Machines(network_hosts.Hosts):
         )
         self.started.append(process)
         return process
+
+    def left(self):
+        if self.slurm is not None:
+            self.slurm.close()
+            self.slurm = None
+        return super().left()
 
     def close(self):
         super().close()
@@ -120,6 +128,24 @@ class Machines(network_hosts.Hosts):
         (self.bin / "srun").write_text(SRUN.format(python=sys.executable, kill=KILL))
         (self.bin / "srun").chmod(0o755)
         return self.launched(what, ranks, restarts, SLURM_JOB_ID="1")
+
+    def _in_slurm(self, *command, **more):
+        """Starts a program on the first machine that uses a real SLURM."""
+        if missing := slurm_cluster.missing():
+            pytest.skip(f"no SLURM: {missing}")
+        self.slurm = self.slurm or slurm_cluster.Slurm(self, self.folder)
+        return self.start(0, *command, **self.slurm.variables, **more)
+
+    def bare_srun(self, what, ranks=2):
+        """By a real srun, without `singa launch`. It ends the others a second after the first."""
+        command = ["srun", f"--ntasks={ranks}", "--nodes=2", "--distribution=block", "--wait=1"]
+        return [self._in_slurm(*command, sys.executable, self.script, *what)]
+
+    def salloc(self, what, ranks=2, restarts=0):
+        """By `singa launch --hosts` within an allocation of a real SLURM."""
+        command = ["salloc", f"--ntasks={ranks}", "--nodes=2", sys.executable, "-m", "singa"]
+        command += ["launch", "-n", ranks, "--grace", 1, "--hosts", "a,b", "--restarts", restarts]
+        return [self._in_slurm(*command, self.script, *what)]
 
     def mpi(self, name, what, ranks=2, restarts=0):
         """The same by an MPI: "mpich", or "mpich+data" if it moves the data, too."""
@@ -203,6 +229,7 @@ def _lines(found):
 
 GOOD = [f"total 4.0 {rank % 2} [0, 1, 2, 3]" for rank in range(4)]
 MPIS = ("mpich", "openmpi", "mpich+data", "openmpi+data")
+SLURM = ("bare_srun", "salloc")
 ENDED, STOPPED = r"rank 1 \(process \d+\) has ended", r"rank 1 \(process \d+\) is stopped"
 
 
@@ -217,7 +244,7 @@ def _ways(*small, whole=()):
     return pytest.mark.parametrize("way", [*small, *(whole if WHOLE else ())])
 
 
-@_ways("by_hand", "srun", whole=(*MPIS, "torchrun"))
+@_ways("by_hand", "srun", whole=(*MPIS, *SLURM, "torchrun"))
 def test_good_jobs(machines, way):
     """The second machine's ranks have the local numbers from 0 on, too."""
     found, _ = _finished(_way(way)(machines, ("none", 0, machines.folder), 4))
@@ -252,7 +279,7 @@ def test_a_stranger_is_no_rank(machines):
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop", "cut"])
-@_ways("by_hand", whole=("srun", *MPIS, "torchrun", "pods"))
+@_ways("by_hand", whole=("srun", *MPIS, *SLURM, "torchrun", "pods"))
 def test_faults(machines, way, fault):
     """Of the second rank, or its machine's link, in the middle of a job."""
     ranks = _way(way)(machines, (fault, 1, machines.folder), 2)
@@ -270,7 +297,8 @@ def test_faults(machines, way, fault):
     if fault == "cut":
         machines.cut(1, again=True)  # for the daemon of an MPI there
     print(f"{way:12} {fault:8} {seconds:5.1f} s, status {found[0][0]}")
-    assert found[0][0] == (137 if fault == "kill" and len(found) == 1 else 1), found
+    killed = (fault == "kill" and len(found) == 1) or (way, fault) == ("bare_srun", "stop")
+    assert found[0][0] == (137 if killed else 1), found
     # A rank that an MPI ends at once reports nothing.
     text = "".join(errors for _, _, errors in found)
     assert re.search(ENDED if fault == "kill" else STOPPED, text) or way in MPIS
@@ -288,7 +316,7 @@ def test_a_machine_that_cannot_be_reached(machines, way):
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"] if WHOLE else ["kill"])
-@_ways("srun", whole=MPIS)
+@_ways("srun", whole=(*MPIS, "salloc"))
 def test_restarts(machines, way, fault):
     ((status, output, errors),), _ = _finished(
         _way(way)(machines, (fault, 1, machines.folder), 2, 1)

@@ -174,6 +174,8 @@ class Jobs:
             found.append(f"the ranks ended {seconds:.1f} s after the fault")
         own, others = CAUSES[fault.kind]
         first = rf"singa launch: rank {fault.rank} \(process \d+\) .* first"
+        if fault.kind == "exit":  # with 0, so the launcher knows only what mpiexec says
+            first = r"singa launch: \S*mpiexec .*(first|but only)"
         # An MPI may end the others before they can report anything.
         ended = bool(self.hosts) and any(re.search(first, line) for line in run.first_start())
         for rank in range(fault.ranks):

@@ -96,9 +96,9 @@ wrap.ConvHandle(None, [3, 3], [1, 1], [1, 1], 3, 4) -> ValueError: [SetupRecorde
 wrap.ConvHandle(IMAGES, [3, 3], [1, 1], [1, 1], 3, 4) -> TypeError: arguments 'new_ConvHandle'
 wrap.ConvHandle(make(3, 3).data, [3, 3], [1, 1], [1, 1], 3, 4)
     -> ValueError: [SetupRecorder] input (N, C, H, W) (3, 3)
-wrap.ConvHandle(wrap.Recorder()) -> ValueError: [ConvHandle] input (0, 0, 0, 0)
+wrap.ConvHandle(wrap.Recorder()) -> ValueError: [ConvHandle] input (0, 0, 1, 1)
 wrap.ConvForward(IMAGES.data, WEIGHT.data, BIAS.data, wrap.ConvHandle(wrap.Recorder()))
-    -> ValueError: [ConvHandle] input (0, 0, 0, 0)
+    -> ValueError: [ConvHandle] input (0, 0, 1, 1)
 autograd.conv2d(conv(padding=[1000000, 1000000]), IMAGES, WEIGHT, BIAS)
     -> MemoryError: [ConvForward] (2, 4, 2000006, 2000006) float32
 geometry(IMAGES.data, 5) -> ValueError: [SetupRecorder] input 3 in_channels 5 (2, 3, 8, 8)

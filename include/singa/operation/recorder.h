@@ -77,16 +77,16 @@ class SINGA_API Recorder {
   int64_t conv_width() const { return axes[2].windows; }
 #endif
 
-  Shape input_shape() const { return OfAxes(batchsize, in_channels, &Axis::size); }
-  Shape weight_shape() const { return OfAxes(out_channels, in_channels / group, &Axis::kernel); }
-  Shape output_shape() const { return OfAxes(batchsize, out_channels, &Axis::windows); }
+  Shape input_shape() const { return OfAxes<&Axis::size>(batchsize, in_channels); }
+  Shape weight_shape() const { return OfAxes<&Axis::kernel>(out_channels, in_channels / group); }
+  Shape output_shape() const { return OfAxes<&Axis::windows>(batchsize, out_channels); }
   std::string ToString() const;
   bool operator==(const Recorder&) const = default;
 
 #ifndef SWIG
-  int64_t taps() const { return Product(&Axis::kernel); }  ///< elements of a kernel
-  int64_t pixels() const { return Product(&Axis::size); }  ///< of a channel of the input
-  int64_t conv_pixels() const { return Product(&Axis::windows); }
+  int64_t taps() const { return Product<&Axis::kernel>(); }  ///< elements of a kernel
+  int64_t pixels() const { return Product<&Axis::size>(); }  ///< of a channel of the input
+  int64_t conv_pixels() const { return Product<&Axis::windows>(); }
 
   /// Calls `visitor(name, value)` for each member, derived ones included.
   template <class Self, class Visitor>
@@ -95,20 +95,17 @@ class SINGA_API Recorder {
     visitor("in_channels", self.in_channels);
     visitor("out_channels", self.out_channels);
     visitor("spatial", self.spatial);
-    constexpr auto kNumbers = std::to_array<AxisNumber>({
-        {{"depth", "height", "width"}, &Axis::size},
-        {{"kernel_d", "kernel_h", "kernel_w"}, &Axis::kernel},
-        {{"stride_d", "stride_h", "stride_w"}, &Axis::stride},
-        {{"pad_front", "pad_top", "pad_left"}, &Axis::before},
-        {{"pad_back", "pad_bottom", "pad_right"}, &Axis::after},
-        {{"dilation_d", "dilation_h", "dilation_w"}, &Axis::dilation},
-    });
-    for (const AxisNumber& number : kNumbers) VisitAxes(self, visitor, number);
+    VisitAxes<&Axis::size>(self, visitor, "depth", "height", "width");
+    VisitAxes<&Axis::kernel>(self, visitor, "kernel_d", "kernel_h", "kernel_w");
+    VisitAxes<&Axis::stride>(self, visitor, "stride_d", "stride_h", "stride_w");
+    VisitAxes<&Axis::before>(self, visitor, "pad_front", "pad_top", "pad_left");
+    VisitAxes<&Axis::after>(self, visitor, "pad_back", "pad_bottom", "pad_right");
+    VisitAxes<&Axis::dilation>(self, visitor, "dilation_d", "dilation_h", "dilation_w");
     visitor("group", self.group);
     visitor("bias", self.bias);
     visitor("ceil_mode", self.ceil_mode);
     visitor("adaptive", self.adaptive);
-    VisitAxes(self, visitor, {{"conv_depth", "conv_height", "conv_width"}, &Axis::windows});
+    VisitAxes<&Axis::windows>(self, visitor, "conv_depth", "conv_height", "conv_width");
     visitor("col_height", self.col_height);
     visitor("col_width", self.col_width);
     visitor("imagesize", self.imagesize);
@@ -125,23 +122,22 @@ class SINGA_API Recorder {
 
  private:
 #ifndef SWIG
-  /// A number of each axis, and what it is called there.
-  struct AxisNumber {
-    std::array<const char*, kMostAxes> names;
-    int64_t Axis::*number;
-  };
-  template <class Self, class Visitor>
-  static void VisitAxes(Self& self, Visitor& visitor, const AxisNumber& of) {
-    for (size_t i = 0; i < of.names.size(); ++i) visitor(of.names[i], self.axes[i].*of.number);
+  // The number is a template argument, since these run in each call of a convolution.
+  template <int64_t Axis::*kNumber, class Self, class Visitor>
+  static void VisitAxes(Self& self, Visitor& visitor, const char* d, const char* h, const char* w) {
+    visitor(d, self.axes[0].*kNumber);
+    visitor(h, self.axes[1].*kNumber);
+    visitor(w, self.axes[2].*kNumber);
   }
-  int64_t Product(int64_t Axis::*number) const {
-    return axes[0].*number * axes[1].*number * axes[2].*number;
+  template <int64_t Axis::*kNumber>
+  int64_t Product() const {
+    return axes[0].*kNumber * axes[1].*kNumber * axes[2].*kNumber;
   }
-  Shape OfAxes(int64_t first, int64_t second, int64_t Axis::*number) const {
-    Shape shape{first, second};
-    for (size_t i = kMostAxes - static_cast<size_t>(spatial); i < axes.size(); ++i)
-      shape.push_back(axes[i].*number);
-    return shape;
+  template <int64_t Axis::*kNumber>
+  Shape OfAxes(int64_t first, int64_t second) const {
+    const int64_t d = axes[0].*kNumber, h = axes[1].*kNumber, w = axes[2].*kNumber;
+    if (spatial == 2) return {first, second, h, w};
+    return spatial == 1 ? Shape{first, second, w} : Shape{first, second, d, h, w};
   }
 #endif
 };

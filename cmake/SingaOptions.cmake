@@ -39,12 +39,18 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${SINGA_CCACHE}")
     if(SINGA_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # https://ccache.dev/manual/latest.html#_precompiled_headers
+      # A precompiled header knows the headers it includes by the sum of their text, comments
+      # included. ccache must not take one for another that differs in comments alone: "#pragma once"
+      # would fail. The entries of caches written without this are not found again, because the
+      # compiler is hashed by content.
       list(
         PREPEND CMAKE_CXX_COMPILER_LAUNCHER
         "${CMAKE_COMMAND}"
         -E
         env
         CCACHE_SLOPPINESS=pch_defines,time_macros
+        CCACHE_COMMENTS=1
+        CCACHE_COMPILERCHECK=content
       )
       add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
     endif()

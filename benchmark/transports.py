@@ -79,7 +79,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         # What an MPI passes on to the other machine by ssh.
-        hosts = Hosts(Path(folder), ("HOME", "PATH", "PYTHONPATH", "TMPDIR"))
+        passed = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR")
+        hosts = Hosts(Path(folder), passed)
         try:
             if args.mbit:
                 limit = ("tbf", "rate", f"{args.mbit}mbit", "burst", "256kb", "latency", "50ms")
@@ -90,6 +91,7 @@ def main() -> int:
             allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             path = f"{hosts.bin}:{args.mpi.resolve() / 'bin'}:{os.environ['PATH']}"
             own = {"PATH": path, "TMPDIR": "/var/tmp", "OMP_WAIT_POLICY": "passive"}
+            own["LD_LIBRARY_PATH"] = str(args.mpi.resolve() / "lib")  # for mpi4py
             launch = [sys.executable, "-m", "singa", "launch", "-n", "2"]
             launch += ["--hosts", ",".join(hosts.addresses), __file__, str(args.mpi)]
             launch += ["--rounds", str(args.rounds), "--inside", hosts.addresses[0]]

@@ -109,6 +109,10 @@ class Hosts:
         for i, address in enumerate(self.addresses):
             self.run(i, "ip", "address", "add", f"{address}/24", "dev", "net")
             self.run(i, "ip", "link", "set", "net", "up")
+        # The second end counts as down for up to a second. Until then UCX does not take it.
+        up = "while ! grep -q up /sys/class/net/net/operstate; do sleep 0.01; done"
+        for i in range(len(self.addresses)):
+            self.run(i, "timeout", "10", "sh", "-c", up)
 
     def command(self, host: int, *command: str) -> list[str]:
         """What runs a command on a machine."""

@@ -14,18 +14,10 @@
 
 namespace singa {
 
-/// Number of channels that our kernels process at once on this CPU: 16 with AVX-512, 8 with AVX2,
-/// else 4.
+/// Number of channels that our kernels process at once: 16 with AVX-512, 8 with AVX2, else 4.
 inline int64_t VectorLanes() {
-#if defined(__x86_64__)
-  static const int64_t lanes = __builtin_cpu_supports("avx512f") ? 16
-                               : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-                                   ? 8
-                                   : 4;
-  return lanes;
-#else
-  return 4;
-#endif
+  const InstructionSet set = AllowedInstructionSet();
+  return set >= InstructionSet::kAvx512 ? 16 : set >= InstructionSet::kAvx2 ? 8 : 4;
 }
 
 /// Channels-last, or blocks of 8 or 16 channels. Images of one and three dimensions have the same

@@ -1,6 +1,11 @@
-#include "backend/cpu/winograd/tiles.h"
+#pragma once
+
+// The loops of Kernels. Each file that includes this defines SINGA_TARGET, the instruction set of
+// its vectors, and instantiates the loops for their length.
 
 #include <algorithm>
+
+#include "backend/cpu/winograd/tiles.h"
 
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
@@ -74,10 +79,9 @@ SINGA_INLINE void StoreSome(T* to, const V& v, int64_t count, int64_t all) {
 }  // namespace
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformInput(const Image<kLanes>& image,
-                                                              const T* x, int64_t h, int64_t w,
-                                                              float* values,
-                                                              int64_t position_step) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformInput(const Image<kLanes>& image, const T* x,
+                                                           int64_t h, int64_t w, float* values,
+                                                           int64_t position_step) {
   using V = Vec<kLanes>;
   const bool inside =
       h >= 0 && w >= 0 && h + Taps::kInDown <= image.height && w + Taps::kInAcross <= image.width;
@@ -95,10 +99,10 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformInput(const Image<kLanes
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutputGradient(const Image<kLanes>& image,
-                                                                       const T* dy, int64_t h,
-                                                                       int64_t w, float* values,
-                                                                       int64_t position_step) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformOutputGradient(const Image<kLanes>& image,
+                                                                    const T* dy, int64_t h,
+                                                                    int64_t w, float* values,
+                                                                    int64_t position_step) {
   using V = Vec<kLanes>;
   const bool inside = h + Taps::kOutDown <= image.height && w + Taps::kOutAcross <= image.width;
   for (int64_t block = 0; block < image.blocks; ++block) {
@@ -115,7 +119,7 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutputGradient(const Ima
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutput(
+SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformOutput(
     const Image<kLanes>& image, int64_t first, int64_t blocks, const float* values,
     int64_t position_step, const After<T>& after, int64_t h, int64_t w, T* y) {
   using V = Vec<kLanes>;
@@ -160,10 +164,9 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformOutput(
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& filter,
-                                                               const T* weights, float* values,
-                                                               int64_t position_step,
-                                                               int64_t columns) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& filter, const T* weights,
+                                                            float* values, int64_t position_step,
+                                                            int64_t columns) {
   using V = Vec<kLanes>;
   constexpr int kWeights = Taps::kWeights;
   float gathered[kWeights][kLanes] = {};
@@ -187,10 +190,10 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& fil
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t depth,
-                                                                       const float* values,
-                                                                       int64_t position_step,
-                                                                       T* weights) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t depth,
+                                                                    const float* values,
+                                                                    int64_t position_step,
+                                                                    T* weights) {
   using V = Vec<kLanes>;
   for (int64_t d = 0; d < depth; d += kLanes) {
     const int64_t filled = std::min(kLanes, depth - d);
@@ -210,14 +213,14 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t d
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::Add(int64_t count, const float* from, float* to) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::Add(int64_t count, const float* from, float* to) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
 template <class T, int64_t kLanes, class Taps>
-SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::SumRow(const T* row, int64_t step, int64_t count,
-                                                      double* sums) {
+SINGA_TARGET void Kernels<T, kLanes, Taps>::SumRow(const T* row, int64_t step, int64_t count,
+                                                   double* sums) {
   Vec<kLanes> sum = {};
   for (int64_t i = 0; i < count; ++i) {
     Vec<kLanes> v;
@@ -227,18 +230,16 @@ SINGA_MULTI_ISA void Kernels<T, kLanes, Taps>::SumRow(const T* row, int64_t step
   for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
 }
 
-#define SINGA_INSTANTIATE(T, kLanes)              \
+#define SINGA_INSTANTIATE_FILTERS(T, kLanes)      \
   template struct Kernels<T, kLanes, Taps<3, 3>>; \
   template struct Kernels<T, kLanes, Taps<5, 5>>; \
   template struct Kernels<T, kLanes, Taps<1, 3>>; \
   template struct Kernels<T, kLanes, Taps<3, 1>>; \
   template struct Kernels<T, kLanes, Taps<1, 7>>; \
   template struct Kernels<T, kLanes, Taps<7, 1>>
-SINGA_INSTANTIATE(float, 8);
-SINGA_INSTANTIATE(float, 16);
-SINGA_INSTANTIATE(BFloat16, 8);
-SINGA_INSTANTIATE(BFloat16, 16);
-template struct Kernels<BFloat16, 8, LargeTile>;
-template struct Kernels<BFloat16, 16, LargeTile>;
+#define SINGA_INSTANTIATE(kLanes)              \
+  SINGA_INSTANTIATE_FILTERS(float, kLanes);    \
+  SINGA_INSTANTIATE_FILTERS(BFloat16, kLanes); \
+  template struct Kernels<BFloat16, kLanes, LargeTile>
 
 }  // namespace singa::cpu::winograd

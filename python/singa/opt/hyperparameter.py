@@ -1,16 +1,17 @@
-"""Hyperparameters as attributes of an optimizer: a schedule, and its value now."""
+"""Hyperparameters as attributes of an optimizer: a schedule, and its value now, which follows from
+the number of updates."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ..device import create_cpu_device
+from ..tape.step_recording import state as current
 from ..tensor import Tensor
-from .schedule import DecayScheduler, as_schedule, encoded
-
-if TYPE_CHECKING:
-    from .optimizer import Optimizer
+from .scaler import GradScaler
+from .schedule import Constant, DecayScheduler, as_schedule, decoded, encoded
 
 
 def host_number() -> Tensor:
@@ -24,7 +25,7 @@ class scheduled:  # noqa: N801 - a descriptor, used like `property`
     def __init__(self, attribute: str) -> None:
         self.attribute = attribute
 
-    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
+    def __get__(self, optimizer: ScheduledHyperparameters | None, owner: type | None = None) -> Any:
         if optimizer is None:
             return self
         values = optimizer._value_tensors
@@ -32,7 +33,7 @@ class scheduled:  # noqa: N801 - a descriptor, used like `property`
             values[self.attribute] = host_number()
         return values[self.attribute].set_value(optimizer.now(self.attribute))
 
-    def __set__(self, optimizer: Optimizer, value: Tensor) -> None:
+    def __set__(self, optimizer: ScheduledHyperparameters, value: Tensor) -> None:
         raise AttributeError(
             f"follows from the schedule; set optimizer.{self.attribute} to another one instead"
         )
@@ -52,7 +53,7 @@ class hyperparameter:  # noqa: N801 - likewise
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, optimizer: Optimizer | None, owner: type | None = None) -> Any:
+    def __get__(self, optimizer: ScheduledHyperparameters | None, owner: type | None = None) -> Any:
         if optimizer is None:
             return self
         try:
@@ -62,14 +63,14 @@ class hyperparameter:  # noqa: N801 - likewise
                 f"[{type(optimizer).__name__}] has no {self.name}: __init__ has not set it"
             ) from None
 
-    def __set__(self, optimizer: Optimizer, value: float | DecayScheduler) -> None:
+    def __set__(self, optimizer: ScheduledHyperparameters, value: float | DecayScheduler) -> None:
         vars(optimizer)[self.name] = schedule = self.checked(optimizer, value)
         made_with: dict[str, Any] = vars(optimizer).setdefault("_made_with", {})
         if self.name not in made_with:
             saved = encoded(schedule)
             made_with[self.name] = schedule if saved is None else saved
 
-    def checked(self, optimizer: Optimizer, value: Any) -> DecayScheduler:
+    def checked(self, optimizer: ScheduledHyperparameters, value: Any) -> DecayScheduler:
         """The schedule that `value` becomes. Raises as assigning does."""
         where = f"[{type(optimizer).__name__}] {self.name}"
         schedule = as_schedule(where, value)
@@ -79,3 +80,116 @@ class hyperparameter:  # noqa: N801 - likewise
             wrong = f"must be below {self.below:g}" if start >= 0 else "must not be negative"
             raise ValueError(f"{where} {wrong}: {start}")
         return schedule
+
+
+class ScheduledHyperparameters:
+    """The part of an `Optimizer` that counts updates, and knows the value of each hyperparameter at
+    each of them."""
+
+    _made_with: dict[str, Any]
+    _records_update = False  # while the optimizer records its update
+
+    #: What no step computes with; see `Layer.not_settings`.
+    not_settings: ClassVar[tuple[str, ...]] = (
+        *("_made_with", "_steps", "_pending_updates", "_known_updates", "_value_tensors"),
+        "_records_update",
+    )
+
+    def __init__(self, scaler: GradScaler | None) -> None:
+        if scaler is not None and not isinstance(scaler, GradScaler):
+            kind = type(self).__name__
+            raise TypeError(f"[{kind}] scaler must be a GradScaler, got {scaler!r:.80}")
+        self._scaler = scaler
+        self._steps = 0
+        # Updates that the device made or skipped since the host last asked the scaler, and the
+        # scaler's count at that time.
+        self._pending_updates = 0
+        self._known_updates = 0 if scaler is None else scaler.made()
+        self._value_tensors: dict[str, Tensor] = {}
+
+    @property
+    def scaler(self) -> GradScaler | None:
+        """The GradScaler, if there is one."""
+        return self._scaler
+
+    @property
+    def step_counter(self) -> Tensor:
+        """Updates so far, as a tensor of shape (1,)."""
+        counter = self._value_tensors.setdefault("step", host_number())
+        return counter.set_value(self.steps)
+
+    @step_counter.setter
+    def step_counter(self, counter: Tensor) -> None:
+        self._say_read()
+        self._count_updates()
+        self._steps = int(counter.numpy().reshape(-1)[0])
+
+    @property
+    def steps(self) -> int:
+        """Updates so far."""
+        self._say_read()
+        self._count_updates()
+        return self._steps
+
+    def _say_read(self) -> None:
+        """Notes that a step depends on what changes with each update, or changes it. Replays only
+        repeat what the optimizer itself makes of it."""
+        if current.recording is not None and not self._records_update:
+            current.recording.operations.SetObstacle(
+                "it reads or sets the optimizer's steps or their schedule"
+            )
+
+    def _count_updates(self) -> None:
+        """Asks the scaler how many pending updates were made. Waits for the device."""
+        if self._pending_updates and self._scaler is not None:
+            recording = None if current.recording is None else current.recording.operations
+            reads = 0 if recording is None else len(recording.host_reads())
+            made = self._scaler.made()
+            self._steps += made - self._known_updates
+            self._pending_updates, self._known_updates = 0, made
+            self._scaler.check()
+            if recording is not None:
+                recording.KeepHostReads(reads)  # a replay counts, too
+
+    def now(self, name: str, step: int | None = None) -> float:
+        """The value of the hyperparameter `name`, such as "lr", at a step; by default at this one.
+
+        Raises ValueError if the schedule gives a negative value, infinity or NaN.
+
+        >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 10))
+        >>> optimizer.now("lr"), optimizer.now("lr", 10)
+        (1.0, 0.1)
+        """
+        self._say_read()
+        schedule = getattr(self, name)
+        if step is None:
+            step = 0 if type(schedule) is Constant else self.steps
+        value = float(schedule.value(step))
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
+        return value
+
+    def _hyperparameters(self) -> list[hyperparameter]:
+        kind = type(self)
+        named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
+        found = [getattr(kind, name) for name in named if hasattr(kind, name)]
+        return [each for each in found if isinstance(each, hyperparameter)]
+
+    def _assigned(self) -> dict[str, float | str]:
+        """The hyperparameters that were assigned after the optimizer was made, as saved."""
+        now = {h.name: encoded(getattr(self, h.name)) for h in self._hyperparameters()}
+        made_with = self._made_with
+        return {n: v for n, v in now.items() if v is not None and v != made_with[n]}
+
+    def _restored(self, states: Mapping[str, Any]) -> dict[str, DecayScheduler]:
+        """The hyperparameters that loading `states` changes: those in it, and those that were
+        assigned since it was saved, which become what they were."""
+        assigned, restored = self._assigned(), {}
+        for each in self._hyperparameters():
+            name = each.name
+            if states.get(name) != assigned.get(name):
+                saved = states.get(name, self._made_with[name])
+                if isinstance(saved, str):
+                    saved = decoded(f"[{type(self).__name__}] {name}", saved)
+                restored[name] = each.checked(self, saved)
+        return restored

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import functools
-import math
-import warnings
-import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
-from ..layer import Layer
-from ..raw import compat_mode
 from ..raw.check import integer, number
 from ..tape.step_recording import host_call, host_called, is_recording_step
-from ..tape.step_recording import state as current
 from ..tensor import DType, Tensor
 from .clipping import checked_norm_type, clip_by_global_norm, limit_all
-from .hyperparameter import host_number, hyperparameter, scheduled
+from .hyperparameter import ScheduledHyperparameters, hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
 from .parameter_group import ParamGroup
+from .parameter_keys import ParameterKeys
 from .scaler import GradScaler
-from .schedule import Constant, DecayScheduler, decoded, encoded
+from .schedule import DecayScheduler
 
 # (key of the optimizer's state, parameter, gradient)
 Update = tuple[str, Tensor, Tensor]
 
 
-_DEFAULT_GROUP = ParamGroup(())
 _FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
 #: Keys in an optimizer's saved state, and the entries of its scaler's state that they hold.
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
 #: Keys that a saved state may lack, and that an optimizer may ignore.
 OPTIONAL_STATES = ("accumulated", "accumulated_calls", "parameter_steps", *_SCALER_STATES)
-#: Attributes that are dicts by the keys of parameters, besides slots.
-_BY_KEY = ("_keys", "_accumulated_grads", "_behind", "_group_of", "unsent")
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
-class Optimizer:
+class Optimizer(ScheduledHyperparameters, ParameterKeys):
     """Updates parameters from gradients. `optimizer(loss)` is one step of training.
 
     `lr` is a number or a schedule over the steps. So are all hyperparameters, such as `momentum`.
@@ -70,15 +62,11 @@ class Optimizer:
     """
 
     lr: Any = hyperparameter()
-    _made_with: dict[str, Any]
-    _records_update = False  # while the optimizer records its update
+    lr_value: scheduled = scheduled("lr")
 
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
-        *("_made_with", "_skipped", "_steps", "_pending_updates", "_known_updates"),
-        *("_accumulated_calls", "_accumulated_grads", "_value_tensors", "_tables", "_keys"),
-        *("_group_of", "_behind", "_key_of", "_owners", "_paths", "unsent", "_records_update"),
-        "_chosen",
+        *("_skipped", "_accumulated_calls", "_accumulated_grads", "_tables", "unsent"),
     )
 
     def __init__(
@@ -93,37 +81,19 @@ class Optimizer:
         accumulate: int = 1,
         scaler: GradScaler | None = None,
     ) -> None:
-        kind = type(self).__name__
+        ScheduledHyperparameters.__init__(self, scaler)
+        ParameterKeys.__init__(self, groups)
         self.lr = lr
         self.dtype = dtype
         self._accumulated_calls = 0  # whose gradients are in _accumulated_grads
-        self.groups = tuple(groups)
         self.clip_norm = clip_norm
         self.norm_type = norm_type
         self.clip_value = clip_value
         self.accumulate = accumulate
-        if scaler is not None and not isinstance(scaler, GradScaler):
-            raise TypeError(f"[{kind}] scaler must be a GradScaler, got {scaler!r:.80}")
-        self._scaler = scaler
         self._skipped = False  # whether the scaler skipped the last update
-        self._steps = 0
-        # Updates that the device made or skipped since the host last asked the scaler, and the
-        # scaler's count at that time.
-        self._pending_updates = 0
-        self._known_updates = 0 if scaler is None else scaler.made()
         self._accumulated_grads: dict[str, Tensor] = {}
-        self._value_tensors: dict[str, Tensor] = {}
-        # Where the formula depends on the number of updates of a parameter: the parameters that
-        # have missed some, and how many.
-        self._behind: dict[str, int] = {}
         self._tables: dict[int, HyperparameterTable] = {}
-        self._chosen: Callable[[Tensor], bool] | None = None  # of update_only
         self.unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
-        self._keys: dict[str, weakref.ref[Tensor]] = {}
-        self._key_of: dict[int, str] = {}  # by the parameter's identity
-        # The models that it was set on, and the paths of their parameters, by identity.
-        self._owners: list[weakref.ref[Layer]] = []
-        self._paths: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -133,26 +103,6 @@ class Optimizer:
         # A user's method is not recorded: it may do something else in the next step.
         for name in _HOST_METHODS & vars(cls).keys():
             setattr(cls, name, host_called(vars(cls)[name]))
-
-    @property
-    def scaler(self) -> GradScaler | None:
-        """The GradScaler, if there is one."""
-        return self._scaler
-
-    @property
-    def groups(self) -> tuple[ParamGroup, ...]:
-        """The parameter groups."""
-        return self._groups
-
-    @groups.setter
-    def groups(self, groups: Iterable[ParamGroup]) -> None:
-        given = tuple(groups)
-        for group in given:
-            if not isinstance(group, ParamGroup):
-                kind = type(self).__name__
-                raise TypeError(f"[{kind}] groups must be ParamGroups, got {group!r:.80}")
-        self._groups = given
-        self._group_of: dict[str, ParamGroup] = {}
 
     @property
     def clip_norm(self) -> float | None:
@@ -217,92 +167,6 @@ class Optimizer:
     def calls_made(self) -> int:
         """Calls since the last update whose gradients wait for it."""
         return self._accumulated_calls
-
-    # The schedules.
-
-    lr_value: scheduled = scheduled("lr")
-
-    @property
-    def step_counter(self) -> Tensor:
-        """Updates so far, as a tensor of shape (1,)."""
-        counter = self._value_tensors.setdefault("step", host_number())
-        return counter.set_value(self.steps)
-
-    @step_counter.setter
-    def step_counter(self, counter: Tensor) -> None:
-        self._say_read()
-        self._count_updates()
-        self._steps = int(counter.numpy().reshape(-1)[0])
-
-    @property
-    def steps(self) -> int:
-        """Updates so far."""
-        self._say_read()
-        self._count_updates()
-        return self._steps
-
-    def _say_read(self) -> None:
-        """Notes that a step depends on what changes with each update, or changes it. Replays only
-        repeat what the optimizer itself makes of it."""
-        if current.recording is not None and not self._records_update:
-            current.recording.operations.SetObstacle(
-                "it reads or sets the optimizer's steps or their schedule"
-            )
-
-    def _count_updates(self) -> None:
-        """Asks the scaler how many pending updates were made. Waits for the device."""
-        if self._pending_updates and self._scaler is not None:
-            recording = None if current.recording is None else current.recording.operations
-            reads = 0 if recording is None else len(recording.host_reads())
-            made = self._scaler.made()
-            self._steps += made - self._known_updates
-            self._pending_updates, self._known_updates = 0, made
-            self._scaler.check()
-            if recording is not None:
-                recording.KeepHostReads(reads)  # a replay counts, too
-
-    def now(self, name: str, step: int | None = None) -> float:
-        """The value of the hyperparameter `name`, such as "lr", at a step; by default at this one.
-
-        Raises ValueError if the schedule gives a negative value, infinity or NaN.
-
-        >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 10))
-        >>> optimizer.now("lr"), optimizer.now("lr", 10)
-        (1.0, 0.1)
-        """
-        self._say_read()
-        schedule = getattr(self, name)
-        if step is None:
-            step = 0 if type(schedule) is Constant else self.steps
-        value = float(schedule.value(step))
-        if not 0.0 <= value < math.inf:
-            raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
-        return value
-
-    def _hyperparameters(self) -> list[hyperparameter]:
-        kind = type(self)
-        named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
-        found = [getattr(kind, name) for name in named if hasattr(kind, name)]
-        return [each for each in found if isinstance(each, hyperparameter)]
-
-    def _assigned(self) -> dict[str, float | str]:
-        """The hyperparameters that were assigned after the optimizer was made, as saved."""
-        now = {h.name: encoded(getattr(self, h.name)) for h in self._hyperparameters()}
-        made_with = self._made_with
-        return {n: v for n, v in now.items() if v is not None and v != made_with[n]}
-
-    def _restored(self, states: Mapping[str, Any]) -> dict[str, DecayScheduler]:
-        """The hyperparameters that loading `states` changes: those in it, and those that were
-        assigned since it was saved, which become what they were."""
-        assigned, restored = self._assigned(), {}
-        for each in self._hyperparameters():
-            name = each.name
-            if states.get(name) != assigned.get(name):
-                saved = states.get(name, self._made_with[name])
-                if isinstance(saved, str):
-                    saved = decoded(f"[{type(self).__name__}] {name}", saved)
-                restored[name] = each.checked(self, saved)
-        return restored
 
     # A step.
 
@@ -391,23 +255,6 @@ class Optimizer:
         if self.clip_norm is not None:
             clip_by_global_norm(grads, self.clip_norm, self.norm_type)
         self.apply_all(self._own(updates))
-
-    def update_only(self, chosen: Callable[[Tensor], bool]) -> None:
-        """From now on, updates only the parameters for which `chosen` is true, and drops and keeps
-        no state of others, which other ranks update (`DistOpt(shard_state=True)`). All gradients
-        count for clipping and loss scaling."""
-        self._chosen = chosen
-        for key, holder in self._keys.items():
-            if not self._is_chosen(holder()):
-                self._drop_states(key)
-
-    def trained_parameters(self) -> list[Tensor]:
-        """The parameters that train, of all models that the optimizer was set on."""
-        found = self._find_paths(self._living_owners())
-        return [param for _, param in found if param.stores_grad]
-
-    def _is_chosen(self, param: Tensor | None) -> bool:
-        return self._chosen is None or param is None or self._chosen(param)
 
     def _divided_by_choice(self, updates: Sequence[Update]) -> tuple[list[Update], list[Update]]:
         """Updates of parameters that are chosen, and of others."""
@@ -504,138 +351,6 @@ class Optimizer:
             if other.device.id() != inputs[0].device.id():
                 other.to_device(inputs[0].device)
 
-    def state_key(self, param: Tensor) -> str:
-        """The name under which a parameter's state is kept, which it keeps whatever becomes of its
-        layer.
-
-        It is the path in the model that the optimizer was set on, else the parameter's own name.
-        Layers outside a model all call their weight "W": while such a namesake is alive, the later
-        parameter goes under "W#2". Where the namesake is gone, so is its state.
-
-        Raises ValueError for a parameter that such a model does not have; with SINGA's behaviour
-        (`singa.compat`) it warns instead.
-        """
-        key = self._key_of.get(id(param))
-        if key is not None:
-            holder = self._keys.get(key)
-            if holder is not None and holder() is param:
-                return key
-        return self._new_key(param)
-
-    def set_on(self, model: Layer) -> None:
-        """Makes the first update of each parameter check that `model` has it, or another model that
-        the optimizer was set on. `Model.set_optimizer` calls it."""
-        made = "_owners" in vars(self)  # not in the midst of a copy of both
-        if made and all([model is not other for other in self._living_owners()]):
-            self._owners.append(weakref.ref(model))
-
-    def _living_owners(self) -> list[Layer]:
-        self._owners = [holder for holder in self._owners if holder() is not None]
-        return [model for holder in self._owners if (model := holder()) is not None]
-
-    def _new_key(self, param: Tensor) -> str:
-        path = self._checked_path(param)
-        if param.name is None:
-            param.name = path or f"param{len(self._keys)}"
-        key = self._free_key(path or param.name)
-        self._keys[key] = weakref.ref(param)
-        self._key_of[id(param)] = key
-        return key
-
-    def _drop_states(self, key: str) -> None:
-        """Drops what is kept for a parameter from update to update."""
-        self._behind.pop(key, None)
-        slots = {n: v for n, v in vars(self).items() if n not in (*_BY_KEY, "_value_tensors")}
-        for value in slots.values():
-            if isinstance(value, dict) and isinstance(value.get(key), Tensor):
-                del value[key]
-
-    def _free_key(self, name: str, count: int = 1) -> str:
-        """The first of the keys name, name#2, name#3, ... that no living parameter has, from number
-        `count` on. What is kept for a dead one is dropped."""
-        key = name if count == 1 else f"{name}#{count}"
-        while (holder := self._keys.get(key)) is not None:
-            if holder() is None:
-                self._take_out(key)
-                break
-            count += 1
-            key = f"{name}#{count}"
-        return key
-
-    def _checked_path(self, param: Tensor) -> str | None:
-        """The path of a parameter in the models; None where there is no model."""
-        path = self._path(param)
-        if path is None and (models := self._living_owners()):
-            self._find_paths(models)
-            path = self._path(param)
-            if path is None:
-                self._refuse(param, models)
-        return path
-
-    def _find_paths(self, models: Sequence[Layer]) -> list[tuple[str, Tensor]]:
-        """Notes where the models have their parameters, and returns that."""
-        found: dict[int, tuple[str, Tensor]] = {}
-        for model in models:
-            for path, param in model.get_params().items():
-                found.setdefault(id(param), (path, param))
-        self._paths = {i: (weakref.ref(param), path) for i, (path, param) in found.items()}
-        return list(found.values())
-
-    def _path(self, param: Tensor | None) -> str | None:
-        holder, path = self._paths.get(id(param), (None, None))
-        return path if holder is not None and holder() is param else None
-
-    def _refuse(self, param: Tensor, models: Sequence[Layer]) -> None:
-        titles = " and ".join([model.title for model in models])
-        message = (
-            f"[{type(self).__name__}] the loss depends on {param.name or 'a tensor'} of shape "
-            f"{param.shape}, which is not in get_params() of {titles}: it would be trained, but "
-            "not saved, frozen or averaged. Make it, or its layer, an attribute of the model, or "
-            "an item of a list, tuple or dict there. If another optimizer trains it, freeze it now"
-        )
-        if not compat_mode.enabled:
-            raise ValueError(message)
-        warnings.warn(message, stacklevel=2)
-
-    def _use_paths(self) -> None:
-        """Makes the paths in the models the keys of their parameters. A parameter that is no longer
-        in a model loses a key that is a path, and its state if it is gone."""
-        models = self._living_owners()
-        found = self._find_paths(models)
-        keys = {id(holder()): key for key, holder in self._keys.items()}
-        ours = []
-        for path, param in found:
-            key = keys.get(id(param))
-            if key is not None and key != path:
-                ours.append((path, param, self._take_out(key)))
-        for path in [path for model in models for path in model.get_states()]:
-            holder = self._keys.get(path)
-            if holder is None or self._path(other := holder()) == path:
-                continue
-            entries = self._take_out(path)
-            if other is not None:
-                self._put(self._free_key(path, 2), other, entries)
-        for path, param, entries in ours:
-            self._put(self._free_key(path), param, entries)
-
-    def _put(self, key: str, param: Tensor, entries: list[tuple[str, Any]]) -> None:
-        """Puts what `_take_out` returned under another key."""
-        self._key_of[id(param)] = key
-        for name, value in entries:
-            vars(self)[name][key] = value
-
-    def _take_out(self, key: str) -> list[tuple[str, Any]]:
-        """Removes the entries of a parameter from the dicts by key, and from dicts of tensors of
-        subclasses, a user's too. Returns them with the names of the dicts."""
-        dicts = {name: value for name, value in vars(self).items() if isinstance(value, dict)}
-        dicts.pop("_value_tensors", None)
-        holding = [
-            (name, value)
-            for name, value in dicts.items()
-            if key in value and (name in _BY_KEY or isinstance(value[key], Tensor))
-        ]
-        return [(name, value.pop(key)) for name, value in holding]
-
     def _accumulate_gradients(self, updates: list[Update]) -> list[Update]:
         """Adds to the accumulated gradients. The last of `accumulate` calls returns and drops
         them."""
@@ -655,15 +370,6 @@ class Optimizer:
             for key, total in sums.items()
             if (param := params.get(key)) is not None
         ]
-
-    def _group(self, key: str, param: Tensor) -> ParamGroup:
-        if not self.groups:
-            return _DEFAULT_GROUP
-        if key not in self._group_of:
-            name = self._path(param) or param.name or ""
-            matching = (group for group in self.groups if group.matches(name, param))
-            self._group_of[key] = next(matching, _DEFAULT_GROUP)
-        return self._group_of[key]
 
     # Saved state.
 
@@ -751,21 +457,6 @@ class Optimizer:
                 expected = " or ".join(map(str, types))
                 raise TypeError(f"[{kind}] {name} of {key} is {value.dtype}, not {expected}")
         return {key: value.deepcopy() for key, value in tensors.items() if self._keeps(key)}
-
-    def _keeps(self, key: str) -> bool:
-        holder = self._keys.get(key)
-        return holder is None or self._is_chosen(holder())
-
-    def _check_names(self, keys: Collection[str]) -> None:
-        """Raises ValueError if the optimizer was set on a model, and no key of a state is that of a
-        parameter that it knows."""
-        paths = {path for path, _ in self._find_paths(self._living_owners())}
-        living = {key for key, holder in self._keys.items() if holder() is not None}
-        if keys and paths and (paths | living).isdisjoint(keys):
-            raise ValueError(
-                f"[{type(self).__name__}] the state is of other parameters: it has "
-                f"{', '.join(sorted(keys)):.200}, and the model {', '.join(sorted(paths)):.200}"
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys refer to live parameters; those of a copy are found again by name.

@@ -25,6 +25,14 @@ MODULES = [
     *("singa.utils", "singa.image_tool", "singa.sonnx"),
 ]
 
+#: Classes whose members stand in base classes without a page, and where these end.
+_WITH_BASES = {
+    "singa.tensor.Tensor": "Tensor",
+    "singa.opt.DistOpt": "object",
+    "singa.opt.Optimizer": "object",
+    "singa.training.Trainer": "object",
+}
+
 
 def public(module: Any) -> list[str]:
     """The names that the module offers."""
@@ -97,8 +105,8 @@ def member(module: str, name: str, value: object) -> list[str]:
     """The directive that describes a name."""
     if inspect.isclass(value):
         options = ["   :members:", "   :show-inheritance:"]
-        if module == "singa.tensor" and name == "Tensor":
-            options += ["   :inherited-members: Tensor"]
+        if root := _WITH_BASES.get(f"{module}.{name}"):
+            options += [f"   :inherited-members: {root}"]
         return [f".. autoclass:: {module}.{name}", *options, ""]
     kind = "function" if callable(value) and hasattr(value, "__name__") else "data"
     return [f".. auto{kind}:: {module}.{name}", ""]

@@ -14,8 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from .. import autograd, distributed, singa_wrap
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
@@ -23,7 +21,10 @@ from ..tape.batch_statistics import BatchStatistics, collected_in
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tape.tensor import as_raw, wrap
 from ..tensor import DType, Tensor
+from . import agreement
 from .algorithms import SGD
+from .buckets import Pair, dense, full_buckets, parts_of
+from .collectives import Collectives, update_statistics
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
 from .optimizer import Optimizer
 from .sharding import Owners, joined_states
@@ -31,15 +32,11 @@ from .sharding import Owners, joined_states
 if TYPE_CHECKING:
     from ..model import Model
 
-#: (parameter, gradient)
-_Pair = tuple[Tensor, Tensor]
-#: The first bucket is this many times smaller, so that communication starts early.
-_FIRST = 16
 _STREAMS = 0x9E3779B97F4A7C15  # the distance between the seeds of two virtual ranks
 
 
 @names_keywords
-class DistOpt:
+class DistOpt(Collectives):
     """Trains one model on many processes: each call adds up the gradients of all ranks, and every
     rank makes the same update.
 
@@ -107,14 +104,16 @@ class DistOpt:
         self.global_rank: int = self.communicator.global_rank
         self.local_rank: int = self.communicator.local_rank
         self.buffSize = buffer
-        self.virtual_ranks = self._checked_virtual_ranks(virtual_ranks)
+        self.virtual_ranks = agreement.checked_virtual_ranks(
+            virtual_ranks, self.world_size, opt.accumulate
+        )
         self.calls = self.virtual_ranks // self.world_size
         self._promises_bits = virtual_ranks is not None
         self._shards_apart = virtual_ranks is not None and self.calls > 1
         opt.accumulate = 1  # the calls for an update are counted here
         self.partial = 0
-        self._shards: list[list[list[_Pair]]] = []  # buckets of the calls so far
-        self._kept: list[list[_Pair]] = []  # buckets of the present call
+        self._shards: list[list[list[Pair]]] = []  # buckets of the calls so far
+        self._kept: list[list[Pair]] = []  # buckets of the present call
         self._reductions: list[Any] = []  # that the last call of an update has started
         self._shard_statistics: list[list[BatchStatistics]] = []
         self._statistics: list[BatchStatistics] = []  # of the present call
@@ -126,23 +125,6 @@ class DistOpt:
         self._state_owners: Owners | None = None
         if shard_state and self.world_size > 1:
             self._state_owners = Owners(self.global_rank, self.world_size)
-
-    def _checked_virtual_ranks(self, wanted: int | None) -> int:
-        calls = self.opt.accumulate
-        if wanted is None:
-            return self.world_size * calls
-        shards = integer("DistOpt", "virtual_ranks", wanted, 1)
-        if shards % self.world_size:
-            raise ValueError(
-                f"[DistOpt] virtual_ranks must be a multiple of the {self.world_size} ranks, got "
-                f"{shards}"
-            )
-        if calls > 1 and shards != self.world_size * calls:
-            raise ValueError(
-                f"[DistOpt] {shards} virtual_ranks need accumulate={shards // self.world_size} on "
-                f"{self.world_size} ranks, got {calls}; leave accumulate out"
-            )
-        return shards
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "opt" not in self.__dict__:
@@ -214,7 +196,7 @@ class DistOpt:
 
     @contextmanager
     def _random_stream(self, model: Model) -> Iterator[None]:
-        device = _device_of(model)
+        device = next(iter(model.get_states().values())).device
         if not self._shards:
             self._stream = device.random_state()
         seed, position = self._stream
@@ -232,36 +214,17 @@ class DistOpt:
         states = each_once(model.get_states())
         if not states:
             raise RuntimeError("[DistOpt] the model has no parameters yet: call compile() first")
-        device = _device_of(model)
-        on_gpu = device.kind() == singa_wrap.DeviceKind_kCuda
-        if self._promises_bits and on_gpu and not singa_wrap.IsDeterministic():
-            raise ValueError(
-                "[DistOpt] virtual_ranks promise bits that do not depend on the number of ranks, "
-                "which set_deterministic(False) gives up; leave one of them out"
-            )
-        if self._state_owners is not None and on_gpu:
-            raise ValueError("[DistOpt] shard_state is for models on the CPU; leave it out")
-        numbers = []
-        for slot, value in self.opt.get_states().items():
-            if not isinstance(value, dict):
-                numbers.append(f"{slot} {value}\n")
-            elif not self._is_divided:  # by a checkpoint, which all ranks have loaded
-                for name, kept in value.items():
-                    if isinstance(kept, Tensor):
-                        states[f"{slot}/{name}"] = kept
-                    else:
-                        numbers.append(f"{slot}/{name} {kept}\n")
-        self.communicator.check(
-            f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n"
-            + "".join(sorted(numbers))
+        device = next(iter(states.values())).device
+        if device.kind() == singa_wrap.DeviceKind_kCuda:
+            agreement.check_gpu(self._promises_bits, self._state_owners is not None)
+        agreement.start_from_rank_0(
+            self.communicator,
+            device,
+            f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n",
+            states,
+            self.opt.get_states(),
+            with_slots=not self._is_divided,  # by a checkpoint, which all ranks have loaded
         )
-        names = sorted(states)  # states that were loaded from a file may lie in any order
-        self.communicator.broadcast([states[name].data for name in names], 0, names)
-        random = np.array(device.random_state(), np.uint64).view(np.int64)
-        shared = singa_wrap.from_buffer(random, True)
-        self.communicator.broadcast([shared], 0, ["random state"])
-        both = np.array(singa_wrap.Exporter(shared)).view(np.uint64)
-        device.set_random_state([int(number) for number in both])
         self._models.add(model)
         if self._state_owners is not None:
             self._divide_states(self._state_owners)
@@ -290,7 +253,7 @@ class DistOpt:
             if not is_recording_step():
                 self._announce()
             pairs = autograd.backward(loss, self.opt.backward_seed(loss))
-            buckets = self._buckets(pairs, min(limit or self.buffSize, self.buffSize))
+            buckets = full_buckets(pairs, min(limit or self.buffSize, self.buffSize))
             if self.calls > 1:
                 self._collect(buckets)
                 return
@@ -302,24 +265,7 @@ class DistOpt:
         if not self._shards:
             self.opt.end_call()
 
-    def _buckets(self, pairs: Iterable[_Pair], limit: int) -> Iterator[list[_Pair]]:
-        """Fills buckets with gradients of one type, in the order in which backward makes them.
-        Yields those that are full, before backward goes on, and at last the others."""
-        filling: dict[DType, list[_Pair]] = {}
-        sizes: dict[DType, int] = {}
-        full = max(limit // _FIRST, 1)
-        for param, grad in pairs:
-            dtype = grad.dtype
-            bucket = filling.setdefault(dtype, [])
-            bucket.append((param, _dense(grad)))
-            sizes[dtype] = sizes.get(dtype, 0) + grad.size()
-            if sizes[dtype] >= full:
-                del filling[dtype], sizes[dtype]
-                yield bucket
-                full = limit
-        yield from filling.values()
-
-    def _started(self, shards: Sequence[Sequence[_Pair]]) -> Any:
+    def _started(self, shards: Sequence[Sequence[Pair]]) -> Any:
         raw = [grad.data for shard in shards for _, grad in shard]
         names = [self.opt.state_key(param) for param, _ in shards[0]]
         owners = []
@@ -348,7 +294,7 @@ class DistOpt:
         for gathering in self._sharing(params):
             gathering.Wait()
 
-    def _update(self, buckets: Sequence[tuple[Any, list[_Pair]]]) -> None:
+    def _update(self, buckets: Sequence[tuple[Any, list[Pair]]]) -> None:
         opt = self.opt
         sharing: list[Any] = []
         if buckets and opt.updates_apart:
@@ -367,7 +313,7 @@ class DistOpt:
 
     # Several calls for an update.
 
-    def _collect(self, buckets: Iterable[list[_Pair]]) -> None:
+    def _collect(self, buckets: Iterable[list[Pair]]) -> None:
         """Keeps the gradients and statistics of a call. In the last call of an update the gradients
         of all calls go to the other ranks, each bucket while backward makes the next ones."""
         for bucket in buckets:
@@ -376,12 +322,12 @@ class DistOpt:
         lent = [t for one in seen for t in (one.mean, one.var)]
         host_call(functools.partial(self._end_collecting, seen), lent)
 
-    def _keep(self, bucket: list[_Pair]) -> None:
+    def _keep(self, bucket: list[Pair]) -> None:
         number = len(self._kept)
         self._kept.append([(param, wrap(grad.data.Clone(), False)) for param, grad in bucket])
         if len(self._shards) + 1 == self.calls:
             shards = [*self._shards, self._kept]
-            self._check_equal_parameters([shard[number : number + 1] for shard in shards])
+            agreement.check_equal_parameters([shard[number : number + 1] for shard in shards])
             self._reductions.append(self._started([shard[number] for shard in shards]))
 
     def _end_collecting(self, seen: list[BatchStatistics]) -> None:
@@ -394,36 +340,19 @@ class DistOpt:
         shards, self._shards = self._shards, []
         statistics, self._shard_statistics = self._shard_statistics, []
         reductions, self._reductions = self._reductions, []
-        self._check_equal_parameters(shards)
-        self._update_statistics(statistics)
+        agreement.check_equal_parameters(shards)
+        update_statistics(self.communicator, statistics)
         for reduction in reductions:
             reduction.Wait()
         pairs = [pair for bucket in shards[0] for pair in bucket]
         self.opt.apply_gradients(pairs)
         self._share([param for param, _ in pairs])
 
-    @staticmethod
-    def _check_equal_parameters(shards: Sequence[Sequence[list[_Pair]]]) -> None:
-        first, *others = [[[id(p) for p, _ in b] for b in shard] for shard in shards]
-        if any([shard != first for shard in others]):
-            raise RuntimeError("[DistOpt] the calls for an update train different parameters")
-
     # Running statistics of batch norms.
 
     def _take_statistics(self) -> None:
         seen, self._statistics[:] = list(self._statistics), []
-        self._update_statistics([seen])
-
-    def _update_statistics(self, shards: Sequence[Sequence[BatchStatistics]]) -> None:
-        for dtype in dict.fromkeys([s.mean.data_type() for s in shards[0]]):
-            parts = [[s for s in shard if s.mean.data_type() == dtype] for shard in shards]
-            singa_wrap.UpdateStatistics(
-                self.communicator,
-                [t for s in parts[0] for t in (s.running_mean, s.running_var)],
-                [t for part in parts for s in part for t in (s.mean, s.var)],
-                [s.values for part in parts for s in part],
-                [s.factor for s in parts[0]],
-            )
+        update_statistics(self.communicator, [seen])
 
     # SINGA's ways to make a step.
 
@@ -465,7 +394,7 @@ class DistOpt:
         limit = integer("DistOpt", "threshold", threshold, 1)
         self._compressed(loss, functools.partial(self._reduce_sparse, share, topK, corr, limit))
 
-    def _compressed(self, loss: Tensor, reduce: Callable[[list[_Pair]], None]) -> None:
+    def _compressed(self, loss: Tensor, reduce: Callable[[list[Pair]], None]) -> None:
         if self.calls > 1:
             raise ValueError("[DistOpt] compression needs virtual_ranks of the number of ranks")
         with self._aborting():
@@ -474,29 +403,29 @@ class DistOpt:
             host_call(functools.partial(reduce, pairs), [grad.data for _, grad in pairs])
         host_call(self._end_call)
 
-    def _reduce_half(self, bound: float | None, pairs: list[_Pair]) -> None:
+    def _reduce_half(self, bound: float | None, pairs: list[Pair]) -> None:
         keys = self._keys_of(pairs)
-        grads = [_dense(grad).data for _, grad in pairs]
+        grads = [dense(grad).data for _, grad in pairs]
         if bound is not None:
             clip_values(grads, bound)
         sums = sum_of_halves(self.communicator, keys, grads, self._residuals)
         self._apply(pairs, sums)
 
     def _reduce_sparse(
-        self, spars: float, topk: bool, corr: bool, limit: int, pairs: list[_Pair]
+        self, spars: float, topk: bool, corr: bool, limit: int, pairs: list[Pair]
     ) -> None:
         keys = self._keys_of(pairs)
         residuals = self._residuals if corr else None
-        grads = [_dense(grad).data for _, grad in pairs]
+        grads = [dense(grad).data for _, grad in pairs]
         sums = sum_of_largest(self.communicator, keys, grads, spars, topk, limit, residuals)
         self._apply(pairs, sums)
 
-    def _keys_of(self, pairs: list[_Pair]) -> list[str]:
+    def _keys_of(self, pairs: list[Pair]) -> list[str]:
         if self._state_owners is not None:
             self._state_owners.add([param for param, _ in pairs])
         return [self.opt.state_key(param) for param, _ in pairs]
 
-    def _apply(self, pairs: list[_Pair], sums: list[Any]) -> None:
+    def _apply(self, pairs: list[Pair], sums: list[Any]) -> None:
         self.opt.apply_gradients(
             [(param, wrap(total, False)) for (param, _), total in zip(pairs, sums, strict=True)]
         )
@@ -516,23 +445,16 @@ class DistOpt:
             host_call(functools.partial(self._update_and_average, pairs, limit), lent)
         host_call(self._end_call)
 
-    def _update_and_average(self, pairs: list[_Pair], limit: int) -> None:
+    def _update_and_average(self, pairs: list[Pair], limit: int) -> None:
         self.opt.apply_gradients(pairs)
-        parts: list[list[Tensor]] = [[]]
-        size = 0
-        for param, _ in pairs:
-            if parts[-1] and size + param.size() > limit:
-                parts.append([])
-                size = 0
-            parts[-1].append(param)
-            size += param.size()
+        parts = parts_of([param for param, _ in pairs], limit)
         part = parts[self.partial % len(parts)]
         names = [self.opt.state_key(param) for param in part]
         raw = [param.data for param in part]
         self.communicator.all_reduce(raw, names, 1.0 / self.world_size)
         self.partial = (self.partial + 1) % len(parts)
 
-    # SINGA's single operations.
+    # SINGA's single operations; others are those of `Collectives`.
 
     @host_called
     def update(self, param: Tensor, grad: Tensor) -> None:
@@ -546,48 +468,6 @@ class DistOpt:
         if self._state_owners.is_own(param):
             self.opt.update(param, grad)
         self._share([param])
-
-    @host_called
-    def all_reduce(self, tensor: Any) -> None:
-        """Replaces a tensor by its sum over the ranks."""
-        self.communicator.synch(as_raw(tensor))
-
-    @host_called
-    def fused_all_reduce(self, tensor: Iterable[Any], send: bool = True) -> None:
-        """Replaces the tensors of a list by their sums. `send=False`, SINGA's way to fill a buffer
-        before, does nothing."""
-        self.communicator.fusedSynch([as_raw(t) for t in tensor], send)
-
-    @host_called
-    def all_reduce_half(self, tensor: Any) -> None:
-        """As all_reduce, with float16 between the ranks."""
-        self.communicator.synchHalf(as_raw(tensor))
-
-    @host_called
-    def fused_all_reduce_half(self, tensor: Iterable[Any], send: bool = True) -> None:
-        """As fused_all_reduce, with float16 between the ranks."""
-        self.communicator.fusedSynchHalf([as_raw(t) for t in tensor], send)
-
-    @host_called
-    def sparsification(self, tensor: Any, accumulation: Any, spars: float, topK: bool) -> None:
-        """Replaces a tensor by the sum of its largest elements over the ranks, as
-        backward_and_sparse_update chooses them. `accumulation`, if not None, holds what was not
-        sent: it is added before, and gets what remains."""
-        self.fused_sparsification([tensor], accumulation, spars, topK)
-
-    @host_called
-    def fused_sparsification(
-        self, tensor: Iterable[Any], accumulation: Any, spars: float, topK: bool
-    ) -> None:
-        """As sparsification, for a list. `accumulation` has all their elements, one after the
-        other."""
-        raw = [as_raw(t) for t in tensor]
-        kept = None if accumulation is None else as_raw(accumulation)
-        self.communicator.fusedSparsification(raw, kept, spars, topK)
-
-    def wait(self) -> None:
-        """Returns when all that was started has ended."""
-        self.communicator.wait()
 
     # Saved state.
 
@@ -616,15 +496,3 @@ class DistOpt:
         """The types that a tensor of `get_states()[name]` may have. `param` is its parameter; None:
         it is not known yet."""
         return (DType.float32,) if name == "residuals" else self.opt.state_types(name, param)
-
-
-def _device_of(model: Model) -> Any:
-    return next(iter(model.get_states().values())).device
-
-
-def _dense(grad: Tensor) -> Tensor:
-    """The gradient, or a copy without gaps between its elements."""
-    raw = grad.data
-    if raw.is_blocked() or raw.is_contiguous():
-        return grad
-    return wrap(raw.Contiguous(), False)

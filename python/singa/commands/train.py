@@ -222,12 +222,8 @@ def train(args: argparse.Namespace) -> int:
     compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
     classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
 
-    def save() -> None:
-        classifier.save(args.out / FILE_NAME)
-        note_environment(args.out)
-
     def save_model() -> None:
-        distributed.on_main(save, "save_model")
+        distributed.on_main(lambda: classifier.save(args.out / FILE_NAME), "save_model")
 
     metrics: dict[str, Any] = {"top1": metric.count_top_k}
     if classes > 5:
@@ -235,7 +231,7 @@ def train(args: argparse.Namespace) -> int:
     trainer = Trainer(
         net,
         metrics=metrics,
-        callbacks=[_AfterEachEpoch(save_model)],
+        callbacks=[_FilesOfRun(args.out, save_model)],
         out=args.out,
         checkpoint_steps=args.checkpoint_steps,
         settings=args.settings,
@@ -255,15 +251,20 @@ def train(args: argparse.Namespace) -> int:
     return 0
 
 
-class _AfterEachEpoch(Callback):
-    """Calls a function when the checkpoint of an epoch is saved."""
+class _FilesOfRun(Callback):
+    """Notes the environment when training begins, and saves the model with each epoch's
+    checkpoint."""
 
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.function = function
+    def __init__(self, folder: Path, save_model: Callable[[], None]) -> None:
+        self.folder = folder
+        self.save_model = save_model
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        distributed.on_main(lambda: note_environment(self.folder), "note_environment")
 
     def on_checkpoint(self, trainer: Trainer, record: dict[str, Any] | None) -> None:
         if record is not None:
-            self.function()
+            self.save_model()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -113,29 +113,19 @@ class DataLoader:
         if self._items is None:
             self._images, self._labels = _arrays(data)
         self._length = len(self._labels if self._items is None else self._items)
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("seed", seed, 0),
-            ("num_workers", num_workers, 0),
-            ("prefetch", 0 if prefetch is None else prefetch, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"[DataLoader] {name} must be an integer, got {value!r}")
-            if value < least:
-                raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
         for name, function in (("transform", transform), ("mix", mix), ("collate", collate)):
             if function is not None and not callable(function):
                 raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
         if device is not None and not isinstance(device, singa_wrap.Device):
             raise TypeError(f"[DataLoader] device must be a Device or None, got {device!r}")
-        self.batch_size: int = int(batch_size)
+        self.batch_size: int = _whole("batch_size", batch_size, 1)
         self.shuffle: bool = bool(shuffle)
-        self.seed: int = int(seed)
+        self.seed: int = _whole("seed", seed, 0)
         self.transform = transform
         self.mix = mix
         self.collate = collate
-        self.num_workers: int = int(num_workers)
-        ahead = 2 * self.num_workers if prefetch is None else int(prefetch)
+        self.num_workers: int = _whole("num_workers", num_workers, 0)
+        ahead = 2 * self.num_workers if prefetch is None else _whole("prefetch", prefetch, 0)
         self.prefetch: int = min(ahead, 1 << 30)
         self.drop_last: bool = bool(drop_last)
         self.device = device
@@ -425,6 +415,14 @@ class DataLoader:
 
     def _tensors(self, batch: Batch) -> Batch:
         return tuple(from_numpy(array, self.device) for array in batch)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"[DataLoader] {name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
+    return int(value)
 
 
 def _is_dataset(data: object) -> TypeGuard[Dataset]:

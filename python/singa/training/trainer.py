@@ -12,15 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .. import distributed, opt, singa_wrap
+from .. import distributed, opt
 from ..metric import Metric
 from ..raw.check import integer, names_keywords
 from ..tensor import Tensor
@@ -28,6 +24,7 @@ from . import checkpoint
 from .callbacks import Callback, Record
 from .checkpoint import BackgroundSaver
 from .curves import plot_curves
+from .evaluator import Evaluator, check_batches
 from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .program import StopSignals, say
@@ -37,11 +34,9 @@ from .totals import Measure, NonFiniteLossError, Totals, described, own_sums
 if TYPE_CHECKING:
     from ..model import Model
 
-_TOGETHER = 16  # batches whose results are read at once from a GPU
-
 
 @names_keywords
-class Trainer:
+class Trainer(Evaluator):
     """Trains a model on the batches of a loader, epoch by epoch.
 
     model       a Model with an optimizer. In training it is called with all parts of a batch, and
@@ -103,20 +98,9 @@ class Trainer:
         validation_name: str = "val",
         verbose: bool = True,
     ) -> None:
-        self.model = model
-        self.metrics: dict[str, Measure] = dict(metrics or {})
-        for name, measure in self.metrics.items():
-            if isinstance(measure, type) or not (callable(measure) or isinstance(measure, Metric)):
-                raise TypeError(
-                    f"[Trainer] metrics: {name!r} is {measure!r:.80}; expected a Metric, or a "
-                    "function of outputs and targets"
-                )
-        if reserved := self.metrics.keys() & {"loss", "images"}:
-            raise ValueError(f"[Trainer] metrics: {min(reserved)!r} has another meaning")
+        super().__init__(model, metrics, dtype, ema, bool(verbose))
         if loss is not None:
             model.loss = loss
-        self.dtype = dtype
-        self.ema = opt.EMA(model, ema) if isinstance(ema, int | float) else ema
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
         for logger in self.loggers:
@@ -128,7 +112,6 @@ class Trainer:
         self.settings = settings
         self.title = title
         self.validation_name = validation_name
-        self.verbose = bool(verbose)
         #: Number of the epoch, from 1, and of the last one.
         self.epoch, self.epochs = 0, 0
         #: Whether `fit` continues from a checkpoint.
@@ -297,86 +280,10 @@ class Trainer:
         self._totals.add(out, loss, batch[-1], len(batch[0]))
         self._call("on_batch_end", batch, result)
 
-    # Validation and prediction.
-
-    def evaluate(self, loader: Any) -> dict[str, Any]:
-        """The loss and all metrics on the batches of a loader, of all ranks: {"loss": 0.31, ...}.
-
-        Nothing is trained. Averages of `ema` take the place of the weights. There is no loss if the
-        model has no `loss`. Raises ValueError if there is no metric either, NonFiniteLossError.
-
-        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
-        >>> net.set_optimizer(opt.SGD(lr=0.1))
-        >>> x, y = np.zeros((32, 2), np.float32), np.ones((32, 1), np.float32)
-        >>> loader = data.DataLoader(data.ArrayDataset(x, y), 16)
-        >>> training.Trainer(net, verbose=False).evaluate(loader)["loss"]
-        1.0
-        """
-        self._compile(loader)
-        return self._evaluate(loader, "")
-
-    def _evaluate(self, loader: Any, prefix: str) -> dict[str, Any]:
-        loss_of = getattr(self.model, "loss", None)
-        if loss_of is None and not self.metrics:
-            raise ValueError(
-                f"[Trainer] there is nothing to evaluate: {type(self.model).__name__} has no loss, "
-                "and there are no metrics"
-            )
-        _check_batches(loader)
-        totals = Totals(self.metrics, self._together(), has_loss=loss_of is not None)
-        title = prefix.removesuffix("_") or "evaluate"
-        shown = Progress(len(loader), title, shown=self.verbose)
-        with self._inferring(), _first_epoch_of(loader), shown as bar:
-            for given in loader:
-                *inputs, y = self._tensors(given)
-                if not inputs:
-                    raise ValueError("[Trainer] a batch has one part: expected inputs and targets")
-                if len(y):  # a short batch may have no row for this rank
-                    out = self.model(*inputs)
-                    loss = None if loss_of is None else loss_of(out, y)
-                    totals.add(out, loss, y, len(y))
-                bar.step()
-        return totals.of_all(prefix)
-
-    def predict(self, loader: Any) -> NDArray[Any]:
-        """The outputs for the batches of a loader, in one array. Of a batch with several parts, the
-        last one is taken for the targets. On several ranks, each gets those of its own rows.
-
-        Averages of `ema` take the place of the weights.
-
-        >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
-        >>> net.set_optimizer(opt.SGD(lr=0.1))
-        >>> x, y = np.zeros((32, 2), np.float32), np.ones((32, 1), np.float32)
-        >>> loader = data.DataLoader(data.ArrayDataset(x, y), 16)
-        >>> training.Trainer(net, verbose=False).predict(loader).shape
-        (32, 1)
-        """
-        self._compile(loader)
-        outputs = []
-        with self._inferring(), _first_epoch_of(loader):
-            for given in loader:
-                batch = self._tensors(given)
-                outputs.append(self.model(*(batch[:-1] or batch)).numpy())
-        return np.concatenate(outputs) if outputs else np.zeros(0, np.float32)
-
-    def averaged(self) -> AbstractContextManager[None]:
-        """Context manager: the model's weights are the averages of `ema`, if there are some."""
-        if self.ema is None or not self.ema.updates:
-            return contextlib.nullcontext()
-        return self.ema.applied()
-
-    @contextlib.contextmanager
-    def _inferring(self) -> Iterator[None]:
-        before = self.model.training
+    def _needs_execution(self) -> bool:
         # Replayed inference rounds differently (see Model.graph), and a resumed run replays later.
         # Callbacks that decide by its results, and have a state, must see the same bits.
-        decide = self.out is not None and any(each.state_dict() for each in self.callbacks)
-        self.model.eval()
-        try:
-            with self.averaged(), self.model.executed() if decide else contextlib.nullcontext():
-                yield
-        finally:
-            self.model.train(before)
+        return self.out is not None and any(each.state_dict() for each in self.callbacks)
 
     # Files.
 
@@ -460,7 +367,7 @@ class Trainer:
     def _prepare(self, loader: Any) -> None:
         """Checks the loader, compiles the model, and puts the optimizer into a DistOpt if there are
         several ranks, or parts of a batch."""
-        _check_batches(loader)
+        check_batches(loader)
         if self.out is not None and not hasattr(loader, "state_dict"):
             raise TypeError(
                 f"[Trainer] checkpoints need a loader with state_dict(), such as a DataLoader; "
@@ -485,25 +392,6 @@ class Trainer:
                 "where a DistOpt cannot be saved"
             )
 
-    def _compile(self, loader: Any) -> None:
-        """Compiles the model for the first batch, unless that was done and there is no dtype."""
-        if self.dtype is None and self.model.get_states():
-            return
-        with _first_epoch_of(loader):
-            batch = self._tensors(next(iter(loader)))
-        use_graph = self.model.graph_mode or not self.model.get_states()
-        self.model.compile(list(batch[:-1] or batch), True, use_graph, dtype=self.dtype)
-        self.dtype = None
-
-    def _tensors(self, batch: Any) -> tuple[Any, ...]:
-        """The parts of a batch. Arrays become tensors on the device of the model."""
-        return self.model._as_tensors(tuple(batch) if isinstance(batch, tuple | list) else (batch,))
-
-    def _together(self) -> int:
-        state = next(iter(self.model.get_states().values()), None)
-        on_cpu = state is None or state.device.kind() == singa_wrap.DeviceKind_kCpu
-        return 1 if on_cpu else _TOGETHER
-
     def _functions(self) -> dict[str, Measure]:
         """The metrics of training."""
         return {n: m for n, m in self.metrics.items() if not isinstance(m, Metric)}
@@ -511,25 +399,3 @@ class Trainer:
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
-
-
-def _check_batches(loader: Any) -> None:
-    if not hasattr(loader, "__len__"):
-        raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
-    if not len(loader):
-        raise ValueError("[Trainer] the loader has no batches")
-
-
-@contextlib.contextmanager
-def _first_epoch_of(loader: Any) -> Iterator[None]:
-    """Inside, a pass over a loader is that of its first epoch, so that each validation sees the
-    same batches; afterwards the loader is where it was."""
-    if not hasattr(loader, "state_dict"):
-        yield
-        return
-    place = loader.state_dict()
-    loader.set_epoch(0)
-    try:
-        yield
-    finally:
-        loader.load_state_dict(place)

@@ -31,7 +31,7 @@ from .dtypes import (
     uint8,
 )
 from .ops.contraction import einsum, tensordot
-from .ops.movement import promoted
+from .ops.conversion import promoted
 from .ops.types import result_type
 from .raw import compat_mode, tracebacks
 from .raw.arrays import as_shape, narrowed

@@ -11,9 +11,11 @@ from . import (
     arithmetic,
     attention,
     conv,
+    conversion,
     elementwise,
     gating,
     indexing,
+    joining,
     linalg,
     loss,
     loss_functions,
@@ -71,9 +73,11 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .arithmetic import *
     from .attention import *
     from .conv import *
+    from .conversion import *
     from .elementwise import *
     from .gating import *
     from .indexing import *
+    from .joining import *
     from .linalg import *
     from .loss import *
     from .loss_functions import *
@@ -94,9 +98,11 @@ else:
         arithmetic,
         attention,
         conv,
+        conversion,
         elementwise,
         gating,
         indexing,
+        joining,
         linalg,
         loss,
         loss_functions,

@@ -10,8 +10,8 @@ from ..raw import compat_mode
 from ..tape.grad_mode import state
 from ..tape.tensor import Tensor, wrap
 from .base import BuiltinOperator, Constant, tensor_of
+from .conversion import Promoting, converted
 from .elementwise import Scalar
-from .movement import Promoting, converted
 from .reduction import reduce_max, reduce_mean, reduce_min, reduce_sum
 from .types import constant, result_type
 

@@ -10,7 +10,7 @@ from ..raw.check import fraction, integer, number
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
-from .movement import autocast_operands
+from .conversion import autocast_operands
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw

@@ -9,7 +9,7 @@ from .. import singa_wrap as _c
 from ..raw.check import integers
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
-from .movement import autocast_operands
+from .conversion import autocast_operands
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw

@@ -11,7 +11,7 @@ from ..raw.arrays import full
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
-from .movement import converted
+from .conversion import converted
 from .types import result_type
 
 if TYPE_CHECKING:

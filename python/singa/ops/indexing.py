@@ -12,7 +12,7 @@ from ..raw import compat_mode
 from ..raw.check import integer, number
 from ..tape.tensor import Tensor, as_raw
 from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of, tensor_of
-from .movement import Promoting
+from .conversion import Promoting
 
 if TYPE_CHECKING:
     from ..dtypes import DType

@@ -9,7 +9,7 @@ from ..dtypes import is_float
 from ..raw.check import InvalidInputError, number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
-from .movement import autocast_operands, promoted
+from .conversion import autocast_operands, promoted
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw

@@ -19,10 +19,11 @@ from ..raw.check import InvalidInputError, fraction, integer, number
 from ..tape.tensor import Tensor, wrap
 from .arithmetic import equal, less, not_equal
 from .base import indices_of, tensor_of
+from .conversion import Cast, cast, converted
 from .elementwise import abs, clip, exp, log, negative, sigmoid, softplus, square
 from .indexing import gather, gather_elements, onehot, where
 from .loss import MeanSquareError, SoftMaxCrossEntropy
-from .movement import Cast, cast, converted, reshape, squeeze, unsqueeze
+from .movement import reshape, squeeze, unsqueeze
 from .reduction import log_softmax, reduce_mean, reduce_sum, softmax_along
 
 

@@ -19,22 +19,13 @@ from ..tape.operator import apply
 from ..tape.tensor import Tensor, install
 from . import elementwise
 from .arithmetic import pow
+from .conversion import Cast, converted
 from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh, clip
 from .indexing import where
 from .items import getitem
+from .joining import Repeat
 from .linalg import matmul
-from .movement import (
-    Cast,
-    Clone,
-    Contiguous,
-    Repeat,
-    Reshape,
-    Squeeze,
-    ToDevice,
-    Transpose,
-    Unsqueeze,
-    converted,
-)
+from .movement import Clone, Contiguous, Reshape, Squeeze, ToDevice, Transpose, Unsqueeze
 from .reduction import (
     ArgMax,
     ArgMin,

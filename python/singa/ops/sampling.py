@@ -10,9 +10,11 @@ from ..dtypes import int64, wide_type
 from ..raw.check import integers
 from ..tape.tensor import Tensor
 from .arithmetic import _and, equal, greater_equal, less, less_equal
+from .conversion import cast
 from .elementwise import abs, clip, floor, rounde
 from .indexing import gather_elements, where
-from .movement import cast, cat, expand, reshape, slice, unsqueeze
+from .joining import cat
+from .movement import expand, reshape, slice, unsqueeze
 from .resampling import pad
 
 _MODES = ("bilinear", "nearest", "bicubic")

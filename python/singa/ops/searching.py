@@ -12,9 +12,10 @@ from ..raw.check import integer
 from ..tape.tensor import Tensor, as_raw, wrap
 from .arithmetic import less, less_equal
 from .base import tensor_of
+from .conversion import cast, converted
 from .elementwise import clip, log, negative
 from .indexing import gather, where
-from .movement import cast, converted, expand, reshape, unsqueeze
+from .movement import expand, reshape, unsqueeze
 from .reduction import reduce_sum
 from .sorting import cumsum, topk
 

@@ -10,8 +10,8 @@ from ..raw.check import number
 from ..tape.tensor import Tensor
 from .arithmetic import equal, greater, not_equal
 from .base import axes_of
+from .conversion import cast, converted
 from .elementwise import abs, clip
-from .movement import cast, converted
 from .reduction import (
     Axes,
     reduce_l1,

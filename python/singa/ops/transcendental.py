@@ -12,9 +12,9 @@ from ..dtypes import BY_VALUE, bfloat16, float32, is_float, wide_type
 from ..tape.tensor import Tensor
 from .arithmetic import equal, not_equal
 from .base import BuiltinOperator, tensor_of
+from .conversion import Promoting, converted
 from .elementwise import log, reciprocal, sqrt
 from .indexing import where
-from .movement import Promoting, converted
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw

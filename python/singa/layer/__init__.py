@@ -9,27 +9,12 @@ A network is a Layer or a Model with layers in attributes, also in lists, tuples
 
 from typing import TYPE_CHECKING
 
-from ..raw.exports import defined
-from . import (
-    activation,
-    attention,
-    base,
-    cells,
-    containers,
-    conv,
-    decoder,
-    layout,
-    linear,
-    loss,
-    norm,
-    padding,
-    pooling,
-    resampling,
-    rnn,
-    rotary,
-    simple,
-)
+from ..raw.exports import defined, modules_of
 
+#: Modules whose names are not offered.
+_INTERNAL_MODULES = frozenset(
+    ["head", "hooks", "names", "outputs", "summary", "torch_weights", "window"]
+)
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
@@ -57,25 +42,6 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .rotary import *
     from .simple import *
 else:
-    _public = defined(
-        activation,
-        attention,
-        base,
-        cells,
-        containers,
-        conv,
-        decoder,
-        layout,
-        linear,
-        loss,
-        norm,
-        padding,
-        pooling,
-        resampling,
-        rnn,
-        rotary,
-        simple,
-        internal=_INTERNAL,
-    )
+    _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
     __all__ = [*_public]

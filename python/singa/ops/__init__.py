@@ -6,32 +6,7 @@ Users get what the modules define, without `_INTERNAL` and names with an undersc
 
 from typing import TYPE_CHECKING
 
-from ..raw.exports import defined
-from . import (
-    arithmetic,
-    attention,
-    conv,
-    conversion,
-    elementwise,
-    gating,
-    indexing,
-    joining,
-    linalg,
-    loss,
-    loss_functions,
-    movement,
-    normalization,
-    pooling,
-    reduction,
-    resampling,
-    rotary,
-    sampling,
-    searching,
-    sorting,
-    statistics,
-    transcendental,
-)
-from . import rnn as recurrent
+from ..raw.exports import defined, modules_of
 from .arithmetic import _and as _and
 from .arithmetic import _or as _or
 from .arithmetic import _xor as _xor
@@ -57,6 +32,10 @@ from .rnn import _RNN as _RNN
 _SINGAS = (
     *("_BatchNorm2d", "_Conv", "_Conv2d", "_ConvTranspose", "_ConvTranspose2d", "_Pooling"),
     *("_Pooling2d", "_RNN", "_SyncBatchNorm2d", "_and", "_not", "_or", "_xor"),
+)
+#: Modules whose names are not offered.
+_INTERNAL_MODULES = frozenset(
+    ["base", "contraction", "items", "methods", "raw_signs", "signs", "types"]
 )
 #: What the modules define for each other.
 _INTERNAL = frozenset(
@@ -94,31 +73,6 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .statistics import *
     from .transcendental import *
 else:
-    _public = defined(
-        arithmetic,
-        attention,
-        conv,
-        conversion,
-        elementwise,
-        gating,
-        indexing,
-        joining,
-        linalg,
-        loss,
-        loss_functions,
-        movement,
-        normalization,
-        pooling,
-        reduction,
-        resampling,
-        recurrent,
-        rotary,
-        sampling,
-        searching,
-        sorting,
-        statistics,
-        transcendental,
-        internal=_INTERNAL,
-    )
+    _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
     __all__ = [*_public, *_SINGAS]

@@ -6,19 +6,15 @@ sgd(loss)  # backward, one update of each parameter, next step of the schedules
 
 from typing import TYPE_CHECKING
 
-from ..raw.exports import defined
-from . import (
-    algorithms,
-    averaging,
-    clipping,
-    depth,
-    dist_opt,
-    optimizer,
-    parameter_group,
-    scaler,
-    schedule,
-)
+from ..raw.exports import defined, modules_of
 
+#: Modules whose names are not offered.
+_INTERNAL_MODULES = frozenset(
+    [
+        *("agreement", "buckets", "collectives", "compression", "hyperparameter"),
+        *("hyperparameter_table", "parameter_keys", "sharding", "update_rule", "variants"),
+    ]
+)
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
@@ -37,17 +33,6 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .scaler import *
     from .schedule import *
 else:
-    _public = defined(
-        algorithms,
-        averaging,
-        clipping,
-        depth,
-        dist_opt,
-        optimizer,
-        parameter_group,
-        scaler,
-        schedule,
-        internal=_INTERNAL,
-    )
+    _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
     __all__ = [*_public]

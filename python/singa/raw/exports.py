@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
 from collections.abc import Collection
 from types import ModuleType
 from typing import Any
+
+
+def modules_of(package: str, internal: Collection[str] = ()) -> list[ModuleType]:
+    """The modules of a package, imported, in the order of their names. Left out are those in
+    `internal`, which are not imported."""
+    found = [module.name for module in pkgutil.iter_modules(sys.modules[package].__path__)]
+    return [importlib.import_module(f"{package}.{name}") for name in found if name not in internal]
 
 
 def defined(*modules: ModuleType, internal: Collection[str] = ()) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import public_names
 import pytest
 import singa
-from singa.raw.exports import defined
+from singa.raw.exports import defined, modules_of
 
 #: Modules that users import by their names, besides those of `public_names`.
 _ALSO_IMPORTED = {"singa.einops", "singa.training.program", "singa.training.recipe"}
@@ -34,6 +34,21 @@ def test_internal_names_are_those_of_the_package(package: str) -> None:
     assert defined(*modules).keys() >= module._INTERNAL
     assert module._INTERNAL.isdisjoint(module.__all__)
     assert len(set(module.__all__)) == len(module.__all__)
+
+
+@pytest.mark.parametrize("package", ["ops", "layer", "opt"])
+def test_type_checkers_see_the_modules_whose_names_are_offered(package: str) -> None:
+    module = importlib.import_module(f"singa.{package}")
+    tree = ast.parse(Path(module.__file__).read_text())
+    seen = {
+        node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    }
+    offered = modules_of(module.__name__, module._INTERNAL_MODULES)
+    assert seen == {each.__name__.rpartition(".")[2] for each in offered}
+    internal = {each.__name__.rpartition(".")[2] for each in modules_of(module.__name__)} - seen
+    assert internal == module._INTERNAL_MODULES
 
 
 def _own_names(tree: ast.Module) -> set[str]:

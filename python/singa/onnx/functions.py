@@ -1,16 +1,17 @@
 """The operators of ONNX that are one elementwise function of singa. Readers, writers and the host
-take them from this table; what differs by more than its name has a reader and a writer of its own.
+take them from these tables; what differs by more than its name has a reader and a writer of its
+own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import autograd
 from ..ops.normalization import ACTIVATIONS
-from .element_types import FLOATS, NUMERIC
+from .element_types import ALL, BOOL, FLOATS, NUMERIC
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -108,7 +109,46 @@ _is("Sqrt", 1, 6, 13, on_host=True)
 _is("Tan", 7, 22)
 _is("Tanh", 1, 6, 13)
 
-#: Those that are an activation of batch norm, by its name there.
+
+class Combination(NamedTuple):
+    """An operator of ONNX that is an elementwise operator of several tensors. Fields are those of
+    `Function`."""
+
+    op: str
+    versions: tuple[int, ...]
+    operator: type
+    types: Collection[str] = NUMERIC
+    on_host: bool = False
+
+
+#: Operators of two tensors, or of a tensor and a number.
+ARITHMETIC = (
+    Combination("Add", (1, 6, 7, 13, 14), autograd.Add),
+    Combination("Sub", (1, 6, 7, 13, 14), autograd.Sub),
+    Combination("Mul", (1, 6, 7, 13, 14), autograd.Mul),
+)
+#: Operators of one or more tensors.
+OF_LISTS = (
+    Combination("Max", (1, 6, 8, 12, 13), autograd.Max, on_host=True),
+    Combination("Min", (1, 6, 8, 12, 13), autograd.Min, on_host=True),
+    Combination("Sum", (1, 6, 8, 13), autograd.Sum, FLOATS, on_host=True),
+    Combination("Mean", (1, 6, 8, 13), autograd.Mean, FLOATS),
+)
+#: Operators of two tensors whose results are bool in ONNX, and numbers in singa.
+COMPARISONS = (
+    Combination("Equal", (1, 7, 11, 13, 19), autograd.Equal, ALL),
+    Combination("Less", (1, 7, 9, 13), autograd.Less),
+    Combination("LessOrEqual", (12, 16), autograd.LessEqual, on_host=True),
+    Combination("Greater", (1, 7, 9, 13), autograd.Greater),
+    Combination("GreaterOrEqual", (12, 16), autograd.GreaterEqual, on_host=True),
+)
+LOGIC = (
+    Combination("And", (1, 7), autograd.And, BOOL, on_host=True),
+    Combination("Or", (1, 7), autograd.Or, BOOL, on_host=True),
+    Combination("Xor", (1, 7), autograd.Xor, BOOL, on_host=True),
+)
+
+#: The functions that are an activation of batch norm, by its name there.
 OF_NORM = {
     row.function.__name__: row for row in FUNCTIONS.values() if row.function.__name__ in ACTIVATIONS
 }
@@ -119,3 +159,10 @@ GATES: dict[str, tuple[str, dict[str, float]]] = {
     "Sigmoid": ("silu", {}),
     "HardSigmoid": ("hardswish", {"alpha": 1.0 / 6.0, "beta": 0.5}),
 }
+
+_ROWS: tuple[Function | Combination, ...] = (
+    *FUNCTIONS.values(),
+    *(*ARITHMETIC, *OF_LISTS, *COMPARISONS, *LOGIC),
+)
+#: Names of the operators that the host computes where it needs the value.
+ON_HOST = frozenset(row.op for row in _ROWS if row.on_host)

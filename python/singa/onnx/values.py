@@ -17,7 +17,7 @@ import numpy as np
 from .element_types import NAMES, is_singas, name_of, numpy_type, singas_name
 from .errors import InvalidModelError
 from .evaluator import bounded, evaluator
-from .functions import FUNCTIONS
+from .functions import ON_HOST
 from .graph import Node
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ HOST: dict[str, Callable[..., Any]] = {}
 #: Operators without a function here, which onnx's reference evaluator computes.
 _BY_REFERENCE = frozenset(
     {
-        *(row.op for row in FUNCTIONS.values() if row.on_host),
-        *("And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr"),
-        *("BitwiseXor", "CastLike", "Clip", "Compress", "CumSum", "EyeLike", "Flatten"),
-        *("GatherND", "GreaterOrEqual", "LessOrEqual", "Max", "Min", "Mod", "NonZero", "OneHot"),
-        *("Or", "Pad", "Pow", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
-        *("ScatterElements", "ScatterND", "Sum", "Tile", "TopK", "Trilu", "Unique", "Xor"),
+        *ON_HOST,
+        *("ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
+        *("CastLike", "Clip", "Compress", "CumSum", "EyeLike", "Flatten", "GatherND", "Mod"),
+        *("NonZero", "OneHot", "Pad", "Pow", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
+        *("ReduceSum", "ScatterElements", "ScatterND", "Tile", "TopK", "Trilu", "Unique"),
     }
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import numpy as np
 from ... import autograd, tensor
 from ...dtypes import is_float
 from ...ops import arithmetic as ops
-from ...tape.operator import Operator
 from ...tensor import Tensor
-from ..element_types import ALL, BOOL, FLOATS, NUMERIC
+from ..element_types import BOOL, FLOATS, NUMERIC
 from ..errors import Refused
+from ..functions import ARITHMETIC, COMPARISONS, LOGIC, OF_LISTS, Combination
 from ..graph import Node
 from ..tensors import same_type
 from .registry import Compute, reads
@@ -47,30 +46,23 @@ def _legacy(node: Node, a: Any, b: Any) -> Any:
     return b.reshape(shape) if isinstance(b, np.ndarray) else autograd.reshape(b, shape)
 
 
-def _binary(
-    op: str,
-    *versions: int,
-    function: Callable[[Any, Any], Any],
-    cls: type[Operator],
-    **options: Any,
-) -> None:
-    """A reader of a op b. `function` also takes numbers; `cls` is for two tensors."""
+def _binary(row: Combination) -> None:
+    function = getattr(autograd, row.op.lower())  # which also takes numbers
 
-    @reads(op, *versions, types=NUMERIC, either=True, **options)
+    @reads(row.op, *row.versions, types=row.types, either=True)
     def make(node: Node) -> Compute:
         def compute(run: Any, a: Any, b: Any) -> Tensor:
             b = _legacy(node, a, b)
             x, y = _number(a, b), _number(b, a)
             if isinstance(x, np.ndarray | Tensor) and isinstance(y, np.ndarray | Tensor):
-                return cls()(run.as_tensor(x), run.as_tensor(y))[0]
+                return row.operator()(run.as_tensor(x), run.as_tensor(y))[0]
             return function(x, y)
 
         return compute
 
 
-_binary("Add", 1, 6, 7, 13, 14, function=autograd.add, cls=ops.Add)
-_binary("Sub", 1, 6, 7, 13, 14, function=autograd.sub, cls=ops.Sub)
-_binary("Mul", 1, 6, 7, 13, 14, function=autograd.mul, cls=ops.Mul)
+for _row in ARITHMETIC:
+    _binary(_row)
 
 
 @reads("Div", 1, 6, 7, 13, 14, types=NUMERIC, either=True)
@@ -118,35 +110,29 @@ def power(node: Node) -> Compute:
     return compute
 
 
-def _comparison(op: str, *versions: int, cls: type[Operator], types: Any = NUMERIC) -> None:
-    @reads(op, *versions, types=types, gradient=False)
+def _comparison(row: Combination) -> None:
+    @reads(row.op, *row.versions, types=row.types, gradient=False)
     def make(node: Node) -> Compute:
         def compute(run: Any, a: Tensor, b: Tensor) -> Tensor:
-            return autograd.cast(cls()(a, _legacy(node, a, b))[0], tensor.bool_)
+            return autograd.cast(row.operator()(a, _legacy(node, a, b))[0], tensor.bool_)
 
         return compute
 
 
-_comparison("Equal", 1, 7, 11, 13, 19, cls=ops.Equal, types=ALL)
-_comparison("Less", 1, 7, 9, 13, cls=ops.Less)
-_comparison("LessOrEqual", 12, 16, cls=ops.LessEqual)
-_comparison("Greater", 1, 7, 9, 13, cls=ops.Greater)
-_comparison("GreaterOrEqual", 12, 16, cls=ops.GreaterEqual)
-_comparison("And", 1, 7, cls=ops.And, types=BOOL)
-_comparison("Or", 1, 7, cls=ops.Or, types=BOOL)
-_comparison("Xor", 1, 7, cls=ops.Xor, types=BOOL)
+for _row in (*COMPARISONS, *LOGIC):
+    _comparison(_row)
 
 
-def _list(op: str, *versions: int, function: Callable[..., Any], types: Any) -> None:
-    @reads(op, *versions, types=types)
+def _list(row: Combination) -> None:
+    function = getattr(autograd, row.op.lower())
+
+    @reads(row.op, *row.versions, types=row.types)
     def make(node: Node) -> Compute:
         return lambda run, *xs: xs[0] if len(xs) == 1 else function(*xs)
 
 
-_list("Max", 1, 6, 8, 12, 13, function=autograd.max, types=NUMERIC)
-_list("Min", 1, 6, 8, 12, 13, function=autograd.min, types=NUMERIC)
-_list("Sum", 1, 6, 8, 13, function=autograd.sum, types=FLOATS)
-_list("Mean", 1, 6, 8, 13, function=autograd.mean, types=FLOATS)
+for _row in OF_LISTS:
+    _list(_row)
 
 
 @reads("Where", 9, 16, types=BOOL)

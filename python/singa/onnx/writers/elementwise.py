@@ -14,7 +14,7 @@ from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
 from ...ops.movement import Clone, Contiguous
 from ..element_types import NUMBERS
-from ..functions import FUNCTIONS, Function
+from ..functions import ARITHMETIC, COMPARISONS, FUNCTIONS, LOGIC, OF_LISTS, Function
 from .registry import writes
 
 if TYPE_CHECKING:
@@ -215,11 +215,8 @@ def _operands(call: Call, wanted: str | None = None) -> list[str]:
     return [call.cast(x, call.type_of_input(i), wanted) for i, x in enumerate(call.inputs)]
 
 
-_BINARY: dict[Any, str] = {
-    getattr(ag, name): name
-    for name in ("Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Sum", "Mean", "Max", "Min")
-}
-_BINARY[ag.Matmul] = "MatMul"
+_BINARY: dict[Any, str] = {row.operator: row.op for row in (*ARITHMETIC, *OF_LISTS)}
+_BINARY |= {ag.Div: "Div", ag.Pow: "Pow", ag.PRelu: "PRelu", ag.Matmul: "MatMul"}
 
 
 @writes(*_BINARY)
@@ -257,13 +254,7 @@ def floor_div(call: Call) -> None:
     call.node("Where", [by_zero, call.step("Div", [a, b]), call.step("Round", [whole])])
 
 
-_COMPARISONS: dict[Any, str] = {
-    ag.Less: "Less",
-    ag.LessEqual: "LessOrEqual",
-    ag.Greater: "Greater",
-    ag.GreaterEqual: "GreaterOrEqual",
-    ag.Equal: "Equal",
-}
+_COMPARISONS: dict[Any, str] = {row.operator: row.op for row in COMPARISONS}
 
 
 @writes(*_COMPARISONS, ag.NotEqual)
@@ -282,7 +273,7 @@ def comparison(call: Call) -> None:
     call.finish(result, "bool")
 
 
-_LOGIC: dict[Any, str] = {ag.And: "And", ag.Or: "Or", ag.Xor: "Xor", ag.Not: "Not"}
+_LOGIC: dict[Any, str] = {row.operator: row.op for row in LOGIC} | {ag.Not: "Not"}
 
 
 @writes(*_LOGIC)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -129,9 +128,7 @@ def main() -> None:
         return child(options)
     rows = []
     for length in options.lengths:
-        command = [sys.executable, *sys.argv, "--length", str(length), "--child"]
-        sides = {side: harness.Side([*command, side]) for side in SIDES}
-        best = harness.alternate(sides, options.rounds, lambda text: print(text, file=sys.stderr))
+        best = harness.children(SIDES, ["--length", str(length)], options.rounds)
         row = {"length": str(length)}
         for key, what in (("forward", "forward ms"), ("ms", "with backward ms"), ("mib", "MiB")):
             for side in SIDES:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -29,17 +28,6 @@ from singa import singa_wrap as raw
 from singa import tensor
 
 PASSES = ("y", "dx", "dW")
-
-
-def best(run: Callable[[], object], repeats: int) -> float:
-    """The minimum duration in seconds, after one run that is not timed."""
-    run()
-    least = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        least = min(least, time.perf_counter() - start)
-    return least
 
 
 class Copy:
@@ -61,7 +49,7 @@ class Copy:
 
     def rate(self, repeats: int) -> float:
         """Bytes per second."""
-        return 2 * self.source.nbytes / best(self, repeats)
+        return 2 * self.source.nbytes / min(harness.seconds_of(self, repeats))
 
 
 class Case:
@@ -104,7 +92,7 @@ class Case:
             with singa.profile() as profile:
                 run()
             names = [record.implementation for record in profile.records]
-            found.append((best(run, self.repeats), " + ".join(names)))
+            found.append((min(harness.seconds_of(run, self.repeats)), " + ".join(names)))
         return found
 
     def torch(self) -> list[float]:
@@ -134,14 +122,13 @@ class Case:
                 [0, 0],
                 groups,
             )
+            calls = (
+                forward,
+                functools.partial(backward, [True, False, False]),
+                functools.partial(backward, [False, True, False]),
+            )
             with torch.no_grad():
-                times.append(
-                    [
-                        best(forward, self.repeats),
-                        best(functools.partial(backward, [True, False, False]), self.repeats),
-                        best(functools.partial(backward, [False, True, False]), self.repeats),
-                    ]
-                )
+                times.append([min(harness.seconds_of(call, self.repeats)) for call in calls])
         return [min(each) for each in zip(*times, strict=True)]
 
 

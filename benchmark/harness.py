@@ -120,16 +120,32 @@ def alternate(
     return best_runs({name: runs[name] for name in sides})
 
 
-def median_ms(call: Callable[[], object], calls: int, warmup: int) -> float:
-    """Median time of a call in milliseconds, after `warmup` calls."""
+def seconds_of(call: Callable[[], object], calls: int, warmup: int = 1) -> list[float]:
+    """The duration of each of several calls, after `warmup` calls that are not timed."""
     for _ in range(warmup):
         call()
     laps = []
     for _ in range(calls):
         start = time.perf_counter()
         call()
-        laps.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(laps)
+        laps.append(time.perf_counter() - start)
+    return laps
+
+
+def median_ms(call: Callable[[], object], calls: int, warmup: int) -> float:
+    """Median time of a call in milliseconds, after `warmup` calls."""
+    return statistics.median(seconds_of(call, calls, warmup)) * 1e3
+
+
+def children(sides: Sequence[str], arguments: Sequence[str], rounds: int) -> dict[str, dict]:
+    """`alternate` for sides that the running script computes itself, with its own arguments,
+    `arguments`, and `--child SIDE`."""
+    command = [sys.executable, *sys.argv, *arguments, "--child"]
+    return alternate(
+        {side: Side([*command, side]) for side in sides},
+        rounds,
+        lambda text: print(text, file=sys.stderr),
+    )
 
 
 def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -112,11 +111,7 @@ def main() -> None:
     rows = []
     for mode in options.modes:
         for batch in options.batches:
-            command = [sys.executable, *sys.argv, "--mode", mode, "--batch", str(batch), "--child"]
-            sides = {side: harness.Side([*command, side]) for side in SIDES}
-            best = harness.alternate(
-                sides, options.rounds, lambda text: print(text, file=sys.stderr)
-            )
+            best = harness.children(SIDES, ["--mode", mode, "--batch", str(batch)], options.rounds)
             row = {"mode": mode, "batch": str(batch)}
             for key, what in (("inference", "inference ms"), ("ms", "with backward ms")):
                 for side in SIDES:

@@ -27,9 +27,10 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import harness
 
 BYTES = 100_000_000
 ADDRESSES = ("10.213.7.1", "10.213.7.2")
@@ -123,17 +124,6 @@ def enter(name: str) -> None:
             raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
 
 
-def seconds_of(function: Callable[[], Any], rounds: int) -> list[float]:
-    """How long each call takes, after one more."""
-    function()
-    found = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        found.append(time.perf_counter() - start)
-    return found
-
-
 def rank(arguments: argparse.Namespace) -> None:
     """What each rank does."""
     name, device = arguments.namespaces[int(os.environ["SINGA_RANK"])]
@@ -147,7 +137,9 @@ def rank(arguments: argparse.Namespace) -> None:
     wire = BYTES * 8 / (arguments.mbit * 1e6)
     for name, size in (("float32", 4), ("bfloat16", 2)):
         t = singa_wrap.Full((BYTES // size,), 1.0, None, getattr(singa.dtypes.DType, name))
-        times = seconds_of(lambda t=t: communicator.all_reduce([t], ["t"], 0.5), arguments.rounds)
+        times = harness.seconds_of(
+            lambda t=t: communicator.all_reduce([t], ["t"], 0.5), arguments.rounds
+        )
         if distributed.is_main():
             best, worst = min(times), max(times)
             print(

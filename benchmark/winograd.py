@@ -14,9 +14,9 @@ are the minimum of several runs; nothing else should run on the machine.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 
+import harness
 import numpy as np
 import singa
 from singa import singa_wrap as raw
@@ -68,13 +68,7 @@ LAYERS: dict[str, list[tuple[int, ...]]] = {
 
 
 def milliseconds(run: Callable[[], object], repeats: int) -> float:
-    run()
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best * 1e3
+    return min(harness.seconds_of(run, repeats)) * 1e3
 
 
 def blocked(t: raw.Tensor) -> raw.Tensor:

@@ -28,7 +28,18 @@ Mix = Callable[[Images, Labels, np.random.Generator], tuple[Images, Labels]]
 
 
 @dataclass(frozen=True)
-class MixUp:
+class _Mixing:
+    num_classes: int
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        integer(kind, "num_classes", self.num_classes, 1)
+        if not 0.0 < number(kind, "alpha", self.alpha) < np.inf:
+            raise ValueError(f"[{kind}] alpha must be positive, got {self.alpha}")
+
+
+class MixUp(_Mixing):
     """Each image becomes ratio · image + (1 - ratio) · partner, and its label likewise. Zhang et
     al. 2018, "mixup: Beyond Empirical Risk Minimization".
 
@@ -46,12 +57,6 @@ class MixUp:
     ((2, 3), array([1., 1.], dtype=float32))
     """
 
-    num_classes: int
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_mix("MixUp", self.num_classes, self.alpha)
-
     def __call__(
         self, images: Images, labels: Labels, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
@@ -60,8 +65,7 @@ class MixUp:
         return _blend(to_float(images), partner, ratio), _blend(soft, partner, ratio)
 
 
-@dataclass(frozen=True)
-class CutMix:
+class CutMix(_Mixing):
     """A rectangle of each image is replaced by its partner's; labels are mixed by area. Yun et al.
     2019, "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features".
 
@@ -79,12 +83,6 @@ class CutMix:
     >>> targets.shape, targets.sum(1)
     ((2, 3), array([1., 1.], dtype=float32))
     """
-
-    num_classes: int
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_mix("CutMix", self.num_classes, self.alpha)
 
     def __call__(
         self, images: Images, labels: Labels, rng: np.random.Generator
@@ -179,9 +177,3 @@ def _edges(centre: int, length: int, side: float) -> slice:
     """Where the part `side` of a length lies around a centre, without what lies outside."""
     half = int(length * side) // 2
     return slice(max(centre - half, 0), min(centre + half, length))
-
-
-def _check_mix(op: str, num_classes: int, alpha: float) -> None:
-    integer(op, "num_classes", num_classes, 1)
-    if not 0.0 < number(op, "alpha", alpha) < np.inf:
-        raise ValueError(f"[{op}] alpha must be positive, got {alpha}")

@@ -102,6 +102,26 @@ class ConvBN(layer.Layer):
         return self.bn(self.conv(x), relu=True)
 
 
+def same_conv(
+    channels: int,
+    kernel: int,
+    stride: int = 1,
+    group: int = 1,
+    *,
+    initializer: Callable[[Tensor], Any] = he_fan_out,
+) -> layer.Conv2d:
+    """Convolution without bias, padded so that with stride 1 the size stays."""
+    return layer.Conv2d(
+        channels,
+        kernel,
+        stride=stride,
+        padding=kernel // 2,
+        group=group,
+        bias=False,
+        initializer=initializer,
+    )
+
+
 def batch_norm(eps: float = 1e-5, momentum: float = 0.1) -> layer.BatchNorm2d:
     """Batch norm with PyTorch's defaults; `momentum` is the weight of the new batch."""
     return layer.BatchNorm2d(momentum=momentum, eps=eps)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import autograd, initializer, layer
-from ..layer import AvgPool2d, Conv2d, Linear, MaxPool2d
+from ..layer import AvgPool2d, Linear, MaxPool2d
 from ..tensor import Tensor
-from .common import Classifier, batch_norm, fan_in_uniform, global_average
+from .common import Classifier, batch_norm, fan_in_uniform, global_average, same_conv
 
-
-def _conv(channels: int, kernel: int, stride: int = 1) -> Conv2d:
-    return Conv2d(
-        channels,
-        kernel,
-        stride=stride,
-        padding=kernel // 2,
-        bias=False,
-        initializer=initializer.he_normal,
-    )
+_conv = functools.partial(same_conv, initializer=initializer.he_normal)
 
 
 class DenseLayer(layer.Layer):

@@ -9,21 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import autograd, layer
-from ..layer import Conv2d, Linear
+from ..layer import Linear
 from ..tensor import Tensor
-from .common import Classifier, batch_norm, fan_in_uniform, global_average, he_fan_out
-
-
-def _conv(channels: int, kernel: int, stride: int = 1, group: int = 1) -> Conv2d:
-    return Conv2d(
-        channels,
-        kernel,
-        stride=stride,
-        padding=kernel // 2,
-        group=group,
-        bias=False,
-        initializer=he_fan_out,
-    )
+from .common import Classifier, batch_norm, fan_in_uniform, global_average, same_conv
 
 
 class BasicBlock(layer.Layer):
@@ -33,9 +21,9 @@ class BasicBlock(layer.Layer):
 
     def __init__(self, width: int, stride: int, shortcut: layer.Layer | None) -> None:
         super().__init__()
-        self.conv1 = _conv(width, 3, stride)
+        self.conv1 = same_conv(width, 3, stride)
         self.bn1 = batch_norm()
-        self.conv2 = _conv(width, 3)
+        self.conv2 = same_conv(width, 3)
         self.bn2 = batch_norm()
         self.downsample = shortcut
 
@@ -65,11 +53,11 @@ class Bottleneck(layer.Layer):
     ) -> None:
         super().__init__()
         inner = inner or width
-        self.conv1 = _conv(inner, 1)
+        self.conv1 = same_conv(inner, 1)
         self.bn1 = batch_norm()
-        self.conv2 = _conv(inner, 3, stride, group)
+        self.conv2 = same_conv(inner, 3, stride, group)
         self.bn2 = batch_norm()
-        self.conv3 = _conv(width * self.expansion, 1)
+        self.conv3 = same_conv(width * self.expansion, 1)
         self.bn3 = batch_norm()
         self.downsample = shortcut
 
@@ -108,7 +96,7 @@ def _stage(
     convolution. `inside` are further arguments of the blocks."""
     shortcut = None
     if project:
-        shortcut = layer.Sequential(_conv(width * block.expansion, 1, stride), batch_norm())
+        shortcut = layer.Sequential(same_conv(width * block.expansion, 1, stride), batch_norm())
     return layer.Sequential(
         block(width, stride, shortcut, **inside),
         *(block(width, 1, None, **inside) for _ in range(depth - 1)),
@@ -136,7 +124,7 @@ class ResNet(Classifier):
     ) -> None:
         super().__init__(num_classes, **kwargs)
         self.image_shape = (3, 32, 32) if cifar else (3, 224, 224)
-        self.conv1 = _conv(64, 3) if cifar else _conv(64, 7, 2)
+        self.conv1 = same_conv(64, 3) if cifar else same_conv(64, 7, 2)
         self.bn1 = batch_norm()
         self.maxpool = None if cifar else layer.MaxPool2d(3, stride=2, padding=1)
         for number, depth in enumerate(depths):
@@ -169,7 +157,7 @@ class SmallResNet(Classifier):
 
     def __init__(self, depth: int, num_classes: int = 10, **kwargs: Any) -> None:
         super().__init__(num_classes, **kwargs)
-        self.conv1 = _conv(16, 3)
+        self.conv1 = same_conv(16, 3)
         self.bn1 = batch_norm()
         self.layer1 = self._stage(BasicBlock(16, 1, None), depth)
         self.layer2 = self._stage(BasicBlock(32, 2, PadShortcut(16)), depth)

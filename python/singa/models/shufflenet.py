@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import autograd, layer
 from ..layer import Conv2d, Linear, MaxPool2d, ReLU, Sequential
 from ..tensor import Tensor
-from .common import Classifier, batch_norm, fan_in_uniform, global_average
+from .common import Classifier, batch_norm, fan_in_uniform, global_average, same_conv
 
-
-def _conv(channels: int, kernel: int, stride: int = 1, group: int = 1) -> Conv2d:
-    return Conv2d(
-        channels,
-        kernel,
-        stride=stride,
-        padding=kernel // 2,
-        group=group,
-        bias=False,
-        initializer=fan_in_uniform,
-    )
+_conv = functools.partial(same_conv, initializer=fan_in_uniform)
 
 
 def _depthwise(channels: int, stride: int) -> Conv2d:

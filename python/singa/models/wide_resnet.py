@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import layer
-from ..layer import Conv2d, Dropout, Linear
+from ..layer import Dropout, Linear
 from ..tensor import Tensor
-from .common import Classifier, batch_norm, fan_in_uniform, global_average, he_fan_out
-
-
-def _conv(channels: int, kernel: int, stride: int = 1) -> Conv2d:
-    return Conv2d(
-        channels, kernel, stride=stride, padding=kernel // 2, bias=False, initializer=he_fan_out
-    )
+from .common import Classifier, batch_norm, fan_in_uniform, global_average, same_conv
 
 
 class PreactivatedBlock(layer.Layer):
@@ -26,11 +20,11 @@ class PreactivatedBlock(layer.Layer):
     def __init__(self, width: int, stride: int, project: bool, dropout: float) -> None:
         super().__init__()
         self.bn1 = batch_norm()
-        self.conv1 = _conv(width, 3, stride)
+        self.conv1 = same_conv(width, 3, stride)
         self.bn2 = batch_norm()
         self.dropout = Dropout(dropout)
-        self.conv2 = _conv(width, 3)
-        self.shortcut = _conv(width, 1, stride) if project else None
+        self.conv2 = same_conv(width, 3)
+        self.shortcut = same_conv(width, 1, stride) if project else None
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.bn1(x, relu=True)
@@ -50,7 +44,7 @@ class WideResNet(Classifier):
         self, depth: int, factor: int, num_classes: int = 10, dropout: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(num_classes, **kwargs)
-        self.conv1 = _conv(16, 3)
+        self.conv1 = same_conv(16, 3)
         for number, width in enumerate((16, 32, 64), 1):
             stride = 1 if number == 1 else 2
             blocks = [PreactivatedBlock(width * factor, stride, True, dropout)]

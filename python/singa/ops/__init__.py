@@ -53,10 +53,12 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .attention import *
     from .conv import *
     from .conversion import *
+    from .dropout import *
     from .elementwise import *
     from .gating import *
     from .indexing import *
     from .joining import *
+    from .layer_norm import *
     from .linalg import *
     from .loss import *
     from .loss_functions import *

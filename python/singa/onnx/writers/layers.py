@@ -9,7 +9,8 @@ import numpy as np
 from ... import autograd as ag
 from ... import singa_wrap as wrap
 from ...dtypes import BY_VALUE
-from ...ops.normalization import ACTIVATIONS, ChannelNorm
+from ...ops.layer_norm import ChannelNorm
+from ...ops.normalization import ACTIVATIONS
 from ..element_types import NUMBERS, numpy_type
 from ..functions import OF_NORM
 from .elementwise import write_clip, write_silu

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .joining import *
     from .layer_norm import *
     from .linalg import *
+    from .lists import *
     from .loss import *
     from .loss_functions import *
     from .movement import *

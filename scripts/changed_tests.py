@@ -27,6 +27,7 @@ ELSEWHERE = {
     "src/distributed": ["distributed"],
     "python/singa/raw": ["ops"],
     "examples": ["examples"],
+    "test/ops": ["ops"],
 }
 SMOKE = ["tape/test_tensor.py", "tape/test_autograd.py"]
 

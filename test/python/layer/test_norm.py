@@ -9,83 +9,6 @@ import pytest
 import singa
 from singa import autograd, layer, model, opt, tensor
 
-CASES: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
-    "LayerNorm": (lambda: layer.LayerNorm(24), lambda nn: nn.LayerNorm(24), (2, 5, 24)),
-    "LayerNorm of two axes": (
-        lambda: layer.LayerNorm((5, 24), eps=1e-3, bias=False),
-        lambda nn: nn.LayerNorm((5, 24), eps=1e-3, bias=False),
-        (3, 5, 24),
-    ),
-    "LayerNorm without weight": (
-        lambda: layer.LayerNorm(24, elementwise_affine=False),
-        lambda nn: nn.LayerNorm(24, elementwise_affine=False),
-        (2, 24),
-    ),
-    "RMSNorm": (lambda: layer.RMSNorm(24), lambda nn: nn.RMSNorm(24), (2, 5, 24)),
-    "GroupNorm": (lambda: layer.GroupNorm(3, 24), lambda nn: nn.GroupNorm(3, 24), (2, 24, 5, 3)),
-    "GroupNorm of sequences": (
-        lambda: layer.GroupNorm(4, 24),
-        lambda nn: nn.GroupNorm(4, 24),
-        (2, 24, 7),
-    ),
-    "InstanceNorm2d": (
-        lambda: layer.InstanceNorm2d(6),
-        lambda nn: nn.InstanceNorm2d(6),
-        (2, 6, 5, 3),
-    ),
-    "InstanceNorm2d with weight": (
-        lambda: layer.InstanceNorm2d(6, affine=True),
-        lambda nn: nn.InstanceNorm2d(6, affine=True),
-        (2, 6, 5, 3),
-    ),
-}
-
-
-class Around(model.Model):
-    """A model of one layer, whose weights load_torch can name."""
-
-    def __init__(self, inner: layer.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        return self.inner(x)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", CASES)
-def test_like_torch(name: str, dtype: str) -> None:
-    torch = pytest.importorskip("torch")
-    ours, theirs, shape = CASES[name]
-    rng = np.random.default_rng(3)
-    x = rng.normal(1.0, 2.0, shape).astype(dtype)
-    dy = rng.normal(size=shape).astype(dtype)
-    reference = theirs(torch.nn).to(getattr(torch, dtype))
-    with torch.no_grad():
-        for parameter in reference.parameters():
-            parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape).astype(dtype)))
-    tx = tensor.from_numpy(x, dtype=dtype)
-    tx.requires_grad = tx.stores_grad = True
-    net = Around(ours())
-    net.compile([tx], is_train=True, use_graph=False)
-    state = {f"inner.{key}": value for key, value in reference.state_dict().items()}
-    if state:
-        net.load_torch(state)
-    assert {key for key in net.get_params()} == set(state)
-    y = net.forward(tx)
-    gradients = dict(autograd.backward(y, tensor.from_numpy(dy, dtype=dtype)))
-    px = torch.from_numpy(x).requires_grad_()
-    py = reference(px)
-    py.backward(torch.from_numpy(dy))
-    limit = {"float32": 2e-5, "float64": 1e-12}[dtype]
-    np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=limit, atol=limit)
-    np.testing.assert_allclose(gradients[tx].numpy(), px.grad.numpy(), rtol=limit, atol=limit * 4)
-    for key, parameter in reference.named_parameters():
-        mine = gradients[net.get_params()[f"inner.{key}"]]
-        np.testing.assert_allclose(
-            mine.numpy(), parameter.grad.numpy(), rtol=limit, atol=limit * 16
-        )
-
 
 def test_layer_norm_2d_is_layer_norm_of_each_pixel() -> None:
     x = np.random.default_rng(4).normal(size=(2, 20, 5, 3)).astype(np.float32)
@@ -93,21 +16,6 @@ def test_layer_norm_2d_is_layer_norm_of_each_pixel() -> None:
     rows = tensor.from_numpy(np.ascontiguousarray(np.moveaxis(x, 1, -1)))
     want = np.moveaxis(layer.LayerNorm(20, eps=1e-6)(rows).numpy(), -1, 1)
     np.testing.assert_allclose(layer.LayerNorm2d(20)(images).numpy(), want, rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_replays_the_executed_bits(name: str) -> None:
-    ours, _, shape = CASES[name]
-    rng = np.random.default_rng(5)
-    batches = [rng.normal(size=shape).astype(np.float32) for _ in range(4)]
-    results = []
-    for use_graph in (False, True):
-        net = Around(ours())
-        x = tensor.from_numpy(batches[0])
-        net.compile([x], is_train=False, use_graph=use_graph)
-        results.append([net(tensor.from_numpy(batch)).numpy() for batch in batches])
-    for executed, replayed in zip(*results, strict=True):
-        np.testing.assert_array_equal(executed, replayed)
 
 
 def test_bfloat16_keeps_its_type_and_wide_weights() -> None:

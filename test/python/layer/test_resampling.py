@@ -3,43 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 import singa
 from singa import autograd, layer, model, opt, tensor
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"scale_factor": 2},
-        {"size": (5, 9), "mode": "bilinear"},
-        {"scale_factor": (1.5, 3), "mode": "bicubic", "align_corners": True},
-        {"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": True},
-    ],
-    ids=str,
-)
-def test_upsample(torch: ModuleType, arguments: dict[str, Any]) -> None:
-    x = np.random.default_rng(1).standard_normal((2, 3, 4, 6)).astype(np.float32)
-    ours = layer.Upsample(**arguments)(tensor.from_numpy(x)).numpy()
-    truth = torch.nn.Upsample(**arguments)(torch.tensor(x)).numpy()
-    np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-5)
-
-
-def test_pixel_shuffle(torch: ModuleType) -> None:
-    x = np.random.default_rng(2).standard_normal((2, 18, 4, 6)).astype(np.float32)
-    shuffled = layer.PixelShuffle(3)(tensor.from_numpy(x))
-    np.testing.assert_array_equal(shuffled.numpy(), torch.nn.PixelShuffle(3)(torch.tensor(x)))
-    np.testing.assert_array_equal(layer.PixelUnshuffle(3)(shuffled).numpy(), x)
-
-
-def test_channel_shuffle(torch: ModuleType) -> None:
-    x = np.random.default_rng(2).standard_normal((2, 18, 4, 6)).astype(np.float32)
-    shuffled = layer.ChannelShuffle(3)(tensor.from_numpy(x))
-    np.testing.assert_array_equal(shuffled.numpy(), torch.nn.ChannelShuffle(3)(torch.tensor(x)))
-    np.testing.assert_array_equal(layer.ChannelShuffle(6)(shuffled).numpy(), x)
 
 
 def test_activations(torch: ModuleType) -> None:

@@ -13,7 +13,8 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
 from network_table import ALL_NETWORKS
 from onnx_runtime import runtime_outputs
-from operator_table import CASES, Case
+from ops.layers import LAYERS, LayerCase
+from ops.table import CASES, Case
 from singa import autograd, compat, layer, model, models, singa_wrap, tensor
 from singa.onnx.save import to_model
 from singa.onnx.writers.registry import READ, WRITERS, unread
@@ -75,95 +76,19 @@ def _check(
     return proto
 
 
-_IMAGE = (2, 6, 9, 8)
-
-
-class _Activated(layer.Layer):
-    """Batch norm with an activation in one operation."""
-
-    def __init__(self, activation: str) -> None:
-        super().__init__()
-        self.activation = activation
-        self.bn = layer.BatchNorm2d()
-
-    def forward(self, x: Any) -> Any:
-        return self.bn(x, activation=self.activation)
-
-
-_LAYERS: dict[str, tuple[Callable[[], layer.Layer], Sequence[int]]] = {
-    "Linear": (lambda: layer.Linear(5), (3, 4)),
-    "Linear without bias": (lambda: layer.Linear(5, bias=False), (3, 4)),
-    "Linear of three axes": (lambda: layer.Linear(5), (2, 3, 4)),
-    "Gemm": (lambda: layer.Gemm(5, alpha=0.5, beta=2.0), (3, 4)),
-    "Conv2d": (lambda: layer.Conv2d(4, 3, padding=1), _IMAGE),
-    "Conv2d of groups": (lambda: layer.Conv2d(4, (3, 2), stride=2, group=2, dilation=2), _IMAGE),
-    "Conv2d SAME_LOWER": (lambda: layer.Conv2d(4, 4, stride=2, pad_mode="SAME_LOWER"), _IMAGE),
-    "Conv2d with ReLU": (lambda: layer.Conv2d(4, 3, activation="RELU"), _IMAGE),
-    "SeparableConv2d": (lambda: layer.SeparableConv2d(4, 3), _IMAGE),
-    "MaxPool2d": (lambda: layer.MaxPool2d(3, 2, 1, ceil_mode=True), _IMAGE),
-    "AvgPool2d": (lambda: layer.AvgPool2d(3, 2, 1), _IMAGE),
-    "AvgPool2d with padding": (lambda: layer.AvgPool2d(3, 2, 1, count_include_pad=True), _IMAGE),
-    "BatchNorm2d": (lambda: layer.BatchNorm2d(), _IMAGE),
-    "LayerNorm": (lambda: layer.LayerNorm(8), _IMAGE),
-    "LayerNorm of two axes": (lambda: layer.LayerNorm((9, 8)), _IMAGE),
-    "RMSNorm": (lambda: layer.RMSNorm(8), _IMAGE),
-    "LayerNorm2d": (lambda: layer.LayerNorm2d(6), _IMAGE),
-    "GroupNorm": (lambda: layer.GroupNorm(3, 6), _IMAGE),
-    "InstanceNorm2d": (lambda: layer.InstanceNorm2d(6, affine=True), _IMAGE),
-    "Dropout": (lambda: layer.Dropout(0.5), _IMAGE),
-    "DropPath": (lambda: layer.DropPath(0.5), _IMAGE),
-    "Flatten": (lambda: layer.Flatten(), _IMAGE),
-    "SoftMax": (lambda: layer.SoftMax(), (3, 4)),
-    "Sigmoid": (lambda: layer.Sigmoid(), _IMAGE),
-    "ReLU": (lambda: layer.ReLU(), _IMAGE),
-    "GELU": (lambda: layer.GELU(), _IMAGE),
-    "GELU by tanh": (lambda: layer.GELU("tanh"), _IMAGE),
-    "SiLU": (lambda: layer.SiLU(), _IMAGE),
-    "Mish": (lambda: layer.Mish(), _IMAGE),
-    "Hardswish": (lambda: layer.Hardswish(), _IMAGE),
-    "ToBlocked": (lambda: layer.ToBlocked(), _IMAGE),
-    "Sequential": (
-        lambda: layer.Sequential(layer.Conv2d(8, 3), layer.BatchNorm2d(), layer.ReLU()),
-        _IMAGE,
-    ),
-    "batch norm and hardswish": (lambda: _Activated("hardswish"), _IMAGE),
-    "batch norm and silu": (lambda: _Activated("silu"), _IMAGE),
-    "BatchNorm2d and ReLU6": (
-        lambda: layer.Sequential(layer.Conv2d(8, 3), layer.BatchNorm2d(), layer.ReLU6()),
-        _IMAGE,
-    ),
-    "LSTM of sequences": (lambda: layer.CudnnRNN(5), (2, 7, 3)),
-    "LSTM of two layers, both ways": (
-        lambda: layer.CudnnRNN(5, num_layers=2, bidirectional=True),
-        (2, 7, 3),
-    ),
-    "last step of a GRU": (
-        lambda: layer.CudnnRNN(5, rnn_mode="gru", return_sequences=False, batch_first=False),
-        (7, 2, 3),
-    ),
-    "RNN with ReLU": (lambda: layer.CudnnRNN(5, rnn_mode="relu", bias=False), (2, 7, 3)),
-}
-
-#: Computed otherwise after import: the default opset has no such operator, or the activation is an
-#: operation of its own.
-_OTHERWISE = {"RMSNorm", "batch norm and hardswish", "batch norm and silu"}
-
-
-@pytest.mark.parametrize("name", _LAYERS)
-def test_a_layer_comes_back_bit_for_bit(name: str) -> None:
+@pytest.mark.parametrize(
+    "case", [case for case in LAYERS if case.written], ids=lambda case: case.name
+)
+def test_a_layer_comes_back_bit_for_bit(case: LayerCase) -> None:
     """Each layer, for any batch size: ONNX Runtime's numbers, and after import the same bits."""
-    make, shape = _LAYERS[name]
-    net = make()
-    x = _tensor(shape)
-    axis = 1 if name == "last step of a GRU" else 0
-    longer = list(shape)
-    longer[axis] += 3
+    longer = list(case.shape)
+    longer[case.batch_axis] += 3
     _check(
-        net,
-        [x],
-        exact=name not in _OTHERWISE,
+        case.make(),
+        [_tensor(case.shape)],
+        exact=case.exact,
         others=[[_tensor(longer, 1)]],
-        dynamic_axes={"x": {axis: "batch"}},
+        dynamic_axes={"x": {case.batch_axis: "batch"}},
         input_names=["x"],
     )
 

@@ -1,16 +1,14 @@
-"""Windows and normalisation, compared with PyTorch over 200 random geometries of each family.
+"""Normalisation, compared with PyTorch over 200 random geometries of each family.
 
-`random_geometry` has the method. `test_random_products` tests matrix products, losses and recurrent
-layers; `test_random_shapes` elementwise operators, reductions and movement.
+`random_geometry` has the method.
 """
 
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
-from random_geometry import Bound, Bounds, Families, Trial, copies, products, run
+from random_geometry import Bound, Bounds, Families, Trial, products, run
 from singa import autograd, tensor
 from singa import singa_wrap as wrap
 
@@ -20,194 +18,6 @@ family = Families()
 @pytest.mark.parametrize("check", family, ids=lambda check: check.__name__)
 def test_family_is_pytorch(check: Callable[[Trial], None], torch: ModuleType) -> None:
     run(check, torch)
-
-
-# Convolution and pooling. Padding is (top, left, bottom, right), as handles take it.
-
-
-def _sides(pads: list[int]) -> tuple[int, int, int, int]:
-    """Padding in the order of torch's pad: left, right, top, bottom."""
-    top, left, bottom, right = pads
-    return left, right, top, bottom
-
-
-def _window(
-    t: Trial, size: list[int], kernel: list[int], dilation: list[int], pooling: bool = False
-) -> list[int]:
-    """Random padding that gives at least one window. Each window of a pooling must overlap the
-    input."""
-    pads = t.integers(4, 0, 2) if t.chance() else [0, 0, 0, 0]
-    for axis in (0, 1):
-        reach = dilation[axis] * (kernel[axis] - 1) + 1
-        if pooling:
-            pads[axis::2] = [min(pad, reach - 1) for pad in pads[axis::2]]
-        lack = reach - size[axis] - pads[axis] - pads[axis + 2]
-        if lack > 0:
-            pads[axis] += lack // 2
-            pads[axis + 2] += lack - lack // 2
-    return pads
-
-
-def _groups(t: Trial) -> tuple[int, int, int]:
-    """(input channels, output channels, groups): dense, grouped or depthwise."""
-    kind = t.pick("dense", "dense", "grouped", "depthwise")
-    if kind == "dense":
-        return t.channels(), t.channels(), 1
-    if kind == "grouped":
-        group = t.integer(2, 4)
-        return group * t.integer(1, 9), group * t.integer(1, 9), group
-    group = t.channels(33)
-    return group, group * t.pick(1, 1, 1, 2), group
-
-
-def _geometry(t: Trial, largest: int = 9) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Size, kernel, stride, dilation. One in five has height 1 (one dimension); some are 1 x 1."""
-    size, kernel = t.integers(2, 1, largest), t.integers(2, 1, 4)
-    if t.chance(0.2):
-        size[0] = kernel[0] = 1
-    if t.chance(0.1):
-        size = [1, 1]
-    stride = t.integers(2, 1, 3) if t.chance() else [1, 1]
-    dilation = t.integers(2, 1, 3) if t.chance(0.3) else [1, 1]
-    return size, kernel, stride, dilation
-
-
-@family
-def convolution(t: Trial) -> None:
-    size, kernel, stride, dilation = _geometry(t)
-    channels, out, group = _groups(t)
-    pads = _window(t, size, kernel, dilation)
-    batch, bias = t.batch(), t.chance(0.7)
-    odd = [0, 0, 0, 0]  # top, bottom, left, right: SINGA's additional padding
-    if t.chance(0.2):
-        odd = t.integers(4, 0, 2)
-    t.facts.update(
-        x=(batch, channels, *size), out=out, kernel=kernel, stride=stride, pads=pads, odd=odd,
-        dilation=dilation, group=group, bias=bias,
-    )  # fmt: skip
-    inputs = [
-        t.input((batch, channels, *size)),
-        t.input((out, channels // group, *kernel)),
-        *([t.input((out,))] if bias else []),
-    ]
-    padded = wrap.Tensor((batch, channels, size[0] + sum(odd[:2]), size[1] + sum(odd[2:])))
-    handle = wrap.ConvHandle(padded, kernel, stride, pads, channels, out, bias, group, dilation)
-    functional = t.torch.nn.functional
-
-    def oracle(x: Any, w: Any, b: Any = None) -> Any:
-        x = functional.pad(functional.pad(x, (odd[2], odd[3], odd[0], odd[1])), _sides(pads))
-        return functional.conv2d(x, w, b, stride, 0, dilation, group)
-
-    def ours(x: Any, w: Any, b: Any = None) -> Any:
-        return autograd.conv2d(handle, x, w, b, odd)
-
-    t.check(ours, oracle, inputs, products())
-
-
-@family
-def transposed_convolution(t: Trial) -> None:
-    size, kernel, stride, dilation = _geometry(t, 6)
-    channels, out, group = _groups(t)
-    extra = [t.integer(0, s - 1) for s in stride]
-    pads = [0, 0, 0, 0]
-    for axis in (0, 1):  # at least one element stays
-        whole = (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1)
-        if t.chance() and whole > 0:
-            pads[axis] = t.integer(0, min(2, whole))
-            pads[axis + 2] = t.integer(0, min(2, whole - pads[axis]))
-    batch, bias = t.batch(), t.chance(0.7)
-    t.facts.update(
-        x=(batch, channels, *size), out=out, kernel=kernel, stride=stride, pads=pads, extra=extra,
-        dilation=dilation, group=group, bias=bias,
-    )  # fmt: skip
-    inputs = [
-        t.input((batch, channels, *size)),
-        t.input((channels, out // group, *kernel)),
-        *([t.input((out,))] if bias else []),
-    ]
-    handle = wrap.ConvTransposeHandle(
-        inputs[0].raw, kernel, stride, pads, extra, channels, out, bias, group, dilation
-    )
-    functional = t.torch.nn.functional
-    crop = (-pads[1], extra[1] - pads[3], -pads[0], extra[0] - pads[2])
-
-    def oracle(x: Any, w: Any, b: Any = None) -> Any:
-        y = functional.conv_transpose2d(x, w, None, stride, 0, 0, group, dilation)
-        y = functional.pad(y, crop)
-        return y if b is None else y + b[:, None, None]
-
-    def ours(x: Any, w: Any, b: Any = None) -> Any:
-        return autograd.conv_transpose2d(handle, x, w, b)
-
-    t.check(ours, oracle, inputs, products())
-
-
-def _pool(t: Trial, is_max: bool) -> tuple[Any, list[int], Any]:
-    """Arguments of both pooling families: (torch's padding, odd padding, singa's handle)."""
-    size, kernel, stride, dilation = _geometry(t)
-    batch, channels, ceil = t.batch(), t.channels(), t.chance(0.4)
-    counted = not is_max and t.chance()
-    odd = [0, 0, 0, 0]
-    if ceil:  # torch's rule, which needs symmetric padding of at most half the window
-        dilation = [1, 1]
-        kernel = [min(k, n) for k, n in zip(kernel, size, strict=True)]
-        pads = [t.integer(0, k // 2) for k in kernel] * 2
-    else:
-        pads = _window(t, size, kernel, dilation, pooling=True)
-        if t.chance(0.2):
-            odd = t.integers(4, 0, 1)
-    t.facts.update(
-        x=(batch, channels, *size), kernel=kernel, stride=stride, pads=pads, odd=odd,
-        dilation=dilation, ceil=ceil, counted=counted,
-    )  # fmt: skip
-    padded = wrap.Tensor((batch, channels, size[0] + sum(odd[:2]), size[1] + sum(odd[2:])))
-    handle = wrap.PoolingHandle(padded, kernel, stride, pads, is_max, ceil, counted, dilation)
-    return (batch, channels, *size), odd, handle
-
-
-@family
-def max_pooling(t: Trial) -> None:
-    shape, odd, handle = _pool(t, True)
-    f, functional = t.facts, t.torch.nn.functional
-    values = None
-    if t.chance(0.3):  # ties: the first is the maximum
-        values = t.random.integers(-2, 3, shape)
-    x = t.input(shape, values=values)
-
-    def oracle(x: Any) -> Any:
-        if f["ceil"]:
-            return functional.max_pool2d(x, f["kernel"], f["stride"], f["pads"][:2], ceil_mode=True)
-        outside = -np.inf
-        x = functional.pad(x, (odd[2], odd[3], odd[0], odd[1]), value=outside)
-        x = functional.pad(x, _sides(f["pads"]), value=outside)
-        return functional.max_pool2d(x, f["kernel"], f["stride"], 0, f["dilation"])
-
-    t.check(lambda x: autograd.pooling_2d(handle, x, odd), oracle, [x], copies())
-
-
-@family
-def average_pooling(t: Trial) -> None:
-    shape, odd, handle = _pool(t, False)
-    f, functional = t.facts, t.torch.nn.functional
-    kernel, stride, counted = f["kernel"], f["stride"], f["counted"]
-
-    def summed(x: Any) -> Any:
-        ones = t.torch.ones((shape[1], 1, *kernel), dtype=x.dtype)
-        return functional.conv2d(x, ones, None, stride, 0, f["dilation"], shape[1])
-
-    def oracle(x: Any) -> Any:
-        if f["ceil"]:
-            return functional.avg_pool2d(x, kernel, stride, f["pads"][:2], True, counted)
-        x = functional.pad(x, (odd[2], odd[3], odd[0], odd[1]))
-        inside = functional.pad(t.torch.ones_like(x), _sides(f["pads"]), value=float(counted))
-        return summed(functional.pad(x, _sides(f["pads"]))) / summed(inside).clamp(min=1)
-
-    t.check(
-        lambda x: autograd.pooling_2d(handle, x, odd),
-        oracle,
-        [t.input(shape)],
-        products(terms=kernel[0] * kernel[1]),
-    )
 
 
 @family

@@ -113,7 +113,7 @@ def _loss_bound(magnitudes: Callable[..., tuple[Any, list[Any]]]) -> Bound:
 def softmax_cross_entropy(t: Trial) -> None:
     torch = t.torch
     batch, classes, smoothing = t.integer(1, 8), t.integer(1, 20), t.pick(0.0, 0.0, 0.1, 0.3)
-    kind = t.pick("int32", "int64", "one per row", "probabilities")
+    kind = t.pick("int32", "int64", "uint8", "float32", "one per row", "probabilities")
     t.facts.update(x=(batch, classes), kind=kind, smoothing=smoothing)
     numbers = t.random.integers(0, classes, batch)
     if kind == "probabilities":
@@ -121,7 +121,8 @@ def softmax_cross_entropy(t: Trial) -> None:
         ours_t, t_values = tensor.Tensor(data=target.raw), torch.tensor(target.values)
     else:
         shaped = numbers.reshape(-1, 1) if kind == "one per row" else numbers
-        ours_t = tensor.from_numpy(shaped, dtype="int64" if kind == "int64" else "int32")
+        dtype = "int32" if kind == "one per row" else kind
+        ours_t = tensor.from_numpy(shaped.astype(dtype), dtype=dtype)
         t_values = torch.nn.functional.one_hot(torch.tensor(numbers), classes).double()
     mixed = (1 - smoothing) * t_values + smoothing / classes
 
@@ -209,9 +210,11 @@ def recurrent(t: Trial) -> None:
     mode = t.pick(*_MODES)
     layers, both, bias = t.integer(1, 2), t.chance(0.4), t.chance(0.8)
     steps, batch, width, hidden = t.integer(1, 5), t.integer(1, 4), t.channels(9), t.channels(9)
+    lengths = t.torch.tensor(t.integers(batch, 1, steps)) if t.chance(0.4) else None
     t.facts.update(
-        mode=mode, x=(steps, batch, width), hidden=hidden, layers=layers, both=both, bias=bias
-    )
+        mode=mode, x=(steps, batch, width), hidden=hidden, layers=layers, both=both, bias=bias,
+        lengths=lengths,
+    )  # fmt: skip
     kinds = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
     kwargs = {} if mode in kinds else {"nonlinearity": mode}
     network = kinds.get(mode, torch.nn.RNN)(
@@ -237,7 +240,11 @@ def recurrent(t: Trial) -> None:
             weights[name] = flat[at : at + shape.numel()].reshape(shape)
             at += shape.numel()
         state = (hx, cx) if mode == "lstm" else hx
+        if lengths is not None:
+            x = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
         y, state = torch.func.functional_call(network, weights, (x, state))
+        if lengths is not None:
+            y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, total_length=steps)
         return (y, *state) if mode == "lstm" else (y, state)
 
     def bound(trial: Trial, oracle: Any, xs: list[Any], dys: list[Any]) -> Bounds:
@@ -255,4 +262,5 @@ def recurrent(t: Trial) -> None:
             torch.full_like(x, units * slopes * batch) for x in xs
         ]
 
-    t.check(lambda *xs: autograd.rnn(handle, *xs), oracle, inputs, bound)
+    more = [] if lengths is None else [lengths.int().numpy()]
+    t.check(lambda *xs: autograd.rnn(handle, *xs, *more), oracle, inputs, bound)

@@ -316,60 +316,6 @@ def gather(t: Trial) -> None:
 
 
 @family
-def scatter_elements(t: Trial) -> None:
-    """Each position is written once, because PyTorch does not define which of several values
-    remains."""
-    shape = tuple(t.integers(t.integer(1, 3), 1, 6))
-    axis = t.integer(0, len(shape) - 1)
-    size = tuple(t.integer(1, n) for n in shape)
-    order = np.argsort(t.random.random((*size[:axis], shape[axis], *size[axis + 1 :])), axis)
-    indices = order.take(range(size[axis]), axis)
-    negative = np.where(t.random.random(size) < 0.3, indices - shape[axis], indices)
-    named = axis - len(shape) if t.chance(0.3) else axis
-    t.facts.update(x=shape, axis=named, indices=size)
-    t.check(
-        lambda x, u: autograd.scatter_elements(x, negative, u, named),
-        lambda x, u: x.scatter(axis, t.torch.tensor(indices), u),
-        [t.input(shape), t.input(size)],
-        copies(),
-    )
-
-
-@family
-def pad(t: Trial) -> None:
-    """Constant padding with cropping for any rank; reflect and edge as in PyTorch."""
-    mode = t.pick("constant", "reflect", "edge")
-    if mode == "constant":
-        shape = t.shape(t.integer(1, 4))
-        before, after = ([t.integer(-1, 3) for _ in shape] for _ in range(2))
-        for axis, n in enumerate(shape):
-            if n + min(before[axis], 0) + min(after[axis], 0) < 0:
-                before[axis] = after[axis] = 0
-    else:
-        shape = (t.integer(1, 3), t.integer(1, 3), *t.integers(2, 1, 6))
-        before, after = (
-            [0, 0, *(t.integer(0, n - 1 if mode == "reflect" else 4) for n in shape[2:])]
-            for _ in range(2)
-        )
-    constant = t.rounded(t.real(-1, 1)).item()
-    t.facts.update(mode=mode, x=shape, before=before, after=after)
-    sides = [p for axis in reversed(range(len(shape))) for p in (before[axis], after[axis])]
-
-    def oracle(x: Any) -> Any:
-        functional = t.torch.nn.functional
-        if mode == "constant":
-            return functional.pad(x, sides, value=constant)
-        return functional.pad(x, sides[:4], {"reflect": "reflect", "edge": "replicate"}[mode])
-
-    t.check(
-        lambda x: autograd.pad(x, mode, [*before, *after], constant),
-        oracle,
-        [t.input(shape)],
-        copies(),
-    )
-
-
-@family
 def repetition(t: Trial) -> None:
     """tile, repeat, upsample, expand."""
     kind = t.pick("tile", "repeat", "upsample", "expand")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
-from operator_table import CASES, Case
+from ops.table import CASES, Case
 from recorded import graphs
 from singa import autograd, model, opt, tensor
 from singa.graph import GraphWarning
@@ -38,7 +38,9 @@ class _Net(model.Model):
 
     def __init__(self, case: Case) -> None:
         super().__init__()
-        self._case = case
+        # Not the case, which holds PyTorch's function, too.
+        self._apply, self._count = case.apply, len(case.inputs)
+        self._differentiable = case.differentiable
         for i, x in enumerate(case.inputs):
             parameter = case.differentiable and i not in case.constants
             t = (
@@ -49,12 +51,12 @@ class _Net(model.Model):
             setattr(self, f"x{i}", t)
 
     def forward(self, scale: Tensor) -> Any:
-        ys = self._case.apply(*[getattr(self, f"x{i}") for i in range(len(self._case.inputs))])
+        ys = self._apply(*[getattr(self, f"x{i}") for i in range(self._count)])
         return list(ys) if isinstance(ys, tuple) else [ys]
 
     def train_one_batch(self, scale: Tensor) -> Any:
         ys = self.forward(scale)
-        if not self._case.differentiable:
+        if not self._differentiable:
             return ys
         loss = autograd.add_all(*[autograd.reduce_sum(y * y * scale, None, 0) for y in ys])
         self.optimizer(loss)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import singa
 from singa import autograd, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -99,15 +98,6 @@ def test_bfloat16_is_rounded_once() -> None:
         np.testing.assert_array_equal(y.numpy(), wide.as_type(tensor.bfloat16).numpy())
 
 
-def test_a_view_is_like_a_copy() -> None:
-    base = np.random.default_rng(7).standard_normal((5, 9, 3, 2), np.float32)
-    view = tensor.from_numpy(base).transpose((3, 2, 0, 1))
-    copy = tensor.from_numpy(np.ascontiguousarray(base.transpose(3, 2, 0, 1)))
-    for mode in ("nearest", "bilinear"):
-        ours = autograd.interpolate(view, (7, 4), mode=mode).numpy()
-        np.testing.assert_array_equal(ours, autograd.interpolate(copy, (7, 4), mode=mode).numpy())
-
-
 @pytest.mark.cpu("blocks of channels are layouts of the CPU")
 def test_blocked_images_stay_blocked() -> None:
     x = tensor.from_numpy(np.random.default_rng(8).standard_normal((2, 32, 6, 5), np.float32))
@@ -160,13 +150,3 @@ def test_nearest_keeps_other_types() -> None:
         y = autograd.interpolate(tensor.from_numpy(x, dtype=dtype), scale_factor=2)
         assert y.numpy().dtype == x.dtype
         np.testing.assert_array_equal(y.numpy(), x.repeat(2, 2).repeat(2, 3))
-
-
-def test_opcheck_agrees() -> None:
-    x = tensor.Tensor(data=np.random.default_rng(9).standard_normal((2, 3, 6, 7)), stores_grad=True)
-    with singa.opcheck(action="raise") as check:
-        for mode in ("nearest", "bilinear", "bicubic"):
-            y = autograd.interpolate(x, (9, 4), mode=mode)
-            autograd.gradients(y, np.ones(y.shape, np.float32))
-    assert check.stats()["Interpolate"]["checked"] == 3
-    assert check.stats()["InterpolateBackward"]["checked"] == 3

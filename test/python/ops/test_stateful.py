@@ -1,7 +1,6 @@
 """Operators that the table cannot have: they draw random numbers, depend on the training flag, or
 have state."""
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -61,31 +60,6 @@ def test_wrong_ratios(ratio: float) -> None:
 
 def _batchnorm(momentum: float, x: tensor.Tensor, *state: tensor.Tensor) -> tensor.Tensor:
     return autograd.batchnorm_2d(wrap.BatchNormHandle(momentum, x.data), x, *state)
-
-
-@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5), (4, 3, 5, 2)])
-def test_batchnorm_trains_and_infers_as_pytorch(shape: tuple[int, ...], torch: ModuleType) -> None:
-    random = np.random.default_rng(0)
-    values = random.standard_normal(shape) * 2 + 1
-    scale, bias = random.uniform(0.5, 1.5, 3), random.standard_normal(3)
-    x, s, b = _parameter(values), _parameter(scale), _parameter(bias)
-    mean, var = (tensor.from_numpy(np.full(3, v), dtype="float64") for v in (0.5, 2.0))
-    tx, ts, tb = (torch.tensor(t, requires_grad=True) for t in (values, scale, bias))
-    tmean, tvar = torch.full((3,), 0.5).double(), torch.full((3,), 2.0).double()
-
-    for training in (True, False):
-        autograd.training = training
-        with autograd.enable_grad():
-            y = _batchnorm(0.3, x, s, b, mean, var)
-        ty = torch.nn.functional.batch_norm(tx, tmean, tvar, ts, tb, training, 0.3, 1e-5)
-        np.testing.assert_allclose(y.numpy(), ty.detach().numpy(), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(mean.numpy(), tmean.numpy(), rtol=1e-12)
-        np.testing.assert_allclose(var.numpy(), tvar.numpy(), rtol=1e-12)
-        dy = random.standard_normal(shape)
-        gradients = autograd.gradients(y, dy)
-        truths = torch.autograd.grad(ty, (tx, ts, tb), torch.tensor(dy))
-        for t, truth in zip((x, s, b), truths, strict=True):
-            np.testing.assert_allclose(gradients[t].numpy(), truth.numpy(), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -155,63 +129,7 @@ def test_batchnorm_through_statistics_that_moved_on_is_refused() -> None:
 
 # Recurrent layers.
 
-_MODES = {
-    "relu": wrap.RnnMode_kRelu,
-    "tanh": wrap.RnnMode_kTanh,
-    "lstm": wrap.RnnMode_kLstm,
-    "gru": wrap.RnnMode_kGru,
-}
 _SEQ, _BATCH, _INPUT, _HIDDEN = 4, 3, 5, 2
-
-
-def _flat_weights(network: Any) -> np.ndarray:
-    """PyTorch's weights in the order of rnn.h: all matrices, then all biases."""
-    by_kind: dict[str, list[np.ndarray]] = {"weight": [], "bias": []}
-    for layer in network.all_weights:
-        for kind, part in (("weight", layer[:2]), ("bias", layer[2:])):
-            by_kind[kind] += [p.detach().numpy().reshape(-1) for p in part]
-    return np.concatenate(by_kind["weight"] + by_kind["bias"])
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("mode", _MODES)
-def test_rnn_is_pytorch(mode: str, bidirectional: bool, layers: int, torch: ModuleType) -> None:
-    torch.manual_seed(1)
-    kinds = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
-    kwargs = {} if mode in kinds else {"nonlinearity": mode}
-    network = kinds.get(mode, torch.nn.RNN)(
-        _INPUT, _HIDDEN, layers, bidirectional=bidirectional, dtype=torch.float64, **kwargs
-    )
-    random = np.random.default_rng(2)
-    states = layers * (1 + bidirectional)
-    arrays = [
-        random.standard_normal((_SEQ, _BATCH, _INPUT)),
-        random.standard_normal((states, _BATCH, _HIDDEN)),
-        random.standard_normal((states, _BATCH, _HIDDEN)),
-        _flat_weights(network),
-    ]
-    x, hx, cx, W = map(_parameter, arrays)
-    handle = wrap.RnnHandle(x.data, _HIDDEN, _MODES[mode], layers, True, 0.0, bidirectional)
-    assert handle.weights_size == W.size()
-    outputs = autograd.rnn(handle, x, hx, cx, W)
-
-    tx, thx, tcx = (torch.tensor(array, requires_grad=True) for array in arrays[:3])
-    ty, state = network(tx, (thx, tcx) if mode == "lstm" else thx)
-    truths = [ty, *state] if mode == "lstm" else [ty, state]
-    assert len(outputs) == len(truths)
-    for y, truth in zip(outputs, truths, strict=True):
-        np.testing.assert_allclose(y.numpy(), truth.detach().numpy(), rtol=1e-12, atol=1e-13)
-
-    dy = random.standard_normal(ty.shape)
-    gradients = autograd.gradients(outputs[0], dy)
-    ty.backward(torch.tensor(dy))
-    for t, truth in [(x, tx), (hx, thx)] + [(cx, tcx)] * (mode == "lstm"):
-        np.testing.assert_allclose(gradients[t].numpy(), truth.grad.numpy(), rtol=1e-9, atol=1e-11)
-    slopes = {p: p.grad for p in network.parameters()}
-    for parameter, slope in slopes.items():
-        parameter.data = slope
-    np.testing.assert_allclose(gradients[W].numpy(), _flat_weights(network), rtol=1e-9, atol=1e-11)
 
 
 def test_rnn_in_singas_form_returns_the_last_step() -> None:

@@ -377,8 +377,10 @@ def test_hostile_files_are_refused(files: Path) -> None:
 
 @pytest.fixture
 def sound(files: Path) -> tuple[Path, dict[str, np.ndarray], dict[str, str]]:
-    file = next(files.glob("opcheck-LinearForward-*"))
-    arrays, _, metadata = read_safetensors(file)
+    for file in files.glob("opcheck-LinearForward-*"):
+        arrays, _, metadata = read_safetensors(file)
+        if metadata["field.m"] == "3":
+            break
     return file, arrays, metadata | {"implementation": "reference", "description": "reference"}
 
 

@@ -77,12 +77,12 @@ class Families(list[Callable[["Trial"], None]]):
         return check
 
 
-def run(check: Callable[[Trial], None], torch: ModuleType) -> None:
+def run(check: Callable[[Trial], None], torch: ModuleType, count: int = TRIALS) -> None:
     """Tests random geometries of a family, with gradients."""
 
     # Hypothesis prints nothing, because the message of a failing trial describes it.
     @settings(
-        max_examples=TRIALS, derandomize=True, database=None, deadline=None,
+        max_examples=count, derandomize=True, database=None, deadline=None,
         phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )  # fmt: skip
